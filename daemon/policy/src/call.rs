@@ -1,0 +1,68 @@
+//! What the kubelet asks for: the CRI calls that may have to wait, reduced to what a decision needs.
+
+use std::time::{Duration, Instant};
+
+use crate::{
+    launch_priority::OrderError,
+    model::{CallId, ConnectionId, ContainerId, ContainerName, PodRef, SandboxId},
+};
+
+/// A CRI call that asks to pass. The same value is asked again while it is held.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Identity of this call.
+    pub id: CallId,
+    /// The connection it came over.
+    pub connection: ConnectionId,
+    /// When its request was complete.
+    pub arrived: Instant,
+    /// `arrived` + `grpc-timeout`; `None` when the client set none.
+    pub deadline: Option<Instant>,
+    /// What it wants.
+    pub request: Request,
+}
+
+/// The calls that are asked about. All others pass without a question.
+#[derive(Clone, Debug)]
+pub enum Request {
+    /// `CreateContainer`.
+    CreateContainer(CreateContainer),
+    /// `StopContainer`.
+    StopContainer(StopContainer),
+}
+
+/// `CreateContainerRequest`.
+#[derive(Clone, Debug)]
+pub struct CreateContainer {
+    /// `pod_sandbox_id`.
+    pub sandbox: SandboxId,
+    /// From `sandbox_config.metadata`.
+    pub pod: PodRef,
+    /// `config.metadata.name`.
+    pub container: ContainerName,
+    /// `config.metadata.attempt`.
+    pub attempt: u32,
+    /// What the request itself says about an order.
+    pub declared: Declared,
+}
+
+/// What a `CreateContainerRequest` says about the order of its pod. It shows one container only, so alone it does not
+/// decide anything but a plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Declared {
+    /// The sandbox annotation `berth.dev/container-launch-plan`: every regular container with its priority, or why it
+    /// cannot be read.
+    pub plan: Option<Result<Vec<(ContainerName, i64)>, OrderError>>,
+    /// The pod annotation `apps.kruise.io/container-launch-priority` or the container's own env
+    /// `KRUISE_CONTAINER_PRIORITY` is there: the pod wants an order, whatever it is.
+    pub hinted: bool,
+}
+
+/// `StopContainerRequest`.
+#[derive(Clone, Debug)]
+pub struct StopContainer {
+    /// `container_id`.
+    pub container: ContainerId,
+    /// `timeout`: from the stop signal to SIGKILL. The kubelet has taken the time of preStop off already.
+    pub timeout: Duration,
+}

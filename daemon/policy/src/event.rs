@@ -1,0 +1,103 @@
+//! What happened: facts from the CRI connection, the runtime and the pod view. Applying one never fails.
+
+use crate::{
+    call::Declared,
+    model::{CallId, ConnectionId, Container, ContainerId, Pod, PodRef, PodUid, SandboxId},
+};
+
+/// A fact. See [`crate::Node::apply`].
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The pod view shows this pod, new or changed.
+    PodSeen(Box<Pod>),
+    /// The pod view shows it no more.
+    PodGone(PodUid),
+    /// The pod view was listed anew: these and no others.
+    PodsListed(Vec<Pod>),
+
+    /// `RunPodSandbox` answered.
+    SandboxCreated {
+        /// Its new identity.
+        sandbox: SandboxId,
+        /// Whose it is.
+        pod: PodRef,
+        /// What its annotations declare.
+        declared: Declared,
+    },
+    /// `StopPodSandbox` was asked: whatever waits in this sandbox must not wait longer.
+    SandboxStopping(SandboxId),
+    /// `RemovePodSandbox` succeeded.
+    SandboxRemoved(SandboxId),
+    /// `CreateContainer` answered with this container.
+    ContainerCreated {
+        /// The call, as it was admitted.
+        call: CallId,
+        /// The new instance.
+        container: ContainerId,
+    },
+    /// `StartContainer` succeeded.
+    ContainerStarted(ContainerId),
+    /// `StopContainer` succeeded: the process has ended.
+    ContainerStopped(ContainerId),
+    /// `RemoveContainer` succeeded.
+    ContainerRemoved(ContainerId),
+
+    /// An unfiltered `ListContainers` was asked: the first half of a PLEG relist.
+    RelistAsked {
+        /// The list call.
+        call: CallId,
+        /// Who asks.
+        connection: ConnectionId,
+    },
+    /// That list was answered in full.
+    RelistAnswered {
+        /// The list call.
+        call: CallId,
+        /// Who asked.
+        connection: ConnectionId,
+    },
+    /// `ContainerStatus` of this container was asked: with Evented PLEG it takes the place of the relist.
+    StatusAsked {
+        /// The container asked about.
+        container: ContainerId,
+        /// Who asks.
+        connection: ConnectionId,
+    },
+    /// A call ended: answered, failed or cancelled. Nothing of it stays.
+    CallEnded(CallId),
+    /// A client went away.
+    ConnectionClosed(ConnectionId),
+
+    /// The executor began to ask the runtime about a sandbox (see [`crate::Step::InspectSandbox`]).
+    InspectionStarted(SandboxId),
+    /// The runtime's answer: all containers of the sandbox, none left out.
+    SandboxInspected {
+        /// The sandbox.
+        sandbox: SandboxId,
+        /// Its containers.
+        containers: Vec<Container>,
+    },
+    /// The runtime gave no answer.
+    InspectionFailed(SandboxId),
+
+    /// Everything the runtime has: at start, and now and then against drift. What is missing here is forgotten.
+    RuntimeListed {
+        /// All sandboxes.
+        sandboxes: Vec<ListedSandbox>,
+        /// All containers, with the sandbox of each.
+        containers: Vec<(SandboxId, Container)>,
+    },
+    /// The latches read from the store at start.
+    LatchesLoaded(Vec<crate::Latch>),
+}
+
+/// One entry of `ListPodSandbox`.
+#[derive(Clone, Debug)]
+pub struct ListedSandbox {
+    /// Its identity.
+    pub sandbox: SandboxId,
+    /// Whose it is.
+    pub pod: PodRef,
+    /// What its annotations declare.
+    pub declared: Declared,
+}

@@ -1,0 +1,40 @@
+//! Berth's pure core: given what happened on this node, may this CRI call proceed, and what is owed to the world?
+//!
+//! This crate never reads a clock, a file, a socket or the environment, and starts no task: `now` is an argument and its
+//! `Cargo.toml` is the proof. The adapter around it is one loop: *subscribe, ask, act*.
+//!
+//! ```text
+//!            Event                 Call                    now
+//!              |                     |                      |
+//!              v                     v                      v
+//!        Node::apply           Node::admit             Node::plan
+//!     (total, idempotent)    -> Forward | Latch      -> InspectSandbox | PollKubelet | ForgetLatches
+//!                               Amend | Hold | Refuse
+//! ```
+//!
+//! One feature is one file with one table of tests: [`launch_priority`] reads a declared order, `launch_order` decides
+//! about `CreateContainer`, `exit_order` about `StopContainer`.
+//!
+//! Invariants, each tried by the model test with random operations:
+//! - a container never starts before its turn, in a sandbox where its level's barrier was not passed;
+//! - a hold always has a deadline, and asked at that deadline the answer is another one;
+//! - a `CreateContainer` is never held in a SyncPod in which waiting cannot help;
+//! - the restart of a container is never gated;
+//! - what is remembered is bounded by what exists: pods, sandboxes, containers, connections and calls in flight.
+
+pub mod launch_priority;
+
+mod call;
+mod event;
+mod model;
+mod step;
+mod verdict;
+
+pub use call::{Call, CreateContainer, Declared, Request, StopContainer};
+pub use event::{Event, ListedSandbox};
+pub use model::{
+    CallId, ConnectionId, Container, ContainerId, ContainerName, ContainerReport, ContainerState, Deletion, Pod,
+    PodRef, PodUid, Readiness, RestartPolicy, SandboxId,
+};
+pub use step::Step;
+pub use verdict::{Amendment, HoldReason, Latch, Refusal, Verdict};

@@ -1,0 +1,163 @@
+//! The nouns of the core: identities as newtypes, and a pod, a sandbox and a container reduced to what decisions need.
+//!
+//! Everything here was parsed at the edge (`berth-shim`, `berthd`'s pod view); a value of these types is already valid.
+
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+
+use crate::launch_priority::{LaunchOrder, OrderError};
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// The identity as the CRI and the API spell it.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl<S: Into<Arc<str>>> From<S> for $name {
+            fn from(value: S) -> Self {
+                Self(value.into())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:?}", &*self.0)
+            }
+        }
+    };
+}
+
+id! {
+    /// `metadata.uid` of a pod; for a static pod its config hash, which is what the kubelet puts into the CRI labels.
+    PodUid
+}
+id! {
+    /// `PodSandbox.id` of the CRI.
+    SandboxId
+}
+id! {
+    /// `Container.id` of the CRI, without the `containerd://` scheme the API puts before it.
+    ContainerId
+}
+id! {
+    /// `spec.containers[].name`, unique within a pod.
+    ContainerName
+}
+
+/// A client connection of the shim. A restarted kubelet comes with a new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(pub u64);
+
+/// One CRI call in flight. Never used twice in the life of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallId(pub u64);
+
+/// Who a sandbox belongs to, as its CRI labels say (`io.kubernetes.pod.{uid,namespace,name}`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodRef {
+    /// Identity of the pod.
+    pub uid: PodUid,
+    /// Namespace, for people.
+    pub namespace: String,
+    /// Name, for people.
+    pub name: String,
+}
+
+/// A pod of this node as its view (API server or kubelet) shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pod {
+    /// Identity and name.
+    pub pod: PodRef,
+    /// The declared launch order; `None` when nothing is declared or all priorities are equal.
+    pub order: Result<Option<LaunchOrder>, OrderError>,
+    /// `spec.restartPolicy`.
+    pub restart_policy: RestartPolicy,
+    /// Set once `metadata.deletionTimestamp` is.
+    pub deletion: Option<Deletion>,
+    /// How each regular container (`spec.containers`) becomes Ready.
+    pub readiness: BTreeMap<ContainerName, Readiness>,
+    /// `status.containerStatuses`, by name.
+    pub statuses: BTreeMap<ContainerName, ContainerReport>,
+}
+
+/// `metadata.deletionTimestamp` is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deletion {
+    /// `metadata.deletionGracePeriodSeconds`; a second delete can only shorten it.
+    pub grace: Duration,
+}
+
+/// `spec.restartPolicy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RestartPolicy {
+    /// Restarted whatever the exit code.
+    Always,
+    /// Restarted unless it exited 0.
+    OnFailure,
+    /// Never restarted.
+    Never,
+}
+
+/// What has to happen before the kubelet calls a running container Ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// No readiness probe, startup probe or postStart hook: it is Ready when it runs.
+    Running,
+    /// A postStart hook but no probe: Ready with the first status the kubelet generates after the hook.
+    PostStart,
+    /// A startup probe without a readiness probe: Ready only after another SyncPod (kubelet `SetContainerStartup`
+    /// stores `started`, not `ready`).
+    StartupProbe,
+    /// A readiness probe: its result is stored beside the pod worker, even while that worker waits.
+    ReadinessProbe,
+}
+
+/// One entry of `status.containerStatuses`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerReport {
+    /// The instance this entry speaks of; an entry about an older instance says nothing about the running one.
+    pub id: ContainerId,
+    /// `ready`.
+    pub ready: bool,
+}
+
+/// A container instance as the runtime shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Container {
+    /// CRI identity.
+    pub id: ContainerId,
+    /// `metadata.name`.
+    pub name: ContainerName,
+    /// `metadata.attempt`: 0 for the first instance in a sandbox, counted up by the kubelet.
+    pub attempt: u32,
+    /// What the runtime says of it.
+    pub state: ContainerState,
+}
+
+/// `ContainerState` of the CRI, with what an exit means for the pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContainerState {
+    /// Created, never started.
+    Created,
+    /// Its process runs.
+    Running,
+    /// Its process ended; the code is unknown until the runtime was asked for it.
+    Exited {
+        /// `ContainerStatus.exit_code`.
+        code: Option<i32>,
+    },
+    /// The runtime does not know. Neither running nor gone.
+    Unknown,
+}

@@ -1,0 +1,124 @@
+//! What is to be done with a call, and why. Closed lists: an edge that turns them into a gRPC status or a metric label
+//! matches all of them.
+
+use std::time::{Duration, Instant};
+
+use crate::{
+    launch_priority::OrderError,
+    model::{ContainerName, SandboxId},
+};
+
+/// The answer to [`crate::Node::admit`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Send the original bytes on.
+    Forward,
+    /// Write this down durably, then send the original bytes on.
+    Latch(Latch),
+    /// Change the request in this way, and nothing else, and send it on.
+    Amend(Amendment),
+    /// Ask again after the next change, and at the latest then.
+    Hold {
+        /// The end of this hold; asked at or after it, the verdict is another one.
+        until: Instant,
+        /// For people and metrics.
+        why: HoldReason,
+    },
+    /// Answer with an error; the runtime never sees the call.
+    Refuse(Refusal),
+}
+
+/// The barrier of a launch level was passed in this sandbox; it never closes again, whatever happens to the containers
+/// above it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Latch {
+    /// The sandbox it belongs to; it goes when the sandbox goes.
+    pub sandbox: SandboxId,
+    /// The launch priority whose containers may start.
+    pub priority: i32,
+}
+
+/// A change of a request on its way to the runtime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Amendment {
+    /// Set `StopContainerRequest.timeout`, in whole seconds.
+    StopTimeout(Duration),
+}
+
+/// Why a call waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HoldReason {
+    /// The pod view has not shown this pod yet.
+    PodUnknown,
+    /// The runtime is being asked what runs in the sandbox.
+    Inspection,
+    /// These containers run and are not Ready yet.
+    NotReady(Vec<ContainerName>),
+    /// It is not clear yet whether the whole pod is being stopped.
+    PodKillUnclear,
+    /// These lower containers have not exited yet.
+    StillRunning(Vec<ContainerName>),
+}
+
+impl HoldReason {
+    /// A constant word for logs and metric labels.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::PodUnknown => "pod-unknown",
+            Self::Inspection => "inspection",
+            Self::NotReady(_) => "not-ready",
+            Self::PodKillUnclear => "pod-kill-unclear",
+            Self::StillRunning(_) => "still-running",
+        }
+    }
+
+    /// The containers waited for; empty when it is not containers that are waited for.
+    pub fn waiting_for(&self) -> &[ContainerName] {
+        match self {
+            Self::NotReady(names) | Self::StillRunning(names) => names,
+            Self::PodUnknown | Self::Inspection | Self::PodKillUnclear => &[],
+        }
+    }
+}
+
+/// Why a call is not let through. `Display` is what the user reads in the pod's status, so the same cause always gives
+/// the same text: the kubelet merges equal events.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Containers of a higher priority are not there yet.
+    #[error("launch order: waiting for container(s) {}", join(.0))]
+    Waiting(Vec<ContainerName>),
+    /// The declared order cannot be read.
+    #[error("launch order: {0}")]
+    BadOrder(OrderError),
+    /// The pod is being deleted: nothing new starts in it.
+    #[error("launch order: the pod is terminating")]
+    Terminating,
+    /// The pod declares an order, but the pod view does not show the pod.
+    #[error("launch order: the pod is not known to the agent yet; it needs the API server or the kubelet's /pods")]
+    PodUnknown,
+    /// The runtime did not say what runs in the sandbox.
+    #[error("launch order: the runtime does not tell which containers of the pod run")]
+    RuntimeSilent,
+    /// The agent is going away; the kubelet asks again.
+    #[error("launch order: the agent is restarting")]
+    Draining,
+}
+
+impl Refusal {
+    /// A constant word for logs and metric labels.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::Waiting(_) => "waiting",
+            Self::BadOrder(_) => "bad-order",
+            Self::Terminating => "terminating",
+            Self::PodUnknown => "pod-unknown",
+            Self::RuntimeSilent => "runtime-silent",
+            Self::Draining => "draining",
+        }
+    }
+}
+
+fn join(names: &[ContainerName]) -> String {
+    names.iter().map(ContainerName::as_str).collect::<Vec<_>>().join(", ")
+}

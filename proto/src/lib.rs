@@ -1,0 +1,17 @@
+//! Every wire contract Berth speaks, and no behaviour.
+//!
+//! [`cri`] is our own subset of the CRI v1 API: only the messages and fields that Berth reads or that `berthctl run`
+//! writes. A message decoded with it loses what it does not know, so it is never encoded again and sent on: what passes
+//! between kubelet and runtime passes as bytes (`berth-shim`). [`admin`] is the API between `berthctl` and `berthd`.
+
+/// CRI v1 (`runtime.v1`), the part of it that Berth reads.
+#[allow(missing_docs, clippy::all, clippy::use_self)]
+pub mod cri {
+    tonic::include_proto!("runtime.v1");
+}
+
+/// The admin API of `berthd` (`berth.admin.v1alpha1`), spoken over a root-only unix socket.
+#[allow(missing_docs, clippy::all, clippy::use_self)]
+pub mod admin {
+    tonic::include_proto!("berth.admin.v1alpha1");
+}

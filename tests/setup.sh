@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Makes a fresh Debian or Ubuntu machine able to build Berth and to run its tests. Run again, it changes nothing.
+set -euo pipefail
+
+fail() { # what is missing, how to get it
+    echo "setup.sh: $1" >&2
+    echo "          $2" >&2
+    exit 1
+}
+
+# package: a program or file that is there when it is installed
+needs=(
+    "containerd:/usr/bin/containerd"
+    "runc:/usr/sbin/runc"
+    "containernetworking-plugins:/usr/lib/cni/bridge"
+    "etcd-server:/usr/bin/etcd"
+    "umoci:/usr/bin/umoci"
+    "skopeo:/usr/bin/skopeo"
+    "docker-registry:/usr/bin/docker-registry"
+    "busybox-static:/bin/busybox"
+    "iproute2:/sbin/ip"
+    "iptables:/usr/sbin/iptables"
+    "jq:/usr/bin/jq"
+    "gcc:/usr/bin/cc"
+)
+
+missing=()
+for need in "${needs[@]}"; do
+    [ -e "${need#*:}" ] || missing+=("${need%%:*}")
+done
+
+if [ ${#missing[@]} -gt 0 ]; then
+    [ "$(id -u)" = 0 ] || fail "not installed: ${missing[*]}" "run this as root, or install them yourself"
+    command -v apt-get >/dev/null || fail "not installed: ${missing[*]}" "there is no apt-get here: install them with your own package manager"
+    echo "setup.sh: installing ${missing[*]}" >&2
+    export DEBIAN_FRONTEND=noninteractive
+    # A freshly installed containerd, etcd or registry must not start as a service of the machine: the tests run their own.
+    policy=/usr/sbin/policy-rc.d
+    if [ ! -e "$policy" ]; then
+        trap 'rm -f "$policy"' EXIT
+        printf '#!/bin/sh\nexit 101\n' >"$policy"
+        chmod +x "$policy"
+    fi
+    apt-get update -qq
+    apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2
+fi
+
+[ "$(id -u)" = 0 ] || fail "the node tests start containers" "run as root"
+
+at_least() { # have, want: true when have >= want
+    [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n1)" = "$2" ]
+}
+
+command -v cargo >/dev/null && command -v rustc >/dev/null ||
+    fail "no Rust toolchain" "install one with rustup (https://rustup.rs), 1.90 or newer"
+rust=$(rustc --version | cut -d' ' -f2)
+at_least "$rust" 1.90 || fail "rustc $rust is too old" "rustup update stable (1.90 or newer is needed)"
+
+command -v go >/dev/null || fail "no Go toolchain" "install Go 1.24 or newer (https://go.dev/dl): it builds the kubelet and the API server of the tests"
+go=$(go env GOVERSION)
+at_least "${go#go}" 1.24 || fail "$go is too old" "install Go 1.24 or newer (https://go.dev/dl)"

@@ -1,0 +1,10 @@
+//! What Berth's tests stand on: a real node (containerd, kubelet, API server) that is brought up for one run and leaves
+//! nothing behind.
+//!
+//! [`node`] runs the programs; [`manifest`] writes the pods that the tests play; [`observe`] reads from the runtime what
+//! really happened to them. Nothing here believes what Berth says of itself: the truth is the runtime's.
+
+pub mod manifest;
+pub mod node;
+pub mod observe;
+pub mod wait;

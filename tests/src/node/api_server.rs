@@ -1,0 +1,159 @@
+//! The Kubernetes API server, with the authorizers and the admission that matter to a node: Node, RBAC, NodeRestriction.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+
+use super::programs;
+use super::run_dir::{Port, Run};
+use super::service::Service;
+use super::tool::run as tool;
+use crate::wait::await_condition;
+
+/// The name of the only node. The API server reaches its kubelet (exec, logs) by this name, and this one resolves on
+/// every machine without a change to its hosts file.
+pub const NODE_NAME: &str = "localhost";
+
+/// Who a token stands for.
+#[derive(Clone, Copy, Debug)]
+pub enum User {
+    /// system:masters; the tests themselves and the controllers.
+    Admin,
+    /// The kubelet of [`NODE_NAME`], and what shares its identity.
+    Node,
+}
+
+impl User {
+    fn token(self) -> &'static str {
+        match self {
+            Self::Admin => "admin-of-the-tests",
+            Self::Node => "node-of-the-tests",
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Admin => "admin",
+            Self::Node => "node",
+        }
+    }
+}
+
+/// An API server with its files.
+#[derive(Debug)]
+pub struct ApiServer {
+    run: Arc<Run>,
+    service: Service,
+    certificates: PathBuf,
+}
+
+impl ApiServer {
+    /// Starts it on the run's etcd and waits until it is ready.
+    pub async fn start(run: &Arc<Run>) -> Result<Self> {
+        let certificates = run.make_dir("api")?;
+        let tokens = run.write(
+            "api/tokens.csv",
+            &format!(
+                "{},admin,admin,system:masters\n{},system:node:{NODE_NAME},node,system:nodes\n",
+                User::Admin.token(),
+                User::Node.token()
+            ),
+        )?;
+        let key = run.path("api/service-account.key");
+        tool("openssl", &["genrsa", "-out", key.to_str().context("path")?, "2048"]).await?;
+
+        let args = [
+            ("--etcd-servers", format!("http://{}", run.address(Port::Etcd))),
+            ("--bind-address", "127.0.0.1".to_owned()),
+            ("--advertise-address", "127.0.0.1".to_owned()),
+            ("--secure-port", run.port(Port::Api).to_string()),
+            ("--cert-dir", certificates.display().to_string()),
+            ("--service-cluster-ip-range", "10.214.0.0/24".to_owned()),
+            ("--token-auth-file", tokens.display().to_string()),
+            ("--authorization-mode", "Node,RBAC".to_owned()),
+            ("--enable-admission-plugins", "NodeRestriction".to_owned()),
+            // Pods need no ServiceAccount token here; with it, every namespace would wait for a controller first.
+            ("--disable-admission-plugins", "ServiceAccount".to_owned()),
+            ("--service-account-key-file", key.display().to_string()),
+            ("--service-account-signing-key-file", key.display().to_string()),
+            ("--service-account-issuer", "https://berth.test".to_owned()),
+            ("--kubelet-preferred-address-types", "Hostname".to_owned()),
+            ("--endpoint-reconciler-type", "none".to_owned()),
+            ("--allow-privileged", "true".to_owned()),
+        ];
+        let args = args.into_iter().map(|(flag, value)| format!("{flag}={value}")).collect();
+        let service = Service::new(run, "kube-apiserver", programs::kubernetes("kube-apiserver")?, args);
+        service.start()?;
+        let server = Self { run: run.clone(), service, certificates };
+        server.ready().await?;
+        Ok(server)
+    }
+
+    /// Its process; stop it and start it to have it away for a while.
+    pub fn service(&self) -> &Service {
+        &self.service
+    }
+
+    /// Waits until it is ready to serve.
+    pub async fn ready(&self) -> Result<()> {
+        await_condition("the API server is ready", Duration::from_secs(120), async || {
+            self.service.check_running()?;
+            let request = http_request("/readyz")?;
+            self.client(User::Admin).await?.request_text(request).await.context("/readyz")?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// A client that acts as `user`.
+    pub async fn client(&self, user: User) -> Result<Client> {
+        // rustls has no default provider once two are in the graph; a second installation changes nothing.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let kubeconfig = Kubeconfig::from_yaml(&self.kubeconfig_text(user)).context("our own kubeconfig")?;
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+            .await
+            .context("our own kubeconfig")?;
+        Client::try_from(config).context("API client")
+    }
+
+    /// The file that makes a program act as `user`.
+    pub fn kubeconfig(&self, user: User) -> Result<PathBuf> {
+        self.run.write(&format!("{}.kubeconfig", user.name()), &self.kubeconfig_text(user))
+    }
+
+    fn kubeconfig_text(&self, user: User) -> String {
+        format!(
+            "apiVersion: v1
+kind: Config
+current-context: berth
+clusters:
+- name: berth
+  cluster:
+    server: https://{address}
+    # Written by the server itself at its first start: its certificate, followed by the CA that signed it.
+    certificate-authority: {authority}
+users:
+- name: {name}
+  user:
+    token: {token}
+contexts:
+- name: berth
+  context:
+    cluster: berth
+    user: {name}
+",
+            address = self.run.address(Port::Api),
+            authority = self.certificates.join("apiserver.crt").display(),
+            name = user.name(),
+            token = user.token(),
+        )
+    }
+}
+
+fn http_request(path: &str) -> Result<http::Request<Vec<u8>>> {
+    http::Request::get(path).body(Vec::new()).context("request")
+}

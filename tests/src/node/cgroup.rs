@@ -1,0 +1,41 @@
+//! The cgroup that holds all pods of a run, below the root of each hierarchy of the machine (v1) or of the only one (v2).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+const MOUNT: &str = "/sys/fs/cgroup";
+
+/// The root of every hierarchy.
+pub(super) fn roots() -> Result<Vec<PathBuf>> {
+    let mount = Path::new(MOUNT);
+    if mount.join("cgroup.controllers").exists() {
+        return Ok(vec![mount.to_owned()]);
+    }
+    let mut roots = Vec::new();
+    for entry in fs::read_dir(mount).context(MOUNT)? {
+        let entry = entry.context(MOUNT)?;
+        // Some controllers have a second name, which is a symbolic link.
+        if entry.file_type().context(MOUNT)?.is_dir() {
+            roots.push(entry.path());
+        }
+    }
+    Ok(roots)
+}
+
+/// Makes the cgroup in every hierarchy; the kubelet insists that its root is there before it starts.
+pub(super) fn make(name: &str) -> Result<()> {
+    for root in roots()? {
+        let path = root.join(name);
+        fs::create_dir_all(&path).with_context(|| format!("create cgroup {}", path.display()))?;
+        // A new cpuset (v1) may run nowhere until it is told where.
+        for file in ["cpuset.cpus", "cpuset.mems"] {
+            if path.join(file).exists() && !root.join("cgroup.controllers").exists() {
+                let all = fs::read_to_string(root.join(file)).context(file)?;
+                fs::write(path.join(file), all.trim()).with_context(|| format!("{file} of {}", path.display()))?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,238 @@
+//! Takes a run apart: its processes, containers, mounts, bridge, cgroups and directory. Works from what it finds on the
+//! machine and not from memory, so it is the same for a run that ends, one that crashed and one that was killed.
+//!
+//! It never ends a process that it cannot show to be the run's: a recorded pid counts only while its command line still
+//! names the run's directory, and a container only as a child of a shim that serves the run's containerd.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nix::mount::{MntFlags, umount2};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::run_dir::{Names, RUNS, lock};
+
+/// Removes every leftover: the runs whose owner is gone. Says which.
+pub fn leftovers() -> Result<Vec<u8>> {
+    let mut removed = Vec::new();
+    let runs = match fs::read_dir(RUNS) {
+        Ok(runs) => runs,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(removed),
+        Err(error) => return Err(error).context(RUNS),
+    };
+    for run in runs {
+        let run = run.context(RUNS)?;
+        let Some(number) = run.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let Some(_owner) = lock(&run.path())? else { continue };
+        remove(number)?;
+        removed.push(number);
+    }
+    Ok(removed)
+}
+
+/// Removes one run, whoever owns it.
+pub fn remove(number: u8) -> Result<()> {
+    let dir = Path::new(RUNS).join(number.to_string());
+    let names = Names::of(number);
+    end_processes(&dir)?;
+    unmount(&dir)?;
+    remove_bridge(&names.bridge)?;
+    remove_cni_results(&names.network)?;
+    remove_cgroups(&names.cgroup)?;
+    remove_log_links(&dir)?;
+    match fs::remove_dir_all(&dir) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("remove {}", dir.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+// === processes ===
+
+fn end_processes(dir: &Path) -> Result<()> {
+    // The kubelet and berthd first: they would start again what is ended below. A second round finds the containers
+    // that were being started during the first one.
+    for _ in 0..2 {
+        let mut ours = recorded(dir)?;
+        ours.extend(containers(dir)?);
+        for pid in &ours {
+            // Gone in the meantime is what we want.
+            let _ = kill(Pid::from_raw(*pid), Signal::SIGKILL);
+        }
+        let until = Instant::now() + Duration::from_secs(15);
+        while ours.iter().any(|pid| is_running(*pid)) {
+            if Instant::now() > until {
+                bail!("processes of {} do not end: {ours:?}", dir.display());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    Ok(())
+}
+
+/// The recorded processes that still are what was recorded.
+fn recorded(dir: &Path) -> Result<Vec<i32>> {
+    let mut found = Vec::new();
+    let pids = match fs::read_dir(dir.join("pids")) {
+        Ok(pids) => pids,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(found),
+        Err(error) => return Err(error).context("pids"),
+    };
+    for file in pids {
+        let path = file.context("pids")?.path();
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        // An empty file is a process that was about to be started when its parent was killed.
+        let Ok(pid) = text.trim().parse() else { continue };
+        if command_line(pid).contains(&below(dir)) {
+            found.push(pid);
+        }
+    }
+    Ok(found)
+}
+
+/// The shims of this run's containerd and all that descends from them.
+fn containers(dir: &Path) -> Result<Vec<i32>> {
+    let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").context("/proc")? {
+        let Some(pid) = entry.ok().and_then(|e| e.file_name().to_str().and_then(|name| name.parse().ok())) else {
+            continue;
+        };
+        if let Some(parent) = parent(pid) {
+            children.entry(parent).or_default().push(pid);
+        }
+        let line = command_line(pid);
+        if line.contains("containerd-shim") && line.contains(&below(dir)) {
+            found.push(pid);
+        }
+    }
+    let mut next = 0;
+    while next < found.len() {
+        found.extend(children.remove(&found[next]).unwrap_or_default());
+        next += 1;
+    }
+    found.reverse(); // children before their shim: a shim whose child ends first tidies up after it
+    Ok(found)
+}
+
+/// With a slash at the end, so that run 1 is not taken for run 12.
+fn below(dir: &Path) -> String {
+    format!("{}/", dir.display())
+}
+
+fn command_line(pid: i32) -> String {
+    let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).replace('\0', " ")
+}
+
+/// The third and fourth field of `stat` follow the name, which is in brackets and may itself contain anything.
+fn stat(pid: i32) -> Option<(char, i32)> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = text.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace();
+    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
+}
+
+fn parent(pid: i32) -> Option<i32> {
+    stat(pid).map(|(_, parent)| parent)
+}
+
+/// A zombie has ended: it is its parent who has not looked yet.
+fn is_running(pid: i32) -> bool {
+    stat(pid).is_some_and(|(state, _)| state != 'Z' && state != 'X')
+}
+
+// === what processes leave behind ===
+
+fn unmount(dir: &Path) -> Result<()> {
+    let table = fs::read_to_string("/proc/self/mountinfo").context("mountinfo")?;
+    let mut points: Vec<String> = table
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(4))
+        .map(|point| point.replace("\\040", " "))
+        .filter(|point| point.starts_with(&below(dir)))
+        .collect();
+    points.reverse(); // the last mounted first
+    for point in points {
+        umount2(point.as_str(), MntFlags::MNT_DETACH).with_context(|| format!("unmount {point}"))?;
+    }
+    Ok(())
+}
+
+fn remove_bridge(bridge: &str) -> Result<()> {
+    if !Path::new("/sys/class/net").join(bridge).exists() {
+        return Ok(());
+    }
+    let done = Command::new("ip").args(["link", "delete", bridge]).output().context("ip")?;
+    if !done.status.success() {
+        bail!("delete bridge {bridge}: {}", String::from_utf8_lossy(&done.stderr).trim());
+    }
+    Ok(())
+}
+
+/// libcni remembers what it gave to each container, at a place that cannot be configured.
+fn remove_cni_results(network: &str) -> Result<()> {
+    remove_entries("/var/lib/cni/results", |path| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&format!("{network}-")))
+    })
+}
+
+/// The kubelet links the logs of its containers in a folder that cannot be configured.
+fn remove_log_links(dir: &Path) -> Result<()> {
+    remove_entries("/var/log/containers", |path| fs::read_link(path).is_ok_and(|target| target.starts_with(dir)))
+}
+
+fn remove_entries(folder: &str, is_ours: impl Fn(&Path) -> bool) -> Result<()> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error).context(folder.to_owned()),
+    };
+    for entry in entries {
+        let path = entry.with_context(|| folder.to_owned())?.path();
+        if is_ours(&path) {
+            fs::remove_file(&path).with_context(|| format!("remove {}", path.display()))?;
+        }
+    }
+    Ok(())
+}
+
+fn remove_cgroups(cgroup: &str) -> Result<()> {
+    for root in super::cgroup::roots()? {
+        remove_cgroup(&root.join(cgroup))?;
+    }
+    Ok(())
+}
+
+/// A cgroup is removed from the inside out, and only when its last process has been reaped: that takes a moment.
+fn remove_cgroup(path: &Path) -> Result<()> {
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error).with_context(|| path.display().to_string()),
+    };
+    for entry in entries {
+        let entry = entry.with_context(|| path.display().to_string())?;
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_cgroup(&entry.path())?;
+        }
+    }
+    let until = Instant::now() + Duration::from_secs(10);
+    loop {
+        match fs::remove_dir(path) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) if Instant::now() > until => {
+                return Err(error).with_context(|| format!("remove cgroup {}", path.display()));
+            }
+            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
+}

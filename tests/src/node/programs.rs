@@ -1,0 +1,88 @@
+//! Where the programs of the node are: Debian's by their names, the Kubernetes ones in the cache of `k8s/build.sh`, and
+//! Berth's own beside the program that runs us.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use anyhow::{Context, Result, bail};
+
+/// Names a folder with `berthd` and `berthctl` to test, instead of building them from this checkout.
+pub const BIN_DIR: &str = "BERTH_BIN_DIR";
+
+/// The folder of this package.
+pub fn package_dir() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// What is kept between runs and can be made again at any time.
+pub fn cache_dir() -> Result<PathBuf> {
+    if let Some(dir) = env::var_os("BERTH_CACHE") {
+        return Ok(dir.into());
+    }
+    let home = env::var_os("HOME").context("HOME is not set: set it, or BERTH_CACHE")?;
+    Ok(Path::new(&home).join(".cache/berth"))
+}
+
+/// A Kubernetes program; built when it is not there yet, which takes minutes.
+pub fn kubernetes(program: &str) -> Result<PathBuf> {
+    let script = package_dir().join("k8s/build.sh");
+    let done = Command::new(&script).arg(program).output().with_context(|| script.display().to_string())?;
+    if !done.status.success() {
+        bail!("{} {program}: {}", script.display(), String::from_utf8_lossy(&done.stderr).trim());
+    }
+    let dir = String::from_utf8(done.stdout).context("the folder build.sh names")?;
+    Ok(Path::new(dir.trim()).join(program))
+}
+
+/// `berthd`, `berthctl` or one of this package's own programs.
+pub fn berth(program: &str) -> Result<PathBuf> {
+    if let Some(dir) = env::var_os(BIN_DIR) {
+        return present(Path::new(&dir).join(program));
+    }
+    let dir = build_dir()?;
+    static BUILT: OnceLock<Result<(), String>> = OnceLock::new();
+    // A test of yesterday's berthd is worse than none: what is to be tested is brought up to date first. When it is,
+    // this takes the half second that cargo needs to see it.
+    let built = BUILT.get_or_init(|| build(&dir).map_err(|error| format!("{error:#}")));
+    if let Err(error) = built {
+        bail!("{error}");
+    }
+    present(dir.join(program))
+}
+
+fn build(dir: &Path) -> Result<()> {
+    let profile = match dir.file_name().and_then(|name| name.to_str()) {
+        Some("debug") => "dev",
+        Some(name) => name,
+        None => bail!("{} names no cargo profile", dir.display()),
+    };
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let done = Command::new(cargo)
+        .args(["build", "--quiet", "--profile", profile, "-p", "berthd", "-p", "berth-tests", "--bins"])
+        .arg("--target-dir")
+        .arg(dir.parent().context("target folder")?)
+        .current_dir(package_dir())
+        .output()
+        .context("cargo build -p berthd")?;
+    if !done.status.success() {
+        bail!("cargo build -p berthd: {}", String::from_utf8_lossy(&done.stderr).trim());
+    }
+    Ok(())
+}
+
+/// `target/debug` for `target/debug/berth-node` and for `target/debug/deps/node-0123`.
+fn build_dir() -> Result<PathBuf> {
+    let own = env::current_exe().context("our own path")?;
+    let dir = own.parent().context("our own folder")?;
+    let dir = if dir.ends_with("deps") { dir.parent().context("target folder")? } else { dir };
+    Ok(dir.to_owned())
+}
+
+fn present(path: PathBuf) -> Result<PathBuf> {
+    if !path.exists() {
+        bail!("{} is not there", path.display());
+    }
+    Ok(path)
+}

@@ -1,0 +1,33 @@
+//! Waiting: for a condition, with a deadline, and with a last word on why it did not come true.
+
+use std::fmt::Display;
+use std::future::Future;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use tokio::time::Instant;
+
+/// How often a condition is looked at. Short against what is waited for (a relist of the kubelet is 1 s).
+const POLL: Duration = Duration::from_millis(50);
+
+/// Calls `probe` until it gives a value, at most for `deadline`. An error means "not yet, because": the last one is part
+/// of the error that tells what did not happen.
+pub async fn await_condition<T, F, Fut>(what: impl Display, deadline: Duration, mut probe: F) -> Result<T>
+where
+    F: FnMut() -> Fut,
+    Fut: Future<Output = Result<T>>,
+{
+    let until = Instant::now() + deadline;
+    loop {
+        // The probe itself may hang (a socket that accepts and never answers): the deadline holds for it as well.
+        let last = match tokio::time::timeout_at(until, probe()).await {
+            Ok(Ok(value)) => return Ok(value),
+            Ok(Err(error)) => error,
+            Err(_) => anyhow!("the check itself did not come back"),
+        };
+        if Instant::now() + POLL >= until {
+            return Err(last.context(format!("{what}: not within {} s", deadline.as_secs_f32())));
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
