@@ -21,6 +21,7 @@ needs=(
     "iproute2:/sbin/ip"
     "iptables:/usr/sbin/iptables"
     "jq:/usr/bin/jq"
+    "openssl:/usr/bin/openssl"
     "gcc:/usr/bin/cc"
 )
 
