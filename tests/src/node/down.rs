@@ -18,6 +18,9 @@ use nix::unistd::Pid;
 
 use super::run_dir::{Names, RUNS, lock};
 
+/// Where the logs of ended runs are, beside the runs.
+const LOGS: &str = "logs";
+
 /// Removes every leftover: the runs whose owner is gone. Says which.
 pub fn leftovers() -> Result<Vec<u8>> {
     let mut removed = Vec::new();
@@ -46,6 +49,7 @@ pub fn remove(number: u8) -> Result<()> {
     remove_cni_results(&names.network)?;
     remove_cgroups(&names.cgroup)?;
     remove_log_links(&dir)?;
+    keep_logs(&dir, number)?;
     match fs::remove_dir_all(&dir) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
             Err(error).with_context(|| format!("remove {}", dir.display()))
@@ -187,6 +191,19 @@ fn remove_cni_results(network: &str) -> Result<()> {
 /// The kubelet links the logs of its containers in a folder that cannot be configured.
 fn remove_log_links(dir: &Path) -> Result<()> {
     remove_entries("/var/log/containers", |path| fs::read_link(path).is_ok_and(|target| target.starts_with(dir)))
+}
+
+/// The last logs of each number stay: what went wrong is often asked after the run.
+fn keep_logs(dir: &Path, number: u8) -> Result<()> {
+    let kept = Path::new(RUNS).join(LOGS).join(number.to_string());
+    if !dir.join("log").exists() {
+        return Ok(());
+    }
+    if kept.exists() {
+        fs::remove_dir_all(&kept).with_context(|| format!("remove {}", kept.display()))?;
+    }
+    fs::create_dir_all(Path::new(RUNS).join(LOGS)).context("folder of old logs")?;
+    fs::rename(dir.join("log"), &kept).with_context(|| format!("keep the logs in {}", kept.display()))
 }
 
 fn remove_entries(folder: &str, is_ours: impl Fn(&Path) -> bool) -> Result<()> {

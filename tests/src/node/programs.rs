@@ -36,7 +36,7 @@ pub fn kubernetes(program: &str) -> Result<PathBuf> {
     Ok(Path::new(dir.trim()).join(program))
 }
 
-/// `berthd`, `berthctl` or one of this package's own programs.
+/// `berthd` or `berthctl`.
 pub fn berth(program: &str) -> Result<PathBuf> {
     if let Some(dir) = env::var_os(BIN_DIR) {
         return present(Path::new(&dir).join(program));
@@ -52,6 +52,11 @@ pub fn berth(program: &str) -> Result<PathBuf> {
     present(dir.join(program))
 }
 
+/// A program of this package; cargo builds it along with whatever of this package runs now.
+pub fn own(program: &str) -> Result<PathBuf> {
+    present(build_dir()?.join(program))
+}
+
 fn build(dir: &Path) -> Result<()> {
     let profile = match dir.file_name().and_then(|name| name.to_str()) {
         Some("debug") => "dev",
@@ -60,7 +65,7 @@ fn build(dir: &Path) -> Result<()> {
     };
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let done = Command::new(cargo)
-        .args(["build", "--quiet", "--profile", profile, "-p", "berthd", "-p", "berth-tests", "--bins"])
+        .args(["build", "--quiet", "--profile", profile, "-p", "berthd", "--bins"])
         .arg("--target-dir")
         .arg(dir.parent().context("target folder")?)
         .current_dir(package_dir())

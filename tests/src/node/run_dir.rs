@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use nix::fcntl::{Flock, FlockArg};
 
 /// Where the runs of this machine are.
-pub const RUNS: &str = "/var/tmp/berth-tests";
+pub(super) const RUNS: &str = "/var/tmp/berth-tests";
 /// The file of a run that its owner keeps locked: a run whose lock can be had is a leftover.
 const OWNER: &str = "owner";
 /// Below the range that the kernel hands out to outgoing connections (32768 and up).
@@ -76,6 +76,11 @@ impl Run {
             return Ok(Self { number, dir, _owner: owner });
         }
         bail!("{MOST_RUNS} runs below {RUNS}: remove leftovers with `berth-node down`")
+    }
+
+    /// Its number, which its names and ports carry.
+    pub fn number(&self) -> u8 {
+        self.number
     }
 
     /// The directory everything of this run is in.

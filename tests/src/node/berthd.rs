@@ -1,0 +1,123 @@
+//! berthd between the kubelet and containerd: its configuration, its process, and what it says of itself.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use super::api_server::NODE_NAME;
+use super::http;
+use super::programs;
+use super::run_dir::{Port, Run};
+use super::service::Service;
+use super::tool::run as tool;
+use crate::wait::await_condition;
+
+/// Where berthd learns what the pods are.
+#[derive(Clone, Debug)]
+pub enum PodView {
+    /// Watches the API server, as the node.
+    Api {
+        /// The kubeconfig of the node's identity.
+        kubeconfig: PathBuf,
+    },
+    /// Asks the kubelet's read-only port.
+    Kubelet,
+    /// Only what CRI shows.
+    None,
+}
+
+/// A berthd.
+#[derive(Debug)]
+pub struct Berthd {
+    service: Service,
+    socket: PathBuf,
+    admin: PathBuf,
+    http: String,
+}
+
+impl Berthd {
+    /// Starts it in front of a runtime and waits until it is ready.
+    pub async fn start(run: &Arc<Run>, runtime: &Path, view: &PodView) -> Result<Self> {
+        let dir = run.make_dir("berth")?;
+        let (socket, admin) = (dir.join("cri.sock"), dir.join("admin.sock"));
+        let http = run.address(Port::Berthd);
+        let config = format!(
+            "apiVersion: berth.dev/v1alpha1
+kind: BerthdConfiguration
+socket: {socket}
+runtimeEndpoint: unix://{runtime}
+adminSocket: {admin}
+stateDir: {state}
+httpAddress: {http}
+nodeName: {NODE_NAME}
+podView:
+{view}",
+            socket = socket.display(),
+            runtime = runtime.display(),
+            admin = admin.display(),
+            state = run.make_dir("berth/state")?.display(),
+            view = pod_view(run, view),
+        );
+        let config = run.write("berthd.yaml", &config)?;
+        let args = vec!["--config".to_owned(), config.display().to_string()];
+        let berthd = Self { service: Service::new(run, "berthd", programs::berth("berthd")?, args), socket, admin, http };
+        berthd.service.start()?;
+        berthd.ready().await?;
+        Ok(berthd)
+    }
+
+    /// Its process.
+    pub fn service(&self) -> &Service {
+        &self.service
+    }
+
+    /// The CRI socket the kubelet is given.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// The socket of `berthctl`.
+    pub fn admin_socket(&self) -> &Path {
+        &self.admin
+    }
+
+    /// Crashes it and starts it again.
+    pub async fn crash(&self) -> Result<()> {
+        self.service.kill()?;
+        self.service.start()?;
+        self.ready().await
+    }
+
+    /// Waits until it says that it is ready.
+    pub async fn ready(&self) -> Result<()> {
+        await_condition("berthd is ready", Duration::from_secs(30), async || {
+            self.service.check_running()?;
+            let answer = http::get(&self.http, "/readyz").await?;
+            ensure!(answer.status == 200, "/readyz: {} {}", answer.status, answer.body);
+            Ok(())
+        })
+        .await
+    }
+
+    /// `/metrics`.
+    pub async fn metrics(&self) -> Result<String> {
+        Ok(http::get(&self.http, "/metrics").await?.body)
+    }
+
+    /// Runs `berthctl` on it.
+    pub async fn ctl(&self, args: &[&str]) -> Result<String> {
+        tool(programs::berth("berthctl")?, args).await
+    }
+}
+
+fn pod_view(run: &Run, view: &PodView) -> String {
+    let kubelet = format!("  kubelet:\n    url: http://{}\n", run.address(Port::KubeletReadOnly));
+    match view {
+        // The kubelet's view stays configured: it is what goes on when the API server is away.
+        PodView::Api { kubeconfig } => format!("  mode: api\n  kubeconfig: {}\n{kubelet}", kubeconfig.display()),
+        PodView::Kubelet => format!("  mode: kubelet\n{kubelet}"),
+        PodView::None => "  mode: none\n".to_owned(),
+    }
+}

@@ -1,0 +1,227 @@
+//! A real node for one run: containerd, the Kubernetes programs and berthd, composed as a test asks for them.
+//!
+//! ```text
+//! etcd <- kube-apiserver <-- kubelet --CRI--> berthd --CRI--> containerd -> shims, runc
+//!                      ^----------------------'
+//! ```
+//!
+//! Without `api` there are only the kubelet, with static pods, and what is to the right of it; without `berth` the kubelet
+//! speaks to containerd directly; without `kubelet` there is only what a CRI client needs.
+
+mod api_server;
+mod berthd;
+mod cgroup;
+mod containerd;
+mod controllers;
+pub mod down;
+mod etcd;
+pub mod guard;
+pub mod http;
+pub mod images;
+mod kubelet;
+pub mod programs;
+mod registry;
+mod run_dir;
+mod service;
+pub mod tool;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use k8s_openapi::api::core::v1::Node as NodeObject;
+use kube::{Api, Client};
+
+pub use self::api_server::{ApiServer, NODE_NAME, User};
+pub use self::berthd::{Berthd, PodView};
+pub use self::containerd::Containerd;
+pub use self::controllers::Controllers;
+pub use self::etcd::Etcd;
+pub use self::kubelet::Kubelet;
+pub use self::registry::Registry;
+pub use self::run_dir::{Port, Run};
+pub use self::service::Service;
+use crate::wait::await_condition;
+
+/// What a node is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Builder {
+    api: bool,
+    berth: bool,
+    kubelet: bool,
+    controllers: bool,
+}
+
+impl Builder {
+    /// With an API server that the kubelet registers with (the default), or on its own.
+    pub fn api(mut self, api: bool) -> Self {
+        self.api = api;
+        self
+    }
+
+    /// With berthd between kubelet and containerd (the default), or without.
+    pub fn berth(mut self, berth: bool) -> Self {
+        self.berth = berth;
+        self
+    }
+
+    /// With a kubelet (the default), or without, for clients that speak CRI themselves.
+    pub fn kubelet(mut self, kubelet: bool) -> Self {
+        self.kubelet = kubelet;
+        self
+    }
+
+    /// With kube-controller-manager and kube-scheduler; not by default.
+    pub fn controllers(mut self, controllers: bool) -> Self {
+        self.controllers = controllers;
+        self
+    }
+
+    /// Brings it up and waits until it is ready.
+    pub async fn start(self) -> Result<Node> {
+        // What a crashed run left would only be in the way.
+        down::leftovers().context("remove leftovers of earlier runs")?;
+        let run = Arc::new(Run::claim()?);
+        let guard = guard::Guard::set(run.number())?;
+        // The API server is the slowest to start: containerd comes up meanwhile.
+        let (api, containerd) = tokio::try_join!(
+            async {
+                if !self.api {
+                    return Ok(None);
+                }
+                let etcd = Etcd::start(&run)?;
+                let server = ApiServer::start(&run).await?;
+                Ok(Some(Cluster { etcd, server }))
+            },
+            Containerd::start(&run),
+        )?;
+        let kubeconfig = match &api {
+            Some(cluster) => Some(cluster.server.kubeconfig(User::Node)?),
+            None => None,
+        };
+        let berthd = if self.berth {
+            let view = match (&kubeconfig, self.kubelet) {
+                (Some(kubeconfig), _) => PodView::Api { kubeconfig: kubeconfig.clone() },
+                (None, true) => PodView::Kubelet,
+                (None, false) => PodView::None,
+            };
+            Some(Berthd::start(&run, containerd.socket(), &view).await?)
+        } else {
+            None
+        };
+        let controllers = match &api {
+            Some(cluster) if self.controllers => Some(Controllers::start(&run, &cluster.server).await?),
+            None if self.controllers => bail!("controllers need an API server"),
+            _ => None,
+        };
+        let mut node = Node { kubelet: None, berthd, controllers, containerd, api, run, guard };
+        if self.kubelet {
+            node.kubelet = Some(Kubelet::start(&node.run, node.cri_socket(), kubeconfig.as_deref()).await?);
+        }
+        if self.kubelet && self.api {
+            node.registered_and_ready().await?;
+        }
+        Ok(node)
+    }
+}
+
+/// A node that is up. Its fields are in the order in which they end.
+#[derive(Debug)]
+pub struct Node {
+    kubelet: Option<Kubelet>,
+    berthd: Option<Berthd>,
+    controllers: Option<Controllers>,
+    containerd: Containerd,
+    api: Option<Cluster>,
+    run: Arc<Run>,
+    guard: guard::Guard,
+}
+
+#[derive(Debug)]
+struct Cluster {
+    server: ApiServer,
+    etcd: Etcd,
+}
+
+impl Node {
+    /// A node with everything that most tests need: API server, berthd, kubelet.
+    pub fn builder() -> Builder {
+        Builder { api: true, berth: true, kubelet: true, controllers: false }
+    }
+
+    /// The run's directory, ports and names.
+    pub fn run(&self) -> &Arc<Run> {
+        &self.run
+    }
+
+    /// The runtime.
+    pub fn containerd(&self) -> &Containerd {
+        &self.containerd
+    }
+
+    /// The API server.
+    pub fn api(&self) -> Result<&ApiServer> {
+        self.api.as_ref().map(|cluster| &cluster.server).context("this node has no API server")
+    }
+
+    /// The API server's store.
+    pub fn etcd(&self) -> Result<&Etcd> {
+        self.api.as_ref().map(|cluster| &cluster.etcd).context("this node has no API server")
+    }
+
+    /// The kubelet.
+    pub fn kubelet(&self) -> Result<&Kubelet> {
+        self.kubelet.as_ref().context("this node has no kubelet")
+    }
+
+    /// Berth's agent.
+    pub fn berthd(&self) -> Result<&Berthd> {
+        self.berthd.as_ref().context("this node has no berthd")
+    }
+
+    /// The controllers.
+    pub fn controllers(&self) -> Result<&Controllers> {
+        self.controllers.as_ref().context("this node has no controllers")
+    }
+
+    /// The socket the kubelet uses.
+    pub fn cri_socket(&self) -> &Path {
+        self.berthd.as_ref().map_or_else(|| self.containerd.socket(), Berthd::socket)
+    }
+
+    /// A client with all rights.
+    pub async fn client(&self) -> Result<Client> {
+        self.api()?.client(User::Admin).await
+    }
+
+    /// The administrator's kubeconfig, for people.
+    pub fn kubeconfig(&self) -> Result<PathBuf> {
+        self.api()?.kubeconfig(User::Admin)
+    }
+
+    /// Waits until the API server has the node and calls it Ready.
+    pub async fn registered_and_ready(&self) -> Result<()> {
+        let nodes: Api<NodeObject> = Api::all(self.client().await?);
+        await_condition("the node is Ready", Duration::from_secs(120), async || {
+            self.kubelet()?.service().check_running()?;
+            let node = nodes.get(NODE_NAME).await.context("the Node object")?;
+            let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();
+            let ready = conditions.iter().find(|condition| condition.type_ == "Ready").context("no condition yet")?;
+            ensure!(ready.status == "True", "{}", ready.message.as_deref().unwrap_or("not ready"));
+            Ok(())
+        })
+        .await
+    }
+
+    /// Ends everything and removes every trace.
+    pub fn down(self) -> Result<()> {
+        let Self { kubelet, berthd, controllers, containerd, api, run, guard } = self;
+        drop((kubelet, berthd, controllers));
+        drop((containerd, api));
+        let removed = down::remove(run.number());
+        // Last, so that the guard finds nothing to do.
+        drop((run, guard));
+        removed
+    }
+}
