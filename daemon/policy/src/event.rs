@@ -3,6 +3,7 @@
 use crate::{
     call::Declared,
     model::{CallId, ConnectionId, Container, ContainerId, Pod, PodRef, PodUid, SandboxId},
+    verdict::Latch,
 };
 
 /// A fact. See [`crate::Node::apply`].
@@ -80,6 +81,8 @@ pub enum Event {
     /// The runtime gave no answer.
     InspectionFailed(SandboxId),
 
+    /// The executor began to list the runtime; what comes into being from now on may be missing in the answer.
+    ListingStarted,
     /// Everything the runtime has: at start, and now and then against drift. What is missing here is forgotten.
     RuntimeListed {
         /// All sandboxes.
@@ -88,7 +91,16 @@ pub enum Event {
         containers: Vec<(SandboxId, Container)>,
     },
     /// The latches read from the store at start.
-    LatchesLoaded(Vec<crate::Latch>),
+    LatchesLoaded(Vec<Latch>),
+    /// The store has no latch of this sandbox any more.
+    LatchesForgotten(SandboxId),
+
+    /// The pod view follows the API server (`true`), or lost it and shows what it knew (`false`).
+    ViewFresh(bool),
+    /// The executor began to ask the kubelet for its pods.
+    KubeletPollStarted,
+    /// That ended, whatever came of it; pods it showed were given as [`Event::PodSeen`] before.
+    KubeletPollEnded,
 }
 
 /// One entry of `ListPodSandbox`.

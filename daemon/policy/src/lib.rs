@@ -26,9 +26,18 @@ pub mod launch_priority;
 
 mod call;
 mod event;
+mod exit_order;
+mod explain;
+mod launch_order;
 mod model;
+mod node;
+mod plan;
+mod sandbox;
 mod step;
 mod verdict;
+
+#[cfg(test)]
+mod tests;
 
 pub use call::{Call, CreateContainer, Declared, Request, StopContainer};
 pub use event::{Event, ListedSandbox};
@@ -36,5 +45,7 @@ pub use model::{
     CallId, ConnectionId, Container, ContainerId, ContainerName, ContainerReport, ContainerState, Deletion, Pod,
     PodRef, PodUid, Readiness, RestartPolicy, SandboxId,
 };
+pub use explain::{ContainerOrder, HeldCall, PodOrder, Size};
+pub use node::{Config, Node, UnknownPods, View};
 pub use step::Step;
 pub use verdict::{Amendment, HoldReason, Latch, Refusal, Verdict};

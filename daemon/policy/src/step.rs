@@ -3,7 +3,7 @@
 use crate::model::SandboxId;
 
 /// An effect to be carried out; its outcome comes back as an [`crate::Event`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
     /// Ask the runtime for the containers of this sandbox, with the exit codes of those that ended.
     InspectSandbox(SandboxId),

@@ -1,0 +1,160 @@
+//! Exit order: when may this `StopContainer` go on, and how much of its grace is left?
+//!
+//! On the deletion of a pod the kubelet stops all containers at once. With an order declared the lower containers stop
+//! first: the call for a higher one waits until they have exited, at most until 2 s of its own grace are left (the
+//! kubelet's own floor), and the time waited is taken off what is passed on. It is never answered with an error: the
+//! kubelet would go on to `StopPodSandbox`, which kills the whole pod at once.
+//!
+//! Only the end of a whole pod is ordered. `StopContainer` says nothing of its reason; what tells is a
+//! `deletionTimestamp` in the pod view, or a second container of the same pod being stopped at the same time: everything
+//! else (liveness, a changed image, a failed postStart) stops one container after the other.
+
+use std::time::{Duration, Instant};
+
+use crate::{
+    call::{Call, StopContainer},
+    launch_priority::LaunchOrder,
+    model::{CallId, ContainerId, ContainerName, ContainerState, SandboxId},
+    node::{InFlightKind, Node},
+    sandbox::Sandbox,
+    verdict::{Amendment, HoldReason, Verdict},
+};
+
+/// What a container always gets between the stop signal and SIGKILL (kubelet `minimumGracePeriodInSeconds`).
+const FLOOR: Duration = Duration::from_secs(2);
+/// How long a call may wait for a sign that the whole pod ends. The kubelet stops all containers in the same
+/// millisecond, and a watch shows a deletion within a few.
+const PATIENCE_FOR_POD_KILL: Duration = Duration::from_millis(100);
+/// How long the runtime may take to list one sandbox.
+const PATIENCE_FOR_RUNTIME: Duration = Duration::from_secs(1);
+
+impl Node {
+    pub(crate) fn admit_stop(&mut self, call: &Call, request: &StopContainer, now: Instant) -> Verdict {
+        let budget = request.timeout.saturating_sub(FLOOR);
+        let Some(sandbox) = self.containers.get(&request.container).cloned() else { return Verdict::Forward };
+        if !self.config.exit_order {
+            return Verdict::Forward;
+        }
+        self.track(
+            call.id,
+            call.connection,
+            InFlightKind::Stop {
+                sandbox: sandbox.clone(),
+                container: request.container.clone(),
+                whole_pod: false,
+                grace: None,
+            },
+        );
+        let grace = self.note_grace(call.id, &sandbox);
+        let whole_pod = self.note_pod_kill(call.id, &sandbox, &request.container);
+        match self.reason_to_wait(call, request, &sandbox, whole_pod, grace, now) {
+            Some((limit, why)) if now < call.arrived + limit.min(budget) => {
+                Verdict::Hold { until: call.arrived + limit.min(budget), why }
+            }
+            Some(_) | None => pass_on(request.timeout, now.saturating_duration_since(call.arrived), grace),
+        }
+    }
+
+    /// What this call waits for and how long it may, from its arrival; `None` when it may go on.
+    fn reason_to_wait(
+        &self,
+        call: &Call,
+        request: &StopContainer,
+        sandbox: &SandboxId,
+        whole_pod: bool,
+        grace: Grace,
+        now: Instant,
+    ) -> Option<(Duration, HoldReason)> {
+        let sandbox = self.sandboxes.get(sandbox)?;
+        let order = self.order_of(sandbox)?;
+        let name = &sandbox.instances.get(&request.container)?.container.name;
+        let below = order.below(order.priority(name)?);
+        if sandbox.stopping || below.is_empty() || grace == Grace::Shortened {
+            return None;
+        }
+        if !whole_pod {
+            return Some((PATIENCE_FOR_POD_KILL, HoldReason::PodKillUnclear));
+        }
+        if !self.inspected_since(call, sandbox) && now < call.arrived + PATIENCE_FOR_RUNTIME {
+            return Some((PATIENCE_FOR_RUNTIME, HoldReason::Inspection));
+        }
+        let running: Vec<ContainerName> =
+            below.into_iter().filter(|name| is_running(sandbox, name)).cloned().collect();
+        (!running.is_empty()).then_some((Duration::MAX, HoldReason::StillRunning(running)))
+    }
+
+    /// The order that counts for a sandbox outside a `CreateContainer`: that of the pod view, or its own plan.
+    pub(crate) fn order_of(&self, sandbox: &Sandbox) -> Option<LaunchOrder> {
+        match self.pods.get(&sandbox.pod.uid) {
+            Some(pod) => pod.order.clone().ok().flatten(),
+            None => match sandbox.declared.plan.clone()? {
+                Ok(plan) => LaunchOrder::planned(plan).ok().flatten(),
+                Err(_) => None, // refused at launch: nothing runs here
+            },
+        }
+    }
+
+    /// Remembers the grace of the deletion when it is first seen, to notice when a second delete shortens it.
+    fn note_grace(&mut self, call: CallId, sandbox: &SandboxId) -> Grace {
+        let current = self
+            .sandboxes
+            .get(sandbox)
+            .and_then(|sandbox| self.pods.get(&sandbox.pod.uid))
+            .and_then(|pod| pod.deletion)
+            .map(|deletion| deletion.grace);
+        match (self.calls.get_mut(&call).map(|call| &mut call.kind), current) {
+            (Some(InFlightKind::Stop { grace: Some(first), .. }), Some(current)) if current < *first => {
+                Grace::Shortened
+            }
+            (Some(InFlightKind::Stop { grace: first @ None, .. }), Some(current)) => {
+                *first = Some(current);
+                Grace::Unchanged
+            }
+            _ => Grace::Unchanged,
+        }
+    }
+
+    /// Whether the whole pod is being stopped; once known it stays known for this call.
+    fn note_pod_kill(&mut self, call: CallId, sandbox: &SandboxId, container: &ContainerId) -> bool {
+        let deleting = self
+            .sandboxes
+            .get(sandbox)
+            .and_then(|sandbox| self.pods.get(&sandbox.pod.uid))
+            .is_some_and(|pod| pod.deletion.is_some());
+        let partner = self.calls.values().any(|other| {
+            matches!(&other.kind, InFlightKind::Stop { sandbox: home, container: its, .. }
+                if home == sandbox && its != container)
+        });
+        match self.calls.get_mut(&call).map(|call| &mut call.kind) {
+            Some(InFlightKind::Stop { whole_pod, .. }) => {
+                *whole_pod |= deleting || partner;
+                *whole_pod
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Whether the grace of the pod's deletion is still the one this call came with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Grace {
+    Unchanged,
+    /// A second delete wants it over sooner.
+    Shortened,
+}
+
+fn is_running(sandbox: &Sandbox, name: &ContainerName) -> bool {
+    sandbox.newest(name).is_some_and(|instance| instance.container.state == ContainerState::Running)
+}
+
+/// Forwards with what is left of the timeout: whole seconds, rounded up, never below the floor and never more than
+/// asked for.
+fn pass_on(timeout: Duration, waited: Duration, grace: Grace) -> Verdict {
+    let left = match grace {
+        Grace::Unchanged => timeout.saturating_sub(waited),
+        Grace::Shortened => FLOOR,
+    };
+    let whole = Duration::from_secs(left.as_secs() + u64::from(left.subsec_nanos() > 0));
+    let left = whole.max(FLOOR).min(timeout);
+    if left == timeout { Verdict::Forward } else { Verdict::Amend(Amendment::StopTimeout(left)) }
+}

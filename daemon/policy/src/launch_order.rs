@@ -1,0 +1,259 @@
+//! Launch order: may this `CreateContainer` proceed?
+//!
+//! The gate is at `CreateContainer`, never at `StartContainer`: a container that was created and not started is litter
+//! and raises the restart count. Images are pulled before it, so a waiting container has its image.
+//!
+//! ```text
+//!   did this container run in this sandbox before? ---------------> Forward   (restarts are never gated)
+//!   is its level's barrier open in this sandbox? -----------------> Forward
+//!   every higher container satisfied? ----------------------------> Latch, then forward
+//!   a higher one is not running ----------------------------------> Refuse    (the kubelet goes on to it)
+//!   a higher one was started in this very SyncPod ----------------> Refuse    (holding is a deadlock: its probes
+//!                                                                              start after the pod worker returns)
+//!   otherwise ----------------------------------------------------> Hold      (its probes run beside the worker)
+//! ```
+//!
+//! A refusal costs nothing when the kubelet has a reason of its own to come back: a PLEG event or a changed probe result
+//! starts the next SyncPod at once. A hold bridges the time in which the kubelet knows of a readiness that the pod view
+//! does not show yet; refusing then would cost the flat retry of 10-16 s.
+
+use std::time::{Duration, Instant};
+
+use crate::{
+    call::{Call, CreateContainer},
+    launch_priority::{LaunchOrder, OrderError},
+    model::{ContainerName, ContainerState, Pod, Readiness, RestartPolicy},
+    node::{InFlightKind, Node, UnknownPods, View},
+    sandbox::{Instance, Sandbox, Waiting},
+    verdict::{HoldReason, Latch, Refusal, Verdict},
+};
+
+/// How long the pod view may take to show a pod whose container is created; a watch is behind by milliseconds.
+const PATIENCE_FOR_POD_VIEW: Duration = Duration::from_secs(2);
+/// How long the runtime may take to list one sandbox.
+const PATIENCE_FOR_RUNTIME: Duration = Duration::from_secs(2);
+/// How long a container is held whose higher one has only a startup probe. That one becomes Ready with the next SyncPod
+/// only; a hold can merely bridge the way of a status that was generated in this one.
+const STARTUP_PROBE_HOLD: Duration = Duration::from_secs(1);
+
+/// What a higher container means for the ones below it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Satisfied,
+    NotRunning,
+    /// It runs; waiting may help for as long as this.
+    NotReady(Duration),
+    /// It runs, and cannot become Ready while this call waits.
+    NotReadyInThisPass,
+}
+
+/// Where the order of a pod comes from.
+pub(crate) enum Source<'a> {
+    /// The pod view shows the pod.
+    View(&'a Pod),
+    /// A plan in the sandbox's annotations; nobody restarts its containers, and Ready is running.
+    Plan(Result<Option<LaunchOrder>, OrderError>),
+    /// Nobody knows the pod.
+    Unknown,
+}
+
+impl Node {
+    pub(crate) fn admit_create(&mut self, call: &Call, request: &CreateContainer, now: Instant) -> Verdict {
+        if !self.config.launch_order {
+            return Verdict::Forward;
+        }
+        let seq = self.seq;
+        let new = self.track(
+            call.id,
+            call.connection,
+            InFlightKind::Create {
+                sandbox: request.sandbox.clone(),
+                container: request.container.clone(),
+                attempt: request.attempt,
+            },
+        );
+        self.sandboxes
+            .entry(request.sandbox.clone())
+            .or_insert_with(|| Sandbox::new(request.pod.clone(), request.declared.clone(), seq));
+        if new {
+            self.note_attempt(call, request);
+        }
+        let verdict = self.decide_create(call, request, now);
+        self.note_waiting(request, &verdict, call.arrived);
+        if let (Verdict::Latch(latch), Some(sandbox)) = (&verdict, self.sandboxes.get_mut(&request.sandbox)) {
+            sandbox.latched.insert(latch.priority);
+        }
+        verdict
+    }
+
+    fn note_attempt(&mut self, call: &Call, request: &CreateContainer) {
+        let index = match self.source(request) {
+            Source::View(Pod { order: Ok(Some(order)), .. }) => order.index(&request.container),
+            Source::View(_) | Source::Plan(_) | Source::Unknown => None,
+        };
+        if let Some(sandbox) = self.sandboxes.get_mut(&request.sandbox) {
+            sandbox.pass.attempt(call.connection, &request.container, index);
+        }
+    }
+
+    /// Remembers since when a container waits and for whom, for people; the verdict does not depend on it.
+    fn note_waiting(&mut self, request: &CreateContainer, verdict: &Verdict, arrived: Instant) {
+        let Some(sandbox) = self.sandboxes.get_mut(&request.sandbox) else { return };
+        let names = match verdict {
+            Verdict::Hold { why: HoldReason::NotReady(names), .. } | Verdict::Refuse(Refusal::Waiting(names)) => names,
+            Verdict::Hold { .. } => return,
+            Verdict::Forward | Verdict::Latch(_) | Verdict::Amend(_) | Verdict::Refuse(_) => {
+                sandbox.waiting.remove(&request.container);
+                return;
+            }
+        };
+        let waiting = sandbox
+            .waiting
+            .entry(request.container.clone())
+            .or_insert_with(|| Waiting { since: arrived, waiting_for: Vec::new() });
+        waiting.waiting_for.clone_from(names);
+    }
+
+    fn decide_create(&self, call: &Call, request: &CreateContainer, now: Instant) -> Verdict {
+        let Some(sandbox) = self.sandboxes.get(&request.sandbox) else { return Verdict::Forward };
+        let name = &request.container;
+        if sandbox.newest(name).is_some() {
+            return Verdict::Forward;
+        }
+        let source = self.source(request);
+        let order = match &source {
+            Source::View(Pod { order: Err(error), readiness, .. }) if readiness.contains_key(name) => {
+                return Verdict::Refuse(Refusal::BadOrder(error.clone()));
+            }
+            Source::Plan(Err(error)) => return Verdict::Refuse(Refusal::BadOrder(error.clone())),
+            Source::View(Pod { order: Ok(Some(order)), .. }) | Source::Plan(Ok(Some(order))) => order,
+            Source::View(_) | Source::Plan(Ok(None)) => return Verdict::Forward,
+            Source::Unknown => return self.decide_unknown(call, request, now),
+        };
+        let Some(priority) = order.priority(name) else { return Verdict::Forward };
+        if matches!(source, Source::View(Pod { deletion: Some(_), .. })) {
+            return Verdict::Refuse(Refusal::Terminating);
+        }
+        let above = order.above(priority);
+        if above.is_empty() || sandbox.latched.contains(&priority) {
+            return Verdict::Forward;
+        }
+        if sandbox.stopping {
+            return Verdict::Refuse(Refusal::Terminating);
+        }
+        if !self.inspected_since(call, sandbox) {
+            let until = patience(call, PATIENCE_FOR_RUNTIME);
+            return if now < until {
+                Verdict::Hold { until, why: HoldReason::Inspection }
+            } else {
+                Verdict::Refuse(Refusal::RuntimeSilent)
+            };
+        }
+
+        let mut waiting_for = Vec::new();
+        let mut wait = self.config.hold;
+        let mut may_hold = true;
+        for higher in above {
+            match self.standing(call, sandbox, &source, higher) {
+                Standing::Satisfied => continue,
+                Standing::NotRunning | Standing::NotReadyInThisPass => may_hold = false,
+                Standing::NotReady(limit) => wait = wait.min(limit),
+            }
+            waiting_for.push(higher.clone());
+        }
+        if waiting_for.is_empty() {
+            return Verdict::Latch(Latch { sandbox: request.sandbox.clone(), priority });
+        }
+        let until = patience(call, wait);
+        if may_hold && now < until {
+            Verdict::Hold { until, why: HoldReason::NotReady(waiting_for) }
+        } else {
+            Verdict::Refuse(Refusal::Waiting(waiting_for))
+        }
+    }
+
+    /// The pod view does not show the pod (yet). Other containers of it may have a higher priority than this one, so
+    /// the request alone cannot decide.
+    fn decide_unknown(&self, call: &Call, request: &CreateContainer, now: Instant) -> Verdict {
+        if self.config.view == View::None {
+            return Verdict::Forward;
+        }
+        let until = patience(call, PATIENCE_FOR_POD_VIEW);
+        if now < until {
+            return Verdict::Hold { until, why: HoldReason::PodUnknown };
+        }
+        if request.declared.hinted || self.config.unknown_pods == UnknownPods::Closed {
+            Verdict::Refuse(Refusal::PodUnknown)
+        } else {
+            Verdict::Forward
+        }
+    }
+
+    pub(crate) fn source(&self, request: &CreateContainer) -> Source<'_> {
+        match (self.pods.get(&request.pod.uid), &request.declared.plan) {
+            (Some(pod), _) => Source::View(pod),
+            (None, Some(plan)) => Source::Plan(plan.clone().and_then(LaunchOrder::planned)),
+            (None, None) => Source::Unknown,
+        }
+    }
+
+    /// The runtime was asked about the sandbox after this call came.
+    pub(crate) fn inspected_since(&self, call: &Call, sandbox: &Sandbox) -> bool {
+        self.calls.get(&call.id).is_none_or(|in_flight| sandbox.inspection.answered > in_flight.arrived_at)
+    }
+
+    fn standing(&self, call: &Call, sandbox: &Sandbox, source: &Source<'_>, higher: &ContainerName) -> Standing {
+        let Some(instance) = sandbox.newest(higher) else { return Standing::NotRunning };
+        match (instance.container.state, source) {
+            (ContainerState::Running, Source::View(pod)) => self.standing_of_running(call, sandbox, pod, instance),
+            (ContainerState::Running, Source::Plan(_) | Source::Unknown) => Standing::Satisfied,
+            (ContainerState::Exited { code }, Source::View(pod)) if ended_for_good(pod.restart_policy, code) => {
+                Standing::Satisfied
+            }
+            (ContainerState::Exited { .. }, Source::Plan(_)) => Standing::Satisfied,
+            (ContainerState::Created | ContainerState::Exited { .. } | ContainerState::Unknown, _) => {
+                Standing::NotRunning
+            }
+        }
+    }
+
+    fn standing_of_running(&self, call: &Call, sandbox: &Sandbox, pod: &Pod, instance: &Instance) -> Standing {
+        let name = &instance.container.name;
+        // A report about an older instance says nothing about this one.
+        let ready =
+            pod.statuses.get(name).is_some_and(|report| report.ready && report.id == instance.container.id);
+        let limit = match pod.readiness.get(name) {
+            _ if ready => return Standing::Satisfied,
+            None | Some(Readiness::Running) => return Standing::Satisfied,
+            Some(Readiness::StartupProbe) => STARTUP_PROBE_HOLD,
+            Some(Readiness::PostStart | Readiness::ReadinessProbe) => Duration::MAX,
+        };
+        let earlier_pass = instance.start.pass < sandbox.pass.number;
+        let relisted = self.relisted.get(&call.connection).is_some_and(|asked| *asked > instance.start.at);
+        let status_asked = instance
+            .status_asked
+            .is_some_and(|(connection, asked)| connection == call.connection && asked > instance.start.at);
+        if earlier_pass && (relisted || status_asked) {
+            Standing::NotReady(limit)
+        } else {
+            Standing::NotReadyInThisPass
+        }
+    }
+}
+
+/// An exited container that the kubelet will not start again (`ShouldContainerBeRestarted`).
+fn ended_for_good(policy: RestartPolicy, code: Option<i32>) -> bool {
+    match policy {
+        RestartPolicy::Always => false,
+        RestartPolicy::OnFailure => code == Some(0),
+        RestartPolicy::Never => true,
+    }
+}
+
+/// The end of a hold: `limit` after the call came, and at the latest when half of its own deadline is used up, so that
+/// the runtime has the other half to do it.
+fn patience(call: &Call, limit: Duration) -> Instant {
+    let half = call.deadline.map(|deadline| deadline.saturating_duration_since(call.arrived) / 2);
+    let wait = half.map_or(limit, |half| half.min(limit));
+    call.arrived.checked_add(wait).unwrap_or(call.arrived)
+}

@@ -1,0 +1,385 @@
+//! The state of a node and how facts change it. Decisions are in `launch_order` and `exit_order`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
+
+use crate::{
+    call::{Call, Declared, Request},
+    event::{Event, ListedSandbox},
+    model::{
+        CallId, ConnectionId, Container, ContainerId, ContainerName, ContainerState, Pod, PodRef, PodUid, SandboxId,
+    },
+    sandbox::{Instance, Sandbox, Seq, Start},
+    verdict::{HoldReason, Latch, Verdict},
+};
+
+/// How the node is told to behave.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Whether anything shows pods at all.
+    pub view: View,
+    /// Enforce launch order.
+    pub launch_order: bool,
+    /// Enforce exit order.
+    pub exit_order: bool,
+    /// The longest a `CreateContainer` is held. It blocks the pod's worker in the kubelet, so it is short.
+    pub hold: Duration,
+    /// What becomes of a container whose pod the view does not show in time and whose request shows no order.
+    pub unknown_pods: UnknownPods,
+}
+
+/// Where pods can be seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    /// The API server or the kubelet shows them.
+    Watched,
+    /// Nothing does: only launch plans in sandbox annotations count, and Ready is running.
+    None,
+}
+
+/// Fail open or closed; see [`Config::unknown_pods`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnknownPods {
+    /// Start it, unordered.
+    Open,
+    /// Refuse it until the pod is known.
+    Closed,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            view: View::Watched,
+            launch_order: true,
+            exit_order: true,
+            hold: Duration::from_secs(5),
+            unknown_pods: UnknownPods::Open,
+        }
+    }
+}
+
+/// All that is known of a node. Every input is an [`Event`] or a [`Call`]; the same inputs give the same node.
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub(crate) config: Config,
+    pub(crate) seq: Seq,
+    pub(crate) pods: BTreeMap<PodUid, Pod>,
+    pub(crate) sandboxes: BTreeMap<SandboxId, Sandbox>,
+    /// Where each container instance lives: most CRI calls name only the container.
+    pub(crate) containers: BTreeMap<ContainerId, SandboxId>,
+    pub(crate) calls: BTreeMap<CallId, InFlight>,
+    /// Per connection, when the last answered relist was asked.
+    pub(crate) relisted: BTreeMap<ConnectionId, Seq>,
+    /// Sandboxes that are gone and whose latches the store still has.
+    pub(crate) forgotten: BTreeSet<SandboxId>,
+    /// Latches of the store whose sandbox was not seen yet.
+    pub(crate) loaded: Vec<Latch>,
+    pub(crate) view_fresh: bool,
+    pub(crate) kubelet_poll: KubeletPoll,
+    listing_asked: Seq,
+}
+
+/// A call that was admitted or watched and has not ended.
+#[derive(Clone, Debug)]
+pub(crate) struct InFlight {
+    pub(crate) connection: ConnectionId,
+    pub(crate) arrived_at: Seq,
+    pub(crate) kind: InFlightKind,
+    pub(crate) hold: Option<Held>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum InFlightKind {
+    Create { sandbox: SandboxId, container: ContainerName, attempt: u32 },
+    Stop { sandbox: SandboxId, container: ContainerId, whole_pod: bool, grace: Option<Duration> },
+    Relist,
+}
+
+/// What a call waits for right now.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    pub(crate) since: Instant,
+    pub(crate) until: Instant,
+    pub(crate) why: HoldReason,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KubeletPoll {
+    pub(crate) in_flight: bool,
+    pub(crate) ended: Option<Instant>,
+}
+
+impl Node {
+    /// A node of which nothing is known yet.
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            seq: 0,
+            pods: BTreeMap::new(),
+            sandboxes: BTreeMap::new(),
+            containers: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            relisted: BTreeMap::new(),
+            forgotten: BTreeSet::new(),
+            loaded: Vec::new(),
+            view_fresh: false,
+            kubelet_poll: KubeletPoll::default(),
+            listing_asked: 0,
+        }
+    }
+
+    /// May this call proceed? The first question about a call records it as in flight; it stays so until
+    /// [`Event::CallEnded`].
+    pub fn admit(&mut self, call: &Call, now: Instant) -> Verdict {
+        let verdict = match &call.request {
+            Request::CreateContainer(request) => self.admit_create(call, request, now),
+            Request::StopContainer(request) => self.admit_stop(call, request, now),
+        };
+        if let Some(in_flight) = self.calls.get_mut(&call.id) {
+            in_flight.hold = match &verdict {
+                Verdict::Hold { until, why } => {
+                    Some(Held { since: call.arrived, until: *until, why: why.clone() })
+                }
+                Verdict::Forward | Verdict::Latch(_) | Verdict::Amend(_) | Verdict::Refuse(_) => None,
+            };
+        }
+        verdict
+    }
+
+    /// Takes a fact. Total: whatever comes, in whatever order, and however often.
+    pub fn apply(&mut self, event: Event, now: Instant) {
+        self.seq += 1;
+        match event {
+            Event::PodSeen(pod) => self.pod_seen(*pod),
+            Event::PodGone(uid) => {
+                self.pods.remove(&uid);
+            }
+            Event::PodsListed(pods) => {
+                self.pods.clear();
+                for pod in pods {
+                    self.pod_seen(pod);
+                }
+            }
+            Event::SandboxCreated { sandbox, pod, declared } => self.sandbox_seen(sandbox, pod, declared),
+            Event::SandboxStopping(id) => {
+                if let Some(sandbox) = self.sandboxes.get_mut(&id) {
+                    sandbox.stopping = true;
+                }
+            }
+            Event::SandboxRemoved(id) => self.forget_sandbox(&id),
+            Event::ContainerCreated { call, container } => self.container_created(call, container),
+            Event::ContainerStarted(id) => self.container_started(&id),
+            Event::ContainerStopped(id) => {
+                let seq = self.seq;
+                if let Some(instance) = self.instance_mut(&id) {
+                    if !matches!(instance.container.state, ContainerState::Exited { .. }) {
+                        instance.container.state = ContainerState::Exited { code: None };
+                    }
+                    instance.changed = seq;
+                }
+            }
+            Event::ContainerRemoved(id) => {
+                if let Some(sandbox) = self.containers.remove(&id).and_then(|id| self.sandboxes.get_mut(&id)) {
+                    sandbox.instances.remove(&id);
+                }
+            }
+            Event::RelistAsked { call, connection } => {
+                self.track(call, connection, InFlightKind::Relist);
+            }
+            Event::RelistAnswered { call, connection } => {
+                if let Some(InFlight { arrived_at, kind: InFlightKind::Relist, .. }) = self.calls.remove(&call) {
+                    let asked = self.relisted.entry(connection).or_default();
+                    *asked = arrived_at.max(*asked);
+                }
+            }
+            Event::StatusAsked { container, connection } => {
+                let seq = self.seq;
+                if let Some(instance) = self.instance_mut(&container) {
+                    instance.status_asked = Some((connection, seq));
+                }
+            }
+            Event::CallEnded(call) => self.call_ended(call),
+            Event::ConnectionClosed(connection) => {
+                self.relisted.remove(&connection);
+                let ended: Vec<CallId> = self
+                    .calls
+                    .iter()
+                    .filter(|(_, call)| call.connection == connection)
+                    .map(|(id, _)| *id)
+                    .collect();
+                ended.into_iter().for_each(|call| self.call_ended(call));
+            }
+            Event::InspectionStarted(id) => {
+                let seq = self.seq;
+                if let Some(sandbox) = self.sandboxes.get_mut(&id) {
+                    sandbox.inspection.in_flight = Some(seq);
+                }
+            }
+            Event::SandboxInspected { sandbox, containers } => self.inspected(&sandbox, containers, now),
+            Event::InspectionFailed(id) => {
+                if let Some(sandbox) = self.sandboxes.get_mut(&id) {
+                    sandbox.inspection.in_flight = None;
+                    sandbox.inspection.ended = Some(now);
+                }
+            }
+            Event::ListingStarted => self.listing_asked = self.seq,
+            Event::RuntimeListed { sandboxes, containers } => self.runtime_listed(sandboxes, containers),
+            Event::LatchesLoaded(latches) => {
+                self.loaded.extend(latches);
+                self.place_latches();
+            }
+            Event::LatchesForgotten(id) => {
+                self.forgotten.remove(&id);
+            }
+            Event::ViewFresh(fresh) => self.view_fresh = fresh,
+            Event::KubeletPollStarted => self.kubelet_poll.in_flight = true,
+            Event::KubeletPollEnded => self.kubelet_poll = KubeletPoll { in_flight: false, ended: Some(now) },
+        }
+    }
+
+    /// Records a call once; what it was recorded as stays.
+    pub(crate) fn track(&mut self, id: CallId, connection: ConnectionId, kind: InFlightKind) -> bool {
+        let arrived_at = self.seq;
+        let mut new = false;
+        self.calls.entry(id).or_insert_with(|| {
+            new = true;
+            InFlight { connection, arrived_at, kind, hold: None }
+        });
+        new
+    }
+
+    fn pod_seen(&mut self, pod: Pod) {
+        self.pods.insert(pod.pod.uid.clone(), pod);
+    }
+
+    pub(crate) fn sandbox_seen(&mut self, id: SandboxId, pod: PodRef, declared: Declared) {
+        let seq = self.seq;
+        let sandbox = self.sandboxes.entry(id).or_insert_with(|| Sandbox::new(pod, Declared::default(), seq));
+        sandbox.confirmed = true;
+        sandbox.declared = declared;
+    }
+
+    fn forget_sandbox(&mut self, id: &SandboxId) {
+        if let Some(sandbox) = self.sandboxes.remove(id) {
+            for container in sandbox.instances.keys() {
+                self.containers.remove(container);
+            }
+            if !sandbox.latched.is_empty() {
+                self.forgotten.insert(id.clone());
+            }
+        }
+    }
+
+    fn container_created(&mut self, call: CallId, id: ContainerId) {
+        let Some(InFlight { kind: InFlightKind::Create { sandbox, container, attempt }, .. }) = self.calls.get(&call)
+        else {
+            return;
+        };
+        let created = Container {
+            id: id.clone(),
+            name: container.clone(),
+            attempt: *attempt,
+            state: ContainerState::Created,
+        };
+        let sandbox_id = sandbox.clone();
+        if let Some(sandbox) = self.sandboxes.get_mut(&sandbox_id) {
+            sandbox.confirmed = true;
+            let start = Start { at: self.seq, pass: sandbox.pass.number };
+            let instance = Instance { container: created, changed: self.seq, start, status_asked: None };
+            sandbox.instances.insert(id.clone(), instance);
+            self.containers.insert(id, sandbox_id);
+        }
+    }
+
+    fn container_started(&mut self, id: &ContainerId) {
+        let seq = self.seq;
+        let Some(sandbox) = self.containers.get(id).and_then(|sandbox| self.sandboxes.get_mut(sandbox)) else {
+            return;
+        };
+        let pass = sandbox.pass.number;
+        if let Some(instance) = sandbox.instances.get_mut(id) {
+            instance.container.state = ContainerState::Running;
+            instance.changed = seq;
+            instance.start = Start { at: seq, pass };
+        }
+    }
+
+    fn instance_mut(&mut self, id: &ContainerId) -> Option<&mut Instance> {
+        self.sandboxes.get_mut(self.containers.get(id)?)?.instances.get_mut(id)
+    }
+
+    fn call_ended(&mut self, call: CallId) {
+        let Some(InFlight { kind: InFlightKind::Create { sandbox: id, .. }, .. }) = self.calls.remove(&call) else {
+            return;
+        };
+        // A sandbox that only requests spoke of, and none does any more, never was.
+        let named = |kind: &InFlightKind| matches!(kind, InFlightKind::Create { sandbox, .. } if *sandbox == id);
+        let imagined = self.sandboxes.get(&id).is_some_and(|sandbox| !sandbox.confirmed);
+        if imagined && !self.calls.values().any(|call| named(&call.kind)) {
+            self.forget_sandbox(&id);
+        }
+    }
+
+    fn inspected(&mut self, id: &SandboxId, containers: Vec<Container>, now: Instant) {
+        let seq = self.seq;
+        let Some(sandbox) = self.sandboxes.get_mut(id) else { return };
+        let Some(asked) = sandbox.inspection.in_flight.take() else { return };
+        sandbox.inspection.answered = asked;
+        sandbox.inspection.ended = Some(now);
+        let shown: BTreeSet<ContainerId> = containers.iter().map(|container| container.id.clone()).collect();
+        for container in containers {
+            self.containers.insert(container.id.clone(), id.clone());
+            sandbox.learn(container, asked, seq);
+        }
+        sandbox.keep_only(&shown, asked);
+        self.drop_stale_index();
+    }
+
+    fn runtime_listed(&mut self, sandboxes: Vec<ListedSandbox>, containers: Vec<(SandboxId, Container)>) {
+        let asked = self.listing_asked;
+        let seq = self.seq;
+        let shown: BTreeSet<SandboxId> = sandboxes.iter().map(|listed| listed.sandbox.clone()).collect();
+        let gone: Vec<SandboxId> = self
+            .sandboxes
+            .iter()
+            .filter(|(id, sandbox)| !shown.contains(*id) && sandbox.since <= asked)
+            .map(|(id, _)| id.clone())
+            .collect();
+        gone.iter().for_each(|id| self.forget_sandbox(id));
+        for ListedSandbox { sandbox, pod, declared } in sandboxes {
+            self.sandbox_seen(sandbox, pod, declared);
+        }
+        let shown: BTreeSet<ContainerId> = containers.iter().map(|(_, container)| container.id.clone()).collect();
+        for (id, container) in containers {
+            if let Some(sandbox) = self.sandboxes.get_mut(&id) {
+                self.containers.insert(container.id.clone(), id);
+                sandbox.learn(container, asked, seq);
+            }
+        }
+        self.sandboxes.values_mut().for_each(|sandbox| sandbox.keep_only(&shown, asked));
+        self.drop_stale_index();
+        self.place_latches();
+        // What is left belongs to sandboxes that went while the agent was away.
+        self.forgotten.extend(self.loaded.drain(..).map(|latch| latch.sandbox));
+    }
+
+    fn drop_stale_index(&mut self) {
+        let sandboxes = &self.sandboxes;
+        self.containers.retain(|container, sandbox| {
+            sandboxes.get(sandbox).is_some_and(|sandbox| sandbox.instances.contains_key(container))
+        });
+    }
+
+    fn place_latches(&mut self) {
+        let sandboxes = &mut self.sandboxes;
+        self.loaded.retain(|latch| match sandboxes.get_mut(&latch.sandbox) {
+            Some(sandbox) => {
+                sandbox.latched.insert(latch.priority);
+                false
+            }
+            None => true,
+        });
+    }
+}

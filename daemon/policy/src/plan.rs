@@ -1,0 +1,78 @@
+//! What the node owes the world right now, and when to ask again.
+
+use std::time::{Duration, Instant};
+
+use crate::{
+    model::SandboxId,
+    node::{InFlightKind, Node},
+    step::Step,
+    verdict::HoldReason,
+};
+
+/// How often the runtime is asked about a sandbox while a call waits for its containers. Starts and stops that pass
+/// through the agent are known at once; this is for what happens beside it.
+const INSPECTION_PERIOD: Duration = Duration::from_millis(200);
+/// How often the kubelet is asked for its pods while something waits for them.
+const KUBELET_POLL_PERIOD: Duration = Duration::from_millis(250);
+
+impl Node {
+    /// The effects owed now; empty when all is done or under way.
+    pub fn plan(&self, now: Instant) -> Vec<Step> {
+        let mut steps: Vec<Step> = self
+            .inspections()
+            .filter(|(_, due)| due.is_none_or(|due| due <= now))
+            .map(|(sandbox, _)| Step::InspectSandbox(sandbox.clone()))
+            .collect();
+        steps.sort_unstable();
+        steps.dedup();
+        if self.kubelet_poll_due().is_some_and(|due| due.is_none_or(|due| due <= now)) {
+            steps.push(Step::PollKubelet);
+        }
+        steps.extend(self.forgotten.iter().cloned().map(Step::ForgetLatches));
+        steps
+    }
+
+    /// Ask again by then, even if nothing happens; `None` when only an event can change anything.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let holds = self.calls.values().filter_map(|call| call.hold.as_ref()).map(|hold| hold.until);
+        let inspections = self.inspections().filter_map(|(_, due)| due);
+        holds.chain(inspections).chain(self.kubelet_poll_due().flatten()).min()
+    }
+
+    /// The sandboxes to ask the runtime about, with the time when; `None` = at once.
+    fn inspections(&self) -> impl Iterator<Item = (&SandboxId, Option<Instant>)> {
+        self.calls.values().filter_map(|call| {
+            let hold = call.hold.as_ref()?;
+            let id = match &call.kind {
+                InFlightKind::Create { sandbox, .. } | InFlightKind::Stop { sandbox, .. } => sandbox,
+                InFlightKind::Relist => return None,
+            };
+            let inspection = &self.sandboxes.get(id)?.inspection;
+            if inspection.in_flight.is_some() {
+                return None;
+            }
+            let again = inspection.ended.map(|ended| ended + INSPECTION_PERIOD);
+            match hold.why {
+                HoldReason::Inspection if inspection.answered > call.arrived_at => Some((id, again)),
+                HoldReason::Inspection => {
+                    // The first question of a call does not wait; one that failed since is repeated in time.
+                    Some((id, again.filter(|_| inspection.ended.is_some_and(|ended| ended >= hold.since))))
+                }
+                HoldReason::NotReady(_) | HoldReason::StillRunning(_) => Some((id, again)),
+                HoldReason::PodUnknown | HoldReason::PodKillUnclear => None,
+            }
+        })
+    }
+
+    /// When to ask the kubelet: `None` = no need, `Some(None)` = at once.
+    fn kubelet_poll_due(&self) -> Option<Option<Instant>> {
+        let waits_for_view = self.calls.values().filter_map(|call| call.hold.as_ref()).any(|hold| match hold.why {
+            // A pod the API server does not show (yet) may be a static one.
+            HoldReason::PodUnknown => true,
+            HoldReason::NotReady(_) => !self.view_fresh,
+            HoldReason::Inspection | HoldReason::PodKillUnclear | HoldReason::StillRunning(_) => false,
+        });
+        (waits_for_view && !self.kubelet_poll.in_flight)
+            .then(|| self.kubelet_poll.ended.map(|ended| ended + KUBELET_POLL_PERIOD))
+    }
+}

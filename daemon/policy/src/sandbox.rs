@@ -1,0 +1,147 @@
+//! What is remembered of one pod sandbox: its containers, the SyncPod it is in, and which launch levels are open.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Instant,
+};
+
+use crate::{
+    call::Declared,
+    model::{ConnectionId, Container, ContainerId, ContainerName, ContainerState, PodRef},
+};
+
+/// A position in the sequence of everything that happened; later is greater.
+pub(crate) type Seq = u64;
+
+/// One pod sandbox.
+#[derive(Clone, Debug)]
+pub(crate) struct Sandbox {
+    pub(crate) pod: PodRef,
+    pub(crate) declared: Declared,
+    /// The runtime itself showed it. One that only a request named goes with that request.
+    pub(crate) confirmed: bool,
+    pub(crate) since: Seq,
+    pub(crate) instances: BTreeMap<ContainerId, Instance>,
+    /// Launch levels whose barrier was passed.
+    pub(crate) latched: BTreeSet<i32>,
+    pub(crate) pass: Pass,
+    pub(crate) inspection: Inspection,
+    /// `StopPodSandbox` was asked.
+    pub(crate) stopping: bool,
+    /// Containers that asked to be created and were not let through, for people.
+    pub(crate) waiting: BTreeMap<ContainerName, Waiting>,
+}
+
+/// Since when a container waits, and for whom.
+#[derive(Clone, Debug)]
+pub(crate) struct Waiting {
+    pub(crate) since: Instant,
+    pub(crate) waiting_for: Vec<ContainerName>,
+}
+
+/// One container instance.
+#[derive(Clone, Debug)]
+pub(crate) struct Instance {
+    pub(crate) container: Container,
+    /// When its state was last learned.
+    pub(crate) changed: Seq,
+    pub(crate) start: Start,
+    /// The last time a connection asked `ContainerStatus` for it.
+    pub(crate) status_asked: Option<(ConnectionId, Seq)>,
+}
+
+/// When an instance was started, as far as the kubelet's knowledge of it depends on that.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Start {
+    pub(crate) at: Seq,
+    /// The SyncPod that started it.
+    pub(crate) pass: u64,
+}
+
+/// The SyncPod a sandbox is in, recognised by its attempts: one SyncPod tries each container at most once, in spec
+/// order (kubelet `SyncPod`: a plain loop over `ContainersToStart`). A relist alone does not tell: PLEG also relists
+/// while the worker pulls an image between two containers of one SyncPod.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pass {
+    pub(crate) number: u64,
+    connection: Option<ConnectionId>,
+    attempted: BTreeSet<ContainerName>,
+    last_index: Option<usize>,
+}
+
+impl Pass {
+    /// A `CreateContainer` for `name` arrived; `index` is its place in the spec where that is known.
+    pub(crate) fn attempt(&mut self, connection: ConnectionId, name: &ContainerName, index: Option<usize>) {
+        let backwards = matches!((self.last_index, index), (Some(last), Some(index)) if index <= last);
+        if self.connection != Some(connection) || self.attempted.contains(name) || backwards {
+            self.number += 1;
+            self.connection = Some(connection);
+            self.attempted.clear();
+            self.last_index = None;
+        }
+        self.attempted.insert(name.clone());
+        self.last_index = index.or(self.last_index);
+    }
+}
+
+/// The state of our own question to the runtime.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Inspection {
+    /// Asked and not answered.
+    pub(crate) in_flight: Option<Seq>,
+    /// When the last answered question was asked.
+    pub(crate) answered: Seq,
+    /// When the last question ended, with or without an answer.
+    pub(crate) ended: Option<Instant>,
+}
+
+impl Sandbox {
+    pub(crate) fn new(pod: PodRef, declared: Declared, since: Seq) -> Self {
+        Self {
+            pod,
+            declared,
+            confirmed: false,
+            since,
+            instances: BTreeMap::new(),
+            latched: BTreeSet::new(),
+            pass: Pass::default(),
+            inspection: Inspection::default(),
+            stopping: false,
+            waiting: BTreeMap::new(),
+        }
+    }
+
+    /// The newest instance of a container: the one with the highest attempt.
+    pub(crate) fn newest(&self, name: &ContainerName) -> Option<&Instance> {
+        self.instances
+            .values()
+            .filter(|instance| instance.container.name == *name)
+            .max_by_key(|instance| (instance.container.attempt, instance.changed))
+    }
+
+    /// Takes what the runtime showed of one container at `asked`. What happened after that is newer than the answer.
+    pub(crate) fn learn(&mut self, container: Container, asked: Seq, now: Seq) {
+        let first_pass = 1; // unknown start: as if the first SyncPod seen from here had started it
+        let instance = self.instances.entry(container.id.clone()).or_insert_with(|| Instance {
+            container: container.clone(),
+            changed: 0,
+            start: Start { at: now, pass: first_pass },
+            status_asked: None,
+        });
+        if instance.changed > asked {
+            return;
+        }
+        // A known exit code is not forgotten because a list shows none.
+        let known = match (instance.container.state, container.state) {
+            (old @ ContainerState::Exited { code: Some(_) }, ContainerState::Exited { code: None }) => old,
+            (_, new) => new,
+        };
+        instance.container = Container { state: known, ..container };
+        instance.changed = asked;
+    }
+
+    /// Forgets the instances that an answer asked for at `asked` should have shown and did not.
+    pub(crate) fn keep_only(&mut self, shown: &BTreeSet<ContainerId>, asked: Seq) {
+        self.instances.retain(|id, instance| shown.contains(id) || instance.changed > asked);
+    }
+}
