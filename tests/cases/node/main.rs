@@ -1,1 +1,7 @@
-//! The node suite.
+//! The node suite: a real kubelet, API server and containerd, with berthd between them.
+//!
+//! One node serves all tests of the binary; each test has a namespace of its own. What a test claims about an order it
+//! reads from the runtime (`berth_tests::observe`). Tests that disturb the node (`faults`) run while no other does.
+
+mod baseline;
+mod case;

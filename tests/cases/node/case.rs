@@ -1,0 +1,156 @@
+//! One test's share of the common node: its namespace, its pods, its turn.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use berth_tests::manifest::PodManifest;
+use berth_tests::node::Node;
+use berth_tests::observe::{Cri, Recorder};
+use berth_tests::wait::await_condition;
+use k8s_openapi::api::core::v1::{ContainerStatus, Namespace, Pod};
+use kube::api::{Api, DeleteParams, PostParams};
+use kube::{Client, ResourceExt};
+use serde_json::json;
+use tokio::sync::{OnceCell, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Far more than anything here takes on a machine with other work to do.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The node of all tests. When it does not come up, every test says why, and none tries again.
+static NODE: OnceCell<Result<Node, String>> = OnceCell::const_new();
+/// Written by tests that disturb the node.
+static TURN: RwLock<()> = RwLock::const_new(());
+
+/// Held for the test's duration.
+enum Turn {
+    Shared { _guard: RwLockReadGuard<'static, ()> },
+    Alone { _guard: RwLockWriteGuard<'static, ()> },
+}
+
+/// A test on the common node.
+pub(crate) struct Case {
+    pub(crate) node: &'static Node,
+    pub(crate) namespace: String,
+    pub(crate) pods: Api<Pod>,
+    pub(crate) cri: Cri,
+    _turn: Turn,
+}
+
+/// Runs a test beside others.
+pub(crate) async fn run(name: &str, test: impl AsyncFnOnce(&Case) -> Result<()>) -> Result<()> {
+    let turn = Turn::Shared { _guard: TURN.read().await };
+    in_namespace(name, turn, test).await
+}
+
+/// Runs a test that others must not meet.
+pub(crate) async fn run_alone(name: &str, test: impl AsyncFnOnce(&Case) -> Result<()>) -> Result<()> {
+    let turn = Turn::Alone { _guard: TURN.write().await };
+    in_namespace(name, turn, test).await
+}
+
+async fn in_namespace(name: &str, turn: Turn, test: impl AsyncFnOnce(&Case) -> Result<()>) -> Result<()> {
+    let node = NODE.get_or_init(async || Node::builder().start().await.map_err(|error| format!("{error:#}"))).await;
+    let node = node.as_ref().map_err(|error| anyhow!("the node did not come up: {error}"))?;
+    let client = node.client().await?;
+    let case = Case::begin(node, client, name, turn).await?;
+    let outcome = test(&case).await;
+    // Pods that go on cost the tests after this one; when the test failed, they say how it looked at the end.
+    if outcome.is_err() {
+        eprintln!("{name}: {}", case.picture().await.unwrap_or_else(|error| format!("no picture: {error:#}")));
+    }
+    case.remove_pods().await?;
+    outcome
+}
+
+impl Case {
+    async fn begin(node: &'static Node, client: Client, name: &str, turn: Turn) -> Result<Self> {
+        let namespace = name.replace('_', "-");
+        let object: Namespace = serde_json::from_value(json!({ "metadata": { "name": namespace } }))?;
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        namespaces.create(&PostParams::default(), &object).await.context("make a namespace")?;
+        let pods = Api::namespaced(client, &namespace);
+        Ok(Self { node, namespace, pods, cri: node.containerd().cri()?, _turn: turn })
+    }
+
+    /// A manifest of a pod in this test's namespace.
+    pub(crate) fn manifest(&self, name: &str) -> PodManifest {
+        PodManifest::new(&self.namespace, name)
+    }
+
+    pub(crate) async fn create(&self, manifest: &PodManifest) -> Result<Pod> {
+        self.pods.create(&PostParams::default(), &manifest.pod()?).await.context("create a pod")
+    }
+
+    /// Watches the pod's containers in the runtime from now on.
+    pub(crate) fn record(&self, pod: &str) -> Recorder {
+        Recorder::watch(&self.cri, &self.namespace, pod)
+    }
+
+    /// Waits until `condition` accepts the pod.
+    pub(crate) async fn await_pod(
+        &self,
+        pod: &str,
+        what: &str,
+        condition: impl Fn(&Pod) -> Result<()>,
+    ) -> Result<Pod> {
+        await_condition(format!("pod {pod}: {what}"), PATIENCE, async || {
+            let pod = self.pods.get(pod).await?;
+            condition(&pod)?;
+            Ok(pod)
+        })
+        .await
+    }
+
+    pub(crate) async fn await_ready(&self, pod: &str) -> Result<Pod> {
+        self.await_pod(pod, "Ready", is_ready).await
+    }
+
+    /// Deletes with the pod's own grace and waits until the object is gone.
+    pub(crate) async fn delete(&self, pod: &str) -> Result<()> {
+        self.pods.delete(pod, &DeleteParams::default()).await.context("delete a pod")?;
+        self.await_gone(pod).await
+    }
+
+    pub(crate) async fn await_gone(&self, pod: &str) -> Result<()> {
+        await_condition(format!("pod {pod}: gone"), PATIENCE, async || match self.pods.get_opt(pod).await? {
+            None => Ok(()),
+            Some(pod) => bail!("{}", serde_json::to_string(&pod.status)?),
+        })
+        .await
+    }
+
+    async fn remove_pods(&self) -> Result<()> {
+        for pod in self.pods.list(&Default::default()).await?.items {
+            let now = DeleteParams { grace_period_seconds: Some(0), ..Default::default() };
+            self.pods.delete(&pod.name_any(), &now).await.context("remove a pod")?;
+        }
+        Ok(())
+    }
+
+    /// The pods and containers as they are, for the reader of a failure.
+    async fn picture(&self) -> Result<String> {
+        let mut picture = String::new();
+        for pod in self.pods.list(&Default::default()).await?.items {
+            let name = pod.name_any();
+            picture += &format!("\npod {name}: {}", serde_json::to_string(&pod.status)?);
+            for instance in self.cri.containers(&self.namespace, &name).await? {
+                picture += &format!("\n  {instance:?}");
+            }
+        }
+        Ok(picture)
+    }
+}
+
+/// Accepts a pod that the kubelet calls Ready.
+pub(crate) fn is_ready(pod: &Pod) -> Result<()> {
+    let status = pod.status.as_ref().context("no status")?;
+    let ready = status.conditions.iter().flatten().find(|condition| condition.type_ == "Ready");
+    ensure!(ready.is_some_and(|condition| condition.status == "True"), "{}", serde_json::to_string(status)?);
+    Ok(())
+}
+
+/// The status of one container of a pod.
+pub(crate) fn container<'a>(pod: &'a Pod, name: &str) -> Result<&'a ContainerStatus> {
+    let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
+    statuses.into_iter().flatten().find(|status| status.name == name).with_context(|| format!("no status of {name}"))
+}
