@@ -43,10 +43,12 @@ pub fn leftovers() -> Result<Vec<u8>> {
 pub fn remove(number: u8) -> Result<()> {
     let dir = Path::new(RUNS).join(number.to_string());
     let names = Names::of(number);
+    let bundles = Bundle::all(&dir)?;
     end_processes(&dir)?;
     unmount(&dir)?;
     remove_bridge(&names.bridge)?;
-    remove_cni_results(&names.network)?;
+    remove_cni_results(&names.network, &bundles)?;
+    remove_shim_sockets(&bundles)?;
     remove_cgroups(&names.cgroup)?;
     remove_log_links(&dir)?;
     keep_logs(&dir, number)?;
@@ -155,6 +157,34 @@ fn is_running(pid: i32) -> bool {
 
 // === what processes leave behind ===
 
+/// What containerd keeps of a running container or sandbox.
+struct Bundle {
+    id: String,
+    shim_socket: Option<String>,
+}
+
+impl Bundle {
+    fn all(dir: &Path) -> Result<Vec<Self>> {
+        let tasks = dir.join("containerd/state/io.containerd.runtime.v2.task/k8s.io");
+        let entries = match fs::read_dir(&tasks) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error).with_context(|| tasks.display().to_string()),
+        };
+        let mut bundles = Vec::new();
+        for entry in entries {
+            let entry = entry.with_context(|| tasks.display().to_string())?;
+            // A container in the sandbox's shim has no address of its own.
+            let address = fs::read_to_string(entry.path().join("address")).ok();
+            bundles.push(Self {
+                id: entry.file_name().to_string_lossy().into_owned(),
+                shim_socket: address.and_then(|text| Some(text.trim().strip_prefix("unix://")?.to_owned())),
+            });
+        }
+        Ok(bundles)
+    }
+}
+
 fn unmount(dir: &Path) -> Result<()> {
     let table = fs::read_to_string("/proc/self/mountinfo").context("mountinfo")?;
     let mut points: Vec<String> = table
@@ -181,11 +211,26 @@ fn remove_bridge(bridge: &str) -> Result<()> {
     Ok(())
 }
 
-/// libcni remembers what it gave to each container, at a place that cannot be configured.
-fn remove_cni_results(network: &str) -> Result<()> {
+/// libcni remembers what it gave to each sandbox, at a place that cannot be configured.
+fn remove_cni_results(network: &str, bundles: &[Bundle]) -> Result<()> {
+    let ours = format!("{network}-");
     remove_entries("/var/lib/cni/results", |path| {
-        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&format!("{network}-")))
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return false };
+        name.starts_with(&ours) || bundles.iter().any(|bundle| name.contains(&bundle.id))
     })
+}
+
+/// The same is true of the sockets of containerd's shims.
+fn remove_shim_sockets(bundles: &[Bundle]) -> Result<()> {
+    for socket in bundles.iter().filter_map(|bundle| bundle.shim_socket.as_deref()) {
+        match fs::remove_file(socket) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("remove {socket}"));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// The kubelet links the logs of its containers in a folder that cannot be configured.
