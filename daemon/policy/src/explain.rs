@@ -78,7 +78,11 @@ pub struct Size {
 
 impl Node {
     /// The pods that declare an order, or all that `wanted` picks.
-    pub fn explain(&self, now: Instant, wanted: impl Fn(&PodRef, Option<&SandboxId>) -> bool) -> Vec<PodOrder> {
+    pub fn explain(
+        &self,
+        now: Instant,
+        wanted: impl Fn(&PodRef, Option<&SandboxId>) -> bool,
+    ) -> Vec<PodOrder> {
         let of_view = self.pods.values().map(|pod| {
             let sandbox = self.sandbox_of(&pod.pod);
             (&pod.pod, sandbox)
@@ -138,7 +142,10 @@ impl Node {
 
     /// The newest sandbox of a pod.
     fn sandbox_of(&self, pod: &PodRef) -> Option<(&SandboxId, &Sandbox)> {
-        self.sandboxes.iter().filter(|(_, sandbox)| sandbox.pod.uid == pod.uid).max_by_key(|(_, sandbox)| sandbox.since)
+        self.sandboxes
+            .iter()
+            .filter(|(_, sandbox)| sandbox.pod.uid == pod.uid)
+            .max_by_key(|(_, sandbox)| sandbox.since)
     }
 
     fn explain_pod(&self, pod: &PodRef, sandbox: Option<(&SandboxId, &Sandbox)>, now: Instant) -> PodOrder {
@@ -156,7 +163,8 @@ impl Node {
             (None, None) => None,
         };
         let containers = order.iter().flat_map(|order| order.launch_sequence()).map(|(name, priority)| {
-            let newest = sandbox.and_then(|(_, sandbox)| sandbox.newest(name)).map(|instance| &instance.container);
+            let newest =
+                sandbox.and_then(|(_, sandbox)| sandbox.newest(name)).map(|instance| &instance.container);
             let report = view.and_then(|view| view.statuses.get(name));
             let waiting = sandbox.and_then(|(_, sandbox)| sandbox.waiting.get(name));
             ContainerOrder {
@@ -167,7 +175,9 @@ impl Node {
                     report.ready && newest.is_some_and(|container| container.id == report.id)
                 }),
                 waiting_for: waiting.map(|waiting| waiting.waiting_for.clone()).unwrap_or_default(),
-                waiting: waiting.map(|waiting| now.saturating_duration_since(waiting.since)).unwrap_or_default(),
+                waiting: waiting
+                    .map(|waiting| now.saturating_duration_since(waiting.since))
+                    .unwrap_or_default(),
             }
         });
         PodOrder {

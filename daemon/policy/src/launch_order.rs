@@ -24,7 +24,7 @@ use crate::{
     launch_priority::{LaunchOrder, OrderError},
     model::{ContainerName, ContainerState, Pod, Readiness, RestartPolicy},
     node::{InFlightKind, Node, UnknownPods, View},
-    sandbox::{Instance, Sandbox, Waiting},
+    sandbox::{FRESH, Instance, Sandbox, Waiting},
     verdict::{HoldReason, Latch, Refusal, Verdict},
 };
 
@@ -100,7 +100,8 @@ impl Node {
     fn note_waiting(&mut self, request: &CreateContainer, verdict: &Verdict, arrived: Instant) {
         let Some(sandbox) = self.sandboxes.get_mut(&request.sandbox) else { return };
         let names = match verdict {
-            Verdict::Hold { why: HoldReason::NotReady(names), .. } | Verdict::Refuse(Refusal::Waiting(names)) => names,
+            Verdict::Hold { why: HoldReason::NotReady(names), .. }
+            | Verdict::Refuse(Refusal::Waiting(names)) => names,
             Verdict::Hold { .. } => return,
             Verdict::Forward | Verdict::Latch(_) | Verdict::Amend(_) | Verdict::Refuse(_) => {
                 sandbox.waiting.remove(&request.container);
@@ -142,12 +143,7 @@ impl Node {
             return Verdict::Refuse(Refusal::Terminating);
         }
         if !self.inspected_since(call, sandbox) {
-            let until = patience(call, PATIENCE_FOR_RUNTIME);
-            return if now < until {
-                Verdict::Hold { until, why: HoldReason::Inspection }
-            } else {
-                Verdict::Refuse(Refusal::RuntimeSilent)
-            };
+            return ask_runtime(call, PATIENCE_FOR_RUNTIME, now);
         }
 
         let mut waiting_for = Vec::new();
@@ -162,6 +158,9 @@ impl Node {
             waiting_for.push(higher.clone());
         }
         if waiting_for.is_empty() {
+            if sandbox.inspection.answered.is_none_or(|asked| now > asked.at + FRESH) {
+                return ask_runtime(call, self.config.hold + PATIENCE_FOR_RUNTIME, now);
+            }
             return Verdict::Latch(Latch { sandbox: request.sandbox.clone(), priority });
         }
         let until = patience(call, wait);
@@ -199,15 +198,26 @@ impl Node {
 
     /// The runtime was asked about the sandbox after this call came.
     pub(crate) fn inspected_since(&self, call: &Call, sandbox: &Sandbox) -> bool {
-        self.calls.get(&call.id).is_none_or(|in_flight| sandbox.inspection.answered > in_flight.arrived_at)
+        let answered = sandbox.inspection.answered.map(|asked| asked.seq);
+        self.calls.get(&call.id).is_none_or(|in_flight| answered > Some(in_flight.arrived_at))
     }
 
-    fn standing(&self, call: &Call, sandbox: &Sandbox, source: &Source<'_>, higher: &ContainerName) -> Standing {
+    fn standing(
+        &self,
+        call: &Call,
+        sandbox: &Sandbox,
+        source: &Source<'_>,
+        higher: &ContainerName,
+    ) -> Standing {
         let Some(instance) = sandbox.newest(higher) else { return Standing::NotRunning };
         match (instance.container.state, source) {
-            (ContainerState::Running, Source::View(pod)) => self.standing_of_running(call, sandbox, pod, instance),
+            (ContainerState::Running, Source::View(pod)) => {
+                self.standing_of_running(call, sandbox, pod, instance)
+            }
             (ContainerState::Running, Source::Plan(_) | Source::Unknown) => Standing::Satisfied,
-            (ContainerState::Exited { code }, Source::View(pod)) if ended_for_good(pod.restart_policy, code) => {
+            (ContainerState::Exited { code }, Source::View(pod))
+                if ended_for_good(pod.restart_policy, code) =>
+            {
                 Standing::Satisfied
             }
             (ContainerState::Exited { .. }, Source::Plan(_)) => Standing::Satisfied,
@@ -217,7 +227,13 @@ impl Node {
         }
     }
 
-    fn standing_of_running(&self, call: &Call, sandbox: &Sandbox, pod: &Pod, instance: &Instance) -> Standing {
+    fn standing_of_running(
+        &self,
+        call: &Call,
+        sandbox: &Sandbox,
+        pod: &Pod,
+        instance: &Instance,
+    ) -> Standing {
         let name = &instance.container.name;
         // A report about an older instance says nothing about this one.
         let ready =
@@ -247,6 +263,15 @@ fn ended_for_good(policy: RestartPolicy, code: Option<i32>) -> bool {
         RestartPolicy::Always => false,
         RestartPolicy::OnFailure => code == Some(0),
         RestartPolicy::Never => true,
+    }
+}
+
+fn ask_runtime(call: &Call, limit: Duration, now: Instant) -> Verdict {
+    let until = patience(call, limit);
+    if now < until {
+        Verdict::Hold { until, why: HoldReason::Inspection }
+    } else {
+        Verdict::Refuse(Refusal::RuntimeSilent)
     }
 }
 

@@ -87,12 +87,14 @@ impl LaunchOrder {
     ) -> Result<Option<Self>, OrderError> {
         let containers = containers.into_iter();
         match annotation {
-            Some("Ordered") => {
-                Ok(Self::of(containers.zip(0_i32..).map(|((name, _), index)| (name.into(), -index)).collect()))
-            }
+            Some("Ordered") => Ok(Self::of(
+                containers.zip(0_i32..).map(|((name, _), index)| (name.into(), -index)).collect(),
+            )),
             Some(value) => Err(OrderError::NotOrdered { value: value.to_owned() }),
             None => Ok(Self::of(
-                containers.map(|(name, env)| Ok((name.into(), priority(name, env)?))).collect::<Result<_, _>>()?,
+                containers
+                    .map(|(name, env)| Ok((name.into(), priority(name, env)?)))
+                    .collect::<Result<_, _>>()?,
             )),
         }
     }

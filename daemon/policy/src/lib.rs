@@ -41,11 +41,11 @@ mod tests;
 
 pub use call::{Call, CreateContainer, Declared, Request, StopContainer};
 pub use event::{Event, ListedSandbox};
-pub use model::{
-    CallId, ConnectionId, Container, ContainerId, ContainerName, ContainerReport, ContainerState, Deletion, Pod,
-    PodRef, PodUid, Readiness, RestartPolicy, SandboxId,
-};
 pub use explain::{ContainerOrder, HeldCall, PodOrder, Size};
+pub use model::{
+    CallId, ConnectionId, Container, ContainerId, ContainerName, ContainerReport, ContainerState, Deletion,
+    Pod, PodRef, PodUid, Readiness, RestartPolicy, SandboxId,
+};
 pub use node::{Config, Node, UnknownPods, View};
 pub use step::Step;
 pub use verdict::{Amendment, HoldReason, Latch, Refusal, Verdict};

@@ -147,7 +147,7 @@ pub struct Container {
 }
 
 /// `ContainerState` of the CRI, with what an exit means for the pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ContainerState {
     /// Created, never started.
     Created,

@@ -9,9 +9,10 @@ use crate::{
     call::{Call, Declared, Request},
     event::{Event, ListedSandbox},
     model::{
-        CallId, ConnectionId, Container, ContainerId, ContainerName, ContainerState, Pod, PodRef, PodUid, SandboxId,
+        CallId, ConnectionId, Container, ContainerId, ContainerName, ContainerState, Pod, PodRef, PodUid,
+        SandboxId,
     },
-    sandbox::{Instance, Sandbox, Seq, Start},
+    sandbox::{Asked, Instance, Sandbox, Seq, Start},
     verdict::{HoldReason, Latch, Verdict},
 };
 
@@ -181,7 +182,8 @@ impl Node {
                 }
             }
             Event::ContainerRemoved(id) => {
-                if let Some(sandbox) = self.containers.remove(&id).and_then(|id| self.sandboxes.get_mut(&id)) {
+                if let Some(sandbox) = self.containers.remove(&id).and_then(|id| self.sandboxes.get_mut(&id))
+                {
                     sandbox.instances.remove(&id);
                 }
             }
@@ -189,7 +191,9 @@ impl Node {
                 self.track(call, connection, InFlightKind::Relist);
             }
             Event::RelistAnswered { call, connection } => {
-                if let Some(InFlight { arrived_at, kind: InFlightKind::Relist, .. }) = self.calls.remove(&call) {
+                if let Some(InFlight { arrived_at, kind: InFlightKind::Relist, .. }) =
+                    self.calls.remove(&call)
+                {
                     let asked = self.relisted.entry(connection).or_default();
                     *asked = arrived_at.max(*asked);
                 }
@@ -214,13 +218,14 @@ impl Node {
             Event::InspectionStarted(id) => {
                 let seq = self.seq;
                 if let Some(sandbox) = self.sandboxes.get_mut(&id) {
-                    sandbox.inspection.in_flight = Some(seq);
+                    sandbox.inspection.in_flight = true;
+                    sandbox.inspection.asked = Some(Asked { seq, at: now });
                 }
             }
             Event::SandboxInspected { sandbox, containers } => self.inspected(&sandbox, containers, now),
             Event::InspectionFailed(id) => {
                 if let Some(sandbox) = self.sandboxes.get_mut(&id) {
-                    sandbox.inspection.in_flight = None;
+                    sandbox.inspection.in_flight = false;
                     sandbox.inspection.ended = Some(now);
                 }
             }
@@ -273,7 +278,8 @@ impl Node {
     }
 
     fn container_created(&mut self, call: CallId, id: ContainerId) {
-        let Some(InFlight { kind: InFlightKind::Create { sandbox, container, attempt }, .. }) = self.calls.get(&call)
+        let Some(InFlight { kind: InFlightKind::Create { sandbox, container, attempt }, .. }) =
+            self.calls.get(&call)
         else {
             return;
         };
@@ -295,7 +301,8 @@ impl Node {
 
     fn container_started(&mut self, id: &ContainerId) {
         let seq = self.seq;
-        let Some(sandbox) = self.containers.get(id).and_then(|sandbox| self.sandboxes.get_mut(sandbox)) else {
+        let Some(sandbox) = self.containers.get(id).and_then(|sandbox| self.sandboxes.get_mut(sandbox))
+        else {
             return;
         };
         let pass = sandbox.pass.number;
@@ -311,11 +318,13 @@ impl Node {
     }
 
     fn call_ended(&mut self, call: CallId) {
-        let Some(InFlight { kind: InFlightKind::Create { sandbox: id, .. }, .. }) = self.calls.remove(&call) else {
+        let Some(InFlight { kind: InFlightKind::Create { sandbox: id, .. }, .. }) = self.calls.remove(&call)
+        else {
             return;
         };
         // A sandbox that only requests spoke of, and none does any more, never was.
-        let named = |kind: &InFlightKind| matches!(kind, InFlightKind::Create { sandbox, .. } if *sandbox == id);
+        let named =
+            |kind: &InFlightKind| matches!(kind, InFlightKind::Create { sandbox, .. } if *sandbox == id);
         let imagined = self.sandboxes.get(&id).is_some_and(|sandbox| !sandbox.confirmed);
         if imagined && !self.calls.values().any(|call| named(&call.kind)) {
             self.forget_sandbox(&id);
@@ -325,8 +334,11 @@ impl Node {
     fn inspected(&mut self, id: &SandboxId, containers: Vec<Container>, now: Instant) {
         let seq = self.seq;
         let Some(sandbox) = self.sandboxes.get_mut(id) else { return };
-        let Some(asked) = sandbox.inspection.in_flight.take() else { return };
-        sandbox.inspection.answered = asked;
+        if !std::mem::take(&mut sandbox.inspection.in_flight) {
+            return;
+        }
+        sandbox.inspection.answered = sandbox.inspection.asked;
+        let Some(Asked { seq: asked, .. }) = sandbox.inspection.asked else { return };
         sandbox.inspection.ended = Some(now);
         let shown: BTreeSet<ContainerId> = containers.iter().map(|container| container.id.clone()).collect();
         for container in containers {
@@ -351,7 +363,8 @@ impl Node {
         for ListedSandbox { sandbox, pod, declared } in sandboxes {
             self.sandbox_seen(sandbox, pod, declared);
         }
-        let shown: BTreeSet<ContainerId> = containers.iter().map(|(_, container)| container.id.clone()).collect();
+        let shown: BTreeSet<ContainerId> =
+            containers.iter().map(|(_, container)| container.id.clone()).collect();
         for (id, container) in containers {
             if let Some(sandbox) = self.sandboxes.get_mut(&id) {
                 self.containers.insert(container.id.clone(), id);

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use crate::{
     model::SandboxId,
     node::{InFlightKind, Node},
+    sandbox::FRESH,
     step::Step,
     verdict::HoldReason,
 };
@@ -48,15 +49,19 @@ impl Node {
                 InFlightKind::Relist => return None,
             };
             let inspection = &self.sandboxes.get(id)?.inspection;
-            if inspection.in_flight.is_some() {
+            if inspection.in_flight {
                 return None;
             }
             let again = inspection.ended.map(|ended| ended + INSPECTION_PERIOD);
             match hold.why {
-                HoldReason::Inspection if inspection.answered > call.arrived_at => Some((id, again)),
                 HoldReason::Inspection => {
-                    // The first question of a call does not wait; one that failed since is repeated in time.
-                    Some((id, again.filter(|_| inspection.ended.is_some_and(|ended| ended >= hold.since))))
+                    match inspection.asked.filter(|asked| asked.seq > call.arrived_at) {
+                        None => Some((id, None)), // the first question of a call does not wait
+                        asked if asked == inspection.answered => {
+                            Some((id, asked.map(|asked| asked.at + FRESH)))
+                        }
+                        Some(_) => Some((id, again)), // it failed
+                    }
                 }
                 HoldReason::NotReady(_) | HoldReason::StillRunning(_) => Some((id, again)),
                 HoldReason::PodUnknown | HoldReason::PodKillUnclear => None,
@@ -66,12 +71,13 @@ impl Node {
 
     /// When to ask the kubelet: `None` = no need, `Some(None)` = at once.
     fn kubelet_poll_due(&self) -> Option<Option<Instant>> {
-        let waits_for_view = self.calls.values().filter_map(|call| call.hold.as_ref()).any(|hold| match hold.why {
-            // A pod the API server does not show (yet) may be a static one.
-            HoldReason::PodUnknown => true,
-            HoldReason::NotReady(_) => !self.view_fresh,
-            HoldReason::Inspection | HoldReason::PodKillUnclear | HoldReason::StillRunning(_) => false,
-        });
+        let waits_for_view =
+            self.calls.values().filter_map(|call| call.hold.as_ref()).any(|hold| match hold.why {
+                // A pod the API server does not show (yet) may be a static one.
+                HoldReason::PodUnknown => true,
+                HoldReason::NotReady(_) => !self.view_fresh,
+                HoldReason::Inspection | HoldReason::PodKillUnclear | HoldReason::StillRunning(_) => false,
+            });
         (waits_for_view && !self.kubelet_poll.in_flight)
             .then(|| self.kubelet_poll.ended.map(|ended| ended + KUBELET_POLL_PERIOD))
     }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use crate::{
@@ -12,6 +12,9 @@ use crate::{
 
 /// A position in the sequence of everything that happened; later is greater.
 pub(crate) type Seq = u64;
+
+/// How old an answer of the runtime may be when a barrier opens on its word.
+pub(crate) const FRESH: Duration = Duration::from_millis(50);
 
 /// One pod sandbox.
 #[derive(Clone, Debug)]
@@ -88,11 +91,20 @@ impl Pass {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inspection {
     /// Asked and not answered.
-    pub(crate) in_flight: Option<Seq>,
-    /// When the last answered question was asked.
-    pub(crate) answered: Seq,
+    pub(crate) in_flight: bool,
+    /// The last question.
+    pub(crate) asked: Option<Asked>,
+    /// The last question that was answered.
+    pub(crate) answered: Option<Asked>,
     /// When the last question ended, with or without an answer.
     pub(crate) ended: Option<Instant>,
+}
+
+/// When a question was asked; the answer is as old as that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) seq: Seq,
+    pub(crate) at: Instant,
 }
 
 impl Sandbox {

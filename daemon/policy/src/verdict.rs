@@ -95,7 +95,9 @@ pub enum Refusal {
     #[error("launch order: the pod is terminating")]
     Terminating,
     /// The pod declares an order, but the pod view does not show the pod.
-    #[error("launch order: the pod is not known to the agent yet; it needs the API server or the kubelet's /pods")]
+    #[error(
+        "launch order: the pod is not known to the agent yet; it needs the API server or the kubelet's /pods"
+    )]
     PodUnknown,
     /// The runtime did not say what runs in the sandbox.
     #[error("launch order: the runtime does not tell which containers of the pod run")]

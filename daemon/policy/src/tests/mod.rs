@@ -1,1 +1,8 @@
+//! Tables of decisions, a feature a file, and a model test over random operations.
 
+mod bookkeeping;
+mod exit_order;
+mod launch_order;
+mod launch_priority;
+mod model;
+mod world;

@@ -1,0 +1,165 @@
+//! `StopContainer`: who waits, for how long, and with how much of its grace it goes on.
+
+use std::time::Duration;
+
+use super::world::{World, pod};
+use crate::{Amendment, Call, Config, Event, HoldReason, Pod, Verdict};
+
+fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn three() -> Pod {
+    pod(&[("a", "3"), ("b", "2"), ("c", "1")])
+}
+
+/// Three containers run, c the lowest.
+fn running(pod: &Pod) -> World {
+    let mut world = World::new();
+    world.apply(Event::ViewFresh(true));
+    world.apply(pod.seen());
+    for name in ["a", "b", "c"] {
+        world.launch(pod, name);
+    }
+    world
+}
+
+#[track_caller]
+fn assert_waits(verdict: &Verdict, names: &[&str]) {
+    let Verdict::Hold { why: HoldReason::StillRunning(running), .. } = verdict else {
+        panic!("expected to wait for {names:?}, got {verdict:?}");
+    };
+    assert_eq!(running.iter().map(crate::ContainerName::as_str).collect::<Vec<_>>(), names);
+}
+
+fn stopped(world: &mut World, call: &Call, id: &str) {
+    world.apply(Event::ContainerStopped(id.into()));
+    world.exit(id, 143);
+    world.end(call);
+}
+
+#[test]
+fn a_deleted_pod_stops_lowest_first_and_the_time_waited_is_taken_off() {
+    let mut world = running(&three());
+    world.apply(three().deleting(30).seen());
+    let (a, verdict) = world.stop("a-0", 30);
+    assert_waits(&verdict, &["b", "c"]);
+    let (b, verdict) = world.stop("b-0", 30);
+    assert_waits(&verdict, &["c"]);
+    let (c, verdict) = world.stop("c-0", 30);
+    assert_eq!(verdict, Verdict::Forward);
+
+    world.pass(Duration::from_millis(4100));
+    stopped(&mut world, &c, "c-0");
+    assert_waits(&world.node.admit(&a, world.now), &["b"]);
+    assert_eq!(world.ask(&b), Verdict::Amend(Amendment::StopTimeout(secs(26))));
+    world.pass(secs(1));
+    stopped(&mut world, &b, "b-0");
+    assert_eq!(world.ask(&a), Verdict::Amend(Amendment::StopTimeout(secs(25))));
+}
+
+#[test]
+fn a_container_that_ignores_sigterm_leaves_the_others_two_seconds() {
+    let mut world = running(&three());
+    world.apply(three().deleting(10).seen());
+    let (a, _) = world.stop("a-0", 10);
+    world.stop("c-0", 10);
+    world.pass(secs(8));
+    assert_eq!(world.ask(&a), Verdict::Amend(Amendment::StopTimeout(secs(2))));
+}
+
+#[test]
+fn without_a_deletion_a_second_stop_tells_a_pod_kill() {
+    let mut world = running(&three());
+    let (a, verdict) = world.stop("a-0", 30);
+    assert!(matches!(verdict, Verdict::Hold { why: HoldReason::PodKillUnclear, .. }), "{verdict:?}");
+    world.stop("c-0", 30);
+    assert_waits(&world.ask(&a), &["b", "c"]);
+}
+
+#[test]
+fn a_single_stop_goes_on_after_a_tenth_of_a_second_with_its_whole_grace() {
+    let mut world = running(&three());
+    let (a, _) = world.stop("a-0", 30);
+    world.pass(Duration::from_millis(100));
+    assert_eq!(world.ask(&a), Verdict::Forward);
+}
+
+#[test]
+fn the_lowest_never_waits() {
+    let mut world = running(&three());
+    assert_eq!(world.stop("c-0", 30).1, Verdict::Forward);
+}
+
+#[test]
+fn a_hard_eviction_is_not_delayed() {
+    for timeout in [0, 1, 2] {
+        let mut world = running(&three());
+        world.apply(three().deleting(timeout).seen());
+        assert_eq!(world.stop("a-0", timeout).1, Verdict::Forward, "timeout {timeout}");
+    }
+}
+
+#[test]
+fn a_repeated_stop_of_the_same_container_is_no_pod_kill() {
+    let mut world = running(&three());
+    world.stop("a-0", 30);
+    let (again, _) = world.stop("a-0", 30);
+    world.pass(Duration::from_millis(100));
+    assert_eq!(world.ask(&again), Verdict::Forward);
+}
+
+#[test]
+fn what_releases_a_held_stop() {
+    type Change = fn(&mut World);
+    let table: &[(&str, Change, u64)] = &[
+        ("StopPodSandbox", |world| world.apply(Event::SandboxStopping("sandbox".into())), 27),
+        ("a shorter grace", |world| world.apply(three().deleting(5).seen()), 2),
+        ("the pod is gone from the view", |world| world.apply(Event::PodGone("uid".into())), 27),
+        ("the sandbox is gone", |world| world.apply(Event::SandboxRemoved("sandbox".into())), 30),
+        (
+            "the lower ones exit by themselves",
+            |world| {
+                world.exit("b-0", 0);
+                world.exit("c-0", 0);
+                world.inspect();
+            },
+            27,
+        ),
+    ];
+    for (what, change, left) in table {
+        let mut world = running(&three());
+        world.apply(three().deleting(30).seen());
+        let (a, verdict) = world.stop("a-0", 30);
+        assert_waits(&verdict, &["b", "c"]);
+        world.pass(secs(3));
+        change(&mut world);
+        let expect = match left {
+            30 => Verdict::Forward,
+            left => Verdict::Amend(Amendment::StopTimeout(secs(*left))),
+        };
+        assert_eq!(world.node.admit(&a, world.now), expect, "{what}");
+    }
+}
+
+#[test]
+fn a_longer_grace_releases_nothing() {
+    let mut world = running(&three());
+    let (a, _) = world.stop("a-0", 30);
+    world.apply(three().deleting(30).seen());
+    assert_waits(&world.ask(&a), &["b", "c"]);
+    world.apply(three().deleting(60).seen());
+    assert_waits(&world.ask(&a), &["b", "c"]);
+}
+
+#[test]
+fn what_is_not_ordered_passes() {
+    let pod = three();
+    let mut world = running(&pod);
+    assert_eq!(world.stop("never-seen", 30).1, Verdict::Forward);
+    world.apply(super::world::pod(&[("a", "1"), ("b", "1")]).deleting(30).seen());
+    assert_eq!(world.stop("a-0", 30).1, Verdict::Forward);
+    world.node.config = Config { exit_order: false, ..Config::default() };
+    world.apply(pod.deleting(30).seen());
+    assert_eq!(world.stop("a-0", 30).1, Verdict::Forward);
+}
