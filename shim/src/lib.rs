@@ -1,1 +1,57 @@
-//! placeholder
+//! Berth's CRI data path: between the kubelet and the runtime, passing bytes.
+//!
+//! One call, from the kubelet's connection to the runtime's and back:
+//!
+//! ```text
+//!  kubelet                         berth-shim                                        runtime
+//!     |                                                                                 |
+//!     |--HEADERS--> serve --> call --+-- not in the table ------------> forward ------->|
+//!     |  DATA                        |                                     ^            |
+//!     |                              +-- in the table (intercept):         |            |
+//!     |                                  frames collected, a copy read     |            |
+//!     |                                  |          |                      |            |
+//!     |                               observed    gated --> hold --Pass----+            |
+//!     |                               Gate::observe  |  Gate::admit        |            |
+//!     |                                  |           |                     |            |
+//!     |                                  +-----------|---------------------+            |
+//!     |<--HEADERS (grpc-status)------ status <-Refuse-                                  |
+//!     |                                                                                 |
+//!     |<--HEADERS, DATA, trailers---- download <-------- the observer sees the end <----|
+//! ```
+//!
+//! - `serve`: connections, one upstream connection for each, GOAWAY and drain.
+//! - `call`, `intercept`, `frames`, `observe`, `hold`: the closed table of calls that are looked at.
+//! - `forward`, `upload`, `download`, `upstream`: bytes both ways, and every way a call can end.
+//! - [`wire`]: the one edit that is made, on the bytes themselves.
+//! - [`convert`]: from CRI messages to the words of the policy.
+//!
+//! This crate holds no policy: whether a call may pass is the answer of a [`Gate`]. It never decodes an answer but the two
+//! small ones that carry a new identity, never encodes a message it has decoded, never answers a list itself, and never
+//! sends a call twice that the runtime may have acted on.
+
+pub mod convert;
+pub mod frames;
+pub mod wire;
+
+mod call;
+mod download;
+mod endpoint;
+mod forward;
+mod gate;
+mod hold;
+mod http2;
+mod intercept;
+mod listener;
+mod metrics;
+mod observe;
+mod serve;
+mod status;
+mod timeout;
+mod upload;
+mod upstream;
+
+pub use endpoint::{EndpointError, RuntimeEndpoint};
+pub use gate::Gate;
+pub use listener::{BindError, Listener, bind};
+pub use metrics::Metrics;
+pub use serve::{Shutdown, serve};

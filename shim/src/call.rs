@@ -1,0 +1,223 @@
+//! One call from its request to its end: passed on as it comes, or looked at first when it is in the table.
+
+use std::{
+    future::poll_fn,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use berth_policy::{Amendment, Call, CallId, ConnectionId, Event, Request as Wanted};
+use bytes::Bytes;
+use h2::{RecvStream, server::SendResponse};
+use http::{HeaderValue, Request};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+use crate::{
+    forward::{forward, refuse},
+    frames::{Assembler, Payload, TooLarge, framed},
+    gate::Gate,
+    hold::{Passage, pass},
+    intercept::{Asked, Method},
+    metrics::{Metrics, Unread},
+    observe::{Observer, OnSuccess},
+    status::Status,
+    timeout,
+    upload::Upload,
+    upstream::Upstream,
+    wire,
+};
+
+/// `StopContainerRequest.timeout`.
+const STOP_TIMEOUT_FIELD: u32 = 2;
+const GRPC_TIMEOUT: &str = "grpc-timeout";
+
+/// What all calls of one client connection share.
+pub(crate) struct Context<G> {
+    pub(crate) connection: ConnectionId,
+    pub(crate) gate: Arc<G>,
+    pub(crate) upstream: Upstream,
+    pub(crate) metrics: Metrics,
+    pub(crate) draining: CancellationToken,
+    /// Over all connections: an identity is never used twice.
+    pub(crate) next_call: Arc<AtomicU64>,
+}
+
+/// What becomes of a call of the table before it may go.
+enum Prepared {
+    Forward(Upload),
+    Refuse(Status),
+    ClientGone,
+}
+
+/// Serves one call. Ends early, without sending anything on, when the client goes.
+pub(crate) async fn serve_call<G: Gate>(
+    context: Arc<Context<G>>,
+    request: Request<RecvStream>,
+    mut respond: SendResponse<Bytes>,
+) {
+    let method = Method::of(request.uri().path());
+    context.metrics.call(method);
+    let mut observer = Observer::new(context.gate.clone(), context.connection);
+    let (head, body) = request.into_parts();
+    let mut head = Request::from_parts(head, ());
+    let prepared = match method {
+        None => Prepared::Forward(Upload::streamed(body)),
+        Some(method) => tokio::select! {
+            // First: a call is never sent on after its client took it back. Nothing is lost when this arm wins: the
+            // other one has no effect but those its drop undoes.
+            biased;
+            _ = poll_fn(|cx| respond.poll_reset(cx)) => Prepared::ClientGone,
+            prepared = context.prepare(method, &mut head, body, &mut observer) => prepared,
+        },
+    };
+    match prepared {
+        Prepared::Forward(upload) => {
+            forward(&context.upstream, head, upload, respond, &mut observer, &context.metrics).await;
+        }
+        Prepared::Refuse(status) => {
+            observer.ended();
+            refuse(respond, status);
+        }
+        Prepared::ClientGone => {}
+    }
+}
+
+// === impl Context ===
+
+impl<G: Gate> Context<G> {
+    /// Reads the request, tells and asks the policy.
+    async fn prepare(
+        &self,
+        method: Method,
+        head: &mut Request<()>,
+        body: RecvStream,
+        observer: &mut Observer<G>,
+    ) -> Prepared {
+        let assembler = match assemble(body).await {
+            Ok(assembler) => assembler,
+            Err(Unassembled::TooLarge(error)) => return Prepared::Refuse(error.into()),
+            Err(Unassembled::ClientGone) => return Prepared::ClientGone,
+        };
+        let message = match assembler.payload() {
+            Payload::Message(message) => message,
+            Payload::Compressed => return self.unread(method, Unread::Compressed, assembler),
+            Payload::Broken => return self.unread(method, Unread::Truncated, assembler),
+        };
+        let asked = match method.read(message.clone()) {
+            Ok(asked) => asked,
+            Err(error) => {
+                debug!(rpc = method.name(), %error, "Request not understood");
+                return self.unread(method, Unread::Undecodable, assembler);
+            }
+        };
+        match asked {
+            Asked::Gated(request) => {
+                return self.ask(method, request, head, assembler, &message, observer).await;
+            }
+            Asked::RunPodSandbox(pod, declared) => {
+                observer.on_success(OnSuccess::SandboxCreated(pod, declared));
+            }
+            Asked::StopPodSandbox(sandbox) => observer.tell(Event::SandboxStopping(sandbox)),
+            Asked::RemovePodSandbox(sandbox) => observer.on_success(OnSuccess::SandboxRemoved(sandbox)),
+            Asked::StartContainer(container) => {
+                observer.on_success(OnSuccess::ContainerStarted(container));
+            }
+            Asked::RemoveContainer(container) => {
+                observer.on_success(OnSuccess::ContainerRemoved(container));
+            }
+            Asked::Relist => {
+                let call = self.next_call();
+                observer.announce(call);
+                observer.tell(Event::RelistAsked { call, connection: self.connection });
+                observer.on_success(OnSuccess::RelistAnswered);
+            }
+            Asked::ContainerStatus(container) => {
+                observer.tell(Event::StatusAsked { container, connection: self.connection });
+            }
+            Asked::Nothing => {}
+        }
+        Prepared::Forward(Upload::assembled(assembler.into_frames()))
+    }
+
+    /// Asks the gate, waits if it says so, and does what it says.
+    async fn ask(
+        &self,
+        method: Method,
+        request: Wanted,
+        head: &mut Request<()>,
+        assembler: Assembler,
+        message: &[u8],
+        observer: &mut Observer<G>,
+    ) -> Prepared {
+        observer.on_success(match &request {
+            Wanted::CreateContainer(_) => OnSuccess::ContainerCreated,
+            Wanted::StopContainer(stop) => OnSuccess::ContainerStopped(stop.container.clone()),
+        });
+        let arrived = Instant::now().into_std();
+        let timeout = head.headers().get(GRPC_TIMEOUT).and_then(timeout::parse);
+        let call = Call {
+            id: self.next_call(),
+            connection: self.connection,
+            arrived,
+            deadline: timeout.and_then(|timeout| arrived.checked_add(timeout)),
+            request,
+        };
+        observer.announce(call.id);
+        let (amended, held) = match pass(&*self.gate, &call, method, &self.draining, &self.metrics).await {
+            Passage::Pass { amended, held } => (amended, held),
+            Passage::Refuse(refusal) => return Prepared::Refuse(Status::from(&refusal)),
+            Passage::DeadlinePassed => return Prepared::Refuse(Status::deadline_exceeded()),
+        };
+        if let Some(timeout) = timeout
+            && !held.is_zero()
+        {
+            // What it waited here it must not wait again there.
+            let rest: HeaderValue = timeout::format(timeout.saturating_sub(held));
+            head.headers_mut().insert(GRPC_TIMEOUT, rest);
+        }
+        Prepared::Forward(Upload::assembled(match amended {
+            None => assembler.into_frames(),
+            Some(Amendment::StopTimeout(timeout)) => {
+                match wire::set_varint(message, STOP_TIMEOUT_FIELD, timeout.as_secs()) {
+                    Ok(edited) => vec![framed(&edited)],
+                    Err(error) => {
+                        // Cannot be: the same bytes were decoded.
+                        debug!(rpc = method.name(), %error, "Request not edited");
+                        assembler.into_frames()
+                    }
+                }
+            }
+        }))
+    }
+
+    fn unread(&self, method: Method, why: Unread, assembler: Assembler) -> Prepared {
+        debug!(rpc = method.name(), ?why, "Request passed on without a look");
+        self.metrics.left_unread(why);
+        Prepared::Forward(Upload::assembled(assembler.into_frames()))
+    }
+
+    fn next_call(&self) -> CallId {
+        CallId(self.next_call.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// A request that was not read to its end.
+enum Unassembled {
+    TooLarge(TooLarge),
+    ClientGone,
+}
+
+async fn assemble(mut body: RecvStream) -> Result<Assembler, Unassembled> {
+    let mut assembler = Assembler::default();
+    while let Some(frame) = body.data().await {
+        let frame = frame.map_err(|_| Unassembled::ClientGone)?;
+        // An error means that the stream is gone, and its window with it.
+        let _ = body.flow_control().release_capacity(frame.len());
+        assembler.push(frame).map_err(Unassembled::TooLarge)?;
+    }
+    Ok(assembler)
+}

@@ -1,0 +1,136 @@
+//! From CRI messages to the words of the policy: the only file that sees both.
+//!
+//! Env values may be secrets. They are looked at for the name of one variable and never kept or logged.
+
+use std::{collections::HashMap, fmt, time::Duration};
+
+use berth_policy::{
+    Container, ContainerId, ContainerName, ContainerState, CreateContainer, Declared, ListedSandbox, PodRef,
+    SandboxId, StopContainer,
+    launch_priority::{ORDERED_ANNOTATION, OrderError, PLAN_ANNOTATION, PRIORITY_ENV},
+};
+use berth_proto::cri;
+use serde::{
+    Deserializer,
+    de::{MapAccess, Visitor},
+};
+
+/// A message that is valid protobuf but lacks what every kubelet fills in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} is missing")]
+pub struct Missing(&'static str);
+
+/// `CreateContainerRequest`.
+pub fn create_container(request: cri::CreateContainerRequest) -> Result<CreateContainer, Missing> {
+    let config = request.config.ok_or(Missing("config"))?;
+    let metadata = config.metadata.ok_or(Missing("config.metadata"))?;
+    let sandbox = request.sandbox_config.ok_or(Missing("sandbox_config"))?;
+    let mut declared = declared(&sandbox.annotations);
+    declared.hinted |= config.envs.iter().any(|env| env.key == PRIORITY_ENV);
+    Ok(CreateContainer {
+        sandbox: request.pod_sandbox_id.into(),
+        pod: pod(sandbox.metadata.ok_or(Missing("sandbox_config.metadata"))?),
+        container: metadata.name.into(),
+        attempt: metadata.attempt,
+        declared,
+    })
+}
+
+/// `StopContainerRequest`. A negative timeout means none, as it does to the runtime.
+pub fn stop_container(request: cri::StopContainerRequest) -> StopContainer {
+    StopContainer {
+        container: request.container_id.into(),
+        timeout: Duration::from_secs(request.timeout.try_into().unwrap_or(0)),
+    }
+}
+
+/// Whose sandbox `RunPodSandboxRequest` makes, and what it declares.
+pub fn run_pod_sandbox(request: cri::RunPodSandboxRequest) -> Result<(PodRef, Declared), Missing> {
+    let config = request.config.ok_or(Missing("config"))?;
+    Ok((pod(config.metadata.ok_or(Missing("config.metadata"))?), declared(&config.annotations)))
+}
+
+/// One entry of `ListPodSandboxResponse`.
+pub fn listed_sandbox(sandbox: cri::PodSandbox) -> Result<ListedSandbox, Missing> {
+    Ok(ListedSandbox {
+        declared: declared(&sandbox.annotations),
+        pod: pod(sandbox.metadata.ok_or(Missing("metadata"))?),
+        sandbox: sandbox.id.into(),
+    })
+}
+
+/// One entry of `ListContainersResponse`, which knows no exit code.
+pub fn listed_container(container: cri::Container) -> Result<(SandboxId, Container), Missing> {
+    let state = state(container.state, None);
+    let metadata = container.metadata.ok_or(Missing("metadata"))?;
+    let listed =
+        Container { id: container.id.into(), name: metadata.name.into(), attempt: metadata.attempt, state };
+    Ok((container.pod_sandbox_id.into(), listed))
+}
+
+/// `ContainerStatus`, which knows the exit code.
+pub fn container_status(status: cri::ContainerStatus) -> Result<Container, Missing> {
+    let state = state(status.state, Some(status.exit_code));
+    let metadata = status.metadata.ok_or(Missing("metadata"))?;
+    Ok(Container {
+        id: ContainerId::from(status.id),
+        name: metadata.name.into(),
+        attempt: metadata.attempt,
+        state,
+    })
+}
+
+/// What the annotations of a sandbox say about the order of its pod.
+pub fn declared(annotations: &HashMap<String, String>) -> Declared {
+    Declared {
+        plan: annotations.get(PLAN_ANNOTATION).map(|text| plan(text)),
+        hinted: annotations.contains_key(ORDERED_ANNOTATION),
+    }
+}
+
+fn pod(metadata: cri::PodSandboxMetadata) -> PodRef {
+    PodRef { uid: metadata.uid.into(), namespace: metadata.namespace, name: metadata.name }
+}
+
+fn state(state: i32, code: Option<i32>) -> ContainerState {
+    match cri::ContainerState::try_from(state) {
+        Ok(cri::ContainerState::ContainerCreated) => ContainerState::Created,
+        Ok(cri::ContainerState::ContainerRunning) => ContainerState::Running,
+        Ok(cri::ContainerState::ContainerExited) => ContainerState::Exited { code },
+        // A state that a newer runtime may have: not running, and not gone.
+        Ok(cri::ContainerState::ContainerUnknown) | Err(_) => ContainerState::Unknown,
+    }
+}
+
+fn plan(text: &str) -> Result<Vec<(ContainerName, i64)>, OrderError> {
+    let mut json = serde_json::Deserializer::from_str(text);
+    let entries = json.deserialize_map(PlanVisitor).and_then(|entries| json.end().map(|()| entries));
+    entries.map_err(|error| OrderError::MalformedPlan { reason: error.to_string() })
+}
+
+/// Reads the map entry by entry: serde's own maps keep the last of two equal names and say nothing.
+struct PlanVisitor;
+
+impl<'de> Visitor<'de> for PlanVisitor {
+    type Value = Vec<(ContainerName, i64)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map from container name to integer")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut entries: Self::Value = Vec::new();
+        while let Some((name, priority)) = map.next_entry::<String, i64>()? {
+            let name = ContainerName::from(name);
+            if entries.iter().any(|(other, _)| *other == name) {
+                return Err(serde::de::Error::custom(format_args!("{name:?} is there twice")));
+            }
+            entries.push((name, priority));
+        }
+        Ok(entries)
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/convert.rs"]
+mod tests;

@@ -1,0 +1,165 @@
+//! The gRPC message inside the DATA frames of a unary request: collected, never changed.
+//!
+//! What goes to the runtime are the collected frames themselves; the message is looked at beside them. However the bytes
+//! were cut into frames, what is seen is the same.
+
+use bytes::{Bytes, BytesMut};
+
+/// The largest message that is looked at; the kubelet's own limit.
+pub const MAX_MESSAGE: usize = 16 << 20;
+/// One byte that says whether the message is compressed, and its length in four.
+pub const PREFIX: usize = 5;
+
+/// Collects the frames of one request.
+#[derive(Debug, Default)]
+pub struct Assembler {
+    frames: Vec<Bytes>,
+    collected: usize,
+}
+
+/// A message above [`MAX_MESSAGE`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a request of {length} bytes is larger than the {MAX_MESSAGE} bytes that can be looked at")]
+pub struct TooLarge {
+    /// What its prefix announces, or what has arrived when that is more.
+    pub length: usize,
+}
+
+/// What the collected frames are.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// Exactly one message, not compressed.
+    Message(Bytes),
+    /// Exactly one message, compressed in a way that only the two ends know.
+    Compressed,
+    /// Cut off, or more than one message.
+    Broken,
+}
+
+// === impl Assembler ===
+
+impl Assembler {
+    /// Takes the next frame. An error as soon as it is clear that the message is too large.
+    pub fn push(&mut self, frame: Bytes) -> Result<(), TooLarge> {
+        self.collected += frame.len();
+        self.frames.push(frame);
+        let length = self.prefix().map_or(0, |(_, length)| length).max(self.collected.saturating_sub(PREFIX));
+        if length > MAX_MESSAGE { Err(TooLarge { length }) } else { Ok(()) }
+    }
+
+    /// The frames as they came.
+    pub fn frames(&self) -> &[Bytes] {
+        &self.frames
+    }
+
+    /// What they hold, once the last one is there.
+    pub fn payload(&self) -> Payload {
+        match self.prefix() {
+            Some((flag, length)) if self.collected == PREFIX + length => match flag {
+                0 => Payload::Message(self.joined().slice(PREFIX..)),
+                1 => Payload::Compressed,
+                _ => Payload::Broken,
+            },
+            _ => Payload::Broken,
+        }
+    }
+
+    /// Gives the frames on.
+    pub fn into_frames(self) -> Vec<Bytes> {
+        self.frames
+    }
+
+    fn prefix(&self) -> Option<(u8, usize)> {
+        let mut bytes = self.frames.iter().flat_map(|frame| frame.iter().copied());
+        let flag = bytes.next()?;
+        let mut length = 0;
+        for _ in 1..PREFIX {
+            length = length << 8 | usize::from(bytes.next()?);
+        }
+        Some((flag, length))
+    }
+
+    fn joined(&self) -> Bytes {
+        match self.frames.as_slice() {
+            // Nearly always: no copy.
+            [frame] => frame.clone(),
+            frames => {
+                let mut joined = BytesMut::with_capacity(self.collected);
+                frames.iter().for_each(|frame| joined.extend_from_slice(frame));
+                joined.freeze()
+            }
+        }
+    }
+}
+
+/// A message with its prefix, in one frame.
+pub fn framed(message: &[u8]) -> Bytes {
+    let mut frame = BytesMut::with_capacity(PREFIX + message.len());
+    frame.extend_from_slice(&[0]);
+    frame.extend_from_slice(&(message.len() as u32).to_be_bytes());
+    frame.extend_from_slice(message);
+    frame.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn assembled(chunks: &[&[u8]]) -> Result<Payload, TooLarge> {
+        let mut assembler = Assembler::default();
+        for chunk in chunks {
+            assembler.push(Bytes::copy_from_slice(chunk))?;
+        }
+        Ok(assembler.payload())
+    }
+
+    #[test]
+    fn tells_a_message_from_what_is_none() {
+        let message = |bytes: &'static [u8]| Payload::Message(Bytes::from_static(bytes));
+        let table: [(&[&[u8]], Payload); 8] = [
+            (&[&[0, 0, 0, 0, 0]], message(b"")),
+            (&[&[0, 0, 0, 0, 2, b'h', b'i']], message(b"hi")),
+            (&[&[0, 0], &[0, 0, 2, b'h'], &[], b"i"], message(b"hi")),
+            (&[&[1, 0, 0, 0, 1, 9]], Payload::Compressed),
+            (&[], Payload::Broken),
+            (&[&[0, 0, 0]], Payload::Broken),
+            (&[&[0, 0, 0, 0, 3, b'h', b'i']], Payload::Broken),
+            (&[&[0, 0, 0, 0, 0], &[0, 0, 0, 0, 0]], Payload::Broken),
+        ];
+        for (chunks, expected) in table {
+            assert_eq!(assembled(chunks), Ok(expected), "{chunks:?}");
+        }
+    }
+
+    #[test]
+    fn refuses_by_the_announced_length_and_by_the_real_one() {
+        let announced = [0, 1, 0, 0, 1];
+        assert_eq!(assembled(&[&announced]), Err(TooLarge { length: MAX_MESSAGE + 1 }));
+        let limit = [&[0, 1, 0, 0, 0][..], &vec![0; MAX_MESSAGE]].concat();
+        assert!(matches!(assembled(&[&limit]), Ok(Payload::Message(_))));
+        let lie = [&[0, 0, 0, 0, 1][..], &vec![0; MAX_MESSAGE + 1]].concat();
+        assert_eq!(assembled(&[&lie]), Err(TooLarge { length: MAX_MESSAGE + 1 }));
+    }
+
+    proptest! {
+        #[test]
+        fn the_cut_does_not_matter(bytes in proptest::collection::vec(any::<u8>(), 0..60), cuts in proptest::collection::vec(1..9_usize, 1..60)) {
+            let mut rest = &bytes[..];
+            let mut chunks = Vec::new();
+            for cut in cuts {
+                let (chunk, tail) = rest.split_at(cut.min(rest.len()));
+                chunks.push(chunk);
+                rest = tail;
+            }
+            chunks.push(rest);
+            prop_assert_eq!(assembled(&chunks), assembled(&[&bytes]));
+        }
+
+        #[test]
+        fn what_is_framed_is_found(message in proptest::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert_eq!(assembled(&[&framed(&message)]), Ok(Payload::Message(message.into())));
+        }
+    }
+}

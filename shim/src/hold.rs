@@ -1,0 +1,122 @@
+//! The gate's answer for one call: subscribe, ask, act, and ask again after every change.
+//!
+//! ```text
+//!          +--------- change, or `until` passed ---------+
+//!          v                                             |
+//!   subscribe -> ask --Hold--> wait ---------------------+
+//!                 |              | drain (CreateContainer only) --> Refuse(Draining)
+//!                 |              | the call's own deadline -------> DeadlinePassed
+//!                 +--Forward, Latch (once durable)--> Pass
+//!                 +--Amend--> Pass, changed
+//!                 +--Refuse--> Refuse
+//! ```
+//!
+//! Dropping the future ends the hold: a call whose client is gone is never sent on.
+
+use std::{future::pending, time::Duration};
+
+use berth_policy::{Amendment, Call, Refusal, Request, Verdict};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use crate::{gate::Gate, intercept::Method, metrics::Metrics};
+
+/// A hold that is over before it begins would turn the loop into a spin; this bounds a mistake of the policy.
+const SHORTEST_WAIT: Duration = Duration::from_millis(1);
+
+/// What to do with the call now.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Passage {
+    /// Send it on.
+    Pass {
+        /// Changed in this way, and nothing else.
+        amended: Option<Amendment>,
+        /// What it waited; zero when it was not held.
+        held: Duration,
+    },
+    /// Answer with this error.
+    Refuse(Refusal),
+    /// Its client does not wait any longer.
+    DeadlinePassed,
+}
+
+/// Asks the gate until the call may pass or must not.
+pub(crate) async fn pass<G: Gate>(
+    gate: &G,
+    call: &Call,
+    method: Method,
+    draining: &CancellationToken,
+    metrics: &Metrics,
+) -> Passage {
+    let mut changes = gate.changes();
+    let mut hold: Option<(Instant, _)> = None;
+    let passage = loop {
+        // A change after this mark wakes us, also one that comes before we wait.
+        changes.mark_unchanged();
+        let (until, why) = match gate.admit(call) {
+            Verdict::Hold { until, why } => (until, why),
+            Verdict::Refuse(refusal) => break Passage::Refuse(refusal),
+            Verdict::Latch(latch) => {
+                gate.persist(latch).await;
+                break Passage::Pass { amended: None, held: Duration::ZERO };
+            }
+            Verdict::Forward => break Passage::Pass { amended: None, held: Duration::ZERO },
+            Verdict::Amend(amendment) => {
+                break Passage::Pass { amended: Some(amendment), held: Duration::ZERO };
+            }
+        };
+        let now = Instant::now();
+        if hold.is_none() {
+            info!(rpc = method.name(), call = call.id.0, why = why.label(), waiting_for = ?why.waiting_for(), "Call held");
+            hold = Some((now, metrics.hold_began()));
+        }
+        let until = Instant::from_std(until).max(now + SHORTEST_WAIT);
+        // All arms are cancel-safe: none of them takes anything with it when another one wins.
+        tokio::select! {
+            () = changed(&mut changes) => {}
+            () = sleep_until(until) => {}
+            () = drained(draining, &call.request) => break Passage::Refuse(Refusal::Draining),
+            () = deadline(call) => break Passage::DeadlinePassed,
+        }
+    };
+    let held = hold.map_or(Duration::ZERO, |(since, _)| since.elapsed());
+    if !held.is_zero() {
+        info!(rpc = method.name(), call = call.id.0, held = ?held, "Hold ended");
+        metrics.hold_ended(method, held);
+    }
+    match passage {
+        Passage::Pass { amended, .. } => Passage::Pass { amended, held },
+        Passage::Refuse(refusal) => {
+            info!(rpc = method.name(), call = call.id.0, %refusal, "Call refused");
+            metrics.refused(&refusal);
+            Passage::Refuse(refusal)
+        }
+        Passage::DeadlinePassed => Passage::DeadlinePassed,
+    }
+}
+
+async fn changed(changes: &mut watch::Receiver<u64>) {
+    if changes.changed().await.is_err() {
+        // The gate is gone; `until` still comes.
+        pending::<()>().await;
+    }
+}
+
+/// A held CreateContainer is cheap to ask again; an error on StopContainer would make the kubelet kill the whole pod.
+async fn drained(draining: &CancellationToken, request: &Request) {
+    match request {
+        Request::CreateContainer(_) => draining.cancelled().await,
+        Request::StopContainer(_) => pending().await,
+    }
+}
+
+async fn deadline(call: &Call) {
+    match call.deadline {
+        Some(deadline) => sleep_until(Instant::from_std(deadline)).await,
+        None => pending().await,
+    }
+}

@@ -1,0 +1,56 @@
+//! The HTTP/2 settings of both sides, in one place because they only make sense together.
+//!
+//! The peers are the kubelet and the runtime, both root on this node, so h2's guards against floods by strangers are
+//! opened wide: a burst of cancelled calls must not cost the kubelet its connection. No side ever sends a keepalive PING
+//! (a grpc-go server answers those with GOAWAY), and no window adapts: a unix socket has no delay to measure.
+
+use h2::{client, server};
+
+/// What a peer may send on one stream before we have passed it on. A list of 500 containers is 445 kB.
+const STREAM_WINDOW: u32 = 4 << 20;
+/// The same over all streams of a connection.
+const CONNECTION_WINDOW: u32 = 16 << 20;
+/// grpc-go's own limit; an error text of a runtime easily exceeds the usual 16 KiB.
+const MAX_HEADER_LIST: u32 = 16 << 20;
+/// The largest DATA frame we take. Not larger: h2 derives the number of CONTINUATION frames it accepts from this and the
+/// header limit, and grpc-go cuts headers at 16 KiB, so that 1 MiB here would break an error text above 320 kB.
+const MAX_FRAME: u32 = 64 << 10;
+/// What h2 may queue for one stream before it withholds capacity.
+const SEND_BUFFER: usize = 1 << 20;
+/// Streams reset before they were looked at, and streams reset by us whose late frames are still recognised. More than
+/// one read of the socket can bring.
+const RESET_STREAMS: usize = 1 << 16;
+/// The overhead of small DATA frames that wait for a slow reader; the stream window bounds them as well.
+const SMALL_FRAMES: usize = 64 << 20;
+
+/// Towards the kubelet.
+pub(crate) fn server() -> server::Builder {
+    let mut builder = server::Builder::new();
+    builder
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_header_list_size(MAX_HEADER_LIST)
+        .max_frame_size(MAX_FRAME)
+        .max_send_buffer_size(SEND_BUFFER)
+        .max_concurrent_reset_streams(RESET_STREAMS)
+        .max_pending_accept_reset_streams(RESET_STREAMS)
+        .max_local_error_reset_streams(None)
+        .data_frame_budget(SMALL_FRAMES);
+    builder
+}
+
+/// Towards the runtime.
+pub(crate) fn client() -> client::Builder {
+    let mut builder = client::Builder::new();
+    builder
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_header_list_size(MAX_HEADER_LIST)
+        .max_frame_size(MAX_FRAME)
+        .max_send_buffer_size(SEND_BUFFER)
+        .max_concurrent_reset_streams(RESET_STREAMS)
+        .max_local_error_reset_streams(None)
+        .data_frame_budget(SMALL_FRAMES)
+        .enable_push(false);
+    builder
+}

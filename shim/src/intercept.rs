@@ -1,0 +1,195 @@
+//! The closed table of calls that are looked at. Whatever is not in it passes without being read.
+
+use berth_policy::{ContainerId, Declared, PodRef, Request, SandboxId};
+use berth_proto::cri;
+use bytes::Bytes;
+use prost::Message;
+
+use crate::convert::{self, Missing};
+
+/// A method of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Method {
+    CreateContainer,
+    StopContainer,
+    RunPodSandbox,
+    StopPodSandbox,
+    RemovePodSandbox,
+    StartContainer,
+    RemoveContainer,
+    ListContainers,
+    ContainerStatus,
+}
+
+/// What a call of the table asks for.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    /// May have to wait: the gate is asked.
+    Gated(Request),
+    /// Known when it is answered.
+    RunPodSandbox(PodRef, Declared),
+    /// Known when it is asked, before the runtime hears of it.
+    StopPodSandbox(SandboxId),
+    /// Known when it succeeded.
+    RemovePodSandbox(SandboxId),
+    /// Known when it succeeded.
+    StartContainer(ContainerId),
+    /// Known when it succeeded.
+    RemoveContainer(ContainerId),
+    /// All containers: half of a PLEG relist.
+    Relist,
+    /// The kubelet looks at this container.
+    ContainerStatus(ContainerId),
+    /// In the table, but this one says nothing new: a filtered list.
+    Nothing,
+}
+
+/// The request cannot be looked at; the runtime will judge it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Undecodable {
+    #[error("not the message of this method")]
+    Message(#[source] prost::DecodeError),
+    #[error("incomplete message")]
+    Incomplete(#[source] Missing),
+}
+
+// === impl Method ===
+
+impl Method {
+    /// All of them, in the order of their discriminants.
+    pub(crate) const ALL: [Self; 9] = [
+        Self::CreateContainer,
+        Self::StopContainer,
+        Self::RunPodSandbox,
+        Self::StopPodSandbox,
+        Self::RemovePodSandbox,
+        Self::StartContainer,
+        Self::RemoveContainer,
+        Self::ListContainers,
+        Self::ContainerStatus,
+    ];
+
+    /// The method behind this path, if it is in the table.
+    pub(crate) fn of(path: &str) -> Option<Self> {
+        match path.strip_prefix("/runtime.v1.RuntimeService/")? {
+            "CreateContainer" => Some(Self::CreateContainer),
+            "StopContainer" => Some(Self::StopContainer),
+            "RunPodSandbox" => Some(Self::RunPodSandbox),
+            "StopPodSandbox" => Some(Self::StopPodSandbox),
+            "RemovePodSandbox" => Some(Self::RemovePodSandbox),
+            "StartContainer" => Some(Self::StartContainer),
+            "RemoveContainer" => Some(Self::RemoveContainer),
+            "ListContainers" => Some(Self::ListContainers),
+            "ContainerStatus" => Some(Self::ContainerStatus),
+            _ => None,
+        }
+    }
+
+    /// Its name, for logs and metrics.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::CreateContainer => "CreateContainer",
+            Self::StopContainer => "StopContainer",
+            Self::RunPodSandbox => "RunPodSandbox",
+            Self::StopPodSandbox => "StopPodSandbox",
+            Self::RemovePodSandbox => "RemovePodSandbox",
+            Self::StartContainer => "StartContainer",
+            Self::RemoveContainer => "RemoveContainer",
+            Self::ListContainers => "ListContainers",
+            Self::ContainerStatus => "ContainerStatus",
+        }
+    }
+
+    /// Reads a request of this method.
+    pub(crate) fn read(self, message: Bytes) -> Result<Asked, Undecodable> {
+        Ok(match self {
+            Self::CreateContainer => Asked::Gated(Request::CreateContainer(
+                convert::create_container(decoded(message)?).map_err(Undecodable::Incomplete)?,
+            )),
+            Self::StopContainer => {
+                Asked::Gated(Request::StopContainer(convert::stop_container(decoded(message)?)))
+            }
+            Self::RunPodSandbox => {
+                let (pod, declared) =
+                    convert::run_pod_sandbox(decoded(message)?).map_err(Undecodable::Incomplete)?;
+                Asked::RunPodSandbox(pod, declared)
+            }
+            Self::StopPodSandbox => {
+                let request: cri::StopPodSandboxRequest = decoded(message)?;
+                Asked::StopPodSandbox(request.pod_sandbox_id.into())
+            }
+            Self::RemovePodSandbox => {
+                let request: cri::RemovePodSandboxRequest = decoded(message)?;
+                Asked::RemovePodSandbox(request.pod_sandbox_id.into())
+            }
+            Self::StartContainer => {
+                let request: cri::StartContainerRequest = decoded(message)?;
+                Asked::StartContainer(request.container_id.into())
+            }
+            Self::RemoveContainer => {
+                let request: cri::RemoveContainerRequest = decoded(message)?;
+                Asked::RemoveContainer(request.container_id.into())
+            }
+            Self::ListContainers => {
+                let request: cri::ListContainersRequest = decoded(message)?;
+                let unfiltered =
+                    request.filter.is_none_or(|filter| filter == cri::ContainerFilter::default());
+                if unfiltered { Asked::Relist } else { Asked::Nothing }
+            }
+            Self::ContainerStatus => {
+                let request: cri::ContainerStatusRequest = decoded(message)?;
+                Asked::ContainerStatus(request.container_id.into())
+            }
+        })
+    }
+}
+
+fn decoded<M: Message + Default>(message: Bytes) -> Result<M, Undecodable> {
+    M::decode(message).map_err(Undecodable::Message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_closed() {
+        for (index, method) in Method::ALL.into_iter().enumerate() {
+            assert_eq!(index, method as usize);
+            let path = format!("/runtime.v1.RuntimeService/{}", method.name());
+            assert_eq!(Method::of(&path), Some(method));
+        }
+        for path in [
+            "/runtime.v1.RuntimeService/Version",
+            "/runtime.v1.ImageService/PullImage",
+            "/runtime.v2.RuntimeService/CreateContainer",
+            "/runtime.v1.RuntimeService/CreateContainerAgain",
+            "/runtime.v1.RuntimeService/",
+            "",
+        ] {
+            assert_eq!(Method::of(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn only_an_unfiltered_list_is_a_relist() {
+        let read = |filter| {
+            let message = cri::ListContainersRequest { filter }.encode_to_vec();
+            matches!(Method::ListContainers.read(message.into()).unwrap(), Asked::Relist)
+        };
+        assert!(read(None));
+        assert!(read(Some(cri::ContainerFilter::default())));
+        let by_label = [("io.kubernetes.pod.uid".to_owned(), "u".to_owned())].into();
+        assert!(!read(Some(cri::ContainerFilter { label_selector: by_label, ..Default::default() })));
+        // CONTAINER_CREATED is 0 on the wire, and a filter all the same.
+        let by_state = Some(cri::ContainerStateValue { state: 0 });
+        assert!(!read(Some(cri::ContainerFilter { state: by_state, ..Default::default() })));
+    }
+
+    #[test]
+    fn garbage_is_an_error_for_every_method() {
+        for method in Method::ALL {
+            assert!(method.read(Bytes::from_static(&[0xff, 0xff])).is_err(), "{}", method.name());
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! What the data path counts. Every label comes from a closed list, and the counters of the hot path are looked up once.
+
+use std::time::Duration;
+
+use berth_policy::Refusal;
+use prometheus_client::{
+    metrics::{
+        counter::Counter,
+        family::Family,
+        gauge::Gauge,
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::Registry,
+};
+
+use crate::intercept::Method;
+
+type Labels = [(&'static str, &'static str); 1];
+type Holds = Family<Labels, Histogram, fn() -> Histogram>;
+
+/// The counters of the data path. A clone counts into the same ones.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    connections: Gauge,
+    held: Gauge,
+    /// One per method of the intercept table, in its order.
+    calls: [Counter; Method::ALL.len()],
+    other_calls: Counter,
+    dial_failures: Counter,
+    replays: Counter,
+    undecodable: Family<Labels, Counter>,
+    refused: Family<Labels, Counter>,
+    hold_seconds: Holds,
+}
+
+/// Why a request of the intercept table was passed on without a look at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unread {
+    /// Compressed.
+    Compressed,
+    /// Not one whole gRPC frame.
+    Truncated,
+    /// Not the message of its method.
+    Undecodable,
+}
+
+// === impl Metrics ===
+
+impl Metrics {
+    /// Registers the metrics under `berth_shim_…`.
+    pub fn register(registry: &mut Registry) -> Self {
+        let registry = registry.sub_registry_with_prefix("berth_shim");
+        let calls = Family::<Labels, Counter>::default();
+        let hold_seconds: Holds = Family::new_with_constructor(hold_histogram);
+        let metrics = Self {
+            connections: Gauge::default(),
+            held: Gauge::default(),
+            calls: Method::ALL.map(|method| calls.get_or_create_owned(&[("method", method.name())])),
+            other_calls: calls.get_or_create_owned(&[("method", "other")]),
+            dial_failures: Counter::default(),
+            replays: Counter::default(),
+            undecodable: Family::default(),
+            refused: Family::default(),
+            hold_seconds,
+        };
+        registry.register("connections", "Open client connections", metrics.connections.clone());
+        registry.register("held", "Calls that wait at the gate now", metrics.held.clone());
+        registry.register("calls", "Calls from clients", calls);
+        registry.register(
+            "dial_failures",
+            "Failed attempts to reach the runtime",
+            metrics.dial_failures.clone(),
+        );
+        registry.register(
+            "replays",
+            "Calls sent a second time because the runtime did not process them",
+            metrics.replays.clone(),
+        );
+        registry.register(
+            "unread",
+            "Calls of the intercept table passed on without a look at them",
+            metrics.undecodable.clone(),
+        );
+        registry.register("refused", "Calls refused by the gate", metrics.refused.clone());
+        registry.register("hold_seconds", "How long calls waited at the gate", metrics.hold_seconds.clone());
+        metrics
+    }
+
+    /// Client connections that are open now.
+    pub fn connections_open(&self) -> i64 {
+        self.connections.get()
+    }
+
+    /// Calls that wait at the gate now.
+    pub fn held_now(&self) -> i64 {
+        self.held.get()
+    }
+
+    /// Calls that were sent to the runtime a second time.
+    pub fn replays(&self) -> u64 {
+        self.replays.get()
+    }
+
+    /// Calls of the intercept table that were passed on without a look at them.
+    pub fn unread(&self) -> u64 {
+        let of = |why: Unread| self.undecodable.get_or_create(&[("reason", why.label())]).get();
+        of(Unread::Compressed) + of(Unread::Truncated) + of(Unread::Undecodable)
+    }
+
+    /// Counts an open connection until the answer is dropped.
+    pub(crate) fn connection_opened(&self) -> Counted {
+        Counted::new(&self.connections)
+    }
+
+    /// Counts a held call until the answer is dropped.
+    pub(crate) fn hold_began(&self) -> Counted {
+        Counted::new(&self.held)
+    }
+
+    pub(crate) fn hold_ended(&self, method: Method, after: Duration) {
+        self.hold_seconds.get_or_create(&[("method", method.name())]).observe(after.as_secs_f64());
+    }
+
+    pub(crate) fn call(&self, method: Option<Method>) {
+        match method {
+            Some(method) => self.calls[method as usize].inc(),
+            None => self.other_calls.inc(),
+        };
+    }
+
+    pub(crate) fn dial_failed(&self) {
+        self.dial_failures.inc();
+    }
+
+    pub(crate) fn replayed(&self) {
+        self.replays.inc();
+    }
+
+    pub(crate) fn left_unread(&self, why: Unread) {
+        self.undecodable.get_or_create(&[("reason", why.label())]).inc();
+    }
+
+    pub(crate) fn refused(&self, refusal: &Refusal) {
+        self.refused.get_or_create(&[("reason", refusal.label())]).inc();
+    }
+}
+
+impl Default for Metrics {
+    /// Metrics that nobody reads.
+    fn default() -> Self {
+        Self::register(&mut Registry::default())
+    }
+}
+
+// === impl Unread ===
+
+impl Unread {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Compressed => "compressed",
+            Self::Truncated => "truncated",
+            Self::Undecodable => "undecodable",
+        }
+    }
+}
+
+/// One more in a gauge, for as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Counted(Gauge);
+
+impl Counted {
+    fn new(gauge: &Gauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// From 10 ms, a hold that ended at once, to 80 s, most of a pod's grace.
+fn hold_histogram() -> Histogram {
+    Histogram::new(exponential_buckets(0.01, 2.0, 14))
+}
