@@ -1,1 +1,7 @@
-fn main() {}
+//! `berthctl`: the command line of a Berth node.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    berthd::ctl::main()
+}

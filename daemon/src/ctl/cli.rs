@@ -1,0 +1,70 @@
+//! The command line: what every command understands, and the list of commands.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+use super::{duration, order, pods, ps, run, status, stop, version};
+
+/// Plays, lists and stops pods on this node, and shows what berthd does with their order.
+#[derive(Debug, Parser)]
+#[command(name = "berthctl", version, disable_help_subcommand = true)]
+pub struct Cli {
+    /// Flags of all commands.
+    #[command(flatten)]
+    pub global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Flags of all commands.
+#[derive(Args, Debug)]
+pub struct Global {
+    /// CRI socket [default: berthd's /run/berth/cri.sock, else the container runtime's own]
+    #[arg(
+        short,
+        long,
+        env = "CONTAINER_RUNTIME_ENDPOINT",
+        value_name = "ENDPOINT",
+        global = true,
+        hide_env_values = true
+    )]
+    pub runtime_endpoint: Option<String>,
+    /// Admin socket of berthd
+    #[arg(
+        long,
+        env = "BERTH_ADMIN_SOCKET",
+        value_name = "PATH",
+        default_value = "/run/berth/admin.sock",
+        global = true,
+        hide_env_values = true
+    )]
+    pub admin_socket: PathBuf,
+    /// How long an ordinary call may take; give it before the command
+    #[arg(short, long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
+    pub timeout: Duration,
+    /// Log what happens on the wire, to stderr
+    #[arg(short = 'D', long, global = true)]
+    pub debug: bool,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Play a v1 Pod manifest without a kubelet
+    Run(run::RunArgs),
+    /// Stop and remove a pod as the kubelet does
+    Stop(stop::StopArgs),
+    /// List pods
+    Pods(pods::PodsArgs),
+    /// List containers
+    Ps(ps::PsArgs),
+    /// Show the launch order of pods and who waits for whom
+    Order(order::OrderArgs),
+    /// Show what berthd is connected to and what it holds
+    Status(status::StatusArgs),
+    /// Show the versions of berthctl and of the runtime
+    Version(version::VersionArgs),
+}

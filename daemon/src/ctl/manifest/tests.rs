@@ -1,0 +1,1 @@
+//! Tables of manifests and what becomes of them.

@@ -1,0 +1,72 @@
+//! `berthctl`: a crictl-style command line for a node.
+//!
+//! It speaks CRI to the runtime (through berthd where that runs) and the admin API to berthd. Nothing here decides about
+//! an order: `run` and `stop` do what a kubelet would do, so that what they show is what a kubelet gets. Data goes to
+//! stdout, everything else to stderr.
+
+pub mod admin;
+pub mod channel;
+pub mod cli;
+pub mod cri;
+pub mod duration;
+pub mod endpoint;
+pub mod filter;
+pub mod manifest;
+pub mod order;
+pub mod output;
+pub mod pods;
+pub mod protojson;
+pub mod ps;
+pub mod run;
+pub mod select;
+pub mod status;
+pub mod stop;
+pub mod timeline;
+pub mod version;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser;
+
+use cli::{Cli, Command};
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let level = if cli.global.debug { "debug" } else { "warn" };
+    let filter = tracing_subscriber::EnvFilter::new(level);
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(output::colour())
+        .init();
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("berthctl: start the async runtime: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match runtime.block_on(dispatch(cli)) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("berthctl: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn dispatch(cli: Cli) -> Result<ExitCode> {
+    let global = &cli.global;
+    match cli.command {
+        Command::Run(args) => return run::run(global, &args).await,
+        Command::Stop(args) => stop::stop(global, &args).await?,
+        Command::Pods(args) => pods::pods(global, &args).await?,
+        Command::Ps(args) => ps::ps(global, &args).await?,
+        Command::Order(args) => order::order(global, &args).await?,
+        Command::Status(args) => status::status(global, &args).await?,
+        Command::Version(args) => version::version(global, &args).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

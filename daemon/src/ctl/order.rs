@@ -1,0 +1,133 @@
+//! `berthctl order`: who starts before whom, who waits, and since when; as berthd's gate decides it.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use berth_proto::admin::{OrderRequest, PodOrder};
+use clap::Args;
+use serde::Serialize;
+
+use super::cli::Global;
+use super::output::{self, Format};
+use super::{admin, duration};
+
+/// Flags of `order`.
+#[derive(Args, Debug)]
+pub struct OrderArgs {
+    /// A pod name, namespace/name, UID or the beginning of a sandbox ID [default: every pod with an order]
+    #[arg(value_name = "POD")]
+    pub pod: Option<String>,
+    /// Whole IDs
+    #[arg(long)]
+    pub no_trunc: bool,
+    /// How to show it
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: Format,
+}
+
+/// Runs `order`.
+pub async fn order(global: &Global, args: &OrderArgs) -> Result<()> {
+    let mut client = admin::connect(global).await?;
+    let request = OrderRequest { pod: args.pod.clone().unwrap_or_default() };
+    let answer = client.order(admin::request(global, request)).await;
+    let pods = answer.map_err(|status| admin::failed("Order", &status))?.into_inner().pods;
+    if let Some(pod) = &args.pod
+        && pods.is_empty()
+    {
+        bail!("berthd knows no pod {pod:?}; berthctl pods lists those there are");
+    }
+    output::data(args.output, &Shown { pods: pods.iter().map(ShownPod::from).collect() }, || {
+        text(&pods, args.no_trunc)
+    })
+}
+
+fn text(pods: &[PodOrder], no_trunc: bool) -> String {
+    if pods.is_empty() {
+        return "no pod on this node declares an order\n".to_owned();
+    }
+    let blocks: Vec<String> = pods.iter().map(|pod| block(pod, no_trunc)).collect();
+    blocks.join("\n")
+}
+
+fn block(pod: &PodOrder, no_trunc: bool) -> String {
+    let sandbox = match pod.sandbox_id.as_str() {
+        "" => "no sandbox yet",
+        id => output::id(id, no_trunc),
+    };
+    let deleting = if pod.deleting { ", is being deleted" } else { "" };
+    let mut text = format!("{}/{} ({sandbox}{deleting})\n", pod.namespace, pod.name);
+    if !pod.error.is_empty() {
+        return text + &format!("the declared order is invalid: {}\n", pod.error);
+    }
+    if !pod.ordered {
+        text += "declares no order: its containers start as the kubelet starts them\n";
+    }
+    let rows = pod.containers.iter().map(|container| {
+        let waiting = !container.waiting_for.is_empty();
+        vec![
+            container.name.clone(),
+            container.priority.to_string(),
+            container.state.clone(),
+            if waiting { container.waiting_for.join(",") } else { "-".to_owned() },
+            if waiting {
+                duration::short(Duration::from_millis(container.waiting_milliseconds))
+            } else {
+                "-".to_owned()
+            },
+        ]
+    });
+    text + &output::table(&["CONTAINER", "PRIORITY", "STATE", "WAITING FOR", "SINCE"], rows)
+}
+
+/// The answer as protobuf's JSON.
+#[derive(Serialize)]
+struct Shown {
+    pods: Vec<ShownPod>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ShownPod {
+    namespace: String,
+    name: String,
+    uid: String,
+    sandbox_id: String,
+    ordered: bool,
+    error: String,
+    containers: Vec<ShownContainer>,
+    deleting: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ShownContainer {
+    name: String,
+    priority: i32,
+    state: String,
+    container_id: String,
+    waiting_for: Vec<String>,
+    waiting_milliseconds: String,
+}
+
+impl From<&PodOrder> for ShownPod {
+    fn from(pod: &PodOrder) -> Self {
+        let containers = pod.containers.iter().map(|container| ShownContainer {
+            name: container.name.clone(),
+            priority: container.priority,
+            state: container.state.clone(),
+            container_id: container.container_id.clone(),
+            waiting_for: container.waiting_for.clone(),
+            waiting_milliseconds: container.waiting_milliseconds.to_string(),
+        });
+        Self {
+            namespace: pod.namespace.clone(),
+            name: pod.name.clone(),
+            uid: pod.uid.clone(),
+            sandbox_id: pod.sandbox_id.clone(),
+            ordered: pod.ordered,
+            error: pod.error.clone(),
+            containers: containers.collect(),
+            deleting: pod.deleting,
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! postStart hooks.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use crate::ctl::cri::Cri;
+use crate::ctl::manifest::types::Handler;
+
+/// Runs a postStart hook to its end; a failure of it is a failure of the container.
+pub async fn post_start(cri: &Cri, hook: &Handler, id: &str, name: &str) -> Result<()> {
+    if let Some(exec) = &hook.exec {
+        let done = cri.exec(id, exec.command.clone(), None, name).await?;
+        if done.exit_code != 0 {
+            let said = String::from_utf8_lossy(&done.stderr);
+            bail!(
+                "the postStart hook of container {name:?} ended with exit code {}: {}",
+                done.exit_code,
+                said.trim()
+            );
+        }
+    }
+    if let Some(sleep) = &hook.sleep {
+        tokio::time::sleep(Duration::from_secs(sleep.seconds)).await;
+    }
+    Ok(())
+}

@@ -1,0 +1,174 @@
+//! `berthctl status`: what berthd is connected to and what it holds back right now.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use berth_proto::admin::{Hold, StatusRequest, StatusResponse};
+use clap::Args;
+use serde::Serialize;
+
+use super::cli::Global;
+use super::output::{self, Format};
+use super::{admin, duration};
+
+/// Flags of `status`.
+#[derive(Args, Debug)]
+pub struct StatusArgs {
+    /// How to show it
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: Format,
+}
+
+/// Runs `status`.
+pub async fn status(global: &Global, args: &StatusArgs) -> Result<()> {
+    let mut client = admin::connect(global).await?;
+    let answer = client.status(admin::request(global, StatusRequest {})).await;
+    let status = answer.map_err(|status| admin::failed("Status", &status))?.into_inner();
+    output::data(args.output, &Shown::from(&status), || text(&status))
+}
+
+fn text(status: &StatusResponse) -> String {
+    let runtime = status.runtime.clone().unwrap_or_default();
+    let view = status.pod_view.clone().unwrap_or_default();
+    let runtime_state = match (runtime.reachable, runtime.error.is_empty()) {
+        (true, _) => format!("{} {} at {}", runtime.name, runtime.version, runtime.endpoint),
+        (false, true) => format!("not reachable at {}", runtime.endpoint),
+        (false, false) => format!("not reachable at {}: {}", runtime.endpoint, runtime.error),
+    };
+    let synced = if view.synced { "synced" } else { "not synced" };
+    let view_state = match view.error.as_str() {
+        "" => format!("{}, {synced}", view.source),
+        error => format!("{}, {synced}; last failure: {error}", view.source),
+    };
+    let mut lines = vec![
+        ("Version", status.version.clone()),
+        ("Mode", status.mode.clone()),
+        ("Path", status.path.clone()),
+        ("Socket", status.socket.clone()),
+        ("Uptime", duration::short(Duration::from_secs(status.uptime_seconds))),
+        ("Runtime", runtime_state),
+        ("Pod view", view_state),
+        ("Connections", status.client_connections.to_string()),
+        ("Pods", status.pods.to_string()),
+        ("Sandboxes", status.sandboxes.to_string()),
+        ("Latches", status.latches.to_string()),
+        ("Holds", status.holds.len().to_string()),
+    ];
+    if status.policy_panics > 0 {
+        let panics = format!(
+            "{} calls were forwarded because the policy failed; see berthd's log",
+            status.policy_panics
+        );
+        lines.push(("Panics", panics));
+    }
+    let mut text: String =
+        lines.iter().map(|(name, value)| format!("{:<14}{value}\n", format!("{name}:"))).collect();
+    if !status.holds.is_empty() {
+        let rows = status.holds.iter().map(|hold| {
+            vec![
+                hold.rpc.clone(),
+                hold.namespace.clone(),
+                hold.pod.clone(),
+                hold.container.clone(),
+                hold.waiting_for.join(","),
+                duration::short(Duration::from_millis(hold.held_milliseconds)),
+                duration::short(Duration::from_millis(hold.remaining_milliseconds)),
+            ]
+        });
+        text.push('\n');
+        text += &output::table(
+            &["CALL", "NAMESPACE", "POD", "CONTAINER", "WAITING FOR", "HELD", "AT MOST"],
+            rows,
+        );
+    }
+    text
+}
+
+/// The answer as protobuf's JSON.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown {
+    version: String,
+    mode: String,
+    path: String,
+    socket: String,
+    runtime: ShownRuntime,
+    pod_view: ShownView,
+    uptime_seconds: String,
+    client_connections: u32,
+    pods: u32,
+    sandboxes: u32,
+    holds: Vec<ShownHold>,
+    policy_panics: String,
+    latches: u32,
+}
+
+#[derive(Serialize)]
+struct ShownRuntime {
+    endpoint: String,
+    reachable: bool,
+    name: String,
+    version: String,
+    error: String,
+}
+
+#[derive(Serialize)]
+struct ShownView {
+    source: String,
+    synced: bool,
+    error: String,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ShownHold {
+    rpc: String,
+    namespace: String,
+    pod: String,
+    container: String,
+    waiting_for: Vec<String>,
+    held_milliseconds: String,
+    remaining_milliseconds: String,
+}
+
+impl From<&StatusResponse> for Shown {
+    fn from(status: &StatusResponse) -> Self {
+        let runtime = status.runtime.clone().unwrap_or_default();
+        let view = status.pod_view.clone().unwrap_or_default();
+        Self {
+            version: status.version.clone(),
+            mode: status.mode.clone(),
+            path: status.path.clone(),
+            socket: status.socket.clone(),
+            runtime: ShownRuntime {
+                endpoint: runtime.endpoint,
+                reachable: runtime.reachable,
+                name: runtime.name,
+                version: runtime.version,
+                error: runtime.error,
+            },
+            pod_view: ShownView { source: view.source, synced: view.synced, error: view.error },
+            uptime_seconds: status.uptime_seconds.to_string(),
+            client_connections: status.client_connections,
+            pods: status.pods,
+            sandboxes: status.sandboxes,
+            holds: status.holds.iter().map(ShownHold::from).collect(),
+            policy_panics: status.policy_panics.to_string(),
+            latches: status.latches,
+        }
+    }
+}
+
+impl From<&Hold> for ShownHold {
+    fn from(hold: &Hold) -> Self {
+        Self {
+            rpc: hold.rpc.clone(),
+            namespace: hold.namespace.clone(),
+            pod: hold.pod.clone(),
+            container: hold.container.clone(),
+            waiting_for: hold.waiting_for.clone(),
+            held_milliseconds: hold.held_milliseconds.to_string(),
+            remaining_milliseconds: hold.remaining_milliseconds.to_string(),
+        }
+    }
+}

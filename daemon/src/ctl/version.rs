@@ -1,0 +1,50 @@
+//! `berthctl version`: ours and the runtime's.
+
+use anyhow::Result;
+use clap::Args;
+use serde::Serialize;
+
+use super::cli::Global;
+use super::cri::Cri;
+use super::output::{self, Format};
+
+/// Flags of `version`.
+#[derive(Args, Debug)]
+pub struct VersionArgs {
+    /// How to show them
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: Format,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Versions {
+    /// berthctl's own.
+    berthctl_version: &'static str,
+    version: String,
+    runtime_name: String,
+    runtime_version: String,
+    runtime_api_version: String,
+}
+
+/// Runs `version`.
+pub async fn version(global: &Global, args: &VersionArgs) -> Result<()> {
+    let runtime = Cri::connect(global).await?.version().await?;
+    let versions = Versions {
+        berthctl_version: env!("CARGO_PKG_VERSION"),
+        version: runtime.version,
+        runtime_name: runtime.runtime_name,
+        runtime_version: runtime.runtime_version,
+        runtime_api_version: runtime.runtime_api_version,
+    };
+    output::data(args.output, &versions, || {
+        format!(
+            "Berthctl:            {}\nVersion:             {}\nRuntimeName:         {}\nRuntimeVersion:      {}\nRuntimeApiVersion:   {}\n",
+            versions.berthctl_version,
+            versions.version,
+            versions.runtime_name,
+            versions.runtime_version,
+            versions.runtime_api_version
+        )
+    })
+}
