@@ -212,13 +212,13 @@ impl Cri {
         answer("ExecSync", || format!("container {name}"), client.exec_sync(request)).await
     }
 
-    /// The image's ID, if it is on the node.
-    pub async fn image(&self, image: &str) -> Result<Option<String>, CallError> {
+    /// The image, if it is on the node.
+    pub async fn image(&self, image: &str) -> Result<Option<Image>, CallError> {
         let spec = ImageSpec { image: image.to_owned(), ..ImageSpec::default() };
         let request = with_deadline(ImageStatusRequest { image: Some(spec), verbose: false }, self.timeout);
         let mut client = self.images.clone();
         let status = answer("ImageStatus", || format!("image {image}"), client.image_status(request)).await?;
-        Ok(status.image.map(|image| image.id))
+        Ok(status.image)
     }
 
     /// Pulls an image, however long that takes, and gives its ID.

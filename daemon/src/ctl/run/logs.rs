@@ -5,7 +5,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use berth_proto::cri::ContainerState;
 use tokio::time::sleep;
 
@@ -24,7 +24,7 @@ struct Log {
     partial: Vec<u8>,
 }
 
-/// Shows the output of the containers until all of them have ended.
+/// Shows the output of the containers until all of them have ended; an error if one of them failed.
 pub async fn follow(playing: &Playing<'_>, containers: &[Started]) -> Result<()> {
     let mut logs: Vec<Log> = containers
         .iter()
@@ -38,16 +38,26 @@ pub async fn follow(playing: &Playing<'_>, containers: &[Started]) -> Result<()>
     loop {
         // Asked before reading: what was written until the end is still shown.
         let mut running = false;
+        let mut failed = Vec::new();
         for container in containers {
             let status = playing.cri.status(&container.id, &container.name).await?;
-            running |= status.state() != ContainerState::ContainerExited;
+            match status.state() {
+                ContainerState::ContainerExited if status.exit_code == 0 => {}
+                ContainerState::ContainerExited => {
+                    failed.push(format!(
+                        "container {:?} ended with exit code {}",
+                        container.name, status.exit_code
+                    ));
+                }
+                _ => running = true,
+            }
         }
         for log in &mut logs {
             let text = log.more().with_context(|| format!("read the log {}", log.path.display()))?;
             output::print(&text)?;
         }
         if !running {
-            return Ok(());
+            return if failed.is_empty() { Ok(()) } else { Err(anyhow!("{}", failed.join(", "))) };
         }
         sleep(POLL).await;
     }

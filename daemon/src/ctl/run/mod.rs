@@ -16,8 +16,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use berth_proto::cri::{PodSandboxFilter, PodSandboxState};
+use anyhow::{Context, Result, anyhow, bail};
+use berth_proto::cri::{ContainerState, PodSandboxFilter, PodSandboxState};
 use clap::Args;
 use tokio::time::Instant;
 
@@ -86,7 +86,8 @@ pub async fn run(global: &Global, args: &RunArgs) -> Result<ExitCode> {
     let absolute =
         |dir: &PathBuf| std::path::absolute(dir).with_context(|| format!("the directory {}", dir.display()));
     let places = Places::new(&manifest, &absolute(&args.log_dir)?, &absolute(&args.data_dir)?);
-    check_configs(&manifest, &places)?;
+    check_configs(&manifest, &places)
+        .with_context(|| format!("the manifest {} cannot be played", args.manifest))?;
     for remark in &manifest.remarks {
         progress(&format!("note: {remark}"));
     }
@@ -123,8 +124,13 @@ pub async fn run(global: &Global, args: &RunArgs) -> Result<ExitCode> {
             Err(error)
         }
         Err(error) => {
-            let name = format!("{}/{}", manifest.namespace(), manifest.name());
-            Err(error.context(format!("the pod is left in place, berthctl stop {name} removes it")))
+            // The cause first, then what to do about it.
+            Err(anyhow!(
+                "{error:#}\n  the pod is left in place: its logs are in {}, berthctl stop {}/{} removes it",
+                places.logs.display(),
+                manifest.namespace(),
+                manifest.name()
+            ))
         }
     }
 }
@@ -165,7 +171,17 @@ async fn play(cri: &Cri, manifest: &Manifest, places: &Places, args: &RunArgs) -
     }
     let containers = containers?;
     if args.logs {
-        logs::follow(&playing, &containers).await?;
+        return logs::follow(&playing, &containers).await;
+    }
+    // Nobody watches them from here on; what is known already is said.
+    for one in &containers {
+        let status = cri.status(&one.id, &one.name).await?;
+        if status.state() == ContainerState::ContainerExited {
+            progress(&format!(
+                "{}: has ended with exit code {} ({})",
+                one.name, status.exit_code, status.reason
+            ));
+        }
     }
     Ok(())
 }
@@ -253,3 +269,6 @@ async fn interrupted() -> Result<()> {
 fn node_name() -> String {
     fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned()).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;
