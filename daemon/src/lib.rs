@@ -1,3 +1,34 @@
-//! placeholder
+//! Berth's node agent.
+//!
+//! ```text
+//!   kubelet --CRI--> berth_shim --Call, Event--> agent (policy::Node) --Step--> exec --> runtime, kubelet
+//!                                                   ^         |
+//!                              pod_view ---Event----'         '--> store (latches)
+//! ```
+//!
+//! Two threads: one turns the data path and nothing else, the other everything that may take its time (the pod watch,
+//! the executor, the admin socket, HTTP). They share [`agent::Agent`], whose lock is never held over an await.
+//!
+//! - [`config`], [`telemetry`], [`systemd`]: how a run begins.
+//! - [`run`]: wires all of it, and ends it in order; [`data_path`] is the thread of the calls.
+//! - [`agent`]: the one owner of the state; the gate of the data path.
+//! - [`pod_view`], [`runtime`]: where facts come from. [`exec`]: where steps go.
+//! - [`store`]: what survives. [`health`], [`http`], [`admin`], [`metrics`], [`heartbeat`]: what can be seen from outside.
+//! - [`ctl`]: the commands of `berthctl`.
 
+pub mod admin;
+pub mod agent;
+pub mod config;
 pub mod ctl;
+pub mod data_path;
+pub mod exec;
+pub mod health;
+pub mod heartbeat;
+pub mod http;
+pub mod metrics;
+pub mod pod_view;
+pub mod run;
+pub mod runtime;
+pub mod store;
+pub mod systemd;
+pub mod telemetry;

@@ -24,7 +24,7 @@ const BACKLOG: u32 = 128;
 /// A listening socket, and the right to it.
 #[derive(Debug)]
 pub struct Listener {
-    pub(crate) socket: UnixListener,
+    socket: UnixListener,
     /// Held as long as we listen. `None` when the socket was handed to us: then whoever made it guards it.
     _lock: Option<Flock<File>>,
 }
@@ -84,6 +84,11 @@ pub async fn bind(path: &Path, runtime: &RuntimeEndpoint) -> Result<Listener, Bi
 }
 
 impl Listener {
+    /// The next connection. Cancel-safe.
+    pub async fn accept(&self) -> io::Result<UnixStream> {
+        self.socket.accept().await.map(|(stream, _)| stream)
+    }
+
     /// Takes over a socket that already listens, as systemd or a predecessor hands it on.
     pub fn adopt(
         socket: std::os::unix::net::UnixListener,

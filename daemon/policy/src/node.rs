@@ -29,6 +29,8 @@ pub struct Config {
     pub hold: Duration,
     /// What becomes of a container whose pod the view does not show in time and whose request shows no order.
     pub unknown_pods: UnknownPods,
+    /// The kubelet can be asked for its pods.
+    pub kubelet_poll: bool,
 }
 
 /// Where pods can be seen.
@@ -57,6 +59,7 @@ impl Default for Config {
             exit_order: true,
             hold: Duration::from_secs(5),
             unknown_pods: UnknownPods::Open,
+            kubelet_poll: true,
         }
     }
 }

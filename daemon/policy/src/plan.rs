@@ -78,7 +78,7 @@ impl Node {
                 HoldReason::NotReady(_) => !self.view_fresh,
                 HoldReason::Inspection | HoldReason::PodKillUnclear | HoldReason::StillRunning(_) => false,
             });
-        (waits_for_view && !self.kubelet_poll.in_flight)
+        (waits_for_view && self.config.kubelet_poll && !self.kubelet_poll.in_flight)
             .then(|| self.kubelet_poll.ended.map(|ended| ended + KUBELET_POLL_PERIOD))
     }
 }

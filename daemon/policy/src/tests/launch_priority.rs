@@ -17,7 +17,8 @@ fn sequence(order: Result<Option<LaunchOrder>, OrderError>) -> Result<String, St
 #[test]
 fn a_declared_order() {
     let plain = |value| Some(Plain(value));
-    let table: &[(Option<&str>, &[(&str, Option<EnvValue<'_>>)], &str)] = &[
+    type Containers<'a> = &'a [(&'a str, Option<EnvValue<'a>>)];
+    let table: &[(Option<&str>, Containers<'_>, &str)] = &[
         (None, &[("a", None), ("b", None)], "unordered"),
         (None, &[("a", plain("5"))], "unordered"),
         (None, &[("a", plain("5")), ("b", plain("+5"))], "unordered"),

@@ -1,0 +1,175 @@
+//! The one owner of what is known of this node: [`berth_policy::Node`] behind a lock that is never held over an await.
+//!
+//! Everybody else has a number that grows with every change and comes to ask. A panic in the policy must not stop the
+//! node: it is counted, and the call is forwarded.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use berth_policy::{Call, Event, Latch, Node, Request, Step, Verdict};
+use berth_shim::Gate;
+use tokio::{sync::watch, time::Instant};
+use tracing::{debug, error, info};
+
+use crate::{metrics::AgentMetrics, store::Store};
+
+/// The state of the node and the way to it.
+#[derive(Debug)]
+pub struct Agent {
+    /// A std mutex: nothing awaits inside, and the data path and the rest live on different threads.
+    node: Mutex<Node>,
+    /// Grows with every fact; calls that are held wait for it.
+    changes: watch::Sender<u64>,
+    /// Grows with every fact and every hold; the executor waits for it. A number of its own, because a hold that woke
+    /// the calls that are held would wake itself.
+    owed: watch::Sender<u64>,
+    store: Arc<Store>,
+    metrics: AgentMetrics,
+}
+
+impl Agent {
+    /// An agent that knows nothing yet but what the store remembers.
+    pub fn new(config: berth_policy::Config, store: Arc<Store>, metrics: AgentMetrics) -> Self {
+        let agent = Self {
+            node: Mutex::new(Node::new(config)),
+            changes: watch::Sender::new(0),
+            owed: watch::Sender::new(0),
+            store,
+            metrics,
+        };
+        match agent.store.latches() {
+            Ok(latches) => agent.observe(Event::LatchesLoaded(latches)),
+            Err(error) => {
+                // Barriers that were open are judged again; a restart is recognised by the runtime's own list.
+                agent.metrics.store_failed();
+                error!(error = %chain(&error), "Latches not read from the store");
+            }
+        }
+        agent
+    }
+
+    /// Asks something of the state as it is now.
+    pub fn read<T>(&self, question: impl FnOnce(&Node, std::time::Instant) -> T) -> T {
+        let node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
+        question(&node, now())
+    }
+
+    /// The effects owed now, and when to ask again.
+    pub fn plan(&self) -> (Vec<Step>, Option<std::time::Instant>) {
+        let ask = || self.read(|node, now| (node.plan(now), node.next_deadline()));
+        self.guarded(ask).unwrap_or_default()
+    }
+
+    /// A number that grows whenever [`Agent::plan`] may have a new answer.
+    pub fn owed(&self) -> watch::Receiver<u64> {
+        self.owed.subscribe()
+    }
+
+    /// Removes the latches of a sandbox that is gone. A failure is counted; the next start tries again.
+    pub fn forget_latches(&self, sandbox: &berth_policy::SandboxId) {
+        if let Err(error) = self.store.forget(sandbox) {
+            self.metrics.store_failed();
+            error!(sandbox = %sandbox, error = %chain(&error), "Latches not removed from the store");
+        }
+        self.observe(Event::LatchesForgotten(sandbox.clone()));
+    }
+
+    /// What the agent counts.
+    pub fn metrics(&self) -> &AgentMetrics {
+        &self.metrics
+    }
+
+    fn guarded<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
+        // The state may be half-changed after a panic; every later decision still goes through the same checks, and a
+        // node that goes on with an imperfect order is better than one that stops.
+        catch_unwind(AssertUnwindSafe(work))
+            .inspect_err(|_| {
+                self.metrics.policy_panicked();
+                error!("Policy panicked, its answer is to let everything through");
+            })
+            .ok()
+    }
+
+    fn log(call: &Call, verdict: &Verdict) {
+        let (rpc, subject) = match &call.request {
+            Request::CreateContainer(request) => ("CreateContainer", request.container.as_str()),
+            Request::StopContainer(request) => ("StopContainer", request.container.as_str()),
+        };
+        // INFO only where what would have happened was changed.
+        match verdict {
+            Verdict::Forward => debug!(rpc, subject, call = call.id.0, "Call forwarded"),
+            Verdict::Latch(latch) => {
+                info!(rpc, subject, call = call.id.0, priority = latch.priority, "Launch level opened");
+            }
+            Verdict::Amend(amendment) => info!(rpc, subject, call = call.id.0, ?amendment, "Call amended"),
+            Verdict::Hold { why, .. } => {
+                debug!(rpc, subject, call = call.id.0, why = why.label(), waiting_for = ?why.waiting_for(), "Call held");
+            }
+            Verdict::Refuse(refusal) => {
+                info!(rpc, subject, call = call.id.0, why = refusal.label(), %refusal, "Call refused");
+            }
+        }
+    }
+}
+
+impl Gate for Agent {
+    fn admit(&self, call: &Call) -> Verdict {
+        let ask = || {
+            let mut node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
+            node.admit(call, now())
+        };
+        let verdict = self.guarded(ask).unwrap_or(Verdict::Forward);
+        self.metrics.verdict(call, &verdict);
+        Self::log(call, &verdict);
+        if matches!(verdict, Verdict::Hold { .. }) {
+            self.owed.send_modify(|owed| *owed += 1);
+        }
+        verdict
+    }
+
+    fn observe(&self, event: Event) {
+        self.guarded(|| {
+            let mut node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
+            node.apply(event, now());
+        });
+        self.changes.send_modify(|changes| *changes += 1);
+        self.owed.send_modify(|owed| *owed += 1);
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    async fn persist(&self, latch: Latch) {
+        let store = self.store.clone();
+        // The store waits for the disk; the data path must not.
+        let written = tokio::task::spawn_blocking(move || store.latch(&latch)).await;
+        match written {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                self.metrics.store_failed();
+                error!(error = %chain(&error), "Latch not written");
+            }
+            Err(error) => error!(%error, "Latch not written"),
+        }
+    }
+}
+
+/// Tokio's clock, so that tests can pause it.
+fn now() -> std::time::Instant {
+    Instant::now().into_std()
+}
+
+/// An error with all its causes, for one log field.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

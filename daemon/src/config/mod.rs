@@ -1,0 +1,331 @@
+//! The configuration: one strict YAML file, flags over it, complete and checked before anything is bound.
+//!
+//! A value that parses is a valid one: durations, socket paths and endpoints are types of their own, so that an error
+//! carries the line and the field where it stands.
+
+mod flags;
+mod values;
+
+use std::{
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+pub use flags::{Cli, Command, ConfigCommand, RunFlags};
+use serde::{Deserialize, Serialize};
+pub use values::{Endpoint, GoDuration, SocketPath};
+
+/// What `berthd config print-defaults` prints: every field with its default and its meaning.
+pub const DEFAULTS: &str = include_str!("defaults.yaml");
+
+/// `kind: BerthdConfiguration`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub struct Configuration {
+    /// `berth.dev/v1alpha1`.
+    pub api_version: ApiVersion,
+    /// `BerthdConfiguration`.
+    pub kind: Kind,
+    /// The CRI socket berthd listens on.
+    pub socket: SocketPath,
+    /// The runtime; `None` = found as crictl finds it.
+    pub runtime_endpoint: Option<Endpoint>,
+    /// The admin socket, for `berthctl`.
+    pub admin_socket: SocketPath,
+    /// Where the store is kept.
+    pub state_dir: PathBuf,
+    /// `/healthz`, `/readyz` and `/metrics`; loopback only.
+    pub http_address: SocketAddr,
+    /// This node's name in the API; `None` = the host name in lower case.
+    pub node_name: Option<String>,
+    /// How long streams may go on after a stop was asked for.
+    pub drain_timeout: GoDuration,
+    /// Where pods are seen.
+    pub pod_view: PodView,
+    /// Launch order.
+    pub launch_order: LaunchOrder,
+    /// Exit order.
+    pub exit_order: ExitOrder,
+    /// Logs.
+    pub logging: Logging,
+}
+
+/// The only version so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub enum ApiVersion {
+    /// `berth.dev/v1alpha1`.
+    #[default]
+    #[serde(rename = "berth.dev/v1alpha1")]
+    V1Alpha1,
+}
+
+/// The only kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub enum Kind {
+    /// `BerthdConfiguration`.
+    #[default]
+    BerthdConfiguration,
+}
+
+/// Where pods are seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub struct PodView {
+    /// Which source.
+    pub mode: ViewMode,
+    /// For `api`.
+    pub kubeconfig: Option<PathBuf>,
+    /// For `kubelet`, and for `api` while the API server is away.
+    pub kubelet: Option<Kubelet>,
+}
+
+/// The source of the pod view.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ViewMode {
+    /// `api` if a kubeconfig is given, else `kubelet` if its URL is given, else `none`.
+    #[default]
+    Auto,
+    /// A watch of this node's pods.
+    Api,
+    /// The kubelet's `/pods`.
+    Kubelet,
+    /// Only launch plans in sandbox annotations.
+    None,
+}
+
+/// The kubelet's own endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Kubelet {
+    /// `https://127.0.0.1:10250`, or `http://127.0.0.1:10255`.
+    pub url: String,
+    /// Bearer token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_file: Option<PathBuf>,
+    /// Client certificate (PEM), with `clientKey`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_certificate: Option<PathBuf>,
+    /// Its key (PEM).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_key: Option<PathBuf>,
+    /// Who signed the kubelet's certificate (PEM).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca_file: Option<PathBuf>,
+    /// Accept any certificate of a kubelet on this host. Kubelets sign their own by default.
+    #[serde(default)]
+    pub insecure_skip_tls_verify: bool,
+}
+
+/// Launch order.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub struct LaunchOrder {
+    /// Enforce it.
+    pub enabled: bool,
+    /// The longest a `CreateContainer` is held.
+    pub hold_timeout: GoDuration,
+    /// What happens to a container whose pod cannot be seen.
+    pub failure_policy: FailurePolicy,
+}
+
+/// Open: start it unordered. Closed: refuse it until its pod is seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub enum FailurePolicy {
+    /// Start it unordered.
+    #[default]
+    Open,
+    /// Refuse it.
+    Closed,
+}
+
+/// Exit order.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub struct ExitOrder {
+    /// Enforce it.
+    pub enabled: bool,
+}
+
+/// Logs.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub struct Logging {
+    /// How a line looks.
+    pub format: LogFormat,
+    /// A level (`error`, `warn`, `info`, `debug`, `trace`) or a filter such as `berthd=debug,info`.
+    pub level: String,
+}
+
+/// How a line of log looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// `journald` where systemd has connected stderr to the journal, else `text`.
+    #[default]
+    Auto,
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+    /// Native journal fields.
+    Journald,
+}
+
+/// Why there is no configuration. `Display` names the file, and the line and field where they are known.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read the configuration {}", path.display())]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is not a valid configuration.
+    #[error("the configuration {} is not valid: {reason}", path.display())]
+    Parse {
+        /// Which file.
+        path: PathBuf,
+        /// Line, field and snippet.
+        reason: String,
+    },
+    /// Fields that are valid alone contradict each other.
+    #[error("{field}: {reason}")]
+    Conflict {
+        /// The field to change.
+        field: &'static str,
+        /// What is wrong and what to do.
+        reason: String,
+    },
+}
+
+impl Default for Configuration {
+    fn default() -> Self {
+        Self {
+            api_version: ApiVersion::V1Alpha1,
+            kind: Kind::BerthdConfiguration,
+            socket: SocketPath::fixed("/run/berth/cri.sock"),
+            runtime_endpoint: None,
+            admin_socket: SocketPath::fixed("/run/berth/admin.sock"),
+            state_dir: PathBuf::from("/var/lib/berth"),
+            http_address: SocketAddr::from(([127, 0, 0, 1], 10353)),
+            node_name: None,
+            drain_timeout: GoDuration(Duration::from_secs(150)),
+            pod_view: PodView::default(),
+            launch_order: LaunchOrder::default(),
+            exit_order: ExitOrder::default(),
+            logging: Logging::default(),
+        }
+    }
+}
+
+impl Default for LaunchOrder {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            hold_timeout: GoDuration(Duration::from_secs(5)),
+            failure_policy: FailurePolicy::Open,
+        }
+    }
+}
+
+impl Default for ExitOrder {
+    fn default() -> Self {
+        Self { enabled: true }
+    }
+}
+
+impl Default for Logging {
+    fn default() -> Self {
+        Self { format: LogFormat::Auto, level: "info".to_owned() }
+    }
+}
+
+impl ViewMode {
+    /// As it is written in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Api => "api",
+            Self::Kubelet => "kubelet",
+            Self::None => "none",
+        }
+    }
+}
+
+impl Configuration {
+    /// Reads and checks a file.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let text =
+            fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        Self::parse(&text)
+            .map_err(|error| ConfigError::Parse { path: path.to_owned(), reason: error.to_string() })
+    }
+
+    fn parse(text: &str) -> Result<Self, serde_saphyr::Error> {
+        /// What tells a configuration from any other YAML; without default, so that both must be there.
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Header {
+            #[serde(rename = "apiVersion")]
+            _api_version: ApiVersion,
+            #[serde(rename = "kind")]
+            _kind: Kind,
+        }
+        serde_saphyr::from_str::<Header>(text)?;
+        serde_saphyr::from_str(text)
+    }
+
+    /// What only shows when all fields are there. `auto` is resolved here.
+    pub fn check(mut self) -> Result<Self, ConfigError> {
+        let conflict = |field, reason: &str| Err(ConfigError::Conflict { field, reason: reason.to_owned() });
+        if !self.http_address.ip().is_loopback() {
+            return conflict("httpAddress", "must be a loopback address, such as 127.0.0.1:10353");
+        }
+        let hold = self.launch_order.hold_timeout.0;
+        if hold.is_zero() || hold > Duration::from_secs(30) {
+            return conflict(
+                "launchOrder.holdTimeout",
+                "must be more than 0s and at most 30s: a held call blocks its pod in the kubelet",
+            );
+        }
+        if self.socket == self.admin_socket {
+            return conflict("adminSocket", "must differ from socket");
+        }
+        let view = &mut self.pod_view;
+        view.mode = match view.mode {
+            ViewMode::Auto if view.kubeconfig.is_some() => ViewMode::Api,
+            ViewMode::Auto if view.kubelet.is_some() => ViewMode::Kubelet,
+            ViewMode::Auto => ViewMode::None,
+            mode => mode,
+        };
+        match view.mode {
+            ViewMode::Api if view.kubeconfig.is_none() => {
+                return conflict("podView.kubeconfig", "is needed for podView.mode api");
+            }
+            ViewMode::Kubelet if view.kubelet.is_none() => {
+                return conflict("podView.kubelet", "is needed for podView.mode kubelet");
+            }
+            ViewMode::Auto | ViewMode::Api | ViewMode::Kubelet | ViewMode::None => {}
+        }
+        if let Some(kubelet) = &view.kubelet {
+            if !kubelet.url.starts_with("http://") && !kubelet.url.starts_with("https://") {
+                return conflict("podView.kubelet.url", "must begin with https:// or http://");
+            }
+            if kubelet.client_certificate.is_some() != kubelet.client_key.is_some() {
+                return conflict(
+                    "podView.kubelet.clientKey",
+                    "goes with clientCertificate: give both or neither",
+                );
+            }
+        }
+        Ok(self)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+use super::*;
+
+const HEADER: &str = "apiVersion: berth.dev/v1alpha1\nkind: BerthdConfiguration\n";
+
+fn parse(body: &str) -> Result<Configuration, String> {
+    Configuration::parse(&format!("{HEADER}{body}")).map_err(|error| error.to_string())
+}
+
+#[test]
+fn the_printed_defaults_are_the_defaults() {
+    assert_eq!(Configuration::parse(DEFAULTS).unwrap(), Configuration::default());
+}
+
+#[test]
+fn the_commented_fields_of_the_printed_defaults_are_valid_too() {
+    let uncommented: String = DEFAULTS
+        .lines()
+        .map(|line| match line.split_once("# ") {
+            Some((indent, field))
+                if field.split_whitespace().next().is_some_and(|word| word.ends_with(':')) =>
+            {
+                let known = [
+                    "runtimeEndpoint:",
+                    "nodeName:",
+                    "kubeconfig:",
+                    "kubelet:",
+                    "  url:",
+                    "  tokenFile:",
+                    "  caFile:",
+                ];
+                let is_field = known.iter().any(|name| field.starts_with(name));
+                if is_field { format!("{indent}{field}\n") } else { format!("{line}\n") }
+            }
+            _ => format!("{line}\n"),
+        })
+        .collect();
+    let config = Configuration::parse(&uncommented).unwrap().check().unwrap();
+    assert_eq!(config.pod_view.mode, ViewMode::Api);
+    assert_eq!(config.pod_view.kubelet.unwrap().url, "https://127.0.0.1:10250");
+    assert_eq!(config.node_name.as_deref(), Some("node-a"));
+}
+
+#[test]
+fn an_error_names_line_and_field() {
+    let table = [
+        ("sockt: /run/x.sock\n", ["line 3", "sockt"]),
+        ("launchOrder:\n  holdTimeout: soon\n", ["line 4", "soon"]),
+        ("podView:\n  mode: sometimes\n", ["line 4", "sometimes"]),
+        ("socket: relative.sock\n", ["line 3", "relative.sock"]),
+        ("runtimeEndpoint: tcp://127.0.0.1:1\n", ["line 3", "tcp://127.0.0.1:1"]),
+        ("httpAddress: nowhere\n", ["line 3", "address"]),
+        ("socket: /a.sock\nsocket: /b.sock\n", ["line 4", "socket"]),
+        ("launchOrder: {failurePolicy: open}\n", ["line 3", "open"]),
+        ("exitOrder:\n  enabled: maybe\n", ["line 4", "maybe"]),
+    ];
+    for (body, parts) in table {
+        let error = parse(body).unwrap_err();
+        for part in parts {
+            assert!(error.contains(part), "{part:?} is missing for {body:?} in:\n{error}");
+        }
+    }
+}
+
+#[test]
+fn a_foreign_document_is_refused() {
+    for text in [
+        "",
+        "kind: BerthdConfiguration\n",
+        "apiVersion: berth.dev/v2\nkind: BerthdConfiguration\n",
+        "apiVersion: v1\nkind: Pod\n",
+    ] {
+        assert!(Configuration::parse(text).is_err(), "{text:?}");
+    }
+}
+
+#[test]
+fn contradictions_name_the_field() {
+    let table = [
+        ("httpAddress: 0.0.0.0:80\n", "httpAddress"),
+        ("launchOrder: {holdTimeout: 0s}\n", "launchOrder.holdTimeout"),
+        ("launchOrder: {holdTimeout: 31s}\n", "launchOrder.holdTimeout"),
+        ("adminSocket: /run/berth/cri.sock\n", "adminSocket"),
+        ("podView: {mode: api}\n", "podView.kubeconfig"),
+        ("podView: {mode: kubelet}\n", "podView.kubelet"),
+        ("podView: {kubelet: {url: 'ftp://x'}}\n", "podView.kubelet.url"),
+        ("podView: {kubelet: {url: 'https://x', clientKey: /k}}\n", "podView.kubelet.clientKey"),
+    ];
+    for (body, field) in table {
+        let error = parse(body).unwrap().check().unwrap_err().to_string();
+        assert!(error.starts_with(&format!("{field}: ")), "{error}");
+    }
+}
+
+#[test]
+fn auto_picks_what_is_there() {
+    let mode = |body: &str| parse(body).unwrap().check().unwrap().pod_view.mode;
+    assert_eq!(mode(""), ViewMode::None);
+    assert_eq!(mode("podView: {kubelet: {url: 'http://127.0.0.1:10255'}}\n"), ViewMode::Kubelet);
+    assert_eq!(mode("podView: {kubeconfig: /k, kubelet: {url: 'http://127.0.0.1:10255'}}\n"), ViewMode::Api);
+    assert_eq!(mode("podView: {mode: none, kubeconfig: /k}\n"), ViewMode::None);
+}
+
+#[test]
+fn go_durations() {
+    let millis = |text: &str| text.parse::<GoDuration>().map(|duration| duration.0.as_millis()).ok();
+    let table = [
+        ("5s", Some(5000)),
+        ("1h30m", Some(5_400_000)),
+        ("1.5s", Some(1500)),
+        ("250ms", Some(250)),
+        ("0", Some(0)),
+        ("", None),
+        ("5", None),
+        ("s", None),
+        ("-1s", None),
+        ("5 s", None),
+        ("1d", None),
+        ("1..5s", None),
+        ("99999999999999999999h", None),
+    ];
+    for (text, expect) in table {
+        assert_eq!(millis(text), expect, "{text:?}");
+    }
+}
+
+#[test]
+fn endpoints_and_paths() {
+    assert_eq!(String::from("/run/x.sock".parse::<Endpoint>().unwrap()), "unix:///run/x.sock");
+    assert_eq!("unix:///run/x.sock".parse::<SocketPath>().unwrap().to_string(), "/run/x.sock");
+    assert!(format!("/{}", "x".repeat(107)).parse::<SocketPath>().is_err());
+    assert!("run/x.sock".parse::<Endpoint>().is_err());
+}
+
+#[test]
+fn flags_override_the_file() {
+    use clap::Parser;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("berthd.yaml");
+    std::fs::write(&path, format!("{HEADER}socket: /a.sock\nstateDir: /state\n")).unwrap();
+    let cli = Cli::parse_from(["berthd", "--config", path.to_str().unwrap(), "--socket", "/b.sock"]);
+    let config = cli.run.configuration().unwrap();
+    assert_eq!(config.socket.to_string(), "/b.sock");
+    assert_eq!(config.state_dir, PathBuf::from("/state"));
+}

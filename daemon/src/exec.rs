@@ -1,0 +1,137 @@
+//! Carries out the steps the policy owes, and nothing else: a match and awaits, no decisions.
+
+use std::{sync::Arc, time::Duration};
+
+use berth_policy::{Event, Step};
+use berth_shim::Gate;
+use tokio::time::Instant;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::{debug, warn};
+
+use crate::{
+    agent::{Agent, chain},
+    pod_view::kubelet::KubeletView,
+    runtime::Runtime,
+};
+
+/// How often the runtime's own lists are compared with what is known, against drift by those who work beside the agent.
+const RESYNC_PERIOD: Duration = Duration::from_secs(60);
+/// How soon the runtime is listed again when it could not be.
+const RESYNC_RETRY: Duration = Duration::from_secs(1);
+
+/// Who carries out the steps.
+#[derive(Clone, Debug)]
+pub struct Executor {
+    agent: Arc<Agent>,
+    runtime: Runtime,
+    kubelet: Option<Arc<KubeletView>>,
+    tasks: TaskTracker,
+}
+
+impl Executor {
+    /// An executor that does nothing before [`Executor::run`].
+    pub fn new(agent: Arc<Agent>, runtime: Runtime, kubelet: Option<Arc<KubeletView>>) -> Self {
+        Self { agent, runtime, kubelet, tasks: TaskTracker::new() }
+    }
+
+    /// Asks what is owed after every change and at every deadline, until the shutdown.
+    pub async fn run(self, shutdown: CancellationToken) {
+        // Subscribed before the first question, so that no change in between is lost.
+        let mut owed = self.agent.owed();
+        loop {
+            owed.borrow_and_update();
+            let (steps, deadline) = self.agent.plan();
+            for step in steps {
+                self.begin(step);
+            }
+            let deadline = async {
+                match deadline {
+                    // Never spin: a deadline that has passed is somebody else's to act on.
+                    Some(deadline) => {
+                        let soon = Instant::now() + Duration::from_millis(1);
+                        tokio::time::sleep_until(Instant::from_std(deadline).max(soon)).await;
+                    }
+                    None => std::future::pending().await,
+                }
+            };
+            // All cancel-safe: a flag, a version number and a timer.
+            tokio::select! {
+                () = shutdown.cancelled() => break,
+                changed = owed.changed() => if changed.is_err() { break },
+                () = deadline => {}
+            }
+        }
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    /// Marks a step as begun before anything awaits, so that the next plan does not owe it again.
+    fn begin(&self, step: Step) {
+        match step {
+            Step::InspectSandbox(sandbox) => {
+                self.agent.observe(Event::InspectionStarted(sandbox.clone()));
+                let this = self.clone();
+                self.tasks.spawn(async move {
+                    let event = match this.runtime.inspect(&sandbox).await {
+                        Ok(containers) => Event::SandboxInspected { sandbox, containers },
+                        Err(error) => {
+                            this.agent.metrics().inspection_failed();
+                            warn!(sandbox = %sandbox, error = %chain(&error), "Sandbox not inspected");
+                            Event::InspectionFailed(sandbox)
+                        }
+                    };
+                    this.agent.observe(event);
+                });
+            }
+            Step::PollKubelet => {
+                self.agent.observe(Event::KubeletPollStarted);
+                let this = self.clone();
+                self.tasks.spawn(async move { this.poll_kubelet().await });
+            }
+            Step::ForgetLatches(sandbox) => self.agent.forget_latches(&sandbox),
+        }
+    }
+
+    /// Asks the kubelet for its pods once.
+    pub async fn poll_kubelet(&self) {
+        if let Some(kubelet) = &self.kubelet {
+            match kubelet.poll().await {
+                Ok(event) => event.into_iter().for_each(|event| self.agent.observe(event)),
+                Err(error) => {
+                    self.agent.metrics().kubelet_poll_failed();
+                    warn!(error = %chain(&error), "Kubelet not asked for its pods");
+                }
+            }
+        }
+        self.agent.observe(Event::KubeletPollEnded);
+    }
+
+    /// Lists the runtime once.
+    pub async fn resync(&self) -> Result<(), crate::runtime::RuntimeError> {
+        self.agent.observe(Event::ListingStarted);
+        let listing = self.runtime.list().await?;
+        let (sandboxes, containers) = (listing.sandboxes.len(), listing.containers.len());
+        self.agent
+            .observe(Event::RuntimeListed { sandboxes: listing.sandboxes, containers: listing.containers });
+        debug!(sandboxes, containers, "Runtime listed");
+        Ok(())
+    }
+
+    /// Lists the runtime now and then until the shutdown; soon again after a failure.
+    pub async fn keep_in_step(self, listed: bool, shutdown: CancellationToken) {
+        let mut pause = if listed { RESYNC_PERIOD } else { RESYNC_RETRY };
+        let mut failing = !listed;
+        // Cancel-safe: a listing that is dropped changed nothing yet.
+        while shutdown.run_until_cancelled(tokio::time::sleep(pause)).await.is_some() {
+            match self.resync().await {
+                Ok(()) => (pause, failing) = (RESYNC_PERIOD, false),
+                Err(error) => {
+                    if !failing {
+                        warn!(error = %chain(&error), "Runtime not listed, trying every second");
+                    }
+                    (pause, failing) = (RESYNC_RETRY, true);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Where the agent sees pods: their declared order, their deletion, and which containers are Ready.
+//!
+//! - [`api`]: a watch of this node's pods. While the API server is away nothing that was seen is forgotten.
+//! - [`kubelet`]: the kubelet's `/pods`, asked only while something waits. It shows static pods with a live status, and
+//!   API pods with the copy the API server had.
+//! - [`convert`]: from a v1 Pod to what the policy needs; the only file that sees both.
+
+pub mod api;
+pub mod convert;
+pub mod kubelet;

@@ -1,0 +1,227 @@
+//! Wires the agent together, and takes it apart in order.
+//!
+//! Start: take the socket (clients wait in its backlog), open the store, list the runtime, see the pods, *then* accept.
+//! Stop: no new connection, GOAWAY, open calls to their end within the drain limit, then everything else.
+
+use std::{os::unix::net::UnixListener, sync::Arc, time::Duration};
+
+use anyhow::{Context, anyhow};
+use berth_shim::{Metrics, Shutdown};
+use prometheus_client::registry::Registry;
+use sd_notify::NotifyState;
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    sync::{oneshot, watch},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::{info, warn};
+
+use crate::{
+    admin::{self, Admin},
+    agent::{Agent, chain},
+    config::{Configuration, FailurePolicy, ViewMode},
+    data_path::{DataPath, Parts},
+    exec::Executor,
+    health::Health,
+    heartbeat::Heartbeat,
+    http,
+    metrics::AgentMetrics,
+    pod_view::{
+        api::{self, ApiView},
+        kubelet::KubeletView,
+    },
+    runtime::{self, Runtime},
+    store::Store,
+    systemd,
+};
+
+/// How long the start waits for the first list of pods. A node whose API server is away must come up too.
+const FIRST_VIEW: Duration = Duration::from_secs(3);
+
+/// Runs the agent until it is told to stop.
+pub fn run(config: Configuration, passed: Option<UnixListener>) -> anyhow::Result<()> {
+    // One provider for the process; without it rustls panics at the first use when features bring in two.
+    rustls::crypto::ring::default_provider()
+        .install_default()
+        .map_err(|_| anyhow!("a TLS provider is installed already"))?;
+    let control = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    control.block_on(serve(config, passed))
+}
+
+async fn serve(config: Configuration, passed: Option<UnixListener>) -> anyhow::Result<()> {
+    let endpoint = match config.runtime_endpoint.clone() {
+        Some(endpoint) => endpoint.0,
+        None => runtime::find().parse()?,
+    };
+    info!(
+        version = env!("CARGO_PKG_VERSION"),
+        socket = %config.socket,
+        runtime = %endpoint,
+        pod_view = config.pod_view.mode.name(),
+        "berthd starts"
+    );
+    anyhow::ensure!(
+        endpoint.path() != config.socket.as_path(),
+        "runtimeEndpoint {endpoint} is the agent's own socket; give the runtime's"
+    );
+
+    // The socket first: it is also the lock that keeps a second agent out of the store.
+    let data_path = DataPath::take(config.socket.as_path().to_owned(), passed, endpoint.clone()).await?;
+    let admin_listener =
+        berth_shim::bind(config.admin_socket.as_path(), &endpoint).await.context("adminSocket")?;
+    let http_listener = TcpListener::bind(config.http_address)
+        .await
+        .with_context(|| format!("httpAddress {}", config.http_address))?;
+    let store = Arc::new(Store::open(&config.state_dir)?);
+
+    let mut registry = Registry::default();
+    let shim_metrics = Metrics::register(&mut registry);
+    let agent = Arc::new(Agent::new(policy(&config), store, AgentMetrics::register(&mut registry)));
+    let runtime = Runtime::new(&endpoint);
+    let kubelet = kubelet(&config)?;
+
+    let stop = CancellationToken::new();
+    let tasks = TaskTracker::new();
+    let executor = Executor::new(agent.clone(), runtime.clone(), kubelet);
+    let listed = recover(&executor).await;
+    tasks.spawn(executor.clone().run(stop.clone()));
+    tasks.spawn(executor.clone().keep_in_step(listed, stop.clone()));
+    let api = view(&config, &agent, &executor, &tasks, &stop).await?;
+
+    let heartbeat = Arc::new(Heartbeat::new());
+    let health = Health {
+        agent: agent.clone(),
+        runtime,
+        heartbeat: heartbeat.clone(),
+        mode: config.pod_view.mode,
+        api,
+    };
+    let admin = Admin {
+        health: health.clone(),
+        shim: shim_metrics.clone(),
+        socket: config.socket.to_string(),
+        runtime_endpoint: endpoint.to_string(),
+        started: std::time::Instant::now(),
+    };
+    tasks.spawn(admin::serve(admin_listener, admin, stop.clone()));
+    tasks.spawn(http::serve(http_listener, Arc::new(http::Pages { health, registry }), stop.clone()));
+
+    let drain = Shutdown { token: CancellationToken::new(), drain_limit: config.drain_timeout.0 };
+    let mut ended = data_path.serve(Parts {
+        agent,
+        metrics: shim_metrics,
+        heartbeat: heartbeat.clone(),
+        shutdown: drain.clone(),
+    })?;
+    tokio::spawn(systemd::watchdog(heartbeat, drain.token.clone()));
+    systemd::notify(&[NotifyState::Ready]);
+    info!("berthd serves");
+
+    let result = until_told(&drain, &mut ended).await;
+    stop.cancel();
+    tasks.close();
+    tasks.wait().await;
+    info!("berthd stopped");
+    result
+}
+
+/// Waits for a signal, drains, and waits for the data path's end. A second signal cuts the drain short.
+async fn until_told(drain: &Shutdown, ended: &mut oneshot::Receiver<()>) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    loop {
+        // Cancel-safe: signals that come while another one is handled stay pending.
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            _ = hangup.recv() => {
+                warn!("SIGHUP does not reload the configuration, restart berthd for that");
+                continue;
+            }
+            _ = &mut *ended => {
+                anyhow::ensure!(drain.token.is_cancelled(), "the data path's thread died");
+                return Ok(());
+            }
+        }
+        if drain.token.is_cancelled() {
+            warn!("Second signal, open calls are cut");
+            return Ok(());
+        }
+        systemd::notify(&[NotifyState::Stopping]);
+        drain.token.cancel();
+    }
+}
+
+fn policy(config: &Configuration) -> berth_policy::Config {
+    berth_policy::Config {
+        view: match config.pod_view.mode {
+            ViewMode::None => berth_policy::View::None,
+            ViewMode::Auto | ViewMode::Api | ViewMode::Kubelet => berth_policy::View::Watched,
+        },
+        launch_order: config.launch_order.enabled,
+        exit_order: config.exit_order.enabled,
+        hold: config.launch_order.hold_timeout.0,
+        unknown_pods: match config.launch_order.failure_policy {
+            FailurePolicy::Open => berth_policy::UnknownPods::Open,
+            FailurePolicy::Closed => berth_policy::UnknownPods::Closed,
+        },
+        kubelet_poll: config.pod_view.kubelet.is_some(),
+    }
+}
+
+fn kubelet(config: &Configuration) -> anyhow::Result<Option<Arc<KubeletView>>> {
+    let alone = config.pod_view.mode == ViewMode::Kubelet;
+    let view =
+        config.pod_view.kubelet.as_ref().map(|kubelet| KubeletView::new(kubelet, alone)).transpose()?;
+    Ok(view.map(Arc::new))
+}
+
+/// Lists the runtime once. One that is away is no reason not to start: its clients get UNAVAILABLE until it is back.
+async fn recover(executor: &Executor) -> bool {
+    match executor.resync().await {
+        Ok(()) => true,
+        Err(error) => {
+            warn!(error = %chain(&error), "Runtime not listed at start, calls fail until it is there");
+            false
+        }
+    }
+}
+
+/// Starts the pod view and waits a moment for its first list.
+async fn view(
+    config: &Configuration,
+    agent: &Arc<Agent>,
+    executor: &Executor,
+    tasks: &TaskTracker,
+    stop: &CancellationToken,
+) -> anyhow::Result<Option<watch::Receiver<api::Health>>> {
+    match (config.pod_view.mode, &config.pod_view.kubeconfig) {
+        (ViewMode::Api, Some(kubeconfig)) => {
+            let node = config.node_name.clone().map_or_else(host_name, Ok)?;
+            let view = ApiView::new(agent.clone(), kubeconfig.clone(), node);
+            let mut health = view.health();
+            tasks.spawn(view.run(stop.clone()));
+            let first =
+                tokio::time::timeout(FIRST_VIEW, health.wait_for(|health| health.synced)).await.is_ok();
+            if !first {
+                warn!("Pods not listed yet, starting without");
+            }
+            Ok(Some(health))
+        }
+        (ViewMode::Kubelet, _) => {
+            executor.poll_kubelet().await;
+            Ok(None)
+        }
+        (ViewMode::Auto | ViewMode::Api | ViewMode::None, _) => Ok(None),
+    }
+}
+
+/// The kubelet's default for the name of its node.
+fn host_name() -> anyhow::Result<String> {
+    let name = nix::unistd::gethostname().context("the host name, for nodeName")?;
+    let name =
+        name.into_string().map_err(|name| anyhow!("host name {name:?} is not UTF-8; give nodeName"))?;
+    Ok(name.trim().to_lowercase())
+}
