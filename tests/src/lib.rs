@@ -4,6 +4,7 @@
 //! [`node`] runs the programs; [`manifest`] writes the pods that the tests play; [`observe`] reads from the runtime what
 //! really happened to them. Nothing here believes what Berth says of itself: the truth is the runtime's.
 
+pub mod fake;
 pub mod manifest;
 pub mod node;
 pub mod observe;

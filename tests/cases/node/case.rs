@@ -14,10 +14,12 @@ use serde_json::json;
 use tokio::sync::{OnceCell, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Far more than anything here takes on a machine with other work to do.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The node of all tests. When it does not come up, every test says why, and none tries again.
 static NODE: OnceCell<Result<Node, String>> = OnceCell::const_new();
+/// Set, it leaves berthd out. Then the tests of an order have to fail: it shows that they can.
+const WITHOUT_BERTH: &str = "BERTH_TESTS_WITHOUT_BERTH";
 /// Written by tests that disturb the node.
 static TURN: RwLock<()> = RwLock::const_new(());
 
@@ -49,14 +51,21 @@ pub(crate) async fn run_alone(name: &str, test: impl AsyncFnOnce(&Case) -> Resul
 }
 
 async fn in_namespace(name: &str, turn: Turn, test: impl AsyncFnOnce(&Case) -> Result<()>) -> Result<()> {
-    let node = NODE.get_or_init(async || Node::builder().start().await.map_err(|error| format!("{error:#}"))).await;
+    let bring_up = async || {
+        let berth = std::env::var_os(WITHOUT_BERTH).is_none();
+        Node::builder().berth(berth).start().await.map_err(|error| format!("{error:#}"))
+    };
+    let node = NODE.get_or_init(bring_up).await;
     let node = node.as_ref().map_err(|error| anyhow!("the node did not come up: {error}"))?;
     let client = node.client().await?;
     let case = Case::begin(node, client, name, turn).await?;
     let outcome = test(&case).await;
     // Pods that go on cost the tests after this one; when the test failed, they say how it looked at the end.
     if outcome.is_err() {
-        eprintln!("{name}: {}", case.picture().await.unwrap_or_else(|error| format!("no picture: {error:#}")));
+        eprintln!(
+            "{name}: {}",
+            case.picture().await.unwrap_or_else(|error| format!("no picture: {error:#}"))
+        );
     }
     case.remove_pods().await?;
     outcome
@@ -119,6 +128,16 @@ impl Case {
         .await
     }
 
+    /// Runs a script in the newest container of that name, past Berth and the API server.
+    pub(crate) async fn inside(&self, pod: &str, name: &str, script: &str) -> Result<()> {
+        let containers = self.cri.containers(&self.namespace, pod).await?;
+        let newest =
+            containers.iter().rfind(|instance| instance.name == name).context("no such container")?;
+        let (code, output) = self.cri.exec(&newest.id, &["/bin/sh", "-c", script]).await?;
+        ensure!(code == 0, "{script}: exit {code}: {output}");
+        Ok(())
+    }
+
     async fn remove_pods(&self) -> Result<()> {
         for pod in self.pods.list(&Default::default()).await?.items {
             let now = DeleteParams { grace_period_seconds: Some(0), ..Default::default() };
@@ -152,5 +171,25 @@ pub(crate) fn is_ready(pod: &Pod) -> Result<()> {
 /// The status of one container of a pod.
 pub(crate) fn container<'a>(pod: &'a Pod, name: &str) -> Result<&'a ContainerStatus> {
     let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
-    statuses.into_iter().flatten().find(|status| status.name == name).with_context(|| format!("no status of {name}"))
+    statuses
+        .into_iter()
+        .flatten()
+        .find(|status| status.name == name)
+        .with_context(|| format!("no status of {name}"))
+}
+
+/// Accepts a pod in which `name` shows the message of a container that waits for `others`.
+pub(crate) fn waits_for(pod: &Pod, name: &str, others: &str) -> Result<()> {
+    let expected = format!("launch order: waiting for container(s) {others}");
+    let message = waiting_message(pod, name)?;
+    ensure!(message == expected, "{name} shows {message:?}");
+    Ok(())
+}
+
+/// What a container that waits shows as the reason.
+pub(crate) fn waiting_message(pod: &Pod, name: &str) -> Result<String> {
+    let status = container(pod, name)?;
+    let waiting = status.state.as_ref().and_then(|state| state.waiting.as_ref());
+    let waiting = waiting.with_context(|| format!("{name} does not wait: {:?}", status.state))?;
+    waiting.message.clone().with_context(|| format!("{name} waits without a message: {waiting:?}"))
 }

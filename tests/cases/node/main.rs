@@ -3,5 +3,11 @@
 //! One node serves all tests of the binary; each test has a namespace of its own. What a test claims about an order it
 //! reads from the runtime (`berth_tests::observe`). Tests that disturb the node (`faults`) run while no other does.
 
+mod bad_input;
 mod baseline;
 mod case;
+mod exit_order;
+mod faults;
+mod launch_order;
+mod standalone;
+mod waiting;

@@ -62,7 +62,12 @@ podView:
         );
         let config = run.write("berthd.yaml", &config)?;
         let args = vec!["--config".to_owned(), config.display().to_string()];
-        let berthd = Self { service: Service::new(run, "berthd", programs::berth("berthd")?, args), socket, admin, http };
+        let berthd = Self {
+            service: Service::new(run, "berthd", programs::berth("berthd")?, args),
+            socket,
+            admin,
+            http,
+        };
         berthd.service.start()?;
         berthd.ready().await?;
         Ok(berthd)
@@ -116,7 +121,9 @@ fn pod_view(run: &Run, view: &PodView) -> String {
     let kubelet = format!("  kubelet:\n    url: http://{}\n", run.address(Port::KubeletReadOnly));
     match view {
         // The kubelet's view stays configured: it is what goes on when the API server is away.
-        PodView::Api { kubeconfig } => format!("  mode: api\n  kubeconfig: {}\n{kubelet}", kubeconfig.display()),
+        PodView::Api { kubeconfig } => {
+            format!("  mode: api\n  kubeconfig: {}\n{kubelet}", kubeconfig.display())
+        }
         PodView::Kubelet => format!("  mode: kubelet\n{kubelet}"),
         PodView::None => "  mode: none\n".to_owned(),
     }

@@ -33,7 +33,8 @@ pub(super) fn make(name: &str) -> Result<()> {
         for file in ["cpuset.cpus", "cpuset.mems"] {
             if path.join(file).exists() && !root.join("cgroup.controllers").exists() {
                 let all = fs::read_to_string(root.join(file)).context(file)?;
-                fs::write(path.join(file), all.trim()).with_context(|| format!("{file} of {}", path.display()))?;
+                fs::write(path.join(file), all.trim())
+                    .with_context(|| format!("{file} of {}", path.display()))?;
             }
         }
     }

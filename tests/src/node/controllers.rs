@@ -33,15 +33,22 @@ impl Controllers {
             ]
         };
         let mut args = common(Port::ControllerManager);
-        args.push(format!("--service-account-private-key-file={}", run.path("api/service-account.key").display()));
+        args.push(format!(
+            "--service-account-private-key-file={}",
+            run.path("api/service-account.key").display()
+        ));
         let manager = Service::new(
             run,
             "kube-controller-manager",
             programs::kubernetes("kube-controller-manager")?,
             args,
         );
-        let scheduler =
-            Service::new(run, "kube-scheduler", programs::kubernetes("kube-scheduler")?, common(Port::Scheduler));
+        let scheduler = Service::new(
+            run,
+            "kube-scheduler",
+            programs::kubernetes("kube-scheduler")?,
+            common(Port::Scheduler),
+        );
         manager.start()?;
         scheduler.start()?;
         for (service, port) in [(&manager, Port::ControllerManager), (&scheduler, Port::Scheduler)] {

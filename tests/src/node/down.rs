@@ -108,7 +108,8 @@ fn containers(dir: &Path) -> Result<Vec<i32>> {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").context("/proc")? {
-        let Some(pid) = entry.ok().and_then(|e| e.file_name().to_str().and_then(|name| name.parse().ok())) else {
+        let Some(pid) = entry.ok().and_then(|e| e.file_name().to_str().and_then(|name| name.parse().ok()))
+        else {
             continue;
         };
         if let Some(parent) = parent(pid) {
@@ -235,7 +236,9 @@ fn remove_shim_sockets(bundles: &[Bundle]) -> Result<()> {
 
 /// The kubelet links the logs of its containers in a folder that cannot be configured.
 fn remove_log_links(dir: &Path) -> Result<()> {
-    remove_entries("/var/log/containers", |path| fs::read_link(path).is_ok_and(|target| target.starts_with(dir)))
+    remove_entries("/var/log/containers", |path| {
+        fs::read_link(path).is_ok_and(|target| target.starts_with(dir))
+    })
 }
 
 /// The last logs of each number stay: what went wrong is often asked after the run.

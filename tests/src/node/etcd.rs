@@ -17,8 +17,10 @@ impl Etcd {
     /// Starts it; the API server waits for it by itself.
     pub fn start(run: &Arc<Run>) -> Result<Self> {
         let data = run.make_dir("etcd")?;
-        let (client, peer) =
-            (format!("http://{}", run.address(Port::Etcd)), format!("http://{}", run.address(Port::EtcdPeer)));
+        let (client, peer) = (
+            format!("http://{}", run.address(Port::Etcd)),
+            format!("http://{}", run.address(Port::EtcdPeer)),
+        );
         let args = [
             ("--name", "berth"),
             ("--data-dir", &data.display().to_string()),

@@ -68,7 +68,8 @@ async fn make(image: &str, command: &[&str], dir: &Path, archive: &Path) -> Resu
     run("umoci", &["init", "--layout", layout]).await?;
     run("umoci", &["new", "--image", &tagged]).await?;
     run("umoci", &["insert", "--image", &tagged, root.to_str().context("path")?, "/"]).await?;
-    let mut config = vec!["config", "--image", &tagged, "--config.env", "PATH=/bin", "--clear=config.entrypoint"];
+    let mut config =
+        vec!["config", "--image", &tagged, "--config.env", "PATH=/bin", "--clear=config.entrypoint"];
     for part in command {
         config.extend(["--config.cmd", part]);
     }

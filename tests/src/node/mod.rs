@@ -207,7 +207,8 @@ impl Node {
             self.kubelet()?.service().check_running()?;
             let node = nodes.get(NODE_NAME).await.context("the Node object")?;
             let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();
-            let ready = conditions.iter().find(|condition| condition.type_ == "Ready").context("no condition yet")?;
+            let ready =
+                conditions.iter().find(|condition| condition.type_ == "Ready").context("no condition yet")?;
             ensure!(ready.status == "True", "{}", ready.message.as_deref().unwrap_or("not ready"));
             Ok(())
         })

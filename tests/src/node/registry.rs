@@ -53,7 +53,8 @@ impl Registry {
     pub async fn push(&self, archive: &Path, name: &str) -> Result<String> {
         let reference = format!("{}/{name}", self.address);
         let (from, to) = (format!("docker-archive:{}", archive.display()), format!("docker://{reference}"));
-        tool("skopeo", &["copy", "--quiet", "--insecure-policy", "--dest-tls-verify=false", &from, &to]).await?;
+        tool("skopeo", &["copy", "--quiet", "--insecure-policy", "--dest-tls-verify=false", &from, &to])
+            .await?;
         Ok(reference)
     }
 }

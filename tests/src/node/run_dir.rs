@@ -70,7 +70,8 @@ impl Run {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(error).with_context(|| format!("create {}", dir.display())),
             }
-            let owner = lock(&dir)?.with_context(|| format!("{} was taken while it was made", dir.display()))?;
+            let owner =
+                lock(&dir)?.with_context(|| format!("{} was taken while it was made", dir.display()))?;
             fs::create_dir(dir.join("pids")).context("create pids")?;
             fs::create_dir(dir.join("log")).context("create log")?;
             return Ok(Self { number, dir, _owner: owner });

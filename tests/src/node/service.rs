@@ -13,6 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::run_dir::Run;
+use crate::wait::Hopeless;
 
 /// What a program is given to end by itself after SIGTERM.
 const GRACE: Duration = Duration::from_secs(10);
@@ -30,7 +31,13 @@ pub struct Service {
 impl Service {
     /// Describes a program; `args` must name the run's directory somewhere, which is how `down` knows it for ours.
     pub fn new(run: &Arc<Run>, name: &str, program: impl Into<PathBuf>, args: Vec<String>) -> Self {
-        Self { run: run.clone(), name: name.to_owned(), program: program.into(), args, child: Mutex::new(None) }
+        Self {
+            run: run.clone(),
+            name: name.to_owned(),
+            program: program.into(),
+            args,
+            child: Mutex::new(None),
+        }
     }
 
     /// Starts it. Running already is an error: a test that believes otherwise tests nothing.
@@ -81,7 +88,8 @@ impl Service {
         let mut child = self.child();
         let Some(running) = child.as_mut() else { bail!("{} does not run", self.name) };
         if let Some(status) = running.try_wait().with_context(|| format!("look at {}", self.name))? {
-            bail!("{} ended ({status}); its last words:\n{}", self.name, self.last_words());
+            let (name, words) = (&self.name, self.last_words());
+            return Err(Hopeless(format!("{name} ended ({status}); its last words:\n{words}")).into());
         }
         Ok(())
     }

@@ -7,8 +7,8 @@ use berth_proto::cri::image_service_client::ImageServiceClient;
 use berth_proto::cri::runtime_service_client::RuntimeServiceClient;
 use berth_proto::cri::{
     ContainerFilter, ContainerState, ContainerStatusRequest, ExecSyncRequest, ImageSpec, ImageStatusRequest,
-    ListContainersRequest, ListPodSandboxRequest, PodSandbox, PodSandboxFilter, RuntimeCondition, StatusRequest,
-    VersionRequest, VersionResponse,
+    ListContainersRequest, ListPodSandboxRequest, PodSandbox, PodSandboxFilter, RuntimeCondition,
+    StatusRequest, VersionRequest, VersionResponse,
 };
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
@@ -88,7 +88,8 @@ impl Cri {
     pub async fn states(&self, namespace: &str, pod: &str) -> Result<Vec<(String, ContainerState)>> {
         let filter = ContainerFilter { label_selector: labels(namespace, pod), ..Default::default() };
         let request = ListContainersRequest { filter: Some(filter) };
-        let answer = self.runtime.clone().list_containers(request).await.context("ListContainers")?.into_inner();
+        let answer =
+            self.runtime.clone().list_containers(request).await.context("ListContainers")?.into_inner();
         Ok(answer.containers.into_iter().map(|container| (container.id.clone(), container.state())).collect())
     }
 
@@ -139,10 +140,20 @@ impl Cri {
     pub async fn has_image(&self, image: &str) -> Result<bool> {
         let spec = ImageSpec { image: image.to_owned(), ..Default::default() };
         let request = ImageStatusRequest { image: Some(spec), verbose: false };
-        Ok(self.images.clone().image_status(request).await.context("ImageStatus")?.into_inner().image.is_some())
+        Ok(self
+            .images
+            .clone()
+            .image_status(request)
+            .await
+            .context("ImageStatus")?
+            .into_inner()
+            .image
+            .is_some())
     }
 }
 
 fn labels(namespace: &str, pod: &str) -> std::collections::HashMap<String, String> {
-    [(POD_NAMESPACE, namespace), (POD_NAME, pod)].map(|(key, value)| (key.to_owned(), value.to_owned())).into()
+    [(POD_NAMESPACE, namespace), (POD_NAME, pod)]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into()
 }

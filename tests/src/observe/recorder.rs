@@ -30,7 +30,8 @@ impl Recorder {
     pub fn watch(cri: &Cri, namespace: &str, pod: &str) -> Self {
         let seen = Seen::default();
         let (stop, stopped) = watch::channel(false);
-        let task = tokio::spawn(record(cri.clone(), namespace.to_owned(), pod.to_owned(), seen.clone(), stopped));
+        let task =
+            tokio::spawn(record(cri.clone(), namespace.to_owned(), pod.to_owned(), seen.clone(), stopped));
         Self { seen, stop, task }
     }
 
@@ -47,7 +48,8 @@ impl Recorder {
         self.stop.send(true).map_err(|_| anyhow!("the recorder ended early"))?;
         let Self { seen, task, .. } = self;
         task.await.context("recorder")??;
-        let mut instances: Vec<_> = seen.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        let mut instances: Vec<_> =
+            seen.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
         instances.sort_by_key(|instance| instance.created_at);
         Ok(History { instances })
     }
@@ -84,7 +86,13 @@ impl History {
     pub fn check_start_order(&self, names: &[&str]) -> Result<()> {
         for pair in names.windows(2) {
             let (before, after) = (self.started(pair[0])?, self.started(pair[1])?);
-            ensure!(before < after, "{} was started {} ms before {}", pair[1], (before - after) / 1_000_000, pair[0]);
+            ensure!(
+                before < after,
+                "{} was started {} ms before {}",
+                pair[1],
+                (before - after) / 1_000_000,
+                pair[0]
+            );
         }
         Ok(())
     }
@@ -93,7 +101,13 @@ impl History {
     pub fn check_exit_order(&self, names: &[&str]) -> Result<()> {
         for pair in names.windows(2) {
             let (before, after) = (self.finished(pair[0])?, self.finished(pair[1])?);
-            ensure!(before < after, "{} ended {} ms before {}", pair[1], (before - after) / 1_000_000, pair[0]);
+            ensure!(
+                before < after,
+                "{} ended {} ms before {}",
+                pair[1],
+                (before - after) / 1_000_000,
+                pair[0]
+            );
         }
         Ok(())
     }
@@ -122,7 +136,8 @@ async fn record(
 
 async fn look(cri: &Cri, namespace: &str, pod: &str, seen: &Seen) -> Result<()> {
     for (id, state) in cri.states(namespace, pod).await? {
-        let known = seen.lock().unwrap_or_else(PoisonError::into_inner).get(&id).map(|instance| instance.state);
+        let known =
+            seen.lock().unwrap_or_else(PoisonError::into_inner).get(&id).map(|instance| instance.state);
         if known == Some(state) {
             continue;
         }

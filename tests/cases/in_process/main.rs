@@ -1,0 +1,20 @@
+//! The shim between a fake kubelet and a fake runtime, over unix sockets in a temporary directory, in one process.
+//!
+//! | Module | Shows |
+//! |---|---|
+//! | `fidelity` | every method, known or not, passes byte-identical, both ways, whole or in pieces |
+//! | `endings` | every way a call can end reaches the other side as what it was |
+//! | `replay` | what the runtime did not process is sent once more, and nothing else is |
+//! | `gate` | held, released, cancelled, refused, changed; and what the policy hears |
+//! | `bad_input` | a clear error for each kind of nonsense, and no harm to other calls |
+
+// What a case stands on is as much a test as the case.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod bad_input;
+mod endings;
+mod fidelity;
+mod gate;
+mod replay;
+mod script;
+mod world;

@@ -1,0 +1,99 @@
+//! What a case stands in: a runtime that does as told, the shim, and a kubelet connected to it.
+
+use std::{future::Future, path::PathBuf, sync::Arc, time::Duration};
+
+use berth_shim::{Metrics, RuntimeEndpoint, Shutdown};
+use berth_tests::fake::{Exchange, FakeKubelet, FakeRuntime};
+use tokio::{sync::mpsc, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+use crate::script::ScriptedGate;
+
+/// A shim between two sockets.
+pub(crate) struct World {
+    pub(crate) gate: Arc<ScriptedGate>,
+    pub(crate) metrics: Metrics,
+    pub(crate) shutdown: CancellationToken,
+    pub(crate) serving: JoinHandle<()>,
+    directory: tempfile::TempDir,
+}
+
+pub(crate) const DRAIN_LIMIT: Duration = Duration::from_secs(60);
+
+impl World {
+    /// The shim serves; no runtime is there yet.
+    pub(crate) async fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let runtime = RuntimeEndpoint::from(directory.path().join("runtime.sock"));
+        let listener = berth_shim::bind(&directory.path().join("cri.sock"), &runtime).await.unwrap();
+        let gate = Arc::new(ScriptedGate::new());
+        let metrics = Metrics::default();
+        let shutdown = CancellationToken::new();
+        let serving = tokio::spawn(berth_shim::serve(
+            listener,
+            runtime,
+            gate.clone(),
+            metrics.clone(),
+            Shutdown { token: shutdown.clone(), drain_limit: DRAIN_LIMIT },
+        ));
+        Self { gate, metrics, shutdown, serving, directory }
+    }
+
+    pub(crate) fn runtime_socket(&self) -> PathBuf {
+        self.directory.path().join("runtime.sock")
+    }
+
+    /// Starts a runtime behind the shim.
+    pub(crate) fn runtime<S, F>(&self, script: S) -> FakeRuntime
+    where
+        S: Fn(Exchange) -> F + Send + Sync + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        FakeRuntime::start(&self.runtime_socket(), script).unwrap()
+    }
+
+    /// Starts a runtime whose calls the test itself receives and answers.
+    pub(crate) fn manual_runtime(&self) -> (FakeRuntime, mpsc::UnboundedReceiver<Exchange>) {
+        let (calls, received) = mpsc::unbounded_channel();
+        let runtime = self.runtime(move |exchange| {
+            // A test that is over takes no more calls.
+            let _ = calls.send(exchange);
+            async {}
+        });
+        (runtime, received)
+    }
+
+    /// The sockets that listen or were accepted in this world, on both sides of the shim. Other cases of the same process
+    /// have theirs elsewhere.
+    pub(crate) fn open_sockets(&self) -> usize {
+        let directory = self.directory.path().to_str().unwrap();
+        std::fs::read_to_string("/proc/net/unix")
+            .unwrap()
+            .lines()
+            .filter(|line| line.contains(directory))
+            .count()
+    }
+
+    /// A new client of the shim.
+    pub(crate) async fn kubelet(&self) -> FakeKubelet {
+        FakeKubelet::connect(&self.directory.path().join("cri.sock")).await.unwrap()
+    }
+}
+
+/// A runtime that answers every message with itself.
+pub(crate) async fn echo(mut exchange: Exchange) {
+    // A client that goes away in the middle is the business of the test.
+    if let Ok(body) = exchange.read().await {
+        let _ = exchange.reply(body.get(5..).unwrap_or_default()).await;
+    }
+}
+
+/// The path of a method of the runtime service.
+pub(crate) fn cri(method: &str) -> String {
+    format!("/runtime.v1.RuntimeService/{method}")
+}
+
+/// Runs a case that must not take long. For cases without a paused clock.
+pub(crate) async fn within<T>(case: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(60), case).await.expect("the case hangs")
+}

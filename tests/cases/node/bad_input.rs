@@ -1,0 +1,77 @@
+//! An order that cannot be followed is refused in words that name what to correct, and nothing of it is guessed.
+
+use anyhow::{Result, ensure};
+use berth_tests::manifest::{CONTAINER_PRIORITY, Container, LAUNCH_PRIORITY, PodManifest};
+use serde_json::json;
+
+use crate::case::{Case, run, waiting_message};
+
+/// Plays the pod, expects all of `words` in what its first container shows, and that nothing of it was started.
+async fn refused(case: &Case, name: &str, manifest: &PodManifest, words: &[&str]) -> Result<()> {
+    let recorder = case.record(name);
+    case.create(manifest).await?;
+    case.await_pod(name, "says what is wrong", |pod| {
+        let message = waiting_message(pod, "b")?;
+        for word in words {
+            ensure!(message.contains(word), "no {word} in {message:?}");
+        }
+        Ok(())
+    })
+    .await?;
+    let history = recorder.finish().await?;
+    ensure!(history.instances.is_empty(), "was started all the same: {:?}", history.instances);
+    Ok(())
+}
+
+fn with(case: &Case, name: &str, b: Container) -> PodManifest {
+    case.manifest(name).container(b).container(Container::new("a").priority(2))
+}
+
+#[tokio::test]
+async fn priority_that_is_no_integer() -> Result<()> {
+    run("priority_that_is_no_integer", async |case: &Case| {
+        for (name, value) in [("word", "high"), ("fraction", "1.5"), ("empty", ""), ("space", " 1")] {
+            let manifest = with(case, name, Container::new("b").env(CONTAINER_PRIORITY, value));
+            refused(case, name, &manifest, &[CONTAINER_PRIORITY, "\"b\"", &format!("{value:?}")]).await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn priority_out_of_range() -> Result<()> {
+    run("priority_out_of_range", async |case: &Case| {
+        for (name, value) in [("above", 2_147_483_648), ("below", -2_147_483_648)] {
+            let manifest = with(case, name, Container::new("b").priority(value));
+            refused(case, name, &manifest, &[CONTAINER_PRIORITY, "\"b\"", &value.to_string(), "2147483647"])
+                .await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// Its value is not known when the order of the pod has to be.
+#[tokio::test]
+async fn priority_from_elsewhere() -> Result<()> {
+    run("priority_from_elsewhere", async |case: &Case| {
+        let field = json!({ "name": CONTAINER_PRIORITY, "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } });
+        let manifest = with(case, "pod", Container::new("b").env_entry(field));
+        refused(case, "pod", &manifest, &[CONTAINER_PRIORITY, "\"b\"", "valueFrom"]).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn annotation_with_another_value() -> Result<()> {
+    run("annotation_with_another_value", async |case: &Case| {
+        let manifest = case
+            .manifest("pod")
+            .annotation(LAUNCH_PRIORITY, "Unordered")
+            .container(Container::new("b"))
+            .container(Container::new("a"));
+        refused(case, "pod", &manifest, &[LAUNCH_PRIORITY, "\"Unordered\"", "\"Ordered\""]).await
+    })
+    .await
+}

@@ -1,0 +1,152 @@
+//! Something of the node goes away while a pod is half started. The order is kept, and the pod goes on.
+
+use anyhow::{Result, ensure};
+use berth_proto::cri::ContainerState;
+use berth_tests::manifest::{Container, PodManifest};
+use berth_tests::wait::await_condition;
+
+use crate::case::{Case, PATIENCE, container, run_alone, waits_for};
+
+/// Gets ready when the test says so, by [`open`].
+fn gate(name: &str) -> Container {
+    Container::new(name).ready_when("test -f /tmp/go")
+}
+
+async fn open(case: &Case, pod: &str) -> Result<()> {
+    case.inside(pod, "a", "touch /tmp/go").await
+}
+
+fn gated(manifest: PodManifest) -> PodManifest {
+    manifest.container(Container::new("b").priority(1)).container(gate("a").priority(2))
+}
+
+/// Starts a gated pod, lets `fault` happen while b waits, and expects b to start when a is ready and not before.
+async fn in_the_middle(case: &Case, fault: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
+    let recorder = case.record("pod");
+    case.create(&gated(case.manifest("pod"))).await?;
+    case.await_pod("pod", "b waits", |pod| waits_for(pod, "b", "a")).await?;
+    fault().await?;
+
+    // What comes now is a relist and a sync by whoever was restarted: b is tried again, and still has to wait. A second
+    // pod that gets through the whole of it shows that they have had their turn.
+    let witness = case
+        .manifest("witness")
+        .container(Container::new("b").priority(1))
+        .container(Container::new("a").priority(2));
+    case.create(&witness).await?;
+    case.await_ready("witness").await?;
+    let history = recorder.so_far();
+    ensure!(history.of("b").is_empty(), "b did not wait any longer: {:?}", history.of("b"));
+    ensure!(history.of("a").len() == 1, "a was disturbed: {:?}", history.of("a"));
+
+    open(case, "pod").await?;
+    let pod = case.await_ready("pod").await?;
+    ensure!(container(&pod, "a")?.restart_count == 0, "a was restarted");
+    let history = recorder.finish().await?;
+    history.check_start_order(&["a", "b"])?;
+    ensure!(history.instances.len() == 2, "{:?}", history.instances);
+    Ok(())
+}
+
+#[tokio::test]
+async fn kubelet_restart() -> Result<()> {
+    run_alone("kubelet_restart", async |case: &Case| {
+        in_the_middle(case, async || case.node.kubelet()?.restart().await).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn berthd_killed() -> Result<()> {
+    run_alone("berthd_killed", async |case: &Case| {
+        in_the_middle(case, async || case.node.berthd()?.crash().await).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn containerd_restart() -> Result<()> {
+    run_alone("containerd_restart", async |case: &Case| {
+        in_the_middle(case, async || case.node.containerd().restart().await).await
+    })
+    .await
+}
+
+/// Has the API server away for `meanwhile`, and back afterwards whatever became of it.
+async fn without_api_server(case: &Case, meanwhile: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
+    let api = case.node.api()?;
+    api.service().stop()?;
+    let outcome = meanwhile().await;
+    api.service().start()?;
+    api.ready().await?;
+    outcome
+}
+
+/// Static pods need no API server, so neither does their order.
+#[tokio::test]
+async fn api_server_away_static_pod_goes_on() -> Result<()> {
+    run_alone("api_server_away_static_pod_goes_on", async |case: &Case| {
+        let kubelet = case.node.kubelet()?;
+        let pod = format!("static-{}", berth_tests::node::NODE_NAME);
+        let recorder = case.record(&pod);
+        kubelet.play("static", gated(case.manifest("static")).json())?;
+        case.await_pod(&pod, "b waits", |pod| waits_for(pod, "b", "a")).await?;
+        let away = without_api_server(case, async || {
+            open(case, &pod).await?;
+            await_condition("b runs while the API server is away", PATIENCE, async || {
+                let history = recorder.so_far();
+                ensure!(history.started("b")? > history.started("a")?, "b was started before a");
+                Ok(())
+            })
+            .await
+        })
+        .await;
+        kubelet.unplay("static")?;
+        away
+    })
+    .await
+}
+
+/// What was decided stays decided: a started pod's container comes back while nobody can be asked, even when berthd
+/// itself had to start anew. What was not decided is not guessed.
+#[tokio::test]
+async fn api_server_away_nothing_is_forgotten() -> Result<()> {
+    run_alone("api_server_away_nothing_is_forgotten", async |case: &Case| {
+        case.create(&gated(case.manifest("started"))).await?;
+        case.await_pod("started", "b waits", |pod| waits_for(pod, "b", "a")).await?;
+        open(case, "started").await?;
+        case.await_ready("started").await?;
+        let waiting = case.record("waiting");
+        case.create(&gated(case.manifest("waiting"))).await?;
+        case.await_pod("waiting", "b waits", |pod| waits_for(pod, "b", "a")).await?;
+
+        without_api_server(case, async || {
+            for (round, crash) in [(1, false), (2, true)] {
+                if crash {
+                    case.node.berthd()?.crash().await?;
+                }
+                case.inside("started", "b", "kill 1").await?;
+                await_condition("b is back while the API server is away", PATIENCE, async || {
+                    let instances = case.cri.containers(&case.namespace, "started").await?;
+                    let back = instances.iter().any(|instance| {
+                        instance.name == "b"
+                            && instance.attempt == round
+                            && instance.state == ContainerState::ContainerRunning
+                    });
+                    ensure!(back, "{instances:?}");
+                    Ok(())
+                })
+                .await?;
+            }
+            let history = waiting.so_far();
+            ensure!(history.of("b").is_empty(), "b of the waiting pod was started: {:?}", history.of("b"));
+            Ok(())
+        })
+        .await?;
+
+        open(case, "waiting").await?;
+        case.await_ready("waiting").await?;
+        waiting.finish().await?.check_start_order(&["a", "b"])
+    })
+    .await
+}

@@ -1,0 +1,195 @@
+//! The containers of a pod are started in their declared order, each level only when the one above it is ready.
+//!
+//! All pods list the lowest priority first: without Berth the kubelet would start them in exactly the wrong order, as the
+//! baseline test shows.
+
+use anyhow::{Result, ensure};
+use berth_tests::manifest::{Container, probe};
+use berth_tests::observe::History;
+
+use crate::case::{Case, container, run};
+
+/// Ready one second after its start, and not before.
+fn ready_after_1s(name: &str) -> Container {
+    Container::new(name).shell("sleep 1; touch /tmp/ready").ready_when("test -f /tmp/ready")
+}
+
+const SECOND: i64 = 1_000_000_000;
+
+/// Nothing was tried twice: no container was created and not started, or started and started again.
+fn check_one_instance_each(history: &History, names: &[&str]) -> Result<()> {
+    for name in names {
+        ensure!(history.of(name).len() == 1, "instances of {name}: {:?}", history.of(name));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn lowest_first_with_probes() -> Result<()> {
+    run("lowest_first_with_probes", async |case: &Case| {
+        let recorder = case.record("pod");
+        let manifest = case
+            .manifest("pod")
+            .container(ready_after_1s("c").priority(1))
+            .container(ready_after_1s("b").priority(2))
+            .container(ready_after_1s("a").priority(3));
+        case.create(&manifest).await?;
+        let pod = case.await_ready("pod").await?;
+        let history = recorder.finish().await?;
+        history.check_start_order(&["a", "b", "c"])?;
+        check_one_instance_each(&history, &["a", "b", "c"])?;
+        for (before, after) in [("a", "b"), ("b", "c")] {
+            let gap = history.started(after)? - history.started(before)?;
+            ensure!(
+                gap >= SECOND,
+                "{after} was started {gap} ns after {before}, which cannot have been ready by then"
+            );
+        }
+        for name in ["a", "b", "c"] {
+            ensure!(container(&pod, name)?.restart_count == 0, "{name} was restarted");
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn lowest_first_without_probes() -> Result<()> {
+    run("lowest_first_without_probes", async |case: &Case| {
+        let recorder = case.record("pod");
+        let manifest = case
+            .manifest("pod")
+            .container(Container::new("c").priority(1))
+            .container(Container::new("b").priority(2))
+            .container(Container::new("a").priority(3));
+        case.create(&manifest).await?;
+        case.await_ready("pod").await?;
+        let history = recorder.finish().await?;
+        history.check_start_order(&["a", "b", "c"])?;
+        check_one_instance_each(&history, &["a", "b", "c"])
+    })
+    .await
+}
+
+/// Listed in the order of their start, so that only the waiting for readiness is Berth's.
+#[tokio::test]
+async fn ordered_as_listed() -> Result<()> {
+    run("ordered_as_listed", async |case: &Case| {
+        let recorder = case.record("pod");
+        let manifest = case
+            .manifest("pod")
+            .ordered()
+            .container(ready_after_1s("a"))
+            .container(ready_after_1s("b"))
+            .container(ready_after_1s("c"));
+        case.create(&manifest).await?;
+        case.await_ready("pod").await?;
+        let history = recorder.finish().await?;
+        for (before, after) in [("a", "b"), ("b", "c")] {
+            let gap = history.started(after)? - history.started(before)?;
+            ensure!(gap >= SECOND, "{after} was started {gap} ns after {before}");
+        }
+        check_one_instance_each(&history, &["a", "b", "c"])
+    })
+    .await
+}
+
+/// Equal priorities wait for nobody: all of them run although none ever gets ready.
+#[tokio::test]
+async fn equal_priorities() -> Result<()> {
+    run("equal_priorities", async |case: &Case| {
+        let mut manifest = case.manifest("pod");
+        for name in ["a", "b", "c"] {
+            manifest = manifest.container(Container::new(name).priority(7).ready_when("false"));
+        }
+        case.create(&manifest).await?;
+        case.await_pod("pod", "all run", |pod| {
+            for name in ["a", "b", "c"] {
+                let status = container(pod, name)?;
+                ensure!(status.state.as_ref().is_some_and(|state| state.running.is_some()), "{status:?}");
+            }
+            Ok(())
+        })
+        .await?;
+        Ok(())
+    })
+    .await
+}
+
+/// A container without a priority has 0; two of the same level start together, after the higher and before the lower.
+#[tokio::test]
+async fn mixed_priorities() -> Result<()> {
+    run("mixed_priorities", async |case: &Case| {
+        let recorder = case.record("pod");
+        let manifest = case
+            .manifest("pod")
+            .container(ready_after_1s("below").priority(-1))
+            .container(ready_after_1s("none"))
+            .container(ready_after_1s("top1").priority(10))
+            .container(ready_after_1s("zero").priority(0))
+            .container(ready_after_1s("top2").priority(10));
+        case.create(&manifest).await?;
+        case.await_ready("pod").await?;
+        let history = recorder.finish().await?;
+        let levels = [vec!["top1", "top2"], vec!["none", "zero"], vec!["below"]];
+        for level in levels.windows(2) {
+            for before in &level[0] {
+                for after in &level[1] {
+                    let gap = history.started(after)? - history.started(before)?;
+                    ensure!(gap >= SECOND, "{after} was started {gap} ns after {before}");
+                }
+            }
+        }
+        // Had one of a level waited for the other, it would have been for its readiness.
+        for level in [["top1", "top2"], ["none", "zero"]] {
+            let gap = (history.started(level[0])? - history.started(level[1])?).abs();
+            ensure!(gap < SECOND, "{level:?} were started {gap} ns apart");
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn one_container() -> Result<()> {
+    run("one_container", async |case: &Case| {
+        case.create(&case.manifest("pod").ordered().container(Container::new("a").priority(3))).await?;
+        case.await_ready("pod").await?;
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn both_ends_of_the_range() -> Result<()> {
+    run("both_ends_of_the_range", async |case: &Case| {
+        let recorder = case.record("pod");
+        let manifest = case
+            .manifest("pod")
+            .container(Container::new("lowest").priority(-2_147_483_647))
+            .container(Container::new("middle"))
+            .container(Container::new("highest").priority(2_147_483_647));
+        case.create(&manifest).await?;
+        case.await_ready("pod").await?;
+        recorder.finish().await?.check_start_order(&["highest", "middle", "lowest"])
+    })
+    .await
+}
+
+/// The order is among the regular containers: what runs before and beside them has its own place, whatever it says.
+#[tokio::test]
+async fn init_containers_and_sidecars_are_not_gated() -> Result<()> {
+    run("init_containers_and_sidecars_are_not_gated", async |case: &Case| {
+        let recorder = case.record("pod");
+        let manifest = case
+            .manifest("pod")
+            .init_container(Container::new("init").only("true").priority(-5))
+            .init_container(Container::new("sidecar").priority(-9).field("restartPolicy", "Always"))
+            .container(Container::new("b").priority(1))
+            .container(Container::new("a").priority(2).field("startupProbe", probe("true")));
+        case.create(&manifest).await?;
+        case.await_ready("pod").await?;
+        recorder.finish().await?.check_start_order(&["init", "sidecar", "a", "b"])
+    })
+    .await
+}
