@@ -63,8 +63,8 @@ pub async fn serve<G: Gate>(
             biased;
             () = shutdown.token.cancelled() => break,
             Some(_) = connections.join_next() => {}
-            accepted = listener.socket.accept() => match accepted {
-                Ok((socket, _)) => { connections.spawn(server.connection(socket)); }
+            accepted = listener.accept() => match accepted {
+                Ok(socket) => { connections.spawn(server.connection(socket)); }
                 Err(error) => {
                     warn!(%error, "Connection not accepted");
                     sleep(ACCEPT_PAUSE).await;
