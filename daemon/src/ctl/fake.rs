@@ -146,7 +146,7 @@ impl RuntimeService for Fake {
         &self,
         request: Request<StopPodSandboxRequest>,
     ) -> Result<Response<StopPodSandboxResponse>, Status> {
-        self.note("StopPodSandbox", &request.into_inner().pod_sandbox_id);
+        drop(self.note("StopPodSandbox", &request.into_inner().pod_sandbox_id));
         Ok(Response::new(StopPodSandboxResponse {}))
     }
 
@@ -287,7 +287,7 @@ impl ImageService for Fake {
         request: Request<PullImageRequest>,
     ) -> Result<Response<PullImageResponse>, Status> {
         let image = request.into_inner().image.unwrap_or_default().image;
-        self.note("PullImage", &image);
+        drop(self.note("PullImage", &image));
         Ok(Response::new(PullImageResponse { image_ref: format!("id of {image}") }))
     }
 }

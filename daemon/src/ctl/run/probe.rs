@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http_body_util::Empty;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::ctl::cri::Cri;
@@ -194,6 +195,9 @@ async fn get(host: &str, port: u16, path: &str, headers: &[HttpHeader]) -> Resul
     let stream = TcpStream::connect((host, port)).await.with_context(|| format!("connect to {at}"))?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.context("HTTP")?;
+    // Ends with this function, whatever way that goes.
+    let mut driver = JoinSet::new();
+    driver.spawn(connection);
     let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
     let mut request = http::Request::get(&path).header("User-Agent", "berthctl").header("Accept", "*/*");
     if !headers.iter().any(|header| header.name.eq_ignore_ascii_case("host")) {
@@ -203,15 +207,7 @@ async fn get(host: &str, port: u16, path: &str, headers: &[HttpHeader]) -> Resul
         request = request.header(&header.name, &header.value);
     }
     let request = request.body(Empty::<Bytes>::new()).context("HTTP request of the probe")?;
-    let exchange =
-        async { sender.send_request(request).await.with_context(|| format!("GET http://{at}{path}")) };
-    let response = tokio::select! {
-        response = exchange => response?,
-        closed = connection => match closed {
-            Ok(()) => bail!("GET http://{at}{path}: closed without an answer"),
-            Err(error) => return Err(error).with_context(|| format!("GET http://{at}{path}")),
-        },
-    };
+    let response = sender.send_request(request).await.with_context(|| format!("GET http://{at}{path}"))?;
     let status = response.status();
     if !status.is_success() && !status.is_redirection() {
         bail!("GET http://{at}{path}: {status}");
