@@ -70,7 +70,7 @@ impl Store {
         let failed = |source: redb::Error| StoreError::Open { path: path.clone(), source: Box::new(source) };
         let database = match create(&path) {
             Ok(database) => database,
-            Err(DatabaseError::Storage(damage @ redb::StorageError::Corrupted(_))) => {
+            Err(DatabaseError::Storage(damage)) if is_damage(&damage) => {
                 let aside = directory.join("store.redb.damaged");
                 error!(store = ?path, moved_to = ?aside, error = %damage, "Store damaged, starting with an empty one");
                 std::fs::rename(&path, &aside).map_err(|error| failed(redb::Error::Io(error)))?;
@@ -125,6 +125,15 @@ impl Store {
 
 fn create(path: &Path) -> Result<Database, DatabaseError> {
     Builder::new().set_cache_size(CACHE).create(path)
+}
+
+/// The content is wrong, as opposed to a disk that is full or a file that may not be read.
+fn is_damage(error: &redb::StorageError) -> bool {
+    match error {
+        redb::StorageError::Corrupted(_) => true,
+        redb::StorageError::Io(error) => error.kind() == std::io::ErrorKind::InvalidData,
+        _ => false,
+    }
 }
 
 /// Makes the tables and gives the schema.

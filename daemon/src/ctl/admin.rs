@@ -37,3 +37,64 @@ fn unreachable(socket: &Path, error: &str) -> anyhow::Error {
         socket.display()
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use berth_proto::admin::admin_server::{Admin, AdminServer};
+    use berth_proto::admin::{OrderRequest, OrderResponse, PodOrder, StatusRequest, StatusResponse};
+    use tonic::Response;
+    use tower::Service;
+
+    use super::*;
+    use crate::ctl::fake::{Node, serve};
+    use crate::ctl::order::{OrderArgs, order};
+    use crate::ctl::output::Format;
+    use crate::ctl::status::{StatusArgs, status};
+
+    /// A berthd that knows one pod.
+    struct Berthd;
+
+    #[tonic::async_trait]
+    impl Admin for Berthd {
+        async fn status(&self, _: Request<StatusRequest>) -> Result<Response<StatusResponse>, Status> {
+            Ok(Response::new(StatusResponse { version: "1.2.3".into(), ..StatusResponse::default() }))
+        }
+
+        async fn order(&self, request: Request<OrderRequest>) -> Result<Response<OrderResponse>, Status> {
+            let pods = match request.into_inner().pod.as_str() {
+                "web" => vec![PodOrder { name: "web".into(), error: "x".repeat(100), ..PodOrder::default() }],
+                "broken" => return Err(Status::internal("on fire")),
+                _ => Vec::new(),
+            };
+            Ok(Response::new(OrderResponse { pods }))
+        }
+    }
+
+    #[tokio::test]
+    async fn berthd_is_asked_over_its_socket() {
+        let node = Node::new(|_, _| Ok(()));
+        let global = node.global();
+        let down = status(&global, &StatusArgs { output: Format::Table }).await.unwrap_err().to_string();
+        assert!(
+            down.contains("berthd is not reachable at") && down.contains("systemctl start berthd"),
+            "{down}"
+        );
+
+        let server = AdminServer::new(Berthd);
+        serve(&global.admin_socket, move |request| {
+            let mut server = server.clone();
+            async move { server.call(request).await }
+        });
+        status(&global, &StatusArgs { output: Format::Json }).await.unwrap();
+        let ask = |pod: Option<&str>| OrderArgs {
+            pod: pod.map(str::to_owned),
+            no_trunc: false,
+            output: Format::Yaml,
+        };
+        order(&global, &ask(Some("web"))).await.unwrap();
+        let unknown = order(&global, &ask(Some("nothing"))).await.unwrap_err().to_string();
+        assert!(unknown.contains("berthd knows no pod \"nothing\""), "{unknown}");
+        let broken = order(&global, &ask(Some("broken"))).await.unwrap_err().to_string();
+        assert_eq!(broken, "berthd could not answer Order: on fire (INTERNAL)");
+    }
+}

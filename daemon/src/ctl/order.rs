@@ -131,3 +131,62 @@ impl From<&PodOrder> for ShownPod {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use berth_proto::admin::ContainerOrder;
+
+    use super::*;
+
+    fn container(name: &str, priority: i32, state: &str, waiting_for: &[&str]) -> ContainerOrder {
+        ContainerOrder {
+            name: name.into(),
+            priority,
+            state: state.into(),
+            waiting_for: waiting_for.iter().map(|&name| name.into()).collect(),
+            waiting_milliseconds: 1240,
+            ..ContainerOrder::default()
+        }
+    }
+
+    #[test]
+    fn who_waits_for_whom() {
+        let pod = PodOrder {
+            namespace: "shop".into(),
+            name: "web".into(),
+            sandbox_id: "0123456789abcdef".into(),
+            ordered: true,
+            containers: vec![
+                container("db", 10, "Running", &[]),
+                container("api", 5, "Waiting", &["db"]),
+                container("web", -5, "Waiting", &["db", "api"]),
+            ],
+            ..PodOrder::default()
+        };
+        let expected = "\
+shop/web (0123456789abc)
+CONTAINER   PRIORITY   STATE     WAITING FOR   SINCE
+db          10         Running   -             -
+api         5          Waiting   db            1.2s
+web         -5         Waiting   db,api        1.2s
+";
+        assert_eq!(text(std::slice::from_ref(&pod), false), expected);
+        let json = serde_json::to_value(ShownPod::from(&pod)).unwrap();
+        assert_eq!(json["sandboxId"], "0123456789abcdef");
+        assert_eq!(json["containers"][1]["waitingFor"][0], "db");
+        assert_eq!(json["containers"][1]["waitingMilliseconds"], "1240");
+    }
+
+    #[test]
+    fn pods_without_a_valid_order_say_so() {
+        let bad = PodOrder { name: "x".into(), error: "env … is \"high\"".into(), ..PodOrder::default() };
+        assert!(text(&[bad], false).contains("the declared order is invalid: env … is \"high\""));
+        let plain = PodOrder {
+            name: "x".into(),
+            containers: vec![container("a", 0, "Ready", &[])],
+            ..PodOrder::default()
+        };
+        assert!(text(&[plain], false).contains("declares no order"));
+        assert_eq!(text(&[], false), "no pod on this node declares an order\n");
+    }
+}

@@ -172,3 +172,58 @@ impl From<&Hold> for ShownHold {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use berth_proto::admin::{PodView, Runtime};
+
+    use super::*;
+
+    #[test]
+    fn a_page_about_berthd() {
+        let mut status = StatusResponse {
+            version: "0.1.0".into(),
+            mode: "none".into(),
+            path: "inline".into(),
+            socket: "/run/berth/cri.sock".into(),
+            runtime: Some(Runtime {
+                endpoint: "/run/containerd/containerd.sock".into(),
+                reachable: true,
+                name: "containerd".into(),
+                version: "1.6.20".into(),
+                error: String::new(),
+            }),
+            pod_view: Some(PodView { source: "sandboxes".into(), synced: true, error: String::new() }),
+            uptime_seconds: 90,
+            holds: vec![Hold {
+                rpc: "CreateContainer".into(),
+                namespace: "shop".into(),
+                pod: "web".into(),
+                container: "api".into(),
+                waiting_for: vec!["db".into()],
+                held_milliseconds: 300,
+                remaining_milliseconds: 4700,
+            }],
+            ..StatusResponse::default()
+        };
+        let shown = text(&status);
+        for expected in [
+            "Version:      0.1.0\n",
+            "Uptime:       1m30s\n",
+            "Runtime:      containerd 1.6.20 at /run/containerd/containerd.sock\n",
+            "Pod view:     sandboxes, synced\n",
+            "Holds:        1\n",
+            "CALL              NAMESPACE   POD   CONTAINER   WAITING FOR   HELD    AT MOST\n",
+            "CreateContainer   shop        web   api         db            300ms   4.7s\n",
+        ] {
+            assert!(shown.contains(expected), "expected {expected:?} in\n{shown}");
+        }
+        assert!(!shown.contains("Panics"));
+        status.policy_panics = 2;
+        status.runtime =
+            Some(Runtime { endpoint: "/x".into(), error: "refused".into(), ..Runtime::default() });
+        let shown = text(&status);
+        assert!(shown.contains("Panics:       2 calls were forwarded"), "{shown}");
+        assert!(shown.contains("not reachable at /x: refused"), "{shown}");
+    }
+}
