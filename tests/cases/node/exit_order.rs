@@ -167,9 +167,12 @@ async fn eviction_is_not_delayed() -> Result<()> {
             });
             let (_, took) = played(case, name, &manifest, async || {
                 // kube's own `evict` misspells the options, and the API server then ignores them.
-                let (body, params) = (serde_json::to_vec(&eviction)?, PostParams::default());
-                let done: Status =
-                    case.pods.create_subresource("eviction", name, &params, body).await.context("evict")?;
+                let params = PostParams::default();
+                let done: Status = case
+                    .pods
+                    .create_subresource("eviction", name, &params, &eviction)
+                    .await
+                    .context("evict")?;
                 ensure!(done.status.as_deref() == Some("Success"), "{done:?}");
                 Ok(())
             })

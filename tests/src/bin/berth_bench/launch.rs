@@ -1,0 +1,103 @@
+//! Launch order: how long until all containers of a three-container pod are Ready?
+//!
+//! The baseline is the same pod without priorities, on the same node and through the same berthd. Ordered and plain pods
+//! take turns, so that both meet the same machine. The clock starts when the pod is created at the API server and stops
+//! when a watch shows the pod Ready.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use berth_tests::manifest::{Container, PodManifest};
+use berth_tests::node::Node;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
+use kube::runtime::wait::{Condition, await_condition, conditions};
+
+use crate::Options;
+use crate::report::{Bench, Metric, Row};
+
+const ALL_READY: Metric = Metric { name: "all_ready_s", unit: "s" };
+pub(crate) const BENCH: Bench = Bench {
+    name: "launch",
+    about: "create to Ready of a pod with three containers on three levels; baseline: the plain pod",
+    cases: &[
+        "lowest-first-probes",
+        "lowest-first-no-probes",
+        "highest-first-probes",
+        "highest-first-no-probes",
+    ],
+    metrics: &[ALL_READY],
+};
+/// Nothing here takes a tenth of it.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+pub(crate) async fn run(options: &Options) -> Result<Vec<Row>> {
+    let node = Node::builder().start().await?;
+    let pods: Api<Pod> = Api::namespaced(node.client().await?, "default");
+    // The first pod of a node pays for what is only done once.
+    all_ready(&pods, &manifest("warm-up", false, false, false)).await?;
+
+    let mut rows = Vec::new();
+    for case in BENCH.cases.iter().filter(|case| options.wants(case)) {
+        let (highest_first, probes) = (case.starts_with("highest"), !case.ends_with("no-probes"));
+        let (mut ordered, mut plain) = (Vec::new(), Vec::new());
+        for run in 0..options.runs {
+            let name = format!("{case}-{run}");
+            ordered.push(all_ready(&pods, &manifest(&name, true, highest_first, probes)).await?);
+            plain.push(
+                all_ready(&pods, &manifest(&format!("plain-{name}"), false, highest_first, probes)).await?,
+            );
+        }
+        eprintln!("{case}: ordered {ordered:.2?} plain {plain:.2?}");
+        rows.push(Row::of(&BENCH, case, ALL_READY, &ordered, &plain)?);
+    }
+    node.down()?;
+    Ok(rows)
+}
+
+fn manifest(name: &str, ordered: bool, highest_first: bool, probes: bool) -> PodManifest {
+    let mut containers = [("a", 3), ("b", 2), ("c", 1)];
+    if !highest_first {
+        containers.reverse();
+    }
+    containers.into_iter().fold(PodManifest::new("default", name), |manifest, (name, priority)| {
+        let mut container = Container::new(name);
+        if ordered {
+            container = container.priority(priority);
+        }
+        if probes {
+            container = container.ready_when("true");
+        }
+        manifest.container(container)
+    })
+}
+
+/// Plays the pod, measures, and removes it, so that the next one finds the node as this one did.
+async fn all_ready(pods: &Api<Pod>, manifest: &PodManifest) -> Result<f64> {
+    let pod = manifest.pod()?;
+    let name = pod.metadata.name.clone().context("a pod without a name")?;
+    let begun = Instant::now();
+    pods.create(&PostParams::default(), &pod).await.context("create")?;
+    until(pods, &name, is_ready).await?;
+    let elapsed = begun.elapsed();
+
+    let now = DeleteParams { grace_period_seconds: Some(1), ..Default::default() };
+    let uid =
+        pods.delete(&name, &now).await.context("delete")?.map_left(|pod| pod.metadata.uid).left().flatten();
+    until(pods, &name, conditions::is_deleted(&uid.context("a pod without a UID")?)).await?;
+    Ok(elapsed.as_secs_f64())
+}
+
+fn is_ready(pod: Option<&Pod>) -> bool {
+    let conditions = pod.and_then(|pod| pod.status.as_ref()?.conditions.as_ref());
+    conditions.into_iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+async fn until(pods: &Api<Pod>, name: &str, condition: impl Condition<Pod>) -> Result<()> {
+    tokio::time::timeout(PATIENCE, await_condition(pods.clone(), name, condition))
+        .await
+        .with_context(|| format!("pod {name}: not within {} s", PATIENCE.as_secs()))?
+        .with_context(|| format!("watch pod {name}"))?;
+    Ok(())
+}

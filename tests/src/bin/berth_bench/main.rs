@@ -1,0 +1,79 @@
+//! `berth-bench`: measures Berth against the same work without it, in the same run.
+//!
+//! A bench is a module with the constant `BENCH` (its name, cases and metrics) and a function `run` that gives rows; to
+//! add one, list it in [`BENCHES`] and call it in [`run`]. What a case does is described in the module's own head.
+
+mod launch;
+mod report;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Parser, Subcommand};
+
+use crate::report::{Bench, Row};
+
+/// Every bench, in the order of `berth-bench list`.
+const BENCHES: &[Bench] = &[launch::BENCH];
+
+#[derive(Parser)]
+#[command(version, about = "Measures Berth against the same work without it.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Names the benches, their cases and metrics.
+    List,
+    /// Time until all containers of a pod are Ready, ordered against plain.
+    Launch(Options),
+}
+
+/// What all benches take.
+#[derive(Args, Clone, Debug)]
+struct Options {
+    /// One JSON object a line instead of a table.
+    #[arg(long)]
+    json: bool,
+    /// Measurements of each case and of its baseline.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
+    /// Only this case; may be given more than once.
+    #[arg(long = "case")]
+    cases: Vec<String>,
+}
+
+impl Options {
+    /// Whether a case is to be run.
+    fn wants(&self, case: &str) -> bool {
+        self.cases.is_empty() || self.cases.iter().any(|wanted| wanted == case)
+    }
+
+    /// A misspelt case would silently measure nothing.
+    fn check(&self, bench: &Bench) -> Result<()> {
+        for case in &self.cases {
+            if !bench.cases.contains(&case.as_str()) {
+                bail!("{} has no case {case}; its cases: {}", bench.name, bench.cases.join(", "));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let (bench, options) = match Cli::parse().command {
+        Command::List => return report::list(BENCHES),
+        Command::Launch(options) => (launch::BENCH, options),
+    };
+    options.check(&bench)?;
+    let rows = run(&bench, &options).await.with_context(|| format!("bench {}", bench.name))?;
+    report::print(&rows, options.json)
+}
+
+async fn run(bench: &Bench, options: &Options) -> Result<Vec<Row>> {
+    match bench.name {
+        "launch" => launch::run(options).await,
+        other => bail!("{other} is listed and not run"),
+    }
+}
