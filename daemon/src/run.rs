@@ -11,7 +11,7 @@ use prometheus_client::registry::Registry;
 use sd_notify::NotifyState;
 use tokio::{
     net::TcpListener,
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
     sync::{oneshot, watch},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -50,6 +50,8 @@ pub fn run(config: Configuration, passed: Option<UnixListener>) -> anyhow::Resul
 }
 
 async fn serve(config: Configuration, passed: Option<UnixListener>) -> anyhow::Result<()> {
+    // Before anything is taken: a stop that is asked for during the start is a clean one too.
+    let mut signals = Signals::new()?;
     let endpoint = match config.runtime_endpoint.clone() {
         Some(endpoint) => endpoint.0,
         None => runtime::find().parse()?,
@@ -118,7 +120,7 @@ async fn serve(config: Configuration, passed: Option<UnixListener>) -> anyhow::R
     systemd::notify(&[NotifyState::Ready]);
     info!("berthd serves");
 
-    let result = until_told(&drain, &mut ended).await;
+    let result = signals.until_told(&drain, &mut ended).await;
     stop.cancel();
     tasks.close();
     tasks.wait().await;
@@ -126,31 +128,49 @@ async fn serve(config: Configuration, passed: Option<UnixListener>) -> anyhow::R
     result
 }
 
-/// Waits for a signal, drains, and waits for the data path's end. A second signal cuts the drain short.
-async fn until_told(drain: &Shutdown, ended: &mut oneshot::Receiver<()>) -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hangup = signal(SignalKind::hangup())?;
-    loop {
-        // Cancel-safe: signals that come while another one is handled stay pending.
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-            _ = hangup.recv() => {
-                warn!("SIGHUP does not reload the configuration, restart berthd for that");
-                continue;
+/// The signals the agent is told to stop with.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for a signal, drains, and waits for the data path's end. A second signal cuts the drain short.
+    async fn until_told(
+        &mut self,
+        drain: &Shutdown,
+        ended: &mut oneshot::Receiver<()>,
+    ) -> anyhow::Result<()> {
+        loop {
+            // Cancel-safe: a signal that comes while another one is handled stays pending.
+            tokio::select! {
+                _ = self.terminate.recv() => {}
+                _ = self.interrupt.recv() => {}
+                _ = self.hangup.recv() => {
+                    warn!("SIGHUP does not reload the configuration, restart berthd for that");
+                    continue;
+                }
+                _ = &mut *ended => {
+                    anyhow::ensure!(drain.token.is_cancelled(), "the data path's thread died");
+                    return Ok(());
+                }
             }
-            _ = &mut *ended => {
-                anyhow::ensure!(drain.token.is_cancelled(), "the data path's thread died");
+            if drain.token.is_cancelled() {
+                warn!("Second signal, open calls are cut");
                 return Ok(());
             }
+            systemd::notify(&[NotifyState::Stopping]);
+            drain.token.cancel();
         }
-        if drain.token.is_cancelled() {
-            warn!("Second signal, open calls are cut");
-            return Ok(());
-        }
-        systemd::notify(&[NotifyState::Stopping]);
-        drain.token.cancel();
     }
 }
 
