@@ -9,7 +9,7 @@ use super::{duration, order, pods, ps, run, status, stop, version};
 
 /// Plays, lists and stops pods on this node, and shows what berthd does with their order.
 #[derive(Debug, Parser)]
-#[command(name = "berthctl", version, disable_help_subcommand = true)]
+#[command(name = "berthctl", version, disable_help_subcommand = true, subcommand_required = true)]
 pub struct Cli {
     /// Flags of all commands.
     #[command(flatten)]
@@ -21,6 +21,7 @@ pub struct Cli {
 
 /// Flags of all commands.
 #[derive(Args, Debug)]
+#[command(next_help_heading = "Global options")]
 pub struct Global {
     /// CRI socket [default: berthd's /run/berth/cri.sock, else the container runtime's own]
     #[arg(
@@ -54,8 +55,18 @@ pub struct Global {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Play a v1 Pod manifest without a kubelet
+    ///
+    /// Does what a kubelet would do with the manifest, once: sandbox, images, init containers, containers, probes until
+    /// all are ready. Afterwards nobody restarts a container or acts on its probes. What needs a cluster (configMap and
+    /// secret volumes, valueFrom of them, image pull secrets, ...) is refused before anything is created.
+    ///
+    /// Containers with an order (env KRUISE_CONTAINER_PRIORITY or annotation apps.kruise.io/container-launch-priority)
+    /// start in that order when berthd is in between; the runtime alone knows no order.
     Run(run::RunArgs),
     /// Stop and remove a pod as the kubelet does
+    ///
+    /// All containers at once: preStop hook, stop signal, SIGKILL when the grace is over; then the sandbox. In what order
+    /// they end is berthd's doing. The pod's emptyDir volumes go with it, its logs stay.
     Stop(stop::StopArgs),
     /// List pods
     Pods(pods::PodsArgs),

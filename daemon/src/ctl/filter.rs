@@ -33,7 +33,14 @@ pub struct ListArgs {
     #[arg(long)]
     pub no_trunc: bool,
     /// How to show them
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(
+        short,
+        long,
+        value_enum,
+        default_value_t,
+        value_name = "table|json|yaml",
+        hide_possible_values = true
+    )]
     pub output: Format,
 }
 

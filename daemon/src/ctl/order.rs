@@ -21,7 +21,14 @@ pub struct OrderArgs {
     #[arg(long)]
     pub no_trunc: bool,
     /// How to show it
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(
+        short,
+        long,
+        value_enum,
+        default_value_t,
+        value_name = "table|json|yaml",
+        hide_possible_values = true
+    )]
     pub output: Format,
 }
 

@@ -16,7 +16,7 @@ pub enum Format {
     /// For people.
     #[default]
     Table,
-    /// The CRI types as protobuf's JSON.
+    /// For programs: CRI and admin types as protobuf's JSON.
     Json,
     /// The same as YAML.
     Yaml,

@@ -17,7 +17,14 @@ pub struct PodsArgs {
     #[arg(long, value_name = "POD")]
     pub pod: Option<String>,
     /// Only those in this state
-    #[arg(short, long, value_enum, ignore_case = true)]
+    #[arg(
+        short,
+        long,
+        value_enum,
+        ignore_case = true,
+        value_name = "ready|notready",
+        hide_possible_values = true
+    )]
     pub state: Option<State>,
     /// What every listing has.
     #[command(flatten)]

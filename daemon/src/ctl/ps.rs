@@ -24,7 +24,14 @@ pub struct PsArgs {
     #[arg(short, long, value_name = "POD")]
     pub pod: Option<String>,
     /// Only those in this state
-    #[arg(short, long, value_enum, ignore_case = true)]
+    #[arg(
+        short,
+        long,
+        value_enum,
+        ignore_case = true,
+        value_name = "created|running|exited|unknown",
+        hide_possible_values = true
+    )]
     pub state: Option<State>,
     /// What every listing has.
     #[command(flatten)]

@@ -15,7 +15,14 @@ use super::{admin, duration};
 #[derive(Args, Debug)]
 pub struct StatusArgs {
     /// How to show it
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(
+        short,
+        long,
+        value_enum,
+        default_value_t,
+        value_name = "table|json|yaml",
+        hide_possible_values = true
+    )]
     pub output: Format,
 }
 

@@ -38,7 +38,14 @@ pub struct StopArgs {
     #[arg(long)]
     pub timeline: bool,
     /// How to show the result; json and yaml have the timeline as data
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(
+        short,
+        long,
+        value_enum,
+        default_value_t,
+        value_name = "table|json|yaml",
+        hide_possible_values = true
+    )]
     pub output: Format,
 }
 
@@ -239,6 +246,6 @@ impl Ended {
                 note: format!("{} ms", container.ended_milliseconds),
             })
             .collect();
-        timeline::draw(&rows, total, 60, "ENDED", timeline::ascii_only())
+        timeline::draw(&rows, total, timeline::LINE, "ENDED", timeline::ascii_only())
     }
 }

@@ -58,8 +58,12 @@ impl Phase {
     }
 }
 
-/// Draws the rows; `total` is the end of the axis in milliseconds, `width` that of the bars in characters.
-pub fn draw(rows: &[Row], total: u64, width: usize, note: &str, ascii: bool) -> String {
+/// What a terminal has at least.
+pub const LINE: usize = 79;
+
+/// Draws the rows; `total` is the end of the axis in milliseconds, `line` the width of the whole in characters, `note` the
+/// header of the last column.
+pub fn draw(rows: &[Row], total: u64, line: usize, note: &str, ascii: bool) -> String {
     let total = total.max(1);
     let name_width =
         rows.iter().map(|row| row.name.chars().count()).chain(["CONTAINER".len()]).max().unwrap_or(0);
@@ -72,6 +76,9 @@ pub fn draw(rows: &[Row], total: u64, width: usize, note: &str, ascii: bool) -> 
         false => 0,
     };
     let note_width = rows.iter().map(|row| row.note.chars().count()).chain([note.len()]).max().unwrap_or(0);
+
+    let beside = name_width + priority_width + note_width + 6;
+    let width = line.saturating_sub(beside).clamp(10, 60);
 
     let mut out = String::new();
     let priority_head = if ordered { "PRIORITY" } else { "" };
@@ -177,14 +184,14 @@ db                 10   vv++======##########   50 ms
 web-server          0   vv..........======##   90 ms
                         v image   . waiting   + created   = started   # ready
 ";
-        assert_eq!(draw(&rows, 100, 20, "READY", true), expected);
-        let blocks = draw(&rows, 100, 20, "READY", false);
+        assert_eq!(draw(&rows, 100, 52, "READY", true), expected);
+        let blocks = draw(&rows, 100, 52, "READY", false);
         assert!(blocks.contains("░░··········▓▓▓▓▓▓██   90 ms"), "{blocks}");
     }
 
     #[test]
     fn without_an_order_there_is_no_priority() {
-        let text = draw(&[row("a", None, &[(0, 5, Phase::Stop)], "5 ms")], 10, 10, "ENDED", true);
+        let text = draw(&[row("a", None, &[(0, 5, Phase::Stop)], "5 ms")], 10, 30, "ENDED", true);
         assert!(!text.contains("PRIORITY"), "{text}");
         assert!(text.contains("a           #####         5 ms"), "{text}");
     }
@@ -192,12 +199,12 @@ web-server          0   vv..........======##   90 ms
     #[test]
     fn nothing_breaks_at_the_edges() {
         for total in [0, 1, 7, 1_000_000_000, u64::MAX] {
-            for width in [1, 3, 60] {
+            for width in [1, 40, 200] {
                 let phases = [(0, total, Phase::Pull), (total, total, Phase::Ready)];
                 let text = draw(&[row("a", Some(i32::MIN + 1), &phases, "")], total, width, "READY", true);
                 assert_eq!(text.lines().count(), 3, "{total} {width}");
             }
         }
-        assert!(!draw(&[], 10, 10, "READY", true).is_empty());
+        assert!(!draw(&[], 10, 30, "READY", true).is_empty());
     }
 }

@@ -12,7 +12,14 @@ use super::output::{self, Format};
 #[derive(Args, Debug)]
 pub struct VersionArgs {
     /// How to show them
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(
+        short,
+        long,
+        value_enum,
+        default_value_t,
+        value_name = "table|json|yaml",
+        hide_possible_values = true
+    )]
     pub output: Format,
 }
 

@@ -85,7 +85,9 @@ mod tests {
     use super::*;
 
     fn read(yaml: &str) -> Pod {
-        pod(serde_saphyr::from_str(yaml).unwrap()).unwrap()
+        let mut object: core::Pod = serde_saphyr::from_str(yaml).unwrap();
+        object.metadata.uid.get_or_insert_with(|| "a-uid".to_owned());
+        pod(object).unwrap()
     }
 
     #[test]
@@ -132,6 +134,18 @@ spec: {containers: [{name: a}]}
         assert_eq!(pod.pod.uid.as_str(), "static-uid");
         assert_eq!(pod.order, Ok(None));
         assert!(pod.readiness.is_empty());
+    }
+
+    #[test]
+    fn the_samples_declare_what_they_say() {
+        let sequence = |yaml: &str| {
+            let order = read(yaml).order.unwrap().unwrap();
+            order.launch_sequence().map(|(name, _)| name.to_string()).collect::<Vec<_>>()
+        };
+        let ordered = include_str!("../../../deploy/samples/ordered.yaml");
+        assert_eq!(sequence(ordered), ["proxy", "app"]);
+        let priorities = include_str!("../../../deploy/samples/priorities.yaml");
+        assert_eq!(sequence(priorities), ["proxy", "log-agent", "app"]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Images, by the kubelet's rules of when to pull.
 
 use anyhow::{Context, Result, bail};
+use tokio::time::timeout_at;
 
 use super::Playing;
 use crate::ctl::manifest::types::Container;
@@ -22,7 +23,11 @@ pub async fn ensure(playing: &Playing<'_>, container: &Container) -> Result<Stri
         }
     }
     progress(&format!("{name}: pulling {image}"));
-    playing.cri.pull(image, playing.sandbox_config.clone()).await.with_context(|| {
+    let pull = playing.cri.pull(image, playing.sandbox_config.clone());
+    let Ok(pulled) = timeout_at(playing.deadline, pull).await else {
+        bail!("container {name:?}: the image {image} was not pulled within --timeout; give it more time");
+    };
+    pulled.with_context(|| {
         let why = if container.image_pull_policy.is_some() { "" } else { ", the default for this tag" };
         match policy {
             "Always" => format!(

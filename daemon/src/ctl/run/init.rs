@@ -25,7 +25,7 @@ pub async fn run_all(playing: &Playing<'_>) -> Result<()> {
         playing.cri.start(&id, name).await?;
         progress(&format!("{name}: started (init)"));
         if let Some(hook) = &one.lifecycle.post_start {
-            hook::post_start(playing.cri, hook, &id, name).await?;
+            hook::post_start(playing, hook, &id, name).await?;
         }
         to_its_end(playing, &id, name).await.with_context(|| format!("init container {name:?}"))?;
         progress(&format!("{name}: completed"));

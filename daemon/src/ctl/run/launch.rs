@@ -125,7 +125,7 @@ async fn attempt(
     let at = record.mark(one.index, Mark::Started, Instant::now());
     progress(&format!("{name}: started after {at} ms"));
     if let Some(hook) = &one.spec.lifecycle.post_start {
-        hook::post_start(playing.cri, hook, &id, name).await?;
+        hook::post_start(playing, hook, &id, name).await?;
     }
     Ok(Some(id))
 }

@@ -49,7 +49,14 @@ pub struct RunArgs {
     #[arg(long)]
     pub rm: bool,
     /// How to show the result; json and yaml have the timeline as data
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(
+        short,
+        long,
+        value_enum,
+        default_value_t,
+        value_name = "table|json|yaml",
+        hide_possible_values = true
+    )]
     pub output: Format,
     /// Where the log directory of the pod is made
     #[arg(long, value_name = "DIR", default_value = "/var/log/pods")]
@@ -159,6 +166,7 @@ async fn play(cri: &Cri, manifest: &Manifest, places: &Places, args: &RunArgs) -
 
     init::run_all(&playing).await?;
     let containers = launch::launch(&playing, &mut record).await;
+    note_ended(&playing, &mut record).await?;
     if args.output == Format::Table {
         if containers.is_ok() {
             output::print(&format!("{}\n", playing.sandbox_id))?;
@@ -173,14 +181,20 @@ async fn play(cri: &Cri, manifest: &Manifest, places: &Places, args: &RunArgs) -
     if args.logs {
         return logs::follow(&playing, &containers).await;
     }
-    // Nobody watches them from here on; what is known already is said.
-    for one in &containers {
-        let status = cri.status(&one.id, &one.name).await?;
+    Ok(())
+}
+
+/// Nobody watches the containers from here on: which of them have ended already is said now.
+async fn note_ended(playing: &Playing<'_>, record: &mut Record) -> Result<()> {
+    for (index, one) in playing.manifest.pod.spec.containers.iter().enumerate() {
+        let Some(id) = record.container(index).container_id.clone() else { continue };
+        let status = playing.cri.status(&id, &one.name).await?;
         if status.state() == ContainerState::ContainerExited {
             progress(&format!(
                 "{}: has ended with exit code {} ({})",
                 one.name, status.exit_code, status.reason
             ));
+            record.ended(index, &status);
         }
     }
     Ok(())

@@ -1,5 +1,8 @@
 //! What happened when while a pod was launched, for `--timeline` and `-o json`.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use berth_proto::cri::ContainerStatus;
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -20,6 +23,9 @@ pub struct Record {
     containers: Vec<Times>,
     #[serde(skip)]
     began: Option<Instant>,
+    /// The same moment on the clock of the CRI.
+    #[serde(skip)]
+    epoch: SystemTime,
 }
 
 /// The launch of a container.
@@ -35,6 +41,8 @@ pub struct Times {
     created_milliseconds: Option<u64>,
     started_milliseconds: Option<u64>,
     ready_milliseconds: Option<u64>,
+    ended_milliseconds: Option<u64>,
+    exit_code: Option<i32>,
     /// How often CreateContainer was refused.
     pub refusals: u32,
 }
@@ -70,6 +78,7 @@ impl Record {
             sandbox_milliseconds: None,
             containers: manifest.pod.spec.containers.iter().map(|container| times(&container.name)).collect(),
             began: Some(Instant::now()),
+            epoch: SystemTime::now(),
         }
     }
 
@@ -92,6 +101,15 @@ impl Record {
         };
         *field = Some(since);
         since
+    }
+
+    /// The container at this place in the spec has ended by itself.
+    pub fn ended(&mut self, index: usize, status: &ContainerStatus) {
+        let at = UNIX_EPOCH + Duration::from_nanos(status.finished_at.try_into().unwrap_or(0));
+        let since = at.duration_since(self.epoch).unwrap_or_default();
+        let times = &mut self.containers[index];
+        times.ended_milliseconds = Some(u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
+        times.exit_code = Some(status.exit_code);
     }
 
     /// The container at this place in the spec.
@@ -120,7 +138,7 @@ impl Record {
             .collect();
         rows.sort_by_key(|(started, _)| *started);
         let rows: Vec<Row> = rows.into_iter().map(|(_, row)| row).collect();
-        timeline::draw(&rows, total, 60, "READY", timeline::ascii_only())
+        timeline::draw(&rows, total, timeline::LINE, "READY", timeline::ascii_only())
     }
 }
 
@@ -141,16 +159,19 @@ impl Times {
         let spans = phases.into_iter().enumerate().filter_map(|(index, phase)| {
             let from = marks[index]?;
             let to = marks.get(index + 1).copied().flatten().unwrap_or(total);
-            (index == 4 || to > from).then_some((from, to, phase))
+            let to = self.ended_milliseconds.map_or(to, |ended| to.min(ended));
+            (index == 4 || to > from).then_some((from, to.max(from), phase))
         });
         Row {
             name: self.name.clone(),
             priority: self.priority,
             phases: spans.collect(),
-            note: self.ready_milliseconds.map_or_else(
-                || if self.started_milliseconds.is_some() { "not ready" } else { "not started" }.to_owned(),
-                |ready| format!("{ready} ms"),
-            ),
+            note: match (self.exit_code, self.ready_milliseconds, self.started_milliseconds) {
+                (Some(code), ..) => format!("exit {code}"),
+                (None, Some(ready), _) => format!("{ready} ms"),
+                (None, None, Some(_)) => "not ready".to_owned(),
+                (None, None, None) => "not started".to_owned(),
+            },
         }
     }
 }
