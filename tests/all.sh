@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Sets everything up and passes all tests. What CI runs, and what a person runs before a pull request.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+step() { printf '\n\033[1m== %s\033[0m\n' "$*" >&2; }
+
+tests/setup.sh
+
+# The Kubernetes programs take some minutes from an empty cache, and most of the Rust work does not need them.
+log=$(mktemp)
+tests/k8s/build.sh kubelet kube-apiserver >"$log" 2>&1 &
+kubernetes=$!
+# An error before the end must not leave a compiler behind.
+trap 'kill "$kubernetes" 2>/dev/null || true; rm -f "$log"' EXIT
+
+step "cargo fmt --check"
+cargo fmt --all --check
+
+step "cargo clippy"
+cargo clippy --workspace --all-targets --quiet -- -D warnings
+
+step "unit and in-process tests"
+cargo test --workspace --quiet --lib --bins --test in_process
+
+step "the Kubernetes programs"
+wait "$kubernetes" || { cat "$log" >&2; exit 1; }
+
+step "node tests"
+cargo test --quiet -p berth-tests --test node -- --test-threads=4
+
+step "all passed"
