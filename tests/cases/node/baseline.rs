@@ -1,6 +1,10 @@
 //! The node without Berth: what the other tests stand on.
 
-use anyhow::Result;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
 use berth_tests::manifest::{Container, PodManifest};
 use berth_tests::node::Node;
 use berth_tests::observe::Recorder;
@@ -29,5 +33,42 @@ async fn plain_pod_on_a_node_without_berth() -> Result<()> {
 
     node.down()?;
     assert!(!dir.exists(), "{} is still there", dir.display());
+    Ok(())
+}
+
+/// The owner of a run may die in any way: nothing of the run stays, not its processes and not its directory.
+#[tokio::test]
+async fn killed_owner_leaves_nothing() -> Result<()> {
+    let mut owner = Command::new(env!("CARGO_BIN_EXE_berth-node"))
+        .args(["up", "--no-berth", "--standalone"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("start berth-node")?;
+    let mut dir = None;
+    for line in BufReader::new(owner.stdout.take().context("its output")?).lines() {
+        let line = line.context("its output")?;
+        if let Some(path) = line.strip_prefix("export BERTH_NODE_DIR=") {
+            dir = Some(PathBuf::from(path));
+        }
+        if line.contains("Ctrl-C") {
+            break;
+        }
+    }
+    let dir = dir.context("it does not say where its run is")?;
+    ensure!(dir.join("containerd.sock").exists(), "{} is not the run", dir.display());
+
+    owner.kill().context("kill it")?;
+    owner.wait().context("wait for it")?;
+    await_condition("the run is gone", PATIENCE, async || {
+        ensure!(!dir.exists(), "{} is still there", dir.display());
+        Ok(())
+    })
+    .await?;
+    let run = format!("{}/", dir.display());
+    for process in std::fs::read_dir("/proc").context("/proc")? {
+        let line = std::fs::read(process.context("/proc")?.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        ensure!(!line.contains(&run), "still runs: {line}");
+    }
     Ok(())
 }

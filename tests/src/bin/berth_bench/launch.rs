@@ -15,19 +15,17 @@ use kube::api::{DeleteParams, PostParams};
 use kube::runtime::wait::{Condition, await_condition, conditions};
 
 use crate::Options;
-use crate::report::{Bench, Metric, Row};
+use crate::report::{Bench, Row};
 
-const ALL_READY: Metric = Metric { name: "all_ready_s", unit: "s" };
 pub(crate) const BENCH: Bench = Bench {
     name: "launch",
     about: "create to Ready of a pod with three containers on three levels; baseline: the plain pod",
     cases: &[
-        "lowest-first-probes",
-        "lowest-first-no-probes",
-        "highest-first-probes",
-        "highest-first-no-probes",
+        ("lowest-first-probes", &["all_ready_s"]),
+        ("lowest-first-no-probes", &["all_ready_s"]),
+        ("highest-first-probes", &["all_ready_s"]),
+        ("highest-first-no-probes", &["all_ready_s"]),
     ],
-    metrics: &[ALL_READY],
 };
 /// Nothing here takes a tenth of it.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -39,7 +37,7 @@ pub(crate) async fn run(options: &Options) -> Result<Vec<Row>> {
     all_ready(&pods, &manifest("warm-up", false, false, false)).await?;
 
     let mut rows = Vec::new();
-    for case in BENCH.cases.iter().filter(|case| options.wants(case)) {
+    for &(case, _) in BENCH.cases.iter().filter(|(case, _)| options.wants(case)) {
         let (highest_first, probes) = (case.starts_with("highest"), !case.ends_with("no-probes"));
         let (mut ordered, mut plain) = (Vec::new(), Vec::new());
         for run in 0..options.runs {
@@ -50,7 +48,7 @@ pub(crate) async fn run(options: &Options) -> Result<Vec<Row>> {
             );
         }
         eprintln!("{case}: ordered {ordered:.2?} plain {plain:.2?}");
-        rows.push(Row::of(&BENCH, case, ALL_READY, &ordered, &plain)?);
+        rows.push(Row::new(&BENCH, case, "all_ready_s", "s").medians(&ordered, &plain)?);
     }
     node.down()?;
     Ok(rows)

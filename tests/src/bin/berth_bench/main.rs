@@ -3,8 +3,13 @@
 //! A bench is a module with the constant `BENCH` (its name, cases and metrics) and a function `run` that gives rows; to
 //! add one, list it in [`BENCHES`] and call it in [`run`]. What a case does is described in the module's own head.
 
+mod idle;
 mod launch;
+mod proxy;
+mod proxy_bench;
 mod report;
+
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand};
@@ -12,7 +17,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::report::{Bench, Row};
 
 /// Every bench, in the order of `berth-bench list`.
-const BENCHES: &[Bench] = &[launch::BENCH];
+const BENCHES: &[Bench] = &[proxy_bench::BENCH, launch::BENCH];
 
 #[derive(Parser)]
 #[command(version, about = "Measures Berth against the same work without it.")]
@@ -25,6 +30,11 @@ struct Cli {
 enum Command {
     /// Names the benches, their cases and metrics.
     List,
+    /// CRI calls through berthd against a direct connection, and berthd's cost on an idle node.
+    Proxy(Options),
+    /// The stub runtime of `proxy`, in a process of its own.
+    #[command(name = proxy::STUB_COMMAND, hide = true)]
+    ProxyStub { socket: PathBuf },
     /// Time until all containers of a pod are Ready, ordered against plain.
     Launch(Options),
 }
@@ -52,8 +62,8 @@ impl Options {
     /// A misspelt case would silently measure nothing.
     fn check(&self, bench: &Bench) -> Result<()> {
         for case in &self.cases {
-            if !bench.cases.contains(&case.as_str()) {
-                bail!("{} has no case {case}; its cases: {}", bench.name, bench.cases.join(", "));
+            if !bench.cases.iter().any(|(name, _)| name == case) {
+                bail!("{} has no case {case}: see `berth-bench list`", bench.name);
             }
         }
         Ok(())
@@ -64,6 +74,8 @@ impl Options {
 async fn main() -> Result<()> {
     let (bench, options) = match Cli::parse().command {
         Command::List => return report::list(BENCHES),
+        Command::ProxyStub { socket } => return proxy::serve_stub(&socket).await,
+        Command::Proxy(options) => (proxy_bench::BENCH, options),
         Command::Launch(options) => (launch::BENCH, options),
     };
     options.check(&bench)?;
@@ -73,6 +85,7 @@ async fn main() -> Result<()> {
 
 async fn run(bench: &Bench, options: &Options) -> Result<Vec<Row>> {
     match bench.name {
+        "proxy" => proxy_bench::run(options).await,
         "launch" => launch::run(options).await,
         other => bail!("{other} is listed and not run"),
     }

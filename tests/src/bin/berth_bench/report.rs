@@ -6,27 +6,19 @@ use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
-/// A bench as `list` shows it.
+/// A bench as `list` shows it: its cases, each with its metrics, whose names end in their units.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bench {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
-    pub(crate) cases: &'static [&'static str],
-    pub(crate) metrics: &'static [Metric],
-}
-
-/// Something that is measured.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Metric {
-    pub(crate) name: &'static str,
-    pub(crate) unit: &'static str,
+    pub(crate) cases: &'static [(&'static str, &'static [&'static str])],
 }
 
 /// One result. `ratio` is value / baseline; both are null where the same work without us does not exist.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
     bench: &'static str,
-    case: String,
+    case: &'static str,
     metric: &'static str,
     unit: &'static str,
     value: f64,
@@ -36,26 +28,23 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// The row of a case: medians of the measurements, and of those without us.
-    pub(crate) fn of(
-        bench: &Bench,
-        case: &str,
-        metric: Metric,
-        values: &[f64],
-        baseline: &[f64],
-    ) -> Result<Self> {
-        let value = median(values).with_context(|| format!("{case}: nothing was measured"))?;
-        let baseline = median(baseline);
-        Ok(Self {
-            bench: bench.name,
-            case: case.to_owned(),
-            metric: metric.name,
-            unit: metric.unit,
-            value,
-            baseline,
-            ratio: baseline.map(|baseline| value / baseline),
-            runs: values.len(),
-        })
+    pub(crate) fn new(bench: &Bench, case: &'static str, metric: &'static str, unit: &'static str) -> Self {
+        Self { bench: bench.name, case, metric, unit, value: f64::NAN, baseline: None, ratio: None, runs: 0 }
+    }
+
+    /// What was measured, and the same without us.
+    pub(crate) fn measured(mut self, value: f64, baseline: Option<f64>, runs: usize) -> Self {
+        self.value = value;
+        self.baseline = baseline;
+        self.ratio = baseline.map(|baseline| value / baseline);
+        self.runs = runs;
+        self
+    }
+
+    /// The medians of several measurements.
+    pub(crate) fn medians(self, values: &[f64], baseline: &[f64]) -> Result<Self> {
+        let value = median(values).with_context(|| format!("{}: nothing was measured", self.case))?;
+        Ok(self.measured(value, median(baseline), values.len()))
     }
 }
 
@@ -83,7 +72,7 @@ pub(crate) fn print(rows: &[Row], json: bool) -> Result<()> {
     for row in rows {
         table.add_row([
             row.bench.to_owned(),
-            row.case.clone(),
+            row.case.to_owned(),
             format!("{} ({})", row.metric, row.unit),
             number(Some(row.value)),
             number(row.baseline),
@@ -99,16 +88,12 @@ pub(crate) fn print(rows: &[Row], json: bool) -> Result<()> {
 }
 
 pub(crate) fn list(benches: &[Bench]) -> Result<()> {
-    let mut table = plain_table(&["BENCH", "CASES", "METRICS", "ABOUT"]);
+    let mut table = plain_table(&["BENCH", "CASE", "METRICS", "ABOUT"]);
     for bench in benches {
-        let metrics: Vec<_> =
-            bench.metrics.iter().map(|metric| format!("{} ({})", metric.name, metric.unit)).collect();
-        table.add_row([
-            bench.name.to_owned(),
-            bench.cases.join("\n"),
-            metrics.join("\n"),
-            bench.about.to_owned(),
-        ]);
+        for (index, (case, metrics)) in bench.cases.iter().enumerate() {
+            let about = if index == 0 { bench.about } else { "" };
+            table.add_row([bench.name, case, &metrics.join(" "), about]);
+        }
     }
     writeln!(std::io::stdout().lock(), "{}", table.trim_fmt())?;
     Ok(())
