@@ -79,3 +79,31 @@ pub enum Command {
     /// Show the versions of berthctl and of the runtime
     Version(version::VersionArgs),
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_grace_of_stop_is_not_the_deadline_of_calls() {
+        let cli = Cli::try_parse_from(["berthctl", "-t", "3s", "stop", "-t", "1m", "web"]).unwrap();
+        assert_eq!(cli.global.timeout, Duration::from_secs(3));
+        let Command::Stop(args) = cli.command else { panic!("{:?}", cli.command) };
+        assert_eq!(args.timeout, Some(Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn the_runtime_may_be_named_after_the_command_too() {
+        let cli = Cli::try_parse_from(["berthctl", "ps", "-r", "unix:///x", "-o", "json"]).unwrap();
+        assert_eq!(cli.global.runtime_endpoint.as_deref(), Some("unix:///x"));
+        assert!(Cli::try_parse_from(["berthctl", "ps", "-l", "-n", "3"]).is_err());
+        assert!(Cli::try_parse_from(["berthctl", "pods", "--label", "x"]).is_err());
+    }
+}

@@ -13,7 +13,7 @@ use berth_proto::cri::{Container, ContainerState, PodSandbox};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::cli::Global;
 use super::cri::Cri;
@@ -21,6 +21,10 @@ use super::manifest::keys;
 use super::output::{self, Format, progress};
 use super::timeline::{self, Phase, Row};
 use super::{duration, select};
+
+/// How long a sandbox may refuse to go.
+const SETTLE: Duration = Duration::from_secs(10);
+const RETRY: Duration = Duration::from_millis(200);
 
 /// Flags of `stop`.
 #[derive(Args, Debug)]
@@ -121,14 +125,31 @@ pub async fn take_down(
         bail!("the pod is left as it is, try again: {}", failures.join("; "));
     }
     containers.sort_by_key(|container| container.ended_milliseconds);
-    cri.stop_sandbox(&sandbox.id).await?;
+    end_sandbox(cri, &sandbox.id, keep).await?;
     if !keep {
-        cri.remove_sandbox(&sandbox.id).await?;
         remove_data(sandbox)?;
     }
     let what = if keep { "stopped" } else { "removed" };
     progress(&format!("pod {}: {what}", select::describe(sandbox)));
     Ok(Ended { pod_sandbox_id: sandbox.id.clone(), containers })
+}
+
+/// Stops and removes the sandbox. A container that was being started when the stop began may still be on its way, and the
+/// runtime refuses to remove it until it has arrived: so it is tried again for a while, as the kubelet would.
+async fn end_sandbox(cri: &Cri, id: &str, keep: bool) -> Result<()> {
+    let give_up = Instant::now() + SETTLE;
+    loop {
+        let ended = match cri.stop_sandbox(id).await {
+            Ok(()) if !keep => cri.remove_sandbox(id).await,
+            stopped => stopped,
+        };
+        match ended {
+            Ok(()) => return Ok(()),
+            Err(error) if Instant::now() > give_up => return Err(error.into()),
+            Err(error) => tracing::debug!(%error, "the sandbox has not ended yet"),
+        }
+        sleep(RETRY).await;
+    }
 }
 
 /// preStop, then StopContainer with what is left of the grace.

@@ -103,6 +103,8 @@ pub fn draw(rows: &[Row], total: u64, line: usize, note: &str, ascii: bool) -> S
         rows.iter().flat_map(|row| row.phases.iter().map(|(_, _, phase)| *phase)).collect();
     used.sort_unstable();
     used.dedup();
+    // What later phases have hidden altogether needs no explanation.
+    used.retain(|phase| drawn.contains(phase.glyph(ascii)));
     let legend: Vec<String> =
         used.iter().map(|phase| format!("{} {}", phase.glyph(ascii), phase.words())).collect();
     let _ = writeln!(out, "{:indent$}{}", "", legend.join("   "), indent = name_width + priority_width + 3);

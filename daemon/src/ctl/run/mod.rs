@@ -166,7 +166,7 @@ async fn play(cri: &Cri, manifest: &Manifest, places: &Places, args: &RunArgs) -
 
     init::run_all(&playing).await?;
     let containers = launch::launch(&playing, &mut record).await;
-    note_ended(&playing, &mut record).await?;
+    note_ended(&playing, &mut record).await;
     if args.output == Format::Table {
         if containers.is_ok() {
             output::print(&format!("{}\n", playing.sandbox_id))?;
@@ -185,10 +185,11 @@ async fn play(cri: &Cri, manifest: &Manifest, places: &Places, args: &RunArgs) -
 }
 
 /// Nobody watches the containers from here on: which of them have ended already is said now.
-async fn note_ended(playing: &Playing<'_>, record: &mut Record) -> Result<()> {
+async fn note_ended(playing: &Playing<'_>, record: &mut Record) {
     for (index, one) in playing.manifest.pod.spec.containers.iter().enumerate() {
         let Some(id) = record.container(index).container_id.clone() else { continue };
-        let status = playing.cri.status(&id, &one.name).await?;
+        // An error here would hide that of the launch, and hides nothing itself.
+        let Ok(status) = playing.cri.status(&id, &one.name).await else { return };
         if status.state() == ContainerState::ContainerExited {
             progress(&format!(
                 "{}: has ended with exit code {} ({})",
@@ -197,7 +198,6 @@ async fn note_ended(playing: &Playing<'_>, record: &mut Record) -> Result<()> {
             record.ended(index, &status);
         }
     }
-    Ok(())
 }
 
 /// Every configuration is made once before anything is created, so that a bad field is found in time.
