@@ -97,7 +97,7 @@ impl Agent {
             Request::CreateContainer(request) => ("CreateContainer", request.container.as_str()),
             Request::StopContainer(request) => ("StopContainer", request.container.as_str()),
         };
-        // INFO only where what would have happened was changed.
+        // What is held and refused is told by the data path, which knows for how long.
         match verdict {
             Verdict::Forward => debug!(rpc, subject, call = call.id.0, "Call forwarded"),
             Verdict::Latch(latch) => {
@@ -108,7 +108,7 @@ impl Agent {
                 debug!(rpc, subject, call = call.id.0, why = why.label(), waiting_for = ?why.waiting_for(), "Call held");
             }
             Verdict::Refuse(refusal) => {
-                info!(rpc, subject, call = call.id.0, why = refusal.label(), %refusal, "Call refused");
+                debug!(rpc, subject, call = call.id.0, why = refusal.label(), "Call refused");
             }
         }
     }
@@ -130,12 +130,16 @@ impl Gate for Agent {
     }
 
     fn observe(&self, event: Event) {
-        self.guarded(|| {
+        let take = || {
             let mut node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
             node.apply(event, now());
-        });
-        self.changes.send_modify(|changes| *changes += 1);
-        self.owed.send_modify(|owed| *owed += 1);
+            node.is_waiting()
+        };
+        // Whoever begins to wait later asks after this fact was taken.
+        if self.guarded(take).unwrap_or(true) {
+            self.changes.send_modify(|changes| *changes += 1);
+            self.owed.send_modify(|owed| *owed += 1);
+        }
     }
 
     fn changes(&self) -> watch::Receiver<u64> {

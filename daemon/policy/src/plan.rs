@@ -33,6 +33,12 @@ impl Node {
         steps
     }
 
+    /// Something waits for a change, so that the next fact is worth waking somebody. On a quiet node nothing does, and
+    /// facts cost no more than their own bookkeeping.
+    pub fn is_waiting(&self) -> bool {
+        !self.forgotten.is_empty() || self.calls.values().any(|call| call.hold.is_some())
+    }
+
     /// Ask again by then, even if nothing happens; `None` when only an event can change anything.
     pub fn next_deadline(&self) -> Option<Instant> {
         let holds = self.calls.values().filter_map(|call| call.hold.as_ref()).map(|hold| hold.until);

@@ -127,3 +127,18 @@ fn events_about_unknown_things_are_harmless() {
     events.into_iter().for_each(|event| world.apply(event));
     assert_eq!(world.node.size(), NOTHING);
 }
+
+#[test]
+fn nobody_is_woken_on_a_quiet_node() {
+    let pod = pod(&[("b", "1"), ("a", "2")]).becomes_ready_by("a", crate::Readiness::ReadinessProbe);
+    let mut world = World::new();
+    world.apply(pod.seen());
+    world.create(&pod, "b");
+    world.launch(&pod, "a");
+    world.relist();
+    assert!(!world.node.is_waiting());
+    let (call, verdict) = world.create(&pod, "b");
+    assert!(matches!(verdict, Verdict::Hold { .. }) && world.node.is_waiting());
+    world.end(&call);
+    assert!(!world.node.is_waiting());
+}
