@@ -59,9 +59,6 @@ pub(crate) enum Source<'a> {
 
 impl Node {
     pub(crate) fn admit_create(&mut self, call: &Call, request: &CreateContainer, now: Instant) -> Verdict {
-        if !self.config.launch_order {
-            return Verdict::Forward;
-        }
         let seq = self.seq;
         let new = self.track(
             call.id,
@@ -118,6 +115,9 @@ impl Node {
     fn decide_create(&self, call: &Call, request: &CreateContainer, now: Instant) -> Verdict {
         let Some(sandbox) = self.sandboxes.get(&request.sandbox) else { return Verdict::Forward };
         let name = &request.container;
+        if !self.config.launch_order {
+            return Verdict::Forward;
+        }
         if sandbox.newest(name).is_some() {
             return Verdict::Forward;
         }

@@ -163,3 +163,15 @@ fn what_is_not_ordered_passes() {
     world.apply(pod.deleting(30).seen());
     assert_eq!(world.stop("a-0", 30).1, Verdict::Forward);
 }
+
+#[test]
+fn exit_order_needs_no_launch_order() {
+    let pod = three();
+    let mut world = World::with(Config { launch_order: false, ..Config::default() });
+    world.apply(pod.seen());
+    for name in ["c", "b", "a"] {
+        world.launch(&pod, name);
+    }
+    world.apply(pod.deleting(30).seen());
+    assert_waits(&world.stop("a-0", 30).1, &["b", "c"]);
+}
