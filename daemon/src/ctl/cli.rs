@@ -46,7 +46,7 @@ pub struct Global {
     /// How long an ordinary call may take; give it before the command
     #[arg(short, long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
     pub timeout: Duration,
-    /// Log what happens on the wire, to stderr
+    /// Log every call to stderr, with its duration
     #[arg(short = 'D', long, global = true)]
     pub debug: bool,
 }

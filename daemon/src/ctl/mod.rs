@@ -37,7 +37,8 @@ use cli::{Cli, Command};
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    let level = if cli.global.debug { "debug" } else { "warn" };
+    // The libraries below log every frame, which is more than anyone looks for here.
+    let level = if cli.global.debug { "warn,berthd=debug" } else { "warn" };
     let filter = tracing_subscriber::EnvFilter::new(level);
     tracing_subscriber::fmt()
         .with_env_filter(filter)

@@ -22,11 +22,8 @@ async fn run(cri: &Cri, hook: &Handler, id: &str, name: &str) -> Result<()> {
         let done = cri.exec(id, exec.command.clone(), None, name).await?;
         if done.exit_code != 0 {
             let said = String::from_utf8_lossy(&done.stderr);
-            bail!(
-                "the postStart hook of container {name:?} ended with exit code {}: {}",
-                done.exit_code,
-                said.trim()
-            );
+            let said = if said.trim().is_empty() { String::new() } else { format!(": {}", said.trim()) };
+            bail!("the postStart hook of container {name:?} ended with exit code {}{said}", done.exit_code);
         }
     }
     if let Some(sleep) = &hook.sleep {

@@ -11,6 +11,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
+use tonic::Code;
 
 use crate::ctl::cri::Cri;
 use crate::ctl::manifest::env::Facts;
@@ -176,7 +177,12 @@ impl Target<'_> {
 
     /// A container that has ended never becomes ready; nobody restarts it.
     async fn still_runs(&self) -> Result<()> {
-        let status = self.cri.status(self.id, self.name).await?;
+        let status = match self.cri.status(self.id, self.name).await {
+            Ok(status) => status,
+            // Whoever serves the socket is being restarted; the container runs on meanwhile, and so do the probes.
+            Err(error) if error.code() == Code::Unavailable => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
         if status.state() == ContainerState::ContainerExited {
             bail!(
                 "container {:?} ended with exit code {} ({}) before it was ready, and nobody restarts it",
