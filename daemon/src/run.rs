@@ -234,7 +234,10 @@ async fn view(
             executor.poll_kubelet().await;
             Ok(None)
         }
-        (ViewMode::Auto | ViewMode::Api | ViewMode::None, _) => Ok(None),
+        (ViewMode::Auto | ViewMode::Api | ViewMode::None, _) => {
+            warn!("No pod view: only pods played by berthctl are ordered; give podView.kubeconfig for the others");
+            Ok(None)
+        }
     }
 }
 

@@ -21,9 +21,10 @@ use std::time::{Duration, Instant};
 
 use crate::{
     call::{Call, CreateContainer},
+    config::{UnknownPods, View},
     launch_priority::{LaunchOrder, OrderError},
     model::{ContainerName, ContainerState, Pod, Readiness, RestartPolicy},
-    node::{InFlightKind, Node, UnknownPods, View},
+    node::{InFlightKind, Node},
     sandbox::{FRESH, Instance, Sandbox, Waiting},
     verdict::{HoldReason, Latch, Refusal, Verdict},
 };

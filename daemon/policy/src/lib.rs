@@ -25,6 +25,7 @@
 pub mod launch_priority;
 
 mod call;
+mod config;
 mod event;
 mod exit_order;
 mod explain;
@@ -40,12 +41,13 @@ mod verdict;
 mod tests;
 
 pub use call::{Call, CreateContainer, Declared, Request, StopContainer};
+pub use config::{Config, UnknownPods, View};
 pub use event::{Event, ListedSandbox};
 pub use explain::{ContainerOrder, HeldCall, PodOrder, Size};
 pub use model::{
     CallId, ConnectionId, Container, ContainerId, ContainerName, ContainerReport, ContainerState, Deletion,
     Pod, PodRef, PodUid, Readiness, RestartPolicy, SandboxId,
 };
-pub use node::{Config, Node, UnknownPods, View};
+pub use node::Node;
 pub use step::Step;
 pub use verdict::{Amendment, HoldReason, Latch, Refusal, Verdict};

@@ -5,4 +5,5 @@ mod exit_order;
 mod launch_order;
 mod launch_priority;
 mod model;
+mod pod_view;
 mod world;

@@ -7,8 +7,8 @@ use std::{
 
 use crate::{
     Call, CallId, Config, ConnectionId, Container, ContainerId, ContainerName, ContainerReport,
-    ContainerState, CreateContainer, Declared, Deletion, Event, Node, Pod, PodRef, Readiness, Request,
-    RestartPolicy, SandboxId, Step, StopContainer, Verdict,
+    ContainerState, CreateContainer, Declared, Deletion, Event, Latch, Node, Pod, PodRef, Readiness, Refusal,
+    Request, RestartPolicy, SandboxId, Step, StopContainer, Verdict,
     launch_priority::{EnvValue, LaunchOrder},
 };
 
@@ -161,6 +161,14 @@ impl NowForTests for Instant {
     fn now_for_tests() -> Self {
         Self::now()
     }
+}
+
+pub(super) fn waiting(names: &[&str]) -> Verdict {
+    Verdict::Refuse(Refusal::Waiting(names.iter().map(|name| ContainerName::from(*name)).collect()))
+}
+
+pub(super) fn latch(priority: i32) -> Verdict {
+    Verdict::Latch(Latch { sandbox: "sandbox".into(), priority })
 }
 
 /// A pod whose containers, in spec order, have these priorities (as written in the manifest).
