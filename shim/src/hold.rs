@@ -120,3 +120,7 @@ async fn deadline(call: &Call) {
         None => pending().await,
     }
 }
+
+#[cfg(test)]
+#[path = "tests/hold.rs"]
+mod tests;
