@@ -22,6 +22,8 @@ use crate::{
 
 /// What a container always gets between the stop signal and SIGKILL (kubelet `minimumGracePeriodInSeconds`).
 const FLOOR: Duration = Duration::from_secs(2);
+/// The longest a call waits whatever its timeout, which comes from outside and may be any number.
+const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
 /// How long a call may wait for a sign that the whole pod ends. The kubelet stops all containers in the same
 /// millisecond, and a watch shows a deletion within a few.
 const PATIENCE_FOR_POD_KILL: Duration = Duration::from_millis(100);
@@ -30,7 +32,7 @@ const PATIENCE_FOR_RUNTIME: Duration = Duration::from_secs(1);
 
 impl Node {
     pub(crate) fn admit_stop(&mut self, call: &Call, request: &StopContainer, now: Instant) -> Verdict {
-        let budget = request.timeout.saturating_sub(FLOOR);
+        let budget = request.timeout.saturating_sub(FLOOR).min(LONGEST);
         let Some(sandbox) = self.containers.get(&request.container).cloned() else { return Verdict::Forward };
         if !self.config.exit_order {
             return Verdict::Forward;

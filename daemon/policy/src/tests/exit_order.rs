@@ -101,6 +101,13 @@ fn a_hard_eviction_is_not_delayed() {
 }
 
 #[test]
+fn an_absurd_timeout_is_harmless() {
+    let mut world = running(&three());
+    world.apply(three().deleting(u64::MAX).seen());
+    assert_waits(&world.stop("a-0", u64::MAX).1, &["b", "c"]);
+}
+
+#[test]
 fn a_repeated_stop_of_the_same_container_is_no_pod_kill() {
     let mut world = running(&three());
     world.stop("a-0", 30);
