@@ -235,7 +235,9 @@ async fn view(
             Ok(None)
         }
         (ViewMode::Auto | ViewMode::Api | ViewMode::None, _) => {
-            warn!("No pod view: only pods played by berthctl are ordered; give podView.kubeconfig for the others");
+            warn!(
+                "No pod view: only pods played by berthctl are ordered; give podView.kubeconfig for the others"
+            );
             Ok(None)
         }
     }

@@ -3,12 +3,16 @@
 //! A pass tries every container that has not started, in spec order. A refusal (FAILED_PRECONDITION) moves on to the next
 //! one; any other failure ends the launch. Probes run beside the passes, so that a held CreateContainer does not keep a
 //! container from becoming ready.
+//!
+//! Readiness is for whoever runs the probes to know, and without a kubelet that is us: to berthd a container of a played pod
+//! is ready when it runs. So a container is not tried before those above it that were started have passed their probes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use berth_policy::ContainerName;
 use berth_proto::cri::{ContainerState, CreateContainerRequest};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -42,6 +46,16 @@ struct Waiting<'a> {
     refusal: Option<String>,
 }
 
+impl Waiting<'_> {
+    /// Remembers why it may not start yet, and tells it once.
+    fn refused(&mut self, reason: String) {
+        if self.refusal.as_ref() != Some(&reason) {
+            progress(&format!("{}: {reason}", self.spec.name));
+            self.refusal = Some(reason);
+        }
+    }
+}
+
 /// Starts the containers and waits until they are ready; those started, in the order of their start.
 pub async fn launch(playing: &Playing<'_>, record: &mut Record) -> Result<Vec<Started>> {
     let mut waiting = Vec::new();
@@ -57,6 +71,11 @@ pub async fn launch(playing: &Playing<'_>, record: &mut Record) -> Result<Vec<St
         let mut refused = Vec::new();
         for mut one in waiting {
             readiness.drain(record)?;
+            if let Some(reason) = readiness.above(playing, &one.spec.name) {
+                one.refused(reason);
+                refused.push(one);
+                continue;
+            }
             match attempt(playing, &mut one, record).await? {
                 Some(id) => {
                     readiness.watch(playing, one.index, one.spec, &id);
@@ -109,11 +128,7 @@ async fn attempt(
         Ok(id) => id,
         Err(error) if error.code() == Code::FailedPrecondition => {
             record.container(one.index).refusals += 1;
-            let refusal = error.status.message().to_owned();
-            if one.refusal.as_ref() != Some(&refusal) {
-                progress(&format!("{name}: {refusal}"));
-                one.refusal = Some(refusal);
-            }
+            one.refused(error.status.message().to_owned());
             return Ok(None);
         }
         Err(error) => return Err(error.into()),
@@ -175,6 +190,18 @@ impl Readiness {
         };
         let name = spec.name.clone();
         self.tasks.spawn(async move { (index, name, watch.until_ready().await) });
+    }
+
+    /// Why this container is not tried yet: those above it that run and are not ready.
+    fn above(&self, playing: &Playing<'_>, name: &str) -> Option<String> {
+        let order = playing.manifest.order.as_ref()?;
+        let above = order.above(order.priority(&name.into())?);
+        let names: Vec<&str> = above
+            .into_iter()
+            .map(ContainerName::as_str)
+            .filter(|name| self.last.contains_key(*name))
+            .collect();
+        (!names.is_empty()).then(|| format!("waiting for container(s) {} to be ready", names.join(", ")))
     }
 
     fn drain(&mut self, record: &mut Record) -> Result<()> {

@@ -154,6 +154,18 @@ async fn probes_decide_when_a_container_is_ready() {
 }
 
 #[tokio::test]
+async fn a_container_is_not_tried_before_those_above_it_are_ready() {
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec:\n  containers:\n  - {name: top, image: 'i:1', env: \
+               [{name: KRUISE_CONTAINER_PRIORITY, value: '1'}], readinessProbe: {exec: {command: [nothing]}, \
+               periodSeconds: 1}}\n  - {name: low, image: 'i:1'}\n";
+    // This runtime lets everything through.
+    let node = Node::new(|_, _| Ok(()));
+    let error = run(&node.global(), &args(&node, pod, 1500)).await.unwrap_err().to_string();
+    assert!(error.contains("container \"low\": waiting for container(s) top to be ready"), "{error}");
+    assert!(!node.calls().contains(&"CreateContainer low".to_owned()), "{:?}", node.calls());
+}
+
+#[tokio::test]
 async fn http_and_tcp_probes_dial_the_pod() {
     let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = server.local_addr().unwrap().port();
