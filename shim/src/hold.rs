@@ -15,13 +15,13 @@
 
 use std::{future::pending, time::Duration};
 
-use berth_policy::{Amendment, Call, Refusal, Request, Verdict};
+use berth_policy::{Amendment, Call, HoldReason, Refusal, Request, Verdict};
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{debug, info};
 
 use crate::{gate::Gate, intercept::Method, metrics::Metrics};
 
@@ -54,6 +54,8 @@ pub(crate) async fn pass<G: Gate>(
 ) -> Passage {
     let mut changes = gate.changes();
     let mut hold: Option<(Instant, _)> = None;
+    let mut told = None;
+    let mut waits_for_others = false;
     let passage = loop {
         // A change after this mark wakes us, also one that comes before we wait.
         changes.mark_unchanged();
@@ -70,10 +72,12 @@ pub(crate) async fn pass<G: Gate>(
             }
         };
         let now = Instant::now();
-        if hold.is_none() {
-            info!(rpc = method.name(), call = call.id.0, why = why.label(), waiting_for = ?why.waiting_for(), "Call held");
-            hold = Some((now, metrics.hold_began()));
+        if told != Some(why.label()) {
+            told = Some(why.label());
+            waits_for_others |= !why.waiting_for().is_empty();
+            tell_held(method, call, &why);
         }
+        hold.get_or_insert_with(|| (now, metrics.hold_began()));
         let until = Instant::from_std(until).max(now + SHORTEST_WAIT);
         // All arms are cancel-safe: none of them takes anything with it when another one wins.
         tokio::select! {
@@ -85,17 +89,38 @@ pub(crate) async fn pass<G: Gate>(
     };
     let held = hold.map_or(Duration::ZERO, |(since, _)| since.elapsed());
     if !held.is_zero() {
-        info!(rpc = method.name(), call = call.id.0, held = ?held, "Hold ended");
+        if waits_for_others {
+            info!(rpc = method.name(), call = call.id.0, held = ?held, "Hold ended");
+        }
         metrics.hold_ended(method, held);
     }
     match passage {
         Passage::Pass { amended, .. } => Passage::Pass { amended, held },
         Passage::Refuse(refusal) => {
-            info!(rpc = method.name(), call = call.id.0, %refusal, "Call refused");
+            info!(rpc = method.name(), call = call.id.0, container = container(call), %refusal, "Call refused");
             metrics.refused(&refusal);
             Passage::Refuse(refusal)
         }
         Passage::DeadlinePassed => Passage::DeadlinePassed,
+    }
+}
+
+/// Waiting for other containers changes what the user sees; asking around takes a millisecond and changes nothing.
+fn tell_held(method: Method, call: &Call, why: &HoldReason) {
+    let (rpc, id, container) = (method.name(), call.id.0, container(call));
+    let (why, waiting_for) = (why.label(), why.waiting_for());
+    if waiting_for.is_empty() {
+        debug!(rpc, call = id, container, why, "Call held");
+    } else {
+        info!(rpc, call = id, container, why, ?waiting_for, "Call held");
+    }
+}
+
+/// The container in question: by name where the call has it, by ID otherwise.
+fn container(call: &Call) -> &str {
+    match &call.request {
+        Request::CreateContainer(request) => request.container.as_str(),
+        Request::StopContainer(request) => request.container.as_str(),
     }
 }
 
