@@ -16,6 +16,9 @@ pub(crate) type Seq = u64;
 /// How old an answer of the runtime may be when a barrier opens on its word.
 pub(crate) const FRESH: Duration = Duration::from_millis(50);
 
+/// More containers than any pod has; what a client asks for beyond that is not remembered.
+const MOST_CONTAINERS: usize = 1000;
+
 /// One pod sandbox.
 #[derive(Clone, Debug)]
 pub(crate) struct Sandbox {
@@ -76,7 +79,8 @@ impl Pass {
     /// A `CreateContainer` for `name` arrived; `index` is its place in the spec where that is known.
     pub(crate) fn attempt(&mut self, connection: ConnectionId, name: &ContainerName, index: Option<usize>) {
         let backwards = matches!((self.last_index, index), (Some(last), Some(index)) if index <= last);
-        if self.connection != Some(connection) || self.attempted.contains(name) || backwards {
+        let full = self.attempted.len() >= MOST_CONTAINERS;
+        if self.connection != Some(connection) || self.attempted.contains(name) || backwards || full {
             self.number += 1;
             self.connection = Some(connection);
             self.attempted.clear();
