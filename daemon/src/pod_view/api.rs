@@ -100,11 +100,9 @@ impl ApiView {
 
     fn broke(&self, error: Option<ApiViewError>) {
         let text = error.as_ref().map_or_else(|| "the watch ended".to_owned(), |error| chain(error));
-        let before = self.health.send_replace(Health {
-            fresh: false,
-            synced: self.health.borrow().synced,
-            error: Some(text.clone()),
-        });
+        // Read in a statement of its own: a borrow that lives on while the value is replaced is a deadlock.
+        let synced = self.health.borrow().synced;
+        let before = self.health.send_replace(Health { fresh: false, synced, error: Some(text.clone()) });
         if before.fresh || before.error.as_ref() != Some(&text) {
             warn!(node = self.node, error = text, "Pod watch lost, what it showed stays");
         }
