@@ -27,7 +27,8 @@ pub enum TelemetryError {
 
 /// Sets up the log for the whole process; once.
 pub fn init(config: &Logging) -> Result<(), TelemetryError> {
-    let filter = EnvFilter::try_new(&config.level)
+    // Said by the pod view, once for each outage and not once for each attempt.
+    let filter = EnvFilter::try_new(format!("kube_client::client::builder=off,{}", config.level))
         .map_err(|source| TelemetryError::Level { level: config.level.clone(), source })?;
     let format = match config.format {
         LogFormat::Auto if stderr_is_the_journal() => LogFormat::Journald,

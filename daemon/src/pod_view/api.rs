@@ -160,3 +160,44 @@ impl ApiView {
         Client::try_from(config).map_err(|source| ApiViewError::Client(Box::new(source)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::registry::Registry;
+
+    use super::*;
+    use crate::{metrics::AgentMetrics, store::Store};
+
+    /// A kubeconfig for an API server that refuses connections.
+    const NOBODY: &str = "
+apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]
+users: [{name: u, user: {token: t}}]
+contexts: [{name: x, context: {cluster: c, user: u}}]
+current-context: x
+";
+
+    #[tokio::test]
+    async fn an_api_server_that_is_away_is_told_and_ends_with_the_agent() {
+        // Another test of this process may have been first.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let dir = tempfile::tempdir().unwrap();
+        let kubeconfig = dir.path().join("kubeconfig");
+        std::fs::write(&kubeconfig, NOBODY).unwrap();
+        let store = Arc::new(Store::open(dir.path()).unwrap());
+        let metrics = AgentMetrics::register(&mut Registry::default());
+        let agent = Arc::new(Agent::new(berth_policy::Config::default(), store, metrics));
+        let view = ApiView::new(agent, kubeconfig, "node-a".to_owned());
+        let mut health = view.health();
+        let shutdown = CancellationToken::new();
+        let task = tokio::spawn(view.run(shutdown.clone()));
+        let limit = Duration::from_secs(20);
+        let told = tokio::time::timeout(limit, health.wait_for(|health| health.error.is_some()));
+        let told = told.await.expect("told in time").unwrap().clone();
+        assert!(!told.fresh && !told.synced);
+        assert!(told.error.unwrap().contains("node-a"));
+        shutdown.cancel();
+        tokio::time::timeout(limit, task).await.expect("ends in time").unwrap();
+    }
+}
