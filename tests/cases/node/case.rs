@@ -130,12 +130,23 @@ impl Case {
 
     /// Runs a script in the newest container of that name, past Berth and the API server.
     pub(crate) async fn inside(&self, pod: &str, name: &str, script: &str) -> Result<()> {
-        let containers = self.cri.containers(&self.namespace, pod).await?;
-        let newest =
-            containers.iter().rfind(|instance| instance.name == name).context("no such container")?;
-        let (code, output) = self.cri.exec(&newest.id, &["/bin/sh", "-c", script]).await?;
+        let id = self.newest(pod, name).await?;
+        let (code, output) = self.cri.exec(&id, &["/bin/sh", "-c", script]).await?;
         ensure!(code == 0, "{script}: exit {code}: {output}");
         Ok(())
+    }
+
+    /// Ends the newest container of that name as if its program had ended by itself.
+    pub(crate) async fn end(&self, pod: &str, name: &str) -> Result<()> {
+        let id = self.newest(pod, name).await?;
+        self.node.containerd().ctr(&["task", "kill", "--signal", "SIGTERM", &id]).await?;
+        Ok(())
+    }
+
+    async fn newest(&self, pod: &str, name: &str) -> Result<String> {
+        let containers = self.cri.containers(&self.namespace, pod).await?;
+        let newest = containers.into_iter().rfind(|instance| instance.name == name);
+        Ok(newest.with_context(|| format!("pod {pod} has no container {name}"))?.id)
     }
 
     async fn remove_pods(&self) -> Result<()> {

@@ -164,7 +164,7 @@ async fn restarted_container_is_not_gated() -> Result<()> {
             Ok(())
         })
         .await?;
-        case.inside("pod", "b", "kill 1").await?;
+        case.end("pod", "b").await?;
         case.await_pod("pod", "b is back", |pod| {
             let (a, b) = (container(pod, "a")?, container(pod, "b")?);
             ensure!(b.restart_count == 1 && b.ready, "{b:?}");

@@ -12,6 +12,7 @@ use super::programs;
 use super::run_dir::{Port, Run};
 use super::service::Service;
 use super::tool::run as tool;
+use crate::observe::Cri;
 use crate::wait::await_condition;
 
 /// Where berthd learns what the pods are.
@@ -88,11 +89,21 @@ podView:
         &self.admin
     }
 
-    /// Crashes it and starts it again.
+    /// Crashes it and starts it again; whether it is ready is another question when the API server is away.
     pub async fn crash(&self) -> Result<()> {
         self.service.kill()?;
         self.service.start()?;
-        self.ready().await
+        self.serving().await
+    }
+
+    /// Waits until calls go through it.
+    pub async fn serving(&self) -> Result<()> {
+        await_condition("CRI calls go through berthd", Duration::from_secs(30), async || {
+            self.service.check_running()?;
+            Cri::connect(&self.socket)?.version().await?;
+            Ok(())
+        })
+        .await
     }
 
     /// Waits until it says that it is ready.
