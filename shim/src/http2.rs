@@ -17,9 +17,11 @@ const MAX_HEADER_LIST: u32 = 16 << 20;
 const MAX_FRAME: u32 = 64 << 10;
 /// What h2 may queue for one stream before it withholds capacity.
 const SEND_BUFFER: usize = 1 << 20;
-/// Streams reset before they were looked at, and streams reset by us whose late frames are still recognised. More than
-/// one read of the socket can bring.
-const RESET_STREAMS: usize = 1 << 16;
+/// Streams reset before they were looked at. More than one read of the socket can bring.
+const PENDING_RESETS: usize = 1 << 16;
+/// Streams reset by us that h2 keeps in memory for their late frames. Frames of those it has forgotten are answered with
+/// one more reset, which costs less than remembering ten thousand of them.
+const REMEMBERED_RESETS: usize = 256;
 /// The overhead of small DATA frames that wait for a slow reader; the stream window bounds them as well.
 const SMALL_FRAMES: usize = 64 << 20;
 
@@ -32,8 +34,8 @@ pub(crate) fn server() -> server::Builder {
         .max_header_list_size(MAX_HEADER_LIST)
         .max_frame_size(MAX_FRAME)
         .max_send_buffer_size(SEND_BUFFER)
-        .max_concurrent_reset_streams(RESET_STREAMS)
-        .max_pending_accept_reset_streams(RESET_STREAMS)
+        .max_concurrent_reset_streams(REMEMBERED_RESETS)
+        .max_pending_accept_reset_streams(PENDING_RESETS)
         .max_local_error_reset_streams(None)
         .data_frame_budget(SMALL_FRAMES);
     builder
@@ -48,7 +50,7 @@ pub(crate) fn client() -> client::Builder {
         .max_header_list_size(MAX_HEADER_LIST)
         .max_frame_size(MAX_FRAME)
         .max_send_buffer_size(SEND_BUFFER)
-        .max_concurrent_reset_streams(RESET_STREAMS)
+        .max_concurrent_reset_streams(REMEMBERED_RESETS)
         .max_local_error_reset_streams(None)
         .data_frame_budget(SMALL_FRAMES)
         .enable_push(false);

@@ -28,6 +28,8 @@ pub(crate) struct Upload {
     /// Bytes of `frames` whose room the client does not have back: given when they are handed on, so that a slow
     /// runtime slows down the client.
     owed: usize,
+    /// All bytes that were read from the client.
+    read: usize,
     keep: bool,
     /// The end was handed on, or the runtime takes no more.
     done: bool,
@@ -43,7 +45,7 @@ impl Upload {
 
     /// A request that was read whole.
     pub(crate) fn assembled(frames: Vec<Bytes>) -> Self {
-        Self { source: None, frames, next: 0, trailers: None, owed: 0, keep: true, done: false }
+        Self { source: None, frames, next: 0, trailers: None, owed: 0, read: 0, keep: true, done: false }
     }
 
     /// Whether there is no body at all: the request ends with its headers.
@@ -109,12 +111,13 @@ impl Upload {
         match ready!(source.poll_data(cx)).transpose()? {
             Some(frame) => {
                 self.owed += frame.len();
+                self.read += frame.len();
+                self.keep &= self.read <= MAX_KEPT;
                 let last = source.is_end_stream();
                 if last {
                     self.source = None;
                 }
                 self.frames.push(frame);
-                self.keep &= self.frames.iter().map(Bytes::len).sum::<usize>() <= MAX_KEPT;
             }
             None => {
                 self.trailers = ready!(source.poll_trailers(cx))?;

@@ -108,7 +108,7 @@ async fn a_client_that_speaks_something_else() {
     within(async {
         let world = World::new().await;
         let _runtime = world.runtime(echo);
-        let path = world.runtime_socket().with_file_name("cri.sock");
+        let path = world.socket();
         for nonsense in
             [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0; 64], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff\xff"]
         {

@@ -6,6 +6,7 @@
 //! | `endings` | every way a call can end reaches the other side as what it was |
 //! | `replay` | what the runtime did not process is sent once more, and nothing else is |
 //! | `gate` | held, released, cancelled, refused, changed; and what the policy hears |
+//! | `restart` | a shim that is killed or replaced leaves nothing half-done |
 //! | `bad_input` | a clear error for each kind of nonsense, and no harm to other calls |
 
 // What a case stands on is as much a test as the case.
@@ -16,5 +17,6 @@ mod endings;
 mod fidelity;
 mod gate;
 mod replay;
+mod restart;
 mod script;
 mod world;

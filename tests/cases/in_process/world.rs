@@ -2,7 +2,7 @@
 
 use std::{future::Future, path::PathBuf, sync::Arc, time::Duration};
 
-use berth_shim::{Metrics, RuntimeEndpoint, Shutdown};
+use berth_shim::{Listener, Metrics, RuntimeEndpoint, Shutdown};
 use berth_tests::fake::{Exchange, FakeKubelet, FakeRuntime};
 use tokio::{sync::mpsc, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -18,14 +18,18 @@ pub(crate) struct World {
     directory: tempfile::TempDir,
 }
 
+/// A shim that serves.
+pub(crate) struct Shim {
+    pub(crate) gate: Arc<ScriptedGate>,
+    pub(crate) metrics: Metrics,
+    pub(crate) shutdown: CancellationToken,
+    pub(crate) serving: JoinHandle<()>,
+}
+
 pub(crate) const DRAIN_LIMIT: Duration = Duration::from_secs(60);
 
-impl World {
-    /// The shim serves; no runtime is there yet.
-    pub(crate) async fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let runtime = RuntimeEndpoint::from(directory.path().join("runtime.sock"));
-        let listener = berth_shim::bind(&directory.path().join("cri.sock"), &runtime).await.unwrap();
+impl Shim {
+    pub(crate) fn serve(listener: Listener, runtime: RuntimeEndpoint) -> Self {
         let gate = Arc::new(ScriptedGate::new());
         let metrics = Metrics::default();
         let shutdown = CancellationToken::new();
@@ -36,7 +40,27 @@ impl World {
             metrics.clone(),
             Shutdown { token: shutdown.clone(), drain_limit: DRAIN_LIMIT },
         ));
+        Self { gate, metrics, shutdown, serving }
+    }
+}
+
+impl World {
+    /// The shim serves; no runtime is there yet.
+    pub(crate) async fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let runtime = RuntimeEndpoint::from(directory.path().join("runtime.sock"));
+        let listener = berth_shim::bind(&directory.path().join("cri.sock"), &runtime).await.unwrap();
+        let Shim { gate, metrics, shutdown, serving } = Shim::serve(listener, runtime);
         Self { gate, metrics, shutdown, serving, directory }
+    }
+
+    /// What the kubelet connects to.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.directory.path().join("cri.sock")
+    }
+
+    pub(crate) fn runtime_endpoint(&self) -> RuntimeEndpoint {
+        RuntimeEndpoint::from(self.runtime_socket())
     }
 
     pub(crate) fn runtime_socket(&self) -> PathBuf {
@@ -76,7 +100,7 @@ impl World {
 
     /// A new client of the shim.
     pub(crate) async fn kubelet(&self) -> FakeKubelet {
-        FakeKubelet::connect(&self.directory.path().join("cri.sock")).await.unwrap()
+        FakeKubelet::connect(&self.socket()).await.unwrap()
     }
 }
 

@@ -1,0 +1,89 @@
+//! The shim dies, or another one takes over, while calls are under way.
+
+use std::{os::unix::net::UnixListener, time::Duration};
+
+use berth_policy::{Event, HoldReason, Verdict};
+use berth_proto::cri as proto;
+use berth_shim::Listener;
+use berth_tests::fake::{FakeKubelet, framed};
+use prost::Message;
+
+use crate::world::{Shim, World, cri, echo, within};
+
+fn stop() -> Vec<u8> {
+    proto::StopContainerRequest { container_id: "container-1".to_owned(), timeout: 30 }.encode_to_vec()
+}
+
+#[tokio::test]
+async fn killed_in_the_middle_of_a_hold() {
+    within(async {
+        let world = World::new().await;
+        let (_runtime, mut calls) = world.manual_runtime();
+        world.gate.answer(|call| Verdict::Hold {
+            until: call.arrived + Duration::from_secs(3600),
+            why: HoldReason::Inspection,
+        });
+        let kubelet = world.kubelet().await;
+        let mut call = kubelet.open(&cri("StopContainer"), &[]).await.unwrap();
+        call.send.send_data(framed(&stop()), true).unwrap();
+        while world.metrics.held_now() == 0 {
+            tokio::task::yield_now().await;
+        }
+        world.serving.abort();
+        assert!(call.reply().await.is_err(), "an answer from nobody");
+        world.gate.told(|event| matches!(event, Event::CallEnded(_))).await;
+
+        // The next one finds a stale socket and a free lock, and serves the kubelet's second try.
+        let listener = berth_shim::bind(&world.socket(), &world.runtime_endpoint()).await.unwrap();
+        let _next = Shim::serve(listener, world.runtime_endpoint());
+        let kubelet = world.kubelet().await;
+        let mut call = kubelet.open(&cri("StopContainer"), &[]).await.unwrap();
+        call.send.send_data(framed(&stop()), true).unwrap();
+        let exchange = calls.recv().await.unwrap();
+        echo(exchange).await;
+        assert_eq!(call.reply().await.unwrap().status(), Some(0));
+        assert!(calls.try_recv().is_err(), "the first try was sent on as well");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn replaced_while_calls_are_under_way() {
+    within(async {
+        let world = World::new().await;
+        let (_runtime, mut calls) = world.manual_runtime();
+        // A socket that outlives those who serve it, as systemd keeps one.
+        let path = world.socket().with_file_name("kept.sock");
+        let kept = UnixListener::bind(&path).unwrap();
+        let serve = || {
+            let listener = Listener::adopt(kept.try_clone().unwrap(), &world.runtime_endpoint()).unwrap();
+            Shim::serve(listener, world.runtime_endpoint())
+        };
+        let old = serve();
+        let kubelet = FakeKubelet::connect(&path).await.unwrap();
+        let mut pull = kubelet.open("/runtime.v1.ImageService/PullImage", &[]).await.unwrap();
+        pull.send.send_data(framed(b"image"), true).unwrap();
+        let pulling = calls.recv().await.unwrap();
+
+        // The new one accepts before the old one stops.
+        let new = serve();
+        old.shutdown.cancel();
+        for number in 0..20_u8 {
+            let (reply, ()) = tokio::join!(
+                async {
+                    let kubelet = FakeKubelet::connect(&path).await.unwrap();
+                    kubelet.call(&cri("Version"), &[number]).await.unwrap()
+                },
+                async { echo(calls.recv().await.unwrap()).await }
+            );
+            assert_eq!((reply.status(), reply.body()), (Some(0), framed(&[number]).to_vec()));
+        }
+        assert!(!old.serving.is_finished() && !new.serving.is_finished());
+        echo(pulling).await;
+        let reply = pull.reply().await.unwrap();
+        assert_eq!((reply.status(), reply.body()), (Some(0), framed(b"image").to_vec()));
+        drop(kubelet);
+        old.serving.await.unwrap();
+    })
+    .await;
+}
