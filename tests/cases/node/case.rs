@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::sync::{OnceCell, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Far more than anything here takes on a machine with other work to do.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
 /// The node of all tests. When it does not come up, every test says why, and none tries again.
 static NODE: OnceCell<Result<Node, String>> = OnceCell::const_new();
