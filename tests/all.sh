@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 
 step() { printf '\n\033[1m== %s\033[0m\n' "$*" >&2; }
 
-tests/setup.sh
+tests/setup.sh --fuzz
 
 # The Kubernetes programs take some minutes from an empty cache, and most of the Rust work does not need them.
 log=$(mktemp)
@@ -20,8 +20,11 @@ cargo fmt --all --check
 step "cargo clippy"
 cargo clippy --workspace --all-targets --quiet -- -D warnings
 
-step "unit and in-process tests"
-cargo test --workspace --quiet --lib --bins --test in_process
+step "unit, process and in-process tests"
+cargo test --workspace --quiet --lib --bins --test cli --test systemd --test in_process
+
+step "a short fuzz run"
+shim/fuzz/run.sh 10
 
 step "the Kubernetes programs"
 wait "$kubernetes" || { cat "$log" >&2; exit 1; }

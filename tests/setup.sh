@@ -23,6 +23,8 @@ needs=(
     "jq:/usr/bin/jq"
     "openssl:/usr/bin/openssl"
     "gcc:/usr/bin/cc"
+    "g++:/usr/bin/c++"
+    "systemd:/usr/bin/systemd-analyze"
 )
 
 missing=()
@@ -53,10 +55,18 @@ at_least() { # have, want: true when have >= want
 }
 
 command -v cargo >/dev/null && command -v rustc >/dev/null ||
-    fail "no Rust toolchain" "install one with rustup (https://rustup.rs), 1.90 or newer"
+    fail "no Rust toolchain" "install one with rustup, 1.90 or newer"
 rust=$(rustc --version | cut -d' ' -f2)
 at_least "$rust" 1.90 || fail "rustc $rust is too old" "rustup update stable (1.90 or newer is needed)"
 
-command -v go >/dev/null || fail "no Go toolchain" "install Go 1.24 or newer (https://go.dev/dl): it builds the kubelet and the API server of the tests"
+command -v go >/dev/null || fail "no Go toolchain" "install Go 1.24 or newer: it builds the kubelet and the API server of the tests"
 go=$(go env GOVERSION)
-at_least "${go#go}" 1.24 || fail "$go is too old" "install Go 1.24 or newer (https://go.dev/dl)"
+at_least "${go#go}" 1.24 || fail "$go is too old" "install Go 1.24 or newer"
+
+# The demo needs no more than this; the fuzz run of all.sh does.
+if [ "${1:-}" = --fuzz ]; then
+    cargo +nightly --version >/dev/null 2>&1 ||
+        fail "no nightly Rust toolchain for the fuzz targets" "rustup toolchain install nightly --profile minimal"
+    command -v cargo-fuzz >/dev/null || [ -x "${CARGO_HOME:-$HOME/.cargo}/bin/cargo-fuzz" ] ||
+        cargo install --locked --quiet cargo-fuzz --version 0.13.2
+fi
