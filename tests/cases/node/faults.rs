@@ -1,5 +1,7 @@
 //! Something of the node goes away while a pod is half started. The order is kept, and the pod goes on.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 use berth_proto::cri::ContainerState;
 use berth_tests::manifest::{Container, PodManifest};
@@ -43,7 +45,7 @@ async fn in_the_middle(case: &Case, fault: impl AsyncFnOnce() -> Result<()>) -> 
     let pod = case.await_ready("pod").await?;
     ensure!(container(&pod, "a")?.restart_count == 0, "a was restarted");
     let history = recorder.finish().await?;
-    history.check_start_order(&["a", "b"])?;
+    history.check_start_order(&["a", "b"], Duration::ZERO)?;
     ensure!(history.instances.len() == 2, "{:?}", history.instances);
     Ok(())
 }
@@ -156,7 +158,7 @@ async fn api_server_away_nothing_is_forgotten() -> Result<()> {
 
         open(case, "waiting").await?;
         case.await_ready("waiting").await?;
-        waiting.finish().await?.check_start_order(&["a", "b"])
+        waiting.finish().await?.check_start_order(&["a", "b"], Duration::ZERO)
     })
     .await
 }

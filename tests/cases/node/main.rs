@@ -9,5 +9,6 @@ mod case;
 mod exit_order;
 mod faults;
 mod launch_order;
+mod played;
 mod standalone;
 mod waiting;

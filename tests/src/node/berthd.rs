@@ -124,7 +124,11 @@ podView:
 
     /// Runs `berthctl` on it.
     pub async fn ctl(&self, args: &[&str]) -> Result<String> {
-        tool(programs::berth("berthctl")?, args).await
+        let endpoint = format!("--runtime-endpoint=unix://{}", self.socket.display());
+        let admin = format!("--admin-socket={}", self.admin.display());
+        let mut all = vec![endpoint.as_str(), admin.as_str()];
+        all.extend(args);
+        tool(programs::berth("berthctl")?, &all).await
     }
 }
 

@@ -82,35 +82,30 @@ impl History {
         Ok(last.finished_at)
     }
 
-    /// Fails unless each name was started only after the one before it.
-    pub fn check_start_order(&self, names: &[&str]) -> Result<()> {
-        for pair in names.windows(2) {
-            let (before, after) = (self.started(pair[0])?, self.started(pair[1])?);
-            ensure!(
-                before < after,
-                "{} was started {} ms before {}",
-                pair[1],
-                (before - after) / 1_000_000,
-                pair[0]
-            );
-        }
-        Ok(())
+    /// Fails unless each name was started at least `apart` after the one before it.
+    pub fn check_start_order(&self, names: &[&str], apart: Duration) -> Result<()> {
+        let starts = names.iter().map(|name| self.started(name)).collect::<Result<Vec<_>>>()?;
+        check_apart("was started", names, &starts, apart)
     }
 
-    /// Fails unless each name ended only after the one before it.
-    pub fn check_exit_order(&self, names: &[&str]) -> Result<()> {
-        for pair in names.windows(2) {
-            let (before, after) = (self.finished(pair[0])?, self.finished(pair[1])?);
-            ensure!(
-                before < after,
-                "{} ended {} ms before {}",
-                pair[1],
-                (before - after) / 1_000_000,
-                pair[0]
-            );
-        }
-        Ok(())
+    /// Fails unless each name ended at least `apart` after the one before it.
+    pub fn check_exit_order(&self, names: &[&str], apart: Duration) -> Result<()> {
+        let ends = names.iter().map(|name| self.finished(name)).collect::<Result<Vec<_>>>()?;
+        check_apart("ended", names, &ends, apart)
     }
+}
+
+fn check_apart(what: &str, names: &[&str], times: &[i64], apart: Duration) -> Result<()> {
+    let apart = i64::try_from(apart.as_nanos()).context("time between two events")?;
+    for (pair, gap) in names.windows(2).zip(times.windows(2).map(|pair| pair[1] - pair[0])) {
+        let (before, after, ms) = (pair[0], pair[1], gap / 1_000_000);
+        ensure!(
+            gap > 0 && gap >= apart,
+            "{after} {what} {ms} ms after {before}, not {} ms",
+            apart / 1_000_000
+        );
+    }
+    Ok(())
 }
 
 /// Errors are kept and not fatal: a test may restart the runtime. The last look must have worked, though.
