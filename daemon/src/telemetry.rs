@@ -3,7 +3,13 @@
 use std::{io::IsTerminal, os::fd::AsFd};
 
 use nix::sys::stat::fstat;
-use tracing_subscriber::{EnvFilter, Layer, Registry, layer::SubscriberExt, util::SubscriberInitExt};
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::{
+    Layer, Registry,
+    filter::{ParseError, Targets},
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
+};
 
 use crate::config::{LogFormat, Logging};
 
@@ -18,7 +24,7 @@ pub enum TelemetryError {
         /// As configured.
         level: String,
         /// What is wrong with it.
-        source: tracing_subscriber::filter::ParseError,
+        source: ParseError,
     },
     /// The journal does not take it.
     #[error("logging.format journald: the journal's socket cannot be used")]
@@ -27,9 +33,12 @@ pub enum TelemetryError {
 
 /// Sets up the log for the whole process; once.
 pub fn init(config: &Logging) -> Result<(), TelemetryError> {
-    // Said by the pod view, once for each outage and not once for each attempt.
-    let filter = EnvFilter::try_new(format!("kube_client::client::builder=off,{}", config.level))
+    let filter: Targets = config
+        .level
+        .parse()
         .map_err(|source| TelemetryError::Level { level: config.level.clone(), source })?;
+    // Said by the pod view, once for each outage and not once for each attempt.
+    let filter = filter.with_target("kube_client::client::builder", LevelFilter::OFF);
     let format = match config.format {
         LogFormat::Auto if stderr_is_the_journal() => LogFormat::Journald,
         LogFormat::Auto => LogFormat::Text,
