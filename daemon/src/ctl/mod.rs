@@ -31,6 +31,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::{Layer, filter::Targets, layer::SubscriberExt, util::SubscriberInitExt};
 
 use cli::{Cli, Command};
 
@@ -38,13 +40,10 @@ use cli::{Cli, Command};
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     // The libraries below log every frame, which is more than anyone looks for here.
-    let level = if cli.global.debug { "warn,berthd=debug" } else { "warn" };
-    let filter = tracing_subscriber::EnvFilter::new(level);
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(output::colour())
-        .init();
+    let ours = if cli.global.debug { LevelFilter::DEBUG } else { LevelFilter::WARN };
+    let filter = Targets::new().with_default(LevelFilter::WARN).with_target("berthd", ours);
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(output::colour());
+    tracing_subscriber::registry().with(lines.with_filter(filter)).init();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
