@@ -1,5 +1,7 @@
 //! `berthd` as a process: what it says and how it ends, without a runtime.
 
+#![allow(clippy::unwrap_used, reason = "the helpers of a test fail like the test")]
+
 use std::{
     os::unix::{
         fs::{FileTypeExt, PermissionsExt},

@@ -72,7 +72,7 @@ pub struct Size {
     pub calls: usize,
     /// Launch levels open.
     pub latches: usize,
-    /// Connections with a relist mark.
+    /// Clients that are connected and were heard of.
     pub connections: usize,
 }
 
@@ -136,7 +136,7 @@ impl Node {
             containers: self.sandboxes.values().map(|sandbox| sandbox.instances.len()).sum(),
             calls: self.calls.len(),
             latches: self.sandboxes.values().map(|sandbox| sandbox.latched.len()).sum(),
-            connections: self.relisted.len(),
+            connections: self.connections.len(),
         }
     }
 

@@ -37,6 +37,12 @@ const PATIENCE_FOR_RUNTIME: Duration = Duration::from_secs(2);
 /// only; a hold can merely bridge the way of a status that was generated in this one.
 const STARTUP_PROBE_HOLD: Duration = Duration::from_secs(1);
 
+/// How long a Ready must last that a kubelet reports of a container it did not start itself.
+///
+/// A kubelet that restarts generates the status of a pod before it has started the pod's probes, and calls a container
+/// without a probe worker Ready (`prober_manager.go`, `UpdatePodStatus`). The status of its next SyncPod corrects that.
+const READY_UNDER_NEW_KUBELET: Duration = Duration::from_secs(1);
+
 /// What a higher container means for the ones below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
@@ -151,7 +157,7 @@ impl Node {
         let mut wait = self.config.hold;
         let mut may_hold = true;
         for higher in above {
-            match self.standing(call, sandbox, &source, higher) {
+            match self.standing(call, sandbox, &source, higher, now) {
                 Standing::Satisfied => continue,
                 Standing::NotRunning | Standing::NotReadyInThisPass => may_hold = false,
                 Standing::NotReady(limit) => wait = wait.min(limit),
@@ -209,11 +215,12 @@ impl Node {
         sandbox: &Sandbox,
         source: &Source<'_>,
         higher: &ContainerName,
+        now: Instant,
     ) -> Standing {
         let Some(instance) = sandbox.newest(higher) else { return Standing::NotRunning };
         match (instance.container.state, source) {
             (ContainerState::Running, Source::View(pod)) => {
-                self.standing_of_running(call, sandbox, pod, instance)
+                self.standing_of_running(call, sandbox, pod, instance, now)
             }
             (ContainerState::Running, Source::Plan(_) | Source::Unknown) => Standing::Satisfied,
             (ContainerState::Exited { code }, Source::View(pod))
@@ -234,23 +241,35 @@ impl Node {
         sandbox: &Sandbox,
         pod: &Pod,
         instance: &Instance,
+        now: Instant,
     ) -> Standing {
         let name = &instance.container.name;
+        let (probed, limit) = match pod.readiness.get(name) {
+            None | Some(Readiness::Running) => return Standing::Satisfied,
+            Some(Readiness::PostStart) => (false, Duration::MAX),
+            Some(Readiness::StartupProbe) => (true, STARTUP_PROBE_HOLD),
+            Some(Readiness::ReadinessProbe) => (true, Duration::MAX),
+        };
         // A report about an older instance says nothing about this one.
         let ready =
             pod.statuses.get(name).is_some_and(|report| report.ready && report.id == instance.container.id);
-        let limit = match pod.readiness.get(name) {
-            _ if ready => return Standing::Satisfied,
-            None | Some(Readiness::Running) => return Standing::Satisfied,
-            Some(Readiness::StartupProbe) => STARTUP_PROBE_HOLD,
-            Some(Readiness::PostStart | Readiness::ReadinessProbe) => Duration::MAX,
-        };
+        let client = self.connections.get(&call.connection);
+        let reported_anew = client.zip(instance.ready_since).is_some_and(|(client, since)| {
+            probed && instance.start.at < client.since_seq && since >= client.since
+        });
+        let first_pass = sandbox.pass.on_connection < 2;
+        let lasted = instance.ready_since.is_some_and(|since| now >= since + READY_UNDER_NEW_KUBELET);
+        if ready && (!reported_anew || (lasted && !first_pass)) {
+            return Standing::Satisfied;
+        }
         let earlier_pass = instance.start.pass < sandbox.pass.number;
-        let relisted = self.relisted.get(&call.connection).is_some_and(|asked| *asked > instance.start.at);
+        let relisted = client.is_some_and(|client| client.relisted > Some(instance.start.at));
         let status_asked = instance
             .status_asked
             .is_some_and(|(connection, asked)| connection == call.connection && asked > instance.start.at);
-        if earlier_pass && (relisted || status_asked) {
+        // Only the next SyncPod takes a false Ready back: holding this one would keep it from coming.
+        let correction_due = ready && first_pass;
+        if earlier_pass && (relisted || status_asked) && !correction_due {
             Standing::NotReady(limit)
         } else {
             Standing::NotReadyInThisPass

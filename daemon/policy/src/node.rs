@@ -27,8 +27,7 @@ pub struct Node {
     /// Where each container instance lives: most CRI calls name only the container.
     pub(crate) containers: BTreeMap<ContainerId, SandboxId>,
     pub(crate) calls: BTreeMap<CallId, InFlight>,
-    /// Per connection, when the last answered relist was asked.
-    pub(crate) relisted: BTreeMap<ConnectionId, Seq>,
+    pub(crate) connections: BTreeMap<ConnectionId, Connection>,
     /// Sandboxes that are gone and whose latches the store still has.
     pub(crate) forgotten: BTreeSet<SandboxId>,
     /// Latches of the store whose sandbox was not seen yet.
@@ -62,6 +61,18 @@ pub(crate) struct Held {
     pub(crate) why: HoldReason,
 }
 
+/// A client, as long as it is connected. A kubelet has one connection for all its calls to the runtime, so a new one is
+/// a new kubelet, or the same one after an agent it lost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Connection {
+    /// When it was first heard of.
+    pub(crate) since: Instant,
+    /// The same, as a position.
+    pub(crate) since_seq: Seq,
+    /// When the last relist that was answered was asked.
+    pub(crate) relisted: Option<Seq>,
+}
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KubeletPoll {
     pub(crate) in_flight: bool,
@@ -78,7 +89,7 @@ impl Node {
             sandboxes: BTreeMap::new(),
             containers: BTreeMap::new(),
             calls: BTreeMap::new(),
-            relisted: BTreeMap::new(),
+            connections: BTreeMap::new(),
             forgotten: BTreeSet::new(),
             loaded: Vec::new(),
             view_fresh: false,
@@ -90,6 +101,7 @@ impl Node {
     /// May this call proceed? The first question about a call records it as in flight; it stays so until
     /// [`Event::CallEnded`].
     pub fn admit(&mut self, call: &Call, now: Instant) -> Verdict {
+        self.meet(call.connection, call.arrived);
         let verdict = match &call.request {
             Request::CreateContainer(request) => self.admit_create(call, request, now),
             Request::StopContainer(request) => self.admit_stop(call, request, now),
@@ -109,14 +121,14 @@ impl Node {
     pub fn apply(&mut self, event: Event, now: Instant) {
         self.seq += 1;
         match event {
-            Event::PodSeen(pod) => self.pod_seen(*pod),
+            Event::PodSeen(pod) => self.pod_seen(*pod, now),
             Event::PodGone(uid) => {
                 self.pods.remove(&uid);
             }
             Event::PodsListed(pods) => {
                 self.pods.clear();
                 for pod in pods {
-                    self.pod_seen(pod);
+                    self.pod_seen(pod, now);
                 }
             }
             Event::SandboxCreated { sandbox, pod, declared } => self.sandbox_seen(sandbox, pod, declared),
@@ -144,17 +156,17 @@ impl Node {
                 }
             }
             Event::RelistAsked { call, connection } => {
+                self.meet(connection, now);
                 self.track(call, connection, InFlightKind::Relist);
             }
             Event::RelistAnswered { call, connection } => {
-                if let Some(InFlight { arrived_at, kind: InFlightKind::Relist, .. }) =
-                    self.calls.remove(&call)
-                {
-                    let asked = self.relisted.entry(connection).or_default();
-                    *asked = arrived_at.max(*asked);
+                let asked = self.calls.remove(&call).map(|call| call.arrived_at);
+                if let Some(client) = self.connections.get_mut(&connection) {
+                    client.relisted = client.relisted.max(asked);
                 }
             }
             Event::StatusAsked { container, connection } => {
+                self.meet(connection, now);
                 let seq = self.seq;
                 if let Some(instance) = self.instance_mut(&container) {
                     instance.status_asked = Some((connection, seq));
@@ -162,7 +174,7 @@ impl Node {
             }
             Event::CallEnded(call) => self.call_ended(call),
             Event::ConnectionClosed(connection) => {
-                self.relisted.remove(&connection);
+                self.connections.remove(&connection);
                 let ended: Vec<CallId> = self
                     .calls
                     .iter()
@@ -211,7 +223,18 @@ impl Node {
         new
     }
 
-    fn pod_seen(&mut self, pod: Pod) {
+    /// Remembers since when a connection is there.
+    fn meet(&mut self, connection: ConnectionId, now: Instant) {
+        let since_seq = self.seq;
+        self.connections.entry(connection).or_insert(Connection { since: now, since_seq, relisted: None });
+    }
+
+    fn pod_seen(&mut self, pod: Pod, now: Instant) {
+        for report in pod.statuses.values() {
+            if let Some(instance) = self.instance_mut(&report.id) {
+                instance.ready_since = report.ready.then(|| instance.ready_since.unwrap_or(now));
+            }
+        }
         self.pods.insert(pod.pod.uid.clone(), pod);
     }
 
@@ -249,7 +272,13 @@ impl Node {
         if let Some(sandbox) = self.sandboxes.get_mut(&sandbox_id) {
             sandbox.confirmed = true;
             let start = Start { at: self.seq, pass: sandbox.pass.number };
-            let instance = Instance { container: created, changed: self.seq, start, status_asked: None };
+            let instance = Instance {
+                container: created,
+                changed: self.seq,
+                start,
+                status_asked: None,
+                ready_since: None,
+            };
             sandbox.instances.insert(id.clone(), instance);
             self.containers.insert(id, sandbox_id);
         }

@@ -54,6 +54,8 @@ pub(crate) struct Instance {
     pub(crate) start: Start,
     /// The last time a connection asked `ContainerStatus` for it.
     pub(crate) status_asked: Option<(ConnectionId, Seq)>,
+    /// Since when the pod view has called it Ready without a break.
+    pub(crate) ready_since: Option<Instant>,
 }
 
 /// When an instance was started, as far as the kubelet's knowledge of it depends on that.
@@ -70,6 +72,8 @@ pub(crate) struct Start {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pass {
     pub(crate) number: u64,
+    /// The same, counted from the first one of this connection.
+    pub(crate) on_connection: u64,
     connection: Option<ConnectionId>,
     attempted: BTreeSet<ContainerName>,
     last_index: Option<usize>,
@@ -82,7 +86,8 @@ impl Pass {
         let full = self.attempted.len() >= MOST_CONTAINERS;
         if self.connection != Some(connection) || self.attempted.contains(name) || backwards || full {
             self.number += 1;
-            self.connection = Some(connection);
+            let same = self.connection.replace(connection) == Some(connection);
+            self.on_connection = if same { self.on_connection + 1 } else { 1 };
             self.attempted.clear();
             self.last_index = None;
         }
@@ -143,6 +148,7 @@ impl Sandbox {
             changed: 0,
             start: Start { at: now, pass: first_pass },
             status_asked: None,
+            ready_since: None,
         });
         if instance.changed > asked {
             return;

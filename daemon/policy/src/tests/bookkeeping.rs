@@ -52,6 +52,7 @@ fn a_sandbox_that_only_requests_speak_of_goes_with_them() {
     let calls: Vec<Call> = (0..100).map(|_| world.create(&pod, "b").0).collect();
     assert_eq!(world.node.size().sandboxes, 1);
     calls.iter().for_each(|call| world.end(call));
+    world.apply(Event::ConnectionClosed(world.connection));
     assert_eq!(world.node.size(), NOTHING);
 }
 
@@ -123,6 +124,7 @@ fn events_about_unknown_things_are_harmless() {
         Event::InspectionFailed("x".into()),
         Event::LatchesForgotten("x".into()),
         Event::KubeletPollEnded,
+        Event::ConnectionClosed(world.connection),
     ];
     events.into_iter().for_each(|event| world.apply(event));
     assert_eq!(world.node.size(), NOTHING);
