@@ -9,7 +9,7 @@
 //! Two threads: one turns the data path and nothing else, the other everything that may take its time (the pod watch,
 //! the executor, the admin socket, HTTP). They share [`agent::Agent`], whose lock is never held over an await.
 //!
-//! - [`config`], [`telemetry`], [`systemd`]: how a run begins.
+//! - [`config`], [`telemetry`], [`systemd`], [`allocator`]: how a run begins.
 //! - [`run`]: wires all of it, and ends it in order; [`data_path`] is the thread of the calls.
 //! - [`agent`]: the one owner of the state; the gate of the data path.
 //! - [`pod_view`], [`runtime`]: where facts come from. [`exec`]: where steps go.
@@ -18,6 +18,7 @@
 
 pub mod admin;
 pub mod agent;
+pub mod allocator;
 pub mod config;
 pub mod ctl;
 pub mod data_path;

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use berthd::{
+    allocator,
     config::{Cli, Command, ConfigCommand, Configuration, DEFAULTS},
     run, systemd, telemetry,
 };
@@ -43,8 +44,12 @@ fn main() -> ExitCode {
 }
 
 fn start(config: Configuration) -> ExitCode {
+    let settled = allocator::settle();
     if let Err(error) = telemetry::init(&config.logging) {
         return usage(&error.into());
+    }
+    if let Err(error) = settled {
+        tracing::warn!(%error, "Allocator not set up, running with the system's settings");
     }
     // Taken before any thread is started: it reads the environment and owns a bare descriptor.
     let passed = systemd::passed_socket();
