@@ -2,35 +2,15 @@
 
 use std::time::Duration;
 
+use crate::config::GoDuration;
+
 /// Reads a Go-style duration. A plain number is seconds.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let bad = || format!("{text:?} is not a duration; write it like 500ms, 90s, 1m30s or 2h");
-    if text.is_empty() {
-        return Err(bad());
-    }
     if let Ok(seconds) = text.parse::<u32>() {
         return Ok(Duration::from_secs(seconds.into()));
     }
-    let mut total = 0.0;
-    let mut rest = text;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(bad)?;
-        let number: f64 = rest[..digits].parse().map_err(|_| bad())?;
-        rest = &rest[digits..];
-        let end = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
-        total += number
-            * match &rest[..end] {
-                "ns" => 1e-9,
-                "us" | "µs" => 1e-6,
-                "ms" => 1e-3,
-                "s" => 1.0,
-                "m" => 60.0,
-                "h" => 3600.0,
-                _ => return Err(bad()),
-            };
-        rest = &rest[end..];
-    }
-    Duration::try_from_secs_f64(total).map_err(|_| bad())
+    text.parse().map(|GoDuration(duration)| duration).map_err(|_| bad())
 }
 
 /// A duration for people: `850ms`, `4.2s`, `1m30s`.
