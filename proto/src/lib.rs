@@ -3,6 +3,7 @@
 //! [`cri`] is our own subset of the CRI v1 API: only the messages and fields that Berth reads or that `berthctl run`
 //! writes. A message decoded with it loses what it does not know, so it is never encoded again and sent on: what passes
 //! between kubelet and runtime passes as bytes (`berth-shim`). [`admin`] is the API between `berthctl` and `berthd`.
+//! [`crd`] are the custom resources.
 
 /// CRI v1 (`runtime.v1`), the part of it that Berth reads.
 #[allow(missing_docs, clippy::all, clippy::use_self)]
@@ -15,3 +16,5 @@ pub mod cri {
 pub mod admin {
     tonic::include_proto!("berth.admin.v1alpha1");
 }
+
+pub mod crd;

@@ -1,0 +1,1 @@
+//! Berth's manager: the small centre.

@@ -1,0 +1,184 @@
+//! `ContainerRecreateRequest`: restart containers of a running pod in place.
+
+use k8s_openapi::{
+    api::core::v1::{ContainerPort, LifecycleHandler},
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+};
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Restarts containers of a running pod in place, each exactly once.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[kube(
+    group = "apps.kruise.io",
+    version = "v1alpha1",
+    kind = "ContainerRecreateRequest",
+    plural = "containerrecreaterequests",
+    shortname = "crr",
+    namespaced,
+    status = "ContainerRecreateRequestStatus",
+    derive = "PartialEq",
+    selectable = ".status.nodeName",
+    printcolumn = r#"{"name":"PHASE","type":"string","jsonPath":".status.phase"}"#,
+    printcolumn = r#"{"name":"POD","type":"string","jsonPath":".spec.podName"}"#,
+    printcolumn = r#"{"name":"NODE","type":"string","jsonPath":".status.nodeName"}"#,
+    printcolumn = r#"{"name":"AGE","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ContainerRecreateRequestSpec {
+    /// Name of the pod, in the same namespace.
+    pub pod_name: String,
+    /// Which containers; at least one, each once.
+    pub containers: Vec<RecreateContainer>,
+    /// How.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<RecreateStrategy>,
+    /// Seconds from the creation of this object after which it ends, whatever was reached. At least 3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active_deadline_seconds: Option<i64>,
+    /// Seconds after its end until this object is deleted; kept for ever when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_seconds_after_finished: Option<i32>,
+}
+
+/// One container to restart.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RecreateContainer {
+    /// Its name in the pod; an init container that restarts always is one too.
+    pub name: String,
+    /// Not for users: OpenKruise's webhook fills it in. Berth reads the pod itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pre_stop: Option<LifecycleHandler>,
+    /// Not for users, as `preStop`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ports: Option<Vec<ContainerPort>>,
+    /// Not for users, as `preStop`. Berth's is in `status.containerStatusContexts`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status_context: Option<SpecStatusContext>,
+}
+
+/// What OpenKruise's webhook writes down of a container at admission.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SpecStatusContext {
+    /// With the scheme of its runtime: `containerd://...`.
+    #[serde(rename = "containerID")]
+    pub container_id: String,
+    /// `restartCount` of that instance.
+    pub restart_count: i32,
+}
+
+/// How the containers are restarted.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RecreateStrategy {
+    /// `Fail` (the default): the first container that fails ends the request. `Ignore`: the others go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure_policy: Option<FailurePolicy>,
+    /// The next container only after the one before it is Ready again; the order is the pod's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ordered_recreate: bool,
+    /// Restart also a container that was replaced since this request was made.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force_recreate: bool,
+    /// Seconds from the beginning of preStop to SIGKILL; the pod's own when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub termination_grace_period_seconds: Option<i64>,
+    /// Make the pod not Ready (where it has the readiness gate KruisePodReady) and wait so many seconds first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unready_grace_period_seconds: Option<i64>,
+    /// Seconds a new instance must have run before it counts as recreated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_started_seconds: Option<i32>,
+}
+
+/// What a container that fails means for the request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum FailurePolicy {
+    /// It ends the request.
+    #[default]
+    Fail,
+    /// The others go on.
+    Ignore,
+}
+
+/// Where a request stands. The manager writes the assignment (`nodeName`, `podUID`, `containerStatusContexts`), the agent
+/// of that node everything else.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ContainerRecreateRequestStatus {
+    /// `Pending`, `Recreating` or `Completed`; `Completed` says only that it ended, `conditions` and
+    /// `containerRecreateStates` say how.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<RecreatePhase>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion_time: Option<Time>,
+    /// For people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// Where each container stands.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub container_recreate_states: Vec<RecreateState>,
+    /// The node of the pod, as the manager saw it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_name: Option<String>,
+    /// The pod of that name when the request was assigned.
+    #[serde(default, rename = "podUID", skip_serializing_if = "Option::is_none")]
+    pub pod_uid: Option<String>,
+    /// The instances to replace, as they were when the request was assigned.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub container_status_contexts: Vec<StatusContext>,
+    /// `Complete` or `Failed`, with a reason; `PreRecreateGrace` since the pod was made not Ready.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+}
+
+/// Where one container stands.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RecreateState {
+    /// Its name.
+    pub name: String,
+    /// `Pending`, `Recreating`, `Succeeded` or `Failed`.
+    pub phase: RecreatePhase,
+    /// For people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// Its old instance was told to stop.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_killed: bool,
+}
+
+/// The instance a request is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StatusContext {
+    /// Name of the container.
+    pub name: String,
+    /// With the scheme of its runtime, as in the pod's status: `containerd://...`.
+    #[serde(rename = "containerID")]
+    pub container_id: String,
+    /// `restartCount` of that instance.
+    pub restart_count: i32,
+}
+
+/// Phases of a request and of its containers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum RecreatePhase {
+    /// Not begun.
+    Pending,
+    /// Begun.
+    Recreating,
+    /// The request ended; only requests have this.
+    Completed,
+    /// Recreated; only containers have this.
+    Succeeded,
+    /// Not recreated; only containers have this.
+    Failed,
+}
