@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use berth_policy::{Call, Event, Latch, Node, Request, Step, Verdict};
+use berth_policy::{Call, CallId, ContainerId, Event, Latch, Node, Nudge, Request, Step, Verdict};
 use berth_shim::Gate;
 use tokio::{sync::watch, time::Instant};
 use tracing::{debug, error, info};
@@ -144,6 +144,14 @@ impl Gate for Agent {
 
     fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
+    }
+
+    async fn restates(&self, _container: &ContainerId) -> bool {
+        false
+    }
+
+    fn nudges(&self, _relist: CallId) -> Vec<Nudge> {
+        Vec::new()
     }
 
     async fn persist(&self, latch: Latch) {

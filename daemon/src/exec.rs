@@ -89,6 +89,7 @@ impl Executor {
                 self.tasks.spawn(async move { this.poll_kubelet().await });
             }
             Step::ForgetLatches(sandbox) => self.agent.forget_latches(&sandbox),
+            step => self.agent.observe(Event::StepBegan(step)),
         }
     }
 

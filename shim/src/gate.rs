@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use berth_policy::{Call, Event, Latch, Verdict};
+use berth_policy::{Call, CallId, ContainerId, Event, Latch, Nudge, Verdict};
 use tokio::sync::watch;
 
 /// Who is asked about the calls of the intercept table. Implemented by `berthd` around the pure core.
@@ -20,4 +20,12 @@ pub trait Gate: Send + Sync + 'static {
     /// Makes a latch durable before its call is forwarded. A failure is logged and counted by the implementation: the
     /// call goes on, because the latch is also in memory.
     fn persist(&self, latch: Latch) -> impl Future<Output = ()> + Send;
+
+    /// The kubelet asks for the status of this container: is it to see a changed definition in the answer? `true` only
+    /// once it is durable that the kubelet may have seen it. Asked for calls of the kubelet's connection only.
+    fn restates(&self, container: &ContainerId) -> impl Future<Output = bool> + Send;
+
+    /// The entries to add to the answer of this relist of the kubelet, usually none. Asked after
+    /// [`Event::RelistAsked`]; they count as delivered at [`Event::RelistAnswered`].
+    fn nudges(&self, relist: CallId) -> Vec<Nudge>;
 }

@@ -2,7 +2,9 @@
 
 use crate::{
     call::Declared,
-    model::{CallId, ConnectionId, Container, ContainerId, Pod, PodRef, PodUid, SandboxId},
+    model::{CallId, ConnectionId, Container, ContainerId, Pod, PodRef, PodUid, RequestId, SandboxId},
+    recreate::{Mark, Origin, RecreateRequest},
+    step::Step,
     verdict::Latch,
 };
 
@@ -95,12 +97,36 @@ pub enum Event {
     /// The store has no latch of this sandbox any more.
     LatchesForgotten(SandboxId),
 
+    /// A source of requests shows this one, new or changed.
+    RecreateSeen(Box<RecreateRequest>),
+    /// It shows it no more.
+    RecreateGone(RequestId),
+    /// A source was listed anew: these and no others of its kind.
+    RecreatesListed(Origin, Vec<RecreateRequest>),
+    /// The marks read from the store at start.
+    MarksLoaded(Vec<Mark>),
+    /// The executor began to carry out a step about a request; the step is not owed again before it ended.
+    StepBegan(Step),
+    /// It ended, well or not.
+    StepEnded(Step, StepOutcome),
+
     /// The pod view follows the API server (`true`), or lost it and shows what it knew (`false`).
     ViewFresh(bool),
     /// The executor began to ask the kubelet for its pods.
     KubeletPollStarted,
     /// That ended, whatever came of it; pods it showed were given as [`Event::PodSeen`] before.
     KubeletPollEnded,
+}
+
+/// How a step about a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepOutcome {
+    /// As asked.
+    Done,
+    /// What it was about is not there (any more).
+    Gone,
+    /// Not, this time. It is tried again.
+    Failed,
 }
 
 /// One entry of `ListPodSandbox`.

@@ -130,7 +130,9 @@ impl Node {
         }
         let source = self.source(request);
         let order = match &source {
-            Source::View(Pod { order: Err(error), readiness, .. }) if readiness.contains_key(name) => {
+            Source::View(Pod { order: Err(error), containers, .. })
+                if containers.get(name).is_some_and(|container| !container.sidecar) =>
+            {
                 return Verdict::Refuse(Refusal::BadOrder(error.clone()));
             }
             Source::Plan(Err(error)) => return Verdict::Refuse(Refusal::BadOrder(error.clone())),
@@ -244,7 +246,7 @@ impl Node {
         now: Instant,
     ) -> Standing {
         let name = &instance.container.name;
-        let (probed, limit) = match pod.readiness.get(name) {
+        let (probed, limit) = match pod.containers.get(name).map(|container| container.readiness) {
             None | Some(Readiness::Running) => return Standing::Satisfied,
             Some(Readiness::PostStart) => (false, Duration::MAX),
             Some(Readiness::StartupProbe) => (true, STARTUP_PROBE_HOLD),

@@ -33,6 +33,7 @@ mod launch_order;
 mod model;
 mod node;
 mod plan;
+mod recreate;
 mod sandbox;
 mod step;
 mod verdict;
@@ -42,12 +43,17 @@ mod tests;
 
 pub use call::{Call, CreateContainer, Declared, Request, StopContainer};
 pub use config::{Config, UnknownPods, View};
-pub use event::{Event, ListedSandbox};
+pub use event::{Event, ListedSandbox, StepOutcome};
 pub use explain::{ContainerOrder, HeldCall, PodOrder, Size};
 pub use model::{
-    CallId, ConnectionId, Container, ContainerId, ContainerName, ContainerReport, ContainerState, Deletion,
-    Pod, PodRef, PodUid, Readiness, RestartPolicy, SandboxId,
+    CallId, ConnectionId, Container, ContainerId, ContainerName, ContainerReport, ContainerSpec,
+    ContainerState, Deletion, Hook, Pod, PodRef, PodUid, Readiness, RequestId, RestartPolicy, SandboxId,
+    Unready,
 };
 pub use node::Node;
-pub use step::Step;
-pub use verdict::{Amendment, HoldReason, Latch, Refusal, Verdict};
+pub use recreate::{
+    AssignError, Assigned, ContainerPhase, ContainerProgress, Mark, MarkPhase, Origin, Outcome,
+    RecreateReport, RecreateRequest, RecreateStrategy, RecreateTarget, RequestPhase,
+};
+pub use step::{DirectStop, Step};
+pub use verdict::{Amendment, HoldReason, Latch, Nudge, Refusal, Verdict};

@@ -55,6 +55,10 @@ id! {
     /// `spec.containers[].name`, unique within a pod.
     ContainerName
 }
+id! {
+    /// A request to recreate containers: `metadata.uid` of its object, or what its other source calls it.
+    RequestId
+}
 
 /// A client connection of the shim. A restarted kubelet comes with a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -65,7 +69,7 @@ pub struct ConnectionId(pub u64);
 pub struct CallId(pub u64);
 
 /// Who a sandbox belongs to, as its CRI labels say (`io.kubernetes.pod.{uid,namespace,name}`).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodRef {
     /// Identity of the pod.
     pub uid: PodUid,
@@ -86,10 +90,72 @@ pub struct Pod {
     pub restart_policy: RestartPolicy,
     /// Set once `metadata.deletionTimestamp` is.
     pub deletion: Option<Deletion>,
-    /// How each regular container (`spec.containers`) becomes Ready.
-    pub readiness: BTreeMap<ContainerName, Readiness>,
-    /// `status.containerStatuses`, by name.
+    /// `spec.terminationGracePeriodSeconds`.
+    pub grace: Duration,
+    /// `status.phase` is Succeeded or Failed: nothing of it runs again.
+    pub ended: bool,
+    /// `status.podIP`.
+    pub ip: Option<String>,
+    /// The containers the kubelet keeps running: `spec.containers`, and those of `spec.initContainers` that restart
+    /// always.
+    pub containers: BTreeMap<ContainerName, ContainerSpec>,
+    /// `status.containerStatuses` and `status.initContainerStatuses`, by name.
     pub statuses: BTreeMap<ContainerName, ContainerReport>,
+    /// The readiness gate `KruisePodReady`, where the pod has it.
+    pub unready: Option<Unready>,
+}
+
+/// What is declared of a container, as far as a decision depends on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerSpec {
+    /// Its place in the pod: restartable init containers first, then the regular ones, both in the order of the spec.
+    pub position: usize,
+    /// It is an init container with `restartPolicy: Always`.
+    pub sidecar: bool,
+    /// How it becomes Ready.
+    pub readiness: Readiness,
+    /// `lifecycle.preStop`.
+    pub pre_stop: Option<Hook>,
+}
+
+/// A lifecycle handler, its named port resolved.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Hook {
+    /// `exec`.
+    Exec {
+        /// `command`, without a shell.
+        command: Vec<String>,
+    },
+    /// `httpGet`.
+    Http {
+        /// `host`; the pod's own address when left out.
+        host: Option<String>,
+        /// `port`.
+        port: u16,
+        /// `path`.
+        path: String,
+        /// `scheme: HTTPS`; its certificate is not checked, as the kubelet does not.
+        https: bool,
+        /// `httpHeaders`.
+        headers: Vec<(String, String)>,
+    },
+    /// `tcpSocket`.
+    Tcp {
+        /// `host`; the pod's own address when left out.
+        host: Option<String>,
+        /// `port`.
+        port: u16,
+    },
+    /// `sleep`.
+    Sleep(Duration),
+}
+
+/// The condition behind the readiness gate `KruisePodReady`, which several writers share: it is False as long as one of
+/// them has an entry in its message, a JSON list of `{userAgent, key}`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unready {
+    /// The keys (`namespace/name`) of the entries of `ContainerRecreateRequest`.
+    pub requests: Vec<String>,
 }
 
 /// `metadata.deletionTimestamp` is set.
@@ -131,6 +197,8 @@ pub struct ContainerReport {
     pub id: ContainerId,
     /// `ready`.
     pub ready: bool,
+    /// `restartCount`.
+    pub restart_count: u32,
 }
 
 /// A container instance as the runtime shows it.

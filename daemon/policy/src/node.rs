@@ -206,6 +206,12 @@ impl Node {
             Event::LatchesForgotten(id) => {
                 self.forgotten.remove(&id);
             }
+            Event::RecreateSeen(_)
+            | Event::RecreateGone(_)
+            | Event::RecreatesListed(..)
+            | Event::MarksLoaded(_)
+            | Event::StepBegan(_)
+            | Event::StepEnded(..) => {}
             Event::ViewFresh(fresh) => self.view_fresh = fresh,
             Event::KubeletPollStarted => self.kubelet_poll.in_flight = true,
             Event::KubeletPollEnded => self.kubelet_poll = KubeletPoll { in_flight: false, ended: Some(now) },

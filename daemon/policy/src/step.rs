@@ -1,6 +1,11 @@
 //! The effects the core owes the world. A step carries all it needs: who executes it decides nothing.
 
-use crate::model::SandboxId;
+use std::time::Duration;
+
+use crate::{
+    model::{ContainerId, Hook, PodRef, RequestId, SandboxId},
+    recreate::{Mark, Origin, RecreateReport},
+};
 
 /// An effect to be carried out; its outcome comes back as an [`crate::Event`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -11,4 +16,41 @@ pub enum Step {
     PollKubelet,
     /// Remove the latches of this sandbox from the store: it is gone.
     ForgetLatches(SandboxId),
+
+    /// Remove these exited containers from the runtime. Those before the last one go with their logs.
+    RemoveContainers(Vec<ContainerId>),
+    /// Write these marks down durably, all or none; what they say happens only after that.
+    WriteMarks(Vec<Mark>),
+    /// Remove the marks of this request from the store.
+    ForgetMarks(RequestId),
+    /// Stop this container without the kubelet: its hook, then the stop signal, then SIGKILL.
+    StopContainer(DirectStop),
+    /// Write this status of the request.
+    Report(Origin, RequestId, RecreateReport),
+    /// Hold the pod not Ready for the request with this key (`namespace/name`), by the gate `KruisePodReady`.
+    HoldUnready(PodRef, String),
+    /// Take that back.
+    ReleaseUnready(PodRef, String),
+    /// Delete the request: it ended long enough ago.
+    DeleteRequest(Origin, RequestId),
+}
+
+/// How a container is stopped without the kubelet.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DirectStop {
+    /// Which one.
+    pub container: ContainerId,
+    /// Its pod, for events and the address of an HTTP hook.
+    pub pod: PodRef,
+    /// Its sandbox.
+    pub sandbox: SandboxId,
+    /// `status.podIP`, where the pod view knows it.
+    pub ip: Option<String>,
+    /// preStop, unless it was run already.
+    pub hook: Option<Hook>,
+    /// From the beginning of the hook to SIGKILL.
+    pub grace: Duration,
+    /// Remove it afterwards: the kubelet starts a container it does not find whatever the restart policy says, one that
+    /// exited it may not.
+    pub remove: bool,
 }

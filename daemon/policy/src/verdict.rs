@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::{
     launch_priority::OrderError,
-    model::{ContainerName, SandboxId},
+    model::{ContainerId, ContainerName, PodRef, SandboxId},
 };
 
 /// The answer to [`crate::Node::admit`].
@@ -43,6 +43,18 @@ pub struct Latch {
 pub enum Amendment {
     /// Set `StopContainerRequest.timeout`, in whole seconds.
     StopTimeout(Duration),
+}
+
+/// One made-up entry in one list of containers, so that the kubelet looks at this pod again (PLEG re-inspects a pod only
+/// when its part of the list changed).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nudge {
+    /// Whose pod.
+    pub pod: PodRef,
+    /// Its sandbox.
+    pub sandbox: SandboxId,
+    /// The identity of the container that is not there; never used twice.
+    pub container: ContainerId,
 }
 
 /// Why a call waits.

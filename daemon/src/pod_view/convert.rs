@@ -3,13 +3,18 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use berth_policy::{
-    ContainerReport, Deletion, Pod, PodRef, Readiness, RestartPolicy,
+    ContainerName, ContainerReport, ContainerSpec, Deletion, Hook, Pod, PodRef, Readiness, RestartPolicy,
+    Unready,
     launch_priority::{EnvValue, LaunchOrder, ORDERED_ANNOTATION, PRIORITY_ENV},
 };
-use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::util::intstr::IntOrString};
+
+use super::unready;
 
 /// Set on the API object that mirrors a static pod; its value is the UID the kubelet uses on this node.
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+/// The API server's default for `terminationGracePeriodSeconds`; a static pod may come without it.
+const DEFAULT_GRACE: i64 = 30;
 
 /// What the policy needs of a pod; `None` for an object without name or UID, which the API never shows.
 pub fn pod(pod: core::Pod) -> Option<Pod> {
@@ -17,14 +22,12 @@ pub fn pod(pod: core::Pod) -> Option<Pod> {
     let annotations = meta.annotations.unwrap_or_default();
     let uid = annotations.get(MIRROR_ANNOTATION).cloned().or(meta.uid)?;
     let spec = pod.spec.unwrap_or_default();
+    let status = pod.status.unwrap_or_default();
     let order = LaunchOrder::declared(
         annotations.get(ORDERED_ANNOTATION).map(String::as_str),
         spec.containers.iter().map(|container| (container.name.as_str(), priority(container))),
     );
-    // Of a pod without an order nothing is ever asked but its deletion.
-    let ordered = !matches!(order, Ok(None));
-    let readiness = spec.containers.iter().filter(|_| ordered);
-    let statuses = pod.status.and_then(|status| status.container_statuses).unwrap_or_default();
+    let unready = has_gate(&spec).then(|| unready(status.conditions.as_deref().unwrap_or_default()));
     Some(Pod {
         pod: PodRef { uid: uid.into(), namespace: meta.namespace.unwrap_or_default(), name: meta.name? },
         order,
@@ -33,15 +36,21 @@ pub fn pod(pod: core::Pod) -> Option<Pod> {
             Some("OnFailure") => RestartPolicy::OnFailure,
             Some(_) | None => RestartPolicy::Always,
         },
-        deletion: meta.deletion_timestamp.map(|_| Deletion {
-            grace: Duration::from_secs(
-                meta.deletion_grace_period_seconds.and_then(|seconds| seconds.try_into().ok()).unwrap_or(0),
-            ),
-        }),
-        readiness: readiness
-            .map(|container| (container.name.as_str().into(), becomes_ready_by(container)))
+        deletion: meta
+            .deletion_timestamp
+            .map(|_| Deletion { grace: seconds(meta.deletion_grace_period_seconds.unwrap_or(0)) }),
+        grace: seconds(spec.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE)),
+        ended: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
+        ip: status.pod_ip,
+        containers: containers(&spec),
+        statuses: status
+            .container_statuses
+            .into_iter()
+            .chain(status.init_container_statuses)
+            .flatten()
+            .filter_map(report)
             .collect(),
-        statuses: if ordered { reports(statuses) } else { BTreeMap::new() },
+        unready,
     })
 }
 
@@ -52,6 +61,25 @@ fn priority(container: &core::Container) -> Option<EnvValue<'_>> {
         (Some(_), _) => EnvValue::ValueFrom,
         (None, value) => EnvValue::Plain(value.as_deref().unwrap_or("")),
     })
+}
+
+/// The containers the kubelet keeps running.
+fn containers(spec: &core::PodSpec) -> BTreeMap<ContainerName, ContainerSpec> {
+    let sidecars = spec.init_containers.iter().flatten();
+    let sidecars = sidecars.filter(|container| container.restart_policy.as_deref() == Some("Always"));
+    let all = sidecars.map(|container| (true, container)).chain(spec.containers.iter().map(|c| (false, c)));
+    all.enumerate()
+        .map(|(position, (sidecar, container))| {
+            let pre_stop = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.pre_stop.as_ref());
+            let spec = ContainerSpec {
+                position,
+                sidecar,
+                readiness: becomes_ready_by(container),
+                pre_stop: pre_stop.and_then(|handler| hook(container, handler)),
+            };
+            (container.name.as_str().into(), spec)
+        })
+        .collect()
 }
 
 fn becomes_ready_by(container: &core::Container) -> Readiness {
@@ -67,15 +95,59 @@ fn becomes_ready_by(container: &core::Container) -> Readiness {
     }
 }
 
-fn reports(statuses: Vec<core::ContainerStatus>) -> BTreeMap<berth_policy::ContainerName, ContainerReport> {
-    statuses
-        .into_iter()
-        .filter_map(|status| {
-            // containerd://<id>, as RuntimeName and CRI identity
-            let (_, id) = status.container_id.as_deref()?.split_once("://")?;
-            Some((status.name.into(), ContainerReport { id: id.into(), ready: status.ready }))
-        })
-        .collect()
+/// `None` for a handler the API server would not have let through.
+fn hook(container: &core::Container, handler: &core::LifecycleHandler) -> Option<Hook> {
+    if let Some(exec) = &handler.exec {
+        return Some(Hook::Exec { command: exec.command.clone().unwrap_or_default() });
+    }
+    if let Some(get) = &handler.http_get {
+        let headers = get.http_headers.iter().flatten();
+        return Some(Hook::Http {
+            host: get.host.clone().filter(|host| !host.is_empty()),
+            port: port(container, &get.port)?,
+            path: get.path.clone().unwrap_or_default(),
+            https: get.scheme.as_deref() == Some("HTTPS"),
+            headers: headers.map(|header| (header.name.clone(), header.value.clone())).collect(),
+        });
+    }
+    if let Some(tcp) = &handler.tcp_socket {
+        let host = tcp.host.clone().filter(|host| !host.is_empty());
+        return Some(Hook::Tcp { host, port: port(container, &tcp.port)? });
+    }
+    handler.sleep.as_ref().map(|sleep| Hook::Sleep(seconds(sleep.seconds)))
+}
+
+/// A port by number, or by the name it has in the container.
+fn port(container: &core::Container, port: &IntOrString) -> Option<u16> {
+    let number = match port {
+        IntOrString::Int(number) => *number,
+        IntOrString::String(text) => {
+            let named = container.ports.iter().flatten().find(|port| port.name.as_ref() == Some(text));
+            named.map(|port| port.container_port).or_else(|| text.parse().ok())?
+        }
+    };
+    number.try_into().ok()
+}
+
+fn report(status: core::ContainerStatus) -> Option<(ContainerName, ContainerReport)> {
+    // containerd://<id>, as RuntimeName and CRI identity
+    let (_, id) = status.container_id.as_deref()?.split_once("://")?;
+    let restart_count = status.restart_count.try_into().unwrap_or(0);
+    Some((status.name.into(), ContainerReport { id: id.into(), ready: status.ready, restart_count }))
+}
+
+fn has_gate(spec: &core::PodSpec) -> bool {
+    spec.readiness_gates.iter().flatten().any(|gate| gate.condition_type == unready::CONDITION)
+}
+
+fn unready(conditions: &[core::PodCondition]) -> Unready {
+    let condition = conditions.iter().find(|condition| condition.type_ == unready::CONDITION);
+    let message = condition.and_then(|condition| condition.message.as_deref()).unwrap_or("");
+    Unready { requests: unready::requests(message) }
+}
+
+fn seconds(seconds: i64) -> Duration {
+    Duration::from_secs(seconds.try_into().unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -113,7 +185,7 @@ status:
         assert_eq!(order.priority(&"a".into()), Some(9));
         assert_eq!(pod.restart_policy, RestartPolicy::OnFailure);
         assert_eq!(pod.deletion, Some(Deletion { grace: Duration::from_secs(7) }));
-        let readiness: Vec<_> = pod.readiness.values().copied().collect();
+        let readiness: Vec<_> = pod.containers.values().map(|container| container.readiness).collect();
         assert_eq!(
             readiness,
             [Readiness::ReadinessProbe, Readiness::StartupProbe, Readiness::PostStart, Readiness::Running]
@@ -133,7 +205,6 @@ spec: {containers: [{name: a}]}
         );
         assert_eq!(pod.pod.uid.as_str(), "static-uid");
         assert_eq!(pod.order, Ok(None));
-        assert!(pod.readiness.is_empty());
     }
 
     #[test]

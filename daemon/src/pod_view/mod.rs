@@ -3,8 +3,10 @@
 //! - [`api`]: a watch of this node's pods. While the API server is away nothing that was seen is forgotten.
 //! - [`kubelet`]: the kubelet's `/pods`, asked only while something waits. It shows static pods with a live status, and
 //!   API pods with the copy the API server had.
+//! - [`unready`]: the shared readiness gate, as text.
 //! - [`convert`]: from a v1 Pod to what the policy needs; the only file that sees both.
 
 pub mod api;
 pub mod convert;
 pub mod kubelet;
+pub mod unready;

@@ -6,7 +6,8 @@ use std::sync::{
 };
 
 use berth_policy::{
-    CallId, ConnectionId, CreateContainer, Declared, Event, HoldReason, Latch, PodRef, StopContainer,
+    CallId, ConnectionId, ContainerId, CreateContainer, Declared, Event, HoldReason, Latch, Nudge, PodRef,
+    StopContainer,
 };
 
 use super::*;
@@ -39,6 +40,14 @@ impl Scripted {
 }
 
 impl Gate for Scripted {
+    async fn restates(&self, _: &ContainerId) -> bool {
+        false
+    }
+
+    fn nudges(&self, _: CallId) -> Vec<Nudge> {
+        Vec::new()
+    }
+
     fn admit(&self, _call: &Call) -> Verdict {
         (self.script.lock().unwrap())(self.asked.fetch_add(1, Ordering::Relaxed))
     }
@@ -202,6 +211,14 @@ async fn without_its_gate_it_still_ends() {
     // A receiver whose sender is gone.
     struct Orphan(Arc<Scripted>);
     impl Gate for Orphan {
+        async fn restates(&self, _: &ContainerId) -> bool {
+            false
+        }
+
+        fn nudges(&self, _: CallId) -> Vec<Nudge> {
+            Vec::new()
+        }
+
         fn admit(&self, call: &Call) -> Verdict {
             self.0.admit(call)
         }

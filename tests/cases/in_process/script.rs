@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use berth_policy::{Call, Event, Latch, Verdict};
+use berth_policy::{Call, CallId, ContainerId, Event, Latch, Nudge, Verdict};
 use berth_shim::Gate;
 use tokio::sync::watch;
 
@@ -50,6 +50,14 @@ impl ScriptedGate {
 }
 
 impl Gate for ScriptedGate {
+    async fn restates(&self, _: &ContainerId) -> bool {
+        false
+    }
+
+    fn nudges(&self, _: CallId) -> Vec<Nudge> {
+        Vec::new()
+    }
+
     fn admit(&self, call: &Call) -> Verdict {
         (self.script.lock().unwrap())(call)
     }

@@ -117,7 +117,8 @@ impl Truth {
 
     fn satisfied(&self, name: &str) -> bool {
         self.running.contains_key(name)
-            && (self.pod.readiness[&name.into()] == Readiness::Running || self.ready.contains(name))
+            && (self.pod.containers[&name.into()].readiness == Readiness::Running
+                || self.ready.contains(name))
     }
 
     fn run(&mut self, op: &Op) {

@@ -7,8 +7,8 @@ use std::{
 
 use crate::{
     Call, CallId, Config, ConnectionId, Container, ContainerId, ContainerName, ContainerReport,
-    ContainerState, CreateContainer, Declared, Deletion, Event, Latch, Node, Pod, PodRef, Readiness, Refusal,
-    Request, RestartPolicy, SandboxId, Step, StopContainer, Verdict,
+    ContainerSpec, ContainerState, CreateContainer, Declared, Deletion, Event, Latch, Node, Pod, PodRef,
+    Readiness, Refusal, Request, RestartPolicy, SandboxId, Step, StopContainer, Verdict,
     launch_priority::{EnvValue, LaunchOrder},
 };
 
@@ -179,22 +179,33 @@ pub(super) fn pod(containers: &[(&str, &str)]) -> Pod {
         order: LaunchOrder::declared(None, declared),
         restart_policy: RestartPolicy::Always,
         deletion: None,
-        readiness: containers
+        grace: Duration::from_secs(30),
+        ended: false,
+        ip: None,
+        containers: containers
             .iter()
-            .map(|(name, _)| (ContainerName::from(*name), Readiness::Running))
+            .enumerate()
+            .map(|(position, (name, _))| {
+                let readiness = Readiness::Running;
+                let spec = ContainerSpec { position, sidecar: false, readiness, pre_stop: None };
+                (ContainerName::from(*name), spec)
+            })
             .collect(),
         statuses: BTreeMap::new(),
+        unready: None,
     }
 }
 
 impl Pod {
     pub(super) fn becomes_ready_by(mut self, name: &str, readiness: Readiness) -> Self {
-        self.readiness.insert(name.into(), readiness);
+        if let Some(container) = self.containers.get_mut(&ContainerName::from(name)) {
+            container.readiness = readiness;
+        }
         self
     }
 
     pub(super) fn report(mut self, name: &str, id: &str, ready: bool) -> Self {
-        self.statuses.insert(name.into(), ContainerReport { id: id.into(), ready });
+        self.statuses.insert(name.into(), ContainerReport { id: id.into(), ready, restart_count: 0 });
         self
     }
 

@@ -1,0 +1,128 @@
+//! What is asked for by a `ContainerRecreateRequest`, wherever it comes from, and what is answered.
+
+use std::time::{Duration, Instant};
+
+use crate::model::{ContainerId, ContainerName, PodUid, RequestId};
+
+/// A request to recreate containers of one pod, as its source shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecreateRequest {
+    /// Identity.
+    pub id: RequestId,
+    /// Where it comes from, and its answer goes.
+    pub origin: Origin,
+    /// `namespace/name`, for people and for the shared readiness gate.
+    pub key: String,
+    /// When it was made, for the order among requests; ties are broken by the identity.
+    pub created: Instant,
+    /// The pod.
+    pub pod: PodUid,
+    /// The containers, in the order they are listed.
+    pub containers: Vec<RecreateTarget>,
+    /// How.
+    pub strategy: RecreateStrategy,
+    /// It ends then, whatever was reached.
+    pub deadline: Option<Instant>,
+    /// How long after its end the object is to be deleted.
+    pub delete_after: Option<Duration>,
+    /// What its status says: what was reported before, by whomever.
+    pub reported: RecreateReport,
+    /// When it ended; `None` while it has not.
+    pub ended: Option<Instant>,
+}
+
+/// Where a request comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// An object of the API server.
+    Api,
+    /// A file of the desired-state directory, or the admin socket.
+    File,
+}
+
+/// A container of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecreateTarget {
+    /// Its name.
+    pub name: ContainerName,
+    /// The instance to replace, as it was when the request was assigned. A newer one means that it is replaced already.
+    pub instance: ContainerId,
+}
+
+/// `spec.strategy`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecreateStrategy {
+    /// `failurePolicy: Ignore`: a container that fails does not end the request.
+    pub ignore_failures: bool,
+    /// `orderedRecreate`.
+    pub ordered: bool,
+    /// `forceRecreate`.
+    pub force: bool,
+    /// `terminationGracePeriodSeconds`; the pod's own when `None`.
+    pub grace: Option<Duration>,
+    /// `unreadyGracePeriodSeconds`.
+    pub unready_grace: Option<Duration>,
+    /// `minStartedSeconds`.
+    pub min_started: Duration,
+}
+
+/// What the status of a request is to say.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RecreateReport {
+    /// `status.phase`; `None` before the node has answered.
+    pub phase: Option<RequestPhase>,
+    /// `status.message`; empty when there is nothing to say.
+    pub message: String,
+    /// `status.containerRecreateStates`, in the order they are listed.
+    pub containers: Vec<ContainerProgress>,
+    /// The conditions `Complete` and `Failed`; `None` before the end.
+    pub outcome: Option<Outcome>,
+    /// The condition `PreRecreateGrace`: since when the pod is held not Ready. Only its age counts.
+    pub unready: bool,
+}
+
+/// `status.phase`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RequestPhase {
+    /// Another request for one of its containers goes first.
+    Pending,
+    /// Begun.
+    Recreating,
+    /// Ended, well or not.
+    Completed,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outcome {
+    /// Every container was recreated, or may have failed (`failurePolicy: Ignore`).
+    Complete,
+    /// It was not; a CamelCase word says why.
+    Failed(&'static str),
+}
+
+/// One entry of `status.containerRecreateStates`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ContainerProgress {
+    /// Name of the container.
+    pub name: ContainerName,
+    /// Where it stands.
+    pub phase: ContainerPhase,
+    /// For people; empty when there is nothing to say.
+    pub message: String,
+    /// `isKilled`: its old instance was told to stop.
+    pub killed: bool,
+}
+
+/// Where a container stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ContainerPhase {
+    /// Not begun.
+    Pending,
+    /// Its old instance goes, or the new one comes.
+    Recreating,
+    /// The new instance is there.
+    Succeeded,
+    /// It will not be.
+    Failed,
+}

@@ -1,0 +1,35 @@
+//! The message of the condition `KruisePodReady`: who holds a pod not Ready, and why.
+//!
+//! Several writers share the condition. Each adds its own entry and takes only that one away again; the condition is True
+//! when none is left. The entries are sorted, so that equal sets are equal texts.
+
+use serde::{Deserialize, Serialize};
+
+/// The readiness gate, and the type of its condition.
+pub const CONDITION: &str = "KruisePodReady";
+/// `userAgent` of the entries of requests to recreate containers.
+pub const USER_AGENT: &str = "ContainerRecreateRequest";
+
+/// One entry.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Entry {
+    /// Who.
+    pub user_agent: String,
+    /// Why: for a request its `namespace/name`.
+    pub key: String,
+}
+
+/// The entries of a message. One that cannot be read has none: whoever wrote it did not follow the protocol.
+pub fn entries(message: &str) -> Vec<Entry> {
+    serde_json::from_str(message).unwrap_or_default()
+}
+
+/// The keys of the entries of requests.
+pub fn requests(message: &str) -> Vec<String> {
+    entries(message)
+        .into_iter()
+        .filter(|entry| entry.user_agent == USER_AGENT)
+        .map(|entry| entry.key)
+        .collect()
+}
