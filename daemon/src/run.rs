@@ -6,7 +6,7 @@
 use std::{os::unix::net::UnixListener, sync::Arc, time::Duration};
 
 use anyhow::{Context, anyhow};
-use berth_shim::{Metrics, Shutdown};
+use berth_shim::{Clients, Metrics, Shutdown};
 use prometheus_client::registry::Registry;
 use sd_notify::NotifyState;
 use tokio::{
@@ -112,6 +112,7 @@ async fn serve(config: Configuration, passed: Option<UnixListener>) -> anyhow::R
     let drain = Shutdown { token: CancellationToken::new(), drain_limit: config.drain_timeout.0 };
     let mut ended = data_path.serve(Parts {
         agent,
+        clients: Clients { kubelet: config.kubelet_processes },
         metrics: shim_metrics,
         heartbeat: heartbeat.clone(),
         shutdown: drain.clone(),

@@ -22,7 +22,8 @@ pub trait Gate: Send + Sync + 'static {
     fn persist(&self, latch: Latch) -> impl Future<Output = ()> + Send;
 
     /// The kubelet asks for the status of this container: is it to see a changed definition in the answer? `true` only
-    /// once it is durable that the kubelet may have seen it. Asked for calls of the kubelet's connection only.
+    /// once it is durable that the kubelet may have seen it. Asked for calls of the kubelet's connection only, and not
+    /// waited for any longer when it takes its call back.
     fn restates(&self, container: &ContainerId) -> impl Future<Output = bool> + Send;
 
     /// The entries to add to the answer of this relist of the kubelet, usually none. Asked after

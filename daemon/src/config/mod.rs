@@ -32,6 +32,8 @@ pub struct Configuration {
     pub socket: SocketPath,
     /// The runtime; `None` = found as crictl finds it.
     pub runtime_endpoint: Option<Endpoint>,
+    /// The process names of what is, or contains, the kubelet.
+    pub kubelet_processes: Vec<String>,
     /// The admin socket, for `berthctl`.
     pub admin_socket: SocketPath,
     /// Where the store is kept.
@@ -210,6 +212,9 @@ impl Default for Configuration {
             kind: Kind::BerthdConfiguration,
             socket: SocketPath::fixed("/run/berth/cri.sock"),
             runtime_endpoint: None,
+            kubelet_processes: ["kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent", "rke2"]
+                .map(str::to_owned)
+                .to_vec(),
             admin_socket: SocketPath::fixed("/run/berth/admin.sock"),
             state_dir: PathBuf::from("/var/lib/berth"),
             http_address: SocketAddr::from(([127, 0, 0, 1], 10353)),
@@ -291,6 +296,13 @@ impl Configuration {
             return conflict(
                 "launchOrder.holdTimeout",
                 "must be more than 0s and at most 30s: a held call blocks its pod in the kubelet",
+            );
+        }
+        let kept = 1..=berth_shim::MAX_PROCESS_NAME;
+        if let Some(name) = self.kubelet_processes.iter().find(|name| !kept.contains(&name.len())) {
+            return conflict(
+                "kubeletProcesses",
+                &format!("{name:?} is no name of a process: the kernel keeps 1 to 15 bytes"),
             );
         }
         if self.socket == self.admin_socket {
