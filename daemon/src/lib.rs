@@ -23,6 +23,7 @@ pub mod config;
 pub mod ctl;
 pub mod data_path;
 pub mod exec;
+pub mod fault;
 pub mod health;
 pub mod heartbeat;
 pub mod http;

@@ -20,7 +20,7 @@ use tracing::{info, warn};
 use crate::{
     admin::{self, Admin},
     agent::{Agent, chain},
-    config::{Configuration, FailurePolicy, ViewMode},
+    config::{Configuration, FailurePolicy, Place, ViewMode},
     data_path::{DataPath, Parts},
     exec::Executor,
     health::Health,
@@ -189,6 +189,12 @@ fn policy(config: &Configuration) -> berth_policy::Config {
             FailurePolicy::Closed => berth_policy::UnknownPods::Closed,
         },
         kubelet_poll: config.pod_view.kubelet.is_some(),
+        path: match config.path {
+            Place::Inline => berth_policy::Path::Inline,
+            Place::Beside => berth_policy::Path::Beside,
+        },
+        api_requests: config.pod_view.mode == ViewMode::Api,
+        file_requests: true,
     }
 }
 

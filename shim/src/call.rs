@@ -147,8 +147,13 @@ impl<G: Gate> Context<G> {
             Asked::ContainerStatus(container) => {
                 observer
                     .tell(Event::StatusAsked { container: container.clone(), connection: self.connection });
-                if self.kubelet && self.gate.restates(&container).await {
+                if self.kubelet && self.gate.restates(self.connection, &container).await {
                     exception = Some(Box::new(Exception::restated()));
+                }
+            }
+            Asked::Hook(container) => {
+                if self.kubelet {
+                    self.gate.hook_begins(self.connection, &container).await;
                 }
             }
             Asked::Nothing => {}

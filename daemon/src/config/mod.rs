@@ -44,6 +44,8 @@ pub struct Configuration {
     pub node_name: Option<String>,
     /// How long streams may go on after a stop was asked for.
     pub drain_timeout: GoDuration,
+    /// Between kubelet and runtime, or beside them.
+    pub path: Place,
     /// Where pods are seen.
     pub pod_view: PodView,
     /// Launch order.
@@ -69,6 +71,17 @@ pub enum Kind {
     /// `BerthdConfiguration`.
     #[default]
     BerthdConfiguration,
+}
+
+/// Where the agent stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Place {
+    /// Between kubelet and runtime: everything works.
+    #[default]
+    Inline,
+    /// Another client of the runtime, where the kubelet's endpoint cannot be changed: no order, everything else.
+    Beside,
 }
 
 /// Where pods are seen.
@@ -220,6 +233,7 @@ impl Default for Configuration {
             http_address: SocketAddr::from(([127, 0, 0, 1], 10353)),
             node_name: None,
             drain_timeout: GoDuration(Duration::from_secs(150)),
+            path: Place::default(),
             pod_view: PodView::default(),
             launch_order: LaunchOrder::default(),
             exit_order: ExitOrder::default(),
@@ -247,6 +261,16 @@ impl Default for ExitOrder {
 impl Default for Logging {
     fn default() -> Self {
         Self { format: LogFormat::Auto, level: "info".to_owned() }
+    }
+}
+
+impl Place {
+    /// As it is written in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Inline => "inline",
+            Self::Beside => "beside",
+        }
     }
 }
 

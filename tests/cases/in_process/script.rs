@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use berth_policy::{Call, CallId, ContainerId, Event, Latch, Nudge, Verdict};
+use berth_policy::{Call, CallId, ConnectionId, ContainerId, Event, Latch, Nudge, Verdict};
 use berth_shim::Gate;
 use tokio::sync::watch;
 
@@ -65,7 +65,9 @@ impl ScriptedGate {
 }
 
 impl Gate for ScriptedGate {
-    async fn restates(&self, container: &ContainerId) -> bool {
+    async fn hook_begins(&self, _: ConnectionId, _: &ContainerId) {}
+
+    async fn restates(&self, _: ConnectionId, container: &ContainerId) -> bool {
         // Waits, as for a disk.
         tokio::task::yield_now().await;
         self.marked.lock().unwrap().contains(container)

@@ -250,6 +250,17 @@ impl Node {
         steps
     }
 
+    /// A container exited while nobody could ask the kubelet to go on with it: to be removed before the kubelet sees it so.
+    pub fn has_stranded(&self) -> bool {
+        self.recreates.marks.values().any(|marked| {
+            let Some(request) = self.recreates.requests.get(&marked.mark.request) else { return false };
+            let (pod, mark) = (&request.asked.pod, &marked.mark);
+            request.end.is_none()
+                && matches!(self.standing_in(pod, &mark.name, &mark.container), Standing::OldExited(_))
+                && self.is_stranded(request, marked)
+        })
+    }
+
     /// Requests that left marks and are not known to any source.
     fn orphaned_marks(&self) -> BTreeSet<RequestId> {
         let recreates = &self.recreates;
