@@ -53,10 +53,6 @@ fn nudge() -> Nudge {
     }
 }
 
-fn of(id: &str) -> Vec<u8> {
-    proto::ContainerStatusRequest { container_id: id.to_owned(), verbose: false }.encode_to_vec()
-}
-
 /// Answers all calls with this body, frame by frame, and OK.
 fn answering(world: &World, frames: Vec<Bytes>) -> FakeRuntime {
     world.runtime(move |mut exchange: Exchange| {
@@ -82,14 +78,13 @@ async fn strangers(world: &World) -> (Shim, FakeKubelet) {
 }
 
 async fn ask_status(kubelet: &FakeKubelet, id: &str) -> Reply {
-    let reply = kubelet.call(&cri("ContainerStatus"), &of(id)).await.unwrap();
-    assert_eq!(reply.status(), Some(0));
-    reply
+    let request = proto::ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
+    kubelet.call(&cri("ContainerStatus"), &request.encode_to_vec()).await.unwrap()
 }
 
-async fn ask_list(kubelet: &FakeKubelet, filter: Option<proto::ContainerFilter>) -> Vec<u8> {
+async fn ask_list(kubelet: &FakeKubelet, filter: Option<proto::ContainerFilter>) -> Reply {
     let request = proto::ListContainersRequest { filter }.encode_to_vec();
-    kubelet.call(&cri("ListContainers"), &request).await.unwrap().body()
+    kubelet.call(&cri("ListContainers"), &request).await.unwrap()
 }
 
 #[tokio::test]
@@ -130,11 +125,11 @@ async fn a_nudge_is_in_one_unfiltered_list_of_the_kubelet() {
         let _runtime = answering(&world, frames);
         let kubelet = world.kubelet().await;
         let untouched = framed(&message);
-        assert!(ask_list(&kubelet, None).await == untouched, "nothing is armed");
+        assert!(ask_list(&kubelet, None).await.body() == untouched, "nothing is armed");
 
         let (shim, stranger) = strangers(&world).await;
         shim.gate.nudge(nudge());
-        assert!(ask_list(&stranger, None).await == untouched, "a stranger is nudged");
+        assert!(ask_list(&stranger, None).await.body() == untouched, "a stranger is nudged");
 
         world.gate.nudge(nudge());
         let filters = [
@@ -147,9 +142,9 @@ async fn a_nudge_is_in_one_unfiltered_list_of_the_kubelet() {
             },
         ];
         for filter in filters {
-            assert!(ask_list(&kubelet, Some(filter.clone())).await == untouched, "{filter:?}");
+            assert!(ask_list(&kubelet, Some(filter.clone())).await.body() == untouched, "{filter:?}");
         }
-        let body = ask_list(&kubelet, Some(proto::ContainerFilter::default())).await;
+        let body = ask_list(&kubelet, Some(proto::ContainerFilter::default())).await.body();
         assert!(body[5..].starts_with(&message), "the runtime's bytes are not all there");
         assert_eq!(body[1..5], u32::try_from(body.len() - 5).unwrap().to_be_bytes());
         let seen = proto::ListContainersResponse::decode(&body[5..]).unwrap().containers;
@@ -160,7 +155,7 @@ async fn a_nudge_is_in_one_unfiltered_list_of_the_kubelet() {
         assert_eq!(entry.labels["io.kubernetes.container.name"], NUDGE_NAME);
         assert_eq!(entry.labels["io.kubernetes.pod.uid"], "uid-1");
         for _ in 0..3 {
-            assert!(ask_list(&kubelet, None).await == untouched, "nudged twice");
+            assert!(ask_list(&kubelet, None).await.body() == untouched, "nudged twice");
         }
         assert_eq!((world.metrics.nudges(), shim.metrics.nudges()), (1, 0));
     })
@@ -175,13 +170,14 @@ async fn a_nudge_waits_for_a_list_that_is_answered() {
         let kubelet = world.kubelet().await;
         world.gate.nudge(nudge());
         let asked = async { calls.recv().await.unwrap().fail(14, "not now").unwrap() };
-        let (reply, ()) = tokio::join!(kubelet.call(&cri("ListContainers"), b""), asked);
-        assert_eq!(reply.unwrap().message(), "not now");
+        let (reply, ()) = tokio::join!(ask_list(&kubelet, None), asked);
+        assert_eq!(reply.message(), "not now");
         assert_eq!(world.metrics.nudges(), 0);
 
         let message = list(1).encode_to_vec();
         let asked = async { calls.recv().await.unwrap().reply(&message).await.unwrap() };
-        let (body, ()) = tokio::join!(ask_list(&kubelet, None), asked);
+        let (reply, ()) = tokio::join!(ask_list(&kubelet, None), asked);
+        let body = reply.body();
         assert_eq!(proto::ListContainersResponse::decode(&body[5..]).unwrap().containers.len(), 2);
         assert_eq!(world.metrics.nudges(), 1);
     })
@@ -224,11 +220,8 @@ async fn however_the_answer_is_cut_and_ended() {
                         End::EmptyFrame => send.send_data(Bytes::new(), true).unwrap(),
                     }
                 };
-                let path = cri("ContainerStatus");
-                let (reply, ()) = tokio::join!(kubelet.call(&path, &of("marked")), async {
-                    answer.await;
-                });
-                let body = reply.unwrap().body();
+                let (reply, ()) = tokio::join!(ask_status(&kubelet, "marked"), answer);
+                let body = reply.body();
                 let seen = proto::ContainerStatusResponse::decode(&body[5..]).unwrap();
                 assert_eq!(seen, status("marked", OTHER_HASH), "{end:?}, frames of {size}");
                 assert_eq!(body[1..5], u32::try_from(body.len() - 5).unwrap().to_be_bytes());
@@ -264,15 +257,11 @@ async fn what_cannot_be_changed_passes_as_it_is() {
                 }
                 send.send_trailers(grpc_status(0, "")).unwrap();
             };
-            let path = cri("ContainerStatus");
-            let (reply, ()) = tokio::join!(kubelet.call(&path, &of("marked")), answer);
-            let reply = reply.unwrap();
+            let (reply, ()) = tokio::join!(ask_status(&kubelet, "marked"), answer);
             assert_eq!((reply.body().as_slice(), reply.status()), (body, Some(0)), "{what}");
         }
         let failing = async { calls.recv().await.unwrap().fail(5, "no such container").unwrap() };
-        let path = cri("ContainerStatus");
-        let (reply, ()) = tokio::join!(kubelet.call(&path, &of("marked")), failing);
-        let reply = reply.unwrap();
+        let (reply, ()) = tokio::join!(ask_status(&kubelet, "marked"), failing);
         assert_eq!((reply.status(), reply.message()), (Some(5), "no such container"));
         assert_eq!((world.metrics.restated_answers(), world.metrics.unchanged()), (0, 4));
     })
@@ -296,9 +285,8 @@ async fn a_length_in_the_headers_does_not_contradict_the_body() {
             send.send_data(body, false).unwrap();
             send.send_trailers(grpc_status(0, "")).unwrap();
         };
-        let path = cri("ContainerStatus");
-        let (reply, ()) = tokio::join!(kubelet.call(&path, &of("marked")), answer);
-        let seen = proto::ContainerStatusResponse::decode(&reply.unwrap().body()[5..]).unwrap();
+        let (reply, ()) = tokio::join!(ask_status(&kubelet, "marked"), answer);
+        let seen = proto::ContainerStatusResponse::decode(&reply.body()[5..]).unwrap();
         assert_eq!(seen, status("marked", OTHER_HASH));
     })
     .await;
@@ -308,17 +296,22 @@ async fn a_length_in_the_headers_does_not_contradict_the_body() {
 async fn a_large_answer_comes_at_the_readers_pace() {
     within(async {
         let world = World::new().await;
-        let _runtime = world.runtime(|mut exchange: Exchange| async {
-            exchange.read().await.unwrap();
-            exchange.reply(&list(20_000).encode_to_vec()).await.unwrap();
+        // Encoded once: a map has another order each time.
+        let message: Bytes = list(20_000).encode_to_vec().into();
+        let answer = message.clone();
+        let _runtime = world.runtime(move |mut exchange: Exchange| {
+            let answer = answer.clone();
+            async move {
+                exchange.read().await.unwrap();
+                exchange.reply(&answer).await.unwrap();
+            }
         });
         let kubelet = world.kubelet().await;
-        let message = list(20_000).encode_to_vec();
         assert!(message.len() > 12 << 20, "{} bytes do not fill a window", message.len());
         world.gate.nudge(nudge());
         // More than once over one connection: a window that is not given back would end it.
         for nudged in [true, false, true, false] {
-            let body = ask_list(&kubelet, None).await;
+            let body = ask_list(&kubelet, None).await.body();
             assert!(body[5..].starts_with(&message) && (body.len() > message.len() + 5) == nudged);
             if !nudged {
                 world.gate.nudge(nudge());
