@@ -1,7 +1,8 @@
-//! The API server of the tests that need no node: one for all of them, with the kinds of Berth.
+//! The API server of the tests that need no node: one for all of them, with the kinds, roles and policies of
+//! `deploy/`. They are kept away from the node's own: its tests make pods that the policies refuse.
 
 use anyhow::{Context, Result, anyhow};
-use berth_tests::node::{ControlPlane, crds};
+use berth_tests::node::{ControlPlane, deploy};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Client;
 use kube::api::{Api, PostParams};
@@ -11,12 +12,12 @@ use tokio::sync::OnceCell;
 /// When it does not come up, every test says why, and none tries again.
 static CENTRE: OnceCell<Result<ControlPlane, String>> = OnceCell::const_new();
 
-/// The API server, with the kinds served.
+/// The API server, with the kinds served and the roles and policies of `deploy/`.
 pub(crate) async fn centre() -> Result<&'static ControlPlane> {
     let bring_up = async || {
         let started = async {
             let centre = ControlPlane::start().await?;
-            crds::install(&centre.client().await?).await?;
+            deploy::install(&centre.client().await?).await?;
             anyhow::Ok(centre)
         };
         started.await.map_err(|error| format!("{error:#}"))

@@ -12,5 +12,6 @@ mod faults;
 mod kinds;
 mod launch_order;
 mod played;
+mod policies;
 mod standalone;
 mod waiting;

@@ -2,13 +2,16 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use anyhow::{Context, Result, bail, ensure};
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, ResourceExt};
+use serde_json::json;
 
-use super::programs;
+use super::{crds, programs};
+use crate::wait::await_condition;
 
 /// The field manager of an administrator with kubectl.
 const MANAGER: &str = "kubectl";
@@ -68,4 +71,29 @@ pub fn api(client: &Client, object: &DynamicObject) -> Result<Api<DynamicObject>
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
         None => Api::all_with(client.clone(), &resource),
     })
+}
+
+/// Applies the kinds, the roles and the policies, and waits until all of them count. The programs are not in it.
+pub async fn install(client: &Client) -> Result<()> {
+    apply(client, "namespace.yaml").await?;
+    crds::install(client).await?;
+    apply(client, "rbac").await?;
+    apply(client, "policies").await?;
+    // The server takes policies over in the order in which they were made: when the last one counts, all do.
+    let object: DynamicObject = serde_json::from_value(json!({
+        "apiVersion": "apps.kruise.io/v1alpha1",
+        "kind": "ContainerRecreateRequest",
+        "metadata": { "namespace": "berth-system", "name": "refused" },
+        "spec": { "podName": "p", "containers": [{ "name": "a", "ports": [] }] },
+    }))?;
+    let requests = api(client, &object)?;
+    let params = PostParams { dry_run: true, ..Default::default() };
+    await_condition("the policies count", Duration::from_secs(60), async || {
+        match requests.create(&params, &object).await {
+            Err(kube::Error::Api(status)) if status.message.contains("berth-requests") => Ok(()),
+            Err(error) => Err(error).context("another refusal"),
+            Ok(_) => bail!("what the policy berth-requests refuses was accepted"),
+        }
+    })
+    .await
 }
