@@ -13,5 +13,6 @@ mod kinds;
 mod launch_order;
 mod played;
 mod policies;
+mod recreate;
 mod standalone;
 mod waiting;
