@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use berth_policy::{Event, Step};
+use berth_policy::{Event, Step, StepOutcome};
 use berth_shim::Gate;
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -10,6 +10,7 @@ use tracing::{debug, warn};
 
 use crate::{
     agent::{Agent, chain},
+    cluster::{self, Cluster},
     pod_view::kubelet::KubeletView,
     runtime::Runtime,
 };
@@ -25,13 +26,19 @@ pub struct Executor {
     agent: Arc<Agent>,
     runtime: Runtime,
     kubelet: Option<Arc<KubeletView>>,
+    cluster: Option<Cluster>,
     tasks: TaskTracker,
 }
 
 impl Executor {
     /// An executor that does nothing before [`Executor::run`].
-    pub fn new(agent: Arc<Agent>, runtime: Runtime, kubelet: Option<Arc<KubeletView>>) -> Self {
-        Self { agent, runtime, kubelet, tasks: TaskTracker::new() }
+    pub fn new(
+        agent: Arc<Agent>,
+        runtime: Runtime,
+        kubelet: Option<Arc<KubeletView>>,
+        cluster: Option<Cluster>,
+    ) -> Self {
+        Self { agent, runtime, kubelet, cluster, tasks: TaskTracker::new() }
     }
 
     /// Asks what is owed after every change and at every deadline, until the shutdown.
@@ -89,6 +96,17 @@ impl Executor {
                 self.tasks.spawn(async move { this.poll_kubelet().await });
             }
             Step::ForgetLatches(sandbox) => self.agent.forget_latches(&sandbox),
+            step if cluster::concerns(&step) => {
+                self.agent.observe(Event::StepBegan(step.clone()));
+                let this = self.clone();
+                self.tasks.spawn(async move {
+                    let outcome = match &this.cluster {
+                        Some(cluster) => cluster.carry_out(&step).await,
+                        None => StepOutcome::Gone,
+                    };
+                    this.agent.observe(Event::StepEnded(step, outcome));
+                });
+            }
             step => self.agent.observe(Event::StepBegan(step)),
         }
     }
