@@ -13,12 +13,14 @@
 //! - [`run`]: wires all of it, and ends it in order; [`data_path`] is the thread of the calls.
 //! - [`agent`]: the one owner of the state; the gate of the data path.
 //! - [`pod_view`], [`runtime`]: where facts come from. [`exec`]: where steps go.
+//! - [`cluster`]: the side towards the API server: identity, requests, answers.
 //! - [`store`]: what survives. [`health`], [`http`], [`admin`], [`metrics`], [`heartbeat`]: what can be seen from outside.
 //! - [`ctl`]: the commands of `berthctl`.
 
 pub mod admin;
 pub mod agent;
 pub mod allocator;
+pub mod cluster;
 pub mod config;
 pub mod ctl;
 pub mod data_path;

@@ -106,6 +106,16 @@ impl Runtime {
         Ok(containers)
     }
 
+    /// Removes a container that has exited; one that is not there is removed.
+    pub async fn remove_container(&self, id: &berth_policy::ContainerId) -> Result<(), RuntimeError> {
+        let request = berth_proto::cri::RemoveContainerRequest { container_id: id.as_str().to_owned() };
+        match self.client.clone().remove_container(request).await {
+            Ok(_) => Ok(()),
+            Err(status) if status.code() == Code::NotFound => Ok(()),
+            Err(status) => Err(call("RemoveContainer")(status)),
+        }
+    }
+
     async fn containers(
         &self,
         sandbox: Option<&SandboxId>,

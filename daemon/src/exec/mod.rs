@@ -1,5 +1,7 @@
 //! Carries out the steps the policy owes, and nothing else: a match and awaits, no decisions.
 
+mod requests;
+
 use std::{sync::Arc, time::Duration};
 
 use berth_policy::{Event, Step};
@@ -10,6 +12,7 @@ use tracing::{debug, warn};
 
 use crate::{
     agent::{Agent, chain},
+    cluster::Cluster,
     pod_view::kubelet::KubeletView,
     runtime::Runtime,
 };
@@ -25,13 +28,19 @@ pub struct Executor {
     agent: Arc<Agent>,
     runtime: Runtime,
     kubelet: Option<Arc<KubeletView>>,
+    cluster: Option<Cluster>,
     tasks: TaskTracker,
 }
 
 impl Executor {
     /// An executor that does nothing before [`Executor::run`].
-    pub fn new(agent: Arc<Agent>, runtime: Runtime, kubelet: Option<Arc<KubeletView>>) -> Self {
-        Self { agent, runtime, kubelet, tasks: TaskTracker::new() }
+    pub fn new(
+        agent: Arc<Agent>,
+        runtime: Runtime,
+        kubelet: Option<Arc<KubeletView>>,
+        cluster: Option<Cluster>,
+    ) -> Self {
+        Self { agent, runtime, kubelet, cluster, tasks: TaskTracker::new() }
     }
 
     /// Asks what is owed after every change and at every deadline, until the shutdown.
@@ -42,7 +51,7 @@ impl Executor {
             owed.borrow_and_update();
             let (steps, deadline) = self.agent.plan();
             for step in steps {
-                self.begin(step);
+                self.begin(step, &shutdown);
             }
             let deadline = async {
                 match deadline {
@@ -66,7 +75,7 @@ impl Executor {
     }
 
     /// Marks a step as begun before anything awaits, so that the next plan does not owe it again.
-    fn begin(&self, step: Step) {
+    fn begin(&self, step: Step, shutdown: &CancellationToken) {
         match step {
             Step::InspectSandbox(sandbox) => {
                 self.agent.observe(Event::InspectionStarted(sandbox.clone()));
@@ -89,7 +98,14 @@ impl Executor {
                 self.tasks.spawn(async move { this.poll_kubelet().await });
             }
             Step::ForgetLatches(sandbox) => self.agent.forget_latches(&sandbox),
-            step => self.agent.observe(Event::StepBegan(step)),
+            Step::RemoveContainers(_)
+            | Step::WriteMarks(_)
+            | Step::ForgetMarks(_)
+            | Step::StopContainer(_)
+            | Step::Report(..)
+            | Step::HoldUnready(..)
+            | Step::ReleaseUnready(..)
+            | Step::DeleteRequest(..) => self.begin_about_request(step, shutdown),
         }
     }
 

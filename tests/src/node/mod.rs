@@ -100,6 +100,9 @@ impl Builder {
             },
             Containerd::start(&run),
         )?;
+        if let Some(cluster) = &api {
+            deploy::install_kinds(&cluster.server.client(User::Admin).await?).await?;
+        }
         let kubeconfig = match &api {
             Some(cluster) => Some(cluster.server.kubeconfig(User::Node)?),
             None => None,
