@@ -250,7 +250,7 @@ fn encoded(path: &str) -> String {
     for byte in path.bytes() {
         match byte {
             b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' => {
-                encoded.push_str(&format!("%{byte:02X}"))
+                encoded.push_str(&format!("%{byte:02X}"));
             }
             b'!'..=b'~' => encoded.push(byte.into()),
             _ => encoded.push_str(&format!("%{byte:02X}")),
