@@ -12,7 +12,7 @@
 //! - [`config`], [`telemetry`], [`systemd`], [`allocator`]: how a run begins.
 //! - [`run`]: wires all of it, and ends it in order; [`data_path`] is the thread of the calls.
 //! - [`agent`]: the one owner of the state; the gate of the data path.
-//! - [`pod_view`], [`runtime`]: where facts come from. [`exec`]: where steps go.
+//! - [`pod_view`], [`runtime`]: where facts come from. [`exec`]: where steps go; [`hook`]: stops without the kubelet.
 //! - [`cluster`]: the side towards the API server: identity, requests, answers.
 //! - [`store`]: what survives. [`health`], [`http`], [`admin`], [`metrics`], [`heartbeat`]: what can be seen from outside.
 //! - [`ctl`]: the commands of `berthctl`.
@@ -28,6 +28,7 @@ pub mod exec;
 pub mod fault;
 pub mod health;
 pub mod heartbeat;
+pub mod hook;
 pub mod http;
 pub mod metrics;
 pub mod pod_view;

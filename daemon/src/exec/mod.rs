@@ -98,7 +98,7 @@ impl Executor {
                 self.tasks.spawn(async move { this.poll_kubelet().await });
             }
             Step::ForgetLatches(sandbox) => self.agent.forget_latches(&sandbox),
-            Step::RemoveContainers(_)
+            Step::RemoveContainers(..)
             | Step::WriteMarks(_)
             | Step::ForgetMarks(_)
             | Step::StopContainer(_)
