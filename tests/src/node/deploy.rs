@@ -97,3 +97,6 @@ pub async fn install(client: &Client) -> Result<()> {
     })
     .await
 }
+
+#[cfg(test)]
+mod tests;
