@@ -14,4 +14,5 @@ mod launch_order;
 mod played;
 mod policies;
 mod standalone;
+mod stolen_token;
 mod waiting;
