@@ -6,6 +6,8 @@
 //! do not rest on the roles.
 
 mod attempts;
+mod controls;
+mod refusals;
 mod world;
 
 use anyhow::{Result, bail, ensure};
@@ -18,12 +20,12 @@ use self::world::World;
 #[tokio::test]
 async fn a_stolen_token_is_useless_elsewhere() -> Result<()> {
     let world = World::make().await?;
-    for control in attempts::controls(&world) {
+    for control in controls::controls(&world) {
         if let Err(error) = play(&world, &control).await? {
             bail!("{control}: refused: {error}");
         }
     }
-    let refused = attempts::refused(&world);
+    let refused = refusals::refused(&world);
     ensure!(refused.len() >= 40, "only {} attempts", refused.len());
     let mut wrong = Vec::new();
     for Refused { attempt, because } in &refused {

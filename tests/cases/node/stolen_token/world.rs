@@ -1,14 +1,15 @@
 //! The objects a thief finds: some of node A, some of node B, some of nobody.
 
 use anyhow::{Context, Result};
-use berth_tests::node::{NODE_NAME, User};
-use k8s_openapi::api::authentication::v1::TokenRequest;
-use k8s_openapi::api::core::v1::{Node, ServiceAccount};
+use berth_tests::node::{NODE_NAME, User, deploy, token};
+use berth_tests::wait::await_condition;
+use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
 use super::attempts::Who;
+use crate::case::PATIENCE;
 use crate::centre::{centre, namespace};
 
 /// Node A is the one whose credentials were stolen.
@@ -37,10 +38,9 @@ impl World {
             nodes.create(&PostParams::default(), &node).await.context("make a node")?;
         }
         let uid = nodes.get(A).await?.uid().context("a node without UID")?;
-        let bound = json!({ "kind": "Node", "apiVersion": "v1", "name": A, "uid": uid });
-        let agent = token(&admin, "berth-agent", Some(bound)).await?;
-        let unbound = token(&admin, "berth-agent", None).await?;
-        let manager = token(&admin, "berth-manager", None).await?;
+        let agent = token::of(&admin, "berth-agent", Some(A)).await?;
+        let unbound = token::of(&admin, "berth-agent", None).await?;
+        let manager = token::of(&admin, "berth-manager", None).await?;
         let world = Self {
             agent: centre.api().client_with("agent", &agent).await?,
             unbound: centre.api().client_with("unbound", &unbound).await?,
@@ -125,7 +125,7 @@ impl World {
             object["metadata"]["namespace"] = NAMESPACE.into();
         }
         let object: DynamicObject = serde_json::from_value(object)?;
-        let api = berth_tests::node::deploy::api(&self.admin, &object)?;
+        let api = deploy::api(&self.admin, &object)?;
         api.create(&PostParams::default(), &object).await.with_context(|| format!("make {kind} {name}"))?;
         if let Some(status) = status {
             let patch = Patch::Merge(json!({ "status": status }));
@@ -146,25 +146,14 @@ impl World {
             "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin" },
             "subjects": subjects,
         }))?;
-        let api = berth_tests::node::deploy::api(&self.admin, &object)?;
+        let api = deploy::api(&self.admin, &object)?;
         api.create(&PostParams::default(), &object).await.context("bind cluster-admin")?;
         // The authorizer follows a watch: it knows the binding when a read that only an admin may do succeeds.
         for client in [&self.agent, &self.manager] {
-            let secrets: Api<k8s_openapi::api::core::v1::Secret> = Api::namespaced(client.clone(), NAMESPACE);
-            berth_tests::wait::await_condition("the binding counts", crate::case::PATIENCE, async || {
-                Ok(secrets.get("secret").await?)
-            })
-            .await?;
+            let secrets: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
+            await_condition("the binding counts", PATIENCE, async || Ok(secrets.get("secret").await?))
+                .await?;
         }
         Ok(())
     }
-}
-
-async fn token(admin: &Client, account: &str, bound: Option<Value>) -> Result<String> {
-    let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), "berth-system");
-    let request: TokenRequest = serde_json::from_value(json!({
-        "spec": { "audiences": [], "boundObjectRef": bound, "expirationSeconds": 3600 }
-    }))?;
-    let given = accounts.create_token_request(account, &PostParams::default(), &request).await;
-    Ok(given.context("ask for a token")?.status.context("a token request without a token")?.token)
 }

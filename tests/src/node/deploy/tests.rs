@@ -114,7 +114,7 @@ fn roles_are_bound_to_their_own() {
         let [subject] = subjects.as_deref().unwrap() else { panic!("{name:?}: {subjects:?}") };
         match subject.kind.as_str() {
             "Group" => {
-                assert_eq!((role.name.as_str(), subject.name.as_str()), ("berth-kubelet", "system:nodes"))
+                assert_eq!((role.name.as_str(), subject.name.as_str()), ("berth-kubelet", "system:nodes"));
             }
             _ => {
                 assert_eq!(subject.name, role.name);
