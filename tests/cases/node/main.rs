@@ -15,4 +15,5 @@ mod played;
 mod policies;
 mod recreate;
 mod standalone;
+mod stolen_token;
 mod waiting;

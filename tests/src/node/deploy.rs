@@ -112,3 +112,6 @@ pub async fn install(client: &Client) -> Result<()> {
     })
     .await
 }
+
+#[cfg(test)]
+mod tests;

@@ -26,6 +26,7 @@ pub mod programs;
 mod registry;
 mod run_dir;
 mod service;
+pub mod token;
 pub mod tool;
 
 use std::path::{Path, PathBuf};
