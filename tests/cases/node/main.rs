@@ -6,6 +6,7 @@
 mod bad_input;
 mod baseline;
 mod case;
+mod cluster_mode;
 mod exit_order;
 mod faults;
 mod launch_order;
