@@ -1,12 +1,12 @@
 //! The steps about requests: where each goes, and how it ended.
 
-use berth_policy::{ContainerId, Event, Mark, Origin, Step, StepOutcome};
+use berth_policy::{ContainerId, Event, Logs, Mark, Origin, Step, StepOutcome};
 use berth_shim::Gate;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::Executor;
-use crate::{agent::chain, fault::Point};
+use crate::{agent::chain, fault::Point, hook};
 
 impl Executor {
     /// Begins a step about a request, so that the next plan does not owe it again, and gives its outcome back.
@@ -21,7 +21,7 @@ impl Executor {
 
     async fn carry_out(&self, step: &Step, shutdown: &CancellationToken) -> StepOutcome {
         match step {
-            Step::RemoveContainers(containers) => self.remove(containers).await,
+            Step::RemoveContainers(containers, logs) => self.remove(containers, *logs).await,
             Step::WriteMarks(marks) => self.write_marks(marks).await,
             Step::ForgetMarks(request) => {
                 Point::Unmarking.reached();
@@ -31,8 +31,13 @@ impl Executor {
             }
             Step::StopContainer(stop) => {
                 info!(container.id = %stop.container, hook = stop.hook.is_some(), "Container is stopped without the kubelet");
-                let _ = shutdown;
-                StepOutcome::Failed
+                match hook::stop_directly(&self.runtime, stop, shutdown).await {
+                    Ok(_) => StepOutcome::Done,
+                    Err(error) => {
+                        warn!(container.id = %stop.container, error = %chain(&error), "Container not stopped");
+                        StepOutcome::Failed
+                    }
+                }
             }
             Step::Report(origin, ..) | Step::DeleteRequest(origin, _) => {
                 Point::Reporting.reached();
@@ -56,10 +61,14 @@ impl Executor {
         }
     }
 
-    async fn remove(&self, containers: &[ContainerId]) -> StepOutcome {
+    async fn remove(&self, containers: &[ContainerId], logs: Logs) -> StepOutcome {
         Point::Removing.reached();
         for container in containers {
-            if let Err(error) = self.runtime.remove_container(container).await {
+            let removed = match logs {
+                Logs::Remove => self.runtime.remove_container(container).await,
+                Logs::Keep => self.runtime.remove_keeping_log(container).await,
+            };
+            if let Err(error) = removed {
                 warn!(container.id = %container, error = %chain(&error), "Exited container not removed");
                 return StepOutcome::Failed;
             }

@@ -7,6 +7,7 @@ mod bad_input;
 mod baseline;
 mod case;
 mod centre;
+mod cluster_mode;
 mod exit_order;
 mod faults;
 mod kinds;
