@@ -80,9 +80,9 @@ fn build(dir: &Path) -> Result<()> {
         .arg(dir.parent().context("target folder")?)
         .current_dir(package_dir())
         .output()
-        .context("cargo build -p berthd")?;
+        .context("cargo build --workspace --bins")?;
     if !done.status.success() {
-        bail!("cargo build -p berthd: {}", String::from_utf8_lossy(&done.stderr).trim());
+        bail!("cargo build --workspace --bins: {}", String::from_utf8_lossy(&done.stderr).trim());
     }
     Ok(())
 }
