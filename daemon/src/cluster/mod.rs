@@ -76,7 +76,7 @@ impl Cluster {
         let known = Arc::<Known>::default();
         Self {
             reporter: Reporter::new(connection.clone(), known.clone(), metrics.clone()),
-            readiness: Readiness::new(connection.clone(), metrics.clone()),
+            readiness: Readiness::new(connection.clone(), node.clone(), metrics.clone()),
             connection,
             node,
             account: config.cluster.service_account.clone(),

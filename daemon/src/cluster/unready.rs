@@ -9,7 +9,7 @@ use berth_policy::{PodRef, StepOutcome};
 use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kube::{
     Api, Client,
-    api::{Patch, PatchParams},
+    api::{ListParams, Patch, PatchParams},
 };
 use serde_json::json;
 use tracing::{info, warn};
@@ -112,12 +112,14 @@ fn condition<'a>(pod: &'a core::Pod, condition_type: &str) -> Option<&'a core::P
 #[derive(Clone, Debug)]
 pub(super) struct Readiness {
     connection: Connection,
+    node: String,
     metrics: ClusterMetrics,
 }
 
 impl Readiness {
-    pub(super) fn new(connection: Connection, metrics: ClusterMetrics) -> Self {
-        Self { connection, metrics }
+    /// A writer to pods of the node of this name.
+    pub(super) fn new(connection: Connection, node: String, metrics: ClusterMetrics) -> Self {
+        Self { connection, node, metrics }
     }
 
     /// Has the entry of the request with this key there, or not there.
@@ -142,13 +144,17 @@ impl Readiness {
 
     async fn attempt(&self, pod: &PodRef, entry: &Entry, change: Change) -> Result<StepOutcome, CallError> {
         let PodRef { uid, namespace, name } = pod.clone();
-        let found = {
-            let (namespace, name) = (namespace.clone(), name.clone());
-            let get = |client: Client| async move {
-                Api::<core::Pod>::namespaced(client, &namespace).get_opt(&name).await
+        // Listed, not got: for the kubelet's identity a pod that is gone is a pod it must not read.
+        let selected =
+            ListParams::default().fields(&format!("spec.nodeName={},metadata.name={name}", self.node));
+        let pods = {
+            let namespace = namespace.clone();
+            let list = |client: Client| async move {
+                Api::<core::Pod>::namespaced(client, &namespace).list(&selected).await
             };
-            self.connection.ask(get).await?
+            self.connection.ask(list).await?
         };
+        let found = pods.items.into_iter().next();
         let Some(found) =
             found.filter(|found| identity(&found.metadata).is_some_and(|found| *found == *uid.as_str()))
         else {
