@@ -11,6 +11,7 @@ mod exit_order;
 mod faults;
 mod kinds;
 mod launch_order;
+mod manager;
 mod played;
 mod policies;
 mod standalone;

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail};
 
-/// Names a folder with `berthd` and `berthctl` to test, instead of building them from this checkout.
+/// Names a folder with `berthd`, `berthctl` and `berth-manager` to test, instead of building them from this checkout.
 pub const BIN_DIR: &str = "BERTH_BIN_DIR";
 
 /// The folder of this package.
@@ -38,14 +38,27 @@ pub fn kubernetes(program: &str) -> Result<PathBuf> {
 
 /// `berthd` or `berthctl`.
 pub fn berth(program: &str) -> Result<PathBuf> {
+    static BUILT: Built = Built::new();
+    up_to_date("berthd", program, &BUILT)
+}
+
+/// `berth-manager`.
+pub fn manager() -> Result<PathBuf> {
+    static BUILT: Built = Built::new();
+    up_to_date("berth-manager", "berth-manager", &BUILT)
+}
+
+/// How a package was built, once in this process.
+type Built = OnceLock<Result<(), String>>;
+
+fn up_to_date(package: &str, program: &str, built: &Built) -> Result<PathBuf> {
     if let Some(dir) = env::var_os(BIN_DIR) {
         return present(Path::new(&dir).join(program));
     }
     let dir = build_dir()?;
-    static BUILT: OnceLock<Result<(), String>> = OnceLock::new();
     // A test of yesterday's berthd is worse than none: what is to be tested is brought up to date first. When it is,
     // this takes the half second that cargo needs to see it.
-    let built = BUILT.get_or_init(|| build(&dir).map_err(|error| format!("{error:#}")));
+    let built = built.get_or_init(|| build(package, &dir).map_err(|error| format!("{error:#}")));
     if let Err(error) = built {
         bail!("{error}");
     }
@@ -57,7 +70,7 @@ pub fn own(program: &str) -> Result<PathBuf> {
     present(build_dir()?.join(program))
 }
 
-fn build(dir: &Path) -> Result<()> {
+fn build(package: &str, dir: &Path) -> Result<()> {
     let profile = match dir.file_name().and_then(|name| name.to_str()) {
         Some("debug") => "dev",
         Some(name) => name,
@@ -65,14 +78,14 @@ fn build(dir: &Path) -> Result<()> {
     };
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let done = Command::new(cargo)
-        .args(["build", "--quiet", "--profile", profile, "-p", "berthd", "--bins"])
+        .args(["build", "--quiet", "--profile", profile, "-p", package, "--bins"])
         .arg("--target-dir")
         .arg(dir.parent().context("target folder")?)
         .current_dir(package_dir())
         .output()
-        .context("cargo build -p berthd")?;
+        .with_context(|| format!("cargo build -p {package}"))?;
     if !done.status.success() {
-        bail!("cargo build -p berthd: {}", String::from_utf8_lossy(&done.stderr).trim());
+        bail!("cargo build -p {package}: {}", String::from_utf8_lossy(&done.stderr).trim());
     }
     Ok(())
 }
