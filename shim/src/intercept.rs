@@ -63,7 +63,7 @@ pub(crate) enum Undecodable {
 
 impl Method {
     /// All of them, in the order of their discriminants.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::CreateContainer,
         Self::StopContainer,
         Self::RunPodSandbox,

@@ -12,6 +12,7 @@ mod exit_order;
 mod faults;
 mod kinds;
 mod launch_order;
+mod manager;
 mod played;
 mod policies;
 mod recreate;

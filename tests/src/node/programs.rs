@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail};
 
-/// Names a folder with `berthd` and `berthctl` to test, instead of building them from this checkout.
+/// Names a folder with `berthd`, `berthctl` and `berth-manager` to test, instead of building them from this checkout.
 pub const BIN_DIR: &str = "BERTH_BIN_DIR";
 
 /// The folder of this package.
@@ -38,6 +38,15 @@ pub fn kubernetes(program: &str) -> Result<PathBuf> {
 
 /// `berthd` or `berthctl`.
 pub fn berth(program: &str) -> Result<PathBuf> {
+    up_to_date(program)
+}
+
+/// `berth-manager`.
+pub fn manager() -> Result<PathBuf> {
+    up_to_date("berth-manager")
+}
+
+fn up_to_date(program: &str) -> Result<PathBuf> {
     if let Some(dir) = env::var_os(BIN_DIR) {
         return present(Path::new(&dir).join(program));
     }
