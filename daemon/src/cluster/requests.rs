@@ -66,6 +66,15 @@ enum WatchError {
     Ended { node: String },
 }
 
+/// What no other client and no haste can help.
+#[derive(Clone, Copy, Debug)]
+enum Obstacle {
+    /// The API server does not have the kind the way it is needed; what to do.
+    NotInstalled(&'static str),
+    /// It does not let this identity see it. Without the right it does not say whether the kind is there.
+    Forbidden,
+}
+
 // === impl Requests ===
 
 impl Requests {
@@ -74,15 +83,18 @@ impl Requests {
         let mut attempt = 0;
         // Cancel-safe: dropping the watch loses nothing that was applied, and a refusal is written at the next list.
         while let Some(error) = shutdown.run_until_cancelled(self.follow()).await {
-            let pause = match error.not_installed() {
-                Some(reason) => {
+            let followed = *self.health.borrow() == WatchHealth::Follows;
+            attempt = if followed { 0 } else { attempt + 1 };
+            let pause = match error.obstacle() {
+                Some(Obstacle::NotInstalled(reason)) => {
                     self.not_installed(reason);
-                    attempt = 0;
+                    LOOK_AGAIN
+                }
+                Some(Obstacle::Forbidden) => {
+                    self.broke(&error);
                     LOOK_AGAIN
                 }
                 None => {
-                    let followed = *self.health.borrow() == WatchHealth::Follows;
-                    attempt = if followed { 0 } else { attempt + 1 };
                     self.broke(&error);
                     pause::after(attempt)
                 }
@@ -124,7 +136,8 @@ impl Requests {
             Ok(()) => WatchError::Ended { node: self.node.clone() },
             Err(source) => WatchError::Watch { node: self.node.clone(), source: Box::new(source) },
         };
-        if error.not_installed().is_none() {
+        // Another client would hear the same.
+        if error.obstacle().is_none() {
             self.connection.discard(&session).await;
         }
         error
@@ -209,8 +222,7 @@ fn read_clock() -> Clock {
 // === impl WatchError ===
 
 impl WatchError {
-    /// What to do when the API server does not have the kind the way it is needed.
-    fn not_installed(&self) -> Option<&'static str> {
+    fn obstacle(&self) -> Option<Obstacle> {
         let Self::Watch { source, .. } = self else { return None };
         let code = match &**source {
             watcher::Error::InitialListFailed(kube::Error::Api(status))
@@ -218,9 +230,13 @@ impl WatchError {
             | watcher::Error::WatchError(status) => status.code,
             _ => return None,
         };
+        let not_installed = |reason| Some(Obstacle::NotInstalled(reason));
         match code {
-            404 => Some("the API server does not know the kind: install deploy/crds"),
-            400 => Some("the kind installed has no selectable field status.nodeName: install deploy/crds"),
+            404 => not_installed("the API server does not know the kind: install deploy/crds"),
+            400 => not_installed(
+                "the kind installed has no selectable field status.nodeName: install deploy/crds",
+            ),
+            403 => Some(Obstacle::Forbidden),
             _ => None,
         }
     }
