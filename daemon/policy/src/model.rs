@@ -96,6 +96,8 @@ pub struct Pod {
     pub ended: bool,
     /// `status.podIP`.
     pub ip: Option<String>,
+    /// `metadata.uid` of the object that mirrors this static pod in the API: others know the pod by that.
+    pub mirror: Option<PodUid>,
     /// The containers the kubelet keeps running: `spec.containers`, and those of `spec.initContainers` that restart
     /// always.
     pub containers: BTreeMap<ContainerName, ContainerSpec>,

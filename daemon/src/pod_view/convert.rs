@@ -22,6 +22,7 @@ const DEFAULT_GRACE: i64 = 30;
 /// What the policy needs of a pod; `None` for an object without name or UID, which the API never shows.
 pub fn pod(pod: core::Pod) -> Option<Pod> {
     let uid = identity(&pod.metadata)?.to_owned();
+    let mirror = pod.metadata.uid.clone().filter(|own| *own != uid);
     let meta = pod.metadata;
     let annotations = meta.annotations.unwrap_or_default();
     let spec = pod.spec.unwrap_or_default();
@@ -45,6 +46,7 @@ pub fn pod(pod: core::Pod) -> Option<Pod> {
         grace: seconds(spec.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE)),
         ended: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
         ip: status.pod_ip,
+        mirror: mirror.map(Into::into),
         containers: containers(&spec),
         statuses: status
             .container_statuses
@@ -213,6 +215,7 @@ spec: {containers: [{name: a}]}
 ",
         );
         assert_eq!(pod.pod.uid.as_str(), "static-uid");
+        assert_eq!(pod.mirror, Some("api-uid".into()));
         assert_eq!(pod.order, Ok(None));
     }
 

@@ -66,10 +66,15 @@ impl Node {
         if request.asked.deadline.is_some_and(|deadline| deadline <= now) {
             return request.finish(Outcome::Failed("DeadlineExceeded"), DEADLINE, now);
         }
+        request.since.get_or_insert(now);
+        self.unmirror(request);
         match self.pod_fate(&request.asked.pod) {
             PodFate::Gone => return request.finish(Outcome::Failed("PodGone"), POD_GONE, now),
-            PodFate::Unclear => return,
-            PodFate::Alive => {}
+            PodFate::Missing if request.gives_up(now) => {
+                return request.finish(Outcome::Failed("PodGone"), POD_GONE, now);
+            }
+            PodFate::Missing | PodFate::Unclear => return,
+            PodFate::Alive => request.pod_seen = true,
         }
         if request.asked.strategy.unready_grace.is_some() && request.unready == Drain::Not {
             let free = request
@@ -114,6 +119,17 @@ impl Node {
             blocked_by_order |= request.asked.strategy.ordered && !request.is_done(&name);
         }
         self.settle(request, now);
+    }
+
+    /// The API knows a static pod by the identity of its mirror.
+    fn unmirror(&self, request: &mut Request) {
+        if !self.pods.contains_key(&request.asked.pod) {
+            let named = Some(&request.asked.pod);
+            let pod = self.pods.values().find(|pod| pod.mirror.as_ref() == named);
+            if let Some(pod) = pod.map(|pod| pod.pod.uid.clone()) {
+                request.asked.pod = pod;
+            }
+        }
     }
 
     /// The end of a request whose containers are all through, or of which one failed that must not.

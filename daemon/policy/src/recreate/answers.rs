@@ -119,8 +119,8 @@ impl Node {
     fn marked(&self, container: &ContainerId) -> Option<(&Marked, &Request)> {
         let marked = self.recreates.mark_of(container)?;
         let request = self.recreates.requests.get(&marked.mark.request)?;
-        let gone = self.pod_fate(&request.asked.pod) == PodFate::Gone;
-        (request.end.is_none() && !gone).then_some((marked, request))
+        let alive = self.pod_fate(&request.asked.pod) == PodFate::Alive;
+        (request.end.is_none() && alive).then_some((marked, request))
     }
 
     /// Asking the kubelet again cannot run a hook twice: there is none, or it would have come through the agent.

@@ -1,7 +1,6 @@
 //! How the pod and the containers of a request are, as runtime and pod view show them.
 
 use crate::{
-    config::View,
     model::{
         ConnectionId, ContainerId, ContainerName, ContainerState, Hook, Pod, PodUid, Readiness, RestartPolicy,
     },
@@ -14,8 +13,10 @@ use crate::{
 pub(super) enum PodFate {
     /// It is there.
     Alive,
-    /// It is being deleted, has ended, or is not on this node (any more).
+    /// It is being deleted, or has ended.
     Gone,
+    /// Nothing shows it. It was here and is gone, or the pod view is behind: watches have no common order.
+    Missing,
     /// Too little was listed yet to say.
     Unclear,
 }
@@ -41,12 +42,10 @@ impl Node {
         match self.pods.get(uid) {
             Some(pod) if pod.deletion.is_some() || pod.ended => PodFate::Gone,
             Some(_) => PodFate::Alive,
-            None if self.view_fresh => PodFate::Gone,
+            None if self.view_fresh => PodFate::Missing,
             None if sandboxed => PodFate::Alive,
             // Without a view, or while it is away, the runtime's own list is all there is.
-            None if self.runtime_listed && (self.config.view == View::None || !self.view_fresh) => {
-                PodFate::Gone
-            }
+            None if self.runtime_listed => PodFate::Missing,
             None => PodFate::Unclear,
         }
     }

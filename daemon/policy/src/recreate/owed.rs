@@ -12,7 +12,7 @@ use crate::{
     recreate::{
         ContainerPhase, Mark, MarkPhase, Origin,
         fate::{PodFate, Standing},
-        state::{Drain, Errand, Marked, Request, Stop},
+        state::{Drain, Errand, Marked, PATIENCE_FOR_POD, Request, Stop},
     },
     step::{DirectStop, Logs, Step},
 };
@@ -71,7 +71,8 @@ impl Node {
                     _ => None,
                 }
             });
-            request.asked.deadline.into_iter().chain(grace).chain(started)
+            let missing = request.since.map(|since| since + PATIENCE_FOR_POD);
+            request.asked.deadline.into_iter().chain(grace).chain(started).chain(missing)
         });
         let told = self.recreates.requests.values().filter(|request| request.is_told());
         let deletions =

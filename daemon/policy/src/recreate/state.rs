@@ -18,6 +18,8 @@ use crate::{
 /// The first pause after a step that failed; it doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// How long the pod view may be behind the request.
+pub(super) const PATIENCE_FOR_POD: Duration = Duration::from_secs(3);
 
 /// All requests and marks.
 #[derive(Clone, Debug, Default)]
@@ -65,6 +67,9 @@ pub(super) struct Request {
     /// What its source has written down.
     pub(super) reported: RecreateReport,
     pub(super) unready: Drain,
+    /// When it was first looked at, and whether its pod was there since.
+    pub(super) since: Option<Instant>,
+    pub(super) pod_seen: bool,
     pub(super) end: Option<End>,
 }
 
@@ -383,6 +388,8 @@ impl Request {
             progress: progress.collect(),
             end: ended(&asked),
             unready: asked.unready_since.map_or(Drain::Not, Drain::Since),
+            since: None,
+            pod_seen: false,
             reported: asked.reported.clone(),
             arrival,
             asked,
@@ -392,6 +399,11 @@ impl Request {
     /// Its source has written down all there is to say.
     pub(super) fn is_told(&self) -> bool {
         self.end.is_some() && self.reported.phase == Some(RequestPhase::Completed)
+    }
+
+    /// Its pod, which nothing shows, is gone for good.
+    pub(super) fn gives_up(&self, now: Instant) -> bool {
+        self.pod_seen || self.since.is_some_and(|since| now >= since + PATIENCE_FOR_POD)
     }
 
     pub(super) fn is_done(&self, name: &ContainerName) -> bool {

@@ -625,6 +625,33 @@ fn beside_the_kubelet_a_pod_that_never_restarts_is_not_stopped() {
     assert_eq!(play.effects, Vec::<String>::new());
 }
 
+#[test]
+fn a_pod_that_is_seen_later_is_waited_for() {
+    let mut play = Play::new(one());
+    let mut request = play.asks("r", &["a"], strategy());
+    request.pod = "later".into();
+    play.world.apply(Event::RecreateSeen(Box::new(request)));
+    play.world.pass(Duration::from_secs(2));
+    play.settle();
+    assert!(play.reports.iter().all(|(_, report)| report.outcome.is_none()));
+    play.world.pass(Duration::from_secs(3));
+    play.settle();
+    assert_eq!(play.last("r").outcome, Some(Outcome::Failed("PodGone")));
+}
+
+#[test]
+fn a_static_pod_is_known_by_its_mirror_too() {
+    let mut pod = one();
+    pod.mirror = Some("mirror".into());
+    let mut play = Play::new(pod);
+    let mut request = play.asks("r", &["a"], strategy());
+    request.pod = "mirror".into();
+    play.world.apply(Event::RecreateSeen(Box::new(request)));
+    play.settle();
+    play.replaced_by_kubelet("a", "a-1");
+    play.succeeded("r");
+}
+
 /// berthd is killed at each step of the way; the hook runs once and the container is replaced once.
 #[test]
 fn killed_at_every_step() {

@@ -182,6 +182,7 @@ pub(super) fn pod(containers: &[(&str, &str)]) -> Pod {
         grace: Duration::from_secs(30),
         ended: false,
         ip: None,
+        mirror: None,
         containers: containers
             .iter()
             .enumerate()
