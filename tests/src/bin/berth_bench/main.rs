@@ -39,7 +39,7 @@ enum Command {
     /// Time until all containers of a pod are Ready, ordered against plain.
     Launch(Options),
     /// Time until requests made at once are assigned, and the manager's memory and CPU.
-    Manager(manager::Options),
+    Manager(manager::Large),
 }
 
 /// What all benches take.

@@ -30,9 +30,10 @@ impl Cluster {
             let object = serde_json::from_value(json!({ "metadata": { "name": namespace(number) } }))?;
             namespaces.create(&create, &object).await.context("make a namespace")?;
         }
-        let made = stream::iter(0..self.nodes).map(|number| async {
+        let (nodes, create) = (&nodes, &create);
+        let made = stream::iter(0..self.nodes).map(|number| async move {
             let object = serde_json::from_value(json!({ "metadata": { "name": node(number) } }))?;
-            nodes.create(&create, &object).await.context("make a node").map(drop)
+            nodes.create(create, &object).await.context("make a node").map(drop)
         });
         made.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
 
@@ -81,7 +82,7 @@ impl Cluster {
             "hostIP": "192.168.0.1", "hostIPs": [{ "ip": "192.168.0.1" }],
             "podIP": address, "podIPs": [{ "ip": address }],
             "qosClass": "Burstable",
-            "conditions": ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"].map(condition),
+            "conditions": CONDITIONS.map(condition),
             "initContainerStatuses": [running(number, 0)],
             "containerStatuses": [running(number, 1), running(number, 2)],
         }});
@@ -110,6 +111,8 @@ impl Cluster {
 }
 
 const STARTED: &str = "2026-01-01T00:00:00Z";
+const CONDITIONS: [&str; 5] =
+    ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
 const NAMES: [&str; 3] = ["proxy", "app", "log"];
 
 fn namespace(number: u32) -> String {
