@@ -181,7 +181,7 @@ impl Candidate {
         match (led, until.is_some()) {
             (false, true) => info!(lease = self.terms.name, identity = self.terms.identity, "Leads"),
             (true, false) => {
-                warn!(lease = self.terms.name, identity = self.terms.identity, "Leads no longer")
+                warn!(lease = self.terms.name, identity = self.terms.identity, "Leads no longer");
             }
             _ => {}
         }
