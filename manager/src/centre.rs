@@ -38,7 +38,7 @@ pub struct Centre {
 impl Centre {
     /// Runs until the watches have ended.
     pub async fn run(mut self) {
-        let mut leads = false;
+        let mut term = None;
         let mut inputs = Vec::with_capacity(BATCH);
         loop {
             // Cancel-safe: `recv_many` takes nothing unless it returns it, the tenure keeps its newest value, and a
@@ -56,8 +56,9 @@ impl Centre {
                 () = self.tenure.changed() => {}
                 () = deadline(self.index.next_deadline()) => {}
             }
-            let led = std::mem::replace(&mut leads, self.tenure.holds());
-            let patches = if leads && !led { self.index.owed(now()) } else { self.index.due(now()) };
+            let before = std::mem::replace(&mut term, self.tenure.term());
+            let begins = term.is_some() && term != before;
+            let patches = if begins { self.index.owed(now()) } else { self.index.due(now()) };
             self.hand_on(patches);
             self.metrics.size(self.index.size());
         }

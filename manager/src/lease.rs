@@ -60,12 +60,26 @@ impl Terms {
 
 /// Whether this replica leads, now and later. A clone is about the same lease.
 #[derive(Clone, Debug)]
-pub struct Tenure(watch::Receiver<Option<Instant>>);
+pub struct Tenure(watch::Receiver<Option<Term>>);
+
+/// One term of a leader, from taking the lease to losing it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Term {
+    /// Counts the terms of this replica. Between two of them it did not lead, however short that was.
+    number: u64,
+    /// It ends then, if it is not prolonged.
+    until: Instant,
+}
 
 impl Tenure {
     /// May this replica write?
     pub fn holds(&self) -> bool {
-        self.0.borrow().is_some_and(|until| Instant::now() < until)
+        self.term().is_some()
+    }
+
+    /// The number of the term it is in, if it may write.
+    pub fn term(&self) -> Option<u64> {
+        self.0.borrow().filter(|term| Instant::now() < term.until).map(|term| term.number)
     }
 
     /// Comes back when the lease was taken, renewed or lost; never, when that cannot happen any more. Cancel-safe.
@@ -77,9 +91,23 @@ impl Tenure {
 
     /// One that ends as its sender says.
     #[cfg(test)]
-    pub(crate) fn of_test() -> (watch::Sender<Option<Instant>>, Self) {
+    pub(crate) fn of_test() -> (watch::Sender<Option<Term>>, Self) {
         let (sender, receiver) = watch::channel(None);
         (sender, Self(receiver))
+    }
+}
+
+impl Term {
+    /// A first term.
+    #[cfg(test)]
+    pub(crate) fn of_test(until: Instant) -> Self {
+        Self { number: 0, until }
+    }
+
+    /// The term after an attempt that holds the lease until then.
+    fn next(before: Option<Self>, terms: u64, until: Instant, now: Instant) -> Self {
+        let goes_on = before.filter(|before| now < before.until);
+        Self { number: goes_on.map_or(terms, |before| before.number), until }
     }
 }
 
@@ -89,7 +117,9 @@ pub struct Candidate {
     api: Api<Lease>,
     terms: Terms,
     metrics: Metrics,
-    tenure: watch::Sender<Option<Instant>>,
+    tenure: watch::Sender<Option<Term>>,
+    /// How many terms there have been.
+    terms_so_far: u64,
     /// The lease as last read or written.
     lease: Option<Lease>,
     observed: Option<Observed>,
@@ -100,7 +130,8 @@ impl Candidate {
     pub fn new(client: Client, terms: Terms, metrics: Metrics) -> (Self, Tenure) {
         let (sender, receiver) = watch::channel(None);
         let api = Api::namespaced(client, &terms.namespace);
-        let candidate = Self { api, terms, metrics, tenure: sender, lease: None, observed: None };
+        let candidate =
+            Self { api, terms, metrics, tenure: sender, terms_so_far: 0, lease: None, observed: None };
         (candidate, Tenure(receiver))
     }
 
@@ -129,8 +160,8 @@ impl Candidate {
                 if said.as_ref() != Some(error) {
                     warn!(lease = self.terms.name, error, "Lease not taken or renewed");
                 }
-                let until = *self.tenure.borrow();
-                if until.is_some_and(|until| until <= Instant::now()) {
+                let term = *self.tenure.borrow();
+                if term.is_some_and(|term| term.until <= Instant::now()) {
                     self.tell(None);
                 }
             }
@@ -139,13 +170,18 @@ impl Candidate {
         }
     }
 
-    fn tell(&self, until: Option<Instant>) {
-        let led = self.tenure.send_replace(until).is_some();
+    fn tell(&mut self, until: Option<Instant>) {
+        let before = *self.tenure.borrow();
+        let term = until.map(|until| Term::next(before, self.terms_so_far, until, Instant::now()));
+        if term.is_some_and(|term| term.number == self.terms_so_far) {
+            self.terms_so_far += 1;
+        }
+        let led = self.tenure.send_replace(term).is_some();
         self.metrics.leads(until.is_some());
         match (led, until.is_some()) {
             (false, true) => info!(lease = self.terms.name, identity = self.terms.identity, "Leads"),
             (true, false) => {
-                warn!(lease = self.terms.name, identity = self.terms.identity, "Leads no longer")
+                warn!(lease = self.terms.name, identity = self.terms.identity, "Leads no longer");
             }
             _ => {}
         }
@@ -219,5 +255,21 @@ impl Candidate {
             Ok(Err(error)) => warn!(lease = self.terms.name, error = chain(&error), "Lease not given up"),
             Err(_) => warn!(lease = self.terms.name, "Lease not given up in time"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes are dropped between two terms, so that there was such a time must not go unnoticed.
+    #[test]
+    fn a_term_that_was_not_prolonged_in_time_is_another_one() {
+        let (start, second) = (Instant::now(), Duration::from_secs(1));
+        let first = Term::next(None, 0, start + 10 * second, start);
+        let prolonged = Term::next(Some(first), 1, start + 12 * second, start + 2 * second);
+        assert_eq!((first.number, prolonged.number), (0, 0));
+        let late = Term::next(Some(prolonged), 1, start + 22 * second, start + 12 * second);
+        assert_eq!(late.number, 1);
     }
 }

@@ -19,7 +19,10 @@ use tokio::sync::watch;
 use tower::service_fn;
 
 use super::*;
-use crate::index::{Assignment, Failure, Reason};
+use crate::{
+    index::{Assignment, Failure, Reason},
+    lease::Term,
+};
 
 pub(super) fn patch(name: &str, resource_version: &str) -> StatusPatch {
     let assignment = Assignment { node: "node-1".into(), pod_uid: "uid".to_owned(), contexts: Vec::new() };
@@ -37,7 +40,7 @@ type Seen = Arc<Mutex<Vec<(String, Value)>>>;
 
 struct Bench {
     writer: Writer,
-    tenure: watch::Sender<Option<Instant>>,
+    tenure: watch::Sender<Option<Term>>,
     registry: Registry,
     seen: Seen,
     stop: CancellationToken,
@@ -80,7 +83,7 @@ fn bench(answer: impl Fn(usize) -> u16 + Send + Sync + 'static) -> Bench {
 
 impl Bench {
     fn lead(&self, leads: bool) {
-        self.tenure.send_replace(leads.then(|| Instant::now() + Duration::from_secs(3600)));
+        self.tenure.send_replace(leads.then(|| Term::of_test(Instant::now() + Duration::from_secs(3600))));
     }
 
     /// How often a write had this outcome.
@@ -186,7 +189,7 @@ async fn a_lease_that_is_lost_ends_the_tries() {
 #[tokio::test(start_paused = true)]
 async fn a_tenure_ends_by_itself() {
     let bench = bench(|_| 200);
-    bench.tenure.send_replace(Some(Instant::now() + Duration::from_secs(10)));
+    bench.tenure.send_replace(Some(Term::of_test(Instant::now() + Duration::from_secs(10))));
     sleep(Duration::from_secs(10)).await;
     bench.writer.submit(patch("r", "1")).unwrap();
     assert_eq!(bench.count("not_leading"), 1);

@@ -34,7 +34,7 @@ fn watches(deeds: &[Deed]) -> (Vec<Result<PodSeen, String>>, Vec<RequestSeen>) {
         let name = |pod: &u8| format!("p{pod}");
         match deed {
             Deed::Run { pod: number, instance } => {
-                pods.push(Ok(pod(&name(number), &[container("a", *instance)])))
+                pods.push(Ok(pod(&name(number), &[container("a", *instance)])));
             }
             Deed::Terminate { pod: number } => {
                 let terminating = pod(&name(number), &[container("a", 1)]);

@@ -52,7 +52,7 @@ pub(crate) async fn run() -> Result<Row> {
 }
 
 /// The processor time a process has used.
-fn cpu_s(pid: u32) -> Result<f64> {
+pub(crate) fn cpu_s(pid: u32) -> Result<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).context("stat of a process")?;
     let (_, fields) = stat.rsplit_once(')').context("stat of a process")?;
     // utime and stime are the 14th and 15th field, in ticks; two fields are before the bracket.

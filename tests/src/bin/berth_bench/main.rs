@@ -5,6 +5,7 @@
 
 mod idle;
 mod launch;
+mod manager;
 mod proxy;
 mod proxy_bench;
 mod report;
@@ -17,7 +18,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::report::{Bench, Row};
 
 /// Every bench, in the order of `berth-bench list`.
-const BENCHES: &[Bench] = &[proxy_bench::BENCH, launch::BENCH];
+const BENCHES: &[Bench] = &[proxy_bench::BENCH, launch::BENCH, manager::BENCH];
 
 #[derive(Parser)]
 #[command(version, about = "Measures Berth against the same work without it.")]
@@ -37,6 +38,8 @@ enum Command {
     ProxyStub { socket: PathBuf },
     /// Time until all containers of a pod are Ready, ordered against plain.
     Launch(Options),
+    /// Time until requests made at once are assigned, and the manager's memory and CPU.
+    Manager(manager::Large),
 }
 
 /// What all benches take.
@@ -72,21 +75,24 @@ impl Options {
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let (bench, options) = match Cli::parse().command {
+    let command = Cli::parse().command;
+    let (bench, options) = match &command {
         Command::List => return report::list(BENCHES),
-        Command::ProxyStub { socket } => return proxy::serve_stub(&socket).await,
+        Command::ProxyStub { socket } => return proxy::serve_stub(socket).await,
         Command::Proxy(options) => (proxy_bench::BENCH, options),
         Command::Launch(options) => (launch::BENCH, options),
+        Command::Manager(options) => (manager::BENCH, &options.common),
     };
     options.check(&bench)?;
-    let rows = run(&bench, &options).await.with_context(|| format!("bench {}", bench.name))?;
+    let rows = run(&command).await.with_context(|| format!("bench {}", bench.name))?;
     report::print(&rows, options.json)
 }
 
-async fn run(bench: &Bench, options: &Options) -> Result<Vec<Row>> {
-    match bench.name {
-        "proxy" => proxy_bench::run(options).await,
-        "launch" => launch::run(options).await,
-        other => bail!("{other} is listed and not run"),
+async fn run(command: &Command) -> Result<Vec<Row>> {
+    match command {
+        Command::Proxy(options) => proxy_bench::run(options).await,
+        Command::Launch(options) => launch::run(options).await,
+        Command::Manager(options) => manager::run(options).await,
+        Command::List | Command::ProxyStub { .. } => Ok(Vec::new()),
     }
 }
