@@ -13,6 +13,7 @@ use berth_shim::Gate;
 use tokio::{sync::watch, time::Instant};
 use tracing::{debug, error, info};
 
+pub use crate::causes::chain;
 use crate::{metrics::AgentMetrics, store::Store};
 
 /// The state of the node and the way to it.
@@ -172,16 +173,4 @@ impl Gate for Agent {
 /// Tokio's clock, so that tests can pause it.
 fn now() -> std::time::Instant {
     Instant::now().into_std()
-}
-
-/// An error with all its causes, for one log field.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use berth_policy::{Event, Step};
+use berth_policy::{Event, Origin, Step};
 use berth_shim::Gate;
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -10,6 +10,7 @@ use tracing::{debug, warn};
 
 use crate::{
     agent::{Agent, chain},
+    desired::Files,
     pod_view::kubelet::KubeletView,
     runtime::Runtime,
 };
@@ -25,13 +26,19 @@ pub struct Executor {
     agent: Arc<Agent>,
     runtime: Runtime,
     kubelet: Option<Arc<KubeletView>>,
+    files: Files,
     tasks: TaskTracker,
 }
 
 impl Executor {
     /// An executor that does nothing before [`Executor::run`].
-    pub fn new(agent: Arc<Agent>, runtime: Runtime, kubelet: Option<Arc<KubeletView>>) -> Self {
-        Self { agent, runtime, kubelet, tasks: TaskTracker::new() }
+    pub fn new(
+        agent: Arc<Agent>,
+        runtime: Runtime,
+        kubelet: Option<Arc<KubeletView>>,
+        files: Files,
+    ) -> Self {
+        Self { agent, runtime, kubelet, files, tasks: TaskTracker::new() }
     }
 
     /// Asks what is owed after every change and at every deadline, until the shutdown.
@@ -89,6 +96,14 @@ impl Executor {
                 self.tasks.spawn(async move { this.poll_kubelet().await });
             }
             Step::ForgetLatches(sandbox) => self.agent.forget_latches(&sandbox),
+            step @ (Step::Report(Origin::File, ..) | Step::DeleteRequest(Origin::File, _)) => {
+                self.agent.observe(Event::StepBegan(step.clone()));
+                let this = self.clone();
+                self.tasks.spawn(async move {
+                    let outcome = this.files.carry_out(&step).await;
+                    this.agent.observe(Event::StepEnded(step, outcome));
+                });
+            }
             step => self.agent.observe(Event::StepBegan(step)),
         }
     }

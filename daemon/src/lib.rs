@@ -12,16 +12,18 @@
 //! - [`config`], [`telemetry`], [`systemd`], [`allocator`]: how a run begins.
 //! - [`run`]: wires all of it, and ends it in order; [`data_path`] is the thread of the calls.
 //! - [`agent`]: the one owner of the state; the gate of the data path.
-//! - [`pod_view`], [`runtime`]: where facts come from. [`exec`]: where steps go.
+//! - [`pod_view`], [`runtime`]: where facts come from. [`desired`]: where requests do. [`exec`]: where steps go.
 //! - [`store`]: what survives. [`health`], [`http`], [`admin`], [`metrics`], [`heartbeat`]: what can be seen from outside.
-//! - [`ctl`]: the commands of `berthctl`.
+//! - [`ctl`]: the commands of `berthctl`. [`unix`], [`causes`]: what it and the agent have in common.
 
 pub mod admin;
 pub mod agent;
 pub mod allocator;
+pub mod causes;
 pub mod config;
 pub mod ctl;
 pub mod data_path;
+pub mod desired;
 pub mod exec;
 pub mod health;
 pub mod heartbeat;
@@ -33,3 +35,4 @@ pub mod runtime;
 pub mod store;
 pub mod systemd;
 pub mod telemetry;
+pub mod unix;

@@ -22,6 +22,7 @@ use crate::{
     agent::{Agent, chain},
     config::{Configuration, FailurePolicy, ViewMode},
     data_path::{DataPath, Parts},
+    desired::Files,
     exec::Executor,
     health::Health,
     heartbeat::Heartbeat,
@@ -85,8 +86,10 @@ async fn serve(config: Configuration, passed: Option<UnixListener>) -> anyhow::R
 
     let stop = CancellationToken::new();
     let tasks = TaskTracker::new();
-    let executor = Executor::new(agent.clone(), runtime.clone(), kubelet);
+    let files = Files::new(agent.clone(), runtime.clone(), config.desired_dir.clone(), &config.state_dir);
+    let executor = Executor::new(agent.clone(), runtime.clone(), kubelet, files.clone());
     let listed = recover(&executor).await;
+    tasks.spawn(files.watch().await.run(stop.clone()));
     tasks.spawn(executor.clone().run(stop.clone()));
     tasks.spawn(executor.clone().keep_in_step(listed, stop.clone()));
     let api = view(&config, &agent, &executor, &tasks, &stop).await?;
@@ -105,6 +108,8 @@ async fn serve(config: Configuration, passed: Option<UnixListener>) -> anyhow::R
         socket: config.socket.to_string(),
         runtime_endpoint: endpoint.to_string(),
         started: std::time::Instant::now(),
+        files,
+        standing: None,
     };
     tasks.spawn(admin::serve(admin_listener, admin, stop.clone()));
     tasks.spawn(http::serve(http_listener, Arc::new(http::Pages { health, registry }), stop.clone()));

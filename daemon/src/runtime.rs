@@ -1,19 +1,16 @@
 //! The agent's own questions to the runtime, over its own connection: what is there, and what runs in a sandbox.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
-use berth_policy::{Container, ContainerState, ListedSandbox, SandboxId};
+use berth_policy::{Container, ContainerId, ContainerState, ListedSandbox, SandboxId};
 use berth_proto::cri::{
     ContainerFilter, ContainerStatusRequest, ListContainersRequest, ListPodSandboxRequest, VersionRequest,
     VersionResponse, runtime_service_client::RuntimeServiceClient,
 };
 use berth_shim::{RuntimeEndpoint, convert};
-use hyper_util::rt::TokioIo;
-use tokio::net::UnixStream;
-use tonic::{
-    Code, Status,
-    transport::{Channel, Endpoint},
-};
+use tonic::{Code, Status, transport::Channel};
+
+use crate::unix;
 
 /// The kubelet's own limit for one message.
 const MESSAGE_LIMIT: usize = 16 << 20;
@@ -59,14 +56,8 @@ pub struct Listing {
 impl Runtime {
     /// A client of the runtime at `endpoint`; nothing is dialled yet.
     pub fn new(endpoint: &RuntimeEndpoint) -> Self {
-        let path: PathBuf = endpoint.path().to_owned();
-        let connector = tower::service_fn(move |_| {
-            let path = path.clone();
-            async move { UnixStream::connect(path).await.map(TokioIo::new) }
-        });
-        let channel = Endpoint::from_static("http://localhost")
-            .timeout(PATIENCE)
-            .connect_with_connector_lazy(connector);
+        let channel =
+            unix::endpoint().timeout(PATIENCE).connect_with_connector_lazy(unix::connector(endpoint.path()));
         Self { client: RuntimeServiceClient::new(channel).max_decoding_message_size(MESSAGE_LIMIT) }
     }
 
@@ -97,7 +88,7 @@ impl Runtime {
         let mut containers = Vec::new();
         for (_, container) in self.containers(Some(sandbox)).await? {
             match container.state {
-                ContainerState::Exited { .. } => containers.extend(self.status(&container).await?),
+                ContainerState::Exited { .. } => containers.extend(self.status(&container.id).await?),
                 ContainerState::Created | ContainerState::Running | ContainerState::Unknown => {
                     containers.push(container);
                 }
@@ -123,10 +114,15 @@ impl Runtime {
             .map_err(understand("ListContainers"))
     }
 
+    /// Which attempt of its container this instance is: as often it was restarted before. `None` when it is not there.
+    pub async fn attempt(&self, container: &ContainerId) -> Result<Option<u32>, RuntimeError> {
+        let status = self.status(container).await?;
+        Ok(status.map(|container| container.attempt))
+    }
+
     /// `None` when it was removed since it was listed.
-    async fn status(&self, container: &Container) -> Result<Option<Container>, RuntimeError> {
-        let request =
-            ContainerStatusRequest { container_id: container.id.as_str().to_owned(), verbose: false };
+    async fn status(&self, container: &ContainerId) -> Result<Option<Container>, RuntimeError> {
+        let request = ContainerStatusRequest { container_id: container.as_str().to_owned(), verbose: false };
         let status = match self.client.clone().container_status(request).await {
             Ok(answer) => answer.into_inner().status,
             Err(status) if status.code() == Code::NotFound => return Ok(None),

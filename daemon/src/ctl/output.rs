@@ -8,7 +8,7 @@ use comfy_table::{Table, presets};
 use serde::Serialize;
 use tonic::{Code, Status};
 
-use super::channel;
+use crate::causes::innermost;
 
 /// `-o`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -82,7 +82,7 @@ pub fn status(status: &Status) -> String {
     match std::error::Error::source(status) {
         // Made by our own side of the connection.
         Some(source) => {
-            let cause = channel::innermost(source);
+            let cause = innermost(source);
             if status.message() == "Timeout expired" || cause == "Timeout expired" {
                 return "no answer within the time limit (--timeout)".to_owned();
             }
