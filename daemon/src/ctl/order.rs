@@ -20,16 +20,9 @@ pub struct OrderArgs {
     /// Whole IDs
     #[arg(long)]
     pub no_trunc: bool,
-    /// How to show it
-    #[arg(
-        short,
-        long,
-        value_enum,
-        default_value_t,
-        value_name = "table|json|yaml",
-        hide_possible_values = true
-    )]
-    pub output: Format,
+    /// How to show it.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// Runs `order`.

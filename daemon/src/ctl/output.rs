@@ -3,12 +3,27 @@
 use std::io::{IsTerminal, Write};
 
 use anyhow::{Context, Result};
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use comfy_table::{Table, presets};
 use serde::Serialize;
 use tonic::{Code, Status};
 
 use crate::causes::innermost;
+
+/// The flag of every command that shows something.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct OutputArgs {
+    /// How to show it; json and yaml are for programs, and have all there is
+    #[arg(
+        short = 'o',
+        long = "output",
+        value_enum,
+        default_value_t,
+        value_name = "table|json|yaml",
+        hide_possible_values = true
+    )]
+    pub format: Format,
+}
 
 /// `-o`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

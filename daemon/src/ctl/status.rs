@@ -14,16 +14,9 @@ use super::{admin, duration};
 /// Flags of `status`.
 #[derive(Args, Debug)]
 pub struct StatusArgs {
-    /// How to show it
-    #[arg(
-        short,
-        long,
-        value_enum,
-        default_value_t,
-        value_name = "table|json|yaml",
-        hide_possible_values = true
-    )]
-    pub output: Format,
+    /// How to show it.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// Runs `status`.

@@ -41,16 +41,9 @@ pub struct StopArgs {
     /// Show when each container ended
     #[arg(long)]
     pub timeline: bool,
-    /// How to show the result; json and yaml have the timeline as data
-    #[arg(
-        short,
-        long,
-        value_enum,
-        default_value_t,
-        value_name = "table|json|yaml",
-        hide_possible_values = true
-    )]
-    pub output: Format,
+    /// How to show it.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// The end of a pod. Containers in the order they ended.

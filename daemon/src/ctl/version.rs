@@ -11,16 +11,9 @@ use super::output::{self, Format};
 /// Flags of `version`.
 #[derive(Args, Debug)]
 pub struct VersionArgs {
-    /// How to show them
-    #[arg(
-        short,
-        long,
-        value_enum,
-        default_value_t,
-        value_name = "table|json|yaml",
-        hide_possible_values = true
-    )]
-    pub output: Format,
+    /// How to show it.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 #[derive(Serialize)]

@@ -14,7 +14,7 @@ pub struct Invalid {
 const SHORTEST_DEADLINE: i64 = 3;
 
 /// Checks a request that was read.
-pub fn check(request: &ContainerRecreateRequest) -> Result<(), Invalid> {
+pub(super) fn check(request: &ContainerRecreateRequest) -> Result<(), Invalid> {
     let spec = &request.spec;
     // An empty one is what `kubectl create --dry-run` writes.
     if request.status.as_ref().is_some_and(|status| *status != ContainerRecreateRequestStatus::default()) {

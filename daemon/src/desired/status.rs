@@ -18,7 +18,7 @@ const RECREATED: &str = "Recreated";
 
 /// The status after `previous` that says what the report says. The assignment stays as it is, and so does the time of what
 /// did not change.
-pub fn written(
+pub(super) fn written(
     previous: &ContainerRecreateRequestStatus,
     report: &RecreateReport,
     now: Timestamp,
@@ -49,7 +49,7 @@ pub fn written(
 }
 
 /// What the status says, in the policy's words.
-pub fn read(status: &ContainerRecreateRequestStatus) -> RecreateReport {
+pub(super) fn read(status: &ContainerRecreateRequestStatus) -> RecreateReport {
     RecreateReport {
         phase: status.phase.and_then(|phase| match phase {
             RecreatePhase::Pending => Some(RequestPhase::Pending),
@@ -66,7 +66,7 @@ pub fn read(status: &ContainerRecreateRequestStatus) -> RecreateReport {
 }
 
 /// How the request ended, with the reason as it is written; `None` before its end.
-pub fn outcome(status: &ContainerRecreateRequestStatus) -> Option<(Outcome, &str)> {
+pub(super) fn outcome(status: &ContainerRecreateRequestStatus) -> Option<(Outcome, &str)> {
     let holds = |kind: &str| {
         status.conditions.iter().find(|condition| condition.type_ == kind && condition.status == "True")
     };
@@ -79,13 +79,13 @@ pub fn outcome(status: &ContainerRecreateRequestStatus) -> Option<(Outcome, &str
 }
 
 /// Since when the pod is held not Ready.
-pub fn unready_since(status: &ContainerRecreateRequestStatus) -> Option<Timestamp> {
+pub(super) fn unready_since(status: &ContainerRecreateRequestStatus) -> Option<Timestamp> {
     let found = status.conditions.iter().find(|condition| condition.type_ == PRE_RECREATE_GRACE);
     found.filter(|condition| condition.status == "True").map(|condition| condition.last_transition_time.0)
 }
 
 /// Says why the file is not followed as it is now, or takes that back.
-pub fn objection(status: &mut ContainerRecreateRequestStatus, reason: Option<(&str, &str)>, now: Timestamp) {
+pub(super) fn objection(status: &mut ContainerRecreateRequestStatus, reason: Option<(&str, &str)>, now: Timestamp) {
     put(
         &mut status.conditions,
         ACCEPTED,
@@ -95,7 +95,7 @@ pub fn objection(status: &mut ContainerRecreateRequestStatus, reason: Option<(&s
 }
 
 /// Why the file is not followed as it is now.
-pub fn objected(status: &ContainerRecreateRequestStatus) -> Option<&Condition> {
+pub(super) fn objected(status: &ContainerRecreateRequestStatus) -> Option<&Condition> {
     status.conditions.iter().find(|condition| condition.type_ == ACCEPTED && condition.status == "False")
 }
 

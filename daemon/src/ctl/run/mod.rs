@@ -48,16 +48,9 @@ pub struct RunArgs {
     /// Remove the pod when it fails to start, and with --logs when it has ended
     #[arg(long)]
     pub rm: bool,
-    /// How to show the result; json and yaml have the timeline as data
-    #[arg(
-        short,
-        long,
-        value_enum,
-        default_value_t,
-        value_name = "table|json|yaml",
-        hide_possible_values = true
-    )]
-    pub output: Format,
+    /// How to show it.
+    #[command(flatten)]
+    pub output: OutputArgs,
     /// Where the log directory of the pod is made
     #[arg(long, value_name = "DIR", default_value = "/var/log/pods")]
     pub log_dir: PathBuf,
