@@ -8,13 +8,20 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use berth_policy::{Call, CallId, ContainerId, Event, Latch, Node, Nudge, Request, Step, Verdict};
+use berth_policy::{
+    Call, CallId, ConnectionId, ContainerId, Event, Latch, Mark, MarkPhase, Node, Nudge, Request, RequestId,
+    Restate, Step, Verdict,
+};
 use berth_shim::Gate;
 use tokio::{sync::watch, time::Instant};
 use tracing::{debug, error, info};
 
 pub use crate::causes::chain;
-use crate::{metrics::AgentMetrics, store::Store};
+use crate::{
+    fault::Point,
+    metrics::AgentMetrics,
+    store::{Store, StoreError},
+};
 
 /// The state of the node and the way to it.
 #[derive(Debug)]
@@ -48,6 +55,13 @@ impl Agent {
                 error!(error = %chain(&error), "Latches not read from the store");
             }
         }
+        match agent.store.marks() {
+            Ok(marks) => agent.observe(Event::MarksLoaded(marks)),
+            Err(error) => {
+                agent.metrics.store_failed();
+                error!(error = %chain(&error), "Marks not read from the store");
+            }
+        }
         agent
     }
 
@@ -59,7 +73,10 @@ impl Agent {
 
     /// The effects owed now, and when to ask again.
     pub fn plan(&self) -> (Vec<Step>, Option<std::time::Instant>) {
-        let ask = || self.read(|node, now| (node.plan(now), node.next_deadline()));
+        let ask = || {
+            let mut node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
+            (node.plan(now()), node.next_deadline())
+        };
         self.guarded(ask).unwrap_or_default()
     }
 
@@ -75,6 +92,57 @@ impl Agent {
             error!(sandbox = %sandbox, error = %chain(&error), "Latches not removed from the store");
         }
         self.observe(Event::LatchesForgotten(sandbox.clone()));
+    }
+
+    /// Makes marks durable; all or none.
+    pub async fn write_marks(&self, marks: Vec<Mark>) -> bool {
+        self.write("Marks not written", move |store| store.mark(&marks)).await
+    }
+
+    /// Removes the marks of a request from the store.
+    pub async fn forget_marks(&self, request: RequestId) -> bool {
+        self.write("Marks not removed", move |store| store.unmark(&request)).await
+    }
+
+    /// A mark that a call of the kubelet makes due, and waits for.
+    async fn write_on_behalf(&self, mark: Mark, connection: ConnectionId) -> bool {
+        let written = self.write_marks(vec![mark.clone()]).await;
+        if written {
+            info!(
+                container = %mark.name,
+                container.id = %mark.container,
+                phase = ?mark.phase,
+                "Recreate goes on"
+            );
+            match mark.phase {
+                MarkPhase::Shown => Point::Shown.reached(),
+                MarkPhase::Hooked => Point::Hooked.reached(),
+                MarkPhase::Armed | MarkPhase::Stopping => {}
+            }
+            self.observe(Event::MarkWritten(mark, connection));
+        }
+        written
+    }
+
+    /// The store waits for the disk; whoever asks must not.
+    async fn write(
+        &self,
+        failure: &'static str,
+        work: impl FnOnce(&Store) -> Result<(), StoreError> + Send + 'static,
+    ) -> bool {
+        let store = self.store.clone();
+        match tokio::task::spawn_blocking(move || work(&store)).await {
+            Ok(Ok(())) => true,
+            Ok(Err(error)) => {
+                self.metrics.store_failed();
+                error!(error = %chain(&error), "{failure}");
+                false
+            }
+            Err(error) => {
+                error!(%error, "{failure}");
+                false
+            }
+        }
     }
 
     /// What the agent counts.
@@ -124,6 +192,12 @@ impl Gate for Agent {
         let verdict = self.guarded(ask).unwrap_or(Verdict::Forward);
         self.metrics.verdict(call, &verdict);
         Self::log(call, &verdict);
+        if matches!(
+            (&call.request, &verdict),
+            (Request::StopContainer(_), Verdict::Forward | Verdict::Amend(_))
+        ) {
+            Point::StopAsked.reached();
+        }
         if matches!(verdict, Verdict::Hold { .. }) {
             self.owed.send_modify(|owed| *owed += 1);
         }
@@ -131,6 +205,15 @@ impl Gate for Agent {
     }
 
     fn observe(&self, event: Event) {
+        let point = match &event {
+            Event::ContainerStopped(_) => Some(Point::Stopped),
+            Event::ContainerCreated { .. } => Some(Point::Created),
+            Event::ContainerStarted(_) => Some(Point::Started),
+            _ => None,
+        };
+        if let Some(point) = point {
+            point.reached();
+        }
         let take = || {
             let mut node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
             node.apply(event, now());
@@ -147,26 +230,35 @@ impl Gate for Agent {
         self.changes.subscribe()
     }
 
-    async fn restates(&self, _container: &ContainerId) -> bool {
-        false
+    async fn restates(&self, connection: ConnectionId, container: &ContainerId) -> bool {
+        match self.guarded(|| self.read(|node, _| node.restate(connection, container))) {
+            Some(Restate::Yes) => true,
+            // What is not durable is not shown; the kubelet is nudged to look again.
+            Some(Restate::Once(mark)) => self.write_on_behalf(mark, connection).await,
+            Some(Restate::No) | None => false,
+        }
     }
 
-    fn nudges(&self, _relist: CallId) -> Vec<Nudge> {
-        Vec::new()
+    async fn hook_begins(&self, connection: ConnectionId, container: &ContainerId) {
+        if let Some(mark) = self.guarded(|| self.read(|node, _| node.hook_begins(container))).flatten() {
+            self.write_on_behalf(mark, connection).await;
+        }
+    }
+
+    fn nudges(&self, relist: CallId) -> Vec<Nudge> {
+        let ask = || {
+            let mut node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
+            node.nudges(relist, now())
+        };
+        let nudges = self.guarded(ask).unwrap_or_default();
+        if !nudges.is_empty() {
+            Point::Nudging.reached();
+        }
+        nudges
     }
 
     async fn persist(&self, latch: Latch) {
-        let store = self.store.clone();
-        // The store waits for the disk; the data path must not.
-        let written = tokio::task::spawn_blocking(move || store.latch(&latch)).await;
-        match written {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => {
-                self.metrics.store_failed();
-                error!(error = %chain(&error), "Latch not written");
-            }
-            Err(error) => error!(%error, "Latch not written"),
-        }
+        self.write("Latch not written", move |store| store.latch(&latch)).await;
     }
 }
 

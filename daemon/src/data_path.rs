@@ -7,7 +7,7 @@
 use std::{os::unix::net::UnixListener, path::PathBuf, sync::Arc, thread};
 
 use anyhow::{Context, anyhow};
-use berth_shim::{Listener, Metrics, RuntimeEndpoint, Shutdown};
+use berth_shim::{Clients, Listener, Metrics, RuntimeEndpoint, Shutdown};
 use tokio::sync::oneshot;
 
 use crate::{agent::Agent, heartbeat::Heartbeat};
@@ -24,6 +24,8 @@ pub struct DataPath {
 pub struct Parts {
     /// The gate.
     pub agent: Arc<Agent>,
+    /// Which clients are the kubelet.
+    pub clients: Clients,
     /// What is counted.
     pub metrics: Metrics,
     /// The thread's pulse.
@@ -79,8 +81,8 @@ impl DataPath {
 }
 
 async fn serve(listener: Listener, endpoint: RuntimeEndpoint, parts: Parts) {
-    let Parts { agent, metrics, heartbeat, shutdown } = parts;
+    let Parts { agent, clients, metrics, heartbeat, shutdown } = parts;
     let stopped = shutdown.token.clone();
     tokio::spawn(async move { heartbeat.beat(stopped).await });
-    berth_shim::serve(listener, endpoint, agent, metrics, shutdown).await;
+    berth_shim::serve(listener, endpoint, agent, clients, metrics, shutdown).await;
 }

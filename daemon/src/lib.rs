@@ -25,6 +25,7 @@ pub mod ctl;
 pub mod data_path;
 pub mod desired;
 pub mod exec;
+pub mod fault;
 pub mod health;
 pub mod heartbeat;
 pub mod http;

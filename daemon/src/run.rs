@@ -3,10 +3,10 @@
 //! Start: take the socket (clients wait in its backlog), open the store, list the runtime, see the pods, *then* accept.
 //! Stop: no new connection, GOAWAY, open calls to their end within the drain limit, then everything else.
 
-use std::{os::unix::net::UnixListener, sync::Arc, time::Duration};
+use std::{os::unix::net::UnixListener, pin::pin, sync::Arc, time::Duration};
 
 use anyhow::{Context, anyhow};
-use berth_shim::{Metrics, Shutdown};
+use berth_shim::{Clients, Metrics, Shutdown};
 use prometheus_client::registry::Registry;
 use sd_notify::NotifyState;
 use tokio::{
@@ -20,7 +20,7 @@ use tracing::{info, warn};
 use crate::{
     admin::{self, Admin},
     agent::{Agent, chain},
-    config::{Configuration, FailurePolicy, ViewMode},
+    config::{Configuration, FailurePolicy, Place, ViewMode},
     data_path::{DataPath, Parts},
     desired::Files,
     exec::Executor,
@@ -39,6 +39,8 @@ use crate::{
 
 /// How long the start waits for the first list of pods. A node whose API server is away must come up too.
 const FIRST_VIEW: Duration = Duration::from_secs(3);
+/// How long it waits for what an interrupted recreate left.
+const RECOVERY: Duration = Duration::from_secs(3);
 
 /// Runs the agent until it is told to stop.
 pub fn run(config: Configuration, passed: Option<UnixListener>) -> anyhow::Result<()> {
@@ -70,7 +72,13 @@ async fn serve(config: Configuration, passed: Option<UnixListener>) -> anyhow::R
     );
 
     // The socket first: it is also the lock that keeps a second agent out of the store.
-    let data_path = DataPath::take(config.socket.as_path().to_owned(), passed, endpoint.clone()).await?;
+    let data_path = match config.path {
+        Place::Inline => {
+            let socket = config.socket.as_path().to_owned();
+            Some(DataPath::take(socket, passed, endpoint.clone()).await?)
+        }
+        Place::Beside => None,
+    };
     let admin_listener =
         berth_shim::bind(config.admin_socket.as_path(), &endpoint).await.context("adminSocket")?;
     let http_listener = TcpListener::bind(config.http_address)
@@ -115,17 +123,26 @@ async fn serve(config: Configuration, passed: Option<UnixListener>) -> anyhow::R
     tasks.spawn(http::serve(http_listener, Arc::new(http::Pages { health, registry }), stop.clone()));
 
     let drain = Shutdown { token: CancellationToken::new(), drain_limit: config.drain_timeout.0 };
-    let mut ended = data_path.serve(Parts {
-        agent,
-        metrics: shim_metrics,
-        heartbeat: heartbeat.clone(),
-        shutdown: drain.clone(),
-    })?;
+    await_recovery(&agent).await;
+    let ended = match data_path {
+        Some(data_path) => Some(data_path.serve(Parts {
+            agent,
+            clients: Clients { kubelet: config.kubelet_processes },
+            metrics: shim_metrics,
+            heartbeat: heartbeat.clone(),
+            shutdown: drain.clone(),
+        })?),
+        None => {
+            let (heartbeat, stopped) = (heartbeat.clone(), drain.token.clone());
+            tokio::spawn(async move { heartbeat.beat(stopped).await });
+            None
+        }
+    };
     tokio::spawn(systemd::watchdog(heartbeat, drain.token.clone()));
     systemd::notify(&[NotifyState::Ready]);
     info!("berthd serves");
 
-    let result = signals.until_told(&drain, &mut ended).await;
+    let result = signals.until_told(&drain, ended).await;
     stop.cancel();
     tasks.close();
     tasks.wait().await;
@@ -149,12 +166,21 @@ impl Signals {
         })
     }
 
-    /// Waits for a signal, drains, and waits for the data path's end. A second signal cuts the drain short.
+    /// Waits for a signal, drains, and waits for the end of the data path where there is one. A second signal cuts the
+    /// drain short.
     async fn until_told(
         &mut self,
         drain: &Shutdown,
-        ended: &mut oneshot::Receiver<()>,
+        ended: Option<oneshot::Receiver<()>>,
     ) -> anyhow::Result<()> {
+        let stopped = drain.token.clone();
+        let mut ended = pin!(async move {
+            match ended {
+                // An error is the end of the thread, too.
+                Some(ended) => drop(ended.await),
+                None => stopped.cancelled().await,
+            }
+        });
         loop {
             // Cancel-safe: a signal that comes while another one is handled stays pending.
             tokio::select! {
@@ -164,7 +190,7 @@ impl Signals {
                     warn!("SIGHUP does not reload the configuration, restart berthd for that");
                     continue;
                 }
-                _ = &mut *ended => {
+                () = &mut ended => {
                     anyhow::ensure!(drain.token.is_cancelled(), "the data path's thread died");
                     return Ok(());
                 }
@@ -193,6 +219,12 @@ fn policy(config: &Configuration) -> berth_policy::Config {
             FailurePolicy::Closed => berth_policy::UnknownPods::Closed,
         },
         kubelet_poll: config.pod_view.kubelet.is_some(),
+        path: match config.path {
+            Place::Inline => berth_policy::Path::Inline,
+            Place::Beside => berth_policy::Path::Beside,
+        },
+        api_requests: config.pod_view.mode == ViewMode::Api,
+        file_requests: true,
     }
 }
 
@@ -201,6 +233,22 @@ fn kubelet(config: &Configuration) -> anyhow::Result<Option<Arc<KubeletView>>> {
     let view =
         config.pod_view.kubelet.as_ref().map(|kubelet| KubeletView::new(kubelet, alone)).transpose()?;
     Ok(view.map(Arc::new))
+}
+
+/// Waits until nothing is left that the kubelet must not see: containers that exited while no agent was there to tell it
+/// to go on. A runtime that cannot do it in that time must not keep the node from working.
+async fn await_recovery(agent: &Agent) {
+    let mut owed = agent.owed();
+    let recovered = async {
+        while agent.read(|node, _| node.has_stranded()) {
+            if owed.changed().await.is_err() {
+                return;
+            }
+        }
+    };
+    if tokio::time::timeout(RECOVERY, recovered).await.is_err() {
+        warn!("Containers of an interrupted recreate are not removed yet, serving all the same");
+    }
 }
 
 /// Lists the runtime once. One that is away is no reason not to start: its clients get UNAVAILABLE until it is back.

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use crate::{
+    exceptions::Exception,
     forward::{forward, refuse},
     frames::{Assembler, Payload, TooLarge, framed},
     gate::Gate,
@@ -38,6 +39,8 @@ const GRPC_TIMEOUT: &str = "grpc-timeout";
 /// What all calls of one client connection share.
 pub(crate) struct Context<G> {
     pub(crate) connection: ConnectionId,
+    /// The kubelet's: only there an answer may differ from the runtime's.
+    pub(crate) kubelet: bool,
     pub(crate) gate: Arc<G>,
     pub(crate) upstream: Upstream,
     pub(crate) metrics: Metrics,
@@ -48,7 +51,8 @@ pub(crate) struct Context<G> {
 
 /// What becomes of a call of the table before it may go.
 enum Prepared {
-    Forward(Upload),
+    /// The exception in a box: it is rare, and calls are many.
+    Forward(Upload, Option<Box<Exception>>),
     Refuse(Status),
     ClientGone,
 }
@@ -65,7 +69,7 @@ pub(crate) async fn serve_call<G: Gate>(
     let (head, body) = request.into_parts();
     let mut head = Request::from_parts(head, ());
     let prepared = match method {
-        None => Prepared::Forward(Upload::streamed(body)),
+        None => Prepared::Forward(Upload::streamed(body), None),
         Some(method) => tokio::select! {
             // First: a call is never sent on after its client took it back. Nothing is lost when this arm wins: the
             // other one has no effect but those its drop undoes.
@@ -75,8 +79,9 @@ pub(crate) async fn serve_call<G: Gate>(
         },
     };
     match prepared {
-        Prepared::Forward(upload) => {
-            forward(&context.upstream, head, upload, respond, &mut observer, &context.metrics).await;
+        Prepared::Forward(upload, exception) => {
+            let Context { upstream, metrics, .. } = &*context;
+            forward(upstream, head, upload, exception, respond, &mut observer, metrics).await;
         }
         Prepared::Refuse(status) => {
             observer.ended();
@@ -114,6 +119,7 @@ impl<G: Gate> Context<G> {
                 return self.unread(method, Unread::Undecodable, assembler);
             }
         };
+        let mut exception = None;
         match asked {
             Asked::Gated(request) => {
                 return self.ask(method, request, head, assembler, &message, observer).await;
@@ -134,13 +140,25 @@ impl<G: Gate> Context<G> {
                 observer.announce(call);
                 observer.tell(Event::RelistAsked { call, connection: self.connection });
                 observer.on_success(OnSuccess::RelistAnswered);
+                if self.kubelet {
+                    exception = Exception::nudged(self.gate.nudges(call)).map(Box::new);
+                }
             }
             Asked::ContainerStatus(container) => {
-                observer.tell(Event::StatusAsked { container, connection: self.connection });
+                observer
+                    .tell(Event::StatusAsked { container: container.clone(), connection: self.connection });
+                if self.kubelet && self.gate.restates(self.connection, &container).await {
+                    exception = Some(Box::new(Exception::restated()));
+                }
+            }
+            Asked::Hook(container) => {
+                if self.kubelet {
+                    self.gate.hook_begins(self.connection, &container).await;
+                }
             }
             Asked::Nothing => {}
         }
-        Prepared::Forward(Upload::assembled(assembler.into_frames()))
+        Prepared::Forward(Upload::assembled(assembler.into_frames()), exception)
     }
 
     /// Asks the gate, waits if it says so, and does what it says.
@@ -179,7 +197,7 @@ impl<G: Gate> Context<G> {
             let rest: HeaderValue = timeout::format(timeout.saturating_sub(held));
             head.headers_mut().insert(GRPC_TIMEOUT, rest);
         }
-        Prepared::Forward(Upload::assembled(match amended {
+        let frames = match amended {
             None => assembler.into_frames(),
             Some(Amendment::StopTimeout(timeout)) => {
                 match wire::set_varint(message, STOP_TIMEOUT_FIELD, timeout.as_secs()) {
@@ -191,13 +209,14 @@ impl<G: Gate> Context<G> {
                     }
                 }
             }
-        }))
+        };
+        Prepared::Forward(Upload::assembled(frames), None)
     }
 
     fn unread(&self, method: Method, why: Unread, assembler: Assembler) -> Prepared {
         debug!(rpc = method.name(), ?why, "Request passed on without a look");
         self.metrics.left_unread(why);
-        Prepared::Forward(Upload::assembled(assembler.into_frames()))
+        Prepared::Forward(Upload::assembled(assembler.into_frames()), None)
     }
 
     fn next_call(&self) -> CallId {

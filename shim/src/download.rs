@@ -1,13 +1,16 @@
 //! The answer of a call on its way to the client, at the client's pace.
 //!
 //! A frame's room at the runtime is given back only when it was handed on: a slow reader slows down the writer, and
-//! nobody buffers more than a window.
+//! nobody buffers more than a window. The rare answer that says more than the runtime did ([`Exception`]) is lengthened
+//! on its way; all others go frame by frame as they came.
 
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use h2::{RecvStream, SendStream};
 use http::HeaderMap;
+
+use crate::exceptions::Exception;
 
 /// Sees what passes, before it passes.
 pub(crate) trait Tap {
@@ -28,56 +31,100 @@ pub(crate) enum DownloadEnd {
     ClientGone,
 }
 
+/// An answer on its way.
+#[derive(Default)]
+pub(crate) struct Download {
+    /// What it says beyond the runtime's words; nearly always nothing.
+    exception: Option<Box<Exception>>,
+    pending: Option<Pending>,
+}
+
+/// A frame that waits for room at the client.
+struct Pending {
+    frame: Bytes,
+    /// The room at the runtime that is given back once it was handed on.
+    owed: usize,
+    last: bool,
+}
+
 /// The client cannot be sent to any more.
 pub(crate) struct Closed;
 
-/// Moves what can be moved now. `pending` is the frame on its way, and whether it is the last.
-pub(crate) fn poll_download(
-    cx: &mut Context<'_>,
-    source: &mut RecvStream,
-    sink: &mut SendStream<Bytes>,
-    pending: &mut Option<(Bytes, bool)>,
-    tap: &mut impl Tap,
-) -> Poll<DownloadEnd> {
-    loop {
-        if let Some((frame, _)) = pending
-            && ready!(poll_room(cx, sink, frame.len())).is_err()
-        {
-            return Poll::Ready(DownloadEnd::ClientGone);
-        }
-        if let Some((frame, last)) = pending.take() {
-            let length = frame.len();
-            if sink.send_data(frame, last).is_err() {
+// === impl Download ===
+
+impl Download {
+    pub(crate) fn new(exception: Option<Box<Exception>>) -> Self {
+        Self { exception, pending: None }
+    }
+
+    /// What is said beyond the runtime's words, as far as it got.
+    pub(crate) fn exception(&self) -> Option<&Exception> {
+        self.exception.as_deref()
+    }
+
+    /// Moves what can be moved now.
+    pub(crate) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        source: &mut RecvStream,
+        sink: &mut SendStream<Bytes>,
+        tap: &mut impl Tap,
+    ) -> Poll<DownloadEnd> {
+        loop {
+            if let Some(pending) = &self.pending
+                && ready!(poll_room(cx, sink, pending.frame.len())).is_err()
+            {
                 return Poll::Ready(DownloadEnd::ClientGone);
             }
-            // An error means that the stream is gone, and its window with it.
-            let _ = source.flow_control().release_capacity(length);
-            if last {
-                return Poll::Ready(DownloadEnd::Finished);
+            if let Some(Pending { frame, owed, last }) = self.pending.take() {
+                if sink.send_data(frame, last).is_err() {
+                    return Poll::Ready(DownloadEnd::ClientGone);
+                }
+                // An error means that the stream is gone, and its window with it.
+                let _ = source.flow_control().release_capacity(owed);
+                if last {
+                    return Poll::Ready(DownloadEnd::Finished);
+                }
+            }
+            match ready!(source.poll_data(cx)) {
+                Some(Ok(frame)) => {
+                    let last = source.is_end_stream();
+                    tap.data(&frame);
+                    if last {
+                        tap.end(None);
+                    }
+                    let owed = frame.len();
+                    self.pending = Some(Pending { frame: self.outgoing(frame, last), owed, last });
+                }
+                Some(Err(error)) => return Poll::Ready(DownloadEnd::RuntimeFailed(error)),
+                None => {
+                    let frame = self.exception.as_mut().map(|exception| exception.end()).unwrap_or_default();
+                    if !frame.is_empty() {
+                        self.pending = Some(Pending { frame, owed: 0, last: false });
+                        continue;
+                    }
+                    let trailers = match ready!(source.poll_trailers(cx)) {
+                        Ok(trailers) => trailers,
+                        Err(error) => return Poll::Ready(DownloadEnd::RuntimeFailed(error)),
+                    };
+                    tap.end(trailers.as_ref());
+                    let sent = match trailers {
+                        Some(trailers) => sink.send_trailers(trailers),
+                        None => sink.send_data(Bytes::new(), true),
+                    };
+                    return Poll::Ready(sent.map_or(DownloadEnd::ClientGone, |()| DownloadEnd::Finished));
+                }
             }
         }
-        match ready!(source.poll_data(cx)) {
-            Some(Ok(frame)) => {
-                let last = source.is_end_stream();
-                tap.data(&frame);
-                if last {
-                    tap.end(None);
-                }
-                *pending = Some((frame, last));
-            }
-            Some(Err(error)) => return Poll::Ready(DownloadEnd::RuntimeFailed(error)),
-            None => {
-                let trailers = match ready!(source.poll_trailers(cx)) {
-                    Ok(trailers) => trailers,
-                    Err(error) => return Poll::Ready(DownloadEnd::RuntimeFailed(error)),
-                };
-                tap.end(trailers.as_ref());
-                let sent = match trailers {
-                    Some(trailers) => sink.send_trailers(trailers),
-                    None => sink.send_data(Bytes::new(), true),
-                };
-                return Poll::Ready(sent.map_or(DownloadEnd::ClientGone, |()| DownloadEnd::Finished));
-            }
+    }
+
+    /// What goes to the client for this frame of the runtime.
+    fn outgoing(&mut self, frame: Bytes, last: bool) -> Bytes {
+        let Some(exception) = &mut self.exception else { return frame };
+        let frame = exception.frame(frame);
+        match frame.is_empty() && last {
+            true => exception.end(),
+            false => frame,
         }
     }
 }

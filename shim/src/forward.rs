@@ -3,7 +3,7 @@
 //! | What the runtime does | What the client sees |
 //! |---|---|
 //! | cannot be reached | UNAVAILABLE at once, naming the endpoint and the system's error |
-//! | answers | the same headers, frames and trailers |
+//! | answers | the same headers, frames and trailers; a few bytes more where the gate asks for an [`Exception`] |
 //! | resets the stream | a reset with the same code |
 //! | did not process it, and says so | nothing: it is sent once more over a fresh connection |
 //! | its connection breaks | UNAVAILABLE, after what was handed on already |
@@ -21,7 +21,8 @@ use http::{Request, Response};
 use tracing::debug;
 
 use crate::{
-    download::{DownloadEnd, Tap, poll_download},
+    download::{Download, DownloadEnd, Tap},
+    exceptions::Exception,
     metrics::Metrics,
     status::Status,
     upload::Upload,
@@ -49,11 +50,12 @@ enum Failure {
     Lost,
 }
 
-/// Sends the call to the runtime and its answer to the client.
+/// Sends the call to the runtime and its answer, with the exception if there is one, to the client.
 pub(crate) async fn forward(
     upstream: &Upstream,
     head: Request<()>,
     mut upload: Upload,
+    exception: Option<Box<Exception>>,
     mut respond: SendResponse<Bytes>,
     tap: &mut impl Tap,
     metrics: &Metrics,
@@ -65,7 +67,13 @@ pub(crate) async fn forward(
         attempt = self::attempt(upstream, head, &mut upload, &mut respond).await;
     }
     match attempt {
-        Attempt::Answered(response, send) => answer(upstream, response, send, upload, respond, tap).await,
+        Attempt::Answered(response, send) => {
+            let mut download = Download::new(exception);
+            answer(upstream, response, send, upload, respond, &mut download, tap).await;
+            if let Some(exception) = download.exception() {
+                exception.count(metrics);
+            }
+        }
         Attempt::Failed(status) => {
             tap.end(None);
             refuse(respond, status);
@@ -158,9 +166,14 @@ async fn answer(
     mut send: SendStream<Bytes>,
     mut upload: Upload,
     mut respond: SendResponse<Bytes>,
+    download: &mut Download,
     tap: &mut impl Tap,
 ) {
-    let (head, mut body) = response.into_parts();
+    let (mut head, mut body) = response.into_parts();
+    if download.exception().is_some() {
+        // gRPC does not use it, and it may be wrong from here on.
+        head.headers.remove(http::header::CONTENT_LENGTH);
+    }
     let whole = body.is_end_stream();
     if whole {
         // "Trailers-only": the headers are the trailers.
@@ -170,7 +183,6 @@ async fn answer(
     if whole {
         return;
     }
-    let mut pending = None;
     let ended = poll_fn(|cx| {
         if let Poll::Ready(reset) = client.poll_reset(cx) {
             return Poll::Ready(Err(reset.unwrap_or(Reason::CANCEL)));
@@ -178,7 +190,7 @@ async fn answer(
         if let Poll::Ready(error) = upload.poll(cx, &mut send) {
             return Poll::Ready(Err(error.reason().unwrap_or(Reason::CANCEL)));
         }
-        poll_download(cx, &mut body, &mut client, &mut pending, tap).map(Ok)
+        download.poll(cx, &mut body, &mut client, tap).map(Ok)
     });
     match ended.await {
         Ok(DownloadEnd::Finished) => {}

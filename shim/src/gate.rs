@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use berth_policy::{Call, CallId, ContainerId, Event, Latch, Nudge, Verdict};
+use berth_policy::{Call, CallId, ConnectionId, ContainerId, Event, Latch, Nudge, Verdict};
 use tokio::sync::watch;
 
 /// Who is asked about the calls of the intercept table. Implemented by `berthd` around the pure core.
@@ -22,8 +22,21 @@ pub trait Gate: Send + Sync + 'static {
     fn persist(&self, latch: Latch) -> impl Future<Output = ()> + Send;
 
     /// The kubelet asks for the status of this container: is it to see a changed definition in the answer? `true` only
-    /// once it is durable that the kubelet may have seen it. Asked for calls of the kubelet's connection only.
-    fn restates(&self, container: &ContainerId) -> impl Future<Output = bool> + Send;
+    /// once it is durable that the kubelet may have seen it. Asked for calls of the kubelet's connection only, and not
+    /// waited for any longer when it takes its call back.
+    fn restates(
+        &self,
+        connection: ConnectionId,
+        container: &ContainerId,
+    ) -> impl Future<Output = bool> + Send;
+
+    /// The kubelet begins a lifecycle hook in this container, by a command without a time limit. The command goes on when
+    /// it is durable that it may have begun, where that matters.
+    fn hook_begins(
+        &self,
+        connection: ConnectionId,
+        container: &ContainerId,
+    ) -> impl Future<Output = ()> + Send;
 
     /// The entries to add to the answer of this relist of the kubelet, usually none. Asked after
     /// [`Event::RelistAsked`]; they count as delivered at [`Event::RelistAnswered`].

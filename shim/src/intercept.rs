@@ -19,6 +19,7 @@ pub(crate) enum Method {
     RemoveContainer,
     ListContainers,
     ContainerStatus,
+    ExecSync,
 }
 
 /// What a call of the table asks for.
@@ -40,7 +41,9 @@ pub(crate) enum Asked {
     Relist,
     /// The kubelet looks at this container.
     ContainerStatus(ContainerId),
-    /// In the table, but this one says nothing new: a filtered list.
+    /// A command without a time limit: the kubelet runs its lifecycle hooks so, and nothing else.
+    Hook(ContainerId),
+    /// In the table, but this one says nothing new: a filtered list, a command with a time limit.
     Nothing,
 }
 
@@ -57,7 +60,7 @@ pub(crate) enum Undecodable {
 
 impl Method {
     /// All of them, in the order of their discriminants.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::CreateContainer,
         Self::StopContainer,
         Self::RunPodSandbox,
@@ -67,6 +70,7 @@ impl Method {
         Self::RemoveContainer,
         Self::ListContainers,
         Self::ContainerStatus,
+        Self::ExecSync,
     ];
 
     /// The method behind this path, if it is in the table.
@@ -81,6 +85,7 @@ impl Method {
             "RemoveContainer" => Some(Self::RemoveContainer),
             "ListContainers" => Some(Self::ListContainers),
             "ContainerStatus" => Some(Self::ContainerStatus),
+            "ExecSync" => Some(Self::ExecSync),
             _ => None,
         }
     }
@@ -97,6 +102,7 @@ impl Method {
             Self::RemoveContainer => "RemoveContainer",
             Self::ListContainers => "ListContainers",
             Self::ContainerStatus => "ContainerStatus",
+            Self::ExecSync => "ExecSync",
         }
     }
 
@@ -139,6 +145,10 @@ impl Method {
             Self::ContainerStatus => {
                 let request: cri::ContainerStatusRequest = decoded(message)?;
                 Asked::ContainerStatus(request.container_id.into())
+            }
+            Self::ExecSync => {
+                let request: cri::ExecSyncRequest = decoded(message)?;
+                if request.timeout == 0 { Asked::Hook(request.container_id.into()) } else { Asked::Nothing }
             }
         })
     }

@@ -17,22 +17,27 @@
 //!     |<--HEADERS (grpc-status)------ status <-Refuse-                                  |
 //!     |                                                                                 |
 //!     |<--HEADERS, DATA, trailers---- download <-------- the observer sees the end <----|
+//!                                     (+ exceptions, to the kubelet only)
 //! ```
 //!
 //! - `serve`: connections, one upstream connection for each, GOAWAY and drain.
 //! - `call`, `intercept`, `frames`, `observe`, `hold`: the closed table of calls that are looked at.
 //! - `forward`, `upload`, `download`, `upstream`: bytes both ways, and every way a call can end.
-//! - [`wire`]: the one edit that is made, on the bytes themselves.
+//! - [`wire`]: the one edit of a request, on the bytes themselves.
+//! - `peer`, [`exceptions`], `append`: the two answers that tell the kubelet, and no other client, more than the runtime
+//!   did, as bytes after the runtime's.
 //! - [`convert`]: from CRI messages to the words of the policy.
 //!
-//! This crate holds no policy: whether a call may pass is the answer of a [`Gate`]. It never decodes an answer but the two
-//! small ones that carry a new identity, never encodes a message it has decoded, never answers a list itself, and never
-//! sends a call twice that the runtime may have acted on.
+//! This crate holds no policy: whether a call may pass, and whether an answer is an exception, is the answer of a [`Gate`].
+//! It never decodes an answer but the two small ones that carry a new identity, never encodes a message it has decoded,
+//! never answers a list itself, and never sends a call twice that the runtime may have acted on.
 
 pub mod convert;
+pub mod exceptions;
 pub mod frames;
 pub mod wire;
 
+mod append;
 mod call;
 mod download;
 mod endpoint;
@@ -44,6 +49,7 @@ mod intercept;
 mod listener;
 mod metrics;
 mod observe;
+mod peer;
 mod serve;
 mod status;
 mod timeout;
@@ -54,4 +60,5 @@ pub use endpoint::{EndpointError, RuntimeEndpoint};
 pub use gate::Gate;
 pub use listener::{BindError, Listener, bind};
 pub use metrics::Metrics;
+pub use peer::{Clients, MAX_PROCESS_NAME};
 pub use serve::{Shutdown, serve};

@@ -13,7 +13,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::intercept::Method;
+use crate::{append::Outcome, intercept::Method};
 
 type Labels = [(&'static str, &'static str); 1];
 type Holds = Family<Labels, Histogram, fn() -> Histogram>;
@@ -30,6 +30,9 @@ pub struct Metrics {
     replays: Counter,
     undecodable: Family<Labels, Counter>,
     refused: Family<Labels, Counter>,
+    restated: Counter,
+    nudges: Counter,
+    unchanged: Family<Labels, Counter>,
     hold_seconds: Holds,
 }
 
@@ -61,6 +64,9 @@ impl Metrics {
             replays: Counter::default(),
             undecodable: Family::default(),
             refused: Family::default(),
+            restated: Counter::default(),
+            nudges: Counter::default(),
+            unchanged: Family::default(),
             hold_seconds,
         };
         registry.register("connections", "Open client connections", metrics.connections.clone());
@@ -82,6 +88,21 @@ impl Metrics {
             metrics.undecodable.clone(),
         );
         registry.register("refused", "Calls refused by the gate", metrics.refused.clone());
+        registry.register(
+            "restated",
+            "Answers that showed the kubelet a changed definition of a container",
+            metrics.restated.clone(),
+        );
+        registry.register(
+            "nudges",
+            "Entries added to lists so that the kubelet looks at a pod",
+            metrics.nudges.clone(),
+        );
+        registry.register(
+            "unchanged",
+            "Answers passed on as they came although they were to say more",
+            metrics.unchanged.clone(),
+        );
         registry.register("hold_seconds", "How long calls waited at the gate", metrics.hold_seconds.clone());
         metrics
     }
@@ -105,6 +126,22 @@ impl Metrics {
     pub fn unread(&self) -> u64 {
         let of = |why: Unread| self.undecodable.get_or_create(&[("reason", why.label())]).get();
         of(Unread::Compressed) + of(Unread::Truncated) + of(Unread::Undecodable)
+    }
+
+    /// Answers that showed the kubelet a changed definition of a container.
+    pub fn restated_answers(&self) -> u64 {
+        self.restated.get()
+    }
+
+    /// Entries added to lists so that the kubelet looks at a pod.
+    pub fn nudges(&self) -> u64 {
+        self.nudges.get()
+    }
+
+    /// Answers passed on as they came although they were to say more.
+    pub fn unchanged(&self) -> u64 {
+        let of = |why: Outcome| self.unchanged.get_or_create(&[("reason", why.label())]).get();
+        of(Outcome::Compressed) + of(Outcome::Empty) + of(Outcome::TooLarge)
     }
 
     /// Counts an open connection until the answer is dropped.
@@ -138,6 +175,18 @@ impl Metrics {
 
     pub(crate) fn left_unread(&self, why: Unread) {
         self.undecodable.get_or_create(&[("reason", why.label())]).inc();
+    }
+
+    pub(crate) fn restated(&self) {
+        self.restated.inc();
+    }
+
+    pub(crate) fn nudged(&self, entries: u64) {
+        self.nudges.inc_by(entries);
+    }
+
+    pub(crate) fn left_unchanged(&self, why: Outcome) {
+        self.unchanged.get_or_create(&[("reason", why.label())]).inc();
     }
 
     pub(crate) fn refused(&self, refusal: &Refusal) {

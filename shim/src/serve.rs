@@ -21,6 +21,7 @@ use crate::{
     http2,
     listener::Listener,
     metrics::Metrics,
+    peer::Clients,
     upstream::Upstream,
 };
 
@@ -44,12 +45,14 @@ pub async fn serve<G: Gate>(
     listener: Listener,
     runtime: RuntimeEndpoint,
     gate: Arc<G>,
+    clients: Clients,
     metrics: Metrics,
     shutdown: Shutdown,
 ) {
     let server = Server {
         runtime,
         gate,
+        clients,
         metrics,
         draining: shutdown.token.clone(),
         cutoff: CancellationToken::new(),
@@ -86,6 +89,7 @@ pub async fn serve<G: Gate>(
 struct Server<G> {
     runtime: RuntimeEndpoint,
     gate: Arc<G>,
+    clients: Clients,
     metrics: Metrics,
     draining: CancellationToken,
     /// The drain limit was reached.
@@ -100,6 +104,8 @@ impl<G: Gate> Server<G> {
     fn connection(&self, socket: UnixStream) -> impl Future<Output = ()> + Send + use<G> {
         let context = Context {
             connection: ConnectionId(self.next_connection.fetch_add(1, Ordering::Relaxed)),
+            // At once: later the process may be gone.
+            kubelet: self.clients.is_kubelet(&socket),
             gate: self.gate.clone(),
             upstream: Upstream::new(self.runtime.clone(), self.metrics.clone()),
             metrics: self.metrics.clone(),
@@ -112,13 +118,7 @@ impl<G: Gate> Server<G> {
 
 async fn serve_connection<G: Gate>(context: Arc<Context<G>>, socket: UnixStream, cutoff: CancellationToken) {
     let _open = context.metrics.connection_opened();
-    let peer = socket.peer_cred().ok();
-    debug!(
-        connection = context.connection.0,
-        peer.pid = peer.and_then(|peer| peer.pid()),
-        peer.uid = peer.map(|peer| peer.uid()),
-        "Connection accepted"
-    );
+    debug!(connection = context.connection.0, kubelet = context.kubelet, "Connection accepted");
     let handshake = http2::server().handshake(socket);
     let connection = tokio::select! {
         connection = handshake => connection,

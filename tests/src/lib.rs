@@ -8,4 +8,5 @@ pub mod fake;
 pub mod manifest;
 pub mod node;
 pub mod observe;
+pub mod recreate;
 pub mod wait;

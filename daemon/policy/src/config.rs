@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::recreate::Origin;
+
 /// How the node is told to behave.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -17,6 +19,21 @@ pub struct Config {
     pub unknown_pods: UnknownPods,
     /// The kubelet can be asked for its pods.
     pub kubelet_poll: bool,
+    /// Where the agent stands.
+    pub path: Path,
+    /// Requests may come from the API server.
+    pub api_requests: bool,
+    /// Requests may come from files and the admin socket.
+    pub file_requests: bool,
+}
+
+/// Where the agent stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Path {
+    /// Between kubelet and runtime: what the kubelet does passes through the agent.
+    Inline,
+    /// Beside the kubelet, as another client of the runtime: it sees what is, and stops what it must itself.
+    Beside,
 }
 
 /// Where pods can be seen.
@@ -46,6 +63,19 @@ impl Default for Config {
             hold: Duration::from_secs(5),
             unknown_pods: UnknownPods::Open,
             kubelet_poll: true,
+            path: Path::Inline,
+            api_requests: true,
+            file_requests: false,
+        }
+    }
+}
+
+impl Config {
+    /// Whether requests can come from there at all.
+    pub(crate) fn has_source(&self, origin: Origin) -> bool {
+        match origin {
+            Origin::Api => self.api_requests,
+            Origin::File => self.file_requests,
         }
     }
 }

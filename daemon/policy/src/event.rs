@@ -105,6 +105,8 @@ pub enum Event {
     RecreatesListed(Origin, Vec<RecreateRequest>),
     /// The marks read from the store at start.
     MarksLoaded(Vec<Mark>),
+    /// A mark became durable on behalf of a call on this connection.
+    MarkWritten(Mark, ConnectionId),
     /// The executor began to carry out a step about a request; the step is not owed again before it ended.
     StepBegan(Step),
     /// It ended, well or not.

@@ -32,6 +32,9 @@ const PATIENCE_FOR_RUNTIME: Duration = Duration::from_secs(1);
 
 impl Node {
     pub(crate) fn admit_stop(&mut self, call: &Call, request: &StopContainer, now: Instant) -> Verdict {
+        if let Some(verdict) = self.admit_marked_stop(call, request) {
+            return verdict;
+        }
         let budget = request.timeout.saturating_sub(FLOOR).min(LONGEST);
         let Some(sandbox) = self.containers.get(&request.container).cloned() else { return Verdict::Forward };
         if !self.config.exit_order {

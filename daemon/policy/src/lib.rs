@@ -42,7 +42,7 @@ mod verdict;
 mod tests;
 
 pub use call::{Call, CreateContainer, Declared, Request, StopContainer};
-pub use config::{Config, UnknownPods, View};
+pub use config::{Config, Path, UnknownPods, View};
 pub use event::{Event, ListedSandbox, StepOutcome};
 pub use explain::{ContainerOrder, HeldCall, PodOrder, Size};
 pub use model::{
@@ -53,7 +53,7 @@ pub use model::{
 pub use node::Node;
 pub use recreate::{
     AssignError, Assigned, ContainerPhase, ContainerProgress, Mark, MarkPhase, Origin, Outcome,
-    RecreateReport, RecreateRequest, RecreateStrategy, RecreateTarget, RequestPhase,
+    RecreateReport, RecreateRequest, RecreateStrategy, RecreateTarget, RequestPhase, RequestView, Restate,
 };
 pub use step::{DirectStop, Step};
 pub use verdict::{Amendment, HoldReason, Latch, Nudge, Refusal, Verdict};

@@ -13,6 +13,7 @@ use crate::{
         CallId, ConnectionId, Container, ContainerId, ContainerName, ContainerState, Pod, PodRef, PodUid,
         SandboxId,
     },
+    recreate::Recreates,
     sandbox::{Asked, Instance, Sandbox, Seq, Start},
     verdict::{HoldReason, Latch, Verdict},
 };
@@ -34,6 +35,9 @@ pub struct Node {
     pub(crate) loaded: Vec<Latch>,
     pub(crate) view_fresh: bool,
     pub(crate) kubelet_poll: KubeletPoll,
+    /// The runtime was listed at least once: what it has is known.
+    pub(crate) runtime_listed: bool,
+    pub(crate) recreates: Recreates,
     listing_asked: Seq,
 }
 
@@ -94,6 +98,8 @@ impl Node {
             loaded: Vec::new(),
             view_fresh: false,
             kubelet_poll: KubeletPoll::default(),
+            runtime_listed: false,
+            recreates: Recreates::default(),
             listing_asked: 0,
         }
     }
@@ -139,22 +145,9 @@ impl Node {
             }
             Event::SandboxRemoved(id) => self.forget_sandbox(&id),
             Event::ContainerCreated { call, container } => self.container_created(call, container),
-            Event::ContainerStarted(id) => self.container_started(&id),
-            Event::ContainerStopped(id) => {
-                let seq = self.seq;
-                if let Some(instance) = self.instance_mut(&id) {
-                    if !matches!(instance.container.state, ContainerState::Exited { .. }) {
-                        instance.container.state = ContainerState::Exited { code: None };
-                    }
-                    instance.changed = seq;
-                }
-            }
-            Event::ContainerRemoved(id) => {
-                if let Some(sandbox) = self.containers.remove(&id).and_then(|id| self.sandboxes.get_mut(&id))
-                {
-                    sandbox.instances.remove(&id);
-                }
-            }
+            Event::ContainerStarted(id) => self.container_started(&id, now),
+            Event::ContainerStopped(id) => self.container_stopped(&id),
+            Event::ContainerRemoved(id) => self.forget_container(&id),
             Event::RelistAsked { call, connection } => {
                 self.meet(connection, now);
                 self.track(call, connection, InFlightKind::Relist);
@@ -164,6 +157,7 @@ impl Node {
                 if let Some(client) = self.connections.get_mut(&connection) {
                     client.relisted = client.relisted.max(asked);
                 }
+                self.recreates.relist_answered(call, now);
             }
             Event::StatusAsked { container, connection } => {
                 self.meet(connection, now);
@@ -198,7 +192,9 @@ impl Node {
                 }
             }
             Event::ListingStarted => self.listing_asked = self.seq,
-            Event::RuntimeListed { sandboxes, containers } => self.runtime_listed(sandboxes, containers),
+            Event::RuntimeListed { sandboxes, containers } => {
+                self.runtime_listed(sandboxes, containers, now);
+            }
             Event::LatchesLoaded(latches) => {
                 self.loaded.extend(latches);
                 self.place_latches();
@@ -206,12 +202,15 @@ impl Node {
             Event::LatchesForgotten(id) => {
                 self.forgotten.remove(&id);
             }
-            Event::RecreateSeen(_)
-            | Event::RecreateGone(_)
-            | Event::RecreatesListed(..)
-            | Event::MarksLoaded(_)
-            | Event::StepBegan(_)
-            | Event::StepEnded(..) => {}
+            Event::RecreateSeen(request) => self.recreates.seen(*request),
+            Event::RecreateGone(id) => self.recreates.gone(&id),
+            Event::RecreatesListed(origin, requests) => self.recreates.listed(origin, requests),
+            Event::MarksLoaded(marks) => self.recreates.marks_loaded(marks, now),
+            Event::MarkWritten(mark, connection) => {
+                self.recreates.place(mark, Some(connection), false, now);
+            }
+            Event::StepBegan(step) => self.recreates.step_began(&step),
+            Event::StepEnded(step, outcome) => self.step_ended(step, outcome, now),
             Event::ViewFresh(fresh) => self.view_fresh = fresh,
             Event::KubeletPollStarted => self.kubelet_poll.in_flight = true,
             Event::KubeletPollEnded => self.kubelet_poll = KubeletPoll { in_flight: false, ended: Some(now) },
@@ -283,6 +282,7 @@ impl Node {
                 changed: self.seq,
                 start,
                 status_asked: None,
+                running_since: None,
                 ready_since: None,
             };
             sandbox.instances.insert(id.clone(), instance);
@@ -290,7 +290,7 @@ impl Node {
         }
     }
 
-    fn container_started(&mut self, id: &ContainerId) {
+    fn container_started(&mut self, id: &ContainerId, now: Instant) {
         let seq = self.seq;
         let Some(sandbox) = self.containers.get(id).and_then(|sandbox| self.sandboxes.get_mut(sandbox))
         else {
@@ -301,6 +301,26 @@ impl Node {
             instance.container.state = ContainerState::Running;
             instance.changed = seq;
             instance.start = Start { at: seq, pass };
+            instance.runs(now);
+        }
+    }
+
+    /// Its process has ended.
+    pub(crate) fn container_stopped(&mut self, id: &ContainerId) {
+        let seq = self.seq;
+        if let Some(instance) = self.instance_mut(id) {
+            if !matches!(instance.container.state, ContainerState::Exited { .. }) {
+                instance.container.state = ContainerState::Exited { code: None };
+            }
+            instance.running_since = None;
+            instance.changed = seq;
+        }
+    }
+
+    /// The runtime has it no more.
+    pub(crate) fn forget_container(&mut self, id: &ContainerId) {
+        if let Some(sandbox) = self.containers.remove(id).and_then(|id| self.sandboxes.get_mut(&id)) {
+            sandbox.instances.remove(id);
         }
     }
 
@@ -309,10 +329,25 @@ impl Node {
     }
 
     fn call_ended(&mut self, call: CallId) {
-        let Some(InFlight { kind: InFlightKind::Create { sandbox: id, .. }, .. }) = self.calls.remove(&call)
+        let stopped: Option<bool> = match self.calls.get(&call).map(|call| &call.kind) {
+            Some(InFlightKind::Stop { container, .. }) => Some(self.has_exited(container)),
+            Some(InFlightKind::Create { .. } | InFlightKind::Relist) | None => None,
+        };
+        self.recreates.call_ended(call, |_| stopped == Some(true));
+        let Some(InFlight { kind: InFlightKind::Create { sandbox: id, container, .. }, .. }) =
+            self.calls.remove(&call)
         else {
             return;
         };
+        if let Some(sandbox) = self.sandboxes.get(&id) {
+            let created = |instance: &Instance| {
+                instance.container.name == container
+                    && !matches!(instance.container.state, ContainerState::Exited { .. })
+            };
+            if !sandbox.instances.values().any(created) {
+                self.recreates.create_failed(&container, |id| sandbox.instances.contains_key(id));
+            }
+        }
         // A sandbox that only requests spoke of, and none does any more, never was.
         let named =
             |kind: &InFlightKind| matches!(kind, InFlightKind::Create { sandbox, .. } if *sandbox == id);
@@ -334,13 +369,19 @@ impl Node {
         let shown: BTreeSet<ContainerId> = containers.iter().map(|container| container.id.clone()).collect();
         for container in containers {
             self.containers.insert(container.id.clone(), id.clone());
-            sandbox.learn(container, asked, seq);
+            sandbox.learn(container, asked, seq, now);
         }
         sandbox.keep_only(&shown, asked);
         self.drop_stale_index();
     }
 
-    fn runtime_listed(&mut self, sandboxes: Vec<ListedSandbox>, containers: Vec<(SandboxId, Container)>) {
+    fn runtime_listed(
+        &mut self,
+        sandboxes: Vec<ListedSandbox>,
+        containers: Vec<(SandboxId, Container)>,
+        now: Instant,
+    ) {
+        self.runtime_listed = true;
         let asked = self.listing_asked;
         let seq = self.seq;
         let shown: BTreeSet<SandboxId> = sandboxes.iter().map(|listed| listed.sandbox.clone()).collect();
@@ -359,7 +400,7 @@ impl Node {
         for (id, container) in containers {
             if let Some(sandbox) = self.sandboxes.get_mut(&id) {
                 self.containers.insert(container.id.clone(), id);
-                sandbox.learn(container, asked, seq);
+                sandbox.learn(container, asked, seq, now);
             }
         }
         self.sandboxes.values_mut().for_each(|sandbox| sandbox.keep_only(&shown, asked));

@@ -17,10 +17,12 @@ const INSPECTION_PERIOD: Duration = Duration::from_millis(200);
 const KUBELET_POLL_PERIOD: Duration = Duration::from_millis(250);
 
 impl Node {
-    /// The effects owed now; empty when all is done or under way.
-    pub fn plan(&self, now: Instant) -> Vec<Step> {
+    /// The effects owed now; empty when all is done or under way. What follows from the time alone happens here too.
+    pub fn plan(&mut self, now: Instant) -> Vec<Step> {
+        self.advance_recreates(now);
         let mut steps: Vec<Step> = self
             .inspections()
+            .chain(self.recreate_inspections())
             .filter(|(_, due)| due.is_none_or(|due| due <= now))
             .map(|(sandbox, _)| Step::InspectSandbox(sandbox.clone()))
             .collect();
@@ -30,20 +32,24 @@ impl Node {
             steps.push(Step::PollKubelet);
         }
         steps.extend(self.forgotten.iter().cloned().map(Step::ForgetLatches));
+        steps.extend(self.recreate_steps(now));
         steps
     }
 
     /// Something waits for a change, so that the next fact is worth waking somebody. On a quiet node nothing does, and
     /// facts cost no more than their own bookkeeping.
     pub fn is_waiting(&self) -> bool {
-        !self.forgotten.is_empty() || self.calls.values().any(|call| call.hold.is_some())
+        !self.forgotten.is_empty()
+            || self.recreates.is_active()
+            || self.calls.values().any(|call| call.hold.is_some())
     }
 
     /// Ask again by then, even if nothing happens; `None` when only an event can change anything.
     pub fn next_deadline(&self) -> Option<Instant> {
         let holds = self.calls.values().filter_map(|call| call.hold.as_ref()).map(|hold| hold.until);
-        let inspections = self.inspections().filter_map(|(_, due)| due);
-        holds.chain(inspections).chain(self.kubelet_poll_due().flatten()).min()
+        let inspections = self.inspections().chain(self.recreate_inspections()).filter_map(|(_, due)| due);
+        let polls = self.kubelet_poll_due().flatten();
+        holds.chain(inspections).chain(polls).chain(self.recreate_deadlines()).min()
     }
 
     /// The sandboxes to ask the runtime about, with the time when; `None` = at once.
@@ -84,6 +90,7 @@ impl Node {
                 HoldReason::NotReady(_) => !self.view_fresh,
                 HoldReason::Inspection | HoldReason::PodKillUnclear | HoldReason::StillRunning(_) => false,
             });
+        let waits_for_view = waits_for_view || (!self.view_fresh && self.recreates_wait_for_view());
         (waits_for_view && self.config.kubelet_poll && !self.kubelet_poll.in_flight)
             .then(|| self.kubelet_poll.ended.map(|ended| ended + KUBELET_POLL_PERIOD))
     }

@@ -54,6 +54,8 @@ pub(crate) struct Instance {
     pub(crate) start: Start,
     /// The last time a connection asked `ContainerStatus` for it.
     pub(crate) status_asked: Option<(ConnectionId, Seq)>,
+    /// Since when it runs, or is known to run.
+    pub(crate) running_since: Option<Instant>,
     /// Since when the pod view has called it Ready without a break.
     pub(crate) ready_since: Option<Instant>,
 }
@@ -116,6 +118,14 @@ pub(crate) struct Asked {
     pub(crate) at: Instant,
 }
 
+impl Instance {
+    /// Keeps the time since when it runs in step with its state.
+    pub(crate) fn runs(&mut self, now: Instant) {
+        let running = self.container.state == ContainerState::Running;
+        self.running_since = running.then(|| self.running_since.unwrap_or(now));
+    }
+}
+
 impl Sandbox {
     pub(crate) fn new(pod: PodRef, declared: Declared, since: Seq) -> Self {
         Self {
@@ -141,13 +151,14 @@ impl Sandbox {
     }
 
     /// Takes what the runtime showed of one container at `asked`. What happened after that is newer than the answer.
-    pub(crate) fn learn(&mut self, container: Container, asked: Seq, now: Seq) {
+    pub(crate) fn learn(&mut self, container: Container, asked: Seq, now: Seq, at: Instant) {
         let first_pass = 1; // unknown start: as if the first SyncPod seen from here had started it
         let instance = self.instances.entry(container.id.clone()).or_insert_with(|| Instance {
             container: container.clone(),
             changed: 0,
             start: Start { at: now, pass: first_pass },
             status_asked: None,
+            running_since: None,
             ready_since: None,
         });
         if instance.changed > asked {
@@ -159,6 +170,7 @@ impl Sandbox {
             (_, new) => new,
         };
         instance.container = Container { state: known, ..container };
+        instance.runs(at);
         instance.changed = asked;
     }
 

@@ -5,7 +5,7 @@ mod requests;
 
 use std::{io, time::Instant};
 
-use berth_policy::PodOrder;
+use berth_policy::{Origin, PodOrder};
 use berth_proto::admin::{self, admin_server};
 use berth_shim::{Listener, Metrics};
 use futures::Stream;
@@ -160,9 +160,11 @@ impl admin_server::Admin for Admin {
         request: Request<admin::RequestsRequest>,
     ) -> Result<Response<admin::RequestsResponse>, Status> {
         let wanted = request.into_inner().name;
-        let files = self.files.list().await.into_iter().map(|file| requests::of_file(file, jiff::Timestamp::now()));
-        // The seam: `Node::requests()` is to give those of the API server, and this iterator is where they go.
-        let api = std::iter::empty::<admin::RecreateState>();
+        let files =
+            self.files.list().await.into_iter().map(|file| requests::of_file(file, jiff::Timestamp::now()));
+        // Of files the status file is asked, which is there also for those that the policy has not heard of.
+        let known = self.health.agent.read(|node, now| node.requests(now));
+        let api = known.into_iter().filter(|known| known.origin == Origin::Api).map(requests::of_api);
         Ok(Response::new(requests::answer(files.chain(api), &wanted)))
     }
 }

@@ -1,11 +1,11 @@
 //! Requests to recreate containers, as the wire has them.
 
-use berth_policy::AssignError;
+use berth_policy::{AssignError, ContainerName, ContainerPhase, Outcome, RequestPhase, RequestView};
 use berth_proto::{
     admin,
     crd::{
-        ContainerRecreateRequest, ContainerRecreateRequestSpec, FailurePolicy, RecreateContainer, RecreatePhase,
-        RecreateStrategy,
+        ContainerRecreateRequest, ContainerRecreateRequestSpec, FailurePolicy, RecreateContainer,
+        RecreatePhase, RecreateStrategy,
     },
 };
 use jiff::Timestamp;
@@ -18,15 +18,15 @@ use crate::{
 
 /// The pod that is named and what is to be done with it.
 #[allow(clippy::result_large_err, reason = "what a service answers")]
-pub(super) fn wanted(
-    asked: admin::RecreateRequest,
-) -> Result<(String, ContainerRecreateRequest), Status> {
+pub(super) fn wanted(asked: admin::RecreateRequest) -> Result<(String, ContainerRecreateRequest), Status> {
     let failure_policy = match asked.failure_policy.as_str() {
         "" => None,
         "Fail" => Some(FailurePolicy::Fail),
         "Ignore" => Some(FailurePolicy::Ignore),
         other => {
-            return Err(Status::invalid_argument(format!("failure policy {other:?} is neither Fail nor Ignore")));
+            return Err(Status::invalid_argument(format!(
+                "failure policy {other:?} is neither Fail nor Ignore"
+            )));
         }
     };
     let strategy = RecreateStrategy {
@@ -116,6 +116,54 @@ pub(super) fn of_file(file: FileRequest, now: Timestamp) -> admin::RecreateState
     }
 }
 
+/// A request that is an object of the API server.
+pub(super) fn of_api(view: RequestView) -> admin::RecreateState {
+    let (namespace, name) = view.key.split_once('/').unwrap_or(("", &view.key));
+    let container = |name: ContainerName| {
+        let progress = view.progress.iter().find(|progress| progress.name == name);
+        admin::ContainerRecreateState {
+            phase: progress.map(|progress| container_phase(progress.phase)).unwrap_or_default().to_owned(),
+            message: progress.map(|progress| progress.message.clone()).unwrap_or_default(),
+            killed: progress.is_some_and(|progress| progress.killed),
+            name: name.as_str().to_owned(),
+        }
+    };
+    let (outcome, reason) = match view.outcome {
+        Some(Outcome::Complete) => ("Complete", ""),
+        Some(Outcome::Failed(reason)) => ("Failed", reason),
+        None => ("", ""),
+    };
+    admin::RecreateState {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        origin: "api".to_owned(),
+        file: String::new(),
+        pod: view.pod.as_ref().map(|pod| pod.name.clone()).unwrap_or_default(),
+        pod_uid: view.pod.as_ref().map(|pod| pod.uid.as_str().to_owned()).unwrap_or_default(),
+        containers: view.containers.iter().cloned().map(container).collect(),
+        phase: match view.phase {
+            RequestPhase::Pending => "Pending",
+            RequestPhase::Recreating => "Recreating",
+            RequestPhase::Completed => "Completed",
+        }
+        .to_owned(),
+        message: view.message.clone(),
+        age_milliseconds: super::millis(view.age),
+        outcome: outcome.to_owned(),
+        reason: reason.to_owned(),
+        objection: String::new(),
+    }
+}
+
+fn container_phase(phase: ContainerPhase) -> &'static str {
+    match phase {
+        ContainerPhase::Pending => "Pending",
+        ContainerPhase::Recreating => "Recreating",
+        ContainerPhase::Succeeded => "Succeeded",
+        ContainerPhase::Failed => "Failed",
+    }
+}
+
 fn phase(phase: RecreatePhase) -> &'static str {
     match phase {
         RecreatePhase::Pending => "Pending",
@@ -162,6 +210,37 @@ mod tests {
     }
 
     #[test]
+    fn an_object_of_the_api_server() {
+        let view = RequestView {
+            id: "u-9".into(),
+            key: "shop/again".to_owned(),
+            origin: berth_policy::Origin::Api,
+            pod: None,
+            containers: vec!["app".into(), "log".into()],
+            phase: RequestPhase::Completed,
+            progress: vec![berth_policy::ContainerProgress {
+                name: "log".into(),
+                phase: ContainerPhase::Failed,
+                message: "gone".to_owned(),
+                killed: false,
+            }],
+            outcome: Some(Outcome::Failed("PodGone")),
+            message: "pod has gone".to_owned(),
+            age: std::time::Duration::from_secs(2),
+        };
+        let shown = of_api(view);
+        assert_eq!(
+            (shown.namespace.as_str(), shown.name.as_str(), shown.origin.as_str()),
+            ("shop", "again", "api")
+        );
+        assert_eq!((shown.containers[0].phase.as_str(), shown.containers[1].phase.as_str()), ("", "Failed"));
+        assert_eq!(
+            (shown.outcome.as_str(), shown.reason.as_str(), shown.age_milliseconds),
+            ("Failed", "PodGone", 2000)
+        );
+    }
+
+    #[test]
     fn a_file_and_what_its_status_says() {
         let now = Timestamp::from_second(1_800_000_000).unwrap();
         let state = RecreateState {
@@ -187,7 +266,10 @@ mod tests {
             outcome: None,
         };
         let shown = of_file(file.clone(), now);
-        assert_eq!((shown.origin.as_str(), shown.age_milliseconds, shown.phase.as_str()), ("file", 1500, "Recreating"));
+        assert_eq!(
+            (shown.origin.as_str(), shown.age_milliseconds, shown.phase.as_str()),
+            ("file", 1500, "Recreating")
+        );
         assert_eq!(shown.containers[0].phase, "");
         assert_eq!((shown.containers[1].phase.as_str(), shown.containers[1].killed), ("Recreating", true));
         assert_eq!((shown.outcome.as_str(), shown.objection.as_str()), ("", "spec is immutable"));

@@ -32,6 +32,8 @@ pub struct Configuration {
     pub socket: SocketPath,
     /// The runtime; `None` = found as crictl finds it.
     pub runtime_endpoint: Option<Endpoint>,
+    /// The process names of what is, or contains, the kubelet.
+    pub kubelet_processes: Vec<String>,
     /// The admin socket, for `berthctl`.
     pub admin_socket: SocketPath,
     /// Where the store is kept, and the requests of the admin socket.
@@ -44,6 +46,8 @@ pub struct Configuration {
     pub node_name: Option<String>,
     /// How long streams may go on after a stop was asked for.
     pub drain_timeout: GoDuration,
+    /// Between kubelet and runtime, or beside them.
+    pub path: Place,
     /// Where pods are seen.
     pub pod_view: PodView,
     /// Launch order.
@@ -69,6 +73,17 @@ pub enum Kind {
     /// `BerthdConfiguration`.
     #[default]
     BerthdConfiguration,
+}
+
+/// Where the agent stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Place {
+    /// Between kubelet and runtime: everything works.
+    #[default]
+    Inline,
+    /// Another client of the runtime, where the kubelet's endpoint cannot be changed: no order, everything else.
+    Beside,
 }
 
 /// Where pods are seen.
@@ -212,12 +227,16 @@ impl Default for Configuration {
             kind: Kind::BerthdConfiguration,
             socket: SocketPath::fixed("/run/berth/cri.sock"),
             runtime_endpoint: None,
+            kubelet_processes: ["kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent", "rke2"]
+                .map(str::to_owned)
+                .to_vec(),
             admin_socket: SocketPath::fixed("/run/berth/admin.sock"),
             state_dir: PathBuf::from("/var/lib/berth"),
             desired_dir: PathBuf::from("/etc/berth/desired"),
             http_address: SocketAddr::from(([127, 0, 0, 1], 10353)),
             node_name: None,
             drain_timeout: GoDuration(Duration::from_secs(150)),
+            path: Place::default(),
             pod_view: PodView::default(),
             launch_order: LaunchOrder::default(),
             exit_order: ExitOrder::default(),
@@ -245,6 +264,16 @@ impl Default for ExitOrder {
 impl Default for Logging {
     fn default() -> Self {
         Self { format: LogFormat::Auto, level: "info".to_owned() }
+    }
+}
+
+impl Place {
+    /// As it is written in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Inline => "inline",
+            Self::Beside => "beside",
+        }
     }
 }
 
@@ -296,11 +325,21 @@ impl Configuration {
                 "must be more than 0s and at most 30s: a held call blocks its pod in the kubelet",
             );
         }
+        let kept = 1..=berth_shim::MAX_PROCESS_NAME;
+        if let Some(name) = self.kubelet_processes.iter().find(|name| !kept.contains(&name.len())) {
+            return conflict(
+                "kubeletProcesses",
+                &format!("{name:?} is no name of a process: the kernel keeps 1 to 15 bytes"),
+            );
+        }
         if self.socket == self.admin_socket {
             return conflict("adminSocket", "must differ from socket");
         }
         if !self.desired_dir.is_absolute() {
-            return conflict("desiredDir", "must be an absolute path: it is part of the identity of requests");
+            return conflict(
+                "desiredDir",
+                "must be an absolute path: it is part of the identity of requests",
+            );
         }
         if self.desired_dir.starts_with(&self.state_dir) {
             return conflict("desiredDir", "must not be in stateDir, where berthd keeps requests of its own");

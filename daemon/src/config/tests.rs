@@ -77,6 +77,8 @@ fn a_foreign_document_is_refused() {
 fn contradictions_name_the_field() {
     let table = [
         ("httpAddress: 0.0.0.0:80\n", "httpAddress"),
+        ("kubeletProcesses: ['']\n", "kubeletProcesses"),
+        ("kubeletProcesses: [sixteen-bytes-xx]\n", "kubeletProcesses"),
         ("launchOrder: {holdTimeout: 0s}\n", "launchOrder.holdTimeout"),
         ("launchOrder: {holdTimeout: 31s}\n", "launchOrder.holdTimeout"),
         ("adminSocket: /run/berth/cri.sock\n", "adminSocket"),

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::Args;
 
 use super::duration;
-use super::output::Format;
+use super::output::OutputArgs;
 
 /// Flags of a listing.
 #[derive(Args, Debug)]

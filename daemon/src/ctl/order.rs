@@ -8,7 +8,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::cli::Global;
-use super::output::{self, Format};
+use super::output::{self, OutputArgs};
 use super::{admin, duration};
 
 /// Flags of `order`.
@@ -36,7 +36,7 @@ pub async fn order(global: &Global, args: &OrderArgs) -> Result<()> {
     {
         bail!("berthd knows no pod {pod:?}; berthctl pods lists those there are");
     }
-    output::data(args.output, &Shown { pods: pods.iter().map(ShownPod::from).collect() }, || {
+    output::data(args.output.format, &Shown { pods: pods.iter().map(ShownPod::from).collect() }, || {
         text(&pods, args.no_trunc)
     })
 }

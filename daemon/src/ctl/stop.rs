@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::cli::Global;
 use super::cri::Cri;
 use super::manifest::keys;
-use super::output::{self, Format, progress};
+use super::output::{self, Format, OutputArgs, progress};
 use super::timeline::{self, Phase, Row};
 use super::{duration, select};
 
@@ -74,8 +74,8 @@ pub async fn stop(global: &Global, args: &StopArgs) -> Result<()> {
         progress("note: berthctl has not played this pod; a kubelet that knows it will start it again");
     }
     let ended = take_down(&cri, &sandbox, args.timeout, args.keep).await?;
-    if args.output != Format::Table {
-        return output::data(args.output, &ended, String::new);
+    if args.output.format != Format::Table {
+        return output::data(args.output.format, &ended, String::new);
     }
     output::print(&format!("{}\n", sandbox.id))?;
     if args.timeline { output::print(&ended.picture()) } else { Ok(()) }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::cli::Global;
 use super::cri::Cri;
-use super::output::{self, Format};
+use super::output::{self, OutputArgs};
 
 /// Flags of `version`.
 #[derive(Args, Debug)]
@@ -37,7 +37,7 @@ pub async fn version(global: &Global, args: &VersionArgs) -> Result<()> {
         runtime_version: runtime.runtime_version,
         runtime_api_version: runtime.runtime_api_version,
     };
-    output::data(args.output, &versions, || {
+    output::data(args.output.format, &versions, || {
         format!(
             "Berthctl:            {}\nVersion:             {}\nRuntimeName:         {}\nRuntimeVersion:      {}\nRuntimeApiVersion:   {}\n",
             versions.berthctl_version,

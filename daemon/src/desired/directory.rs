@@ -152,7 +152,9 @@ mod tests {
     fn only_requests_are_listed() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
-        for name in ["a.yaml", "b.yml", "a.yaml.status.yaml", "c.yaml.status.yaml", "x.json", ".a.yaml", ".#b.yml"] {
+        for name in
+            ["a.yaml", "b.yml", "a.yaml.status.yaml", "c.yaml.status.yaml", "x.json", ".a.yaml", ".#b.yml"]
+        {
             fs::write(path(name), "").unwrap();
         }
         fs::write(path("notes.status.yaml"), "").unwrap();

@@ -66,7 +66,8 @@ impl Entry {
 
     /// A file with what is to be written down of it.
     pub(super) fn new(path: PathBuf, record: Record, damaged: Option<String>) -> Self {
-        let state = State { record, wanted: None, read: None, damaged, gone: false, trouble: None, told: None };
+        let state =
+            State { record, wanted: None, read: None, damaged, gone: false, trouble: None, told: None };
         Self { path, state: Mutex::new(state) }
     }
 

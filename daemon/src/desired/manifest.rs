@@ -198,18 +198,27 @@ mod tests {
                 manifest("metadata: {name: x}\nspec:\n  podName: web\n  containers: [{nme: app}]\n"),
                 vec!["nme", "line 6"],
             ),
-            (manifest(&format!("metadata: {{name: x}}\n{spec}  activeDeadlineSeconds: soon\n")), vec!["soon", "line 7"]),
+            (
+                manifest(&format!("metadata: {{name: x}}\n{spec}  activeDeadlineSeconds: soon\n")),
+                vec!["soon", "line 7"],
+            ),
             (
                 manifest(&format!("metadata: {{name: x}}\n{spec}  strategy: {{failurePolicy: Maybe}}\n")),
                 vec!["Maybe", "line 7"],
             ),
             (manifest("metadata: {name: x}\nspec: {containers: [{name: app}]}\n"), vec!["podName", "line 4"]),
-            (manifest(&format!("metadata: {{name: x}}\n{spec}---\nkind: X\n")), vec!["several", "its own file"]),
+            (
+                manifest(&format!("metadata: {{name: x}}\n{spec}---\nkind: X\n")),
+                vec!["several", "its own file"],
+            ),
             ("apiVersion: v1\nkind: Pod\nspec: {nodeName: x}\n".to_owned(), vec!["it is v1 Pod"]),
             ("apiVersion: v1\nkind: List\nitems: []\n".to_owned(), vec!["it is v1 List"]),
             (String::new(), vec![""]),
             ("kind: ContainerRecreateRequest\n".to_owned(), vec!["apiVersion"]),
-            (manifest(&format!("metadata: {{name: x}}\n{spec}status: {{phase: Completed}}\n")), vec!["status: "]),
+            (
+                manifest(&format!("metadata: {{name: x}}\n{spec}status: {{phase: Completed}}\n")),
+                vec!["status: "],
+            ),
         ];
         for (text, parts) in table {
             let error = read(&text).unwrap_err().to_string();

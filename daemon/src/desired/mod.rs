@@ -47,7 +47,12 @@ use berth_shim::Gate;
 use jiff::Timestamp;
 use tracing::{info, warn};
 
-pub use self::{assign::Unassigned, list::FileRequest, submit::{SubmitError, Submitted}, watch::Watch};
+pub use self::{
+    assign::Unassigned,
+    list::FileRequest,
+    submit::{SubmitError, Submitted},
+    watch::Watch,
+};
 use self::{
     entry::{Entry, State},
     known::Known,
@@ -198,8 +203,6 @@ impl Files {
 }
 
 /// Works on the disk beside the thread of the tasks.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> io::Result<T> {
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)))
 }

@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 use super::status;
 
 /// What is said of a file that was changed after its request was accepted.
-pub(super) const IMMUTABLE: &str = "spec is immutable: make a new file; the request goes on as it was accepted";
+pub(super) const IMMUTABLE: &str =
+    "spec is immutable: make a new file; the request goes on as it was accepted";
 
 /// What is known of a file.
 #[derive(Clone, Debug, PartialEq)]
@@ -228,7 +229,9 @@ mod tests {
         let mut record = Record::new(at(0));
         let read = |record: &Record| Record::parse(&record.text().unwrap()).unwrap();
         assert_eq!(read(&record), record);
-        for nasty in ["yes", "1e3", "null", "~", "a: b # c", "- x", "two\nlines\n", " blank ", "\"'", "{", "…"] {
+        for nasty in
+            ["yes", "1e3", "null", "~", "a: b # c", "- x", "two\nlines\n", " blank ", "\"'", "{", "…"]
+        {
             record.wait(nasty, at(1));
             assert_eq!(read(&record), record);
             record.refuse(nasty, at(2));

@@ -24,7 +24,8 @@ impl Clock {
     /// A moment on the policy's clock, which begins when the node does: what was before is then.
     fn instant(self, at: Timestamp) -> Option<Instant> {
         let away = at.duration_since(self.wall);
-        let distance = Duration::from_nanos(u64::try_from(away.as_nanos().unsigned_abs()).unwrap_or(u64::MAX));
+        let distance =
+            Duration::from_nanos(u64::try_from(away.as_nanos().unsigned_abs()).unwrap_or(u64::MAX));
         if away.is_negative() {
             let mut distance = distance;
             loop {
@@ -47,9 +48,9 @@ pub(super) fn id(path: &Path) -> RequestId {
 pub(super) fn of(path: &Path, record: &Record, clock: Clock) -> Option<RecreateRequest> {
     let accepted = record.accepted.as_ref()?;
     let spec = &accepted.spec;
-    let deadline = spec.active_deadline_seconds.and_then(|seconds| {
-        record.created.checked_add(jiff::SignedDuration::from_secs(seconds)).ok()
-    });
+    let deadline = spec
+        .active_deadline_seconds
+        .and_then(|seconds| record.created.checked_add(jiff::SignedDuration::from_secs(seconds)).ok());
     let targets =
         record.instances().map(|(name, instance)| RecreateTarget { name, instance: instance.into() });
     Some(RecreateRequest {
@@ -64,6 +65,7 @@ pub(super) fn of(path: &Path, record: &Record, clock: Clock) -> Option<RecreateR
         delete_after: spec.ttl_seconds_after_finished.map(|seconds| whole(seconds.into())),
         reported: status::read(&record.status),
         ended: record.status.completion_time.as_ref().and_then(|ended| clock.instant(ended.0)),
+        unready_since: status::unready_since(&record.status).and_then(|since| clock.instant(since)),
     })
 }
 
@@ -110,7 +112,8 @@ mod tests {
             ttl_seconds_after_finished: Some(60),
         };
         let pod = PodRef { uid: "u-1".into(), namespace: "shop".into(), name: "web".into() };
-        let context = StatusContext { name: "app".into(), container_id: "containerd://c1".into(), restart_count: 0 };
+        let context =
+            StatusContext { name: "app".into(), container_id: "containerd://c1".into(), restart_count: 0 };
         let accepted = Accepted { namespace: "shop".into(), name: "again".into(), spec };
         record.accept(accepted, &Assigned { pod, containers: Vec::new() }, vec![context], at(1));
         record
@@ -139,6 +142,7 @@ mod tests {
             delete_after: Some(Duration::from_secs(60)),
             reported: RecreateReport::default(),
             ended: None,
+            unready_since: None,
         };
         assert_eq!(request, expected);
         assert_eq!(of(Path::new("/d/web.yaml"), &Record::new(at(0)), Clock { now, wall: at(0) }), None);
@@ -148,12 +152,17 @@ mod tests {
     fn after_a_restart_the_deadline_and_the_end_are_where_they_were() {
         let now = Instant::now();
         let mut record = record();
-        let begun = RecreateReport { phase: Some(RequestPhase::Recreating), ..RecreateReport::default() };
+        let begun = RecreateReport {
+            phase: Some(RequestPhase::Recreating),
+            unready: true,
+            ..RecreateReport::default()
+        };
         record.status = status::written(&record.status, &begun, at(1));
         let later = of(Path::new("/d/web.yaml"), &record, Clock { now, wall: at(2) }).unwrap();
         assert_eq!(later.created, now - Duration::from_secs(2));
         assert_eq!(later.deadline, Some(now + Duration::from_secs(28)));
         assert_eq!((later.reported, later.ended), (begun, None));
+        assert_eq!(later.unready_since, Some(now - Duration::from_secs(1)));
 
         let done = RecreateReport {
             phase: Some(RequestPhase::Completed),

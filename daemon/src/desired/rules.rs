@@ -91,7 +91,8 @@ mod tests {
     use super::*;
 
     fn good() -> ContainerRecreateRequest {
-        let container = |name: &str| RecreateContainer { name: name.to_owned(), ..RecreateContainer::default() };
+        let container =
+            |name: &str| RecreateContainer { name: name.to_owned(), ..RecreateContainer::default() };
         let spec = ContainerRecreateRequestSpec {
             pod_name: "web".to_owned(),
             containers: vec![container("app"), container("log")],

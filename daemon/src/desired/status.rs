@@ -15,6 +15,8 @@ const PRE_RECREATE_GRACE: &str = "PreRecreateGrace";
 const ACCEPTED: &str = "Accepted";
 /// The reason of [`COMPLETE`].
 const RECREATED: &str = "Recreated";
+/// The reasons of [`FAILED`] that the policy has; one that is none of them was written by another version.
+const REASONS: [&str; 3] = ["DeadlineExceeded", "PodGone", "ContainerFailed"];
 
 /// The status after `previous` that says what the report says. The assignment stays as it is, and so does the time of what
 /// did not change.
@@ -71,8 +73,10 @@ pub(super) fn outcome(status: &ContainerRecreateRequestStatus) -> Option<(Outcom
         status.conditions.iter().find(|condition| condition.type_ == kind && condition.status == "True")
     };
     match (holds(COMPLETE), holds(FAILED)) {
-        // The policy's word for the reason is a constant of its own; which one does not matter any more at the end.
-        (_, Some(failed)) => Some((Outcome::Failed(FAILED), &failed.reason)),
+        (_, Some(failed)) => {
+            let known = REASONS.into_iter().find(|reason| *reason == failed.reason);
+            Some((Outcome::Failed(known.unwrap_or(FAILED)), &failed.reason))
+        }
         (Some(complete), None) => Some((Outcome::Complete, &complete.reason)),
         (None, None) => None,
     }
@@ -85,13 +89,12 @@ pub(super) fn unready_since(status: &ContainerRecreateRequestStatus) -> Option<T
 }
 
 /// Says why the file is not followed as it is now, or takes that back.
-pub(super) fn objection(status: &mut ContainerRecreateRequestStatus, reason: Option<(&str, &str)>, now: Timestamp) {
-    put(
-        &mut status.conditions,
-        ACCEPTED,
-        reason.map(|(reason, message)| ("False", reason, message)),
-        now,
-    );
+pub(super) fn objection(
+    status: &mut ContainerRecreateRequestStatus,
+    reason: Option<(&str, &str)>,
+    now: Timestamp,
+) {
+    put(&mut status.conditions, ACCEPTED, reason.map(|(reason, message)| ("False", reason, message)), now);
 }
 
 /// Why the file is not followed as it is now.
@@ -192,7 +195,7 @@ mod tests {
             phase: Some(RequestPhase::Completed),
             message: "pod has gone".to_owned(),
             containers: vec![container("app", ContainerPhase::Failed, "pod has gone", false)],
-            outcome: Some(Outcome::Failed(FAILED)),
+            outcome: Some(Outcome::Failed("PodGone")),
             unready: false,
         };
         let queued = RecreateReport {
@@ -231,10 +234,11 @@ mod tests {
         assert_eq!(written(&done, &complete, at(8)), done);
         assert_eq!(done.pod_uid.as_deref(), Some("u-1"));
         assert_eq!(done.container_status_contexts, assigned.container_status_contexts);
-        let failed = RecreateReport { outcome: Some(Outcome::Failed("PodGone")), ..failed };
-        let failed = written(&first, &failed, at(9));
-        assert_eq!(outcome(&failed), Some((Outcome::Failed(FAILED), "PodGone")));
+        let mut failed = written(&first, &failed, at(9));
+        assert_eq!(outcome(&failed), Some((Outcome::Failed("PodGone"), "PodGone")));
         assert_eq!(failed.conditions[0].message, "pod has gone");
+        failed.conditions[0].reason = "OfTomorrow".to_owned();
+        assert_eq!(outcome(&failed), Some((Outcome::Failed(FAILED), "OfTomorrow")));
     }
 
     #[test]

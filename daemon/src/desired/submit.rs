@@ -73,8 +73,7 @@ impl Files {
         let now = Timestamp::now();
         let mut record = Record::new(now);
         record.accept(Accepted::of(&request, &name), &assigned, contexts, now);
-        let text =
-            serde_saphyr::to_string(&request).map_err(|error| failed(io::Error::other(error)))?;
+        let text = serde_saphyr::to_string(&request).map_err(|error| failed(io::Error::other(error)))?;
 
         // Known first, so that whoever looks at the directory meanwhile does not take it for a file of somebody else.
         let entry = self.0.known.insert(Entry::new(path.clone(), Record::new(now), None));

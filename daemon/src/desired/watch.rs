@@ -247,7 +247,10 @@ impl Files {
     ) -> Result<(berth_policy::Assigned, Vec<berth_proto::crd::StatusContext>), String> {
         let assigned = self.assign(pod, &accepted.spec).await.map_err(|why: Unassigned| chain(&why))?;
         self.0.known.claim(key, &entry.path).map_err(|holder| {
-            format!("{key} is also the request in {}: give one of them another metadata.name", holder.display())
+            format!(
+                "{key} is also the request in {}: give one of them another metadata.name",
+                holder.display()
+            )
         })?;
         Ok(assigned)
     }

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
     plural = "containerrecreaterequests",
     shortname = "crr",
     namespaced,
+    doc = "Restarts containers of a running pod in place, each exactly once.",
     status = "ContainerRecreateRequestStatus",
     derive = "PartialEq",
     selectable = ".status.nodeName",
@@ -26,19 +27,27 @@ use serde::{Deserialize, Serialize};
     printcolumn = r#"{"name":"AGE","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    {"rule": "self == oldSelf", "message": "spec is immutable: make a new request"},
+]))]
 pub struct ContainerRecreateRequestSpec {
     /// Name of the pod, in the same namespace.
+    #[schemars(length(min = 1))]
     pub pod_name: String,
     /// Which containers; at least one, each once.
+    #[schemars(length(min = 1))]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub containers: Vec<RecreateContainer>,
     /// How.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<RecreateStrategy>,
     /// Seconds from the creation of this object after which it ends, whatever was reached. At least 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 3))]
     pub active_deadline_seconds: Option<i64>,
     /// Seconds after its end until this object is deleted; kept for ever when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
     pub ttl_seconds_after_finished: Option<i32>,
 }
 
@@ -85,12 +94,15 @@ pub struct RecreateStrategy {
     pub force_recreate: bool,
     /// Seconds from the beginning of preStop to SIGKILL; the pod's own when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
     pub termination_grace_period_seconds: Option<i64>,
     /// Make the pod not Ready (where it has the readiness gate KruisePodReady) and wait so many seconds first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
     pub unready_grace_period_seconds: Option<i64>,
     /// Seconds a new instance must have run before it counts as recreated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
     pub min_started_seconds: Option<i32>,
 }
 

@@ -2,10 +2,36 @@
 //!
 //! Names, fields and printed columns are those OpenKruise users know (`apps.kruise.io/v1alpha1`); its manifests are valid
 //! here unchanged. What only Berth writes is in `status`. The YAML in `deploy/crds` is generated from these types.
+//!
+//! A status has two writers, the manager and the agent of the node, each with a field manager of its own: so nothing at
+//! its top level is required, and its lists are maps.
 
 mod container_recreate_request;
+mod definitions;
+mod image_pull_job;
+mod node_image;
+mod node_pod_probe;
+mod pod_probe_marker;
 
 pub use container_recreate_request::{
     ContainerRecreateRequest, ContainerRecreateRequestSpec, ContainerRecreateRequestStatus, FailurePolicy,
     RecreateContainer, RecreatePhase, RecreateState, RecreateStrategy, SpecStatusContext, StatusContext,
+};
+pub use definitions::{definitions, documents};
+pub use image_pull_job::{
+    CompletionPolicy, CompletionPolicyType, ImagePullJob, ImagePullJobSpec, ImagePullJobStatus,
+    JobPullPolicy, NodeSelector,
+};
+pub use node_image::{
+    DesiredImage, ImagePhase, ImagePullPolicy, ImageSpec, ImageStatus, ImageTagSpec, ImageTagStatus,
+    JobReference, NodeImage, NodeImageSpec, NodeImageStatus, PullSecretReference, SandboxConfig, SyncStatus,
+    TagPullPolicy,
+};
+pub use node_pod_probe::{
+    ContainerProbe, ContainerProbeState, NodePodProbe, NodePodProbeSpec, NodePodProbeStatus, PodProbe,
+    PodProbeStatus, ProbeState,
+};
+pub use pod_probe_marker::{
+    MarkerState, PodContainerProbe, PodProbeMarker, PodProbeMarkerSpec, PodProbeMarkerStatus,
+    ProbeMarkerPolicy,
 };

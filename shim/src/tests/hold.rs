@@ -40,7 +40,9 @@ impl Scripted {
 }
 
 impl Gate for Scripted {
-    async fn restates(&self, _: &ContainerId) -> bool {
+    async fn hook_begins(&self, _: ConnectionId, _: &ContainerId) {}
+
+    async fn restates(&self, _: ConnectionId, _: &ContainerId) -> bool {
         false
     }
 
@@ -211,7 +213,9 @@ async fn without_its_gate_it_still_ends() {
     // A receiver whose sender is gone.
     struct Orphan(Arc<Scripted>);
     impl Gate for Orphan {
-        async fn restates(&self, _: &ContainerId) -> bool {
+        async fn hook_begins(&self, _: ConnectionId, _: &ContainerId) {}
+
+        async fn restates(&self, _: ConnectionId, _: &ContainerId) -> bool {
             false
         }
 

@@ -6,6 +6,7 @@
 //! | `endings` | every way a call can end reaches the other side as what it was |
 //! | `replay` | what the runtime did not process is sent once more, and nothing else is |
 //! | `gate` | held, released, cancelled, refused, changed; and what the policy hears |
+//! | `exceptions` | what the kubelet alone is told beyond the runtime's words, and that it is nothing else |
 //! | `restart` | a shim that is killed or replaced leaves nothing half-done |
 //! | `bad_input` | a clear error for each kind of nonsense, and no harm to other calls |
 
@@ -14,6 +15,7 @@
 
 mod bad_input;
 mod endings;
+mod exceptions;
 mod fidelity;
 mod gate;
 mod replay;

@@ -4,7 +4,7 @@ use std::{os::unix::net::UnixListener, time::Duration};
 
 use berth_policy::{Event, HoldReason, Verdict};
 use berth_proto::cri as proto;
-use berth_shim::Listener;
+use berth_shim::{Clients, Listener};
 use berth_tests::fake::{FakeKubelet, framed};
 use prost::Message;
 
@@ -35,7 +35,7 @@ async fn killed_in_the_middle_of_a_hold() {
 
         // The next one finds a stale socket and a free lock, and serves the kubelet's second try.
         let listener = berth_shim::bind(&world.socket(), &world.runtime_endpoint()).await.unwrap();
-        let _next = Shim::serve(listener, world.runtime_endpoint());
+        let _next = Shim::serve(listener, world.runtime_endpoint(), Clients::default());
         let kubelet = world.kubelet().await;
         let mut call = kubelet.open(&cri("StopContainer"), &[]).await.unwrap();
         call.send.send_data(framed(&stop()), true).unwrap();
@@ -57,7 +57,7 @@ async fn replaced_while_calls_are_under_way() {
         let kept = UnixListener::bind(&path).unwrap();
         let serve = || {
             let listener = Listener::adopt(kept.try_clone().unwrap(), &world.runtime_endpoint()).unwrap();
-            Shim::serve(listener, world.runtime_endpoint())
+            Shim::serve(listener, world.runtime_endpoint(), Clients::default())
         };
         let old = serve();
         let kubelet = FakeKubelet::connect(&path).await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use berth_policy::{Call, CallId, ContainerId, Event, Latch, Nudge, Verdict};
+use berth_policy::{Call, CallId, ConnectionId, ContainerId, Event, Latch, Nudge, Verdict};
 use berth_shim::Gate;
 use tokio::sync::watch;
 
@@ -14,6 +14,9 @@ pub(crate) struct ScriptedGate {
     events: watch::Sender<Vec<Event>>,
     changes: watch::Sender<u64>,
     latched: Mutex<Vec<Latch>>,
+    marked: Mutex<Vec<ContainerId>>,
+    /// Those that are to be given, and to which call they were given.
+    nudges: Mutex<Vec<(Nudge, Option<CallId>)>>,
 }
 
 impl ScriptedGate {
@@ -24,6 +27,8 @@ impl ScriptedGate {
             events: watch::Sender::new(Vec::new()),
             changes: watch::Sender::new(0),
             latched: Mutex::new(Vec::new()),
+            marked: Mutex::new(Vec::new()),
+            nudges: Mutex::new(Vec::new()),
         }
     }
 
@@ -43,6 +48,16 @@ impl ScriptedGate {
         self.events.subscribe().wait_for(|events| events.iter().any(&what)).await.unwrap();
     }
 
+    /// From now on shows the kubelet a changed definition of this container.
+    pub(crate) fn mark(&self, container: &str) {
+        self.marked.lock().unwrap().push(container.into());
+    }
+
+    /// Adds this to the next list of the kubelet that is answered.
+    pub(crate) fn nudge(&self, nudge: Nudge) {
+        self.nudges.lock().unwrap().push((nudge, None));
+    }
+
     /// The latches it was to make durable.
     pub(crate) fn latched(&self) -> Vec<Latch> {
         self.latched.lock().unwrap().clone()
@@ -50,12 +65,18 @@ impl ScriptedGate {
 }
 
 impl Gate for ScriptedGate {
-    async fn restates(&self, _: &ContainerId) -> bool {
-        false
+    async fn hook_begins(&self, _: ConnectionId, _: &ContainerId) {}
+
+    async fn restates(&self, _: ConnectionId, container: &ContainerId) -> bool {
+        // Waits, as for a disk.
+        tokio::task::yield_now().await;
+        self.marked.lock().unwrap().contains(container)
     }
 
-    fn nudges(&self, _: CallId) -> Vec<Nudge> {
-        Vec::new()
+    fn nudges(&self, relist: CallId) -> Vec<Nudge> {
+        let mut nudges = self.nudges.lock().unwrap();
+        nudges.iter_mut().for_each(|(_, given)| *given = Some(relist));
+        nudges.iter().map(|(nudge, _)| nudge.clone()).collect()
     }
 
     fn admit(&self, call: &Call) -> Verdict {
@@ -63,6 +84,9 @@ impl Gate for ScriptedGate {
     }
 
     fn observe(&self, event: Event) {
+        if let Event::RelistAnswered { call, .. } = &event {
+            self.nudges.lock().unwrap().retain(|(_, given)| *given != Some(*call));
+        }
         self.events.send_modify(|events| events.push(event));
     }
 

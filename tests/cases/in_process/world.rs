@@ -2,7 +2,7 @@
 
 use std::{future::Future, path::PathBuf, sync::Arc, time::Duration};
 
-use berth_shim::{Listener, Metrics, RuntimeEndpoint, Shutdown};
+use berth_shim::{Clients, Listener, Metrics, RuntimeEndpoint, Shutdown};
 use berth_tests::fake::{Exchange, FakeKubelet, FakeRuntime};
 use tokio::{sync::mpsc, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -29,7 +29,7 @@ pub(crate) struct Shim {
 pub(crate) const DRAIN_LIMIT: Duration = Duration::from_secs(60);
 
 impl Shim {
-    pub(crate) fn serve(listener: Listener, runtime: RuntimeEndpoint) -> Self {
+    pub(crate) fn serve(listener: Listener, runtime: RuntimeEndpoint, clients: Clients) -> Self {
         let gate = Arc::new(ScriptedGate::new());
         let metrics = Metrics::default();
         let shutdown = CancellationToken::new();
@@ -37,6 +37,7 @@ impl Shim {
             listener,
             runtime,
             gate.clone(),
+            clients,
             metrics.clone(),
             Shutdown { token: shutdown.clone(), drain_limit: DRAIN_LIMIT },
         ));
@@ -50,7 +51,7 @@ impl World {
         let directory = tempfile::tempdir().unwrap();
         let runtime = RuntimeEndpoint::from(directory.path().join("runtime.sock"));
         let listener = berth_shim::bind(&directory.path().join("cri.sock"), &runtime).await.unwrap();
-        let Shim { gate, metrics, shutdown, serving } = Shim::serve(listener, runtime);
+        let Shim { gate, metrics, shutdown, serving } = Shim::serve(listener, runtime, own_process());
         Self { gate, metrics, shutdown, serving, directory }
     }
 
@@ -102,6 +103,12 @@ impl World {
     pub(crate) async fn kubelet(&self) -> FakeKubelet {
         FakeKubelet::connect(&self.socket()).await.unwrap()
     }
+}
+
+/// Takes every client from this process for the kubelet.
+pub(crate) fn own_process() -> Clients {
+    let name = std::fs::read_to_string("/proc/self/comm").unwrap();
+    Clients { kubelet: vec![name.trim_end().to_owned()] }
 }
 
 /// A runtime that answers every message with itself.

@@ -6,9 +6,13 @@
 mod bad_input;
 mod baseline;
 mod case;
+mod centre;
 mod exit_order;
 mod faults;
+mod kinds;
 mod launch_order;
 mod played;
+mod policies;
+mod recreate;
 mod standalone;
 mod waiting;

@@ -111,9 +111,15 @@ impl ApiServer {
 
     /// A client that acts as `user`.
     pub async fn client(&self, user: User) -> Result<Client> {
+        self.client_with(user.name(), user.token()).await
+    }
+
+    /// A client that acts as whomever the token stands for; `name` is only for the kubeconfig.
+    pub async fn client_with(&self, name: &str, token: &str) -> Result<Client> {
         // rustls has no default provider once two are in the graph; a second installation changes nothing.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let kubeconfig = Kubeconfig::from_yaml(&self.kubeconfig_text(user)).context("our own kubeconfig")?;
+        let kubeconfig =
+            Kubeconfig::from_yaml(&self.kubeconfig_text(name, token)).context("our own kubeconfig")?;
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
             .await
             .context("our own kubeconfig")?;
@@ -122,10 +128,11 @@ impl ApiServer {
 
     /// The file that makes a program act as `user`.
     pub fn kubeconfig(&self, user: User) -> Result<PathBuf> {
-        self.run.write(&format!("{}.kubeconfig", user.name()), &self.kubeconfig_text(user))
+        self.run
+            .write(&format!("{}.kubeconfig", user.name()), &self.kubeconfig_text(user.name(), user.token()))
     }
 
-    fn kubeconfig_text(&self, user: User) -> String {
+    fn kubeconfig_text(&self, name: &str, token: &str) -> String {
         format!(
             "apiVersion: v1
 kind: Config
@@ -148,8 +155,6 @@ contexts:
 ",
             address = self.run.address(Port::Api),
             authority = self.certificates.join("apiserver.crt").display(),
-            name = user.name(),
-            token = user.token(),
         )
     }
 }

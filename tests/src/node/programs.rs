@@ -65,7 +65,17 @@ fn build(dir: &Path) -> Result<()> {
     };
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let done = Command::new(cargo)
-        .args(["build", "--quiet", "--profile", profile, "-p", "berthd", "--bins"])
+        .args([
+            "build",
+            "--quiet",
+            "--profile",
+            profile,
+            "-p",
+            "berthd",
+            "--bins",
+            "--features",
+            "fault-points",
+        ])
         .arg("--target-dir")
         .arg(dir.parent().context("target folder")?)
         .current_dir(package_dir())

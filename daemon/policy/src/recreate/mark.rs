@@ -21,8 +21,10 @@ pub struct Mark {
 pub enum MarkPhase {
     /// The kubelet is to see a changed definition.
     Armed,
-    /// It may have seen it, and may have begun to stop the container: its preStop is not asked for again.
+    /// It may have seen it, and may have begun to stop the container.
     Shown,
+    /// Its preStop hook was begun, through the agent: it is not asked for again.
+    Hooked,
     /// The agent stops it itself, the hook included.
     Stopping,
 }

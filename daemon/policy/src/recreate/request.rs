@@ -29,6 +29,8 @@ pub struct RecreateRequest {
     pub reported: RecreateReport,
     /// When it ended; `None` while it has not.
     pub ended: Option<Instant>,
+    /// Since when its pod is held not Ready, as its status says.
+    pub unready_since: Option<Instant>,
 }
 
 /// Where a request comes from.

@@ -6,4 +6,5 @@ mod launch_order;
 mod launch_priority;
 mod model;
 mod pod_view;
+mod recreate;
 mod world;

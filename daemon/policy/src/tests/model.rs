@@ -333,7 +333,7 @@ impl Truth {
         self.ready.clear();
     }
 
-    fn check_bounds(&self) {
+    fn check_bounds(&mut self) {
         let size = self.world.node.size();
         assert!(
             size.pods <= 1 && size.sandboxes <= 1 && size.calls <= 1 && size.connections <= 1,

@@ -1,7 +1,9 @@
-//! What neither the runtime nor the API knows, kept on disk: so far the launch levels that are open.
+//! What neither the runtime nor the API knows, kept on disk: the launch levels that are open, and the marks of recreate.
 //!
 //! One small database; a transaction is durable when it returns. The runtime stays the source of truth: a latch without
 //! its sandbox is removed, and a store that is lost costs at most a barrier that is judged a second time.
+
+mod marks;
 
 use std::path::{Path, PathBuf};
 
@@ -140,6 +142,7 @@ fn is_damage(error: &redb::StorageError) -> bool {
 fn prepare(database: &Database) -> Result<u64, redb::Error> {
     let transaction = database.begin_write()?;
     transaction.open_table(LATCHES)?;
+    transaction.open_table(marks::MARKS)?;
     let schema = {
         let mut meta = transaction.open_table(META)?;
         let found = meta.get("schema")?.map(|value| value.value());

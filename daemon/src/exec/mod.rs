@@ -32,12 +32,7 @@ pub struct Executor {
 
 impl Executor {
     /// An executor that does nothing before [`Executor::run`].
-    pub fn new(
-        agent: Arc<Agent>,
-        runtime: Runtime,
-        kubelet: Option<Arc<KubeletView>>,
-        files: Files,
-    ) -> Self {
+    pub fn new(agent: Arc<Agent>, runtime: Runtime, kubelet: Option<Arc<KubeletView>>, files: Files) -> Self {
         Self { agent, runtime, kubelet, files, tasks: TaskTracker::new() }
     }
 

@@ -1,0 +1,274 @@
+//! How far each request is, decided anew from what is known.
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    config::Path,
+    model::{ContainerId, ContainerName, PodUid, RequestId, RestartPolicy},
+    node::Node,
+    recreate::{
+        ContainerPhase, MarkPhase, Outcome,
+        fate::{PodFate, Standing, restarts},
+        state::{Drain, Progress, Request},
+    },
+};
+
+/// OpenKruise's words, which its users look for.
+const DEADLINE: &str = "recreating has exceeded the activeDeadlineSeconds";
+const POD_GONE: &str = "pod has gone";
+/// After that the status says that nobody looks.
+const KUBELET_IS_SILENT: Duration = Duration::from_secs(5);
+
+/// What becomes of one container now.
+enum Next {
+    /// Nothing changes but perhaps the words.
+    Wait(String),
+    /// Its turn has come; this instance is to be replaced.
+    Begin(ContainerId),
+    /// It goes on.
+    Going {
+        killed: bool,
+        message: String,
+    },
+    Succeeded,
+    Failed(String),
+}
+
+impl Node {
+    /// Takes every request as far as it is.
+    pub(crate) fn advance_recreates(&mut self, now: Instant) {
+        self.recreates.looked = Some(now);
+        for id in self.in_order() {
+            let Some(mut request) = self.recreates.requests.remove(&id) else { continue };
+            if request.end.is_none() {
+                self.advance(&mut request, now);
+            }
+            let over = request.end.is_some();
+            self.recreates.requests.insert(id.clone(), request);
+            if over {
+                self.recreates.drop_marks(&id);
+            }
+        }
+    }
+
+    /// The requests, first come first.
+    pub(super) fn in_order(&self) -> Vec<RequestId> {
+        let mut order: Vec<(u64, &RequestId)> =
+            self.recreates.requests.iter().map(|(id, request)| (request.arrival, id)).collect();
+        order.sort_unstable();
+        order.into_iter().map(|(_, id)| id.clone()).collect()
+    }
+
+    fn advance(&self, request: &mut Request, now: Instant) {
+        if request.asked.deadline.is_some_and(|deadline| deadline <= now) {
+            return request.finish(Outcome::Failed("DeadlineExceeded"), DEADLINE, now);
+        }
+        match self.pod_fate(&request.asked.pod) {
+            PodFate::Gone => return request.finish(Outcome::Failed("PodGone"), POD_GONE, now),
+            PodFate::Unclear => return,
+            PodFate::Alive => {}
+        }
+        if request.asked.strategy.unready_grace.is_some() && request.unready == Drain::Not {
+            let free = request
+                .progress
+                .keys()
+                .any(|name| !request.is_done(name) && self.goes_first(request, name).is_none());
+            if free {
+                let gated = self.pod_of(&request.asked.pod).is_some_and(|pod| pod.unready.is_some());
+                // Without the gate nobody can be told; the grace is kept all the same.
+                request.unready = if gated { Drain::Wanted } else { Drain::Since(now) };
+            }
+        }
+        let mut blocked_by_order = false;
+        for name in self.container_order(request) {
+            if request.is_done(&name) {
+                continue;
+            }
+            let Some(progress) = request.progress.get(&name) else { continue };
+            let next = self.next(request, &name, progress, blocked_by_order, now);
+            let Some(progress) = request.progress.get_mut(&name) else { continue };
+            match next {
+                Next::Wait(message) => progress.message = message,
+                Next::Begin(target) => {
+                    (progress.phase, progress.target) = (ContainerPhase::Recreating, target);
+                    progress.begun.get_or_insert(now);
+                    progress.message.clear();
+                }
+                Next::Going { killed, message } => {
+                    progress.phase = ContainerPhase::Recreating;
+                    progress.killed |= killed;
+                    progress.begun.get_or_insert(now);
+                    progress.message = message;
+                }
+                Next::Succeeded => {
+                    (progress.phase, progress.killed) = (ContainerPhase::Succeeded, true);
+                    progress.message.clear();
+                }
+                Next::Failed(message) => {
+                    (progress.phase, progress.message) = (ContainerPhase::Failed, message);
+                }
+            }
+            blocked_by_order |= request.asked.strategy.ordered && !request.is_done(&name);
+        }
+        self.settle(request, now);
+    }
+
+    /// The end of a request whose containers are all through, or of which one failed that must not.
+    fn settle(&self, request: &mut Request, now: Instant) {
+        let failed: Vec<&ContainerName> = request
+            .progress
+            .iter()
+            .filter(|(_, progress)| progress.phase == ContainerPhase::Failed)
+            .map(|(name, _)| name)
+            .collect();
+        let strict = !request.asked.strategy.ignore_failures;
+        if let (true, Some(name)) = (strict, failed.first()) {
+            let message = request.progress.get(*name).map(|progress| progress.message.clone());
+            let message = format!("container {name} was not recreated: {}", message.unwrap_or_default());
+            request.finish(Outcome::Failed("ContainerFailed"), message, now);
+        } else if request.progress.keys().all(|name| request.is_done(name)) {
+            let names: Vec<&str> = failed.into_iter().map(ContainerName::as_str).collect();
+            let message = match names.is_empty() {
+                true => String::new(),
+                false => format!("not recreated, and ignored: {}", names.join(", ")),
+            };
+            request.finish(Outcome::Complete, message, now);
+        }
+    }
+
+    /// The containers in the order in which they have their turn: as listed, or as the pod has them when the order counts.
+    pub(super) fn container_order(&self, request: &Request) -> Vec<ContainerName> {
+        let mut names: Vec<ContainerName> =
+            request.asked.containers.iter().map(|target| target.name.clone()).collect();
+        if let (true, Some(pod)) = (request.asked.strategy.ordered, self.pod_of(&request.asked.pod)) {
+            names.sort_by_key(|name| pod.containers.get(name).map_or(usize::MAX, |spec| spec.position));
+        }
+        names
+    }
+
+    fn next(
+        &self,
+        request: &Request,
+        name: &ContainerName,
+        progress: &Progress,
+        blocked_by_order: bool,
+        now: Instant,
+    ) -> Next {
+        let pod = &request.asked.pod;
+        if let Some(view) = self.pod_of(pod)
+            && !view.containers.contains_key(name)
+        {
+            return Next::Failed(format!(
+                "pod {}/{} keeps no container {name} running; it is no container of it, or an init container that ends",
+                view.pod.namespace, view.pod.name
+            ));
+        }
+        let marked = self.recreates.marks.get(&(request.asked.id.clone(), name.clone()));
+        let target = marked.map_or(&progress.target, |marked| &marked.mark.container);
+        let killed = marked.is_some_and(|marked| marked.is_killed());
+        match self.standing_in(pod, name, target) {
+            Standing::OldRuns if marked.is_some() || progress.begun.is_some() => {
+                Next::Going { killed, message: self.silence(progress, killed, now) }
+            }
+            Standing::OldRuns => self.begin_or_wait(request, name, target, blocked_by_order, now),
+            Standing::OldUnclear => Next::Wait(String::new()),
+            // What was not shown yet exited by itself.
+            Standing::OldExited(_) if marked.is_some_and(|marked| marked.mark.phase > MarkPhase::Armed) => {
+                Next::Going { killed: true, message: String::new() }
+            }
+            Standing::OldExited(code) => match self.restart_policy(pod, name) {
+                Some(policy) if !restarts(policy, code) => Next::Failed(left_exited(code, policy)),
+                Some(_) | None => {
+                    Next::Going { killed, message: "it has exited and is restarted".to_owned() }
+                }
+            },
+            Standing::Absent => Next::Going { killed: marked.is_some(), message: String::new() },
+            Standing::Replaced(instance) => {
+                let twice = request.asked.strategy.force && !progress.killed && marked.is_none();
+                let running = instance.running_since;
+                if twice && running.is_some() {
+                    let id = instance.container.id.clone();
+                    return self.begin_or_wait(request, name, &id, blocked_by_order, now);
+                }
+                if let crate::model::ContainerState::Exited { code } = instance.container.state
+                    && let Some(policy) = self.restart_policy(pod, name)
+                    && !restarts(policy, code)
+                {
+                    return Next::Failed(left_exited(code, policy));
+                }
+                let lasted = running.is_some_and(|since| now >= since + request.asked.strategy.min_started);
+                if lasted && self.is_ready(pod, instance) {
+                    Next::Succeeded
+                } else {
+                    Next::Going { killed: true, message: String::new() }
+                }
+            }
+        }
+    }
+
+    /// May this container be touched now?
+    fn begin_or_wait(
+        &self,
+        request: &Request,
+        name: &ContainerName,
+        target: &ContainerId,
+        blocked_by_order: bool,
+        now: Instant,
+    ) -> Next {
+        if let Some(other) = self.goes_first(request, name) {
+            return Next::Wait(format!("waits for request {}", other.asked.key));
+        }
+        if blocked_by_order {
+            return Next::Wait(String::new());
+        }
+        let policy = self.restart_policy(&request.asked.pod, name);
+        if self.config.path == Path::Beside && policy == Some(RestartPolicy::Never) {
+            return Next::Failed(
+                "restartPolicy is Never, and on this node the agent is beside the kubelet: what it stops is not \
+                 started again; install berthd between kubelet and runtime"
+                    .to_owned(),
+            );
+        }
+        let drained = match (request.asked.strategy.unready_grace, request.unready) {
+            (None, _) => true,
+            (Some(grace), Drain::Since(since)) => now >= since + grace,
+            (Some(_), Drain::Not | Drain::Wanted) => false,
+        };
+        if drained { Next::Begin(target.clone()) } else { Next::Wait("the pod is drained first".to_owned()) }
+    }
+
+    /// Another request that has this container in hand, or came earlier.
+    pub(super) fn goes_first(&self, request: &Request, name: &ContainerName) -> Option<&Request> {
+        // The one that is asked about is not in the map.
+        let others = self.recreates.requests.values().filter(|other| {
+            other.asked.pod == request.asked.pod && other.end.is_none() && other.progress.contains_key(name)
+        });
+        others.filter(|other| !other.is_done(name)).find(|other| {
+            let begun = other.progress.get(name).is_some_and(|progress| progress.begun.is_some());
+            begun || other.arrival < request.arrival
+        })
+    }
+
+    /// What to say when the kubelet does not come.
+    fn silence(&self, progress: &Progress, killed: bool, now: Instant) -> String {
+        let long = progress.begun.is_some_and(|begun| now >= begun + KUBELET_IS_SILENT);
+        if killed || !long || self.config.path == Path::Beside {
+            return String::new();
+        }
+        "the kubelet has not stopped it yet; is its containerRuntimeEndpoint the socket of berthd?".to_owned()
+    }
+
+    /// The pods of requests that are not over.
+    pub(super) fn pods_in_hand(&self) -> BTreeSet<&PodUid> {
+        let open = self.recreates.requests.values().filter(|request| request.end.is_none());
+        open.map(|request| &request.asked.pod).collect()
+    }
+}
+
+fn left_exited(code: Option<i32>, policy: RestartPolicy) -> String {
+    let code = code.map_or_else(|| "an unknown code".to_owned(), |code| code.to_string());
+    format!("it exited with {code}, and restartPolicy {policy:?} leaves it so")
+}

@@ -1,0 +1,147 @@
+//! The calls of the kubelet that a mark changes: what it is shown, when it is nudged, and the grace it gives.
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    call::{Call, StopContainer},
+    model::{CallId, ConnectionId, ContainerId, Hook, PodUid},
+    node::{InFlightKind, Node},
+    recreate::{
+        Mark, MarkPhase,
+        fate::PodFate,
+        state::{Marked, Request, Stop},
+    },
+    verdict::{Amendment, Nudge, Verdict},
+};
+
+/// A kubelet looks within a second of its next relist. One that did not was busy, or the list was not for PLEG (garbage
+/// collection and log rotation list everything too).
+const NUDGE_AGAIN: Duration = Duration::from_millis(2500);
+/// The shortest time between stop signal and SIGKILL, the kubelet's own.
+const FLOOR: Duration = Duration::from_secs(2);
+
+/// What a ContainerStatus is answered with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Restate {
+    /// The truth.
+    No,
+    /// A changed definition.
+    Yes,
+    /// A changed definition, once this mark is durable and was given back as [`crate::Event::MarkWritten`].
+    Once(Mark),
+}
+
+impl Node {
+    /// What the kubelet on this connection is told of a container.
+    pub fn restate(&self, connection: ConnectionId, container: &ContainerId) -> Restate {
+        let Some((marked, request)) = self.marked(container) else { return Restate::No };
+        match marked.mark.phase {
+            MarkPhase::Armed => Restate::Once(Mark { phase: MarkPhase::Shown, ..marked.mark.clone() }),
+            MarkPhase::Shown if self.may_be_asked_again(marked, request) => Restate::Yes,
+            MarkPhase::Shown if marked.shown_to == Some(connection) => Restate::Yes,
+            MarkPhase::Shown | MarkPhase::Hooked | MarkPhase::Stopping => Restate::No,
+        }
+    }
+
+    /// The kubelet begins a command without a time limit in this container, which is a lifecycle hook. The mark to be
+    /// durable before the command goes on.
+    pub fn hook_begins(&self, container: &ContainerId) -> Option<Mark> {
+        let (marked, _) = self.marked(container)?;
+        (marked.mark.phase == MarkPhase::Shown)
+            .then(|| Mark { phase: MarkPhase::Hooked, ..marked.mark.clone() })
+    }
+
+    /// The made-up entries for this relist: one for each pod that the kubelet is to look at again.
+    pub fn nudges(&mut self, relist: CallId, now: Instant) -> Vec<Nudge> {
+        let mut pods: BTreeSet<PodUid> = BTreeSet::new();
+        for ((id, _), marked) in &self.recreates.marks {
+            let Some(request) = self.recreates.requests.get(id) else { continue };
+            if request.end.is_none() && self.wants_a_look(marked, request) {
+                pods.insert(request.asked.pod.clone());
+            }
+        }
+        pods.retain(|pod| {
+            let lately = self.recreates.nudged.get(pod).is_some_and(|at| now < *at + NUDGE_AGAIN);
+            let on_the_way = self.recreates.nudging.values().any(|pods| pods.contains(pod));
+            !lately && !on_the_way
+        });
+        let mut nudges = Vec::new();
+        for pod in &pods {
+            let newest = self.sandboxes.iter().filter(|(_, sandbox)| sandbox.pod.uid == *pod);
+            let Some((sandbox, known)) = newest.max_by_key(|(_, sandbox)| sandbox.since) else { continue };
+            self.recreates.nudges_made += 1;
+            let container = format!("berth-nudge-{}-{}", relist.0, self.recreates.nudges_made);
+            nudges.push(Nudge {
+                pod: known.pod.clone(),
+                sandbox: sandbox.clone(),
+                container: container.into(),
+            });
+        }
+        if !nudges.is_empty() {
+            self.recreates.nudging.insert(relist, pods);
+        }
+        nudges
+    }
+
+    /// Notes the kubelet's StopContainer of a marked instance. It is the stop of one container: nothing waits for it, and
+    /// the request's grace takes the place of the pod's.
+    pub(crate) fn admit_marked_stop(&mut self, call: &Call, stop: &StopContainer) -> Option<Verdict> {
+        let (marked, request) = self.marked(&stop.container)?;
+        if marked.mark.phase == MarkPhase::Armed {
+            return None;
+        }
+        let pod = self.pods.get(&request.asked.pod);
+        let timeout = request.asked.strategy.grace.map(|grace| {
+            // What the hook took is off the timeout already.
+            let used = pod.map_or(Duration::ZERO, |pod| pod.grace.saturating_sub(stop.timeout));
+            grace.saturating_sub(used).max(FLOOR)
+        });
+        let sandbox = self.containers.get(&stop.container)?.clone();
+        let container = stop.container.clone();
+        self.track(
+            call.id,
+            call.connection,
+            InFlightKind::Stop { sandbox, container, whole_pod: false, grace: None },
+        );
+        if let Some(marked) = self.recreates.mark_of_mut(&stop.container) {
+            marked.stop = Stop::InFlight(call.id, call.connection);
+        }
+        Some(match timeout {
+            Some(timeout) if timeout != stop.timeout => Verdict::Amend(Amendment::StopTimeout(timeout)),
+            Some(_) | None => Verdict::Forward,
+        })
+    }
+
+    /// The mark of an instance whose pod is there, and its request while that is not over.
+    fn marked(&self, container: &ContainerId) -> Option<(&Marked, &Request)> {
+        let marked = self.recreates.mark_of(container)?;
+        let request = self.recreates.requests.get(&marked.mark.request)?;
+        let gone = self.pod_fate(&request.asked.pod) == PodFate::Gone;
+        (request.end.is_none() && !gone).then_some((marked, request))
+    }
+
+    /// Asking the kubelet again cannot run a hook twice: there is none, or it would have come through the agent.
+    pub(super) fn may_be_asked_again(&self, marked: &Marked, request: &Request) -> bool {
+        marked.mark.phase <= MarkPhase::Shown
+            && matches!(
+                self.hook_of(&request.asked.pod, &marked.mark.name),
+                Some(None | Some(Hook::Exec { .. }))
+            )
+    }
+
+    /// The kubelet has not been seen to act on this mark, and may be asked to look (again). One whose hook must not run
+    /// twice has to forget what an earlier agent showed it.
+    fn wants_a_look(&self, marked: &Marked, request: &Request) -> bool {
+        match (marked.mark.phase, marked.stop) {
+            (MarkPhase::Armed, _) => true,
+            (MarkPhase::Shown, Stop::NotAsked | Stop::Failed) => {
+                self.may_be_asked_again(marked, request) || marked.inherited
+            }
+            (MarkPhase::Hooked, Stop::NotAsked | Stop::Failed) => marked.inherited,
+            (MarkPhase::Shown | MarkPhase::Hooked | MarkPhase::Stopping, _) => false,
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! How the pod and the containers of a request are, as runtime and pod view show them.
+
+use crate::{
+    config::View,
+    model::{
+        ConnectionId, ContainerId, ContainerName, ContainerState, Hook, Pod, PodUid, Readiness, RestartPolicy,
+    },
+    node::Node,
+    sandbox::{Instance, Sandbox},
+};
+
+/// What may still come of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PodFate {
+    /// It is there.
+    Alive,
+    /// It is being deleted, has ended, or is not on this node (any more).
+    Gone,
+    /// Too little was listed yet to say.
+    Unclear,
+}
+
+/// How one container of a request is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Standing<'a> {
+    /// The instance to replace runs.
+    OldRuns,
+    /// It was created and does not run yet, or the runtime does not know.
+    OldUnclear,
+    /// It exited, and no other is there.
+    OldExited(Option<i32>),
+    /// Another instance is there.
+    Replaced(&'a Instance),
+    /// None is there.
+    Absent,
+}
+
+impl Node {
+    pub(super) fn pod_fate(&self, uid: &PodUid) -> PodFate {
+        let sandboxed = self.sandboxes.values().any(|sandbox| sandbox.pod.uid == *uid);
+        match self.pods.get(uid) {
+            Some(pod) if pod.deletion.is_some() || pod.ended => PodFate::Gone,
+            Some(_) => PodFate::Alive,
+            None if self.view_fresh => PodFate::Gone,
+            None if sandboxed => PodFate::Alive,
+            // Without a view, or while it is away, the runtime's own list is all there is.
+            None if self.runtime_listed && (self.config.view == View::None || !self.view_fresh) => {
+                PodFate::Gone
+            }
+            None => PodFate::Unclear,
+        }
+    }
+
+    /// How a container is, where `target` is the instance to replace.
+    pub(super) fn standing_in(
+        &self,
+        pod: &PodUid,
+        name: &ContainerName,
+        target: &ContainerId,
+    ) -> Standing<'_> {
+        let Some(instance) = self.newest_instance(pod, name, target) else { return Standing::Absent };
+        if instance.container.id != *target {
+            return Standing::Replaced(instance);
+        }
+        match instance.container.state {
+            ContainerState::Running => Standing::OldRuns,
+            ContainerState::Exited { code } => Standing::OldExited(code),
+            ContainerState::Created | ContainerState::Unknown => Standing::OldUnclear,
+        }
+    }
+
+    /// The newest instance in whichever sandbox of the pod. One that runs is; of the others any but `old`, of which it is
+    /// known that it is not the newest once there is another.
+    fn newest_instance(&self, pod: &PodUid, name: &ContainerName, old: &ContainerId) -> Option<&Instance> {
+        self.sandboxes_of(pod)
+            .flat_map(|sandbox| sandbox.instances.values().map(move |instance| (sandbox, instance)))
+            .filter(|(_, instance)| instance.container.name == *name)
+            .max_by_key(|(sandbox, instance)| {
+                let container = &instance.container;
+                let running = container.state == ContainerState::Running;
+                (running, sandbox.since, container.attempt, container.id != *old)
+            })
+            .map(|(_, instance)| instance)
+    }
+
+    pub(super) fn sandboxes_of(&self, pod: &PodUid) -> impl Iterator<Item = &Sandbox> {
+        self.sandboxes.values().filter(move |sandbox| sandbox.pod.uid == *pod)
+    }
+
+    /// The exited instances of a container that are not `target`: those the kubelet would compute its back-off from.
+    pub(super) fn older_exited<'a>(
+        &'a self,
+        pod: &'a PodUid,
+        name: &'a ContainerName,
+        target: &'a ContainerId,
+    ) -> impl Iterator<Item = ContainerId> + 'a {
+        self.sandboxes_of(pod)
+            .flat_map(|sandbox| sandbox.instances.values())
+            .map(|instance| &instance.container)
+            .filter(move |container| {
+                container.name == *name
+                    && container.id != *target
+                    && matches!(container.state, ContainerState::Exited { .. })
+            })
+            .map(|container| container.id.clone())
+    }
+
+    /// Ready as the kubelet sees it. While the pod view is away, what has no probe is Ready when it runs.
+    pub(super) fn is_ready(&self, pod: &PodUid, instance: &Instance) -> bool {
+        let container = &instance.container;
+        if container.state != ContainerState::Running {
+            return false;
+        }
+        let Some(pod) = self.pods.get(pod) else { return true };
+        let reported =
+            pod.statuses.get(&container.name).is_some_and(|report| report.ready && report.id == container.id);
+        let readiness = pod.containers.get(&container.name).map(|spec| spec.readiness);
+        let unprobed = matches!(readiness, None | Some(Readiness::Running | Readiness::PostStart));
+        reported || (unprobed && !self.view_fresh)
+    }
+
+    pub(super) fn restart_policy(&self, pod: &PodUid, name: &ContainerName) -> Option<RestartPolicy> {
+        let pod = self.pods.get(pod)?;
+        let sidecar = pod.containers.get(name).is_some_and(|container| container.sidecar);
+        Some(if sidecar { RestartPolicy::Always } else { pod.restart_policy })
+    }
+
+    /// What the kubelet does before it stops this container. `None`: the pod is not known.
+    pub(super) fn hook_of(&self, pod: &PodUid, name: &ContainerName) -> Option<Option<&Hook>> {
+        let spec = self.pods.get(pod)?.containers.get(name);
+        Some(spec.and_then(|spec| spec.pre_stop.as_ref()))
+    }
+
+    pub(super) fn pod_of(&self, uid: &PodUid) -> Option<&Pod> {
+        self.pods.get(uid)
+    }
+
+    pub(super) fn is_connected(&self, connection: ConnectionId) -> bool {
+        self.connections.contains_key(&connection)
+    }
+}
+
+/// An exited container is started again by the kubelet (`ShouldContainerBeRestarted`).
+pub(super) fn restarts(policy: RestartPolicy, code: Option<i32>) -> bool {
+    match policy {
+        RestartPolicy::Always => true,
+        RestartPolicy::OnFailure => code != Some(0),
+        RestartPolicy::Never => false,
+    }
+}

@@ -1,0 +1,61 @@
+//! The requests as people see them.
+
+use std::time::{Duration, Instant};
+
+use crate::{
+    model::{ContainerName, PodRef, RequestId},
+    node::Node,
+    recreate::{ContainerProgress, Origin, Outcome, RecreateReport, RequestPhase},
+};
+
+/// One request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestView {
+    /// Identity.
+    pub id: RequestId,
+    /// `namespace/name`.
+    pub key: String,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// Its pod, where the node still knows it.
+    pub pod: Option<PodRef>,
+    /// The containers it asks for, as listed.
+    pub containers: Vec<ContainerName>,
+    /// Where it stands.
+    pub phase: RequestPhase,
+    /// Where its containers stand.
+    pub progress: Vec<ContainerProgress>,
+    /// How it ended.
+    pub outcome: Option<Outcome>,
+    /// For people.
+    pub message: String,
+    /// Since it was made.
+    pub age: Duration,
+}
+
+impl Node {
+    /// All requests, first come first.
+    pub fn requests(&self, now: Instant) -> Vec<RequestView> {
+        let requests = self.in_order().into_iter().filter_map(|id| self.recreates.requests.get(&id));
+        requests
+            .map(|request| {
+                let asked = &request.asked;
+                let report: RecreateReport =
+                    self.report_of(request).unwrap_or_else(|| request.reported.clone());
+                let pod = self.pods.get(&asked.pod).map(|pod| pod.pod.clone());
+                RequestView {
+                    id: asked.id.clone(),
+                    key: asked.key.clone(),
+                    origin: asked.origin,
+                    pod: pod.or_else(|| Some(self.sandboxes_of(&asked.pod).next()?.pod.clone())),
+                    containers: asked.containers.iter().map(|target| target.name.clone()).collect(),
+                    phase: report.phase.unwrap_or(RequestPhase::Pending),
+                    progress: report.containers,
+                    outcome: report.outcome,
+                    message: report.message,
+                    age: now.saturating_duration_since(asked.created),
+                }
+            })
+            .collect()
+    }
+}

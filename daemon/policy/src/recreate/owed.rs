@@ -1,0 +1,275 @@
+//! What requests and marks owe the world now, and when to ask again.
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    config::Path,
+    model::{ContainerId, ContainerName, Hook, PodRef, RequestId, RestartPolicy, SandboxId},
+    node::Node,
+    recreate::{
+        ContainerPhase, Mark, MarkPhase, Origin,
+        fate::{PodFate, Standing},
+        state::{Drain, Errand, Marked, Request, Stop},
+    },
+    step::{DirectStop, Step},
+};
+
+/// How often the runtime is asked about the pods of requests. What passes through the agent is known at once.
+const INSPECTION_INLINE: Duration = Duration::from_secs(1);
+const INSPECTION_BESIDE: Duration = Duration::from_millis(200);
+/// A kubelet whose call was cut by the death of an agent is back that soon, if it is alive.
+const KUBELET_RETURNS: Duration = Duration::from_secs(2);
+/// On top of the grace, for a stop that is not seen coming.
+const LATE: Duration = Duration::from_secs(5);
+/// The API server's default.
+const DEFAULT_GRACE: Duration = Duration::from_secs(30);
+
+impl Node {
+    /// The steps about requests that are due.
+    pub(crate) fn recreate_steps(&self, now: Instant) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for id in self.in_order() {
+            let Some(request) = self.recreates.requests.get(&id) else { continue };
+            match &request.end {
+                None => self.open_steps(request, now, &mut steps),
+                Some(end) => {
+                    let due = request.asked.delete_after.is_some_and(|after| end.at + after <= now);
+                    if due && request.is_told() {
+                        steps.push(Step::DeleteRequest(request.asked.origin, id.clone()));
+                    }
+                }
+            }
+            if let Some(report) = self.report_of(request)
+                && report != request.reported
+            {
+                steps.push(Step::Report(request.asked.origin, id, report));
+            }
+        }
+        steps.extend(self.release_steps());
+        let unmarked = self.recreates.unmarked.iter().cloned().chain(self.orphaned_marks());
+        steps.extend(unmarked.map(Step::ForgetMarks));
+        steps.retain(|step| Errand::of(step).is_none_or(|errand| self.recreates.is_due(&errand, now)));
+        steps
+    }
+
+    /// When to ask again because of a request.
+    pub(crate) fn recreate_deadlines(&self) -> impl Iterator<Item = Instant> {
+        let open = self.recreates.requests.values().filter(|request| request.end.is_none());
+        let timers = open.flat_map(|request| {
+            let grace = match (request.asked.strategy.unready_grace, request.unready) {
+                (Some(grace), Drain::Since(since)) => Some(since + grace),
+                _ => None,
+            };
+            let started = request.asked.containers.iter().filter_map(|target| {
+                match self.standing_in(&request.asked.pod, &target.name, &target.instance) {
+                    Standing::Replaced(instance) => {
+                        instance.running_since.map(|since| since + request.asked.strategy.min_started)
+                    }
+                    _ => None,
+                }
+            });
+            request.asked.deadline.into_iter().chain(grace).chain(started)
+        });
+        let told = self.recreates.requests.values().filter(|request| request.is_told());
+        let deletions =
+            told.filter_map(|request| Some(request.end.as_ref()?.at + request.asked.delete_after?));
+        let retries = self.recreates.paused.values().map(|(until, _)| *until);
+        let takeovers = self.recreates.marks.values().map(|marked| marked.since + KUBELET_RETURNS);
+        let late = self.recreates.marks.values().filter_map(|marked| {
+            let request = self.recreates.requests.get(&marked.mark.request)?;
+            Some(marked.since + self.grace_of(request) + LATE)
+        });
+        let all = timers.chain(deletions).chain(retries).chain(takeovers).chain(late);
+        all.filter(|deadline| self.recreates.looked.is_none_or(|looked| *deadline > looked))
+    }
+
+    /// The sandboxes of pods with open requests, with the time when the runtime is to be asked about each.
+    pub(crate) fn recreate_inspections(&self) -> Vec<(&SandboxId, Option<Instant>)> {
+        let period = match self.config.path {
+            Path::Inline => INSPECTION_INLINE,
+            Path::Beside => INSPECTION_BESIDE,
+        };
+        let pods = self.pods_in_hand();
+        self.sandboxes
+            .iter()
+            .filter(|(_, sandbox)| pods.contains(&sandbox.pod.uid) && !sandbox.inspection.in_flight)
+            .map(|(id, sandbox)| (id, sandbox.inspection.ended.map(|ended| ended + period)))
+            .collect()
+    }
+
+    /// A request waits for what only the pod view shows.
+    pub(crate) fn recreates_wait_for_view(&self) -> bool {
+        self.recreates.requests.values().any(|request| {
+            request.end.is_none()
+                && request.progress.values().any(|progress| progress.phase == ContainerPhase::Recreating)
+        })
+    }
+
+    fn open_steps(&self, request: &Request, now: Instant, steps: &mut Vec<Step>) {
+        if self.pod_fate(&request.asked.pod) != PodFate::Alive {
+            return;
+        }
+        if request.asked.strategy.unready_grace.is_some()
+            && request.unready == Drain::Wanted
+            && let Some(pod) = self.pod_ref(request)
+        {
+            steps.push(Step::HoldUnready(pod, request.asked.key.clone()));
+        }
+        let mut exited = BTreeSet::new();
+        let mut marks = Vec::new();
+        for (name, progress) in &request.progress {
+            let marked = self.recreates.marks.get(&(request.asked.id.clone(), name.clone()));
+            if let Some(marked) = marked {
+                steps.extend(self.marked_steps(request, marked, now));
+            } else if progress.begun.is_some() && self.old_runs(request, name, &progress.target) {
+                exited.extend(self.older_exited(&request.asked.pod, name, &progress.target));
+                marks.push(self.first_mark(request, name, &progress.target));
+            }
+        }
+        // All of them at once: the kubelet then takes them in one SyncPod.
+        if !exited.is_empty() {
+            steps.push(Step::RemoveContainers(exited.into_iter().collect()));
+        } else if !marks.is_empty() {
+            steps.push(Step::WriteMarks(marks));
+        }
+    }
+
+    fn old_runs(&self, request: &Request, name: &ContainerName, target: &ContainerId) -> bool {
+        matches!(self.standing_in(&request.asked.pod, name, target), Standing::OldRuns)
+    }
+
+    fn first_mark(&self, request: &Request, name: &ContainerName, target: &ContainerId) -> Mark {
+        Mark {
+            request: request.asked.id.clone(),
+            name: name.clone(),
+            container: target.clone(),
+            phase: match self.config.path {
+                Path::Inline => MarkPhase::Armed,
+                Path::Beside => MarkPhase::Stopping,
+            },
+        }
+    }
+
+    /// What a mark owes: usually nothing, because the kubelet acts on it.
+    fn marked_steps(&self, request: &Request, marked: &Marked, now: Instant) -> Option<Step> {
+        let (pod, mark) = (&request.asked.pod, &marked.mark);
+        match self.standing_in(pod, &mark.name, &mark.container) {
+            Standing::OldRuns if mark.phase == MarkPhase::Stopping => self.direct_stop(request, marked),
+            Standing::OldRuns if self.must_take_over(request, marked, now) => {
+                Some(Step::WriteMarks(vec![Mark { phase: MarkPhase::Stopping, ..mark.clone() }]))
+            }
+            Standing::OldExited(_) if self.is_stranded(request, marked) => {
+                Some(Step::RemoveContainers(vec![mark.container.clone()]))
+            }
+            _ => None,
+        }
+    }
+
+    /// The kubelet had begun to stop the container and will not end it, and must not be asked again.
+    fn must_take_over(&self, request: &Request, marked: &Marked, now: Instant) -> bool {
+        if marked.mark.phase == MarkPhase::Armed || self.may_be_asked_again(marked, request) {
+            return false;
+        }
+        let alive = |connection| self.is_connected(connection);
+        match marked.stop {
+            Stop::Failed => return true,
+            Stop::InFlight(_, connection) | Stop::Done(connection) if alive(connection) => return false,
+            Stop::InFlight(..) | Stop::Done(_) | Stop::NotAsked => {}
+        }
+        let deserted = marked.inherited || !marked.shown_to.is_some_and(alive);
+        let ours =
+            matches!(self.hook_of(&request.asked.pod, &marked.mark.name), Some(Some(Hook::Exec { .. })));
+        let patience = match deserted && ours {
+            // The hook went through the agent, and ended with it.
+            true => KUBELET_RETURNS,
+            false => self.grace_of(request) + LATE,
+        };
+        now >= marked.since + patience
+    }
+
+    /// It exited under a restart policy that leaves it so, and nobody is about to create the next one.
+    fn is_stranded(&self, request: &Request, marked: &Marked) -> bool {
+        let policy = self.restart_policy(&request.asked.pod, &marked.mark.name);
+        marked.mark.phase >= MarkPhase::Shown
+            && policy != Some(RestartPolicy::Always)
+            && self.config.path == Path::Inline
+            && !marked.is_carried_by(|connection| self.is_connected(connection))
+    }
+
+    fn direct_stop(&self, request: &Request, marked: &Marked) -> Option<Step> {
+        let mark = &marked.mark;
+        let sandbox = self.containers.get(&mark.container)?;
+        let pod = self.sandboxes.get(sandbox)?.pod.clone();
+        let policy = self.restart_policy(&request.asked.pod, &mark.name);
+        let beside = self.config.path == Path::Beside;
+        // A hook that may have begun is not begun again; beside the kubelet it is the agent that begins it.
+        let first = beside && !marked.inherited && !marked.stopping;
+        let hook = self.hook_of(&request.asked.pod, &mark.name).flatten().filter(|_| first);
+        Some(Step::StopContainer(DirectStop {
+            container: mark.container.clone(),
+            pod,
+            sandbox: sandbox.clone(),
+            ip: self.pod_of(&request.asked.pod).and_then(|pod| pod.ip.clone()),
+            hook: hook.cloned(),
+            grace: self.grace_of(request),
+            remove: !beside && policy != Some(RestartPolicy::Always),
+        }))
+    }
+
+    fn grace_of(&self, request: &Request) -> Duration {
+        let own = self.pod_of(&request.asked.pod).map_or(DEFAULT_GRACE, |pod| pod.grace);
+        request.asked.strategy.grace.unwrap_or(own)
+    }
+
+    fn pod_ref(&self, request: &Request) -> Option<PodRef> {
+        let view = self.pod_of(&request.asked.pod).map(|pod| pod.pod.clone());
+        view.or_else(|| self.sandboxes_of(&request.asked.pod).next().map(|sandbox| sandbox.pod.clone()))
+    }
+
+    /// Entries of requests that are over, or that nobody knows any more, in the shared readiness gate.
+    fn release_steps(&self) -> Vec<Step> {
+        if !self.recreates.listed.contains(&Origin::Api) {
+            return Vec::new();
+        }
+        let open = self.recreates.requests.values().filter(|request| request.end.is_none());
+        let wanted: BTreeSet<&str> = open
+            .filter(|request| request.unready != Drain::Not)
+            .map(|request| request.asked.key.as_str())
+            .collect();
+        let mut steps = Vec::new();
+        for pod in self.pods.values().filter(|pod| pod.deletion.is_none()) {
+            for key in pod.unready.iter().flat_map(|unready| &unready.requests) {
+                if !wanted.contains(key.as_str()) {
+                    steps.push(Step::ReleaseUnready(pod.pod.clone(), key.clone()));
+                }
+            }
+        }
+        steps
+    }
+
+    /// A container exited while nobody could ask the kubelet to go on with it: to be removed before the kubelet sees it so.
+    pub fn has_stranded(&self) -> bool {
+        self.recreates.marks.values().any(|marked| {
+            let Some(request) = self.recreates.requests.get(&marked.mark.request) else { return false };
+            let (pod, mark) = (&request.asked.pod, &marked.mark);
+            request.end.is_none()
+                && matches!(self.standing_in(pod, &mark.name, &mark.container), Standing::OldExited(_))
+                && self.is_stranded(request, marked)
+        })
+    }
+
+    /// Requests that left marks and are not known to any source.
+    fn orphaned_marks(&self) -> BTreeSet<RequestId> {
+        let recreates = &self.recreates;
+        let sources = [Origin::Api, Origin::File];
+        if !sources.iter().all(|source| recreates.listed.contains(source) || !self.config.has_source(*source))
+        {
+            return BTreeSet::new();
+        }
+        let marked = recreates.marks.keys().map(|(request, _)| request);
+        marked.filter(|request| !recreates.requests.contains_key(*request)).cloned().collect()
+    }
+}

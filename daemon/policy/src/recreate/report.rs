@@ -1,0 +1,53 @@
+//! What the status of a request is to say now.
+
+use crate::{
+    node::Node,
+    recreate::{
+        ContainerPhase, ContainerProgress, RecreateReport, RequestPhase,
+        state::{Drain, Request},
+    },
+};
+
+impl Node {
+    /// `None` as long as there is nothing to say.
+    pub(super) fn report_of(&self, request: &Request) -> Option<RecreateReport> {
+        let unready = matches!(request.unready, Drain::Since(_)) || request.reported.unready;
+        let containers: Vec<ContainerProgress> = self
+            .container_order(request)
+            .into_iter()
+            .filter_map(|name| {
+                let progress = request.progress.get(&name)?;
+                Some(ContainerProgress {
+                    phase: progress.phase,
+                    message: progress.message.clone(),
+                    killed: progress.killed,
+                    name,
+                })
+            })
+            .collect();
+        if let Some(end) = &request.end {
+            // One that ended before it was seen here stays as it was written.
+            if request.reported.phase == Some(RequestPhase::Completed) {
+                return None;
+            }
+            return Some(RecreateReport {
+                phase: Some(RequestPhase::Completed),
+                message: end.message.clone(),
+                containers,
+                outcome: end.outcome,
+                unready,
+            });
+        }
+        let waits = containers.iter().all(|container| container.phase == ContainerPhase::Pending);
+        let queued = waits
+            && self.container_order(request).iter().any(|name| self.goes_first(request, name).is_some());
+        let phase = if queued { RequestPhase::Pending } else { RequestPhase::Recreating };
+        Some(RecreateReport {
+            phase: Some(phase),
+            message: String::new(),
+            containers,
+            outcome: None,
+            unready,
+        })
+    }
+}

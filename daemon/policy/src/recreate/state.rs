@@ -1,0 +1,426 @@
+//! What is remembered of requests and marks, and how facts change it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
+
+use crate::{
+    event::StepOutcome,
+    model::{CallId, ConnectionId, ContainerId, ContainerName, ContainerState, PodUid, RequestId},
+    node::Node,
+    recreate::{
+        ContainerPhase, Mark, MarkPhase, Origin, Outcome, RecreateReport, RecreateRequest, RequestPhase,
+    },
+    step::Step,
+};
+
+/// The first pause after a step that failed; it doubles up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// All requests and marks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Recreates {
+    pub(super) requests: BTreeMap<RequestId, Request>,
+    /// By request and container. A mark is here once it is durable.
+    pub(super) marks: BTreeMap<(RequestId, ContainerName), Marked>,
+    /// Requests of which the store has marks that mean nothing any more.
+    pub(super) unmarked: BTreeSet<RequestId>,
+    /// Steps under way.
+    pub(super) busy: BTreeSet<Errand>,
+    /// Steps that failed: not before then, and after how many failures.
+    pub(super) paused: BTreeMap<Errand, (Instant, u32)>,
+    /// Relists that carry a nudge, and for which pods.
+    pub(super) nudging: BTreeMap<CallId, BTreeSet<PodUid>>,
+    /// When the last nudge for a pod was delivered.
+    pub(super) nudged: BTreeMap<PodUid, Instant>,
+    /// Sources whose requests are all known.
+    pub(super) listed: BTreeSet<Origin>,
+    /// When the requests were last taken as far as they were; a deadline before that was looked at.
+    pub(super) looked: Option<Instant>,
+    pub(super) arrivals: u64,
+    pub(super) nudges_made: u64,
+}
+
+/// What a step is about: one at a time of each.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Errand {
+    Remove(ContainerId),
+    Write(RequestId),
+    Forget(RequestId),
+    Stop(ContainerId),
+    Report(RequestId),
+    Unready(PodUid, String),
+    Delete(RequestId),
+}
+
+/// One request.
+#[derive(Clone, Debug)]
+pub(super) struct Request {
+    pub(super) asked: RecreateRequest,
+    /// Earlier is smaller; first come, first served.
+    pub(super) arrival: u64,
+    pub(super) progress: BTreeMap<ContainerName, Progress>,
+    /// What its source has written down.
+    pub(super) reported: RecreateReport,
+    pub(super) unready: Drain,
+    pub(super) end: Option<End>,
+}
+
+/// How far one container of a request got.
+#[derive(Clone, Debug)]
+pub(super) struct Progress {
+    pub(super) phase: ContainerPhase,
+    pub(super) message: String,
+    /// The old instance was told to stop.
+    pub(super) killed: bool,
+    /// The instance to replace.
+    pub(super) target: ContainerId,
+    /// Its turn has come: what is owed may be done.
+    pub(super) begun: Option<Instant>,
+}
+
+/// Holding the pod not Ready before anything is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Drain {
+    /// Not asked for, or not begun.
+    Not,
+    /// The condition is to be written.
+    Wanted,
+    /// It is written; the grace runs.
+    Since(Instant),
+}
+
+/// The end of a request.
+#[derive(Clone, Debug)]
+pub(super) struct End {
+    pub(super) at: Instant,
+    pub(super) outcome: Option<Outcome>,
+    pub(super) message: String,
+}
+
+/// A mark, and what this process knows about it.
+#[derive(Clone, Debug)]
+pub(super) struct Marked {
+    pub(super) mark: Mark,
+    /// When its phase was reached, or when it was read from the store.
+    pub(super) since: Instant,
+    /// It was read from the store: an earlier process made it, and what it saw is lost.
+    pub(super) inherited: bool,
+    /// Whom it was shown to.
+    pub(super) shown_to: Option<ConnectionId>,
+    /// The kubelet's StopContainer.
+    pub(super) stop: Stop,
+    /// The agent's own stop was begun by this process.
+    pub(super) stopping: bool,
+}
+
+/// The kubelet's StopContainer of a marked instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    NotAsked,
+    InFlight(CallId, ConnectionId),
+    /// It succeeded; the one who asked goes on to create the next instance.
+    Done(ConnectionId),
+    Failed,
+}
+
+// === impl Errand ===
+
+impl Errand {
+    pub(super) fn of(step: &Step) -> Option<Self> {
+        Some(match step {
+            Step::RemoveContainers(containers) => Self::Remove(containers.first()?.clone()),
+            Step::WriteMarks(marks) => Self::Write(marks.first()?.request.clone()),
+            Step::ForgetMarks(request) => Self::Forget(request.clone()),
+            Step::StopContainer(stop) => Self::Stop(stop.container.clone()),
+            Step::Report(_, request, _) => Self::Report(request.clone()),
+            Step::HoldUnready(pod, key) | Step::ReleaseUnready(pod, key) => {
+                Self::Unready(pod.uid.clone(), key.clone())
+            }
+            Step::DeleteRequest(_, request) => Self::Delete(request.clone()),
+            Step::InspectSandbox(_) | Step::PollKubelet | Step::ForgetLatches(_) => return None,
+        })
+    }
+}
+
+// === impl Recreates ===
+
+impl Recreates {
+    pub(crate) fn seen(&mut self, asked: RecreateRequest) {
+        if let Some(known) = self.requests.get_mut(&asked.id) {
+            // What it asks for was settled when it came. Its echo may be older than what was reported since.
+            if asked.ended.is_some() && known.end.is_none() {
+                known.end = ended(&asked);
+                known.reported = asked.reported;
+            }
+            return;
+        }
+        self.arrivals += 1;
+        let request = Request::new(asked, self.arrivals);
+        self.requests.insert(request.asked.id.clone(), request);
+    }
+
+    pub(crate) fn gone(&mut self, id: &RequestId) {
+        self.requests.remove(id);
+        self.drop_marks(id);
+    }
+
+    pub(crate) fn listed(&mut self, origin: Origin, mut requests: Vec<RecreateRequest>) {
+        let shown: BTreeSet<&RequestId> = requests.iter().map(|request| &request.id).collect();
+        let gone: Vec<RequestId> = self
+            .requests
+            .iter()
+            .filter(|(id, request)| request.asked.origin == origin && !shown.contains(id))
+            .map(|(id, _)| id.clone())
+            .collect();
+        gone.iter().for_each(|id| self.gone(id));
+        requests.sort_by(|a, b| (a.created, &a.id).cmp(&(b.created, &b.id)));
+        requests.into_iter().for_each(|request| self.seen(request));
+        self.listed.insert(origin);
+    }
+
+    pub(crate) fn marks_loaded(&mut self, marks: Vec<Mark>, now: Instant) {
+        for mark in marks {
+            self.place(mark, None, true, now);
+        }
+    }
+
+    /// A mark that is durable now.
+    pub(crate) fn place(
+        &mut self,
+        mark: Mark,
+        shown_to: Option<ConnectionId>,
+        inherited: bool,
+        now: Instant,
+    ) {
+        let key = (mark.request.clone(), mark.name.clone());
+        let old = self.marks.get(&key).filter(|old| old.mark.container == mark.container);
+        if old.is_some_and(|old| old.mark.phase >= mark.phase) {
+            return;
+        }
+        let marked = Marked {
+            since: now,
+            inherited,
+            shown_to: shown_to.or(old.and_then(|old| old.shown_to)),
+            stop: old.map_or(Stop::NotAsked, |old| old.stop),
+            stopping: false,
+            mark,
+        };
+        self.marks.insert(key, marked);
+    }
+
+    /// The marks of a request mean nothing from now on.
+    pub(super) fn drop_marks(&mut self, id: &RequestId) {
+        let before = self.marks.len();
+        self.marks.retain(|(request, _), _| request != id);
+        if self.marks.len() < before {
+            self.unmarked.insert(id.clone());
+        }
+    }
+
+    /// The mark of an instance.
+    pub(super) fn mark_of(&self, container: &ContainerId) -> Option<&Marked> {
+        self.marks.values().find(|marked| marked.mark.container == *container)
+    }
+
+    pub(super) fn mark_of_mut(&mut self, container: &ContainerId) -> Option<&mut Marked> {
+        self.marks.values_mut().find(|marked| marked.mark.container == *container)
+    }
+
+    /// Something is to be done, or to be waited for.
+    pub(crate) fn is_active(&self) -> bool {
+        !self.marks.is_empty()
+            || !self.unmarked.is_empty()
+            || !self.busy.is_empty()
+            || self.requests.values().any(|request| request.end.is_none() || !request.is_told())
+    }
+
+    pub(crate) fn call_ended(&mut self, call: CallId, exited: impl Fn(&ContainerId) -> bool) {
+        self.nudging.remove(&call);
+        for marked in self.marks.values_mut() {
+            if let Stop::InFlight(stop, connection) = marked.stop
+                && stop == call
+            {
+                marked.stop =
+                    if exited(&marked.mark.container) { Stop::Done(connection) } else { Stop::Failed };
+            }
+        }
+    }
+
+    /// The kubelet could not create the next instance of this container: it may not try again.
+    pub(crate) fn create_failed(&mut self, name: &ContainerName, is_here: impl Fn(&ContainerId) -> bool) {
+        for marked in self.marks.values_mut() {
+            let carried = matches!(marked.stop, Stop::Done(_));
+            if carried && marked.mark.name == *name && is_here(&marked.mark.container) {
+                marked.stop = Stop::Failed;
+            }
+        }
+    }
+
+    /// The kubelet's list with the nudges went out in full.
+    pub(crate) fn relist_answered(&mut self, call: CallId, now: Instant) {
+        for pod in self.nudging.remove(&call).unwrap_or_default() {
+            self.nudged.insert(pod, now);
+        }
+    }
+
+    pub(crate) fn step_began(&mut self, step: &Step) {
+        if let Step::StopContainer(stop) = step
+            && let Some(marked) = self.mark_of_mut(&stop.container)
+        {
+            marked.stopping = true;
+        }
+        self.busy.extend(Errand::of(step));
+    }
+
+    /// Whether a step about this may begin.
+    pub(super) fn is_due(&self, errand: &Errand, now: Instant) -> bool {
+        !self.busy.contains(errand) && self.paused.get(errand).is_none_or(|(until, _)| *until <= now)
+    }
+
+    fn pause(&mut self, errand: Errand, now: Instant) {
+        let failures = self.paused.get(&errand).map_or(0, |(_, failures)| *failures);
+        let pause = FIRST_PAUSE.saturating_mul(1 << failures.min(10)).min(LONGEST_PAUSE);
+        self.paused.insert(errand, (now + pause, failures.saturating_add(1)));
+    }
+}
+
+// === impl Node ===
+
+impl Node {
+    pub(crate) fn step_ended(&mut self, step: Step, outcome: StepOutcome, now: Instant) {
+        let Some(errand) = Errand::of(&step) else { return };
+        self.recreates.busy.remove(&errand);
+        if outcome == StepOutcome::Failed {
+            self.recreates.pause(errand, now);
+            return;
+        }
+        self.recreates.paused.remove(&errand);
+        match step {
+            Step::RemoveContainers(containers) => {
+                containers.iter().for_each(|container| self.forget_container(container));
+            }
+            Step::WriteMarks(marks) => {
+                for mark in marks {
+                    // The request may have gone while its marks were written.
+                    if let Some(request) = self.recreates.requests.get(&mark.request) {
+                        // An earlier nudge was for others.
+                        self.recreates.nudged.remove(&request.asked.pod);
+                        self.recreates.place(mark, None, false, now);
+                    } else {
+                        self.recreates.unmarked.insert(mark.request);
+                    }
+                }
+            }
+            Step::ForgetMarks(request) => {
+                self.recreates.unmarked.remove(&request);
+            }
+            Step::StopContainer(stop) => {
+                self.container_stopped(&stop.container);
+                if stop.remove || outcome == StepOutcome::Gone {
+                    self.forget_container(&stop.container);
+                }
+            }
+            Step::Report(_, id, report) => match outcome {
+                StepOutcome::Gone => self.recreates.gone(&id),
+                StepOutcome::Done | StepOutcome::Failed => {
+                    if let Some(request) = self.recreates.requests.get_mut(&id) {
+                        request.reported = report;
+                    }
+                }
+            },
+            Step::HoldUnready(_, key) => {
+                let waiting = self.recreates.requests.values_mut();
+                for request in waiting.filter(|request| request.asked.key == key) {
+                    if request.unready == Drain::Wanted {
+                        request.unready = Drain::Since(now);
+                    }
+                }
+            }
+            Step::ReleaseUnready(..) => {
+                // Until the pod view shows it.
+                self.recreates.paused.insert(errand, (now + LONGEST_PAUSE, 0));
+            }
+            Step::DeleteRequest(_, id) => self.recreates.gone(&id),
+            Step::InspectSandbox(_) | Step::PollKubelet | Step::ForgetLatches(_) => {}
+        }
+    }
+
+    /// The requests as their sources showed them.
+    #[cfg(test)]
+    pub(crate) fn asked_requests(&self) -> Vec<RecreateRequest> {
+        self.recreates.requests.values().map(|request| request.asked.clone()).collect()
+    }
+
+    /// An instance that did exit, as far as is known.
+    pub(crate) fn has_exited(&self, container: &ContainerId) -> bool {
+        let sandbox = self.containers.get(container).and_then(|sandbox| self.sandboxes.get(sandbox));
+        let instance = sandbox.and_then(|sandbox| sandbox.instances.get(container));
+        instance.is_none_or(|instance| matches!(instance.container.state, ContainerState::Exited { .. }))
+    }
+}
+
+// === impl Request ===
+
+impl Request {
+    fn new(asked: RecreateRequest, arrival: u64) -> Self {
+        let before = |name: &ContainerName| {
+            asked.reported.containers.iter().find(|progress| progress.name == *name).cloned()
+        };
+        let progress = asked.containers.iter().map(|target| {
+            let before = before(&target.name);
+            let killed = before.as_ref().is_some_and(|before| before.killed);
+            let (phase, message) = match before {
+                Some(done) if done.phase >= ContainerPhase::Succeeded => (done.phase, done.message),
+                Some(_) | None => (ContainerPhase::Pending, String::new()),
+            };
+            let target_id = target.instance.clone();
+            (target.name.clone(), Progress { phase, message, killed, target: target_id, begun: None })
+        });
+        Self {
+            progress: progress.collect(),
+            end: ended(&asked),
+            unready: asked.unready_since.map_or(Drain::Not, Drain::Since),
+            reported: asked.reported.clone(),
+            arrival,
+            asked,
+        }
+    }
+
+    /// Its source has written down all there is to say.
+    pub(super) fn is_told(&self) -> bool {
+        self.end.is_some() && self.reported.phase == Some(RequestPhase::Completed)
+    }
+
+    pub(super) fn is_done(&self, name: &ContainerName) -> bool {
+        self.progress.get(name).is_none_or(|progress| progress.phase >= ContainerPhase::Succeeded)
+    }
+
+    pub(super) fn finish(&mut self, outcome: Outcome, message: impl Into<String>, now: Instant) {
+        self.end = Some(End { at: now, outcome: Some(outcome), message: message.into() });
+    }
+}
+
+fn ended(asked: &RecreateRequest) -> Option<End> {
+    let at = asked.ended?;
+    Some(End { at, outcome: asked.reported.outcome, message: asked.reported.message.clone() })
+}
+
+// === impl Marked ===
+
+impl Marked {
+    /// The kubelet has the stop in hand, or had and goes on to create: it is alive and did not fail.
+    pub(super) fn is_carried_by(&self, alive: impl Fn(ConnectionId) -> bool) -> bool {
+        match self.stop {
+            Stop::InFlight(_, connection) | Stop::Done(connection) => alive(connection),
+            Stop::NotAsked | Stop::Failed => false,
+        }
+    }
+
+    /// The old instance was told to stop.
+    pub(super) fn is_killed(&self) -> bool {
+        self.mark.phase >= MarkPhase::Hooked || !matches!(self.stop, Stop::NotAsked)
+    }
+}

@@ -1,0 +1,100 @@
+//! Named points at which a test kills the agent. Compiled in only with the feature `fault-points`, which no release has.
+//!
+//! The file named by `BERTH_FAULT_FILE` holds the name of a point. The first time it is reached the file is removed and
+//! the process kills itself, as hard as `kill -9`: nothing is flushed, nothing unwinds.
+
+/// A point on the way of a recreate. The order is that of the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Point {
+    /// The old exited instances are about to be removed.
+    Removing,
+    /// They are removed.
+    Removed,
+    /// The marks are about to be written.
+    Marking,
+    /// They are durable.
+    Marked,
+    /// A nudge is about to go out.
+    Nudging,
+    /// The mark says that the kubelet may have seen it; the answer has not gone.
+    Shown,
+    /// The mark says that the hook may have begun; the command has not gone.
+    Hooked,
+    /// The kubelet's StopContainer is about to go on.
+    StopAsked,
+    /// It succeeded.
+    Stopped,
+    /// The new instance was created.
+    Created,
+    /// It was started.
+    Started,
+    /// The status is about to be written.
+    Reporting,
+    /// It is written.
+    Reported,
+    /// The marks are about to be removed.
+    Unmarking,
+    /// They are removed.
+    Unmarked,
+}
+
+impl Point {
+    /// All of them.
+    pub const ALL: [Self; 15] = [
+        Self::Removing,
+        Self::Removed,
+        Self::Marking,
+        Self::Marked,
+        Self::Nudging,
+        Self::Shown,
+        Self::Hooked,
+        Self::StopAsked,
+        Self::Stopped,
+        Self::Created,
+        Self::Started,
+        Self::Reporting,
+        Self::Reported,
+        Self::Unmarking,
+        Self::Unmarked,
+    ];
+
+    /// As the file spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Removing => "removing",
+            Self::Removed => "removed",
+            Self::Marking => "marking",
+            Self::Marked => "marked",
+            Self::Nudging => "nudging",
+            Self::Shown => "shown",
+            Self::Hooked => "hooked",
+            Self::StopAsked => "stop-asked",
+            Self::Stopped => "stopped",
+            Self::Created => "created",
+            Self::Started => "started",
+            Self::Reporting => "reporting",
+            Self::Reported => "reported",
+            Self::Unmarking => "unmarking",
+            Self::Unmarked => "unmarked",
+        }
+    }
+
+    /// Dies here if a test says so.
+    #[cfg(feature = "fault-points")]
+    pub fn reached(self) {
+        let Some(file) = std::env::var_os("BERTH_FAULT_FILE") else { return };
+        if std::fs::read_to_string(&file).is_ok_and(|name| name.trim() == self.name())
+            && std::fs::remove_file(&file).is_ok()
+        {
+            let _ = nix::sys::signal::kill(nix::unistd::getpid(), nix::sys::signal::Signal::SIGKILL);
+            // The signal is on its way; nothing else may happen before it arrives.
+            loop {
+                std::thread::park();
+            }
+        }
+    }
+
+    /// Nothing, in every release.
+    #[cfg(not(feature = "fault-points"))]
+    pub fn reached(self) {}
+}

@@ -1,0 +1,110 @@
+//! The marks of recreate: which instance is to be replaced, for which request, and how far that got.
+
+use berth_policy::{Mark, MarkPhase, RequestId};
+use redb::{ReadableDatabase, ReadableTable, TableDefinition};
+
+use super::{Store, StoreError};
+
+/// (request, name of the container) -> (container ID, phase).
+pub(super) const MARKS: TableDefinition<'_, (&str, &str), (&str, u8)> = TableDefinition::new("marks");
+
+impl Store {
+    /// All marks.
+    pub fn marks(&self) -> Result<Vec<Mark>, StoreError> {
+        let read = || -> Result<Vec<Mark>, redb::Error> {
+            let table = self.database.begin_read()?.open_table(MARKS)?;
+            let mut marks = Vec::new();
+            for entry in table.iter()? {
+                let (key, value) = entry?;
+                let ((request, name), (container, phase)) = (key.value(), value.value());
+                marks.push(Mark {
+                    request: request.into(),
+                    name: name.into(),
+                    container: container.into(),
+                    phase: phase_of(phase),
+                });
+            }
+            Ok(marks)
+        };
+        read().map_err(|error| StoreError::Read(Box::new(error)))
+    }
+
+    /// Writes marks, all or none; durable on return.
+    pub fn mark(&self, marks: &[Mark]) -> Result<(), StoreError> {
+        let write = || -> Result<(), redb::Error> {
+            let transaction = self.database.begin_write()?;
+            {
+                let mut table = transaction.open_table(MARKS)?;
+                for mark in marks {
+                    let key = (mark.request.as_str(), mark.name.as_str());
+                    table.insert(key, (mark.container.as_str(), number(mark.phase)))?;
+                }
+            }
+            Ok(transaction.commit()?)
+        };
+        write().map_err(|error| StoreError::Write(Box::new(error)))
+    }
+
+    /// Removes the marks of a request.
+    pub fn unmark(&self, request: &RequestId) -> Result<(), StoreError> {
+        let write = || -> Result<(), redb::Error> {
+            let transaction = self.database.begin_write()?;
+            let id = request.as_str();
+            // They stand together: no name of a container is greater than the last character there is.
+            transaction.open_table(MARKS)?.retain_in((id, "")..=(id, "\u{10ffff}"), |_, _| false)?;
+            Ok(transaction.commit()?)
+        };
+        write().map_err(|error| StoreError::Write(Box::new(error)))
+    }
+}
+
+fn number(phase: MarkPhase) -> u8 {
+    match phase {
+        MarkPhase::Armed => 0,
+        MarkPhase::Shown => 1,
+        MarkPhase::Hooked => 2,
+        MarkPhase::Stopping => 3,
+    }
+}
+
+/// What a newer version may have written beyond that is taken for the last phase: nothing is begun again then.
+fn phase_of(number: u8) -> MarkPhase {
+    match number {
+        0 => MarkPhase::Armed,
+        1 => MarkPhase::Shown,
+        2 => MarkPhase::Hooked,
+        _ => MarkPhase::Stopping,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mark(request: &str, name: &str, phase: MarkPhase) -> Mark {
+        Mark {
+            request: request.into(),
+            name: name.into(),
+            container: format!("{request}-{name}").as_str().into(),
+            phase,
+        }
+    }
+
+    #[test]
+    fn marks_are_there_after_a_restart_and_go_with_their_request() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(directory.path()).unwrap();
+        let all = [MarkPhase::Armed, MarkPhase::Shown, MarkPhase::Hooked, MarkPhase::Stopping];
+        for (name, phase) in ["a", "b", "c", "d"].into_iter().zip(all) {
+            store.mark(&[mark("r1", name, MarkPhase::Armed), mark("r", name, phase)]).unwrap();
+            store.mark(&[mark("r1", name, phase)]).unwrap();
+        }
+        drop(store);
+        let store = Store::open(directory.path()).unwrap();
+        store.unmark(&"r".into()).unwrap();
+        store.unmark(&"unknown".into()).unwrap();
+        let left: Vec<Mark> =
+            ["a", "b", "c", "d"].into_iter().zip(all).map(|(name, phase)| mark("r1", name, phase)).collect();
+        assert_eq!(store.marks().unwrap(), left);
+    }
+}

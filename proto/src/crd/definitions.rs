@@ -1,0 +1,74 @@
+//! The CustomResourceDefinitions of all kinds, as they are installed.
+//!
+//! The types say nearly everything. Added here is what a derive cannot say, and the descriptions that come with core
+//! types are cut to their first sentence: a definition is read by people and kept in memory by every API server.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+};
+use kube::CustomResourceExt;
+use serde_json::json;
+
+use super::{ContainerRecreateRequest, ImagePullJob, NodeImage, NodePodProbe, PodProbeMarker};
+
+/// Every kind's definition.
+pub fn definitions() -> Vec<CustomResourceDefinition> {
+    let mut definitions = vec![
+        ContainerRecreateRequest::crd(),
+        ImagePullJob::crd(),
+        with_empty_spec(NodeImage::crd()),
+        with_empty_spec(NodePodProbe::crd()),
+        PodProbeMarker::crd(),
+    ];
+    for definition in &mut definitions {
+        for_schemas(definition, shorten);
+    }
+    definitions
+}
+
+/// The files of `deploy/crds` by name, as JSON values in the order of the API's documentation.
+pub fn documents() -> Vec<(String, serde_json::Value)> {
+    let document = |definition: CustomResourceDefinition| {
+        let mut value = serde_json::to_value(&definition).unwrap_or_default();
+        // Written by the server alone.
+        if let Some(fields) = value.as_object_mut() {
+            fields.remove("status");
+        }
+        (format!("{}.yaml", definition.spec.names.plural), value)
+    };
+    definitions().into_iter().map(document).collect()
+}
+
+/// The object of a node is made empty, by its agent: its spec may be left out.
+fn with_empty_spec(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
+    for_schemas(&mut definition, |schema| {
+        if let Some(spec) = schema.properties.as_mut().and_then(|properties| properties.get_mut("spec")) {
+            spec.default = Some(JSON(json!({})));
+        }
+    });
+    definition
+}
+
+fn for_schemas(definition: &mut CustomResourceDefinition, change: impl Fn(&mut JSONSchemaProps)) {
+    let versions = definition.spec.versions.iter_mut();
+    for schema in versions.filter_map(|version| version.schema.as_mut()?.open_api_v3_schema.as_mut()) {
+        change(schema);
+    }
+}
+
+fn shorten(schema: &mut JSONSchemaProps) {
+    if let Some(description) = &mut schema.description {
+        let text = description.replace('\n', " ");
+        let end = text.find(". ").map_or(text.len(), |end| end + 1);
+        *description = text[..end].to_owned();
+    }
+    schema.properties.iter_mut().flat_map(|properties| properties.values_mut()).for_each(shorten);
+    match &mut schema.items {
+        Some(JSONSchemaPropsOrArray::Schema(items)) => shorten(items),
+        Some(JSONSchemaPropsOrArray::Schemas(items)) => items.iter_mut().for_each(shorten),
+        None => {}
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(values)) = &mut schema.additional_properties {
+        shorten(values);
+    }
+}

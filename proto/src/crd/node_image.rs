@@ -1,0 +1,272 @@
+//! `NodeImage`: the images one node should have, and how far it is with them.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    api::core::v1::ObjectReference,
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+};
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What users and OpenKruise's controllers ask of one node. Berth's manager never writes it: what follows from
+/// `ImagePullJob`s is in `status.desiredImages`.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[kube(
+    group = "apps.kruise.io",
+    version = "v1alpha1",
+    kind = "NodeImage",
+    plural = "nodeimages",
+    doc = "The images one node should have. It has the name of its node.",
+    status = "NodeImageStatus",
+    derive = "PartialEq",
+    printcolumn = r#"{"name":"DESIRED","type":"integer","jsonPath":".status.desired"}"#,
+    printcolumn = r#"{"name":"PULLING","type":"integer","jsonPath":".status.pulling"}"#,
+    printcolumn = r#"{"name":"SUCCEED","type":"integer","jsonPath":".status.succeeded"}"#,
+    printcolumn = r#"{"name":"FAILED","type":"integer","jsonPath":".status.failed"}"#,
+    printcolumn = r#"{"name":"AGE","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeImageSpec {
+    /// By image name without tag.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 256))]
+    pub images: BTreeMap<String, ImageSpec>,
+}
+
+/// The wanted tags of one image.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ImageSpec {
+    /// References to Secrets. Berth's agent reads no Secrets: the node's own credentials are used.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pull_secrets: Vec<PullSecretReference>,
+    /// Metadata for the runtime's pull.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox_config: Option<SandboxConfig>,
+    /// Each tag once.
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["tag"]))]
+    pub tags: Vec<ImageTagSpec>,
+}
+
+/// A Secret with the credentials of a registry.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PullSecretReference {
+    /// Where the Secret is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// Labels and annotations of the pod sandbox that a pull is said to be for; some runtimes and snapshotters act on them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SandboxConfig {
+    /// Labels of the sandbox.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Annotations of the sandbox.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// One wanted tag.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ImageTagSpec {
+    /// A tag, or a digest `sha256:...`.
+    #[schemars(length(min = 1))]
+    pub tag: String,
+    /// When it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_at: Option<Time>,
+    /// How it is pulled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pull_policy: Option<TagPullPolicy>,
+    /// Whether an image that is there already is pulled again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_pull_policy: Option<ImagePullPolicy>,
+    /// The `ImagePullJob`s that want it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub owner_references: Vec<ObjectReference>,
+    /// A larger one pulls again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub version: Option<i64>,
+}
+
+/// Limits of the pulls of one image on one node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TagPullPolicy {
+    /// Seconds one attempt may take; 600 when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub timeout_seconds: Option<i32>,
+    /// Attempts after the first one; 3 when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub backoff_limit: Option<i32>,
+    /// Seconds after its end until the record of it goes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub ttl_seconds_after_finished: Option<i32>,
+    /// Seconds all attempts together may take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub active_deadline_seconds: Option<i64>,
+}
+
+/// Whether an image that is on the node already is pulled again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum ImagePullPolicy {
+    /// It is.
+    Always,
+    /// It is not.
+    #[default]
+    IfNotPresent,
+}
+
+/// What the node has of it. The manager writes `desiredImages`, the agent of the node everything else.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeImageStatus {
+    /// What `ImagePullJob`s ask of this node now; the manager's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["image"]))]
+    pub desired_images: Vec<DesiredImage>,
+    /// How many tags are wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub desired: Option<i32>,
+    /// How many of them wait for their turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<i32>,
+    /// How many are being pulled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pulling: Option<i32>,
+    /// How many are there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub succeeded: Option<i32>,
+    /// How many were given up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<i32>,
+    /// By image name without tag.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub image_statuses: BTreeMap<String, ImageStatus>,
+    /// The first contact of the agent after the node joined.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_sync_status: Option<SyncStatus>,
+    /// What is not, or not yet, acted on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+}
+
+/// One image that jobs want on this node.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DesiredImage {
+    /// The reference as the jobs give it, tag or digest included.
+    pub image: String,
+    /// Since when it is wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
+    /// A larger one pulls again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub version: Option<i64>,
+    /// Who wants it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["uid"]))]
+    pub jobs: Vec<JobReference>,
+    /// How it is pulled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pull_policy: Option<TagPullPolicy>,
+    /// Whether an image that is there already is pulled again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_pull_policy: Option<ImagePullPolicy>,
+    /// Metadata for the runtime's pull.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox_config: Option<SandboxConfig>,
+}
+
+/// One `ImagePullJob`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct JobReference {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID, which a job of the same name made later does not have.
+    pub uid: String,
+}
+
+/// The tags of one image.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ImageStatus {
+    /// Each tag once.
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["tag"]))]
+    pub tags: Vec<ImageTagStatus>,
+}
+
+/// Where one tag stands.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ImageTagStatus {
+    /// A tag, or a digest `sha256:...`.
+    pub tag: String,
+    /// `Waiting`, `Pulling`, `Succeeded` or `Failed`.
+    pub phase: ImagePhase,
+    /// Percent of the bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<i32>,
+    /// Begin of the first attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_time: Option<Time>,
+    /// When it was there, or given up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion_time: Option<Time>,
+    /// The version of the wish this answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<i64>,
+    /// The runtime's.
+    #[serde(default, rename = "imageID", skip_serializing_if = "Option::is_none")]
+    pub image_id: Option<String>,
+    /// For people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// Phases of an image on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum ImagePhase {
+    /// Not begun, or between two attempts.
+    Waiting,
+    /// Being pulled.
+    Pulling,
+    /// On the node.
+    Succeeded,
+    /// Given up.
+    Failed,
+}
+
+/// The first contact of the agent.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SyncStatus {
+    /// When.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync_at: Option<Time>,
+    /// `Succeeded` or `Failed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    /// For people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}

@@ -1,0 +1,122 @@
+//! `NodePodProbe`: the probes one node runs, and what came out of them.
+
+use k8s_openapi::{
+    api::core::v1::Probe,
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+};
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Probes that users and OpenKruise's controllers ask of one node. Berth's manager never writes it: what follows from
+/// `PodProbeMarker`s is in `status.desiredPodProbes`.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[kube(
+    group = "apps.kruise.io",
+    version = "v1alpha1",
+    kind = "NodePodProbe",
+    plural = "nodepodprobes",
+    doc = "The probes one node runs. It has the name of its node.",
+    status = "NodePodProbeStatus",
+    derive = "PartialEq"
+)]
+#[serde(rename_all = "camelCase")]
+pub struct NodePodProbeSpec {
+    /// One entry a pod.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pod_probes: Vec<PodProbe>,
+}
+
+/// The probes of one pod.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PodProbe {
+    /// Name of the pod.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its UID, which a pod of the same name made later does not have.
+    pub uid: String,
+    /// Its address.
+    #[serde(rename = "IP")]
+    pub ip: String,
+    /// What is probed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub probes: Vec<ContainerProbe>,
+}
+
+/// One probe of one container.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ContainerProbe {
+    /// `<PodProbeMarker>#<its probe>`.
+    pub name: String,
+    /// The container that is probed.
+    pub container_name: String,
+    /// One handler of exec, httpGet and tcpSocket.
+    pub probe: Probe,
+}
+
+/// The probes of the node. The manager writes `desiredPodProbes`, the agent of the node everything else.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodePodProbeStatus {
+    /// What `PodProbeMarker`s ask of this node now; the manager's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["uid"]))]
+    pub desired_pod_probes: Vec<PodProbe>,
+    /// What came out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["uid"]))]
+    pub pod_probe_statuses: Vec<PodProbeStatus>,
+    /// What is not, or not yet, acted on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+}
+
+/// What came out of the probes of one pod.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PodProbeStatus {
+    /// Name of the pod.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its UID.
+    pub uid: String,
+    /// One entry a probe.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub probe_states: Vec<ContainerProbeState>,
+}
+
+/// What came out of one probe.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ContainerProbeState {
+    /// `<PodProbeMarker>#<its probe>`.
+    pub name: String,
+    /// `Succeeded`, `Failed` or `Unknown`.
+    pub state: ProbeState,
+    /// When it last ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_probe_time: Option<Time>,
+    /// When the state last changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_transition_time: Option<Time>,
+    /// What the probe said, cut to size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// States of a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum ProbeState {
+    /// It succeeded.
+    Succeeded,
+    /// It failed.
+    Failed,
+    /// It did not run since the container started.
+    Unknown,
+}

@@ -1,0 +1,95 @@
+//! `PodProbeMarker`: probes of one's own that become conditions, labels and annotations of pods.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    api::core::v1::Probe,
+    apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector},
+};
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Probes pods and writes on them what came out.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[kube(
+    group = "apps.kruise.io",
+    version = "v1alpha1",
+    kind = "PodProbeMarker",
+    plural = "podprobemarkers",
+    namespaced,
+    doc = "Probes pods and marks them with the results.",
+    status = "PodProbeMarkerStatus",
+    derive = "PartialEq"
+)]
+#[serde(rename_all = "camelCase")]
+pub struct PodProbeMarkerSpec {
+    /// The pods, of the same namespace. It cannot be changed.
+    #[schemars(extend("x-kubernetes-validations" = [
+        {"rule": "self == oldSelf", "message": "selector is immutable: make a new marker"},
+    ]))]
+    pub selector: LabelSelector,
+    /// At least one, each name once.
+    #[schemars(length(min = 1))]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub probes: Vec<PodContainerProbe>,
+}
+
+/// One probe of one container.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PodContainerProbe {
+    /// Its name, without `#`.
+    #[schemars(regex(pattern = "^[^#]+$"))]
+    pub name: String,
+    /// The container that is probed.
+    pub container_name: String,
+    /// One handler of exec, httpGet and tcpSocket.
+    pub probe: Probe,
+    /// What each outcome writes on the pod.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["state"]))]
+    pub marker_policy: Vec<ProbeMarkerPolicy>,
+    /// The pod condition that says the outcome; none of Kubernetes' own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_condition_type: Option<String>,
+}
+
+/// What one outcome writes on the pod.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProbeMarkerPolicy {
+    /// The outcome.
+    pub state: MarkerState,
+    /// Labels the pod has in that state.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Annotations the pod has in that state.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// An outcome that marks a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum MarkerState {
+    /// The probe succeeded.
+    Succeeded,
+    /// The probe failed.
+    Failed,
+}
+
+/// Where a marker stands.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PodProbeMarkerStatus {
+    /// The generation of the spec this is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// How many pods it selects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub matched_pods: Option<i64>,
+    /// What is not, or not yet, acted on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+}

@@ -1,0 +1,131 @@
+//! The two exceptions from the runtime's own words, and all there is of them.
+//!
+//! A container that is to be recreated is shown to the kubelet with another definition hash, so that the kubelet itself
+//! stops it and starts it anew; and so that the kubelet looks, one list of containers shows it, once, a container that
+//! is not there. Which container and which list, the gate says. Both are bytes after the runtime's ([`Append`]); both
+//! go to the kubelet's own connections only.
+
+use std::collections::HashMap;
+
+use berth_policy::Nudge;
+use berth_proto::cri;
+use bytes::Bytes;
+use prost::Message;
+use tracing::{debug, info};
+
+use crate::{
+    append::{Append, Outcome},
+    metrics::Metrics,
+};
+
+/// The annotation by which the kubelet knows the definition a container was made from.
+pub const HASH_ANNOTATION: &str = "io.kubernetes.container.hash";
+/// In hexadecimal, as the kubelet writes it. The kubelet reads 64 bits and computes 32, so no definition has this one.
+pub const OTHER_HASH: &str = "100000000";
+/// The name of the container that is not there.
+pub const NUDGE_NAME: &str = "berth-nudge";
+/// Its image; nobody ever pulls it.
+pub const NUDGE_IMAGE: &str = "berth.dev/nudge";
+
+/// What is appended to one answer.
+#[derive(Debug)]
+pub(crate) struct Exception {
+    kind: Kind,
+    append: Append,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Restated,
+    Nudged { entries: u64 },
+}
+
+// === impl Exception ===
+
+impl Exception {
+    /// For `ContainerStatusResponse`: the same status, made from another definition.
+    pub(crate) fn restated() -> Self {
+        let annotations = [(HASH_ANNOTATION.to_owned(), OTHER_HASH.to_owned())].into();
+        // A second `status` is merged into the first, and of two entries of a map with one key the last one counts.
+        let status = cri::ContainerStatus { annotations, ..Default::default() };
+        let suffix = cri::ContainerStatusResponse { status: Some(status) }.encode_to_vec();
+        Self { kind: Kind::Restated, append: Append::new(suffix.into()) }
+    }
+
+    /// For `ListContainersResponse`: these entries too. `None` without any.
+    pub(crate) fn nudged(nudges: Vec<Nudge>) -> Option<Self> {
+        if nudges.is_empty() {
+            return None;
+        }
+        for nudge in &nudges {
+            info!(
+                pod = %format_args!("{}/{}", nudge.pod.namespace, nudge.pod.name),
+                pod.uid = %nudge.pod.uid,
+                container = %nudge.container,
+                "Kubelet nudged to look at a pod"
+            );
+        }
+        let entries = nudges.len() as u64;
+        let containers = nudges.into_iter().map(entry).collect();
+        let suffix = cri::ListContainersResponse { containers }.encode_to_vec();
+        Some(Self { kind: Kind::Nudged { entries }, append: Append::new(suffix.into()) })
+    }
+
+    /// What goes to the client for this frame of the runtime; empty when it has to wait for the next one.
+    pub(crate) fn frame(&mut self, frame: Bytes) -> Bytes {
+        self.append.frame(frame)
+    }
+
+    /// What is still to go at the end of the answer.
+    pub(crate) fn end(&mut self) -> Bytes {
+        self.append.end()
+    }
+
+    /// Counts what became of it, once the answer is over.
+    pub(crate) fn count(&self, metrics: &Metrics) {
+        match (self.append.outcome(), &self.kind) {
+            (Some(Outcome::Appended), Kind::Restated) => metrics.restated(),
+            (Some(Outcome::Appended), Kind::Nudged { entries }) => metrics.nudged(*entries),
+            (Some(why @ (Outcome::Compressed | Outcome::Empty | Outcome::TooLarge)), kind) => {
+                debug!(why = why.label(), ?kind, "Answer passed on as it is");
+                metrics.left_unchanged(why);
+            }
+            // An error, or cut off: there was nothing to change.
+            (None, _) => {}
+        }
+    }
+}
+
+/// A container that runs in this pod, with everything the kubelet reads of an entry, so that it has nothing to complain
+/// about.
+fn entry(nudge: Nudge) -> cri::Container {
+    let map = |pairs: &[(&str, &str)]| -> HashMap<String, String> {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    };
+    cri::Container {
+        id: nudge.container.as_str().to_owned(),
+        pod_sandbox_id: nudge.sandbox.as_str().to_owned(),
+        metadata: Some(cri::ContainerMetadata { name: NUDGE_NAME.to_owned(), attempt: 0 }),
+        image: Some(cri::ImageSpec { image: NUDGE_IMAGE.to_owned(), ..Default::default() }),
+        image_ref: NUDGE_IMAGE.to_owned(),
+        state: cri::ContainerState::ContainerRunning.into(),
+        // Any time but none, which the kubelet would not take.
+        created_at: 1,
+        labels: map(&[
+            ("io.kubernetes.container.name", NUDGE_NAME),
+            ("io.kubernetes.pod.name", &nudge.pod.name),
+            ("io.kubernetes.pod.namespace", &nudge.pod.namespace),
+            ("io.kubernetes.pod.uid", nudge.pod.uid.as_str()),
+        ]),
+        annotations: map(&[
+            (HASH_ANNOTATION, OTHER_HASH),
+            ("io.kubernetes.container.restartCount", "0"),
+            ("io.kubernetes.container.terminationMessagePath", "/dev/termination-log"),
+            ("io.kubernetes.container.terminationMessagePolicy", "File"),
+        ]),
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/exceptions.rs"]
+mod tests;

@@ -1,0 +1,35 @@
+//! The API server of the tests that need no node: one for all of them, with the kinds, roles and policies of
+//! `deploy/`. They are kept away from the node's own: its tests make pods that the policies refuse.
+
+use anyhow::{Context, Result, anyhow};
+use berth_tests::node::{ControlPlane, deploy};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Client;
+use kube::api::{Api, PostParams};
+use serde_json::json;
+use tokio::sync::OnceCell;
+
+/// When it does not come up, every test says why, and none tries again.
+static CENTRE: OnceCell<Result<ControlPlane, String>> = OnceCell::const_new();
+
+/// The API server, with the kinds served and the roles and policies of `deploy/`.
+pub(crate) async fn centre() -> Result<&'static ControlPlane> {
+    let bring_up = async || {
+        let started = async {
+            let centre = ControlPlane::start().await?;
+            deploy::install(&centre.client().await?).await?;
+            anyhow::Ok(centre)
+        };
+        started.await.map_err(|error| format!("{error:#}"))
+    };
+    let centre = CENTRE.get_or_init(bring_up).await;
+    centre.as_ref().map_err(|error| anyhow!("the API server did not come up: {error}"))
+}
+
+/// Makes a namespace.
+pub(crate) async fn namespace(client: &Client, name: &str) -> Result<()> {
+    let object: Namespace = serde_json::from_value(json!({ "metadata": { "name": name } }))?;
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    namespaces.create(&PostParams::default(), &object).await.context("make a namespace")?;
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! Our kinds on the real API server: it keeps every field of an OpenKruise manifest and refuses what makes no sense, in
+//! words that name the field.
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+use berth_proto::crd::ContainerRecreateRequest;
+use berth_tests::node::{deploy, programs};
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt};
+use serde_json::{Value, json};
+
+use crate::centre::{centre, namespace};
+
+const MANIFESTS: [&str; 8] = [
+    "recreate-plain",
+    "recreate-all-fields",
+    "image-pull-job-names",
+    "image-pull-job-labels",
+    "image-pull-job-pods",
+    "node-image",
+    "pod-probe-marker",
+    "node-pod-probe",
+];
+
+#[tokio::test]
+async fn openkruise_manifests_are_kept_whole() -> Result<()> {
+    let client = centre().await?.client().await?;
+    namespace(&client, "kinds-manifests").await?;
+    for file in MANIFESTS {
+        let path = programs::package_dir().join(format!("../proto/tests/manifests/{file}.yaml"));
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let text = text.replace("NAMESPACE", "kinds-manifests");
+        let given: Value = serde_saphyr::from_str(&text)?;
+        let object: DynamicObject = serde_saphyr::from_str(&text)?;
+        let api = deploy::api(&client, &object)?;
+        api.create(&PostParams::default(), &object).await.with_context(|| file.to_owned())?;
+        let kept = serde_json::to_value(api.get(&object.name_any()).await?)?;
+        ensure!(kept["spec"] == given["spec"], "{file}: {}\nbecame\n{}", given["spec"], kept["spec"]);
+        for (key, value) in given["metadata"]["labels"].as_object().into_iter().flatten() {
+            ensure!(kept["metadata"]["labels"][key] == *value, "{file}: label {key} is lost");
+        }
+    }
+    Ok(())
+}
+
+/// Every field that one of the two writers of a status may write, in an order in which neither has the whole.
+#[tokio::test]
+async fn two_writers_share_a_status() -> Result<()> {
+    let client = centre().await?.client().await?;
+    namespace(&client, "kinds-writers").await?;
+    let requests: Api<ContainerRecreateRequest> = Api::namespaced(client, "kinds-writers");
+    requests.create(&PostParams::default(), &request("shared", json!({}))?).await?;
+    let write = async |manager: &str, status: Value| {
+        let object = json!({
+            "apiVersion": "apps.kruise.io/v1alpha1",
+            "kind": "ContainerRecreateRequest",
+            "metadata": { "name": "shared" },
+            "status": status,
+        });
+        requests.patch_status("shared", &PatchParams::apply(manager), &Patch::Apply(&object)).await
+    };
+    let contexts = json!([{ "name": "a", "containerID": "containerd://1", "restartCount": 0 }]);
+    write("manager", json!({ "nodeName": "n", "podUID": "u", "containerStatusContexts": contexts })).await?;
+    let states = json!([{ "name": "a", "phase": "Recreating", "isKilled": true }]);
+    write("agent", json!({ "phase": "Recreating", "containerRecreateStates": states })).await?;
+    let condition = json!({
+        "type": "Complete", "status": "True", "reason": "Recreated", "message": "",
+        "lastTransitionTime": "2026-07-02T10:00:00Z",
+    });
+    write("manager", json!({ "nodeName": "n", "podUID": "u", "conditions": [condition] })).await?;
+    let kept = serde_json::to_value(requests.get("shared").await?.status)?;
+    ensure!(kept["phase"] == "Recreating" && kept["containerRecreateStates"] == states, "{kept}");
+    ensure!(kept["nodeName"] == "n" && kept["conditions"] == json!([condition]), "{kept}");
+    ensure!(
+        kept["containerStatusContexts"].is_null(),
+        "given up by its only writer, and still there: {kept}"
+    );
+    let mine = requests.list(&kube::api::ListParams::default().fields("status.nodeName=n")).await?;
+    ensure!(mine.items.len() == 1, "found by its node: {}", mine.items.len());
+    let others = requests.list(&kube::api::ListParams::default().fields("status.nodeName=m")).await?;
+    ensure!(others.items.is_empty(), "found by another node");
+    Ok(())
+}
+
+fn request(name: &str, change: Value) -> Result<ContainerRecreateRequest> {
+    let mut spec = json!({ "podName": "p", "containers": [{ "name": "a" }] });
+    for (key, value) in change.as_object().into_iter().flatten() {
+        spec[key] = value.clone();
+    }
+    Ok(serde_json::from_value(json!({ "metadata": { "name": name }, "spec": spec }))?)
+}
+
+#[tokio::test]
+async fn bad_requests_are_refused_by_field() -> Result<()> {
+    let client = centre().await?.client().await?;
+    namespace(&client, "kinds-refused").await?;
+    let refusals = [
+        ("podName", json!({ "podName": "" })),
+        ("containers", json!({ "containers": [] })),
+        ("containers[1]", json!({ "containers": [{ "name": "a" }, { "name": "a" }] })),
+        ("activeDeadlineSeconds", json!({ "activeDeadlineSeconds": 2 })),
+        ("ttlSecondsAfterFinished", json!({ "ttlSecondsAfterFinished": -1 })),
+        ("terminationGracePeriodSeconds", json!({ "strategy": { "terminationGracePeriodSeconds": -1 } })),
+        ("unreadyGracePeriodSeconds", json!({ "strategy": { "unreadyGracePeriodSeconds": -1 } })),
+        ("minStartedSeconds", json!({ "strategy": { "minStartedSeconds": -1 } })),
+    ];
+    let requests: Api<ContainerRecreateRequest> = Api::namespaced(client.clone(), "kinds-refused");
+    for (field, change) in refusals {
+        let refused = requests.create(&PostParams::default(), &request("bad", change)?).await;
+        is_invalid(refused, field)?;
+    }
+    unknown_policy(&client).await?;
+    let mut kept = requests.create(&PostParams::default(), &request("kept", json!({}))?).await?;
+    kept.spec.pod_name = "another".to_owned();
+    let changed = requests.replace("kept", &PostParams::default(), &kept).await;
+    is_invalid(changed, "spec is immutable: make a new request")
+}
+
+/// A value the type cannot even say.
+async fn unknown_policy(client: &Client) -> Result<()> {
+    let object: DynamicObject = serde_json::from_value(json!({
+        "apiVersion": "apps.kruise.io/v1alpha1",
+        "kind": "ContainerRecreateRequest",
+        "metadata": { "namespace": "kinds-refused", "name": "bad" },
+        "spec": { "podName": "p", "containers": [{ "name": "a" }], "strategy": { "failurePolicy": "Retry" } },
+    }))?;
+    is_invalid(deploy::api(client, &object)?.create(&PostParams::default(), &object).await, "failurePolicy")
+}
+
+fn is_invalid<T>(outcome: kube::Result<T>, word: &str) -> Result<()> {
+    match outcome {
+        Ok(_) => anyhow::bail!("{word}: was accepted"),
+        Err(kube::Error::Api(status)) => {
+            ensure!(status.code == 422 && status.message.contains(word), "{word}: {status:?}");
+            Ok(())
+        }
+        Err(error) => Err(error).with_context(|| word.to_owned()),
+    }
+}

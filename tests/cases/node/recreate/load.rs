@@ -1,0 +1,69 @@
+//! Two hundred requests at once over twenty pods: all of them end, and none of them is written more often than it changes.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use berth_proto::crd::{ContainerRecreateRequest, RecreatePhase};
+use berth_tests::manifest::Container;
+use berth_tests::recreate::Ask;
+use futures::TryStreamExt;
+use kube::runtime::watcher;
+use kube::{Api, ResourceExt};
+
+use crate::case::{Case, run_alone};
+
+const PODS: usize = 20;
+const REQUESTS: usize = 10;
+const LIMIT: Duration = Duration::from_secs(240);
+
+#[tokio::test]
+async fn recreate_two_hundred_at_once() -> Result<()> {
+    run_alone("recreate_two_hundred_at_once", async |case: &Case| {
+        for pod in 0..PODS {
+            let manifest = case.manifest(&format!("pod-{pod}"));
+            case.create(&manifest.container(Container::new("a")).container(Container::new("b"))).await?;
+        }
+        for pod in 0..PODS {
+            case.await_ready(&format!("pod-{pod}")).await?;
+        }
+        let client = case.node.client().await?;
+        let api: Api<ContainerRecreateRequest> = Api::namespaced(client.clone(), &case.namespace);
+        let watched = tokio::spawn(count_writes(api));
+        for request in 0..REQUESTS {
+            for pod in 0..PODS {
+                let container = if request % 2 == 0 { "a" } else { "b" };
+                let ask = Ask::new(&format!("pod-{pod}"), &[container]);
+                let asked = ask.create(&client, &case.namespace, &format!("r-{request}-{pod}")).await?;
+                asked.assign().await?;
+            }
+        }
+        let writes = tokio::time::timeout(LIMIT, watched).await.context("not all of them ended")???;
+        ensure!(writes.len() == PODS * REQUESTS, "{} requests", writes.len());
+        // Made, assigned, Pending or Recreating, killed, Completed.
+        let most = writes.values().copied().max().unwrap_or_default();
+        let all: usize = writes.values().sum();
+        eprintln!("{} requests, {all} writes, at most {most} for one", writes.len());
+        ensure!(most <= 6, "a request was written {most} times");
+        Ok(())
+    })
+    .await
+}
+
+/// How often each request was written, from its creation to its end.
+async fn count_writes(api: Api<ContainerRecreateRequest>) -> Result<BTreeMap<String, usize>> {
+    let mut events = pin!(watcher(api, watcher::Config::default()));
+    let mut writes: BTreeMap<String, usize> = BTreeMap::new();
+    let mut ended = 0;
+    while let Some(event) = events.try_next().await? {
+        let (watcher::Event::Apply(request) | watcher::Event::InitApply(request)) = event else { continue };
+        *writes.entry(request.name_any()).or_default() += 1;
+        let phase = request.status.and_then(|status| status.phase);
+        ended += usize::from(phase == Some(RecreatePhase::Completed));
+        if ended == PODS * REQUESTS {
+            return Ok(writes);
+        }
+    }
+    anyhow::bail!("the watch ended")
+}

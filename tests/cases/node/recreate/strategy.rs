@@ -1,0 +1,211 @@
+//! Every field of `spec.strategy`, and those of the request itself that end it.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use berth_proto::crd::RecreatePhase;
+use berth_tests::manifest::Container;
+use berth_tests::recreate::{Ask, Evidence};
+use berth_tests::wait::await_condition;
+use serde_json::json;
+
+use super::{PATIENCE, Scene};
+use crate::case::{Case, is_ready, run};
+
+fn three(evidence: &Evidence, hook: &str) -> [Container; 3] {
+    ["a", "b", "c"].map(|name| evidence.container(name, hook))
+}
+
+#[tokio::test]
+async fn recreate_unordered_takes_all_at_once() -> Result<()> {
+    run("recreate_unordered_takes_all_at_once", async |case: &Case| {
+        let scene = Scene::begin(case, "pod", |pod, evidence| {
+            three(evidence, "").into_iter().fold(pod, berth_tests::manifest::PodManifest::container)
+        })
+        .await?;
+        let before = [scene.running("a").await?, scene.running("b").await?, scene.running("c").await?];
+        let asked = scene.ask("all", &Ask::new("pod", &["c", "a", "b"])).await?;
+        asked.succeeded(PATIENCE).await?;
+        let mut newest_end = i64::MIN;
+        let mut oldest_start = i64::MAX;
+        for before in &before {
+            scene.replaced_once(&before.name, before, 0).await?;
+            let all = scene.instances(&before.name).await?;
+            let old = all.iter().find(|instance| instance.id == before.id).context("the old instance")?;
+            newest_end = newest_end.max(old.finished_at);
+            oldest_start = oldest_start.min(scene.running(&before.name).await?.started_at);
+        }
+        // One SyncPod: it stops all, then it starts all.
+        ensure!(newest_end <= oldest_start, "one was started before the last was stopped");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn recreate_ordered_waits_for_ready() -> Result<()> {
+    run("recreate_ordered_waits_for_ready", async |case: &Case| {
+        let scene = Scene::begin(case, "pod", |pod, evidence| {
+            // Ready 1 s after its start at the earliest.
+            let a = evidence.container("a", "").ready_when("test -f /tmp/ready || (touch /tmp/ready; exit 1)");
+            pod.container(a).container(evidence.container("b", ""))
+        })
+        .await?;
+        let before = [scene.running("a").await?, scene.running("b").await?];
+        let ask = Ask::new("pod", &["b", "a"]).strategy("orderedRecreate", true);
+        let asked = scene.ask("ordered", &ask).await?;
+        let status = asked.succeeded(PATIENCE).await?;
+        let names: Vec<_> = status.container_recreate_states.iter().map(|state| state.name.as_str()).collect();
+        ensure!(names == ["a", "b"], "the order of the pod, not {names:?}");
+        for before in &before {
+            scene.replaced_once(&before.name, before, 0).await?;
+        }
+        let b = scene.instances("b").await?;
+        let old = b.iter().find(|instance| instance.id == before[1].id).context("the old b")?;
+        let waited = old.finished_at - scene.running("a").await?.started_at;
+        ensure!(waited >= 1_000_000_000, "b was stopped {waited} ns after a was started, and not ready");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn recreate_grace_of_the_request() -> Result<()> {
+    run("recreate_grace_of_the_request", async |case: &Case| {
+        let scene = Scene::begin(case, "pod", |pod, evidence| {
+            let deaf = "echo start >> /evidence/a\ntrap '' TERM\nwhile true; do sleep 1; done";
+            pod.container(evidence.container("a", "").only(deaf)).grace(60)
+        })
+        .await?;
+        let before = scene.running("a").await?;
+        let ask = Ask::new("pod", &["a"]).strategy("terminationGracePeriodSeconds", 3);
+        let began = Instant::now();
+        scene.ask("quick", &ask).await?.succeeded(PATIENCE).await?;
+        ensure!(began.elapsed() < Duration::from_secs(30), "the pod's own grace was kept: {:?}", began.elapsed());
+        scene.replaced_once("a", &before, 0).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn recreate_queue_and_force() -> Result<()> {
+    run("recreate_queue_and_force", async |case: &Case| {
+        let scene = Scene::begin(case, "pod", |pod, evidence| {
+            pod.container(evidence.container("a", "sleep 2")).container(evidence.container("b", ""))
+        })
+        .await?;
+        let (a, b) = (scene.running("a").await?, scene.running("b").await?);
+        let first = scene.ask("first", &Ask::new("pod", &["a"])).await?;
+        let same = scene.ask("same", &Ask::new("pod", &["a"])).await?;
+        let other = scene.ask("other", &Ask::new("pod", &["b"])).await?;
+        same.until("Pending", PATIENCE, |status| {
+            ensure!(status.phase == Some(RecreatePhase::Pending), "not queued");
+            Ok(())
+        })
+        .await?;
+        for asked in [&first, &same, &other] {
+            asked.succeeded(PATIENCE).await?;
+        }
+        // The second one was about the same instance: it found it replaced.
+        scene.replaced_once("a", &a, 1).await?;
+        scene.replaced_once("b", &b, 0).await?;
+
+        let a = scene.running("a").await?;
+        let first = scene.ask("again", &Ask::new("pod", &["a"])).await?;
+        let forced = scene.ask("forced", &Ask::new("pod", &["a"]).strategy("forceRecreate", true)).await?;
+        first.succeeded(PATIENCE).await?;
+        forced.succeeded(PATIENCE).await?;
+        let now = scene.running("a").await?;
+        ensure!(now.attempt == a.attempt + 2, "attempt {} after {}", now.attempt, a.attempt);
+        ensure!(scene.evidence.count("a", "hook")? == 3, "a hook too many or too few");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn recreate_drains_first() -> Result<()> {
+    run("recreate_drains_first", async |case: &Case| {
+        let evidence = Evidence::new(case.node.run(), &case.namespace, "pod")?;
+        let gate = json!([{ "conditionType": "KruisePodReady" }]);
+        let manifest = evidence.mount(case.manifest("pod")).spec("readinessGates", gate);
+        case.create(&manifest.container(evidence.container("a", ""))).await?;
+        let scene = Scene { case, pod: "pod".to_owned(), evidence };
+        // Another writer of the gate opens it, as a workload controller does at the start.
+        let condition = json!({ "status": { "conditions": [
+            { "type": "KruisePodReady", "status": "True", "message": "[]", "lastTransitionTime": "2026-01-01T00:00:00Z" }
+        ]}});
+        let patch = kube::api::Patch::Strategic(condition);
+        case.await_pod("pod", "running", |pod| crate::case::container(pod, "a").map(drop)).await?;
+        case.pods.patch_status("pod", &kube::api::PatchParams::default(), &patch).await?;
+        case.await_ready("pod").await?;
+
+        let before = scene.running("a").await?;
+        let ask = Ask::new("pod", &["a"]).strategy("unreadyGracePeriodSeconds", 3);
+        let asked = scene.ask("drained", &ask).await?;
+        let began = Instant::now();
+        case.await_pod("pod", "not Ready", |pod| {
+            ensure!(is_ready(pod).is_err(), "still Ready");
+            Ok(())
+        })
+        .await?;
+        let after = began.elapsed();
+        ensure!(scene.running("a").await?.id == before.id, "it was stopped before the pod was drained");
+        asked.succeeded(PATIENCE).await?;
+        let all = scene.instances("a").await?;
+        let old = all.iter().find(|instance| instance.id == before.id).context("the old instance")?;
+        ensure!(old.finished_at > 0 && began.elapsed() >= Duration::from_secs(3), "not drained for 3 s");
+        ensure!(after < Duration::from_secs(10), "drained only after {after:?}");
+        scene.replaced_once("a", &before, 0).await?;
+        case.await_ready("pod").await.map(drop)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn recreate_min_started_ttl_and_deadline() -> Result<()> {
+    run("recreate_min_started_ttl_and_deadline", async |case: &Case| {
+        let scene = Scene::begin(case, "pod", |pod, evidence| {
+            pod.container(evidence.container("a", "")).container(evidence.container("b", "sleep 8"))
+        })
+        .await?;
+        let ask = Ask::new("pod", &["a"]).strategy("minStartedSeconds", 3).field("ttlSecondsAfterFinished", 2);
+        let asked = scene.ask("stable", &ask).await?;
+        let status = asked.succeeded(PATIENCE).await?;
+        let ended = status.completion_time.context("no completionTime")?.0;
+        let started = scene.running("a").await?.started_at;
+        // completionTime has whole seconds.
+        let lasted = ended.as_nanosecond() - i128::from(started);
+        ensure!(lasted >= 2_000_000_000, "it counted as recreated after {lasted} ns");
+        await_condition("the request is deleted", PATIENCE, async || {
+            ensure!(asked.now().await?.is_none(), "it is still there");
+            Ok(())
+        })
+        .await?;
+
+        let asked = scene.ask("late", &Ask::new("pod", &["b"]).field("activeDeadlineSeconds", 3)).await?;
+        let status = asked.failed("DeadlineExceeded", PATIENCE).await?;
+        let message = status.message.unwrap_or_default();
+        ensure!(message == "recreating has exceeded the activeDeadlineSeconds", "{message}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn recreate_restartable_init_container() -> Result<()> {
+    run("recreate_restartable_init_container", async |case: &Case| {
+        let scene = Scene::begin(case, "pod", |pod, evidence| {
+            let sidecar = evidence.container("side", "").field("restartPolicy", "Always");
+            pod.init_container(sidecar).container(evidence.container("a", ""))
+        })
+        .await?;
+        let (before, a) = (scene.running("side").await?, scene.running("a").await?);
+        scene.ask("sidecar", &Ask::new("pod", &["side"])).await?.succeeded(PATIENCE).await?;
+        ensure!(scene.running("side").await?.id != before.id, "the sidecar was not replaced");
+        ensure!(scene.evidence.count("side", "start")? == 2, "the sidecar was started twice more");
+        ensure!(scene.running("a").await?.id == a.id, "its neighbour was touched");
+        Ok(())
+    })
+    .await
+}

@@ -1,0 +1,46 @@
+//! An API server on its own, for tests of what it accepts and refuses: no kubelet, no runtime, no berthd.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use kube::Client;
+
+use super::api_server::{ApiServer, User};
+use super::controllers::Controllers;
+use super::down;
+use super::etcd::Etcd;
+use super::guard::Guard;
+use super::run_dir::Run;
+
+/// The API server with its store and the controllers. Its fields are in the order in which they end.
+#[derive(Debug)]
+pub struct ControlPlane {
+    _controllers: Controllers,
+    server: ApiServer,
+    _etcd: Etcd,
+    _run: Arc<Run>,
+    _guard: Guard,
+}
+
+impl ControlPlane {
+    /// Brings it up and waits until it is ready.
+    pub async fn start() -> Result<Self> {
+        down::leftovers().context("remove leftovers of earlier runs")?;
+        let run = Arc::new(Run::claim()?);
+        let guard = Guard::set(run.number())?;
+        let etcd = Etcd::start(&run)?;
+        let server = ApiServer::start(&run).await?;
+        let controllers = Controllers::start(&run, &server).await?;
+        Ok(Self { _controllers: controllers, server, _etcd: etcd, _run: run, _guard: guard })
+    }
+
+    /// The API server.
+    pub fn api(&self) -> &ApiServer {
+        &self.server
+    }
+
+    /// A client with all rights.
+    pub async fn client(&self) -> Result<Client> {
+        self.server.client(User::Admin).await
+    }
+}

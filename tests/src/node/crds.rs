@@ -1,0 +1,30 @@
+//! Berth's kinds on a real API server.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{Api, Client, ResourceExt};
+
+use super::deploy;
+use crate::wait::await_condition;
+
+/// Applies `deploy/crds` and waits until the server serves every kind. Doing it twice changes nothing.
+pub async fn install(client: &Client) -> Result<()> {
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    for applied in deploy::apply(client, "crds").await? {
+        let name = applied.name_any();
+        await_condition(format!("{name} is served"), Duration::from_secs(60), async || {
+            let definition = definitions.get(&name).await?;
+            let conditions = definition.status.and_then(|status| status.conditions).unwrap_or_default();
+            let established = conditions
+                .iter()
+                .find(|condition| condition.type_ == "Established")
+                .context("no answer yet")?;
+            ensure!(established.status == "True", "{}", established.message.as_deref().unwrap_or_default());
+            Ok(())
+        })
+        .await?;
+    }
+    Ok(())
+}

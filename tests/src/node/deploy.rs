@@ -1,0 +1,99 @@
+//! Installs what is in `deploy/` as an administrator would, with server-side apply.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Client, ResourceExt};
+use serde_json::json;
+
+use super::{crds, programs};
+use crate::wait::await_condition;
+
+/// The field manager of an administrator with kubectl.
+const MANAGER: &str = "kubectl";
+
+/// A file or folder of `deploy/`.
+pub fn path(name: &str) -> PathBuf {
+    programs::package_dir().join("../deploy").join(name)
+}
+
+/// The objects of all files below a file or folder of `deploy/`, those of a folder in the order of their names.
+pub fn objects(name: &str) -> Result<Vec<DynamicObject>> {
+    let path = path(name);
+    let mut objects = Vec::new();
+    for file in files(&path)? {
+        if file.file_name().is_some_and(|name| name == "kustomization.yaml") {
+            continue;
+        }
+        let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        let read: Vec<DynamicObject> =
+            serde_saphyr::from_multiple(&text).with_context(|| file.display().to_string())?;
+        objects.extend(read);
+    }
+    ensure!(!objects.is_empty(), "nothing below {}", path.display());
+    Ok(objects)
+}
+
+fn files(path: &Path) -> Result<Vec<PathBuf>> {
+    if path.is_file() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let entries = fs::read_dir(path).with_context(|| path.display().to_string())?;
+    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    paths.sort();
+    let mut all = Vec::new();
+    for path in paths {
+        all.extend(files(&path)?);
+    }
+    Ok(all)
+}
+
+/// Applies a file or folder of `deploy/`.
+pub async fn apply(client: &Client, name: &str) -> Result<Vec<DynamicObject>> {
+    let mut applied = Vec::new();
+    for object in objects(name)? {
+        let params = PatchParams::apply(MANAGER).force();
+        let done = api(client, &object)?.patch(&object.name_any(), &params, &Patch::Apply(&object)).await;
+        applied.push(done.with_context(|| format!("apply {} of deploy/{name}", object.name_any()))?);
+    }
+    Ok(applied)
+}
+
+/// The API of an object of any kind.
+pub fn api(client: &Client, object: &DynamicObject) -> Result<Api<DynamicObject>> {
+    let types = object.types.as_ref().context("an object without a kind")?;
+    let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(types)?);
+    Ok(match object.metadata.namespace.as_deref() {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    })
+}
+
+/// Applies the kinds, the roles and the policies, and waits until all of them count. The programs are not in it.
+pub async fn install(client: &Client) -> Result<()> {
+    apply(client, "namespace.yaml").await?;
+    crds::install(client).await?;
+    apply(client, "rbac").await?;
+    apply(client, "policies").await?;
+    // The server takes policies over in the order in which they were made: when the last one counts, all do.
+    let object: DynamicObject = serde_json::from_value(json!({
+        "apiVersion": "apps.kruise.io/v1alpha1",
+        "kind": "ContainerRecreateRequest",
+        "metadata": { "namespace": "berth-system", "name": "refused" },
+        "spec": { "podName": "p", "containers": [{ "name": "a", "ports": [] }] },
+    }))?;
+    let requests = api(client, &object)?;
+    let params = PostParams { dry_run: true, ..Default::default() };
+    await_condition("the policies count", Duration::from_secs(60), async || {
+        match requests.create(&params, &object).await {
+            Err(kube::Error::Api(status)) if status.message.contains("berth-requests") => Ok(()),
+            Err(error) => Err(error).context("another refusal"),
+            Ok(_) => bail!("what the policy berth-requests refuses was accepted"),
+        }
+    })
+    .await
+}

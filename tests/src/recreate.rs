@@ -1,0 +1,201 @@
+//! Requests to recreate containers, as a client of the API makes them, and what it takes to be sure what came of them.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use berth_proto::crd::{ContainerRecreateRequest, ContainerRecreateRequestStatus, RecreatePhase};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt};
+use serde_json::{Value, json};
+
+use crate::manifest::{Container, PodManifest};
+use crate::node::{NODE_NAME, Run};
+use crate::wait::await_condition;
+
+/// The manager's name among the writers of a status.
+const MANAGER: &str = "berth-manager";
+
+/// A request that is to be made.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    spec: Value,
+}
+
+impl Ask {
+    /// To recreate these containers of a pod.
+    pub fn new(pod: &str, containers: &[&str]) -> Self {
+        let containers: Vec<Value> = containers.iter().map(|name| json!({ "name": name })).collect();
+        Self { spec: json!({ "podName": pod, "containers": containers }) }
+    }
+
+    /// Sets a field of `spec.strategy`.
+    pub fn strategy(mut self, field: &str, value: impl Into<Value>) -> Self {
+        self.spec["strategy"][field] = value.into();
+        self
+    }
+
+    /// Sets a field of `spec`.
+    pub fn field(mut self, field: &str, value: impl Into<Value>) -> Self {
+        self.spec[field] = value.into();
+        self
+    }
+
+    /// Makes the object.
+    pub async fn create(&self, client: &Client, namespace: &str, name: &str) -> Result<Asked> {
+        let object: ContainerRecreateRequest = serde_json::from_value(json!({
+            "apiVersion": "apps.kruise.io/v1alpha1",
+            "kind": "ContainerRecreateRequest",
+            "metadata": { "namespace": namespace, "name": name },
+            "spec": self.spec,
+        }))?;
+        let api: Api<ContainerRecreateRequest> = Api::namespaced(client.clone(), namespace);
+        api.create(&PostParams::default(), &object).await.with_context(|| format!("create request {name}"))?;
+        Ok(Asked { client: client.clone(), api, name: name.to_owned(), pod: self.pod()?.to_owned() })
+    }
+
+    fn pod(&self) -> Result<&str> {
+        self.spec["podName"].as_str().context("podName")
+    }
+}
+
+/// A request that was made.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    client: Client,
+    api: Api<ContainerRecreateRequest>,
+    /// Its name.
+    pub name: String,
+    pod: String,
+}
+
+impl Asked {
+    /// Assigns it as the manager does, for a node without one.
+    pub async fn assign(&self) -> Result<()> {
+        let request = self.api.get(&self.name).await?;
+        let pods: Api<Pod> =
+            Api::namespaced(self.client.clone(), &request.namespace().context("a request without namespace")?);
+        let pod = pods.get(&self.pod).await.with_context(|| format!("pod {}", self.pod))?;
+        let status = pod.status.unwrap_or_default();
+        let statuses: Vec<_> =
+            status.container_statuses.into_iter().chain(status.init_container_statuses).flatten().collect();
+        let mut contexts = Vec::new();
+        for container in &request.spec.containers {
+            let status = statuses.iter().find(|status| status.name == container.name);
+            let status = status.with_context(|| format!("no status of {}", container.name))?;
+            contexts.push(json!({
+                "name": container.name,
+                "containerID": status.container_id,
+                "restartCount": status.restart_count,
+            }));
+        }
+        self.assign_to(NODE_NAME, pod.metadata.uid.as_deref().unwrap_or_default(), contexts).await
+    }
+
+    /// Assigns it in this way, right or wrong.
+    pub async fn assign_to(&self, node: &str, pod_uid: &str, contexts: Vec<Value>) -> Result<()> {
+        let apply = json!({
+            "apiVersion": "apps.kruise.io/v1alpha1",
+            "kind": "ContainerRecreateRequest",
+            "status": { "nodeName": node, "podUID": pod_uid, "containerStatusContexts": contexts },
+        });
+        let params = PatchParams::apply(MANAGER);
+        self.api
+            .patch_status(&self.name, &params, &Patch::Apply(&apply))
+            .await
+            .with_context(|| format!("assign request {}", self.name))?;
+        Ok(())
+    }
+
+    /// As it is now; `None` when it is gone.
+    pub async fn now(&self) -> Result<Option<ContainerRecreateRequest>> {
+        Ok(self.api.get_opt(&self.name).await?)
+    }
+
+    /// Waits until its status is accepted.
+    pub async fn until(
+        &self,
+        what: &str,
+        patience: Duration,
+        accept: impl Fn(&ContainerRecreateRequestStatus) -> Result<()>,
+    ) -> Result<ContainerRecreateRequestStatus> {
+        await_condition(format!("request {}: {what}", self.name), patience, async || {
+            let request = self.api.get(&self.name).await?;
+            let status = request.status.context("no status yet")?;
+            accept(&status).with_context(|| serde_json::to_string(&status).unwrap_or_default())?;
+            Ok(status)
+        })
+        .await
+    }
+
+    /// Waits for its end.
+    pub async fn ended(&self, patience: Duration) -> Result<ContainerRecreateRequestStatus> {
+        self.until("Completed", patience, |status| {
+            ensure!(status.phase == Some(RecreatePhase::Completed), "it is not over");
+            Ok(())
+        })
+        .await
+    }
+
+    /// Waits for its end, which must be a good one.
+    pub async fn succeeded(&self, patience: Duration) -> Result<ContainerRecreateRequestStatus> {
+        let status = self.ended(patience).await?;
+        let good = status
+            .conditions
+            .iter()
+            .any(|condition| condition.type_ == "Complete" && condition.status == "True");
+        ensure!(good, "request {} failed: {}", self.name, serde_json::to_string(&status)?);
+        Ok(status)
+    }
+
+    /// Waits for its end, which must be a failure with this reason.
+    pub async fn failed(&self, reason: &str, patience: Duration) -> Result<ContainerRecreateRequestStatus> {
+        let status = self.ended(patience).await?;
+        let failure = status.conditions.iter().find(|condition| condition.type_ == "Failed");
+        match failure {
+            Some(failure) if failure.reason == reason && failure.status == "True" => Ok(status),
+            _ => bail!("request {} did not fail with {reason}: {}", self.name, serde_json::to_string(&status)?),
+        }
+    }
+}
+
+/// Where containers write down what happened to them: their hooks, their signals. It outlives them.
+#[derive(Clone, Debug)]
+pub struct Evidence {
+    dir: PathBuf,
+}
+
+impl Evidence {
+    /// A folder of the run for one pod.
+    pub fn new(run: &Run, namespace: &str, pod: &str) -> Result<Self> {
+        Ok(Self { dir: run.make_dir(&format!("evidence/{namespace}/{pod}"))? })
+    }
+
+    /// Lets the pod's containers write there.
+    pub fn mount(&self, pod: PodManifest) -> PodManifest {
+        pod.spec("volumes", json!([{ "name": "evidence", "hostPath": { "path": self.dir } }]))
+    }
+
+    /// A container that writes down its starts and its end, and takes `hook` (a script) before.
+    pub fn container(&self, name: &str, hook: &str) -> Container {
+        let container = Container::new(name)
+            .only(&format!(
+                "echo start >> /evidence/{name}\ntrap 'echo term | tee -a /evidence/{name}; exit 0' TERM\nsleep 1000000 & wait"
+            ))
+            .field("volumeMounts", json!([{ "name": "evidence", "mountPath": "/evidence" }]));
+        if hook.is_empty() {
+            return container;
+        }
+        let script = format!("echo hook >> /evidence/{name}; {hook}");
+        container.field("lifecycle", json!({ "preStop": { "exec": { "command": ["/bin/sh", "-c", script] } } }))
+    }
+
+    /// How often a container wrote this word.
+    pub fn count(&self, container: &str, word: &str) -> Result<usize> {
+        let file = self.dir.join(container);
+        let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        Ok(text.lines().filter(|line| *line == word).count())
+    }
+}
