@@ -97,7 +97,13 @@ pub async fn recreate(global: &Global, args: &RecreateArgs) -> Result<ExitCode> 
         return Ok(ExitCode::SUCCESS);
     }
     // In a table the story is what is asked for; for programs there is its end, and the story is for who watches.
-    let tell = |line: &str| if table { output::print(&format!("{line}\n")) } else { Ok(progress(line)) };
+    let tell = |line: &str| {
+        if table {
+            return output::print(&format!("{line}\n"));
+        }
+        progress(line);
+        Ok(())
+    };
     tell(&format!("request {name}"))?;
     let ended = tokio::select! {
         ended = follow(global, client, &name, tell) => ended?,

@@ -42,8 +42,8 @@ pub(super) fn read(text: &str) -> Result<ContainerRecreateRequest, ManifestError
     {
         return Err(ManifestError::Kind { api_version, kind });
     }
-    parse::<Fields>(text).map_err(readable)?;
-    let request: ContainerRecreateRequest = parse(text).map_err(readable)?;
+    parse::<Fields>(text).map_err(|error| readable(error, text))?;
+    let request: ContainerRecreateRequest = parse(text).map_err(|error| readable(error, text))?;
     rules::check(&request)?;
     Ok(request)
 }
@@ -53,16 +53,19 @@ fn parse<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, serde_saphyr::Er
     serde_saphyr::from_str_with_options(text, options)
 }
 
-/// The parser's message, without its list of all known fields.
-fn readable(error: serde_saphyr::Error) -> ManifestError {
+/// The parser's message without its list of all known fields, and with the line it is about: that has the field.
+fn readable(error: serde_saphyr::Error, text: &str) -> ManifestError {
     if matches!(error.without_snippet(), serde_saphyr::Error::MultipleDocuments { .. }) {
         return ManifestError::Several;
     }
-    let text = error.to_string();
-    ManifestError::Yaml(match (text.find(", expected one of"), error.location()) {
-        (Some(list), Some(at)) => format!("{} at line {}, column {}", &text[..list], at.line(), at.column()),
-        _ => text,
-    })
+    let what = error.to_string();
+    let Some(at) = error.location() else { return ManifestError::Yaml(what) };
+    let line = usize::try_from(at.line()).ok().and_then(|line| text.lines().nth(line.checked_sub(1)?));
+    let what = [", expected one of", " at line"]
+        .iter()
+        .fold(what.as_str(), |what, end| what.find(end).map_or(what, |end| &what[..end]));
+    let line = line.map(str::trim).filter(|line| !line.is_empty()).unwrap_or("the end");
+    ManifestError::Yaml(format!("{what} at line {}, column {} ({line})", at.line(), at.column()))
 }
 
 /// Just enough to say what a document is.
@@ -200,7 +203,7 @@ mod tests {
             ),
             (
                 manifest(&format!("metadata: {{name: x}}\n{spec}  activeDeadlineSeconds: soon\n")),
-                vec!["soon", "line 7"],
+                vec!["activeDeadlineSeconds: soon", "line 7"],
             ),
             (
                 manifest(&format!("metadata: {{name: x}}\n{spec}  strategy: {{failurePolicy: Maybe}}\n")),

@@ -274,7 +274,7 @@ async fn two_files_of_one_name_go_one_after_the_other() {
 #[tokio::test]
 async fn a_deadline_counts_from_the_first_sight_and_over_restarts() {
     let mut world = World::new().await;
-    let late = Record::new(Timestamp::now() - jiff::SignedDuration::from_secs(60));
+    let late = record::Record::new(Timestamp::now() - jiff::SignedDuration::from_secs(60));
     fs::write(world.path("web.yaml.status.yaml"), late.text().unwrap()).unwrap();
     fs::write(world.path("web.yaml"), manifest("web", "  activeDeadlineSeconds: 30\n")).unwrap();
     world.restart(None).await;

@@ -13,11 +13,14 @@ use tower::Service;
 use super::*;
 use crate::ctl::fake::{Node, serve};
 
+/// What one look finds.
+type Look = Result<Option<RecreateState>, Status>;
+
 /// What was asked for, and what is answered to one look after another; the last answer stays.
 #[derive(Clone, Default)]
 struct Berthd {
     asked: Arc<Mutex<Vec<RecreateRequest>>>,
-    story: Arc<Mutex<Vec<Result<Option<RecreateState>, Status>>>>,
+    story: Arc<Mutex<Vec<Look>>>,
 }
 
 #[tonic::async_trait]
@@ -54,7 +57,7 @@ impl Admin for Berthd {
     }
 }
 
-fn berthd(node: &Node, story: Vec<Result<Option<RecreateState>, Status>>) -> Berthd {
+fn berthd(node: &Node, story: Vec<Look>) -> Berthd {
     let berthd = Berthd { story: Arc::new(Mutex::new(story)), ..Berthd::default() };
     let server = AdminServer::new(berthd.clone());
     serve(&node.global().admin_socket, move |request| {
