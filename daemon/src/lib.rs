@@ -12,7 +12,8 @@
 //! - [`config`], [`telemetry`], [`systemd`], [`allocator`]: how a run begins.
 //! - [`run`]: wires all of it, and ends it in order; [`data_path`] is the thread of the calls.
 //! - [`agent`]: the one owner of the state; the gate of the data path.
-//! - [`pod_view`], [`runtime`]: where facts come from. [`desired`]: where requests do. [`exec`]: where steps go.
+//! - [`pod_view`], [`runtime`]: where facts come from. [`exec`]: where steps go; [`hook`]: stops without the kubelet.
+//! - [`desired`]: requests that are files. [`cluster`]: the side towards the API server: identity, requests, answers.
 //! - [`store`]: what survives. [`health`], [`http`], [`admin`], [`metrics`], [`heartbeat`]: what can be seen from outside.
 //! - [`ctl`]: the commands of `berthctl`. [`unix`], [`causes`]: what it and the agent have in common.
 
@@ -20,6 +21,7 @@ pub mod admin;
 pub mod agent;
 pub mod allocator;
 pub mod causes;
+pub mod cluster;
 pub mod config;
 pub mod ctl;
 pub mod data_path;
@@ -28,6 +30,7 @@ pub mod exec;
 pub mod fault;
 pub mod health;
 pub mod heartbeat;
+pub mod hook;
 pub mod http;
 pub mod metrics;
 pub mod pod_view;

@@ -20,6 +20,7 @@ use tracing::{info, warn};
 use crate::{
     admin::{self, Admin},
     agent::{Agent, chain},
+    cluster::{Cluster, metrics::ClusterMetrics},
     config::{Configuration, FailurePolicy, Place, ViewMode},
     data_path::{DataPath, Parts},
     desired::Files,
@@ -94,13 +95,18 @@ async fn serve(config: Configuration, passed: Option<UnixListener>) -> anyhow::R
 
     let stop = CancellationToken::new();
     let tasks = TaskTracker::new();
+    let cluster = cluster(&config, &mut registry)?;
     let files = Files::new(agent.clone(), runtime.clone(), config.desired_dir.clone(), &config.state_dir);
-    let executor = Executor::new(agent.clone(), runtime.clone(), kubelet, files.clone());
+    let executor = Executor::new(agent.clone(), runtime.clone(), kubelet, files.clone(), cluster.clone());
     let listed = recover(&executor).await;
     tasks.spawn(files.watch().await.run(stop.clone()));
     tasks.spawn(executor.clone().run(stop.clone()));
     tasks.spawn(executor.clone().keep_in_step(listed, stop.clone()));
-    let api = view(&config, &agent, &executor, &tasks, &stop).await?;
+    // Before the pods: where the agent renews its token, they may need it.
+    if let Some(cluster) = &cluster {
+        tasks.spawn(cluster.clone().run(agent.clone(), stop.clone()));
+    }
+    let api = view(&config, cluster.as_ref(), &agent, &executor, &tasks, &stop).await;
 
     let heartbeat = Arc::new(Heartbeat::new());
     let health = Health {
@@ -113,11 +119,12 @@ async fn serve(config: Configuration, passed: Option<UnixListener>) -> anyhow::R
     let admin = Admin {
         health: health.clone(),
         shim: shim_metrics.clone(),
+        path: config.path.name(),
         socket: config.socket.to_string(),
         runtime_endpoint: endpoint.to_string(),
         started: std::time::Instant::now(),
         files,
-        standing: None,
+        identity: cluster.as_ref().map(Cluster::identity),
     };
     tasks.spawn(admin::serve(admin_listener, admin, stop.clone()));
     tasks.spawn(http::serve(http_listener, Arc::new(http::Pages { health, registry }), stop.clone()));
@@ -262,38 +269,42 @@ async fn recover(executor: &Executor) -> bool {
     }
 }
 
+/// The side towards the API server, where there is one.
+fn cluster(config: &Configuration, registry: &mut Registry) -> anyhow::Result<Option<Cluster>> {
+    if config.pod_view.mode != ViewMode::Api {
+        return Ok(None);
+    }
+    let node = config.node_name.clone().map_or_else(host_name, Ok)?;
+    Ok(Some(Cluster::new(config, node, ClusterMetrics::register(registry))))
+}
+
 /// Starts the pod view and waits a moment for its first list.
 async fn view(
     config: &Configuration,
+    cluster: Option<&Cluster>,
     agent: &Arc<Agent>,
     executor: &Executor,
     tasks: &TaskTracker,
     stop: &CancellationToken,
-) -> anyhow::Result<Option<watch::Receiver<api::Health>>> {
-    match (config.pod_view.mode, &config.pod_view.kubeconfig) {
-        (ViewMode::Api, Some(kubeconfig)) => {
-            let node = config.node_name.clone().map_or_else(host_name, Ok)?;
-            let view = ApiView::new(agent.clone(), kubeconfig.clone(), node);
-            let mut health = view.health();
-            tasks.spawn(view.run(stop.clone()));
-            let first =
-                tokio::time::timeout(FIRST_VIEW, health.wait_for(|health| health.synced)).await.is_ok();
-            if !first {
-                warn!("Pods not listed yet, starting without");
-            }
-            Ok(Some(health))
+) -> Option<watch::Receiver<api::Health>> {
+    if let Some(cluster) = cluster {
+        let view = ApiView::new(agent.clone(), cluster.connection().clone(), cluster.node().to_owned());
+        let mut health = view.health();
+        tasks.spawn(view.run(stop.clone()));
+        let first = tokio::time::timeout(FIRST_VIEW, health.wait_for(|health| health.synced)).await.is_ok();
+        if !first {
+            warn!("Pods not listed yet, starting without");
         }
-        (ViewMode::Kubelet, _) => {
-            executor.poll_kubelet().await;
-            Ok(None)
-        }
-        (ViewMode::Auto | ViewMode::Api | ViewMode::None, _) => {
-            warn!(
-                "No pod view: only pods played by berthctl are ordered; give podView.kubeconfig for the others"
-            );
-            Ok(None)
-        }
+        return Some(health);
     }
+    if config.pod_view.mode == ViewMode::Kubelet {
+        executor.poll_kubelet().await;
+    } else {
+        warn!(
+            "No pod view: only pods played by berthctl are ordered; give podView.kubeconfig for the others"
+        );
+    }
+    None
 }
 
 /// The kubelet's default for the name of its node.

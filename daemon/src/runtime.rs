@@ -1,14 +1,18 @@
-//! The agent's own questions to the runtime, over its own connection: what is there, and what runs in a sandbox.
+//! The agent's own questions to the runtime, and what it asks it to do, over its own connection.
+//!
+//! Every call has a deadline that fits it: a runtime that is alive lists in milliseconds, but a stop takes its grace.
 
-use std::time::Duration;
+use std::{io, path::Path, time::Duration};
 
 use berth_policy::{Container, ContainerId, ContainerState, ListedSandbox, SandboxId};
 use berth_proto::cri::{
-    ContainerFilter, ContainerStatusRequest, ListContainersRequest, ListPodSandboxRequest, VersionRequest,
-    VersionResponse, runtime_service_client::RuntimeServiceClient,
+    self, ContainerFilter, ContainerStatusRequest, ExecSyncRequest, ListContainersRequest,
+    ListPodSandboxRequest, PodSandboxStatusRequest, RemoveContainerRequest, StopContainerRequest,
+    VersionRequest, VersionResponse, runtime_service_client::RuntimeServiceClient,
 };
 use berth_shim::{RuntimeEndpoint, convert};
-use tonic::{Code, Status, transport::Channel};
+use tonic::{Code, Response, Status, transport::Channel};
+use tracing::warn;
 
 use crate::unix;
 
@@ -16,6 +20,8 @@ use crate::unix;
 const MESSAGE_LIMIT: usize = 16 << 20;
 /// A runtime that is alive lists in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// What stopping and removing may take beyond the grace, on a disk that is busy; the kubelet's own figure.
+const LONG_PATIENCE: Duration = Duration::from_secs(120);
 
 /// A client of the runtime. Cheap to clone; connects when it is used, and again after the runtime went away.
 #[derive(Clone, Debug)]
@@ -42,6 +48,9 @@ pub enum RuntimeError {
         /// Which field.
         source: convert::Missing,
     },
+    /// It was to be removed, and runs.
+    #[error("container {0} still runs")]
+    StillRuns(ContainerId),
 }
 
 /// Everything the runtime has.
@@ -56,22 +65,20 @@ pub struct Listing {
 impl Runtime {
     /// A client of the runtime at `endpoint`; nothing is dialled yet.
     pub fn new(endpoint: &RuntimeEndpoint) -> Self {
-        let channel =
-            unix::endpoint().timeout(PATIENCE).connect_with_connector_lazy(unix::connector(endpoint.path()));
+        let channel = unix::endpoint().connect_with_connector_lazy(unix::connector(endpoint.path()));
         Self { client: RuntimeServiceClient::new(channel).max_decoding_message_size(MESSAGE_LIMIT) }
     }
 
     /// `Version`: who the runtime is.
     pub async fn version(&self) -> Result<VersionResponse, RuntimeError> {
-        let answer = self.client.clone().version(VersionRequest::default()).await;
-        Ok(answer.map_err(call("Version"))?.into_inner())
+        within("Version", PATIENCE, self.client.clone().version(VersionRequest::default())).await
     }
 
     /// Everything the runtime has.
     pub async fn list(&self) -> Result<Listing, RuntimeError> {
         let mut client = self.client.clone();
-        let answer = client.list_pod_sandbox(ListPodSandboxRequest::default()).await;
-        let sandboxes = answer.map_err(call("ListPodSandbox"))?.into_inner().items;
+        let listing = client.list_pod_sandbox(ListPodSandboxRequest::default());
+        let sandboxes = within("ListPodSandbox", PATIENCE, listing).await?.items;
         let containers = self.containers(None).await?;
         Ok(Listing {
             sandboxes: sandboxes
@@ -105,8 +112,9 @@ impl Runtime {
             pod_sandbox_id: sandbox.as_str().to_owned(),
             ..ContainerFilter::default()
         });
-        let answer = self.client.clone().list_containers(ListContainersRequest { filter }).await;
-        let listed = answer.map_err(call("ListContainers"))?.into_inner().containers;
+        let mut client = self.client.clone();
+        let listing = client.list_containers(ListContainersRequest { filter });
+        let listed = within("ListContainers", PATIENCE, listing).await?.containers;
         listed
             .into_iter()
             .map(convert::listed_container)
@@ -122,18 +130,140 @@ impl Runtime {
 
     /// `None` when it was removed since it was listed.
     async fn status(&self, container: &ContainerId) -> Result<Option<Container>, RuntimeError> {
-        let request = ContainerStatusRequest { container_id: container.as_str().to_owned(), verbose: false };
-        let status = match self.client.clone().container_status(request).await {
-            Ok(answer) => answer.into_inner().status,
-            Err(status) if status.code() == Code::NotFound => return Ok(None),
-            Err(status) => return Err(call("ContainerStatus")(status)),
-        };
+        let status = self.container_status(container).await?;
         status.map(convert::container_status).transpose().map_err(understand("ContainerStatus"))
+    }
+
+    /// `None` when there is no such container.
+    async fn container_status(&self, id: &ContainerId) -> Result<Option<cri::ContainerStatus>, RuntimeError> {
+        let request = ContainerStatusRequest { container_id: id.as_str().to_owned(), verbose: false };
+        let mut client = self.client.clone();
+        let answer = within("ContainerStatus", PATIENCE, client.container_status(request)).await;
+        Ok(unless_gone(answer)?.and_then(|answer| answer.status))
+    }
+
+    /// The address of a sandbox; `None` on the host's network.
+    pub async fn sandbox_ip(&self, sandbox: &SandboxId) -> Result<Option<String>, RuntimeError> {
+        let request = PodSandboxStatusRequest { pod_sandbox_id: sandbox.as_str().to_owned(), verbose: false };
+        let mut client = self.client.clone();
+        let answer = within("PodSandboxStatus", PATIENCE, client.pod_sandbox_status(request)).await?;
+        let ip = answer.status.and_then(|status| status.network).map(|network| network.ip);
+        Ok(ip.filter(|ip| !ip.is_empty()))
+    }
+
+    /// Runs a command in a container and gives its exit code. What it prints is forgotten: it may be a secret.
+    pub async fn exec(
+        &self,
+        container: &ContainerId,
+        command: &[String],
+        limit: Duration,
+    ) -> Result<i32, RuntimeError> {
+        let request = ExecSyncRequest {
+            container_id: container.as_str().to_owned(),
+            cmd: command.to_vec(),
+            // Never 0, which is no limit.
+            timeout: whole_seconds(limit).max(1),
+        };
+        let mut client = self.client.clone();
+        // The runtime ends the command at the whole second; a moment later we do not wait any more.
+        let answer = within("ExecSync", limit + PATIENCE, client.exec_sync(request)).await?;
+        Ok(answer.exit_code)
+    }
+
+    /// Sends the stop signal, and SIGKILL after `grace`. One that is not there is stopped.
+    pub async fn stop_container(&self, container: &ContainerId, grace: Duration) -> Result<(), RuntimeError> {
+        let request = StopContainerRequest {
+            container_id: container.as_str().to_owned(),
+            timeout: whole_seconds(grace),
+        };
+        let mut client = self.client.clone();
+        let answer = within("StopContainer", grace + LONG_PATIENCE, client.stop_container(request)).await;
+        unless_gone(answer).map(drop)
+    }
+
+    /// Removes a container that does not run, and with it its log and the rotated parts of it, as the kubelet does. One
+    /// that is not there is removed.
+    pub async fn remove_container(&self, container: &ContainerId) -> Result<(), RuntimeError> {
+        let Some(status) = self.container_status(container).await? else { return Ok(()) };
+        self.remove(container, &status).await?;
+        remove_logs(Path::new(&status.log_path)).await;
+        Ok(())
+    }
+
+    /// Removes a container that does not run. Its log stays, to be read.
+    pub async fn remove_keeping_log(&self, container: &ContainerId) -> Result<(), RuntimeError> {
+        let Some(status) = self.container_status(container).await? else { return Ok(()) };
+        self.remove(container, &status).await
+    }
+
+    async fn remove(
+        &self,
+        container: &ContainerId,
+        status: &cri::ContainerStatus,
+    ) -> Result<(), RuntimeError> {
+        // The runtime would kill it at once, without its grace.
+        if status.state() == cri::ContainerState::ContainerRunning {
+            return Err(RuntimeError::StillRuns(container.clone()));
+        }
+        let request = RemoveContainerRequest { container_id: container.as_str().to_owned() };
+        let mut client = self.client.clone();
+        let answer = within("RemoveContainer", LONG_PATIENCE, client.remove_container(request)).await;
+        unless_gone(answer).map(drop)
     }
 }
 
-fn call(method: &'static str) -> impl Fn(Status) -> RuntimeError {
-    move |status| RuntimeError::Call { method, status: Box::new(status) }
+/// Waits so long and no longer. A call that is given up is cancelled at the runtime, too.
+async fn within<T>(
+    method: &'static str,
+    limit: Duration,
+    answer: impl Future<Output = Result<Response<T>, Status>>,
+) -> Result<T, RuntimeError> {
+    let answer = tokio::time::timeout(limit, answer).await;
+    let answer = answer.unwrap_or_else(|_| Err(Status::deadline_exceeded(format!("no answer in {limit:?}"))));
+    answer.map(Response::into_inner).map_err(|status| RuntimeError::Call { method, status: Box::new(status) })
+}
+
+/// What is not there any more needs nothing done to it.
+fn unless_gone<T>(answer: Result<T, RuntimeError>) -> Result<Option<T>, RuntimeError> {
+    match answer {
+        Err(RuntimeError::Call { status, .. }) if status.code() == Code::NotFound => Ok(None),
+        answer => answer.map(Some),
+    }
+}
+
+/// Rounded up: a grace is at least what was asked for.
+fn whole_seconds(duration: Duration) -> i64 {
+    let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
+    seconds.try_into().unwrap_or(i64::MAX)
+}
+
+/// Removes `<log>` and `<log>.*`. The container is gone already, so a failure is told and nothing more.
+async fn remove_logs(log: &Path) {
+    let (Some(directory), Some(name)) = (log.parent(), log.file_name().and_then(|name| name.to_str())) else {
+        return;
+    };
+    let rotated = format!("{name}.");
+    let removed: io::Result<()> = async {
+        let mut entries = tokio::fs::read_dir(directory).await?;
+        while let Some(entry) = entries.next_entry().await? {
+            let file = entry.file_name();
+            let is_ours = file.to_str().is_some_and(|file| file == name || file.starts_with(&rotated));
+            if is_ours && let Err(error) = tokio::fs::remove_file(entry.path()).await {
+                // Somebody else cleans up here as well: the kubelet.
+                if error.kind() != io::ErrorKind::NotFound {
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+    .await;
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            warn!(log = %log.display(), %error, "Log of a removed container not removed");
+        }
+        Ok(()) | Err(_) => {}
+    }
 }
 
 fn understand(method: &'static str) -> impl Fn(convert::Missing) -> RuntimeError {

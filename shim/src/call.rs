@@ -25,6 +25,7 @@ use crate::{
     intercept::{Asked, Method},
     metrics::{Metrics, Unread},
     observe::{Observer, OnSuccess},
+    relist::Relists,
     status::Status,
     timeout,
     upload::Upload,
@@ -41,6 +42,7 @@ pub(crate) struct Context<G> {
     pub(crate) connection: ConnectionId,
     /// The kubelet's: only there an answer may differ from the runtime's.
     pub(crate) kubelet: bool,
+    pub(crate) relists: Relists,
     pub(crate) gate: Arc<G>,
     pub(crate) upstream: Upstream,
     pub(crate) metrics: Metrics,
@@ -135,12 +137,13 @@ impl<G: Gate> Context<G> {
             Asked::RemoveContainer(container) => {
                 observer.on_success(OnSuccess::ContainerRemoved(container));
             }
+            Asked::AllSandboxes => self.relists.sandboxes(),
             Asked::Relist => {
                 let call = self.next_call();
                 observer.announce(call);
                 observer.tell(Event::RelistAsked { call, connection: self.connection });
                 observer.on_success(OnSuccess::RelistAnswered);
-                if self.kubelet {
+                if self.relists.containers() && self.kubelet {
                     exception = Exception::nudged(self.gate.nudges(call)).map(Box::new);
                 }
             }

@@ -39,6 +39,7 @@ pub trait Gate: Send + Sync + 'static {
     ) -> impl Future<Output = ()> + Send;
 
     /// The entries to add to the answer of this relist of the kubelet, usually none. Asked after
-    /// [`Event::RelistAsked`]; they count as delivered at [`Event::RelistAnswered`].
+    /// [`Event::RelistAsked`]; they count as delivered at [`Event::RelistAnswered`]. Not asked for lists of the kubelet
+    /// that look like those of its log rotation or statistics, on which a nudge would be lost.
     fn nudges(&self, relist: CallId) -> Vec<Nudge>;
 }

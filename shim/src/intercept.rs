@@ -17,6 +17,7 @@ pub(crate) enum Method {
     RemovePodSandbox,
     StartContainer,
     RemoveContainer,
+    ListPodSandbox,
     ListContainers,
     ContainerStatus,
     ExecSync,
@@ -37,7 +38,9 @@ pub(crate) enum Asked {
     StartContainer(ContainerId),
     /// Known when it succeeded.
     RemoveContainer(ContainerId),
-    /// All containers: half of a PLEG relist.
+    /// All sandboxes, as PLEG asks for them: the first half of its relist.
+    AllSandboxes,
+    /// All containers: the second half.
     Relist,
     /// The kubelet looks at this container.
     ContainerStatus(ContainerId),
@@ -60,7 +63,7 @@ pub(crate) enum Undecodable {
 
 impl Method {
     /// All of them, in the order of their discriminants.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::CreateContainer,
         Self::StopContainer,
         Self::RunPodSandbox,
@@ -68,6 +71,7 @@ impl Method {
         Self::RemovePodSandbox,
         Self::StartContainer,
         Self::RemoveContainer,
+        Self::ListPodSandbox,
         Self::ListContainers,
         Self::ContainerStatus,
         Self::ExecSync,
@@ -83,6 +87,7 @@ impl Method {
             "RemovePodSandbox" => Some(Self::RemovePodSandbox),
             "StartContainer" => Some(Self::StartContainer),
             "RemoveContainer" => Some(Self::RemoveContainer),
+            "ListPodSandbox" => Some(Self::ListPodSandbox),
             "ListContainers" => Some(Self::ListContainers),
             "ContainerStatus" => Some(Self::ContainerStatus),
             "ExecSync" => Some(Self::ExecSync),
@@ -100,6 +105,7 @@ impl Method {
             Self::RemovePodSandbox => "RemovePodSandbox",
             Self::StartContainer => "StartContainer",
             Self::RemoveContainer => "RemoveContainer",
+            Self::ListPodSandbox => "ListPodSandbox",
             Self::ListContainers => "ListContainers",
             Self::ContainerStatus => "ContainerStatus",
             Self::ExecSync => "ExecSync",
@@ -135,6 +141,11 @@ impl Method {
             Self::RemoveContainer => {
                 let request: cri::RemoveContainerRequest = decoded(message)?;
                 Asked::RemoveContainer(request.container_id.into())
+            }
+            Self::ListPodSandbox => {
+                let request: cri::ListPodSandboxRequest = decoded(message)?;
+                // The kubelet's statistics send a filter that says nothing.
+                if request.filter.is_none() { Asked::AllSandboxes } else { Asked::Nothing }
             }
             Self::ListContainers => {
                 let request: cri::ListContainersRequest = decoded(message)?;
@@ -194,6 +205,19 @@ mod tests {
         // CONTAINER_CREATED is 0 on the wire, and a filter all the same.
         let by_state = Some(cri::ContainerStateValue { state: 0 });
         assert!(!read(Some(cri::ContainerFilter { state: by_state, ..Default::default() })));
+    }
+
+    #[test]
+    fn plegs_list_of_sandboxes_has_no_filter_at_all() {
+        let read = |filter| {
+            let message = cri::ListPodSandboxRequest { filter }.encode_to_vec();
+            matches!(Method::ListPodSandbox.read(message.into()).unwrap(), Asked::AllSandboxes)
+        };
+        assert!(read(None));
+        assert!(!read(Some(cri::PodSandboxFilter::default())));
+        // SANDBOX_READY is 0 on the wire.
+        let ready = Some(cri::PodSandboxStateValue { state: 0 });
+        assert!(!read(Some(cri::PodSandboxFilter { state: ready, ..Default::default() })));
     }
 
     #[test]

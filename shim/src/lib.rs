@@ -24,7 +24,7 @@
 //! - `call`, `intercept`, `frames`, `observe`, `hold`: the closed table of calls that are looked at.
 //! - `forward`, `upload`, `download`, `upstream`: bytes both ways, and every way a call can end.
 //! - [`wire`]: the one edit of a request, on the bytes themselves.
-//! - `peer`, [`exceptions`], `append`: the two answers that tell the kubelet, and no other client, more than the runtime
+//! - `peer`, `relist`, [`exceptions`], `append`: the two answers that tell the kubelet, and no other client, more than the runtime
 //!   did, as bytes after the runtime's.
 //! - [`convert`]: from CRI messages to the words of the policy.
 //!
@@ -50,6 +50,7 @@ mod listener;
 mod metrics;
 mod observe;
 mod peer;
+mod relist;
 mod serve;
 mod status;
 mod timeout;

@@ -22,6 +22,7 @@ use crate::{
     listener::Listener,
     metrics::Metrics,
     peer::Clients,
+    relist::Relists,
     upstream::Upstream,
 };
 
@@ -106,6 +107,7 @@ impl<G: Gate> Server<G> {
             connection: ConnectionId(self.next_connection.fetch_add(1, Ordering::Relaxed)),
             // At once: later the process may be gone.
             kubelet: self.clients.is_kubelet(&socket),
+            relists: Relists::default(),
             gate: self.gate.clone(),
             upstream: Upstream::new(self.runtime.clone(), self.metrics.clone()),
             metrics: self.metrics.clone(),

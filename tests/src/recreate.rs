@@ -52,7 +52,9 @@ impl Ask {
             "spec": self.spec,
         }))?;
         let api: Api<ContainerRecreateRequest> = Api::namespaced(client.clone(), namespace);
-        api.create(&PostParams::default(), &object).await.with_context(|| format!("create request {name}"))?;
+        api.create(&PostParams::default(), &object)
+            .await
+            .with_context(|| format!("create request {name}"))?;
         Ok(Asked { client: client.clone(), api, name: name.to_owned(), pod: self.pod()?.to_owned() })
     }
 
@@ -62,7 +64,7 @@ impl Ask {
 }
 
 /// A request that was made.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Asked {
     client: Client,
     api: Api<ContainerRecreateRequest>,
@@ -75,8 +77,10 @@ impl Asked {
     /// Assigns it as the manager does, for a node without one.
     pub async fn assign(&self) -> Result<()> {
         let request = self.api.get(&self.name).await?;
-        let pods: Api<Pod> =
-            Api::namespaced(self.client.clone(), &request.namespace().context("a request without namespace")?);
+        let pods: Api<Pod> = Api::namespaced(
+            self.client.clone(),
+            &request.namespace().context("a request without namespace")?,
+        );
         let pod = pods.get(&self.pod).await.with_context(|| format!("pod {}", self.pod))?;
         let status = pod.status.unwrap_or_default();
         let statuses: Vec<_> =
@@ -156,7 +160,9 @@ impl Asked {
         let failure = status.conditions.iter().find(|condition| condition.type_ == "Failed");
         match failure {
             Some(failure) if failure.reason == reason && failure.status == "True" => Ok(status),
-            _ => bail!("request {} did not fail with {reason}: {}", self.name, serde_json::to_string(&status)?),
+            _ => {
+                bail!("request {} did not fail with {reason}: {}", self.name, serde_json::to_string(&status)?)
+            }
         }
     }
 }
@@ -189,7 +195,8 @@ impl Evidence {
             return container;
         }
         let script = format!("echo hook >> /evidence/{name}; {hook}");
-        container.field("lifecycle", json!({ "preStop": { "exec": { "command": ["/bin/sh", "-c", script] } } }))
+        container
+            .field("lifecycle", json!({ "preStop": { "exec": { "command": ["/bin/sh", "-c", script] } } }))
     }
 
     /// How often a container wrote this word.

@@ -55,5 +55,5 @@ pub use recreate::{
     AssignError, Assigned, ContainerPhase, ContainerProgress, Mark, MarkPhase, Origin, Outcome,
     RecreateReport, RecreateRequest, RecreateStrategy, RecreateTarget, RequestPhase, RequestView, Restate,
 };
-pub use step::{DirectStop, Step};
+pub use step::{DirectStop, Logs, Step};
 pub use verdict::{Amendment, HoldReason, Latch, Nudge, Refusal, Verdict};

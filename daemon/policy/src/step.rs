@@ -17,8 +17,8 @@ pub enum Step {
     /// Remove the latches of this sandbox from the store: it is gone.
     ForgetLatches(SandboxId),
 
-    /// Remove these exited containers from the runtime. Those before the last one go with their logs.
-    RemoveContainers(Vec<ContainerId>),
+    /// Remove these exited containers from the runtime.
+    RemoveContainers(Vec<ContainerId>, Logs),
     /// Write these marks down durably, all or none; what they say happens only after that.
     WriteMarks(Vec<Mark>),
     /// Remove the marks of this request from the store.
@@ -33,6 +33,15 @@ pub enum Step {
     ReleaseUnready(PodRef, String),
     /// Delete the request: it ended long enough ago.
     DeleteRequest(Origin, RequestId),
+}
+
+/// What becomes of the logs of removed containers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Logs {
+    /// They go too, as with the kubelet's own removal.
+    Remove,
+    /// They stay: of a container without a trace in the runtime the kubelet counts the restarts by its logs.
+    Keep,
 }
 
 /// How a container is stopped without the kubelet.

@@ -15,7 +15,15 @@ use tonic::{Request, Response, Status, transport::server::UdsConnectInfo};
 use tracing::warn;
 
 use self::order::{picks, pod_order};
-use crate::{agent::chain, desired::Files, health::Health};
+use crate::{
+    agent::chain,
+    cluster::{
+        features::Feature,
+        identity::{Identity, IdentityState},
+    },
+    desired::Files,
+    health::Health,
+};
 
 /// The service behind the admin socket.
 #[derive(Debug)]
@@ -24,6 +32,8 @@ pub struct Admin {
     pub health: Health,
     /// What the data path counts.
     pub shim: Metrics,
+    /// Where the agent is: between kubelet and runtime, or beside them.
+    pub path: &'static str,
     /// The CRI socket we listen on.
     pub socket: String,
     /// The runtime behind it.
@@ -32,26 +42,8 @@ pub struct Admin {
     pub started: Instant,
     /// The requests that are files.
     pub files: Files,
-    /// What the API server lets the agent do, where there is one.
-    pub standing: Option<watch::Receiver<Standing>>,
-}
-
-/// What the API server takes the agent for, and what follows from that.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
-    /// The user name it authenticates as.
-    pub identity: String,
-    /// What it does, or would do if it were let.
-    pub features: Vec<Feature>,
-}
-
-/// Something the agent does, or would do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Feature {
-    /// Its name.
-    pub name: &'static str,
-    /// Why it is off; `None` when it is on.
-    pub off: Option<String>,
+    /// Who the agent is to the API server, where there is one.
+    pub identity: Option<watch::Receiver<IdentityState>>,
 }
 
 /// Serves the admin API until the shutdown.
@@ -106,11 +98,18 @@ impl admin_server::Admin for Admin {
         };
         let mode = self.health.mode.name();
         let view = self.health.api_health();
-        let standing = self.standing.as_ref().map(|standing| standing.borrow().clone()).unwrap_or_default();
+        let identity = self.identity.as_ref().map(|identity| identity.borrow().clone()).unwrap_or_default();
+        let (identity, identity_error, features) = match identity {
+            IdentityState::Unknown => (String::new(), String::new(), Vec::new()),
+            IdentityState::Failed(error) => (String::new(), error, Vec::new()),
+            IdentityState::Known(Identity { user, warning, features, who: _ }) => {
+                (user, warning.unwrap_or_default(), features)
+            }
+        };
         Ok(Response::new(admin::StatusResponse {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             mode: mode.to_owned(),
-            path: "inline".to_owned(),
+            path: self.path.to_owned(),
             socket: self.socket.clone(),
             runtime: Some(runtime),
             pod_view: Some(admin::PodView {
@@ -125,8 +124,9 @@ impl admin_server::Admin for Admin {
             latches: number(size.latches),
             holds: holds.into_iter().map(hold).collect(),
             policy_panics: self.health.agent.metrics().policy_panics(),
-            features: standing.features.into_iter().map(feature).collect(),
-            identity: standing.identity,
+            features: features.into_iter().map(feature).collect(),
+            identity,
+            identity_error,
         }))
     }
 

@@ -50,6 +50,8 @@ pub struct Configuration {
     pub path: Place,
     /// Where pods are seen.
     pub pod_view: PodView,
+    /// Who the agent is towards the API server.
+    pub cluster: Cluster,
     /// Launch order.
     pub launch_order: LaunchOrder,
     /// Exit order.
@@ -92,7 +94,7 @@ pub enum Place {
 pub struct PodView {
     /// Which source.
     pub mode: ViewMode,
-    /// For `api`.
+    /// For `api`; left out in a pod, whose service account counts then.
     pub kubeconfig: Option<PathBuf>,
     /// For `kubelet`, and for `api` while the API server is away.
     pub kubelet: Option<Kubelet>,
@@ -102,7 +104,8 @@ pub struct PodView {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ViewMode {
-    /// `api` if a kubeconfig is given, else `kubelet` if its URL is given, else `none`.
+    /// `api` if a kubeconfig is given or this is a pod with a service account, else `kubelet` if its URL is given, else
+    /// `none`.
     #[default]
     Auto,
     /// A watch of this node's pods.
@@ -111,6 +114,26 @@ pub enum ViewMode {
     Kubelet,
     /// Only launch plans in sandbox annotations.
     None,
+}
+
+/// Who the agent is towards the API server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub struct Cluster {
+    /// A service account in place of the kubeconfig's user.
+    pub service_account: Option<ServiceAccount>,
+}
+
+/// A service account, by a token that is bound to this node and that the agent renews.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub struct ServiceAccount {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Where its token is kept; for the owner only.
+    pub token_file: PathBuf,
 }
 
 /// The kubelet's own endpoint.
@@ -238,9 +261,20 @@ impl Default for Configuration {
             drain_timeout: GoDuration(Duration::from_secs(150)),
             path: Place::default(),
             pod_view: PodView::default(),
+            cluster: Cluster::default(),
             launch_order: LaunchOrder::default(),
             exit_order: ExitOrder::default(),
             logging: Logging::default(),
+        }
+    }
+}
+
+impl Default for ServiceAccount {
+    fn default() -> Self {
+        Self {
+            namespace: "berth-system".to_owned(),
+            name: "berth-agent".to_owned(),
+            token_file: PathBuf::from("/var/lib/berth/token"),
         }
     }
 }
@@ -313,7 +347,11 @@ impl Configuration {
     }
 
     /// What only shows when all fields are there. `auto` is resolved here.
-    pub fn check(mut self) -> Result<Self, ConfigError> {
+    pub fn check(self) -> Result<Self, ConfigError> {
+        self.check_in(in_a_pod())
+    }
+
+    fn check_in(mut self, in_a_pod: bool) -> Result<Self, ConfigError> {
         let conflict = |field, reason: &str| Err(ConfigError::Conflict { field, reason: reason.to_owned() });
         if !self.http_address.ip().is_loopback() {
             return conflict("httpAddress", "must be a loopback address, such as 127.0.0.1:10353");
@@ -346,14 +384,17 @@ impl Configuration {
         }
         let view = &mut self.pod_view;
         view.mode = match view.mode {
-            ViewMode::Auto if view.kubeconfig.is_some() => ViewMode::Api,
+            ViewMode::Auto if view.kubeconfig.is_some() || in_a_pod => ViewMode::Api,
             ViewMode::Auto if view.kubelet.is_some() => ViewMode::Kubelet,
             ViewMode::Auto => ViewMode::None,
             mode => mode,
         };
         match view.mode {
-            ViewMode::Api if view.kubeconfig.is_none() => {
-                return conflict("podView.kubeconfig", "is needed for podView.mode api");
+            ViewMode::Api if view.kubeconfig.is_none() && !in_a_pod => {
+                return conflict(
+                    "podView.kubeconfig",
+                    "is needed for podView.mode api, except in a pod with a service account",
+                );
             }
             ViewMode::Kubelet if view.kubelet.is_none() => {
                 return conflict("podView.kubelet", "is needed for podView.mode kubelet");
@@ -371,8 +412,28 @@ impl Configuration {
                 );
             }
         }
+        if let Some(account) = &self.cluster.service_account {
+            if self.pod_view.mode != ViewMode::Api {
+                return conflict(
+                    "cluster.serviceAccount",
+                    "goes with podView.mode api: give podView.kubeconfig, for the address of the API server",
+                );
+            }
+            if account.namespace.is_empty() || account.name.is_empty() {
+                return conflict("cluster.serviceAccount", "needs a namespace and a name");
+            }
+            if !account.token_file.is_absolute() {
+                return conflict("cluster.serviceAccount.tokenFile", "must be an absolute path");
+            }
+        }
         Ok(self)
     }
+}
+
+/// Whether this process has the service account of a pod. The kubelet puts both there.
+fn in_a_pod() -> bool {
+    std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
+        && Path::new("/var/run/secrets/kubernetes.io/serviceaccount/token").exists()
 }
 
 #[cfg(test)]

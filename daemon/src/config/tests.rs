@@ -27,6 +27,11 @@ fn the_commented_fields_of_the_printed_defaults_are_valid_too() {
                     "  url:",
                     "  tokenFile:",
                     "  caFile:",
+                    "cluster:",
+                    "  serviceAccount:",
+                    "    namespace:",
+                    "    name:",
+                    "    tokenFile:",
                 ];
                 let is_field = known.iter().any(|name| field.starts_with(name));
                 if is_field { format!("{indent}{field}\n") } else { format!("{line}\n") }
@@ -37,6 +42,7 @@ fn the_commented_fields_of_the_printed_defaults_are_valid_too() {
     let config = Configuration::parse(&uncommented).unwrap().check().unwrap();
     assert_eq!(config.pod_view.mode, ViewMode::Api);
     assert_eq!(config.pod_view.kubelet.unwrap().url, "https://127.0.0.1:10250");
+    assert_eq!(config.cluster.service_account, Some(ServiceAccount::default()));
     assert_eq!(config.node_name.as_deref(), Some("node-a"));
 }
 
@@ -52,6 +58,8 @@ fn an_error_names_line_and_field() {
         ("socket: /a.sock\nsocket: /b.sock\n", ["line 4", "socket"]),
         ("launchOrder: {failurePolicy: open}\n", ["line 3", "open"]),
         ("exitOrder:\n  enabled: maybe\n", ["line 4", "maybe"]),
+        ("cluster:\n  serviceAcount: {}\n", ["line 4", "serviceAcount"]),
+        ("cluster:\n  serviceAccount:\n    token: x\n", ["line 5", "token"]),
     ];
     for (body, parts) in table {
         let error = parse(body).unwrap_err();
@@ -88,20 +96,33 @@ fn contradictions_name_the_field() {
         ("podView: {mode: kubelet}\n", "podView.kubelet"),
         ("podView: {kubelet: {url: 'ftp://x'}}\n", "podView.kubelet.url"),
         ("podView: {kubelet: {url: 'https://x', clientKey: /k}}\n", "podView.kubelet.clientKey"),
+        ("cluster: {serviceAccount: {}}\n", "cluster.serviceAccount"),
+        ("podView: {kubeconfig: /k}\ncluster: {serviceAccount: {name: ''}}\n", "cluster.serviceAccount"),
+        (
+            "podView: {kubeconfig: /k}\ncluster: {serviceAccount: {tokenFile: t}}\n",
+            "cluster.serviceAccount.tokenFile",
+        ),
     ];
     for (body, field) in table {
-        let error = parse(body).unwrap().check().unwrap_err().to_string();
+        let error = parse(body).unwrap().check_in(false).unwrap_err().to_string();
         assert!(error.starts_with(&format!("{field}: ")), "{error}");
     }
 }
 
 #[test]
 fn auto_picks_what_is_there() {
-    let mode = |body: &str| parse(body).unwrap().check().unwrap().pod_view.mode;
+    let mode = |body: &str| parse(body).unwrap().check_in(false).unwrap().pod_view.mode;
     assert_eq!(mode(""), ViewMode::None);
     assert_eq!(mode("podView: {kubelet: {url: 'http://127.0.0.1:10255'}}\n"), ViewMode::Kubelet);
     assert_eq!(mode("podView: {kubeconfig: /k, kubelet: {url: 'http://127.0.0.1:10255'}}\n"), ViewMode::Api);
     assert_eq!(mode("podView: {mode: none, kubeconfig: /k}\n"), ViewMode::None);
+    let in_a_pod = |body: &str| parse(body).unwrap().check_in(true).unwrap().pod_view.mode;
+    assert_eq!(in_a_pod(""), ViewMode::Api);
+    assert_eq!(in_a_pod("podView: {mode: api}\n"), ViewMode::Api);
+    assert_eq!(
+        in_a_pod("podView: {mode: kubelet, kubelet: {url: 'http://127.0.0.1:10255'}}\n"),
+        ViewMode::Kubelet
+    );
 }
 
 #[test]

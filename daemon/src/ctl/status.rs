@@ -54,8 +54,11 @@ fn text(status: &StatusResponse) -> String {
         ("Latches", status.latches.to_string()),
         ("Holds", status.holds.len().to_string()),
     ];
-    if !status.identity.is_empty() {
-        lines.push(("Identity", status.identity.clone()));
+    match (status.identity.as_str(), status.identity_error.as_str()) {
+        ("", "") => {}
+        ("", error) => lines.push(("Identity", format!("not known: {error}"))),
+        (identity, "") => lines.push(("Identity", identity.to_owned())),
+        (identity, warning) => lines.push(("Identity", format!("{identity}; {warning}"))),
     }
     let off: Vec<&Feature> = status.features.iter().filter(|feature| !feature.on).collect();
     if !status.features.is_empty() {
@@ -119,6 +122,8 @@ struct Shown {
     features: Vec<ShownFeature>,
     #[serde(skip_serializing_if = "String::is_empty")]
     identity: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    identity_error: String,
 }
 
 #[derive(Serialize)]
@@ -182,6 +187,7 @@ impl From<&StatusResponse> for Shown {
             latches: status.latches,
             features: status.features.iter().map(ShownFeature::from).collect(),
             identity: status.identity.clone(),
+            identity_error: status.identity_error.clone(),
         }
     }
 }

@@ -132,7 +132,7 @@ impl Files {
             | Step::InspectSandbox(_)
             | Step::PollKubelet
             | Step::ForgetLatches(_)
-            | Step::RemoveContainers(_)
+            | Step::RemoveContainers(..)
             | Step::WriteMarks(_)
             | Step::ForgetMarks(_)
             | Step::StopContainer(_)

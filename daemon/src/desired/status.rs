@@ -2,7 +2,7 @@
 
 use berth_policy::{ContainerPhase, ContainerProgress, Outcome, RecreateReport, RequestPhase};
 use berth_proto::crd::{ContainerRecreateRequestStatus, RecreatePhase, RecreateState};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 /// The request ended, and every container was recreated or may have failed.
@@ -14,7 +14,7 @@ const PRE_RECREATE_GRACE: &str = "PreRecreateGrace";
 /// The file cannot be followed as it is now.
 const ACCEPTED: &str = "Accepted";
 /// The reason of [`COMPLETE`].
-const RECREATED: &str = "Recreated";
+const SUCCEEDED: &str = "Succeeded";
 /// The reasons of [`FAILED`] that the policy has; one that is none of them was written by another version.
 const REASONS: [&str; 3] = ["DeadlineExceeded", "PodGone", "ContainerFailed"];
 
@@ -38,13 +38,19 @@ pub(super) fn written(
     status.message = said(&report.message);
     status.container_recreate_states = report.containers.iter().map(state).collect();
     let (complete, failed) = match report.outcome {
-        Some(Outcome::Complete) => (Some(RECREATED), None),
+        Some(Outcome::Complete) => (Some(SUCCEEDED), None),
         Some(Outcome::Failed(reason)) => (None, Some(reason)),
         None => (None, None),
     };
     let grace = report.unready.then_some(PRE_RECREATE_GRACE);
     for (kind, reason) in [(COMPLETE, complete), (FAILED, failed), (PRE_RECREATE_GRACE, grace)] {
-        let message = if kind == PRE_RECREATE_GRACE { "" } else { &report.message };
+        // The grace is counted from here after a restart, and must not be shorter than asked for: rounded up.
+        let (message, now) = match kind {
+            PRE_RECREATE_GRACE => {
+                ("", now.checked_add(SignedDuration::from_nanos(999_999_999)).unwrap_or(now))
+            }
+            _ => (report.message.as_str(), now),
+        };
         put(&mut status.conditions, kind, reason.map(|reason| ("True", reason, message)), now);
     }
     status
@@ -230,7 +236,7 @@ mod tests {
         assert_eq!(unready_since(&second), Some(at(0)));
         let done = written(&second, &complete, at(7));
         assert_eq!(done.completion_time, Some(Time(at(7))));
-        assert_eq!((unready_since(&done), outcome(&done)), (None, Some((Outcome::Complete, "Recreated"))));
+        assert_eq!((unready_since(&done), outcome(&done)), (None, Some((Outcome::Complete, "Succeeded"))));
         assert_eq!(written(&done, &complete, at(8)), done);
         assert_eq!(done.pod_uid.as_deref(), Some("u-1"));
         assert_eq!(done.container_status_contexts, assigned.container_status_contexts);

@@ -1,8 +1,10 @@
 //! Carries out the steps the policy owes, and nothing else: a match and awaits, no decisions.
 
+mod requests;
+
 use std::{sync::Arc, time::Duration};
 
-use berth_policy::{Event, Origin, Step};
+use berth_policy::{Event, Step};
 use berth_shim::Gate;
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -10,6 +12,7 @@ use tracing::{debug, warn};
 
 use crate::{
     agent::{Agent, chain},
+    cluster::Cluster,
     desired::Files,
     pod_view::kubelet::KubeletView,
     runtime::Runtime,
@@ -27,13 +30,20 @@ pub struct Executor {
     runtime: Runtime,
     kubelet: Option<Arc<KubeletView>>,
     files: Files,
+    cluster: Option<Cluster>,
     tasks: TaskTracker,
 }
 
 impl Executor {
     /// An executor that does nothing before [`Executor::run`].
-    pub fn new(agent: Arc<Agent>, runtime: Runtime, kubelet: Option<Arc<KubeletView>>, files: Files) -> Self {
-        Self { agent, runtime, kubelet, files, tasks: TaskTracker::new() }
+    pub fn new(
+        agent: Arc<Agent>,
+        runtime: Runtime,
+        kubelet: Option<Arc<KubeletView>>,
+        files: Files,
+        cluster: Option<Cluster>,
+    ) -> Self {
+        Self { agent, runtime, kubelet, files, cluster, tasks: TaskTracker::new() }
     }
 
     /// Asks what is owed after every change and at every deadline, until the shutdown.
@@ -44,7 +54,7 @@ impl Executor {
             owed.borrow_and_update();
             let (steps, deadline) = self.agent.plan();
             for step in steps {
-                self.begin(step);
+                self.begin(step, &shutdown);
             }
             let deadline = async {
                 match deadline {
@@ -68,7 +78,7 @@ impl Executor {
     }
 
     /// Marks a step as begun before anything awaits, so that the next plan does not owe it again.
-    fn begin(&self, step: Step) {
+    fn begin(&self, step: Step, shutdown: &CancellationToken) {
         match step {
             Step::InspectSandbox(sandbox) => {
                 self.agent.observe(Event::InspectionStarted(sandbox.clone()));
@@ -91,15 +101,14 @@ impl Executor {
                 self.tasks.spawn(async move { this.poll_kubelet().await });
             }
             Step::ForgetLatches(sandbox) => self.agent.forget_latches(&sandbox),
-            step @ (Step::Report(Origin::File, ..) | Step::DeleteRequest(Origin::File, _)) => {
-                self.agent.observe(Event::StepBegan(step.clone()));
-                let this = self.clone();
-                self.tasks.spawn(async move {
-                    let outcome = this.files.carry_out(&step).await;
-                    this.agent.observe(Event::StepEnded(step, outcome));
-                });
-            }
-            step => self.agent.observe(Event::StepBegan(step)),
+            Step::RemoveContainers(..)
+            | Step::WriteMarks(_)
+            | Step::ForgetMarks(_)
+            | Step::StopContainer(_)
+            | Step::Report(..)
+            | Step::HoldUnready(..)
+            | Step::ReleaseUnready(..)
+            | Step::DeleteRequest(..) => self.begin_about_request(step, shutdown),
         }
     }
 

@@ -1,37 +1,30 @@
 //! The pods of this node as the API server shows them: one watch with a field selector, as the kubelet has it.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc};
 
 use berth_policy::{Event, Pod, PodUid};
 use berth_shim::Gate;
 use futures::TryStreamExt;
 use k8s_openapi::api::core::v1 as core;
-use kube::{
-    Api, Client,
-    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
-    runtime::watcher,
-};
+use kube::{Api, runtime::watcher};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::convert;
-use crate::agent::{Agent, chain};
-
-/// Pauses between attempts to reach the API server; the last one is repeated.
-const PAUSES: [Duration; 5] = [
-    Duration::from_millis(200),
-    Duration::from_millis(500),
-    Duration::from_secs(1),
-    Duration::from_secs(2),
-    Duration::from_secs(5),
-];
+use crate::{
+    agent::{Agent, chain},
+    cluster::{
+        client::{ClientError, Connection},
+        pause,
+    },
+};
 
 /// The watch and what became of it.
 #[derive(Clone, Debug)]
 pub struct ApiView {
     agent: Arc<Agent>,
-    kubeconfig: std::path::PathBuf,
+    connection: Connection,
     node: String,
     health: watch::Sender<Health>,
 }
@@ -50,17 +43,14 @@ pub struct Health {
 /// The watch broke.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiViewError {
-    /// No usable kubeconfig.
-    #[error("kubeconfig {path:?}")]
-    Kubeconfig {
-        /// The file.
-        path: std::path::PathBuf,
-        /// What is wrong.
-        source: Box<KubeconfigError>,
+    /// There is no client.
+    #[error("watch of the pods of node {node}")]
+    Client {
+        /// This node.
+        node: String,
+        /// Why.
+        source: ClientError,
     },
-    /// No client can be made of it.
-    #[error("client of the API server")]
-    Client(#[source] Box<kube::Error>),
     /// The list or the watch failed.
     #[error("watch of the pods of node {node}")]
     Watch {
@@ -73,8 +63,8 @@ pub enum ApiViewError {
 
 impl ApiView {
     /// A view that does nothing before [`ApiView::run`].
-    pub fn new(agent: Arc<Agent>, kubeconfig: std::path::PathBuf, node: String) -> Self {
-        Self { agent, kubeconfig, node, health: watch::Sender::default() }
+    pub fn new(agent: Arc<Agent>, connection: Connection, node: String) -> Self {
+        Self { agent, connection, node, health: watch::Sender::default() }
     }
 
     /// How the watch is, now and later.
@@ -82,8 +72,7 @@ impl ApiView {
         self.health.subscribe()
     }
 
-    /// Watches until the shutdown. Every failure begins anew from the kubeconfig: the kubelet's client certificate is
-    /// replaced under its name now and then.
+    /// Watches until the shutdown. Every failure begins anew with a new client.
     pub async fn run(self, shutdown: CancellationToken) {
         let mut attempt = 0;
         // Cancel-safe: dropping the watch loses nothing that was applied.
@@ -91,8 +80,7 @@ impl ApiView {
             let was_fresh = self.health.borrow().fresh;
             attempt = if was_fresh { 0 } else { attempt + 1 };
             self.broke(ended.err());
-            let pause = PAUSES[attempt.min(PAUSES.len() - 1)];
-            if shutdown.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
+            if shutdown.run_until_cancelled(tokio::time::sleep(pause::after(attempt))).await.is_none() {
                 return;
             }
         }
@@ -113,7 +101,14 @@ impl ApiView {
 
     /// One list and the watch after it, until it breaks.
     async fn follow(&self) -> Result<(), ApiViewError> {
-        let pods: Api<core::Pod> = Api::all(self.client().await?);
+        let no_client = |source| ApiViewError::Client { node: self.node.clone(), source };
+        let session = self.connection.session().await.map_err(no_client)?;
+        let ended = self.follow_in(Api::all(session.client.clone())).await;
+        self.connection.discard(&session).await;
+        ended
+    }
+
+    async fn follow_in(&self, pods: Api<core::Pod>) -> Result<(), ApiViewError> {
         let selected = watcher::Config::default().fields(&format!("spec.nodeName={}", self.node));
         let mut events = pin!(watcher::watcher(pods, selected));
         let mut listed: Vec<Pod> = Vec::new();
@@ -149,24 +144,16 @@ impl ApiView {
     fn gone(&self, uid: PodUid) {
         self.agent.observe(Event::PodGone(uid));
     }
-
-    async fn client(&self) -> Result<Client, ApiViewError> {
-        let failed =
-            |source| ApiViewError::Kubeconfig { path: self.kubeconfig.clone(), source: Box::new(source) };
-        let kubeconfig = Kubeconfig::read_from(&self.kubeconfig).map_err(failed)?;
-        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-            .await
-            .map_err(failed)?;
-        Client::try_from(config).map_err(|source| ApiViewError::Client(Box::new(source)))
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use prometheus_client::registry::Registry;
 
     use super::*;
-    use crate::{metrics::AgentMetrics, store::Store};
+    use crate::{cluster::client::Source, metrics::AgentMetrics, store::Store};
 
     /// A kubeconfig for an API server that refuses connections.
     const NOBODY: &str = "
@@ -188,7 +175,7 @@ current-context: x
         let store = Arc::new(Store::open(dir.path()).unwrap());
         let metrics = AgentMetrics::register(&mut Registry::default());
         let agent = Arc::new(Agent::new(berth_policy::Config::default(), store, metrics));
-        let view = ApiView::new(agent, kubeconfig, "node-a".to_owned());
+        let view = ApiView::new(agent, Connection::new(Source::kubeconfig(kubeconfig)), "node-a".to_owned());
         let mut health = view.health();
         let shutdown = CancellationToken::new();
         let task = tokio::spawn(view.run(shutdown.clone()));

@@ -7,7 +7,10 @@ use berth_policy::{
     Unready,
     launch_priority::{EnvValue, LaunchOrder, ORDERED_ANNOTATION, PRIORITY_ENV},
 };
-use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::util::intstr::IntOrString};
+use k8s_openapi::{
+    api::core::v1 as core,
+    apimachinery::pkg::{apis::meta::v1::ObjectMeta, util::intstr::IntOrString},
+};
 
 use super::unready;
 
@@ -18,9 +21,9 @@ const DEFAULT_GRACE: i64 = 30;
 
 /// What the policy needs of a pod; `None` for an object without name or UID, which the API never shows.
 pub fn pod(pod: core::Pod) -> Option<Pod> {
+    let uid = identity(&pod.metadata)?.to_owned();
     let meta = pod.metadata;
     let annotations = meta.annotations.unwrap_or_default();
-    let uid = annotations.get(MIRROR_ANNOTATION).cloned().or(meta.uid)?;
     let spec = pod.spec.unwrap_or_default();
     let status = pod.status.unwrap_or_default();
     let order = LaunchOrder::declared(
@@ -52,6 +55,12 @@ pub fn pod(pod: core::Pod) -> Option<Pod> {
             .collect(),
         unready,
     })
+}
+
+/// The UID by which the kubelet and the runtime know the pod.
+pub fn identity(meta: &ObjectMeta) -> Option<&str> {
+    let mirrored = meta.annotations.as_ref().and_then(|annotations| annotations.get(MIRROR_ANNOTATION));
+    mirrored.or(meta.uid.as_ref()).map(String::as_str)
 }
 
 /// The last one counts, as for the process itself.

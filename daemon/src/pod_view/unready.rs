@@ -25,6 +25,19 @@ pub fn entries(message: &str) -> Vec<Entry> {
     serde_json::from_str(message).unwrap_or_default()
 }
 
+/// The message of these entries.
+pub fn message(mut entries: Vec<Entry>) -> String {
+    entries.sort();
+    entries.dedup();
+    // A list of strings has no way not to be JSON.
+    serde_json::to_string(&entries).unwrap_or_else(|_| "[]".to_owned())
+}
+
+/// The entry of a request with this key.
+pub fn request(key: &str) -> Entry {
+    Entry { user_agent: USER_AGENT.to_owned(), key: key.to_owned() }
+}
+
 /// The keys of the entries of requests.
 pub fn requests(message: &str) -> Vec<String> {
     entries(message)
@@ -32,4 +45,22 @@ pub fn requests(message: &str) -> Vec<String> {
         .filter(|entry| entry.user_agent == USER_AGENT)
         .map(|entry| entry.key)
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages() {
+        let theirs = Entry { user_agent: "Lifecycle".to_owned(), key: "preDeleteHook".to_owned() };
+        let both = r#"[{"userAgent":"ContainerRecreateRequest","key":"n/a"},{"userAgent":"Lifecycle","key":"preDeleteHook"}]"#;
+        assert_eq!(message(vec![theirs.clone(), request("n/a"), request("n/a")]), both);
+        assert_eq!(entries(both), [request("n/a"), theirs]);
+        assert_eq!(requests(both), ["n/a"]);
+        assert_eq!(message(Vec::new()), "[]");
+        for unreadable in ["", "maintenance", "{}", "[1]"] {
+            assert!(entries(unreadable).is_empty(), "{unreadable:?}");
+        }
+    }
 }

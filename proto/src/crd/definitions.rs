@@ -7,7 +7,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use kube::CustomResourceExt;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{ContainerRecreateRequest, ImagePullJob, NodeImage, NodePodProbe, PodProbeMarker};
 
@@ -27,16 +27,32 @@ pub fn definitions() -> Vec<CustomResourceDefinition> {
 }
 
 /// The files of `deploy/crds` by name, as JSON values in the order of the API's documentation.
-pub fn documents() -> Vec<(String, serde_json::Value)> {
+pub fn documents() -> Vec<(String, Value)> {
     let document = |definition: CustomResourceDefinition| {
         let mut value = serde_json::to_value(&definition).unwrap_or_default();
         // Written by the server alone.
         if let Some(fields) = value.as_object_mut() {
             fields.remove("status");
         }
+        whole_numbers(&mut value);
         (format!("{}.yaml", definition.spec.names.plural), value)
     };
     definitions().into_iter().map(document).collect()
+}
+
+/// Bounds are floats in the API's types and integers in everyone's files.
+fn whole_numbers(value: &mut Value) {
+    match value {
+        Value::Number(number) => {
+            let whole = number.as_f64().filter(|float| float.fract() == 0.0).map(|float| float as i64);
+            if let Some(whole) = whole {
+                *number = whole.into();
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(whole_numbers),
+        Value::Object(fields) => fields.values_mut().for_each(whole_numbers),
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
 }
 
 /// The object of a node is made empty, by its agent: its spec may be left out.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::world::{World, cri, echo, within};
 
 /// Every method of the intercept table.
-const INTERCEPTED: [&str; 9] = [
+const INTERCEPTED: [&str; 10] = [
     "CreateContainer",
     "StopContainer",
     "RunPodSandbox",
@@ -15,6 +15,7 @@ const INTERCEPTED: [&str; 9] = [
     "RemovePodSandbox",
     "StartContainer",
     "RemoveContainer",
+    "ListPodSandbox",
     "ListContainers",
     "ContainerStatus",
 ];

@@ -82,6 +82,13 @@ async fn ask_status(kubelet: &FakeKubelet, id: &str) -> Reply {
     kubelet.call(&cri("ContainerStatus"), &request.encode_to_vec()).await.unwrap()
 }
 
+/// A relist: sandboxes first, as PLEG does.
+async fn relist(kubelet: &FakeKubelet) -> Reply {
+    kubelet.call(&cri("ListPodSandbox"), b"").await.unwrap();
+    // The filter it has says nothing.
+    ask_list(kubelet, Some(proto::ContainerFilter::default())).await
+}
+
 async fn ask_list(kubelet: &FakeKubelet, filter: Option<proto::ContainerFilter>) -> Reply {
     let request = proto::ListContainersRequest { filter }.encode_to_vec();
     kubelet.call(&cri("ListContainers"), &request).await.unwrap()
@@ -144,7 +151,9 @@ async fn a_nudge_is_in_one_unfiltered_list_of_the_kubelet() {
         for filter in filters {
             assert!(ask_list(&kubelet, Some(filter.clone())).await.body() == untouched, "{filter:?}");
         }
-        let body = ask_list(&kubelet, Some(proto::ContainerFilter::default())).await.body();
+        // Not PLEG's: no list of sandboxes has come before it.
+        assert!(ask_list(&kubelet, None).await.body() == untouched, "log rotation is nudged");
+        let body = relist(&kubelet).await.body();
         assert!(body[5..].starts_with(&message), "the runtime's bytes are not all there");
         assert_eq!(body[1..5], u32::try_from(body.len() - 5).unwrap().to_be_bytes());
         let seen = proto::ListContainersResponse::decode(&body[5..]).unwrap().containers;
@@ -155,7 +164,7 @@ async fn a_nudge_is_in_one_unfiltered_list_of_the_kubelet() {
         assert_eq!(entry.labels["io.kubernetes.container.name"], NUDGE_NAME);
         assert_eq!(entry.labels["io.kubernetes.pod.uid"], "uid-1");
         for _ in 0..3 {
-            assert!(ask_list(&kubelet, None).await.body() == untouched, "nudged twice");
+            assert!(relist(&kubelet).await.body() == untouched, "nudged twice");
         }
         assert_eq!((world.metrics.nudges(), shim.metrics.nudges()), (1, 0));
     })
@@ -175,8 +184,11 @@ async fn a_nudge_waits_for_a_list_that_is_answered() {
         assert_eq!(world.metrics.nudges(), 0);
 
         let message = list(1).encode_to_vec();
-        let asked = async { calls.recv().await.unwrap().reply(&message).await.unwrap() };
-        let (reply, ()) = tokio::join!(ask_list(&kubelet, None), asked);
+        let asked = async {
+            calls.recv().await.unwrap().reply(b"").await.unwrap();
+            calls.recv().await.unwrap().reply(&message).await.unwrap();
+        };
+        let (reply, ()) = tokio::join!(relist(&kubelet), asked);
         let body = reply.body();
         assert_eq!(proto::ListContainersResponse::decode(&body[5..]).unwrap().containers.len(), 2);
         assert_eq!(world.metrics.nudges(), 1);
@@ -311,7 +323,7 @@ async fn a_large_answer_comes_at_the_readers_pace() {
         world.gate.nudge(nudge());
         // More than once over one connection: a window that is not given back would end it.
         for nudged in [true, false, true, false] {
-            let body = ask_list(&kubelet, None).await.body();
+            let body = relist(&kubelet).await.body();
             assert!(body[5..].starts_with(&message) && (body.len() > message.len() + 5) == nudged);
             if !nudged {
                 world.gate.nudge(nudge());

@@ -79,7 +79,10 @@ async fn containerd_restart() -> Result<()> {
 }
 
 /// Has the API server away for `meanwhile`, and back afterwards whatever became of it.
-async fn without_api_server(case: &Case, meanwhile: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
+pub(crate) async fn without_api_server(
+    case: &Case,
+    meanwhile: impl AsyncFnOnce() -> Result<()>,
+) -> Result<()> {
     let api = case.node.api()?;
     // Asked to end, it would first wait for its watches to end.
     api.service().kill()?;

@@ -83,6 +83,19 @@ async fn two_writers_share_a_status() -> Result<()> {
     Ok(())
 }
 
+/// An assignment comes from the manager, never with the request.
+#[tokio::test]
+async fn a_status_given_with_a_request_is_dropped() -> Result<()> {
+    let client = centre().await?.client().await?;
+    namespace(&client, "kinds-dropped").await?;
+    let requests: Api<ContainerRecreateRequest> = Api::namespaced(client, "kinds-dropped");
+    let mut given = request("given", json!({}))?;
+    given.status = Some(serde_json::from_value(json!({ "nodeName": "n", "phase": "Completed" }))?);
+    let kept = requests.create(&PostParams::default(), &given).await?;
+    ensure!(kept.status.is_none(), "{:?}", kept.status);
+    Ok(())
+}
+
 fn request(name: &str, change: Value) -> Result<ContainerRecreateRequest> {
     let mut spec = json!({ "podName": "p", "containers": [{ "name": "a" }] });
     for (key, value) in change.as_object().into_iter().flatten() {

@@ -6,7 +6,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use berth_policy::launch_priority::{EnvValue, LaunchOrder, OrderError};
 use berth_tests::manifest::{CONTAINER_PRIORITY, LAUNCH_PRIORITY};
-use berth_tests::node::deploy;
+use berth_tests::node::tool::run as tool;
+use berth_tests::node::{User, deploy, programs};
 use berth_tests::wait::await_condition;
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use k8s_openapi::api::core::v1::Pod;
@@ -32,6 +33,23 @@ async fn expressions_fit_the_types() -> Result<()> {
             Ok(())
         })
         .await?;
+    }
+    Ok(())
+}
+
+/// All of it, as the README installs it; tried only, since nothing here would run the pods.
+#[tokio::test]
+async fn the_whole_folder_is_accepted() -> Result<()> {
+    let kubectl = programs::kubernetes("kubectl")?;
+    let kubeconfig = centre().await?.api().kubeconfig(User::Admin)?;
+    let (kubectl, kubeconfig) =
+        (kubectl.display().to_string(), format!("--kubeconfig={}", kubeconfig.display()));
+    let folder = deploy::path("").display().to_string();
+    let apply =
+        ["apply", "--server-side", "--force-conflicts", "--dry-run=server", "-k", &folder, &kubeconfig];
+    let said = tool(&kubectl, &apply).await?;
+    for applied in ["deployment.apps/berth-manager", "daemonset.apps/berth-agent", "configmap/berth-agent"] {
+        ensure!(said.contains(applied), "no {applied} in {said}");
     }
     Ok(())
 }
@@ -115,6 +133,25 @@ fn pod(name: &str, env: Value) -> Value {
             { "name": "b", "image": "registry.example/b", "env": env },
         ] }
     })
+}
+
+/// What an expression may cost is limited, and a policy that costs more refuses: nearly as much as an object can hold.
+#[tokio::test]
+async fn a_huge_pod_is_accepted() -> Result<()> {
+    let client = centre().await?.client().await?;
+    namespace(&client, "policies-huge").await?;
+    let pods: Api<Pod> = Api::namespaced(client, "policies-huge");
+    let entry = |number| json!({ "name": format!("VARIABLE_{number}"), "value": "some value" });
+    let container = |number| {
+        let mut env: Vec<Value> = (0..500).map(entry).collect();
+        env.push(json!({ "name": CONTAINER_PRIORITY, "value": "1" }));
+        json!({ "name": format!("c{number}"), "image": "registry.example/c", "env": env })
+    };
+    let containers: Vec<Value> = (0..40).map(container).collect();
+    let object = json!({ "metadata": { "name": "huge" }, "spec": { "containers": containers } });
+    let params = PostParams { dry_run: true, ..Default::default() };
+    pods.create(&params, &serde_json::from_value(object)?).await.context("a huge pod")?;
+    Ok(())
 }
 
 #[tokio::test]

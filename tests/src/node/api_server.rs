@@ -132,6 +132,11 @@ impl ApiServer {
             .write(&format!("{}.kubeconfig", user.name()), &self.kubeconfig_text(user.name(), user.token()))
     }
 
+    /// The file that makes a program act as whomever the token stands for.
+    pub fn kubeconfig_with(&self, name: &str, token: &str) -> Result<PathBuf> {
+        self.run.write(&format!("{name}.kubeconfig"), &self.kubeconfig_text(name, token))
+    }
+
     fn kubeconfig_text(&self, name: &str, token: &str) -> String {
         format!(
             "apiVersion: v1

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
 use super::api_server::NODE_NAME;
 use super::http;
@@ -36,6 +36,7 @@ pub struct Berthd {
     socket: PathBuf,
     admin: PathBuf,
     http: String,
+    fault_file: PathBuf,
 }
 
 impl Berthd {
@@ -63,8 +64,11 @@ podView:
         );
         let config = run.write("berthd.yaml", &config)?;
         let args = vec!["--config".to_owned(), config.display().to_string()];
+        let fault_file = dir.join("fault");
         let berthd = Self {
-            service: Service::new(run, "berthd", programs::berth("berthd")?, args),
+            service: Service::new(run, "berthd", programs::berth("berthd")?, args)
+                .env("BERTH_FAULT_FILE", fault_file.display().to_string()),
+            fault_file,
             socket,
             admin,
             http,
@@ -87,6 +91,11 @@ podView:
     /// The socket of `berthctl`.
     pub fn admin_socket(&self) -> &Path {
         &self.admin
+    }
+
+    /// Lets it die the next time it reaches this point (`berthd::fault`).
+    pub fn die_at(&self, point: &str) -> Result<()> {
+        std::fs::write(&self.fault_file, point).context("name the point")
     }
 
     /// Crashes it and starts it again; whether it is ready is another question when the API server is away.

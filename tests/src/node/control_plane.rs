@@ -15,23 +15,34 @@ use super::run_dir::Run;
 /// The API server with its store and the controllers. Its fields are in the order in which they end.
 #[derive(Debug)]
 pub struct ControlPlane {
-    _controllers: Controllers,
+    controllers: Option<Controllers>,
     server: ApiServer,
     _etcd: Etcd,
-    _run: Arc<Run>,
+    run: Arc<Run>,
     _guard: Guard,
 }
 
 impl ControlPlane {
     /// Brings it up and waits until it is ready.
     pub async fn start() -> Result<Self> {
+        let mut plane = Self::without_controllers().await?;
+        plane.controllers = Some(Controllers::start(&plane.run, &plane.server).await?);
+        Ok(plane)
+    }
+
+    /// The same without the controllers: nodes and pods that exist only on paper stay as they are written.
+    pub async fn without_controllers() -> Result<Self> {
         down::leftovers().context("remove leftovers of earlier runs")?;
         let run = Arc::new(Run::claim()?);
         let guard = Guard::set(run.number())?;
         let etcd = Etcd::start(&run)?;
         let server = ApiServer::start(&run).await?;
-        let controllers = Controllers::start(&run, &server).await?;
-        Ok(Self { _controllers: controllers, server, _etcd: etcd, _run: run, _guard: guard })
+        Ok(Self { controllers: None, server, _etcd: etcd, run, _guard: guard })
+    }
+
+    /// The run's directory, ports and names.
+    pub fn run(&self) -> &Arc<Run> {
+        &self.run
     }
 
     /// The API server.

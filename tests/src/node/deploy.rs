@@ -73,6 +73,21 @@ pub fn api(client: &Client, object: &DynamicObject) -> Result<Api<DynamicObject>
     })
 }
 
+/// Applies the kinds, and what an agent with the kubelet's identity needs; not the policies that look at what users make:
+/// what they would refuse is what the node has to refuse by itself.
+pub async fn install_kinds(client: &Client) -> Result<()> {
+    crds::install(client).await?;
+    for name in [
+        "rbac/kubelet.yaml",
+        "policies/kubelet.yaml",
+        "policies/node-objects.yaml",
+        "policies/node-requests.yaml",
+    ] {
+        apply(client, name).await?;
+    }
+    Ok(())
+}
+
 /// Applies the kinds, the roles and the policies, and waits until all of them count. The programs are not in it.
 pub async fn install(client: &Client) -> Result<()> {
     apply(client, "namespace.yaml").await?;
@@ -97,3 +112,6 @@ pub async fn install(client: &Client) -> Result<()> {
     })
     .await
 }
+
+#[cfg(test)]
+mod tests;

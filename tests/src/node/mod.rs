@@ -22,10 +22,12 @@ pub mod guard;
 pub mod http;
 pub mod images;
 mod kubelet;
+mod manager;
 pub mod programs;
 mod registry;
 mod run_dir;
 mod service;
+pub mod token;
 pub mod tool;
 
 use std::path::{Path, PathBuf};
@@ -43,6 +45,7 @@ pub use self::control_plane::ControlPlane;
 pub use self::controllers::Controllers;
 pub use self::etcd::Etcd;
 pub use self::kubelet::Kubelet;
+pub use self::manager::{Manager, Replica};
 pub use self::registry::Registry;
 pub use self::run_dir::{Port, Run};
 pub use self::service::Service;
@@ -100,6 +103,9 @@ impl Builder {
             },
             Containerd::start(&run),
         )?;
+        if let Some(cluster) = &api {
+            deploy::install_kinds(&cluster.server.client(User::Admin).await?).await?;
+        }
         let kubeconfig = match &api {
             Some(cluster) => Some(cluster.server.kubeconfig(User::Node)?),
             None => None,

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail};
 
-/// Names a folder with `berthd` and `berthctl` to test, instead of building them from this checkout.
+/// Names a folder with `berthd`, `berthctl` and `berth-manager` to test, instead of building them from this checkout.
 pub const BIN_DIR: &str = "BERTH_BIN_DIR";
 
 /// The folder of this package.
@@ -38,6 +38,15 @@ pub fn kubernetes(program: &str) -> Result<PathBuf> {
 
 /// `berthd` or `berthctl`.
 pub fn berth(program: &str) -> Result<PathBuf> {
+    up_to_date(program)
+}
+
+/// `berth-manager`.
+pub fn manager() -> Result<PathBuf> {
+    up_to_date("berth-manager")
+}
+
+fn up_to_date(program: &str) -> Result<PathBuf> {
     if let Some(dir) = env::var_os(BIN_DIR) {
         return present(Path::new(&dir).join(program));
     }
@@ -64,25 +73,25 @@ fn build(dir: &Path) -> Result<()> {
         None => bail!("{} names no cargo profile", dir.display()),
     };
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    // What cargo says of the test's own package would make build scripts (ring's) believe that everything has changed.
+    let of_the_test = |name: &std::ffi::OsStr| {
+        let name = name.to_string_lossy();
+        name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
+    };
+    let environment = env::vars_os().filter(|(name, _)| !of_the_test(name));
     let done = Command::new(cargo)
-        .args([
-            "build",
-            "--quiet",
-            "--profile",
-            profile,
-            "-p",
-            "berthd",
-            "--bins",
-            "--features",
-            "fault-points",
-        ])
+        .env_clear()
+        .envs(environment)
+        // All of the workspace, as the suite itself is built: the features of the libraries are those of all of it.
+        .args(["build", "--quiet", "--profile", profile, "--workspace", "--bins"])
+        .args(["--features", "berthd/fault-points"])
         .arg("--target-dir")
         .arg(dir.parent().context("target folder")?)
         .current_dir(package_dir())
         .output()
-        .context("cargo build -p berthd")?;
+        .context("cargo build --workspace --bins")?;
     if !done.status.success() {
-        bail!("cargo build -p berthd: {}", String::from_utf8_lossy(&done.stderr).trim());
+        bail!("cargo build --workspace --bins: {}", String::from_utf8_lossy(&done.stderr).trim());
     }
     Ok(())
 }

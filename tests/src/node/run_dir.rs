@@ -46,6 +46,14 @@ pub enum Port {
     Berthd,
     /// The same of a second berthd, during a hand-over.
     BerthdNext,
+    /// `/livez` and `/readyz` of berth-manager.
+    Manager,
+    /// `/metrics` of berth-manager.
+    ManagerMetrics,
+    /// `/livez` and `/readyz` of a second replica of berth-manager.
+    ManagerNext,
+    /// `/metrics` of a second replica of berth-manager.
+    ManagerNextMetrics,
 }
 
 /// A run in progress; its lock is released when the process that holds it ends, however it ends.

@@ -25,6 +25,7 @@ pub struct Service {
     name: String,
     program: PathBuf,
     args: Vec<String>,
+    env: Vec<(String, String)>,
     child: Mutex<Option<Child>>,
 }
 
@@ -36,8 +37,15 @@ impl Service {
             name: name.to_owned(),
             program: program.into(),
             args,
+            env: Vec::new(),
             child: Mutex::new(None),
         }
+    }
+
+    /// Sets a variable of its environment.
+    pub fn env(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.env.push((name.to_owned(), value.into()));
+        self
     }
 
     /// Starts it. Running already is an error: a test that believes otherwise tests nothing.
@@ -52,6 +60,7 @@ impl Service {
         fs::write(&pid_file, "").context("record its pid")?;
         let started = Command::new(&self.program)
             .args(&self.args)
+            .envs(self.env.iter().cloned())
             .stdin(Stdio::null())
             .stdout(log.try_clone().context("its log")?)
             .stderr(log)
@@ -92,6 +101,17 @@ impl Service {
             return Err(Hopeless(format!("{name} ended ({status}); its last words:\n{words}")).into());
         }
         Ok(())
+    }
+
+    /// Takes note when it has ended by itself, so that it can be started again.
+    pub fn has_ended(&self) -> Result<bool> {
+        let mut child = self.child();
+        let Some(running) = child.as_mut() else { return Ok(true) };
+        let ended = running.try_wait().with_context(|| format!("look at {}", self.name))?.is_some();
+        if ended {
+            *child = None;
+        }
+        Ok(ended)
     }
 
     /// Where its output goes.

@@ -14,7 +14,7 @@ use crate::{
         fate::{PodFate, Standing},
         state::{Drain, Errand, Marked, Request, Stop},
     },
-    step::{DirectStop, Step},
+    step::{DirectStop, Logs, Step},
 };
 
 /// How often the runtime is asked about the pods of requests. What passes through the agent is known at once.
@@ -131,7 +131,7 @@ impl Node {
         }
         // All of them at once: the kubelet then takes them in one SyncPod.
         if !exited.is_empty() {
-            steps.push(Step::RemoveContainers(exited.into_iter().collect()));
+            steps.push(Step::RemoveContainers(exited.into_iter().collect(), Logs::Remove));
         } else if !marks.is_empty() {
             steps.push(Step::WriteMarks(marks));
         }
@@ -162,7 +162,7 @@ impl Node {
                 Some(Step::WriteMarks(vec![Mark { phase: MarkPhase::Stopping, ..mark.clone() }]))
             }
             Standing::OldExited(_) if self.is_stranded(request, marked) => {
-                Some(Step::RemoveContainers(vec![mark.container.clone()]))
+                Some(Step::RemoveContainers(vec![mark.container.clone()], Logs::Keep))
             }
             _ => None,
         }

@@ -131,7 +131,7 @@ pub(super) enum Stop {
 impl Errand {
     pub(super) fn of(step: &Step) -> Option<Self> {
         Some(match step {
-            Step::RemoveContainers(containers) => Self::Remove(containers.first()?.clone()),
+            Step::RemoveContainers(containers, _) => Self::Remove(containers.first()?.clone()),
             Step::WriteMarks(marks) => Self::Write(marks.first()?.request.clone()),
             Step::ForgetMarks(request) => Self::Forget(request.clone()),
             Step::StopContainer(stop) => Self::Stop(stop.container.clone()),
@@ -299,7 +299,7 @@ impl Node {
         }
         self.recreates.paused.remove(&errand);
         match step {
-            Step::RemoveContainers(containers) => {
+            Step::RemoveContainers(containers, _) => {
                 containers.iter().for_each(|container| self.forget_container(container));
             }
             Step::WriteMarks(marks) => {

@@ -123,7 +123,7 @@ impl Play {
                 return;
             }
             Step::PollKubelet | Step::ForgetLatches(_) => return,
-            Step::RemoveContainers(ids) => {
+            Step::RemoveContainers(ids, _) => {
                 for id in ids {
                     self.world.runtime.remove(id);
                     self.effects.push(format!("remove {id}"));

@@ -12,21 +12,35 @@ use crate::case::{Case, run};
 async fn recreate_bad_requests_touch_nothing() -> Result<()> {
     run("recreate_bad_requests_touch_nothing", async |case: &Case| {
         let scene = Scene::begin(case, "pod", |pod, evidence| {
-            pod.container(evidence.container("a", "")).init_container(
-                berth_tests::manifest::Container::new("once").only("exit 0"),
-            )
+            pod.container(evidence.container("a", ""))
+                .init_container(berth_tests::manifest::Container::new("once").only("exit 0"))
         })
         .await?;
         let before = scene.running("a").await?;
         let client = case.node.client().await?;
         let uid = case.pods.get("pod").await?.metadata.uid.unwrap_or_default();
-        let context = |name: &str| json!({ "name": name, "containerID": "containerd://x", "restartCount": 0 });
+        let context =
+            |name: &str| json!({ "name": name, "containerID": "containerd://x", "restartCount": 0 });
         let table = [
             // (name, ask, contexts, pod UID, reason, words of the message)
-            ("unknown", Ask::new("pod", &["nobody"]), vec![context("nobody")], uid.as_str(), "ContainerFailed", "nobody"),
+            (
+                "unknown",
+                Ask::new("pod", &["nobody"]),
+                vec![context("nobody")],
+                uid.as_str(),
+                "ContainerFailed",
+                "nobody",
+            ),
             ("init", Ask::new("pod", &["once"]), vec![context("once")], &uid, "ContainerFailed", "once"),
             ("no-context", Ask::new("pod", &["a"]), vec![], &uid, "InvalidRequest", "a"),
-            ("other-pod", Ask::new("pod", &["a"]), vec![context("a")], "0000-1111", "PodGone", "pod has gone"),
+            (
+                "other-pod",
+                Ask::new("pod", &["a"]),
+                vec![context("a")],
+                "0000-1111",
+                "PodGone",
+                "pod has gone",
+            ),
         ];
         for (name, ask, contexts, uid, reason, words) in table {
             let asked = ask.create(&client, &case.namespace, name).await?;
@@ -53,7 +67,8 @@ async fn recreate_bad_requests_touch_nothing() -> Result<()> {
 async fn recreate_pod_deleted_in_the_middle() -> Result<()> {
     run("recreate_pod_deleted_in_the_middle", async |case: &Case| {
         let scene =
-            Scene::begin(case, "pod", |pod, evidence| pod.container(evidence.container("a", "sleep 5"))).await?;
+            Scene::begin(case, "pod", |pod, evidence| pod.container(evidence.container("a", "sleep 5")))
+                .await?;
         let asked = scene.ask("interrupted", &Ask::new("pod", &["a"])).await?;
         berth_tests::wait::await_condition("the hook runs", PATIENCE, async || {
             ensure!(scene.evidence.count("a", "hook")? == 1, "no hook yet");

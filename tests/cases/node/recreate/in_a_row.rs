@@ -28,9 +28,13 @@ async fn eight_times(case: &Case, policy: &str) -> Result<()> {
         let last = container(&pod, "a")?.last_state.clone().and_then(|state| state.terminated);
         let last = last.context("no lastState")?;
         ensure!(last.exit_code == 0, "lastState {last:?}");
-        ensure!(last.container_id.is_some_and(|id| id.ends_with(&before.id)), "lastState of another instance");
+        ensure!(
+            last.container_id.is_some_and(|id| id.ends_with(&before.id)),
+            "lastState of another instance"
+        );
         let ended = scene.instances("a").await?;
-        let ended = ended.iter().find(|instance| instance.id == before.id).context("the old instance is gone")?;
+        let ended =
+            ended.iter().find(|instance| instance.id == before.id).context("the old instance is gone")?;
         let now = scene.running("a").await?;
         let down = Duration::from_nanos(u64::try_from(now.started_at - ended.finished_at)?);
         // Measured by `berth-bench recreate`; here only: no back-off.

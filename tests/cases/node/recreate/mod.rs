@@ -56,8 +56,7 @@ impl<'a> Scene<'a> {
     /// The one that runs.
     pub(crate) async fn running(&self, container: &str) -> Result<Instance> {
         let all = self.instances(container).await?;
-        let mut running =
-            all.iter().filter(|instance| instance.state == ContainerState::ContainerRunning);
+        let mut running = all.iter().filter(|instance| instance.state == ContainerState::ContainerRunning);
         let first = running.next().with_context(|| format!("{container} does not run: {all:?}"))?;
         ensure!(running.next().is_none(), "{container} runs twice: {all:?}");
         Ok(first.clone())
@@ -68,15 +67,24 @@ impl<'a> Scene<'a> {
         let now = self.running(container).await?;
         ensure!(now.id != before.id, "{container} was not replaced");
         ensure!(now.attempt == before.attempt + 1, "attempt {} after {}", now.attempt, before.attempt);
-        let (hook, start) = (self.evidence.count(container, "hook")?, self.evidence.count(container, "start")?);
+        let (hook, start) =
+            (self.evidence.count(container, "hook")?, self.evidence.count(container, "start")?);
         ensure!(hook == hooks, "{hook} hooks of {container} instead of {hooks}");
-        ensure!(start == now.attempt as usize + 1, "{start} starts of {container} at attempt {}", now.attempt);
+        ensure!(
+            start == now.attempt as usize + 1,
+            "{start} starts of {container} at attempt {}",
+            now.attempt
+        );
         self.case
             .await_pod(&self.pod, "the status shows the new instance", |pod| {
                 let status = crate::case::container(pod, container)?;
                 let id = status.container_id.as_deref().unwrap_or_default();
                 ensure!(id.ends_with(&now.id), "it shows {id}");
-                ensure!(status.restart_count == i32::try_from(now.attempt)?, "restartCount {}", status.restart_count);
+                ensure!(
+                    status.restart_count == i32::try_from(now.attempt)?,
+                    "restartCount {}",
+                    status.restart_count
+                );
                 Ok(())
             })
             .await?;

@@ -47,7 +47,8 @@ async fn recreate_ordered_waits_for_ready() -> Result<()> {
     run("recreate_ordered_waits_for_ready", async |case: &Case| {
         let scene = Scene::begin(case, "pod", |pod, evidence| {
             // Ready 1 s after its start at the earliest.
-            let a = evidence.container("a", "").ready_when("test -f /tmp/ready || (touch /tmp/ready; exit 1)");
+            let a =
+                evidence.container("a", "").ready_when("test -f /tmp/ready || (touch /tmp/ready; exit 1)");
             pod.container(a).container(evidence.container("b", ""))
         })
         .await?;
@@ -55,7 +56,8 @@ async fn recreate_ordered_waits_for_ready() -> Result<()> {
         let ask = Ask::new("pod", &["b", "a"]).strategy("orderedRecreate", true);
         let asked = scene.ask("ordered", &ask).await?;
         let status = asked.succeeded(PATIENCE).await?;
-        let names: Vec<_> = status.container_recreate_states.iter().map(|state| state.name.as_str()).collect();
+        let names: Vec<_> =
+            status.container_recreate_states.iter().map(|state| state.name.as_str()).collect();
         ensure!(names == ["a", "b"], "the order of the pod, not {names:?}");
         for before in &before {
             scene.replaced_once(&before.name, before, 0).await?;
@@ -81,7 +83,11 @@ async fn recreate_grace_of_the_request() -> Result<()> {
         let ask = Ask::new("pod", &["a"]).strategy("terminationGracePeriodSeconds", 3);
         let began = Instant::now();
         scene.ask("quick", &ask).await?.succeeded(PATIENCE).await?;
-        ensure!(began.elapsed() < Duration::from_secs(30), "the pod's own grace was kept: {:?}", began.elapsed());
+        ensure!(
+            began.elapsed() < Duration::from_secs(30),
+            "the pod's own grace was kept: {:?}",
+            began.elapsed()
+        );
         scene.replaced_once("a", &before, 0).await
     })
     .await
@@ -169,7 +175,8 @@ async fn recreate_min_started_ttl_and_deadline() -> Result<()> {
             pod.container(evidence.container("a", "")).container(evidence.container("b", "sleep 8"))
         })
         .await?;
-        let ask = Ask::new("pod", &["a"]).strategy("minStartedSeconds", 3).field("ttlSecondsAfterFinished", 2);
+        let ask =
+            Ask::new("pod", &["a"]).strategy("minStartedSeconds", 3).field("ttlSecondsAfterFinished", 2);
         let asked = scene.ask("stable", &ask).await?;
         let status = asked.succeeded(PATIENCE).await?;
         let ended = status.completion_time.context("no completionTime")?.0;

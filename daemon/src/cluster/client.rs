@@ -1,0 +1,244 @@
+//! Who the agent is towards the API server, and the one client it has there.
+//!
+//! The pod watch and everything in [`crate::cluster`] share one client. It is made anew from its files after a failure:
+//! the kubelet's client certificate is replaced under its name now and then, and kube reads it only once.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use kube::{
+    Client, Config,
+    config::{AuthInfo, InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError},
+};
+use tokio::sync::{Mutex, watch};
+
+use super::token::{self, TokenError};
+use crate::config::{Configuration, ServiceAccount};
+
+/// A single question to an API server that is well takes milliseconds.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Where the address of the API server and an identity come from.
+#[derive(Clone, Debug)]
+pub struct Source {
+    base: Base,
+    /// Takes the place of the identity of `base`.
+    account: Option<ServiceAccount>,
+}
+
+#[derive(Clone, Debug)]
+enum Base {
+    Kubeconfig(PathBuf),
+    /// What the kubelet gives every pod that has a service account.
+    Pod,
+}
+
+/// No client can be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// No usable kubeconfig.
+    #[error("kubeconfig {path:?}")]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: Box<KubeconfigError>,
+    },
+    /// The service account of this pod cannot be used.
+    #[error("the service account of this pod")]
+    Pod(#[source] Box<InClusterError>),
+    /// The token of the service account cannot be used.
+    #[error("cluster.serviceAccount.tokenFile")]
+    Token(#[source] TokenError),
+    /// They do not make a client.
+    #[error("client of the API server")]
+    Client(#[source] Box<kube::Error>),
+}
+
+/// A question to the API server that was not answered as wished.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// There is no client to ask with.
+    #[error(transparent)]
+    NoClient(ClientError),
+    /// The API server said no.
+    #[error("the API server refused with {code}: {message}")]
+    Refused {
+        /// HTTP status.
+        code: u16,
+        /// In its own words.
+        message: String,
+    },
+    /// No answer that can be read.
+    #[error("no answer of the API server")]
+    Failed(#[source] Box<kube::Error>),
+    /// No answer in time.
+    #[error("the API server did not answer within {PATIENCE:?}")]
+    Silent,
+}
+
+/// The client, shared by all who ask. A clone is the same one.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    source: Arc<Source>,
+    current: Arc<Mutex<Option<Session>>>,
+    /// Counts the clients that were made.
+    made: watch::Sender<u64>,
+}
+
+/// A client, and which one it is.
+#[derive(Clone)]
+pub struct Session {
+    /// To ask with.
+    pub client: Client,
+    number: u64,
+}
+
+// === impl Source ===
+
+impl Source {
+    /// What the configuration says.
+    pub fn of(config: &Configuration) -> Self {
+        let base = config.pod_view.kubeconfig.clone().map_or(Base::Pod, Base::Kubeconfig);
+        Self { base, account: config.cluster.service_account.clone() }
+    }
+
+    /// A kubeconfig, with the identity it has.
+    pub fn kubeconfig(path: PathBuf) -> Self {
+        Self { base: Base::Kubeconfig(path), account: None }
+    }
+
+    /// A client with the agent's identity.
+    async fn client(&self) -> Result<Client, ClientError> {
+        let mut config = self.base_config().await?;
+        if let Some(account) = &self.account {
+            // Read here only to find what is wrong with it; kube reads it again every minute.
+            token::read(&account.token_file).map_err(ClientError::Token)?;
+            let token_file = Some(account.token_file.display().to_string());
+            config.auth_info = AuthInfo { token_file, ..AuthInfo::default() };
+        }
+        client(config)
+    }
+
+    /// A client with the identity the service account takes the place of.
+    pub(super) async fn base_client(&self) -> Result<Client, ClientError> {
+        client(self.base_config().await?)
+    }
+
+    async fn base_config(&self) -> Result<Config, ClientError> {
+        match &self.base {
+            Base::Kubeconfig(path) => {
+                let failed =
+                    |source| ClientError::Kubeconfig { path: path.clone(), source: Box::new(source) };
+                let kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
+                let options = KubeConfigOptions::default();
+                Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(failed)
+            }
+            Base::Pod => Config::incluster().map_err(|source| ClientError::Pod(Box::new(source))),
+        }
+    }
+}
+
+fn client(config: Config) -> Result<Client, ClientError> {
+    Client::try_from(config).map_err(|source| ClientError::Client(Box::new(source)))
+}
+
+// === impl Connection ===
+
+impl Connection {
+    /// A connection that makes its client when it is first needed.
+    pub fn new(source: Source) -> Self {
+        Self { source: Arc::new(source), current: Arc::default(), made: watch::Sender::new(0) }
+    }
+
+    /// Where its identity comes from.
+    pub(super) fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// A number that grows with every client that is made; its identity may be another one.
+    pub(super) fn made(&self) -> watch::Receiver<u64> {
+        self.made.subscribe()
+    }
+
+    /// The client; made anew if there is none.
+    pub async fn session(&self) -> Result<Session, ClientError> {
+        let mut current = self.current.lock().await;
+        if let Some(session) = &*current {
+            return Ok(session.clone());
+        }
+        let client = self.source.client().await?;
+        self.made.send_modify(|made| *made += 1);
+        let session = Session { client, number: *self.made.borrow() };
+        *current = Some(session.clone());
+        Ok(session)
+    }
+
+    /// This client failed: whoever asks next gets a new one, unless somebody else saw it fail before.
+    pub async fn discard(&self, failed: &Session) {
+        let mut current = self.current.lock().await;
+        if current.as_ref().is_some_and(|session| session.number == failed.number) {
+            *current = None;
+        }
+    }
+
+    /// Asks one question within the time such a question may take.
+    pub(super) async fn ask<T, F>(&self, question: impl FnOnce(Client) -> F) -> Result<T, CallError>
+    where
+        F: Future<Output = kube::Result<T>>,
+    {
+        let session = self.session().await.map_err(CallError::NoClient)?;
+        let answer = once(question(session.client.clone())).await;
+        if answer.as_ref().is_err_and(CallError::may_be_the_client) {
+            self.discard(&session).await;
+        }
+        answer
+    }
+}
+
+/// Waits for one answer, but not for ever.
+pub(super) async fn once<T>(answer: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
+    match tokio::time::timeout(PATIENCE, answer).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(kube::Error::Api(status))) => {
+            Err(CallError::Refused { code: status.code, message: status.message.clone() })
+        }
+        Ok(Err(error)) => Err(CallError::Failed(Box::new(error))),
+        Err(_) => Err(CallError::Silent),
+    }
+}
+
+// === impl CallError ===
+
+impl CallError {
+    /// What was asked about does not exist.
+    pub(super) fn is_gone(&self) -> bool {
+        self.code() == Some(404)
+    }
+
+    /// Somebody else wrote in between, or it is another object of that name.
+    pub(super) fn is_conflict(&self) -> bool {
+        self.code() == Some(409)
+    }
+
+    fn code(&self) -> Option<u16> {
+        match self {
+            Self::Refused { code, .. } => Some(*code),
+            Self::NoClient(_) | Self::Failed(_) | Self::Silent => None,
+        }
+    }
+
+    /// Whether a new client could do better: its certificate or token may be too old, or its connection dead.
+    fn may_be_the_client(&self) -> bool {
+        match self {
+            Self::Refused { code, .. } => *code == 401,
+            Self::Failed(_) | Self::Silent => true,
+            Self::NoClient(_) => false,
+        }
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("number", &self.number).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,75 @@
+//! Between the API's wall clock and the policy's clock.
+
+use std::time::{Duration, Instant};
+
+use k8s_openapi::jiff::Timestamp;
+
+/// What the two clocks may drift apart before they are compared anew.
+const DRIFT: Duration = Duration::from_secs(1);
+
+/// The same moment on both clocks. It is kept as long as it holds, so that the same timestamp is always the same instant:
+/// the order among requests depends on it. The clocks of the node and of the API server are taken to agree.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    instant: Instant,
+    wall: Timestamp,
+}
+
+impl Clock {
+    /// Both clocks, read at the same moment.
+    pub(super) fn new(instant: Instant, wall: Timestamp) -> Self {
+        Self { instant, wall }
+    }
+
+    /// The clocks, compared again: the same as before unless somebody set the wall clock meanwhile.
+    pub(super) fn kept(self, now: Self) -> Self {
+        let drift = now.wall.duration_since(self.instant_as_wall(now.instant)).unsigned_abs();
+        if drift > DRIFT { now } else { self }
+    }
+
+    /// A timestamp of the API. What is out of the clock's range is now.
+    pub(super) fn instant(&self, timestamp: Timestamp) -> Instant {
+        let since = timestamp.duration_since(self.wall);
+        let there = if since.is_negative() {
+            self.instant.checked_sub(since.unsigned_abs())
+        } else {
+            self.instant.checked_add(since.unsigned_abs())
+        };
+        there.unwrap_or(self.instant)
+    }
+
+    fn instant_as_wall(&self, instant: Instant) -> Timestamp {
+        let since = instant.saturating_duration_since(self.instant);
+        self.wall.checked_add(since).unwrap_or(self.wall)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn timestamps_before_and_after() {
+        let (instant, wall) = (Instant::now(), Timestamp::from_second(1_000_000).unwrap());
+        let clock = Clock::new(instant, wall);
+        let at = |second| clock.instant(Timestamp::from_second(second).unwrap());
+        assert_eq!(at(1_000_000), instant);
+        assert_eq!(at(1_000_007), instant + 7 * SECOND);
+        assert_eq!(at(999_990), instant - 10 * SECOND);
+    }
+
+    #[test]
+    fn compared_anew_only_when_the_wall_clock_was_set() {
+        let (instant, wall) = (Instant::now(), Timestamp::from_second(1_000_000).unwrap());
+        let clock = Clock::new(instant, wall);
+        let later = |seconds: u64, wall: i64| {
+            Clock::new(instant + Duration::from_secs(seconds), Timestamp::from_second(wall).unwrap())
+        };
+        assert_eq!(clock.kept(later(60, 1_000_060)).instant, instant);
+        assert_eq!(clock.kept(later(60, 1_000_061)).instant, instant);
+        assert_eq!(clock.kept(later(60, 1_000_070)).instant, instant + 60 * SECOND);
+        assert_eq!(clock.kept(later(60, 999_000)).instant, instant + 60 * SECOND);
+    }
+}

@@ -1,0 +1,84 @@
+//! What the agent can do towards the API server, by who it is. A list for people: what is off says why, and what to do.
+
+use super::identity::Who;
+
+/// Something the agent does in a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Feature {
+    /// What it is called.
+    pub name: &'static str,
+    /// Why it is off; `None` = it is on.
+    pub off: Option<String>,
+}
+
+/// What has to be allowed for a feature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Needs {
+    /// To see the node's pods.
+    Reading,
+    /// To write the status of objects of the node.
+    Status,
+    /// To write the spec and metadata of the node's pods.
+    Pods,
+}
+
+/// All of them, in the order in which they are told.
+const FEATURES: [(&str, Needs); 6] = [
+    ("order", Needs::Reading),
+    ("recreate", Needs::Status),
+    ("pulls", Needs::Status),
+    ("status", Needs::Status),
+    ("in-place updates", Needs::Pods),
+    ("probe markers", Needs::Pods),
+];
+
+/// What can be done as this user.
+pub(super) fn of(who: &Who) -> Vec<Feature> {
+    FEATURES.into_iter().map(|(name, needs)| Feature { name, off: off(who, needs) }).collect()
+}
+
+fn off(who: &Who, needs: Needs) -> Option<String> {
+    match (who, needs) {
+        (Who::Kubelet, Needs::Reading | Needs::Status) => None,
+        (Who::Kubelet, Needs::Pods) => Some(
+            "the node authorizer does not let the kubelet's identity patch a pod's spec or metadata; give \
+             cluster.serviceAccount a token bound to this node"
+                .to_owned(),
+        ),
+        (Who::OtherKubelet { node }, _) => {
+            Some(format!("the kubelet of node {node} sees and writes only what is of that node"))
+        }
+        (Who::BoundAccount | Who::Other, _) => None,
+        (Who::OtherAccount { .. } | Who::UnboundAccount, Needs::Reading) => None,
+        (Who::OtherAccount { node }, Needs::Status | Needs::Pods) => Some(format!(
+            "the admission policies of deploy/ let a token bound to node {node} write only what is of that node"
+        )),
+        (Who::UnboundAccount, Needs::Status | Needs::Pods) => Some(
+            "the admission policies of deploy/ refuse what is written with a token that is bound to no node"
+                .to_owned(),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_on() {
+        let all = ["order", "recreate", "pulls", "status", "in-place updates", "probe markers"];
+        let table: [(Who, &[&str]); 6] = [
+            (Who::Kubelet, &all[..4]),
+            (Who::OtherKubelet { node: "b".to_owned() }, &[]),
+            (Who::BoundAccount, &all),
+            (Who::OtherAccount { node: "b".to_owned() }, &all[..1]),
+            (Who::UnboundAccount, &all[..1]),
+            (Who::Other, &all),
+        ];
+        for (who, expect) in table {
+            let features = of(&who);
+            let on = features.iter().filter(|feature| feature.off.is_none()).map(|feature| feature.name);
+            assert_eq!(on.collect::<Vec<_>>(), expect, "{who:?}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What the agent writes to the API server, counted.
+
+use prometheus_client::{
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    registry::Registry,
+};
+
+use super::client::CallError;
+
+type Labels = [(&'static str, &'static str); 2];
+
+/// Counters and gauges of the side towards the API server. A clone counts into the same ones.
+#[derive(Clone, Debug)]
+pub struct ClusterMetrics {
+    writes: Family<Labels, Counter>,
+    watch_failures: Counter,
+    watch_fresh: Gauge,
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Write {
+    /// The status of a request.
+    Report,
+    /// The deletion of a request.
+    Delete,
+    /// The readiness of a pod.
+    Unready,
+    /// A new token.
+    Token,
+}
+
+impl ClusterMetrics {
+    /// Registers the metrics under `berthd_…`.
+    pub fn register(registry: &mut Registry) -> Self {
+        let registry = registry.sub_registry_with_prefix("berthd");
+        let metrics = Self {
+            writes: Family::default(),
+            watch_failures: Counter::default(),
+            watch_fresh: Gauge::default(),
+        };
+        registry.register(
+            "api_writes",
+            "Writes to the API server, and what became of them",
+            metrics.writes.clone(),
+        );
+        registry.register(
+            "request_watch_failures",
+            "Times the watch of ContainerRecreateRequests broke",
+            metrics.watch_failures.clone(),
+        );
+        registry.register(
+            "request_watch_fresh",
+            "1 while the watch of ContainerRecreateRequests follows",
+            metrics.watch_fresh.clone(),
+        );
+        metrics
+    }
+
+    pub(super) fn wrote<T>(&self, write: Write, result: &Result<T, CallError>) {
+        let kind = match write {
+            Write::Report => "report",
+            Write::Delete => "delete",
+            Write::Unready => "unready",
+            Write::Token => "token",
+        };
+        let outcome = match result {
+            Ok(_) => "done",
+            Err(error) if error.is_gone() => "gone",
+            Err(error) if error.is_conflict() => "conflict",
+            Err(_) => "failed",
+        };
+        self.writes.get_or_create(&[("write", kind), ("outcome", outcome)]).inc();
+    }
+
+    pub(super) fn watch_follows(&self, follows: bool) {
+        self.watch_fresh.set(i64::from(follows));
+    }
+
+    pub(super) fn watch_failed(&self) {
+        self.watch_failures.inc();
+        self.watch_follows(false);
+    }
+}

@@ -1,0 +1,198 @@
+//! Holds a pod not Ready while its containers are recreated, by the readiness gate `KruisePodReady`.
+//!
+//! Several writers share the condition, the agent is one of them: it reads the pod, changes its own entry, and writes on
+//! the condition that nobody wrote in between. Only conditions are sent, so fields this program does not know stay.
+
+use std::time::Duration;
+
+use berth_policy::{PodRef, StepOutcome};
+use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+use kube::{
+    Api, Client,
+    api::{ListParams, Patch, PatchParams},
+};
+use serde_json::json;
+use tracing::{info, warn};
+
+use super::{
+    client::{CallError, Connection},
+    metrics::{ClusterMetrics, Write},
+};
+use crate::{
+    agent::chain,
+    pod_view::{
+        convert::identity,
+        unready::{self, CONDITION, Entry},
+    },
+};
+
+/// Pauses after a conflict, as OpenKruise has them: whoever was first is done by then.
+const PAUSES: [Duration; 3] =
+    [Duration::from_millis(10), Duration::from_millis(50), Duration::from_millis(250)];
+/// The condition the kubelet computes of the containers and the gates, and the one of the containers alone.
+const READY: &str = "Ready";
+const CONTAINERS_READY: &str = "ContainersReady";
+
+/// What is to become of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// It is there, and the pod is not Ready.
+    Hold,
+    /// It is not there.
+    Release,
+}
+
+/// The conditions to write; none when the pod is as it should be, or lacks the gate.
+pub(super) fn conditions(
+    pod: &core::Pod,
+    change: Change,
+    entry: &Entry,
+    now: Timestamp,
+) -> Vec<core::PodCondition> {
+    if !has_gate(pod) {
+        return Vec::new();
+    }
+    let old = condition(pod, CONDITION);
+    let message = old.and_then(|old| old.message.as_deref()).unwrap_or("");
+    let mut entries = unready::entries(message);
+    let there = entries.contains(entry);
+    let is_true = old.is_some_and(|old| old.status == "True");
+    let gate = |status: &str, entries: Vec<Entry>, since: Option<Time>| core::PodCondition {
+        type_: CONDITION.to_owned(),
+        status: status.to_owned(),
+        message: Some(unready::message(entries)),
+        last_transition_time: since,
+        ..core::PodCondition::default()
+    };
+    match change {
+        Change::Hold if there && !is_true => Vec::new(),
+        Change::Hold => {
+            entries.push(entry.clone());
+            let mut changed = vec![gate("False", entries, Some(Time(now)))];
+            changed.extend(ready_now_false(pod, now));
+            changed
+        }
+        Change::Release if !there => Vec::new(),
+        Change::Release => {
+            entries.retain(|other| other != entry);
+            let status = if entries.is_empty() { "True" } else { "False" };
+            let same = old.filter(|old| old.status == status);
+            let since = same.and_then(|old| old.last_transition_time.clone()).unwrap_or(Time(now));
+            vec![gate(status, entries, Some(since))]
+        }
+    }
+}
+
+/// The kubelet would do the same a moment later; until then the pod would get traffic. A pod whose containers are not
+/// ready has another reason, which stays.
+fn ready_now_false(pod: &core::Pod, now: Timestamp) -> Option<core::PodCondition> {
+    let is =
+        |condition_type, status| condition(pod, condition_type).is_some_and(|found| found.status == status);
+    (is(CONTAINERS_READY, "True") && !is(READY, "False")).then(|| core::PodCondition {
+        type_: READY.to_owned(),
+        status: "False".to_owned(),
+        reason: Some("ReadinessGatesNotReady".to_owned()),
+        message: Some(format!(r#"the status of pod readiness gate "{CONDITION}" is not "True", but False"#)),
+        last_transition_time: Some(Time(now)),
+        ..core::PodCondition::default()
+    })
+}
+
+fn has_gate(pod: &core::Pod) -> bool {
+    let gates = pod.spec.iter().flat_map(|spec| spec.readiness_gates.iter().flatten());
+    gates.into_iter().any(|gate| gate.condition_type == CONDITION)
+}
+
+fn condition<'a>(pod: &'a core::Pod, condition_type: &str) -> Option<&'a core::PodCondition> {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().find(|condition| condition.type_ == condition_type)
+}
+
+/// Writes to the readiness of pods of this node.
+#[derive(Clone, Debug)]
+pub(super) struct Readiness {
+    connection: Connection,
+    node: String,
+    metrics: ClusterMetrics,
+}
+
+impl Readiness {
+    /// A writer to pods of the node of this name.
+    pub(super) fn new(connection: Connection, node: String, metrics: ClusterMetrics) -> Self {
+        Self { connection, node, metrics }
+    }
+
+    /// Has the entry of the request with this key there, or not there.
+    pub(super) async fn change(&self, pod: &PodRef, key: &str, change: Change) -> StepOutcome {
+        let entry = unready::request(key);
+        let mut pauses = PAUSES.into_iter();
+        loop {
+            let error = match self.attempt(pod, &entry, change).await {
+                Ok(outcome) => return outcome,
+                Err(error) => error,
+            };
+            match pauses.next() {
+                Some(pause) if error.is_conflict() => tokio::time::sleep(pause).await,
+                _ => {
+                    let pod = format!("{}/{}", pod.namespace, pod.name);
+                    warn!(pod, request = key, error = %chain(&error), "Readiness of a pod not written");
+                    return StepOutcome::Failed;
+                }
+            }
+        }
+    }
+
+    async fn attempt(&self, pod: &PodRef, entry: &Entry, change: Change) -> Result<StepOutcome, CallError> {
+        let PodRef { uid, namespace, name } = pod.clone();
+        // Listed, not got: for the kubelet's identity a pod that is gone is a pod it must not read.
+        let selected =
+            ListParams::default().fields(&format!("spec.nodeName={},metadata.name={name}", self.node));
+        let pods = {
+            let namespace = namespace.clone();
+            let list = |client: Client| async move {
+                Api::<core::Pod>::namespaced(client, &namespace).list(&selected).await
+            };
+            self.connection.ask(list).await?
+        };
+        let found = pods.items.into_iter().next();
+        let Some(found) =
+            found.filter(|found| identity(&found.metadata).is_some_and(|found| *found == *uid.as_str()))
+        else {
+            return Ok(StepOutcome::Gone);
+        };
+        let conditions = conditions(&found, change, entry, Timestamp::now());
+        if conditions.is_empty() {
+            return Ok(StepOutcome::Done);
+        }
+        // Conditions are merged by their type. The version makes it a conflict when somebody else was faster.
+        let patch = Patch::Strategic(json!({
+            "metadata": { "uid": found.metadata.uid, "resourceVersion": found.metadata.resource_version },
+            "status": { "conditions": conditions },
+        }));
+        let patched = {
+            let name = name.clone();
+            let write = |client: Client| async move {
+                let pods = Api::<core::Pod>::namespaced(client, &namespace);
+                pods.patch_status(&name, &PatchParams::default(), &patch).await
+            };
+            self.connection.ask(write).await
+        };
+        self.metrics.wrote(Write::Unready, &patched);
+        match patched {
+            Ok(_) => {
+                info!(
+                    pod = format!("{}/{name}", pod.namespace),
+                    request = entry.key,
+                    ?change,
+                    "Readiness of a pod written"
+                );
+                Ok(StepOutcome::Done)
+            }
+            Err(error) if error.is_gone() => Ok(StepOutcome::Gone),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

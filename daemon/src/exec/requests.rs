@@ -1,0 +1,102 @@
+//! The steps about requests: where each goes, and how it ended.
+
+use berth_policy::{ContainerId, Event, Logs, Mark, Origin, Step, StepOutcome};
+use berth_shim::Gate;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::Executor;
+use crate::{agent::chain, fault::Point, hook};
+
+impl Executor {
+    /// Begins a step about a request, so that the next plan does not owe it again, and gives its outcome back.
+    pub(super) fn begin_about_request(&self, step: Step, shutdown: &CancellationToken) {
+        self.agent.observe(Event::StepBegan(step.clone()));
+        let (this, shutdown) = (self.clone(), shutdown.clone());
+        self.tasks.spawn(async move {
+            let outcome = this.carry_out(&step, &shutdown).await;
+            this.agent.observe(Event::StepEnded(step, outcome));
+        });
+    }
+
+    async fn carry_out(&self, step: &Step, shutdown: &CancellationToken) -> StepOutcome {
+        match step {
+            Step::RemoveContainers(containers, logs) => self.remove(containers, *logs).await,
+            Step::WriteMarks(marks) => self.write_marks(marks).await,
+            Step::ForgetMarks(request) => {
+                Point::Unmarking.reached();
+                let outcome = done(self.agent.forget_marks(request.clone()).await);
+                Point::Unmarked.reached();
+                outcome
+            }
+            Step::StopContainer(stop) => {
+                info!(container.id = %stop.container, hook = stop.hook.is_some(), "Container is stopped without the kubelet");
+                match hook::stop_directly(&self.runtime, stop, shutdown).await {
+                    Ok(_) => StepOutcome::Done,
+                    Err(error) => {
+                        warn!(container.id = %stop.container, error = %chain(&error), "Container not stopped");
+                        StepOutcome::Failed
+                    }
+                }
+            }
+            Step::Report(origin, ..) | Step::DeleteRequest(origin, _) => {
+                Point::Reporting.reached();
+                let outcome = match origin {
+                    Origin::Api => self.ask_cluster(step).await,
+                    Origin::File => self.files.carry_out(step).await,
+                };
+                Point::Reported.reached();
+                outcome
+            }
+            Step::HoldUnready(..) | Step::ReleaseUnready(..) => self.ask_cluster(step).await,
+            // Carried out where they come up.
+            Step::InspectSandbox(_) | Step::PollKubelet | Step::ForgetLatches(_) => StepOutcome::Done,
+        }
+    }
+
+    async fn ask_cluster(&self, step: &Step) -> StepOutcome {
+        match &self.cluster {
+            Some(cluster) => cluster.carry_out(step).await,
+            None => StepOutcome::Gone,
+        }
+    }
+
+    async fn remove(&self, containers: &[ContainerId], logs: Logs) -> StepOutcome {
+        Point::Removing.reached();
+        for container in containers {
+            let removed = match logs {
+                Logs::Remove => self.runtime.remove_container(container).await,
+                Logs::Keep => self.runtime.remove_keeping_log(container).await,
+            };
+            if let Err(error) = removed {
+                warn!(container.id = %container, error = %chain(&error), "Exited container not removed");
+                return StepOutcome::Failed;
+            }
+            info!(container.id = %container, "Exited container removed");
+        }
+        Point::Removed.reached();
+        StepOutcome::Done
+    }
+
+    async fn write_marks(&self, marks: &[Mark]) -> StepOutcome {
+        Point::Marking.reached();
+        let written = self.agent.write_marks(marks.to_vec()).await;
+        Point::Marked.reached();
+        if written {
+            for mark in marks {
+                info!(
+                    container = %mark.name,
+                    container.id = %mark.container,
+                    request = %mark.request,
+                    phase = ?mark.phase,
+                    "Container is to be recreated"
+                );
+            }
+        }
+        done(written)
+    }
+}
+
+fn done(done: bool) -> StepOutcome {
+    if done { StepOutcome::Done } else { StepOutcome::Failed }
+}

@@ -1,0 +1,19 @@
+//! Is this replica ready? When every kind has been listed once: then it could lead at once.
+
+use crate::index::Kind;
+
+/// The kinds that have been listed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Listed([bool; Kind::ALL.len()]);
+
+impl Listed {
+    /// This kind has been.
+    pub fn add(&mut self, kind: Kind) {
+        self.0[kind as usize] = true;
+    }
+
+    /// Each kind, and whether it has been.
+    pub fn checks(self) -> impl Iterator<Item = (&'static str, bool)> {
+        Kind::ALL.into_iter().map(move |kind| (kind.name(), self.0[kind as usize]))
+    }
+}

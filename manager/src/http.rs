@@ -1,0 +1,120 @@
+//! `/livez` and `/readyz` on one address, `/metrics` on another: who may scrape need not see the rest, and the kubelet's
+//! probes need not be let through to the metrics.
+
+use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
+use http_body_util::Full;
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use prometheus_client::registry::Registry;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::watch,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::{debug, info, warn};
+
+use crate::health::Listed;
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// A client that sends no request for so long is dropped.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What an address serves.
+#[derive(Debug)]
+pub enum Pages {
+    /// Alive and ready.
+    Health(watch::Receiver<Listed>),
+    /// What is counted.
+    Metrics(Registry),
+}
+
+/// Serves pages until the shutdown.
+pub async fn serve(listener: TcpListener, pages: Pages, shutdown: CancellationToken) {
+    let (pages, tasks) = (Arc::new(pages), TaskTracker::new());
+    if let Ok(address) = listener.local_addr() {
+        info!(%address, pages = pages.name(), "Pages served");
+    }
+    // Cancel-safe: accept takes no connection unless it returns it.
+    while let Some(accepted) = shutdown.run_until_cancelled(listener.accept()).await {
+        match accepted {
+            Ok((stream, peer)) => {
+                tasks.spawn(connection(stream, peer, pages.clone(), shutdown.clone()));
+            }
+            Err(error) => {
+                warn!(%error, "HTTP connection not accepted");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+async fn connection(stream: TcpStream, peer: SocketAddr, pages: Arc<Pages>, shutdown: CancellationToken) {
+    let service = service_fn(move |request| {
+        let pages = pages.clone();
+        async move { Ok::<_, Infallible>(pages.answer(&request)) }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .serve_connection(TokioIo::new(stream), service);
+    if let Some(Err(error)) = shutdown.run_until_cancelled(served).await {
+        debug!(%peer, %error, "HTTP connection ended with an error");
+    }
+}
+
+impl Pages {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Health(_) => "health",
+            Self::Metrics(_) => "metrics",
+        }
+    }
+
+    fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            return page(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET\n".to_owned());
+        }
+        match (self, request.uri().path()) {
+            // One thread does everything: if it answers, it turns. A task that ends takes the process with it.
+            (Self::Health(_), "/livez" | "/healthz") => page(StatusCode::OK, TEXT, "ok\n".to_owned()),
+            (Self::Health(listed), "/readyz") => ready(*listed.borrow()),
+            (Self::Metrics(registry), "/metrics") => metrics(registry),
+            (Self::Health(_), _) => {
+                page(StatusCode::NOT_FOUND, TEXT, "there are /livez and /readyz\n".to_owned())
+            }
+            (Self::Metrics(_), _) => page(StatusCode::NOT_FOUND, TEXT, "there is /metrics\n".to_owned()),
+        }
+    }
+}
+
+/// As the API server answers: `ok`, or the list of checks when one failed.
+fn ready(listed: Listed) -> Response<Full<Bytes>> {
+    if listed.checks().all(|(_, done)| done) {
+        return page(StatusCode::OK, TEXT, "ok\n".to_owned());
+    }
+    let lines = listed.checks().map(|(kind, done)| {
+        if done { format!("[+] {kind} ok\n") } else { format!("[-] {kind} failed: not listed yet\n") }
+    });
+    page(StatusCode::SERVICE_UNAVAILABLE, TEXT, lines.collect())
+}
+
+fn metrics(registry: &Registry) -> Response<Full<Bytes>> {
+    let mut text = String::new();
+    match prometheus_client::encoding::text::encode(&mut text, registry) {
+        Ok(()) => page(StatusCode::OK, OPENMETRICS, text),
+        Err(error) => {
+            page(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("metrics not encoded: {error}\n"))
+        }
+    }
+}
+
+fn page(status: StatusCode, content_type: &'static str, text: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}

@@ -1,0 +1,138 @@
+//! Which agent gets a request, and on which instances? Or: why nobody does.
+
+use std::time::{Duration, Instant};
+
+use super::{
+    failure::{DEADLINE_EXCEEDED, Failure, Reason},
+    key::Key,
+    model::{Now, Pod, Wanted, context},
+    object::{PodStage, Role},
+    patch::{Assignment, Write},
+    replaced::Replaced,
+};
+
+/// What is not there when a request is first seen may only not have been seen yet: pods come by a watch of their own.
+const LAG: Duration = Duration::from_secs(3);
+/// The same for a pod seen with an instance that is known to be history. Longer: here it is certain that news comes.
+const STALE: Duration = Duration::from_secs(10);
+
+/// What to do about a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    /// Ask again then, if nothing happens before.
+    Wait(Instant),
+    /// Nothing, until something happens.
+    Nothing,
+    /// This is owed.
+    Write(Write),
+}
+
+impl Decision {
+    pub(super) fn fail(reason: Reason, message: impl Into<String>, assignment: Option<&Assignment>) -> Self {
+        Self::Write(Write::Fail(Failure::new(reason, message), assignment.cloned()))
+    }
+}
+
+/// What a decision about an unassigned request rests on.
+#[derive(Debug)]
+pub(super) struct Facts<'a> {
+    /// The pod of that name, as seen.
+    pub(super) pod: Option<&'a Pod>,
+    /// From when on both the request and complete lists of all kinds were there.
+    pub(super) since: Instant,
+    /// Until then the view of the pods is known to be behind.
+    pub(super) doubt: Option<Instant>,
+}
+
+pub(super) fn decide(
+    key: &Key,
+    wanted: &Wanted,
+    facts: &Facts<'_>,
+    replaced: &mut Replaced,
+    now: Now,
+) -> Decision {
+    if let Some(fault) = &wanted.fault {
+        return Decision::fail(Reason::InvalidSpec, fault.as_ref(), None);
+    }
+    // No agent has it, so there is none to give its time to.
+    if wanted.active_until.is_some_and(|until| until <= now.instant) {
+        return Decision::fail(Reason::DeadlineExceeded, DEADLINE_EXCEEDED, None);
+    }
+    let wait = |until: Instant| Decision::Wait(wanted.active_until.map_or(until, |end| end.min(until)));
+    match snapshot(key, wanted, facts.pod) {
+        Ok(snapshot) => {
+            let until = facts.since + STALE;
+            if now.instant < until && snapshot.is_history(replaced, now.instant) {
+                wait(until)
+            } else {
+                Decision::Write(Write::Assign(snapshot.assignment()))
+            }
+        }
+        Err(failure) => {
+            let until = (facts.since + LAG).max(facts.doubt.unwrap_or(facts.since));
+            if now.instant < until { wait(until) } else { Decision::Write(Write::Fail(failure, None)) }
+        }
+    }
+}
+
+/// The pod, its node and the places of the wanted containers in it; each has an instance.
+struct Snapshot<'a> {
+    pod: &'a Pod,
+    node: std::sync::Arc<str>,
+    instances: Vec<(&'a super::model::Container, &'a super::container_id::ContainerId)>,
+}
+
+impl Snapshot<'_> {
+    fn is_history(&self, replaced: &mut Replaced, now: Instant) -> bool {
+        self.instances.iter().any(|(_, id)| replaced.contains(id, now))
+    }
+
+    fn assignment(&self) -> Assignment {
+        Assignment {
+            node: self.node.clone(),
+            pod_uid: self.pod.uid.to_string(),
+            contexts: self.instances.iter().map(|(container, id)| context(container, id)).collect(),
+        }
+    }
+}
+
+fn snapshot<'a>(key: &Key, wanted: &Wanted, pod: Option<&'a Pod>) -> Result<Snapshot<'a>, Failure> {
+    let name = &wanted.pod;
+    let refuse = |reason, message| Err(Failure::new(reason, message));
+    let Some(pod) = pod else {
+        let namespace = &key.namespace;
+        return refuse(Reason::PodNotFound, format!("pod {name:?} is not in namespace {namespace:?}"));
+    };
+    match pod.stage {
+        PodStage::Active => {}
+        PodStage::Terminating => {
+            return refuse(Reason::PodTerminating, format!("pod {name:?} is being deleted"));
+        }
+        PodStage::Finished => {
+            return refuse(
+                Reason::PodFinished,
+                format!("pod {name:?} has ended: its containers stay as they are"),
+            );
+        }
+    }
+    let Some(node) = pod.node.clone() else {
+        return refuse(Reason::PodNotScheduled, format!("pod {name:?} is not scheduled to a node yet"));
+    };
+    let mut instances = Vec::with_capacity(wanted.containers.len());
+    for wanted in &wanted.containers {
+        let Some(container) = pod.containers.iter().find(|container| *container.name == **wanted) else {
+            return refuse(Reason::ContainerNotFound, format!("container {wanted:?} is not in pod {name:?}"));
+        };
+        if container.role == Role::Init {
+            let what =
+                "is an init container that runs once: only those with restartPolicy Always can be recreated";
+            return refuse(Reason::InitContainer, format!("container {wanted:?} of pod {name:?} {what}"));
+        }
+        let Some(id) = &container.id else {
+            let message = format!("container {wanted:?} of pod {name:?} has never started");
+            return refuse(Reason::ContainerNotStarted, message);
+        };
+        instances.push((container, id));
+    }
+    Ok(Snapshot { pod, node, instances })
+}

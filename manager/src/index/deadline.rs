@@ -1,0 +1,79 @@
+//! Ends that no agent can write: its node or pod is gone, it is silent, or it lets the request's deadline pass.
+//!
+//! Each is counted by our own monotonic clock, from what this manager itself has seen: a manager that has just started
+//! gives every agent its full time again.
+
+use std::time::{Duration, Instant};
+
+use super::{
+    assignment::Decision,
+    failure::{AGENT_SILENT, DEADLINE_EXCEEDED, POD_GONE, Reason},
+    model::{Assigned, Now, Pod},
+};
+
+/// A node that was not seen yet is not one that is gone: nodes come by a watch of their own.
+const NODE_LAG: Duration = Duration::from_secs(3);
+/// The agent sees its own pods first and says more about them.
+const POD_GONE_AFTER: Duration = Duration::from_secs(10);
+/// OpenKruise's bound for a daemon that does not answer.
+const AGENT_SILENT_AFTER: Duration = Duration::from_secs(60);
+/// The agent ends what it has begun at the deadline; only if it does not, the manager does.
+const DEADLINE_EXCEEDED_AFTER: Duration = Duration::from_secs(10);
+
+/// What a decision about an assigned request rests on.
+#[derive(Debug)]
+pub(super) struct Facts<'a> {
+    /// The pod of that name, as seen.
+    pub(super) pod: Option<&'a Pod>,
+    /// Its node is there.
+    pub(super) node: bool,
+    /// From when on complete lists of all kinds were there.
+    pub(super) since: Instant,
+    /// Until then the view of the pods is known to be behind.
+    pub(super) pods_doubt: Option<Instant>,
+    /// Until then the view of the nodes is known to be behind.
+    pub(super) nodes_doubt: Option<Instant>,
+}
+
+pub(super) fn decide(assigned: &mut Assigned, facts: &Facts<'_>, now: Now) -> Decision {
+    let pod = facts.pod.is_some_and(|pod| *pod.uid == *assigned.assignment.pod_uid);
+    since(&mut assigned.pod_missing, !pod, now.instant);
+    since(&mut assigned.node_missing, !facts.node, now.instant);
+
+    let doubted = |until: Instant, doubt: Option<Instant>| doubt.map_or(until, |doubt| doubt.max(until));
+    let node = assigned.node_missing.map(|missing| doubted(missing + NODE_LAG, facts.nodes_doubt));
+    let pod = assigned.pod_missing.map(|missing| doubted(missing + POD_GONE_AFTER, facts.pods_doubt));
+    let silent = (!assigned.answered).then(|| assigned.since.max(facts.since) + AGENT_SILENT_AFTER);
+    let active = assigned.active_until.and_then(|until| until.checked_add(DEADLINE_EXCEEDED_AFTER));
+    let ends = [
+        (node, Reason::NodeGone),
+        (pod, Reason::PodGone),
+        (silent, Reason::AgentSilent),
+        (active, Reason::DeadlineExceeded),
+    ];
+    // The first in time is the reason; of two at once, the one listed first explains the other.
+    let first = ends.into_iter().filter_map(|(at, reason)| Some((at?, reason))).min_by_key(|(at, _)| *at);
+    match first {
+        None => Decision::Nothing,
+        Some((at, _)) if now.instant < at => Decision::Wait(at),
+        Some((_, reason)) => Decision::fail(reason, text(reason, assigned), Some(&assigned.assignment)),
+    }
+}
+
+/// Keeps since when something is so.
+fn since(field: &mut Option<Instant>, is_so: bool, now: Instant) {
+    if is_so {
+        field.get_or_insert(now);
+    } else {
+        *field = None;
+    }
+}
+
+fn text(reason: Reason, assigned: &Assigned) -> String {
+    match reason {
+        Reason::PodGone => POD_GONE.to_owned(),
+        Reason::AgentSilent => AGENT_SILENT.to_owned(),
+        Reason::DeadlineExceeded => DEADLINE_EXCEEDED.to_owned(),
+        _ => format!("node {:?} has gone", assigned.assignment.node),
+    }
+}

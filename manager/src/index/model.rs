@@ -1,0 +1,221 @@
+//! What the index remembers of the objects it was told, in as little space as its decisions allow.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use berth_proto::crd::{ContainerRecreateRequestStatus, RecreatePhase, StatusContext};
+use jiff::Timestamp;
+
+use super::{
+    container_id::ContainerId,
+    key::Texts,
+    object::{PodSeen, PodStage, RequestSeen, Role},
+    patch::{Assignment, Write},
+    spec,
+};
+
+/// What the clocks show. Time that passes is measured by the monotonic one; the other is only written down, and compared
+/// with the one timestamp the API server made.
+#[derive(Clone, Copy, Debug)]
+pub struct Now {
+    /// Monotonic, this machine's.
+    pub instant: Instant,
+    /// The wall clock, this machine's.
+    pub wall: Timestamp,
+}
+
+/// A pod. One of tens of thousands.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Pod {
+    pub(super) uid: Box<str>,
+    pub(super) node: Option<Arc<str>>,
+    pub(super) stage: PodStage,
+    pub(super) containers: Box<[Container]>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Container {
+    pub(super) name: Arc<str>,
+    pub(super) role: Role,
+    pub(super) id: Option<ContainerId>,
+    pub(super) restarts: i32,
+}
+
+impl Pod {
+    pub(super) fn new(seen: PodSeen, texts: &mut Texts) -> Self {
+        let containers = seen.containers.into_iter().map(|container| Container {
+            name: texts.one(&container.name),
+            role: container.role,
+            id: container.id.as_deref().filter(|id| !id.is_empty()).map(ContainerId::from),
+            restarts: container.restarts,
+        });
+        Self {
+            uid: seen.uid.into(),
+            containers: containers.collect(),
+            node: seen.node.filter(|node| !node.is_empty()).map(|node| texts.one(&node)),
+            stage: seen.stage,
+        }
+    }
+}
+
+/// A request.
+#[derive(Clone, Debug)]
+pub(super) struct Request {
+    pub(super) uid: Box<str>,
+    pub(super) resource_version: Box<str>,
+    /// When this manager saw it for the first time.
+    pub(super) seen: Now,
+    pub(super) stage: Stage,
+    /// The instances that are history because of it.
+    pub(super) replaced: Box<[ContainerId]>,
+    /// What was last asked to be written, and on which version. The next event of the object shows what became of it.
+    pub(super) asked: Option<(Box<str>, Write)>,
+    /// Its entry among the timers.
+    pub(super) timer: Option<Instant>,
+}
+
+/// Where a request stands, for the manager.
+#[derive(Clone, Debug)]
+pub(super) enum Stage {
+    /// Nothing is owed to it any more: it ended, or is being deleted.
+    Over,
+    /// No agent knows of it.
+    Unassigned(Wanted),
+    /// An agent has it.
+    Assigned(Assigned),
+}
+
+/// What a request asks for.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    pub(super) pod: Arc<str>,
+    pub(super) containers: Box<[Box<str>]>,
+    /// What is wrong with its spec.
+    pub(super) fault: Option<Box<str>>,
+    /// The end it set itself.
+    pub(super) active_until: Option<Instant>,
+}
+
+/// A request that an agent has.
+#[derive(Clone, Debug)]
+pub(super) struct Assigned {
+    pub(super) pod: Arc<str>,
+    pub(super) assignment: Assignment,
+    /// When this manager first saw the assignment.
+    pub(super) since: Instant,
+    /// The agent has said something.
+    pub(super) answered: bool,
+    pub(super) active_until: Option<Instant>,
+    /// Since when its node has not been there, as this manager saw it.
+    pub(super) node_missing: Option<Instant>,
+    /// The same of its pod.
+    pub(super) pod_missing: Option<Instant>,
+}
+
+impl Stage {
+    /// The pod of a request that is not over.
+    pub(super) fn pod(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Over => None,
+            Self::Unassigned(wanted) => Some(&wanted.pod),
+            Self::Assigned(assigned) => Some(&assigned.pod),
+        }
+    }
+}
+
+impl Request {
+    /// `before` is the same object (UID) as it was known until now.
+    pub(super) fn new(seen: RequestSeen, before: Option<&Self>, now: Now, texts: &mut Texts) -> Self {
+        let first = before.map_or(now, |before| before.seen);
+        let replaced = seen.status.as_ref().map(replaced).unwrap_or_default();
+        Self {
+            uid: seen.uid.as_str().into(),
+            resource_version: seen.resource_version.as_str().into(),
+            seen: first,
+            replaced,
+            stage: stage(&seen, before, first, now, texts),
+            asked: before.and_then(|before| before.asked.clone()),
+            timer: None,
+        }
+    }
+}
+
+/// The instances that recreated containers had.
+fn replaced(status: &ContainerRecreateRequestStatus) -> Box<[ContainerId]> {
+    let done =
+        status.container_recreate_states.iter().filter(|state| state.phase == RecreatePhase::Succeeded);
+    let contexts = &status.container_status_contexts;
+    let contexts = done.filter_map(|state| contexts.iter().find(|context| context.name == state.name));
+    contexts.map(|context| ContainerId::from(context.container_id.as_str())).collect()
+}
+
+fn stage(seen: &RequestSeen, before: Option<&Request>, first: Now, now: Now, texts: &mut Texts) -> Stage {
+    // A status that is none of ours is somebody else's business.
+    let Ok(status) = &seen.status else { return Stage::Over };
+    let ended = status.phase == Some(RecreatePhase::Completed) || status.completion_time.is_some();
+    if ended || seen.deleting {
+        return Stage::Over;
+    }
+    let (pod, containers, deadline) = match &seen.spec {
+        Ok(spec) => (
+            spec.pod_name.as_str(),
+            spec.containers.iter().map(|container| container.name.as_str().into()).collect(),
+            spec.active_deadline_seconds,
+        ),
+        Err(_) => ("", Box::default(), None),
+    };
+    let pod = texts.one(pod);
+    let active_until = deadline.and_then(|seconds| active_until(seconds, seen.created, first));
+    let Some(node) = status.node_name.as_deref().filter(|node| !node.is_empty()) else {
+        let fault = match &seen.spec {
+            Ok(spec) => spec::fault(spec),
+            Err(error) => Some(format!("spec cannot be read: {error}")),
+        };
+        return Stage::Unassigned(Wanted {
+            pod,
+            containers,
+            fault: fault.map(String::into_boxed_str),
+            active_until,
+        });
+    };
+    let before = match before.map(|before| &before.stage) {
+        Some(Stage::Assigned(assigned)) => Some(assigned),
+        _ => None,
+    };
+    Stage::Assigned(Assigned {
+        pod,
+        assignment: Assignment {
+            node: texts.one(node),
+            pod_uid: status.pod_uid.clone().unwrap_or_default(),
+            contexts: status.container_status_contexts.clone(),
+        },
+        since: before.map_or(now.instant, |before| before.since),
+        answered: status.phase.is_some(),
+        active_until,
+        node_missing: before.and_then(|before| before.node_missing),
+        pod_missing: before.and_then(|before| before.pod_missing),
+    })
+}
+
+/// At the least, what a request gets after its first sight: its clock is the API server's, and that may run ahead of ours.
+const AT_LEAST: Duration = Duration::from_secs(1);
+
+/// When a request's own deadline is over. Both clocks are compared once, at first sight; from then on ours counts.
+fn active_until(seconds: i64, created: Option<Timestamp>, first: Now) -> Option<Instant> {
+    let created = created.unwrap_or(first.wall).as_millisecond();
+    let left = i128::from(created) + i128::from(seconds) * 1000 - i128::from(first.wall.as_millisecond());
+    let left = Duration::from_millis(u64::try_from(left.max(0)).unwrap_or(u64::MAX));
+    // A deadline beyond the end of the clock is none.
+    first.instant.checked_add(left.max(AT_LEAST))
+}
+
+/// The snapshot of one container.
+pub(super) fn context(container: &Container, id: &ContainerId) -> StatusContext {
+    StatusContext {
+        name: container.name.to_string(),
+        container_id: id.to_string(),
+        restart_count: container.restarts,
+    }
+}

@@ -1,0 +1,9 @@
+//! Tables of decisions: assignment, deadlines, what happens in which order, and a model test over random orders.
+
+mod assignment;
+mod deadlines;
+mod order;
+mod patches;
+mod random;
+mod spec;
+mod world;

@@ -1,0 +1,240 @@
+//! A cluster in miniature: an index, a clock that stands still, and an API server that carries out what is owed.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use berth_proto::crd::{
+    ContainerRecreateRequestSpec, ContainerRecreateRequestStatus, RecreateContainer, RecreatePhase,
+    RecreateState,
+};
+use jiff::Timestamp;
+
+use crate::index::{
+    Assignment, ContainerSeen, Index, Kind, Now, Object, PodSeen, PodStage, Reason, RequestSeen, Role,
+    StatusPatch, Write,
+};
+
+pub(super) const NAMESPACE: &str = "default";
+
+pub(super) fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// A container ID as runtimes make them.
+pub(super) fn id(number: u32) -> String {
+    format!("containerd://{number:064x}")
+}
+
+/// A running container whose newest instance is `number`.
+pub(super) fn container(name: &str, number: u32) -> ContainerSeen {
+    ContainerSeen {
+        name: name.to_owned(),
+        role: Role::Regular,
+        id: Some(id(number)),
+        restarts: number as i32,
+    }
+}
+
+/// An active pod on `node-1`.
+pub(super) fn pod(name: &str, containers: &[ContainerSeen]) -> PodSeen {
+    PodSeen {
+        namespace: NAMESPACE.to_owned(),
+        name: name.to_owned(),
+        uid: format!("uid-of-{name}"),
+        node: Some("node-1".to_owned()),
+        stage: PodStage::Active,
+        containers: containers.to_vec(),
+    }
+}
+
+/// A request for containers of `pod`, as a user makes it.
+pub(super) fn request(name: &str, pod: &str, containers: &[&str]) -> RequestSeen {
+    let container = |name: &&str| RecreateContainer { name: (*name).to_owned(), ..Default::default() };
+    RequestSeen {
+        namespace: NAMESPACE.to_owned(),
+        name: name.to_owned(),
+        uid: format!("uid-of-{name}"),
+        resource_version: "1".to_owned(),
+        created: Some(World::BEGUN),
+        deleting: false,
+        spec: Ok(ContainerRecreateRequestSpec {
+            pod_name: pod.to_owned(),
+            containers: containers.iter().map(container).collect(),
+            ..Default::default()
+        }),
+        status: Ok(ContainerRecreateRequestStatus::default()),
+    }
+}
+
+pub(super) fn with_deadline(mut request: RequestSeen, seconds: i64) -> RequestSeen {
+    if let Ok(spec) = &mut request.spec {
+        spec.active_deadline_seconds = Some(seconds);
+    }
+    request
+}
+
+/// The request after its agent has ended it well.
+pub(super) fn succeeded(mut request: RequestSeen) -> RequestSeen {
+    let status = request.status.as_mut().unwrap();
+    status.phase = Some(RecreatePhase::Completed);
+    let states = status.container_status_contexts.iter().map(|context| RecreateState {
+        name: context.name.clone(),
+        phase: RecreatePhase::Succeeded,
+        message: None,
+        is_killed: true,
+    });
+    status.container_recreate_states = states.collect();
+    changed(request)
+}
+
+pub(super) fn phase(mut request: RequestSeen, phase: RecreatePhase) -> RequestSeen {
+    request.status.as_mut().unwrap().phase = Some(phase);
+    changed(request)
+}
+
+/// The same object in its next version.
+pub(super) fn changed(mut request: RequestSeen) -> RequestSeen {
+    let version: u64 = request.resource_version.parse().unwrap();
+    request.resource_version = (version + 1).to_string();
+    request
+}
+
+/// What a patch comes down to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    Assigned(Vec<(String, String, i32)>),
+    Failed(Reason, String),
+}
+
+pub(super) fn said(patch: &StatusPatch) -> Said {
+    match &patch.write {
+        Write::Assign(Assignment { contexts, .. }) => Said::Assigned(
+            contexts
+                .iter()
+                .map(|context| (context.name.clone(), context.container_id.clone(), context.restart_count))
+                .collect(),
+        ),
+        Write::Fail(failure, _) => Said::Failed(failure.reason, failure.message.clone()),
+    }
+}
+
+pub(super) struct World {
+    pub(super) index: Index,
+    start: Instant,
+    passed: Duration,
+    /// What the API server has.
+    pub(super) requests: BTreeMap<String, RequestSeen>,
+}
+
+impl World {
+    pub(super) const BEGUN: Timestamp = Timestamp::constant(1_700_000_000, 0);
+
+    /// One in which nothing has been listed yet.
+    pub(super) fn unlisted() -> Self {
+        let index = Index::default();
+        Self { index, start: Instant::now(), passed: Duration::ZERO, requests: BTreeMap::new() }
+    }
+
+    /// One with empty complete lists and `node-1`.
+    pub(super) fn new() -> Self {
+        let mut world = Self::unlisted();
+        world.list_all();
+        let now = world.now();
+        assert!(world.index.apply(Object::Node("node-1".to_owned()), now).is_empty());
+        world
+    }
+
+    pub(super) fn list_all(&mut self) -> Vec<StatusPatch> {
+        let now = self.now();
+        Kind::ALL.into_iter().for_each(|kind| self.index.list_begins(kind, now));
+        Kind::ALL.into_iter().flat_map(|kind| self.index.list_ends(kind, now)).collect()
+    }
+
+    pub(super) fn now(&self) -> Now {
+        Now { instant: self.start + self.passed, wall: Self::BEGUN + self.passed }
+    }
+
+    pub(super) fn pod(&mut self, pod: PodSeen) -> Vec<StatusPatch> {
+        let now = self.now();
+        self.index.apply(Object::Pod(pod), now)
+    }
+
+    pub(super) fn no_pod(&mut self, name: &str) -> Vec<StatusPatch> {
+        let now = self.now();
+        self.index.delete(Kind::Pod, NAMESPACE, name, now)
+    }
+
+    pub(super) fn node(&mut self, name: &str) -> Vec<StatusPatch> {
+        let now = self.now();
+        self.index.apply(Object::Node(name.to_owned()), now)
+    }
+
+    pub(super) fn no_node(&mut self, name: &str) -> Vec<StatusPatch> {
+        let now = self.now();
+        self.index.delete(Kind::Node, "", name, now)
+    }
+
+    pub(super) fn request(&mut self, request: RequestSeen) -> Vec<StatusPatch> {
+        self.requests.insert(request.name.clone(), request.clone());
+        let now = self.now();
+        self.index.apply(Object::Request(Box::new(request)), now)
+    }
+
+    pub(super) fn no_request(&mut self, name: &str) -> Vec<StatusPatch> {
+        self.requests.remove(name);
+        let now = self.now();
+        self.index.delete(Kind::Request, NAMESPACE, name, now)
+    }
+
+    /// Lets time pass, and acts at every deadline on the way, as the caller must.
+    pub(super) fn pass(&mut self, time: Duration) -> Vec<StatusPatch> {
+        let end = self.passed + time;
+        let mut patches = Vec::new();
+        while let Some(at) = self.index.next_deadline().filter(|at| *at <= self.start + end) {
+            let passed = at.saturating_duration_since(self.start);
+            assert!(passed >= self.passed, "a deadline in the past that was due before");
+            self.passed = passed;
+            let now = self.now();
+            patches.extend(self.index.due(now));
+            assert!(self.index.next_deadline().is_none_or(|next| next > at), "a deadline that does not pass");
+        }
+        self.passed = end;
+        patches
+    }
+
+    /// The API server does what is owed, and the watch shows it; what follows from that must be nothing.
+    pub(super) fn write(&mut self, patch: &StatusPatch) -> RequestSeen {
+        let request = self.requests.get(&*patch.key.name).expect("a write for a request that exists").clone();
+        assert_eq!(*request.resource_version, *patch.resource_version, "decided on old news");
+        assert_eq!(*request.uid, *patch.uid);
+        let request = changed(RequestSeen { status: Ok(patch.status()), ..request });
+        assert!(self.request(request.clone()).is_empty(), "a second write follows from the first");
+        request
+    }
+
+    /// Expects one patch and writes it.
+    pub(super) fn write_only(&mut self, patches: &[StatusPatch]) -> RequestSeen {
+        assert_eq!(patches.len(), 1, "{patches:?}");
+        self.write(&patches[0])
+    }
+}
+
+pub(super) fn only(patches: &[StatusPatch]) -> Said {
+    assert_eq!(patches.len(), 1, "{patches:?}");
+    said(&patches[0])
+}
+
+pub(super) fn reason(patches: &[StatusPatch]) -> Reason {
+    match only(patches) {
+        Said::Failed(reason, _) => reason,
+        said @ Said::Assigned(_) => panic!("{said:?}"),
+    }
+}
+
+pub(super) fn assigned(containers: &[(&str, u32)]) -> Said {
+    Said::Assigned(
+        containers.iter().map(|(name, number)| ((*name).to_owned(), id(*number), *number as i32)).collect(),
+    )
+}

@@ -1,0 +1,148 @@
+//! What the manager counts. Labels come from closed lists, never from object names.
+
+use std::time::Duration;
+
+use prometheus_client::{
+    metrics::{
+        counter::Counter,
+        family::Family,
+        gauge::Gauge,
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::Registry,
+};
+
+use crate::index::{Kind, Size, Write};
+
+type Pair = [(&'static str, &'static str); 2];
+type One = [(&'static str, &'static str); 1];
+
+/// What became of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was done.
+    Written,
+    /// The request has changed since, or is another one; what is owed now is decided anew.
+    Conflict,
+    /// The request is gone.
+    Gone,
+    /// The API server will not have it, now or later.
+    Refused,
+    /// It failed for now, and is tried again.
+    Retried,
+    /// A newer write of the same request has taken its place.
+    Superseded,
+    /// This replica does not lead.
+    NotLeading,
+    /// There was no room for it.
+    QueueFull,
+}
+
+impl Outcome {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Written => "written",
+            Self::Conflict => "conflict",
+            Self::Gone => "gone",
+            Self::Refused => "refused",
+            Self::Retried => "retried",
+            Self::Superseded => "superseded",
+            Self::NotLeading => "not_leading",
+            Self::QueueFull => "queue_full",
+        }
+    }
+}
+
+/// The counters of the manager. A clone counts into the same ones.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    writes: Family<Pair, Counter>,
+    write_seconds: Histogram,
+    queued: Gauge,
+    leads: Gauge,
+    lease_failures: Counter,
+    watch_failures: Family<One, Counter>,
+    objects: Family<One, Gauge>,
+    requests: Family<One, Gauge>,
+}
+
+impl Metrics {
+    /// Registers the metrics under `berth_manager_…`.
+    pub fn register(registry: &mut Registry) -> Self {
+        let registry = registry.sub_registry_with_prefix("berth_manager");
+        let metrics = Self {
+            writes: Family::default(),
+            // 1 ms to 4 s.
+            write_seconds: Histogram::new(exponential_buckets(0.001, 2.0, 13)),
+            queued: Gauge::default(),
+            leads: Gauge::default(),
+            lease_failures: Counter::default(),
+            watch_failures: Family::default(),
+            objects: Family::default(),
+            requests: Family::default(),
+        };
+        registry.register(
+            "writes",
+            "Writes to the status of requests, and what became of them",
+            metrics.writes.clone(),
+        );
+        registry.register(
+            "write_seconds",
+            "How long a write took that was done",
+            metrics.write_seconds.clone(),
+        );
+        registry.register("writes_queued", "Writes that wait", metrics.queued.clone());
+        registry.register("leads", "1 while this replica holds the lease", metrics.leads.clone());
+        registry.register(
+            "lease_failures",
+            "Attempts to take or renew the lease that got no answer",
+            metrics.lease_failures.clone(),
+        );
+        registry.register("watch_failures", "Times a watch broke", metrics.watch_failures.clone());
+        registry.register("objects", "Objects that are remembered", metrics.objects.clone());
+        registry.register("requests", "Requests that are not over", metrics.requests.clone());
+        metrics
+    }
+
+    pub(crate) fn write(&self, write: &Write, outcome: Outcome) {
+        let what = match write {
+            Write::Assign(_) => "assign",
+            Write::Fail(..) => "fail",
+        };
+        self.writes.get_or_create(&[("write", what), ("outcome", outcome.name())]).inc();
+    }
+
+    pub(crate) fn written_in(&self, elapsed: Duration) {
+        self.write_seconds.observe(elapsed.as_secs_f64());
+    }
+
+    pub(crate) fn queued(&self, count: usize) {
+        self.queued.set(number(count));
+    }
+
+    pub(crate) fn leads(&self, leads: bool) {
+        self.leads.set(i64::from(leads));
+    }
+
+    pub(crate) fn lease_failed(&self) {
+        self.lease_failures.inc();
+    }
+
+    pub(crate) fn watch_failed(&self, kind: Kind) {
+        self.watch_failures.get_or_create(&[("kind", kind.name())]).inc();
+    }
+
+    pub(crate) fn size(&self, size: Size) {
+        let Size { pods, nodes, requests, unassigned, assigned } = size;
+        for (kind, count) in [(Kind::Pod, pods), (Kind::Node, nodes), (Kind::Request, requests)] {
+            self.objects.get_or_create(&[("kind", kind.name())]).set(number(count));
+        }
+        for (stage, count) in [("unassigned", unassigned), ("assigned", assigned)] {
+            self.requests.get_or_create(&[("stage", stage)]).set(number(count));
+        }
+    }
+}
+
+fn number(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,168 @@
+//! Wires the manager together, and takes it apart in order.
+//!
+//! ```text
+//!   watches ──▶ Centre { Index } ──▶ Writer ──▶ status of requests
+//!                  ▲                    ▲
+//!                  └──── Tenure ────────┘ ◀── Candidate ──▶ Lease
+//! ```
+//!
+//! Every replica watches and decides; only the one that holds the lease writes. So its index is warm when it takes over.
+//! Stop: no more writes are begun, those on their way end, the lease is given up.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, anyhow};
+use clap::Parser;
+use kube::{
+    Client,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use prometheus_client::registry::Registry;
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info};
+
+use crate::{
+    centre::Centre,
+    config::Config,
+    health::Listed,
+    http::{self, Pages},
+    index::Index,
+    lease::{Candidate, Terms},
+    metrics::Metrics,
+    telemetry,
+    watch::follow,
+    wire::{Nodes, Pods, Requests},
+    writer::Writer,
+};
+
+/// sysexits(3): the command line is wrong. Nothing was bound.
+const EX_USAGE: u8 = 64;
+/// Inputs that wait for the index. Past them the watches wait, and with them the API server.
+const INPUTS: usize = 1024;
+
+/// The whole program: parses the command line and runs until it is told to stop.
+pub fn main() -> ExitCode {
+    let config = match Config::try_parse() {
+        Ok(config) => config,
+        Err(error) => {
+            let code = if error.use_stderr() { EX_USAGE } else { 0 };
+            // Nothing is left to be done if even this cannot be written.
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    telemetry::init(config.log_filter(), config.log_format);
+    match run(config) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            error!(error = format!("{error:#}"), "berth-manager ended");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(config: Config) -> anyhow::Result<()> {
+    // One provider for the process; without it rustls panics at the first use when features bring in two.
+    rustls::crypto::ring::default_provider()
+        .install_default()
+        .map_err(|_| anyhow!("a TLS provider is installed already"))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(serve(config))
+}
+
+async fn serve(config: Config) -> anyhow::Result<()> {
+    // Before anything is taken: a stop that is asked for during the start is a clean one too.
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let client = client(&config).await?;
+    let health = TcpListener::bind(config.health_address).await.context("--health-address")?;
+    let scraped = TcpListener::bind(config.metrics_address).await.context("--metrics-address")?;
+    let terms = terms(&config)?;
+    info!(version = env!("CARGO_PKG_VERSION"), identity = terms.identity, "berth-manager starts");
+
+    let mut registry = Registry::default();
+    let metrics = Metrics::register(&mut registry);
+    let (listed, readiness) = watch::channel(Listed::default());
+    let (sender, inputs) = mpsc::channel(INPUTS);
+    let (candidate, tenure) = Candidate::new(client.clone(), terms, metrics.clone());
+    let writer = Writer::new(tenure.clone(), metrics.clone());
+    let centre = Centre {
+        index: Index::default(),
+        inputs,
+        tenure,
+        writer: writer.clone(),
+        listed,
+        metrics: metrics.clone(),
+    };
+
+    let stop = CancellationToken::new();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(http::serve(health, Pages::Health(readiness), stop.clone()));
+    tasks.spawn(http::serve(scraped, Pages::Metrics(registry), stop.clone()));
+    let mut watches = JoinSet::new();
+    watches.spawn(follow::<Nodes>(client.clone(), sender.clone(), metrics.clone()));
+    watches.spawn(follow::<Pods>(client.clone(), sender.clone(), metrics.clone()));
+    watches.spawn(follow::<Requests>(client.clone(), sender, metrics));
+    watches.spawn(centre.run());
+    // The lease is given up when nothing is written any more.
+    let written = CancellationToken::new();
+    let mut writes = JoinSet::new();
+    writes.spawn(writer.run(client, stop.clone()));
+    tasks.spawn(candidate.run(written.clone()));
+
+    // Cancel-safe: a signal that is not taken stays pending, and no task's end is awaited before the stop but to report it.
+    let ended = tokio::select! {
+        _ = terminate.recv() => None,
+        _ = interrupt.recv() => None,
+        ended = tasks.join_next() => Some(ended),
+        ended = watches.join_next() => Some(ended),
+        ended = writes.join_next() => Some(ended),
+    };
+    stop.cancel();
+    watches.shutdown().await;
+    while writes.join_next().await.is_some() {}
+    written.cancel();
+    while tasks.join_next().await.is_some() {}
+    info!("berth-manager stopped");
+    match ended.flatten() {
+        None => Ok(()),
+        Some(Ok(())) => Err(anyhow!("a task ended before it was told to")),
+        Some(Err(error)) => Err(error).context("a task ended before it was told to"),
+    }
+}
+
+async fn client(config: &Config) -> anyhow::Result<Client> {
+    let found = match &config.kubeconfig {
+        Some(path) => {
+            let read = || format!("--kubeconfig {}", path.display());
+            let kubeconfig = Kubeconfig::read_from(path).with_context(read)?;
+            let options = KubeConfigOptions::default();
+            kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.with_context(read)?
+        }
+        None => kube::Config::incluster().context("not in a pod with a ServiceAccount; give --kubeconfig")?,
+    };
+    Client::try_from(found).context("client of the API server")
+}
+
+fn terms(config: &Config) -> anyhow::Result<Terms> {
+    let identity = match &config.identity {
+        Some(identity) => identity.clone(),
+        // Replicas in the host's network share its name, and in containers even the number of the process.
+        None => {
+            let host = std::fs::read_to_string("/proc/sys/kernel/hostname").context("the host's name")?;
+            let started = jiff::Timestamp::now().as_nanosecond();
+            format!("{}-{}-{started}", host.trim(), std::process::id())
+        }
+    };
+    Ok(Terms {
+        namespace: config.namespace.clone(),
+        name: config.lease_name.clone(),
+        identity,
+        duration: config.lease_duration(),
+    })
+}

@@ -1,0 +1,141 @@
+//! The token of the agent's service account, by the real TokenRequest API.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use berth_tests::node::{NODE_NAME, User};
+use berthd::cluster::identity::Who;
+use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{Node, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use k8s_openapi::jiff::Timestamp;
+use kube::{Api, Client, ResourceExt};
+use serde_json::json;
+
+use super::side::{Side, apply, namespaced};
+use crate::case::{Case, PATIENCE, run};
+
+const ACCOUNT: &str =
+    "cluster:\n  serviceAccount: {namespace: NAMESPACE, name: agent, tokenFile: DIR/token}\n";
+
+/// The service account, with the right to ask for tokens for itself and nothing else.
+async fn account(case: &Case, client: &Client) -> Result<String> {
+    let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "agent" } });
+    apply(&namespaced(case, client), serde_json::from_value::<ServiceAccount>(account)?).await?;
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": { "name": "agent" },
+        "rules": [{ "apiGroups": [""], "resources": ["serviceaccounts/token"], "resourceNames": ["agent"], "verbs": ["create"] }],
+    });
+    apply(&namespaced(case, client), serde_json::from_value::<Role>(role)?).await?;
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": { "name": "agent" },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "agent" },
+        "subjects": [{ "kind": "ServiceAccount", "name": "agent", "namespace": case.namespace }],
+    });
+    apply(&namespaced(case, client), serde_json::from_value::<RoleBinding>(binding)?).await?;
+    Ok(ACCOUNT.replace("NAMESPACE", &case.namespace))
+}
+
+/// A token bound to this node, with the shortest life there is.
+async fn token(case: &Case, client: &Client) -> Result<String> {
+    let nodes: Api<Node> = Api::all(case.node.client().await?);
+    let request = TokenRequest {
+        spec: TokenRequestSpec {
+            audiences: Vec::new(),
+            bound_object_ref: Some(BoundObjectReference {
+                api_version: Some("v1".to_owned()),
+                kind: Some("Node".to_owned()),
+                name: Some(NODE_NAME.to_owned()),
+                uid: nodes.get(NODE_NAME).await?.uid(),
+            }),
+            expiration_seconds: Some(600),
+        },
+        ..TokenRequest::default()
+    };
+    let accounts: Api<ServiceAccount> = namespaced(case, client);
+    let answer = accounts.create_token_request("agent", &Default::default(), &request).await?;
+    Ok(answer.status.context("no token")?.token)
+}
+
+/// Somebody puts a token there.
+fn put(file: &Path, token: &str) -> Result<()> {
+    let new = file.with_extension("new");
+    std::fs::write(&new, token)?;
+    std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o600))?;
+    std::fs::rename(new, file).context("rename")
+}
+
+#[tokio::test]
+async fn a_token_is_made_kept_and_renewed() -> Result<()> {
+    run("a_token_is_made_kept_and_renewed", async |case: &Case| {
+        let client = case.node.client().await?;
+        let account = account(case, &client).await?;
+
+        // An administrator's kubeconfig may ask for the first one.
+        let side = Side::start(case.node, User::Admin, &account)?;
+        let identity = side.identity().await?;
+        ensure!(identity.who == Who::BoundAccount && identity.warning.is_none(), "{identity:?}");
+        ensure!(identity.features.iter().all(|feature| feature.off.is_none()), "{identity:?}");
+        let file = side.dir.path().join("token");
+        ensure!(std::fs::metadata(&file)?.permissions().mode() & 0o777 == 0o600, "mode");
+        let made = std::fs::read_to_string(&file)?;
+        let state = side.cluster.token().context("no state of the token")?.borrow().clone();
+        let left = state.expires.context("no end")?.as_second() - Timestamp::now().as_second();
+        ensure!((80_000..=86_400).contains(&left) && state.error.is_none(), "{state:?}");
+
+        // The kubelet's identity may not, and says so; a token that somebody puts there is used and kept.
+        let side = Side::start(case.node, User::Node, &account)?;
+        let mut state = side.cluster.token().context("no state of the token")?;
+        let refused = state.wait_for(|state| state.error.is_some());
+        let refused = tokio::time::timeout(PATIENCE, refused).await??.error.clone().context("error")?;
+        ensure!(refused.contains("403") && refused.contains(NODE_NAME), "{refused}");
+        let file = side.dir.path().join("token");
+        ensure!(!file.exists(), "a token out of nowhere");
+        let given = token(case, &client).await?;
+        put(&file, &format!("{given}\n"))?;
+        let identity = side.identity().await?;
+        ensure!(identity.who == Who::BoundAccount, "{identity:?}");
+        ensure!(std::fs::read_to_string(&file)? == given, "the token was changed");
+        ensure!(made != given, "the tests compare the same token");
+
+        // What the account may do for itself: the same question as the agent's, when its token gets old.
+        let own = case.node.api()?.client_with("agent", &given).await?;
+        ensure!(token(case, &own).await? != given, "the same token");
+        Ok(())
+    })
+    .await
+}
+
+/// One whose end is near, and one that has ended, are replaced; a file that others can read is not used.
+#[tokio::test]
+async fn an_old_token_is_replaced() -> Result<()> {
+    run("an_old_token_is_replaced", async |case: &Case| {
+        let client = case.node.client().await?;
+        let account = account(case, &client).await?;
+        let subject = format!("system:serviceaccount:{}:agent", case.namespace);
+        let now = Timestamp::now().as_second();
+        for (issued, expires) in [(now - 900, now + 100), (now - 900, now - 100)] {
+            let claims = json!({ "iat": issued, "exp": expires, "sub": subject }).to_string();
+            let old = format!("head.{}.signature", URL_SAFE_NO_PAD.encode(claims));
+            let side = Side::prepare(case.node, User::Admin, &account)?;
+            put(&side.dir.path().join("token"), &old)?;
+            let side = side.run();
+            let identity = side.identity().await?;
+            ensure!(identity.who == Who::BoundAccount, "{identity:?}");
+            ensure!(std::fs::read_to_string(side.dir.path().join("token"))? != old, "the old token is there");
+        }
+        let side = Side::prepare(case.node, User::Admin, &account)?;
+        let file = side.dir.path().join("token");
+        put(&file, &token(case, &client).await?)?;
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644))?;
+        let side = side.run();
+        let mut state = side.cluster.token().context("no state of the token")?;
+        let told =
+            tokio::time::timeout(PATIENCE, state.wait_for(|state| state.error.is_some())).await??.clone();
+        ensure!(told.error.as_deref().is_some_and(|error| error.contains("chmod 600")), "{told:?}");
+        Ok(())
+    })
+    .await
+}

@@ -1,0 +1,58 @@
+//! A credential of Berth that was stolen: what a thief can write with it, tried on the real API server.
+//!
+//! Three identities: the agent's ServiceAccount with a token bound to node A, the kubelet's of node A, and the manager's.
+//! First what each is for is shown to work. Then everything else is tried, and each attempt must be refused for its own
+//! reason. At last both ServiceAccounts are made cluster-admin, and the same attempts must still be refused: the policies
+//! do not rest on the roles.
+
+mod attempts;
+mod controls;
+mod refusals;
+mod world;
+
+use anyhow::{Result, bail, ensure};
+use kube::Error;
+use serde_json::Value;
+
+use self::attempts::{Attempt, Refused};
+use self::world::World;
+
+#[tokio::test]
+async fn a_stolen_token_is_useless_elsewhere() -> Result<()> {
+    let world = World::make().await?;
+    for control in controls::controls(&world) {
+        if let Err(error) = play(&world, &control).await? {
+            bail!("{control}: refused: {error}");
+        }
+    }
+    let refused = refusals::refused(&world);
+    ensure!(refused.len() >= 40, "only {} attempts", refused.len());
+    let mut wrong = Vec::new();
+    for Refused { attempt, because } in &refused {
+        wrong.extend(fault(&world, attempt, |message| message.contains(because)).await?);
+    }
+    world.make_thieves_admins().await?;
+    for Refused { attempt, because } in refused.iter().filter(|refused| refused.attempt.stays_refused()) {
+        let by_policy = |message: &str| message.contains("denied request") || message.contains(because);
+        wrong.extend(fault(&world, attempt, by_policy).await?.map(|fault| format!("as admin: {fault}")));
+    }
+    ensure!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), refused.len(), wrong.join("\n"));
+    Ok(())
+}
+
+/// What is wrong with how the attempt went, if anything.
+async fn fault(world: &World, attempt: &Attempt, reason: impl Fn(&str) -> bool) -> Result<Option<String>> {
+    Ok(match play(world, attempt).await? {
+        Ok(_) => Some(format!("{attempt}: was accepted")),
+        Err(refusal) if [403, 422].contains(&refusal.code) && reason(&refusal.message) => None,
+        Err(refusal) => Some(format!("{attempt}: {} {}", refusal.code, refusal.message)),
+    })
+}
+
+async fn play(world: &World, attempt: &Attempt) -> Result<Result<Value, Box<kube::core::Status>>> {
+    match world.client(attempt.who).request::<Value>(attempt.request()?).await {
+        Ok(value) => Ok(Ok(value)),
+        Err(Error::Api(status)) => Ok(Err(status)),
+        Err(error) => Err(anyhow::Error::new(error).context(attempt.to_string())),
+    }
+}

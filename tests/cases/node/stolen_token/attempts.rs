@@ -1,0 +1,174 @@
+//! One attempt: who, what, where. And the words the tables of attempts are written in.
+
+use std::fmt;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use super::world::NAMESPACE;
+
+/// By whose credential.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Who {
+    /// The agent's ServiceAccount, bound to node A.
+    Agent,
+    /// The agent's ServiceAccount, bound to no node.
+    Unbound,
+    /// The kubelet of node A.
+    Kubelet,
+    /// The manager.
+    Manager,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Verb {
+    Get,
+    Post,
+    Merge,
+    /// A merge that knows which lists are maps, as kubectl makes it.
+    Strategic,
+    /// Server-side apply; the body must be a whole object.
+    Apply,
+    Delete,
+}
+
+pub(super) struct Attempt {
+    pub(super) who: Who,
+    verb: Verb,
+    path: String,
+    body: Value,
+    pub(super) impersonate: bool,
+}
+
+pub(super) struct Refused {
+    pub(super) attempt: Attempt,
+    pub(super) because: &'static str,
+}
+
+impl fmt::Display for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {:?} {} {}", self.who, self.verb, self.path, self.body)
+    }
+}
+
+impl Attempt {
+    pub(super) fn new(who: Who, verb: Verb, path: String, body: Value) -> Self {
+        Self { who, verb, path, body, impersonate: false }
+    }
+
+    pub(super) fn request(&self) -> Result<http::Request<Vec<u8>>> {
+        let (method, content) = match self.verb {
+            Verb::Get => ("GET", "application/json"),
+            Verb::Post => ("POST", "application/json"),
+            Verb::Merge => ("PATCH", "application/merge-patch+json"),
+            Verb::Strategic => ("PATCH", "application/strategic-merge-patch+json"),
+            Verb::Apply => ("PATCH", "application/apply-patch+yaml"),
+            Verb::Delete => ("DELETE", "application/json"),
+        };
+        let query = if matches!(self.verb, Verb::Apply) { "?fieldManager=test&force=true" } else { "" };
+        let body = if self.body.is_null() { Vec::new() } else { serde_json::to_vec(&self.body)? };
+        let mut request = http::Request::builder()
+            .method(method)
+            .uri(format!("{}{query}", self.path))
+            .header("content-type", content);
+        if self.impersonate {
+            request =
+                request.header("impersonate-user", "admin").header("impersonate-group", "system:masters");
+        }
+        request.body(body).context("request")
+    }
+
+    /// No role lets it pass. Reads are the roles' alone, who may impersonate is somebody else, and no policy protects
+    /// policies: Kubernetes does not ask them about each other.
+    pub(super) fn stays_refused(&self) -> bool {
+        matches!(self.who, Who::Agent | Who::Unbound | Who::Manager)
+            && !matches!(self.verb, Verb::Get)
+            && !self.impersonate
+            && !self.path.contains("/validatingadmissionpolic")
+    }
+}
+
+// === paths ===
+
+pub(super) fn core(path: &str) -> String {
+    format!("/api/v1/namespaces/{NAMESPACE}/{path}")
+}
+
+pub(super) fn kruise(path: &str) -> String {
+    format!("/apis/apps.kruise.io/v1alpha1/namespaces/{NAMESPACE}/{path}")
+}
+
+pub(super) fn request(path: &str) -> String {
+    kruise(&format!("containerrecreaterequests{path}"))
+}
+
+pub(super) fn cluster(path: &str) -> String {
+    format!("/apis/apps.kruise.io/v1alpha1/{path}")
+}
+
+pub(super) fn leases(namespace: &str) -> String {
+    format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases")
+}
+
+pub(super) fn events() -> String {
+    format!("/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events")
+}
+
+pub(super) fn token_of(account: &str) -> String {
+    format!("/api/v1/namespaces/berth-system/serviceaccounts/{account}/token")
+}
+
+// === bodies ===
+
+pub(super) fn status(status: Value) -> Value {
+    json!({ "status": status })
+}
+
+pub(super) fn spec(spec: Value) -> Value {
+    json!({ "spec": spec })
+}
+
+pub(super) fn labelled(key: &str) -> Value {
+    json!({ "metadata": { "labels": { key: "x" } } })
+}
+
+pub(super) fn condition(type_: &str, status: &str) -> Value {
+    json!({ "type": type_, "status": status })
+}
+
+pub(super) fn object(kind: &str, name: &str, spec: Value) -> Value {
+    let mut object = json!({
+        "apiVersion": "apps.kruise.io/v1alpha1", "kind": kind, "metadata": { "name": name },
+    });
+    if !spec.is_null() {
+        object["spec"] = spec;
+    }
+    object
+}
+
+pub(super) fn pod_image(image: &str) -> Value {
+    spec(json!({ "containers": [{ "name": "a", "image": image }] }))
+}
+
+pub(super) fn bound(kind: &str, name: &str, uid: &str, seconds: i64) -> Value {
+    let bound = json!({ "kind": kind, "apiVersion": "v1", "name": name, "uid": uid });
+    spec(json!({ "boundObjectRef": bound, "expirationSeconds": seconds }))
+}
+
+pub(super) fn event(name: &str, instance: &str) -> Value {
+    json!({
+        "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": { "name": name },
+        "eventTime": "2026-07-02T10:00:00.000000Z", "action": "Test", "reason": "Test", "type": "Normal",
+        "reportingController": "berth.dev/test", "reportingInstance": instance,
+        "regarding": { "kind": "Pod", "namespace": NAMESPACE, "name": "mine" },
+    })
+}
+
+/// All that may change of an event.
+pub(super) fn again() -> Value {
+    json!({ "series": { "count": 2, "lastObservedTime": "2026-07-02T10:01:00.000000Z" } })
+}
+
+pub(super) fn lease(name: &str) -> Value {
+    json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": name } })
+}

@@ -1,0 +1,71 @@
+//! What the identities are for.
+
+use serde_json::{Value, json};
+
+use super::attempts::{
+    Attempt, Verb, Who, again, bound, cluster, condition, core, event, events, kruise, lease, leases, object,
+    pod_image, request, spec, status, token_of,
+};
+use super::world::{A, World};
+
+/// Must succeed, in this order; the attempts after them find what they left.
+pub(super) fn controls(world: &World) -> Vec<Attempt> {
+    use Verb::{Apply, Delete, Merge, Post, Strategic};
+    use Who::{Agent, Kubelet, Manager};
+    let mut applied = object("ContainerRecreateRequest", "mine", Value::Null);
+    applied["status"] = json!({ "phase": "Recreating", "message": "stopping a" });
+    let desired = json!([{ "image": "registry.example/a:1" }]);
+    let assigned = json!({ "nodeName": A, "podUID": "u" });
+    let silent =
+        json!({ "phase": "Completed", "completionTime": "2026-07-02T10:00:00Z", "message": "silent" });
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+        "spec": { "resourceAttributes": { "resource": "pods", "verb": "patch" } },
+    });
+    let taken_out = json!([
+        condition("KruisePodReady", "False"),
+        condition("Ready", "False"),
+        condition("ContainersReady", "False")
+    ]);
+    let table = [
+        (Agent, Apply, request("/mine/status"), applied.clone()),
+        (Agent, Delete, request("/done-agent"), Value::Null),
+        (Agent, Merge, core("pods/mine/status"), status(json!({ "conditions": taken_out }))),
+        (Agent, Strategic, core("pods/mine"), pod_image("registry.example/a:2")),
+        (
+            Agent,
+            Merge,
+            core("pods/mine"),
+            json!({ "metadata": { "labels": { "l": "1" }, "annotations": { "a": "1" } } }),
+        ),
+        (Agent, Post, cluster("nodeimages"), object("NodeImage", A, Value::Null)),
+        (Agent, Merge, cluster(&format!("nodeimages/{A}/status")), status(json!({ "pulling": 1 }))),
+        (Agent, Post, token_of("berth-agent"), bound("Node", A, &world.uid, 86_400)),
+        (Agent, Post, events(), event("of-agent", A)),
+        (Agent, Merge, format!("{}/of-agent", events()), again()),
+        (Agent, Post, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews".to_owned(), review),
+        (Kubelet, Apply, request("/mine/status"), applied),
+        (Kubelet, Delete, request("/done-kubelet"), Value::Null),
+        (Kubelet, Post, cluster("nodepodprobes"), object("NodePodProbe", A, json!({}))),
+        (Kubelet, Merge, cluster(&format!("nodepodprobes/{A}/status")), status(json!({ "conditions": [] }))),
+        (Manager, Merge, request("/new/status"), status(assigned)),
+        (Manager, Merge, request("/new/status"), status(silent)),
+        (
+            Manager,
+            Merge,
+            cluster(&format!("nodeimages/{A}/status")),
+            status(json!({ "desiredImages": desired })),
+        ),
+        (Manager, Merge, kruise("imagepulljobs/job/status"), status(json!({ "desired": 1 }))),
+        (Manager, Merge, kruise("podprobemarkers/marker/status"), status(json!({ "matchedPods": 1 }))),
+        (Manager, Post, leases("berth-system"), lease("berth-manager")),
+        (
+            Manager,
+            Merge,
+            format!("{}/berth-manager", leases("berth-system")),
+            spec(json!({ "holderIdentity": "m" })),
+        ),
+        (Manager, Post, events(), event("of-manager", "berth-manager-0")),
+    ];
+    table.map(|(who, verb, path, body)| Attempt::new(who, verb, path, body)).into()
+}

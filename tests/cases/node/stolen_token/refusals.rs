@@ -1,0 +1,524 @@
+//! What the identities are not for, each with the reason it is refused for.
+
+use serde_json::{Value, json};
+
+use super::attempts::{
+    Attempt, Refused, Verb, Who, again, bound, cluster, condition, core, event, events, kruise, labelled,
+    lease, leases, object, pod_image, request, spec, status, token_of,
+};
+use super::world::{A, B, NAMESPACE, World};
+
+pub(super) fn refused(world: &World) -> Vec<Refused> {
+    let mut all = requests();
+    all.extend(pods());
+    all.extend(objects());
+    all.extend(tokens(world));
+    all.extend(anything_else());
+    all.extend(manager());
+    let refused =
+        |(who, verb, path, body, because)| Refused { attempt: Attempt::new(who, verb, path, body), because };
+    let mut all: Vec<_> = all.into_iter().map(refused).collect();
+    for who in [Who::Agent, Who::Kubelet, Who::Manager] {
+        let mut attempt = Attempt::new(who, Verb::Get, core("secrets"), Value::Null);
+        attempt.impersonate = true;
+        all.push(Refused { attempt, because: "cannot impersonate" });
+    }
+    all
+}
+
+type Row = (Who, Verb, String, Value, &'static str);
+
+const OTHER_REQUEST: &str = "only requests that are assigned to its own node";
+const ASSIGNMENT: &str = "the assignment (nodeName, podUID, containerStatusContexts) is the manager's";
+
+/// Requests: by both identities of an agent.
+fn requests() -> Vec<Row> {
+    use Verb::{Apply, Delete, Merge, Post};
+    let mut rows = Vec::new();
+    for who in [Who::Agent, Who::Kubelet] {
+        let contexts = json!([{ "name": "a", "containerID": "containerd://x", "restartCount": 0 }]);
+        let mut moved = object("ContainerRecreateRequest", "theirs", Value::Null);
+        moved["status"] = json!({ "nodeName": A });
+        let made = object(
+            "ContainerRecreateRequest",
+            "made",
+            json!({ "podName": "p", "containers": [{ "name": "a" }] }),
+        );
+        let other = || status(json!({ "message": "x" }));
+        rows.extend([
+            (who, Merge, request("/theirs/status"), other(), OTHER_REQUEST),
+            (who, Merge, request("/unassigned/status"), other(), OTHER_REQUEST),
+            (who, Merge, request("/unassigned/status"), status(json!({ "nodeName": A })), OTHER_REQUEST),
+            (who, Apply, request("/theirs/status"), moved, OTHER_REQUEST),
+            (who, Merge, request("/mine/status"), status(json!({ "nodeName": B })), ASSIGNMENT),
+            (who, Merge, request("/mine/status"), status(json!({ "nodeName": null })), ASSIGNMENT),
+            (who, Merge, request("/mine/status"), status(json!({ "podUID": "x" })), ASSIGNMENT),
+            (
+                who,
+                Merge,
+                request("/mine/status"),
+                status(json!({ "containerStatusContexts": contexts })),
+                ASSIGNMENT,
+            ),
+            (who, Merge, request("/mine/status"), json!({ "status": null }), ASSIGNMENT),
+            (who, Delete, request("/theirs-done"), Value::Null, OTHER_REQUEST),
+            (who, Delete, request("/theirs"), Value::Null, OTHER_REQUEST),
+            (who, Delete, request("/mine"), Value::Null, "deletes only finished requests"),
+            (who, Delete, request(""), Value::Null, "cannot deletecollection"),
+            (who, Post, request(""), made, "cannot create resource \"containerrecreaterequests\""),
+            (
+                who,
+                Merge,
+                request("/mine"),
+                labelled("l"),
+                "cannot patch resource \"containerrecreaterequests\"",
+            ),
+        ]);
+    }
+    rows
+}
+
+const OTHER_POD: &str = "only pods of its own node";
+const SPEC: &str = "nothing of a pod's spec but images";
+const STATUS: &str = "nothing of a pod's status but conditions";
+const CONDITIONS: &str = "does not write the conditions of the kubelet and the control plane";
+const KUBELET: &str = "cannot patch resource \"pods\"";
+
+/// Pods: the agent's ServiceAccount changes little of its own, the kubelet nothing by patch.
+fn pods() -> Vec<Row> {
+    use Verb::{Delete, Merge, Post, Strategic};
+    use Who::{Agent, Kubelet};
+    let owner = json!([{ "apiVersion": "v1", "kind": "Node", "name": A, "uid": "u" }]);
+    // One more than the server gave it.
+    let toleration = |key: &str| json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300 });
+    let more = json!([
+        toleration("node.kubernetes.io/not-ready"),
+        toleration("node.kubernetes.io/unreachable"),
+        { "operator": "Exists" },
+    ]);
+    let command = json!([{ "name": "a", "image": "registry.example/a:2", "command": ["sh"] }]);
+    let with = |more: Value| status(json!({ "conditions": [condition("ContainersReady", "False"), more] }));
+    let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "x" }, "spec": {
+        "nodeName": A, "containers": [{ "name": "a", "image": "registry.example/a" }] } });
+    let eviction = json!({ "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": "mine" } });
+    let binding = json!({ "apiVersion": "v1", "kind": "Binding", "metadata": { "name": "mine" }, "target": { "kind": "Node", "name": A } });
+    let ephemeral = spec(json!({ "ephemeralContainers": [{ "name": "e", "image": "registry.example/e" }] }));
+    let resize =
+        spec(json!({ "containers": [{ "name": "a", "resources": { "requests": { "cpu": "20m" } } }] }));
+    let mut rows = vec![
+        (Agent, Strategic, core("pods/theirs"), pod_image("registry.example/x:1"), OTHER_POD),
+        (Agent, Merge, core("pods/theirs"), labelled("l"), OTHER_POD),
+        (Agent, Merge, core("pods/theirs/status"), with(condition("KruisePodReady", "False")), OTHER_POD),
+        (
+            Agent,
+            Merge,
+            core("pods/mine"),
+            spec(json!({ "containers": command })),
+            "pod updates may not change fields",
+        ),
+        (Agent, Merge, core("pods/mine"), spec(json!({ "activeDeadlineSeconds": 1 })), SPEC),
+        (Agent, Merge, core("pods/mine"), spec(json!({ "tolerations": more })), SPEC),
+        (
+            Agent,
+            Merge,
+            core("pods/mine"),
+            json!({ "metadata": { "ownerReferences": owner } }),
+            "owners nor finalizers",
+        ),
+        (
+            Agent,
+            Merge,
+            core("pods/mine"),
+            json!({ "metadata": { "finalizers": ["x.example/y"] } }),
+            "owners nor finalizers",
+        ),
+        (Agent, Merge, core("pods/mine/status"), status(json!({ "phase": "Failed" })), STATUS),
+        (
+            Agent,
+            Merge,
+            core("pods/mine/status"),
+            status(json!({ "podIP": "10.0.0.9", "podIPs": [{ "ip": "10.0.0.9" }] })),
+            STATUS,
+        ),
+        (Agent, Merge, core("pods/mine/status"), status(json!({ "message": "x" })), STATUS),
+        (Agent, Merge, core("pods/mine/status"), with(condition("Ready", "True")), CONDITIONS),
+        (Agent, Merge, core("pods/mine/status"), with(condition("DisruptionTarget", "True")), CONDITIONS),
+        (
+            Agent,
+            Merge,
+            core("pods/mine/status"),
+            status(json!({ "conditions": [condition("ContainersReady", "True")] })),
+            CONDITIONS,
+        ),
+        (Agent, Merge, core("pods/mine/status"), status(json!({ "conditions": [] })), CONDITIONS),
+        (Agent, Merge, core("pods/mine/status"), labelled("l"), "not with its status"),
+        (
+            Agent,
+            Merge,
+            core("pods/mine/ephemeralcontainers"),
+            ephemeral,
+            "cannot patch resource \"pods/ephemeralcontainers\"",
+        ),
+        (Agent, Merge, core("pods/mine/resize"), resize, "cannot patch resource \"pods/resize\""),
+        (Kubelet, Merge, core("pods/mine"), pod_image("registry.example/x"), KUBELET),
+        (Kubelet, Merge, core("pods/theirs"), labelled("l"), KUBELET),
+        (
+            Kubelet,
+            Merge,
+            core("pods/theirs/status"),
+            with(condition("x", "True")),
+            "spec.nodeName set to itself",
+        ),
+        (Kubelet, Delete, core("pods/theirs"), Value::Null, "spec.nodeName set to itself"),
+    ];
+    for who in [Agent, Who::Manager] {
+        rows.extend([
+            (who, Post, core("pods"), pod.clone(), "cannot create resource \"pods\""),
+            (who, Delete, core("pods/mine"), Value::Null, "cannot delete resource \"pods\""),
+            (who, Delete, core("pods"), Value::Null, "cannot deletecollection resource \"pods\""),
+            (
+                who,
+                Post,
+                core("pods/mine/eviction"),
+                eviction.clone(),
+                "cannot create resource \"pods/eviction\"",
+            ),
+            (
+                who,
+                Post,
+                core("pods/mine/binding"),
+                binding.clone(),
+                "cannot create resource \"pods/binding\"",
+            ),
+            (
+                who,
+                Post,
+                core("pods/mine/exec?command=sh&stdout=true"),
+                Value::Null,
+                "cannot create resource \"pods/exec\"",
+            ),
+        ]);
+    }
+    rows
+}
+
+const OTHER_OBJECT: &str = "only objects that have the name of its own node";
+const DESIRED: &str = "what is desired (desiredImages, desiredPodProbes) is the manager's";
+
+/// `NodeImage` and `NodePodProbe`: by both identities of an agent.
+fn objects() -> Vec<Row> {
+    use Verb::{Delete, Merge, Post};
+    let images = json!({ "images": { "registry.example/a": { "tags": [{ "tag": "1" }] } } });
+    let pod = json!({ "name": "p", "namespace": "n", "uid": "u", "IP": "10.0.0.1" });
+    let kinds = [
+        ("NodeImage", "nodeimages", images, json!({ "desiredImages": [{ "image": "x" }] })),
+        (
+            "NodePodProbe",
+            "nodepodprobes",
+            json!({ "podProbes": [pod] }),
+            json!({ "desiredPodProbes": [pod] }),
+        ),
+    ];
+    let mut rows = Vec::new();
+    for (kind, plural, filled, desired) in kinds {
+        let at = |name: &str, rest: &str| cluster(&format!("{plural}/{name}{rest}"));
+        for who in [Who::Agent, Who::Kubelet] {
+            rows.extend([
+                (who, Post, cluster(plural), object(kind, "node-c", Value::Null), OTHER_OBJECT),
+                (
+                    who,
+                    Post,
+                    cluster(plural),
+                    object(kind, A, filled.clone()),
+                    "makes only objects with an empty spec",
+                ),
+                (who, Merge, at(B, "/status"), status(json!({ "conditions": [] })), OTHER_OBJECT),
+                (who, Merge, at(A, "/status"), status(desired.clone()), DESIRED),
+                (who, Merge, at(A, ""), spec(filled.clone()), "cannot patch resource"),
+                (who, Delete, at(A, ""), Value::Null, "cannot delete resource"),
+                (who, Delete, at(B, ""), Value::Null, "cannot delete resource"),
+            ]);
+        }
+    }
+    for who in [Who::Agent, Who::Kubelet] {
+        rows.extend([
+            (
+                who,
+                Merge,
+                kruise("imagepulljobs/job/status"),
+                status(json!({ "desired": 9 })),
+                "cannot patch resource",
+            ),
+            (
+                who,
+                Merge,
+                kruise("podprobemarkers/marker/status"),
+                status(json!({ "matchedPods": 9 })),
+                "cannot patch resource",
+            ),
+        ]);
+    }
+    rows
+}
+
+const OWN_NODE: &str = "only for tokens that are bound to its own node";
+const NO_NODE: &str = "denied request: ";
+
+/// The next token; and a token that is bound to no node.
+fn tokens(world: &World) -> Vec<Row> {
+    use Verb::{Merge, Post};
+    use Who::{Agent, Kubelet, Unbound};
+    let own = || bound("Node", A, &world.uid, 3600);
+    vec![
+        (Agent, Post, token_of("berth-agent"), bound("Node", B, "", 3600), OWN_NODE),
+        (Agent, Post, token_of("berth-agent"), bound("Pod", A, "", 3600), OWN_NODE),
+        (Agent, Post, token_of("berth-agent"), spec(json!({ "expirationSeconds": 3600 })), OWN_NODE),
+        (
+            Agent,
+            Post,
+            token_of("berth-agent"),
+            bound("Node", A, &world.uid, 90_000),
+            "only for tokens of a day at most",
+        ),
+        (Agent, Post, token_of("berth-manager"), own(), "cannot create resource \"serviceaccounts/token\""),
+        (Kubelet, Post, token_of("berth-agent"), own(), "cannot create resource \"serviceaccounts/token\""),
+        (Unbound, Post, token_of("berth-agent"), own(), NO_NODE),
+        (Unbound, Post, token_of("berth-agent"), bound("Node", "", "", 3600), NO_NODE),
+        (Unbound, Merge, request("/mine/status"), status(json!({ "message": "x" })), NO_NODE),
+        (Unbound, Merge, request("/unassigned/status"), status(json!({ "message": "x" })), NO_NODE),
+        (Unbound, Merge, core("pods/mine"), labelled("l"), NO_NODE),
+        (Unbound, Post, cluster("nodeimages"), object("NodeImage", "node-c", Value::Null), NO_NODE),
+        (Unbound, Post, events(), event("x", A), NO_NODE),
+    ]
+}
+
+/// Secrets, nodes, and whatever else is worth having.
+fn anything_else() -> Vec<Row> {
+    use Verb::{Delete, Get, Merge, Post};
+    let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "x" } });
+    let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "x" } });
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": "x" },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view" },
+    });
+    let admission = |path: &str| format!("/apis/admissionregistration.k8s.io/v1/{path}");
+    let mut rows = Vec::new();
+    for who in [Who::Agent, Who::Manager] {
+        rows.extend([
+            (who, Get, core("secrets/secret"), Value::Null, "cannot get resource \"secrets\""),
+            (who, Get, core("secrets"), Value::Null, "cannot list resource \"secrets\""),
+            (who, Post, core("secrets"), secret.clone(), "cannot create resource \"secrets\""),
+            (who, Merge, core("secrets/secret"), labelled("l"), "cannot patch resource \"secrets\""),
+            (who, Delete, core("secrets/secret"), Value::Null, "cannot delete resource \"secrets\""),
+            (who, Merge, format!("/api/v1/nodes/{A}"), labelled("l"), "cannot patch resource \"nodes\""),
+            (who, Merge, format!("/api/v1/nodes/{B}"), labelled("l"), "cannot patch resource \"nodes\""),
+            (
+                who,
+                Merge,
+                format!("/api/v1/nodes/{A}/status"),
+                labelled("l"),
+                "cannot patch resource \"nodes/status\"",
+            ),
+            (who, Delete, format!("/api/v1/nodes/{B}"), Value::Null, "cannot delete resource \"nodes\""),
+            (
+                who,
+                Post,
+                format!("/api/v1/nodes/{B}/proxy/run"),
+                Value::Null,
+                "cannot create resource \"nodes/proxy\"",
+            ),
+            (who, Post, core("configmaps"), map.clone(), "cannot create resource \"configmaps\""),
+            (
+                who,
+                Post,
+                "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings".to_owned(),
+                role.clone(),
+                "cannot create resource",
+            ),
+            (
+                who,
+                Delete,
+                admission("validatingadmissionpolicybindings/berth-agent"),
+                Value::Null,
+                "cannot delete resource",
+            ),
+            (
+                who,
+                Merge,
+                admission("validatingadmissionpolicies/berth-agent"),
+                spec(json!({ "failurePolicy": "Ignore" })),
+                "cannot patch resource",
+            ),
+            (
+                who,
+                Delete,
+                "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodeimages.apps.kruise.io"
+                    .to_owned(),
+                Value::Null,
+                "cannot delete resource",
+            ),
+            (
+                who,
+                Merge,
+                "/api/v1/namespaces/berth-system/serviceaccounts/berth-agent".to_owned(),
+                labelled("l"),
+                "cannot patch resource",
+            ),
+            (
+                who,
+                Merge,
+                format!("{}/lease", leases(NAMESPACE)),
+                spec(json!({ "holderIdentity": "x" })),
+                "cannot patch resource \"leases\"",
+            ),
+        ]);
+    }
+    rows.extend([
+        (
+            Who::Agent,
+            Merge,
+            format!("{}/berth-manager", leases("berth-system")),
+            spec(json!({ "holderIdentity": "x" })),
+            "cannot patch resource \"leases\"",
+        ),
+        (Who::Agent, Post, events(), event("x", B), "whose reportingInstance is its own node"),
+        (Who::Agent, Merge, format!("{}/of-b", events()), again(), "whose reportingInstance is its own node"),
+        (Who::Agent, Delete, format!("{}/of-b", events()), Value::Null, "cannot delete resource \"events\""),
+        (Who::Kubelet, Get, core("secrets/secret"), Value::Null, "no relationship found between node"),
+        (Who::Kubelet, Get, core("secrets"), Value::Null, "cannot list resource \"secrets\""),
+        (Who::Kubelet, Merge, format!("/api/v1/nodes/{B}"), labelled("l"), "not allowed to modify node"),
+    ]);
+    rows
+}
+
+/// The manager: nothing but the status of our kinds, and there not what a node says of itself.
+fn manager() -> Vec<Row> {
+    use Verb::{Delete, Merge, Post};
+    use Who::Manager;
+    let states = json!([{ "name": "a", "phase": "Succeeded" }]);
+    let image = json!({ "x": { "tags": [{ "tag": "1", "phase": "Succeeded" }] } });
+    let probe = json!([{ "name": "p", "namespace": "n", "uid": "u" }]);
+    let made = object(
+        "ContainerRecreateRequest",
+        "made",
+        json!({ "podName": "p", "containers": [{ "name": "a" }] }),
+    );
+    let of_node = "what a node has (imageStatuses, firstSyncStatus, podProbeStatuses) is the agent's";
+    vec![
+        (Manager, Post, request(""), made, "cannot create resource \"containerrecreaterequests\""),
+        (
+            Manager,
+            Merge,
+            request("/mine"),
+            labelled("l"),
+            "cannot patch resource \"containerrecreaterequests\"",
+        ),
+        (
+            Manager,
+            Delete,
+            request("/mine-done"),
+            Value::Null,
+            "cannot delete resource \"containerrecreaterequests\"",
+        ),
+        (
+            Manager,
+            Merge,
+            request("/mine/status"),
+            status(json!({ "containerRecreateStates": states })),
+            "is the agent's, once it has answered",
+        ),
+        (
+            Manager,
+            Merge,
+            request("/mine/status"),
+            json!({ "status": null }),
+            "is the agent's, once it has answered",
+        ),
+        (
+            Manager,
+            Merge,
+            request("/mine-done/status"),
+            status(json!({ "phase": "Pending" })),
+            "the manager changes no finished request",
+        ),
+        (
+            Manager,
+            Merge,
+            request("/mine-done/status"),
+            status(json!({ "completionTime": null })),
+            "the manager changes no finished request",
+        ),
+        (
+            Manager,
+            Merge,
+            cluster(&format!("nodeimages/{B}/status")),
+            status(json!({ "imageStatuses": image })),
+            of_node,
+        ),
+        (
+            Manager,
+            Merge,
+            cluster(&format!("nodepodprobes/{B}/status")),
+            status(json!({ "podProbeStatuses": probe })),
+            of_node,
+        ),
+        (
+            Manager,
+            Post,
+            cluster("nodeimages"),
+            object("NodeImage", "node-c", Value::Null),
+            "cannot create resource \"nodeimages\"",
+        ),
+        (
+            Manager,
+            Merge,
+            cluster(&format!("nodeimages/{B}")),
+            labelled("l"),
+            "cannot patch resource \"nodeimages\"",
+        ),
+        (
+            Manager,
+            Delete,
+            cluster(&format!("nodepodprobes/{B}")),
+            Value::Null,
+            "cannot delete resource \"nodepodprobes\"",
+        ),
+        (
+            Manager,
+            Merge,
+            kruise("imagepulljobs/job"),
+            labelled("l"),
+            "cannot patch resource \"imagepulljobs\"",
+        ),
+        (Manager, Merge, core("pods/mine"), labelled("l"), "cannot patch resource \"pods\""),
+        (
+            Manager,
+            Merge,
+            core("pods/mine/status"),
+            status(json!({ "message": "x" })),
+            "cannot patch resource \"pods/status\"",
+        ),
+        (Manager, Post, leases("berth-system"), lease("another"), "the only lease of the manager"),
+        (
+            Manager,
+            Post,
+            leases("kube-node-lease"),
+            lease("berth-manager"),
+            "cannot create resource \"leases\"",
+        ),
+        (
+            Manager,
+            Post,
+            token_of("berth-agent"),
+            spec(json!({})),
+            "cannot create resource \"serviceaccounts/token\"",
+        ),
+        (
+            Manager,
+            Post,
+            token_of("berth-manager"),
+            spec(json!({})),
+            "cannot create resource \"serviceaccounts/token\"",
+        ),
+    ]
+}

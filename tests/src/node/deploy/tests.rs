@@ -1,0 +1,228 @@
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
+use k8s_openapi::api::core::v1::{Pod, PodSpec, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding};
+use serde::de::DeserializeOwned;
+
+use super::*;
+
+/// Changes nothing.
+const READS: [&str; 3] = ["get", "list", "watch"];
+
+/// All objects of one kind below a file or folder.
+fn all<T: DeserializeOwned>(name: &str, kind: &str) -> Vec<T> {
+    let objects = objects(name).unwrap().into_iter();
+    let of_kind = objects.filter(|object| object.types.as_ref().unwrap().kind == kind);
+    of_kind.map(|object| serde_json::from_value(serde_json::to_value(object).unwrap()).unwrap()).collect()
+}
+
+/// `role: group/resource` with its verbs and the names it is restricted to, one line for each.
+fn grants(role: &str, rules: Option<Vec<PolicyRule>>) -> Vec<String> {
+    let mut lines = Vec::new();
+    for rule in rules.unwrap() {
+        assert!(rule.non_resource_urls.is_none(), "{role}");
+        for group in rule.api_groups.as_ref().unwrap() {
+            for resource in rule.resources.as_ref().unwrap() {
+                for verb in &rule.verbs {
+                    let only = rule.resource_names.iter().flatten().map(|name| format!(" only {name}"));
+                    lines.push(format!("{role}: {verb} {group}/{resource}{}", only.collect::<String>()));
+                }
+            }
+        }
+    }
+    lines
+}
+
+fn all_grants() -> Vec<String> {
+    let cluster = all::<ClusterRole>("rbac", "ClusterRole");
+    let cluster = cluster.into_iter().flat_map(|role| grants(&role.name_any(), role.rules));
+    let local = all::<Role>("rbac", "Role");
+    let local = local.into_iter().flat_map(|role| {
+        let name = format!("{} in {}", role.name_any(), role.namespace().unwrap());
+        grants(&name, role.rules)
+    });
+    cluster.chain(local).collect()
+}
+
+fn verb(grant: &str) -> &str {
+    grant.split_once(": ").unwrap().1.split(' ').next().unwrap()
+}
+
+#[test]
+fn no_role_knows_secrets_or_wildcards() {
+    for grant in all_grants() {
+        assert!(!grant.contains("secrets") && !grant.contains('*'), "{grant}");
+        let known = ["create", "delete", "get", "list", "patch", "update", "watch"];
+        assert!(known.contains(&verb(&grant)), "{grant}");
+    }
+}
+
+#[test]
+fn roles_write_this_and_nothing_else() {
+    let writes: BTreeSet<String> =
+        all_grants().into_iter().filter(|grant| !READS.contains(&verb(grant))).collect();
+    let expected = [
+        "berth-agent in berth-system: create /serviceaccounts/token only berth-agent",
+        "berth-agent: create apps.kruise.io/nodeimages",
+        "berth-agent: create apps.kruise.io/nodepodprobes",
+        "berth-agent: create events.k8s.io/events",
+        "berth-agent: delete apps.kruise.io/containerrecreaterequests",
+        "berth-agent: patch /pods",
+        "berth-agent: patch /pods/status",
+        "berth-agent: patch apps.kruise.io/containerrecreaterequests/status",
+        "berth-agent: patch apps.kruise.io/nodeimages/status",
+        "berth-agent: patch apps.kruise.io/nodepodprobes/status",
+        "berth-agent: patch events.k8s.io/events",
+        "berth-kubelet: create apps.kruise.io/nodeimages",
+        "berth-kubelet: create apps.kruise.io/nodepodprobes",
+        "berth-kubelet: create events.k8s.io/events",
+        "berth-kubelet: delete apps.kruise.io/containerrecreaterequests",
+        "berth-kubelet: patch apps.kruise.io/containerrecreaterequests/status",
+        "berth-kubelet: patch apps.kruise.io/nodeimages/status",
+        "berth-kubelet: patch apps.kruise.io/nodepodprobes/status",
+        "berth-kubelet: patch events.k8s.io/events",
+        "berth-manager in berth-system: create coordination.k8s.io/leases",
+        "berth-manager in berth-system: patch coordination.k8s.io/leases only berth-manager",
+        "berth-manager in berth-system: update coordination.k8s.io/leases only berth-manager",
+        "berth-manager: create events.k8s.io/events",
+        "berth-manager: patch apps.kruise.io/containerrecreaterequests/status",
+        "berth-manager: patch apps.kruise.io/imagepulljobs/status",
+        "berth-manager: patch apps.kruise.io/nodeimages/status",
+        "berth-manager: patch apps.kruise.io/nodepodprobes/status",
+        "berth-manager: patch apps.kruise.io/podprobemarkers/status",
+        "berth-manager: patch events.k8s.io/events",
+    ];
+    assert_eq!(writes.iter().map(String::as_str).collect::<Vec<_>>(), expected);
+}
+
+/// A role is bound to the ServiceAccount of its name, and one to the kubelets.
+#[test]
+fn roles_are_bound_to_their_own() {
+    let accounts = all::<ServiceAccount>("rbac", "ServiceAccount");
+    let accounts: Vec<_> = accounts.iter().map(ResourceExt::name_any).collect();
+    assert_eq!(accounts, ["berth-agent", "berth-manager"]);
+    let cluster = all::<ClusterRoleBinding>("rbac", "ClusterRoleBinding").into_iter();
+    let cluster = cluster.map(|binding| (binding.metadata.name, binding.role_ref, binding.subjects));
+    let local = all::<RoleBinding>("rbac", "RoleBinding").into_iter();
+    let local = local.map(|binding| (binding.metadata.name, binding.role_ref, binding.subjects));
+    for (name, role, subjects) in cluster.chain(local) {
+        assert_eq!(name.as_ref(), Some(&role.name));
+        let [subject] = subjects.as_deref().unwrap() else { panic!("{name:?}: {subjects:?}") };
+        match subject.kind.as_str() {
+            "Group" => {
+                assert_eq!((role.name.as_str(), subject.name.as_str()), ("berth-kubelet", "system:nodes"));
+            }
+            _ => {
+                assert_eq!(subject.name, role.name);
+                assert_eq!(subject.namespace.as_deref(), Some("berth-system"));
+            }
+        }
+    }
+}
+
+/// The writes that the closed list of a policy names, as `OPERATION group/resource/subresource`.
+fn closed_list(policy: &ValidatingAdmissionPolicy) -> BTreeSet<String> {
+    let validations = policy.spec.as_ref().unwrap().validations.iter().flatten();
+    let lists = validations.filter_map(|validation| validation.expression.split_once("variables.write in ["));
+    let quoted = lists.flat_map(|(_, list)| list.split('\'').skip(1).step_by(2));
+    quoted.map(str::to_owned).collect()
+}
+
+/// What a role's grant is to admission.
+fn admitted(grant: &str) -> String {
+    let mut words = grant.split_once(": ").unwrap().1.split(' ');
+    let operation = match words.next().unwrap() {
+        "create" => "CREATE",
+        "delete" => "DELETE",
+        _ => "UPDATE",
+    };
+    let resource = words.next().unwrap();
+    // The resource's own write has no subresource, and an empty place for it.
+    let slash = if resource.matches('/').count() == 1 { "/" } else { "" };
+    format!("{operation} {resource}{slash}")
+}
+
+#[test]
+fn closed_lists_are_the_roles() {
+    for policy in all::<ValidatingAdmissionPolicy>("policies", "ValidatingAdmissionPolicy") {
+        let name = policy.name_any();
+        let list = closed_list(&policy);
+        if list.is_empty() {
+            continue;
+        }
+        let of_role = |grant: &&String| {
+            let role = grant.split([':', ' ']).next().unwrap();
+            role == name && !READS.contains(&verb(grant))
+        };
+        let grants = all_grants();
+        let granted = grants.iter().filter(of_role).map(|grant| admitted(grant));
+        // What else kubelets write is not this policy's.
+        let kubelet = name == "berth-kubelet";
+        let granted = granted.filter(|write| !kubelet || write.contains("apps.kruise.io"));
+        let granted: BTreeSet<_> =
+            granted.map(|write| if kubelet { write.replace("apps.kruise.io/", "") } else { write }).collect();
+        assert_eq!(list, granted, "{name}");
+    }
+}
+
+#[test]
+fn every_policy_denies() {
+    let policies = all::<ValidatingAdmissionPolicy>("policies", "ValidatingAdmissionPolicy");
+    let bindings = all::<ValidatingAdmissionPolicyBinding>("policies", "ValidatingAdmissionPolicyBinding");
+    assert_eq!(policies.len(), bindings.len());
+    for (policy, binding) in policies.iter().zip(&bindings) {
+        assert_eq!(policy.spec.as_ref().unwrap().failure_policy.as_deref(), Some("Fail"));
+        let binding = binding.spec.as_ref().unwrap();
+        assert_eq!(binding.policy_name, policy.metadata.name);
+        assert_eq!(binding.validation_actions.as_deref(), Some(&["Deny".to_owned()][..]));
+        assert!(binding.match_resources.is_none(), "{:?} does not count everywhere", binding.policy_name);
+    }
+}
+
+fn pod_spec(template: k8s_openapi::api::core::v1::PodTemplateSpec) -> PodSpec {
+    template.spec.unwrap()
+}
+
+/// What the pod security standard `restricted` asks for.
+#[test]
+fn the_manager_is_restricted() {
+    let [manager] = &all::<Deployment>("manager", "Deployment")[..] else { panic!("one Deployment") };
+    let spec = manager.spec.clone().unwrap();
+    assert_eq!(spec.replicas, Some(2));
+    let pod = pod_spec(spec.template);
+    assert_eq!(pod.service_account_name.as_deref(), Some("berth-manager"));
+    assert!(pod.volumes.is_none());
+    let security = pod.security_context.unwrap();
+    assert_eq!(security.run_as_non_root, Some(true));
+    assert_eq!(security.seccomp_profile.unwrap().type_, "RuntimeDefault");
+    let security = pod.containers[0].security_context.clone().unwrap();
+    assert_eq!(security.allow_privilege_escalation, Some(false));
+    assert_eq!(security.capabilities.unwrap().drop.unwrap(), ["ALL"]);
+}
+
+#[test]
+fn the_agent_is_on_every_node() {
+    let [agent] = &all::<DaemonSet>("agent", "DaemonSet")[..] else { panic!("one DaemonSet") };
+    let pod = pod_spec(agent.spec.clone().unwrap().template);
+    assert_eq!(pod.service_account_name.as_deref(), Some("berth-agent"));
+    assert_eq!(pod.priority_class_name.as_deref(), Some("system-node-critical"));
+    let [toleration] = pod.tolerations.as_deref().unwrap() else { panic!("one toleration") };
+    assert!(toleration.operator.as_deref() == Some("Exists") && toleration.key.is_none());
+    assert!(pod.host_network.is_none() && pod.host_pid.is_none());
+}
+
+#[test]
+fn samples_are_what_they_say() {
+    let pods = all::<Pod>("samples", "Pod");
+    assert_eq!(pods.len(), 2);
+    let requests = all::<berth_proto::crd::ContainerRecreateRequest>("samples", "ContainerRecreateRequest");
+    let [request] = &requests[..] else { panic!("one request") };
+    let pod = pods.iter().find(|pod| pod.name_any() == request.spec.pod_name).unwrap();
+    for container in &request.spec.containers {
+        assert!(pod.spec.as_ref().unwrap().containers.iter().any(|other| other.name == container.name));
+    }
+}

@@ -1,0 +1,93 @@
+//! berth-manager, one replica or two.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use super::http;
+use super::programs;
+use super::run_dir::{Port, Run};
+use super::service::Service;
+use crate::wait::await_condition;
+
+/// Which replica; each has ports of its own.
+#[derive(Clone, Copy, Debug)]
+pub enum Replica {
+    /// The first.
+    First,
+    /// The second.
+    Second,
+}
+
+/// A replica of berth-manager.
+#[derive(Debug)]
+pub struct Manager {
+    service: Service,
+    health: String,
+    metrics: String,
+}
+
+impl Manager {
+    /// Starts it as whomever the kubeconfig stands for and waits until it is ready. `lease` is the Lease's namespace and
+    /// its duration in seconds, at least 3.
+    pub async fn start(
+        run: &Arc<Run>,
+        replica: Replica,
+        kubeconfig: &Path,
+        lease: (&str, u16),
+    ) -> Result<Self> {
+        let (name, health, metrics) = match replica {
+            Replica::First => ("manager", Port::Manager, Port::ManagerMetrics),
+            Replica::Second => ("manager-next", Port::ManagerNext, Port::ManagerNextMetrics),
+        };
+        let (health, metrics) = (run.address(health), run.address(metrics));
+        let args = vec![
+            format!("--kubeconfig={}", kubeconfig.display()),
+            format!("--namespace={}", lease.0),
+            format!("--lease-duration={}", lease.1),
+            format!("--identity={name}"),
+            format!("--health-address={health}"),
+            format!("--metrics-address={metrics}"),
+        ];
+        let manager = Self { service: Service::new(run, name, programs::manager()?, args), health, metrics };
+        manager.service.start()?;
+        manager.ready().await?;
+        Ok(manager)
+    }
+
+    /// Its process.
+    pub fn service(&self) -> &Service {
+        &self.service
+    }
+
+    /// Waits until it has listed everything once.
+    pub async fn ready(&self) -> Result<()> {
+        await_condition("berth-manager is ready", Duration::from_secs(120), async || {
+            self.service.check_running()?;
+            let answer = http::get(&self.health, "/readyz").await?;
+            ensure!(answer.status == 200, "/readyz: {} {}", answer.status, answer.body);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Waits until it leads.
+    pub async fn leads(&self) -> Result<()> {
+        await_condition("berth-manager leads", Duration::from_secs(60), async || {
+            self.service.check_running()?;
+            let leads = self.metric("berth_manager_leads").await?;
+            ensure!(leads == 1.0, "it does not");
+            Ok(())
+        })
+        .await
+    }
+
+    /// The value of a metric; `name` with its labels, as in the text. One that was never counted is 0.
+    pub async fn metric(&self, name: &str) -> Result<f64> {
+        let text = http::get(&self.metrics, "/metrics").await?.body;
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        Ok(value.map(str::parse).transpose()?.unwrap_or_default())
+    }
+}
