@@ -176,6 +176,21 @@ async fn a_file_waits_for_its_pod_and_is_about_that_instance_for_ever() {
 }
 
 #[tokio::test]
+async fn the_policy_answers_in_the_status() {
+    let mut world = World::with_pod("c-1").await;
+    world.life.agent.observe(Event::MarksLoaded(Vec::new()));
+    world.life.agent.observe(Event::RecreatesListed(Origin::Api, Vec::new()));
+    world.put("web.yaml", &manifest("web", "")).await;
+    let (steps, _) = world.life.agent.plan();
+    let id = world.id("web.yaml");
+    let report = steps.iter().find(|step| matches!(step, Step::Report(Origin::File, of, _) if *of == id));
+    let report = report.unwrap_or_else(|| panic!("{steps:?}"));
+    assert_eq!(world.life.files.carry_out(report).await, StepOutcome::Done);
+    assert_eq!(world.status("web.yaml").phase, Some(RecreatePhase::Recreating));
+    assert_eq!(world.life.files.list().await[0].status.container_recreate_states[0].name, "app");
+}
+
+#[tokio::test]
 async fn a_bad_file_says_why_and_can_be_mended() {
     let mut world = World::with_pod("c-1").await;
     world.put("web.yml", &manifest("web", "  deadline: 5\n")).await;
