@@ -16,6 +16,7 @@ use berth_shim::Gate;
 use tokio::{sync::watch, time::Instant};
 use tracing::{debug, error, info};
 
+pub use crate::causes::chain;
 use crate::{
     fault::Point,
     metrics::AgentMetrics,
@@ -264,16 +265,4 @@ impl Gate for Agent {
 /// Tokio's clock, so that tests can pause it.
 fn now() -> std::time::Instant {
     Instant::now().into_std()
-}
-
-/// An error with all its causes, for one log field.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }

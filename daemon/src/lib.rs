@@ -13,17 +13,19 @@
 //! - [`run`]: wires all of it, and ends it in order; [`data_path`] is the thread of the calls.
 //! - [`agent`]: the one owner of the state; the gate of the data path.
 //! - [`pod_view`], [`runtime`]: where facts come from. [`exec`]: where steps go; [`hook`]: stops without the kubelet.
-//! - [`cluster`]: the side towards the API server: identity, requests, answers.
+//! - [`desired`]: requests that are files. [`cluster`]: the side towards the API server: identity, requests, answers.
 //! - [`store`]: what survives. [`health`], [`http`], [`admin`], [`metrics`], [`heartbeat`]: what can be seen from outside.
-//! - [`ctl`]: the commands of `berthctl`.
+//! - [`ctl`]: the commands of `berthctl`. [`unix`], [`causes`]: what it and the agent have in common.
 
 pub mod admin;
 pub mod agent;
 pub mod allocator;
+pub mod causes;
 pub mod cluster;
 pub mod config;
 pub mod ctl;
 pub mod data_path;
+pub mod desired;
 pub mod exec;
 pub mod fault;
 pub mod health;
@@ -37,3 +39,4 @@ pub mod runtime;
 pub mod store;
 pub mod systemd;
 pub mod telemetry;
+pub mod unix;

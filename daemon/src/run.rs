@@ -23,6 +23,7 @@ use crate::{
     cluster::{Cluster, metrics::ClusterMetrics},
     config::{Configuration, FailurePolicy, Place, ViewMode},
     data_path::{DataPath, Parts},
+    desired::Files,
     exec::Executor,
     health::Health,
     heartbeat::Heartbeat,
@@ -95,8 +96,10 @@ async fn serve(config: Configuration, passed: Option<UnixListener>) -> anyhow::R
     let stop = CancellationToken::new();
     let tasks = TaskTracker::new();
     let cluster = cluster(&config, &mut registry)?;
-    let executor = Executor::new(agent.clone(), runtime.clone(), kubelet, cluster.clone());
+    let files = Files::new(agent.clone(), runtime.clone(), config.desired_dir.clone(), &config.state_dir);
+    let executor = Executor::new(agent.clone(), runtime.clone(), kubelet, files.clone(), cluster.clone());
     let listed = recover(&executor).await;
+    tasks.spawn(files.watch().await.run(stop.clone()));
     tasks.spawn(executor.clone().run(stop.clone()));
     tasks.spawn(executor.clone().keep_in_step(listed, stop.clone()));
     // Before the pods: where the agent renews its token, they may need it.
@@ -116,9 +119,12 @@ async fn serve(config: Configuration, passed: Option<UnixListener>) -> anyhow::R
     let admin = Admin {
         health: health.clone(),
         shim: shim_metrics.clone(),
+        path: config.path.name(),
         socket: config.socket.to_string(),
         runtime_endpoint: endpoint.to_string(),
         started: std::time::Instant::now(),
+        files,
+        identity: cluster.as_ref().map(Cluster::identity),
     };
     tasks.spawn(admin::serve(admin_listener, admin, stop.clone()));
     tasks.spawn(http::serve(http_listener, Arc::new(http::Pages { health, registry }), stop.clone()));

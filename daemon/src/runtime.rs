@@ -2,11 +2,7 @@
 //!
 //! Every call has a deadline that fits it: a runtime that is alive lists in milliseconds, but a stop takes its grace.
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{io, path::Path, time::Duration};
 
 use berth_policy::{Container, ContainerId, ContainerState, ListedSandbox, SandboxId};
 use berth_proto::cri::{
@@ -15,13 +11,10 @@ use berth_proto::cri::{
     VersionRequest, VersionResponse, runtime_service_client::RuntimeServiceClient,
 };
 use berth_shim::{RuntimeEndpoint, convert};
-use hyper_util::rt::TokioIo;
-use tokio::net::UnixStream;
-use tonic::{
-    Code, Response, Status,
-    transport::{Channel, Endpoint},
-};
+use tonic::{Code, Response, Status, transport::Channel};
 use tracing::warn;
+
+use crate::unix;
 
 /// The kubelet's own limit for one message.
 const MESSAGE_LIMIT: usize = 16 << 20;
@@ -72,12 +65,7 @@ pub struct Listing {
 impl Runtime {
     /// A client of the runtime at `endpoint`; nothing is dialled yet.
     pub fn new(endpoint: &RuntimeEndpoint) -> Self {
-        let path: PathBuf = endpoint.path().to_owned();
-        let connector = tower::service_fn(move |_| {
-            let path = path.clone();
-            async move { UnixStream::connect(path).await.map(TokioIo::new) }
-        });
-        let channel = Endpoint::from_static("http://localhost").connect_with_connector_lazy(connector);
+        let channel = unix::endpoint().connect_with_connector_lazy(unix::connector(endpoint.path()));
         Self { client: RuntimeServiceClient::new(channel).max_decoding_message_size(MESSAGE_LIMIT) }
     }
 
@@ -107,7 +95,7 @@ impl Runtime {
         let mut containers = Vec::new();
         for (_, container) in self.containers(Some(sandbox)).await? {
             match container.state {
-                ContainerState::Exited { .. } => containers.extend(self.status(&container).await?),
+                ContainerState::Exited { .. } => containers.extend(self.status(&container.id).await?),
                 ContainerState::Created | ContainerState::Running | ContainerState::Unknown => {
                     containers.push(container);
                 }
@@ -134,9 +122,15 @@ impl Runtime {
             .map_err(understand("ListContainers"))
     }
 
+    /// Which attempt of its container this instance is: as often it was restarted before. `None` when it is not there.
+    pub async fn attempt(&self, container: &ContainerId) -> Result<Option<u32>, RuntimeError> {
+        let status = self.status(container).await?;
+        Ok(status.map(|container| container.attempt))
+    }
+
     /// `None` when it was removed since it was listed.
-    async fn status(&self, container: &Container) -> Result<Option<Container>, RuntimeError> {
-        let status = self.container_status(&container.id).await?;
+    async fn status(&self, container: &ContainerId) -> Result<Option<Container>, RuntimeError> {
+        let status = self.container_status(container).await?;
         status.map(convert::container_status).transpose().map_err(understand("ContainerStatus"))
     }
 

@@ -45,7 +45,7 @@ impl Home {
         let dir = self.dir.path().display();
         let text = format!(
             "apiVersion: berth.dev/v1alpha1\nkind: BerthdConfiguration\nsocket: {dir}/cri.sock\nadminSocket: \
-             {dir}/admin.sock\nstateDir: {dir}/state\nruntimeEndpoint: unix://{dir}/runtime.sock\nhttpAddress: \
+             {dir}/admin.sock\nstateDir: {dir}/state\ndesiredDir: {dir}/desired\nruntimeEndpoint: unix://{dir}/runtime.sock\nhttpAddress: \
              127.0.0.1:0\n{more}"
         );
         let path = self.path("berthd.yaml");
@@ -81,6 +81,12 @@ fn await_condition(what: &str, condition: impl Fn() -> bool) {
         assert!(Instant::now() < deadline, "no {what} in time");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+fn berthctl(home: &Home, args: &[&str]) -> std::process::Output {
+    let mut command = Command::new(cargo_bin("berthctl"));
+    command.env_clear().arg("--admin-socket").arg(home.path("admin.sock"));
+    command.args(args).output().unwrap()
 }
 
 fn stderr(output: &std::process::Output) -> String {
@@ -124,7 +130,7 @@ fn an_error_names_line_and_field() {
     let config = home.config("podView:\n  mode: sometimes\n");
     let output = berthd().args(["config", "validate", "--config"]).arg(&config).output().unwrap();
     let text = stderr(&output);
-    for part in ["berthd.yaml", "line 9", "sometimes"] {
+    for part in ["berthd.yaml", "line 10", "sometimes"] {
         assert!(text.contains(part), "{part} is missing in: {text}");
     }
 }
@@ -187,4 +193,51 @@ fn sigterm_ends_it_well() {
     let pid = Pid::from_raw(agent.0.id().try_into().unwrap());
     kill(pid, Signal::SIGTERM).unwrap();
     assert!(agent.0.wait().unwrap().success());
+}
+
+#[test]
+fn a_file_is_answered_beside_it_and_listed_by_berthctl() {
+    let home = Home::new();
+    let _agent = home.start();
+    // The directory may come later than the agent.
+    std::fs::create_dir(home.path("desired")).unwrap();
+    let head =
+        "apiVersion: apps.kruise.io/v1alpha1\nkind: ContainerRecreateRequest\nmetadata: {namespace: shop}\n";
+    std::fs::write(
+        home.path("desired/again.yaml"),
+        format!("{head}spec: {{podName: web, containers: [{{name: app}}]}}\n"),
+    )
+    .unwrap();
+    std::fs::write(home.path("desired/bad.yaml"), format!("{head}spec: {{podName: web, containers: []}}\n"))
+        .unwrap();
+    let says = |name: &str, what: &str| {
+        std::fs::read_to_string(home.path(name)).is_ok_and(|text| text.contains(what))
+    };
+    await_condition("waiting", || says("desired/again.yaml.status.yaml", "phase: Pending"));
+    await_condition("refusal", || says("desired/bad.yaml.status.yaml", "spec.containers: is empty"));
+    let mode = std::fs::metadata(home.path("desired/again.yaml.status.yaml")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o644);
+
+    // The admin socket answers root only.
+    if nix::unistd::geteuid().is_root() {
+        let listed = berthctl(&home, &["get", "crr"]);
+        let text = String::from_utf8_lossy(&listed.stdout).into_owned();
+        assert!(listed.status.success(), "{}", stderr(&listed));
+        assert!(text.contains("again   shop/web   Pending   app "), "{text}");
+        assert!(text.contains("spec.containers: is empty"), "{text}");
+        let json = berthctl(&home, &["get", "requests", "shop/again", "-o", "json"]);
+        let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+        assert_eq!(
+            (&json["requests"][0]["origin"], &json["requests"][0]["podUid"]),
+            (&"file".into(), &"".into())
+        );
+        let unknown = berthctl(&home, &["recreate", "web", "app"]);
+        assert_eq!(unknown.status.code(), Some(1));
+        assert!(stderr(&unknown).contains("pod web is not on this node"), "{}", stderr(&unknown));
+        let status = berthctl(&home, &["status", "-o", "json"]);
+        assert!(status.status.success(), "{}", stderr(&status));
+    }
+
+    std::fs::remove_file(home.path("desired/bad.yaml")).unwrap();
+    await_condition("tidying", || !home.path("desired/bad.yaml.status.yaml").exists());
 }

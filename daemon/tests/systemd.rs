@@ -27,6 +27,7 @@ fn flags(dir: &Path) -> Vec<String> {
     vec![
         format!("--admin-socket={dir}/admin.sock"),
         format!("--state-dir={dir}/state"),
+        format!("--desired-dir={dir}/desired"),
         format!("--runtime-endpoint=unix://{dir}/runtime.sock"),
         "--http-address=127.0.0.1:0".to_owned(),
     ]

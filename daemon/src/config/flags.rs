@@ -58,6 +58,9 @@ pub struct RunFlags {
     /// Directory of the store
     #[arg(long, env = "BERTH_STATE_DIR")]
     pub state_dir: Option<PathBuf>,
+    /// Directory of requests that are files
+    #[arg(long, env = "BERTH_DESIRED_DIR")]
+    pub desired_dir: Option<PathBuf>,
     /// Address of /healthz, /readyz and /metrics
     #[arg(long, env = "BERTH_HTTP_ADDRESS")]
     pub http_address: Option<SocketAddr>,
@@ -88,6 +91,7 @@ impl RunFlags {
         put(&mut config.runtime_endpoint, self.runtime_endpoint.map(Some));
         put(&mut config.admin_socket, self.admin_socket);
         put(&mut config.state_dir, self.state_dir);
+        put(&mut config.desired_dir, self.desired_dir);
         put(&mut config.http_address, self.http_address);
         put(&mut config.node_name, self.node_name.map(Some));
         put(&mut config.logging.format, self.log_format);

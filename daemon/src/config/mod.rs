@@ -36,8 +36,10 @@ pub struct Configuration {
     pub kubelet_processes: Vec<String>,
     /// The admin socket, for `berthctl`.
     pub admin_socket: SocketPath,
-    /// Where the store is kept.
+    /// Where the store is kept, and the requests of the admin socket.
     pub state_dir: PathBuf,
+    /// Where requests are looked for that are files.
+    pub desired_dir: PathBuf,
     /// `/healthz`, `/readyz` and `/metrics`; loopback only.
     pub http_address: SocketAddr,
     /// This node's name in the API; `None` = the host name in lower case.
@@ -253,6 +255,7 @@ impl Default for Configuration {
                 .to_vec(),
             admin_socket: SocketPath::fixed("/run/berth/admin.sock"),
             state_dir: PathBuf::from("/var/lib/berth"),
+            desired_dir: PathBuf::from("/etc/berth/desired"),
             http_address: SocketAddr::from(([127, 0, 0, 1], 10353)),
             node_name: None,
             drain_timeout: GoDuration(Duration::from_secs(150)),
@@ -369,6 +372,15 @@ impl Configuration {
         }
         if self.socket == self.admin_socket {
             return conflict("adminSocket", "must differ from socket");
+        }
+        if !self.desired_dir.is_absolute() {
+            return conflict(
+                "desiredDir",
+                "must be an absolute path: it is part of the identity of requests",
+            );
+        }
+        if self.desired_dir.starts_with(&self.state_dir) {
+            return conflict("desiredDir", "must not be in stateDir, where berthd keeps requests of its own");
         }
         let view = &mut self.pod_view;
         view.mode = match view.mode {

@@ -90,6 +90,8 @@ fn contradictions_name_the_field() {
         ("launchOrder: {holdTimeout: 0s}\n", "launchOrder.holdTimeout"),
         ("launchOrder: {holdTimeout: 31s}\n", "launchOrder.holdTimeout"),
         ("adminSocket: /run/berth/cri.sock\n", "adminSocket"),
+        ("desiredDir: desired\n", "desiredDir"),
+        ("desiredDir: /var/lib/berth/requests\n", "desiredDir"),
         ("podView: {mode: api}\n", "podView.kubeconfig"),
         ("podView: {mode: kubelet}\n", "podView.kubelet"),
         ("podView: {kubelet: {url: 'ftp://x'}}\n", "podView.kubelet.url"),

@@ -41,14 +41,18 @@ fn unreachable(socket: &Path, error: &str) -> anyhow::Error {
 #[cfg(test)]
 mod tests {
     use berth_proto::admin::admin_server::{Admin, AdminServer};
-    use berth_proto::admin::{OrderRequest, OrderResponse, PodOrder, StatusRequest, StatusResponse};
+    use berth_proto::admin::{
+        OrderRequest, OrderResponse, PodOrder, RecreateRequest, RecreateResponse, RecreateState,
+        RequestsRequest, RequestsResponse, StatusRequest, StatusResponse,
+    };
     use tonic::Response;
     use tower::Service;
 
     use super::*;
     use crate::ctl::fake::{Node, serve};
     use crate::ctl::order::{OrderArgs, order};
-    use crate::ctl::output::Format;
+    use crate::ctl::output::{Format, OutputArgs};
+    use crate::ctl::requests::{Get, RequestsArgs, get};
     use crate::ctl::status::{StatusArgs, status};
 
     /// A berthd that knows one pod.
@@ -68,13 +72,28 @@ mod tests {
             };
             Ok(Response::new(OrderResponse { pods }))
         }
+
+        async fn recreate(&self, _: Request<RecreateRequest>) -> Result<Response<RecreateResponse>, Status> {
+            Err(Status::unimplemented("its tests have a berthd of their own"))
+        }
+
+        async fn requests(
+            &self,
+            request: Request<RequestsRequest>,
+        ) -> Result<Response<RequestsResponse>, Status> {
+            let known = matches!(request.into_inner().name.as_str(), "" | "again");
+            let request = RecreateState { name: "again".into(), ..RecreateState::default() };
+            Ok(Response::new(RequestsResponse { requests: known.then_some(request).into_iter().collect() }))
+        }
     }
 
     #[tokio::test]
     async fn berthd_is_asked_over_its_socket() {
         let node = Node::new(|_, _| Ok(()));
         let global = node.global();
-        let down = status(&global, &StatusArgs { output: Format::Table }).await.unwrap_err().to_string();
+        let output = |format| OutputArgs { format };
+        let down =
+            status(&global, &StatusArgs { output: output(Format::Table) }).await.unwrap_err().to_string();
         assert!(
             down.contains("berthd is not reachable at") && down.contains("systemctl start berthd"),
             "{down}"
@@ -85,16 +104,25 @@ mod tests {
             let mut server = server.clone();
             async move { server.call(request).await }
         });
-        status(&global, &StatusArgs { output: Format::Json }).await.unwrap();
+        status(&global, &StatusArgs { output: output(Format::Json) }).await.unwrap();
         let ask = |pod: Option<&str>| OrderArgs {
             pod: pod.map(str::to_owned),
             no_trunc: false,
-            output: Format::Yaml,
+            output: output(Format::Yaml),
         };
         order(&global, &ask(Some("web"))).await.unwrap();
         let unknown = order(&global, &ask(Some("nothing"))).await.unwrap_err().to_string();
         assert!(unknown.contains("berthd knows no pod \"nothing\""), "{unknown}");
         let broken = order(&global, &ask(Some("broken"))).await.unwrap_err().to_string();
         assert_eq!(broken, "berthd could not answer Order: on fire (INTERNAL)");
+
+        let ask = |name: Option<&str>| {
+            let name = name.map(str::to_owned);
+            Get::Requests(RequestsArgs { name, output: output(Format::Json) })
+        };
+        get(&global, &ask(None)).await.unwrap();
+        get(&global, &ask(Some("again"))).await.unwrap();
+        let unknown = get(&global, &ask(Some("other"))).await.unwrap_err().to_string();
+        assert!(unknown.contains("berthd knows no request \"other\""), "{unknown}");
     }
 }

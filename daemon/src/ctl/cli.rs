@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use super::{duration, order, pods, ps, run, status, stop, version};
+use super::{duration, order, pods, ps, recreate, requests, run, status, stop, version};
 
-/// Plays, lists and stops pods on this node, and shows what berthd does with their order.
+/// Plays, lists and stops pods on this node, recreates their containers, and shows what berthd does with them.
 #[derive(Debug, Parser)]
 #[command(name = "berthctl", version, disable_help_subcommand = true, subcommand_required = true)]
 pub struct Cli {
@@ -72,6 +72,15 @@ pub enum Command {
     Pods(pods::PodsArgs),
     /// List containers
     Ps(ps::PsArgs),
+    /// Restart containers of a running pod in place
+    ///
+    /// Each exactly once: preStop hook, stop signal, SIGKILL when the grace is over, then a new instance in the same pod,
+    /// whatever its restartPolicy. berthd keeps the request and carries it out whether berthctl waits or not; Ctrl-C ends
+    /// only the waiting. Without --ordered, the containers are taken together. The exit code is 1 when the request fails.
+    Recreate(recreate::RecreateArgs),
+    /// List what berthd was asked for
+    #[command(subcommand)]
+    Get(requests::Get),
     /// Show the launch order of pods and who waits for whom
     Order(order::OrderArgs),
     /// Show what berthd is connected to and what it holds
@@ -97,6 +106,19 @@ mod tests {
         assert_eq!(cli.global.timeout, Duration::from_secs(3));
         let Command::Stop(args) = cli.command else { panic!("{:?}", cli.command) };
         assert_eq!(args.timeout, Some(Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn requests_have_two_names() {
+        for name in ["requests", "crr"] {
+            let cli = Cli::try_parse_from(["berthctl", "get", name, "shop/web-x", "-o", "yaml"]).unwrap();
+            let Command::Get(requests::Get::Requests(args)) = cli.command else {
+                panic!("{:?}", cli.command)
+            };
+            assert_eq!(args.name.as_deref(), Some("shop/web-x"));
+        }
+        assert!(Cli::try_parse_from(["berthctl", "recreate", "web"]).is_err(), "which containers?");
+        assert!(Cli::try_parse_from(["berthctl", "recreate", "web", "app", "--grace", "1.5s"]).is_err());
     }
 
     #[test]

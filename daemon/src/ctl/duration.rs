@@ -13,6 +13,13 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     text.parse().map(|GoDuration(duration)| duration).map_err(|_| bad())
 }
 
+/// Reads a duration of whole seconds, which is all that Kubernetes knows.
+pub fn seconds(text: &str) -> Result<u32, String> {
+    let duration = parse(text)?;
+    let whole = u32::try_from(duration.as_secs()).ok().filter(|_| duration.subsec_nanos() == 0);
+    whole.ok_or_else(|| format!("{text:?} is not a number of whole seconds; write it like 5s, 1m30s or 2h"))
+}
+
 /// A duration for people: `850ms`, `4.2s`, `1m30s`.
 pub fn short(duration: Duration) -> String {
     let millis = duration.as_millis();
@@ -66,6 +73,11 @@ mod tests {
             ("1.2.3s", None),
         ] {
             assert_eq!(parse(text).ok().map(|duration| duration.as_millis()), millis, "{text:?}");
+        }
+        for (text, whole) in
+            [("90", Some(90)), ("1m30s", Some(90)), ("0", Some(0)), ("1.5s", None), ("x", None)]
+        {
+            assert_eq!(seconds(text).ok(), whole, "{text:?}");
         }
     }
 

@@ -76,6 +76,16 @@ impl Node {
         self.fake.state.lock().unwrap().calls.clone()
     }
 
+    /// A container that is there and runs.
+    pub(crate) fn put(&self, id: &str, name: &str, attempt: u32) {
+        self.fake.state.lock().unwrap().containers.push(Container {
+            id: id.into(),
+            metadata: Some(ContainerMetadata { name: name.into(), attempt }),
+            state: ContainerState::ContainerRunning.into(),
+            ..Container::default()
+        });
+    }
+
     pub(crate) fn sandboxes(&self) -> Vec<PodSandbox> {
         self.fake.state.lock().unwrap().sandboxes.clone()
     }
@@ -251,6 +261,7 @@ impl RuntimeService for Fake {
         let container = found.ok_or_else(|| Status::not_found(format!("no container {id}")))?;
         let status = ContainerStatus {
             id,
+            metadata: container.metadata.clone(),
             state: container.state,
             finished_at: if container.state() == ContainerState::ContainerExited { now() } else { 0 },
             ..ContainerStatus::default()

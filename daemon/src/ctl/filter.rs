@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::Args;
 
 use super::duration;
-use super::output::Format;
+use super::output::OutputArgs;
 
 /// Flags of a listing.
 #[derive(Args, Debug)]
@@ -32,16 +32,9 @@ pub struct ListArgs {
     /// Whole IDs
     #[arg(long)]
     pub no_trunc: bool,
-    /// How to show them
-    #[arg(
-        short,
-        long,
-        value_enum,
-        default_value_t,
-        value_name = "table|json|yaml",
-        hide_possible_values = true
-    )]
-    pub output: Format,
+    /// How to show it.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 fn label(text: &str) -> Result<(String, String), String> {

@@ -1,8 +1,8 @@
 //! `berthctl`: a crictl-style command line for a node.
 //!
 //! It speaks CRI to the runtime (through berthd where that runs) and the admin API to berthd. Nothing here decides about
-//! an order: `run` and `stop` do what a kubelet would do, so that what they show is what a kubelet gets. Data goes to
-//! stdout, everything else to stderr.
+//! an order or a restart: `run` and `stop` do what a kubelet would do, so that what they show is what a kubelet gets, and
+//! `recreate` asks berthd. Data goes to stdout, everything else to stderr.
 
 pub mod admin;
 pub mod channel;
@@ -17,6 +17,8 @@ pub mod output;
 pub mod pods;
 pub mod protojson;
 pub mod ps;
+pub mod recreate;
+pub mod requests;
 pub mod run;
 pub mod select;
 pub mod status;
@@ -25,7 +27,7 @@ pub mod timeline;
 pub mod version;
 
 #[cfg(test)]
-mod fake;
+pub(crate) mod fake;
 
 use std::process::ExitCode;
 
@@ -67,6 +69,8 @@ async fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Stop(args) => stop::stop(global, &args).await?,
         Command::Pods(args) => pods::pods(global, &args).await?,
         Command::Ps(args) => ps::ps(global, &args).await?,
+        Command::Recreate(args) => return recreate::recreate(global, &args).await,
+        Command::Get(what) => requests::get(global, &what).await?,
         Command::Order(args) => order::order(global, &args).await?,
         Command::Status(args) => status::status(global, &args).await?,
         Command::Version(args) => version::version(global, &args).await?,

@@ -8,7 +8,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::cli::Global;
-use super::output::{self, Format};
+use super::output::{self, OutputArgs};
 use super::{admin, duration};
 
 /// Flags of `order`.
@@ -20,16 +20,9 @@ pub struct OrderArgs {
     /// Whole IDs
     #[arg(long)]
     pub no_trunc: bool,
-    /// How to show it
-    #[arg(
-        short,
-        long,
-        value_enum,
-        default_value_t,
-        value_name = "table|json|yaml",
-        hide_possible_values = true
-    )]
-    pub output: Format,
+    /// How to show it.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// Runs `order`.
@@ -43,7 +36,7 @@ pub async fn order(global: &Global, args: &OrderArgs) -> Result<()> {
     {
         bail!("berthd knows no pod {pod:?}; berthctl pods lists those there are");
     }
-    output::data(args.output, &Shown { pods: pods.iter().map(ShownPod::from).collect() }, || {
+    output::data(args.output.format, &Shown { pods: pods.iter().map(ShownPod::from).collect() }, || {
         text(&pods, args.no_trunc)
     })
 }

@@ -3,12 +3,27 @@
 use std::io::{IsTerminal, Write};
 
 use anyhow::{Context, Result};
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use comfy_table::{Table, presets};
 use serde::Serialize;
 use tonic::{Code, Status};
 
-use super::channel;
+use crate::causes::innermost;
+
+/// The flag of every command that shows something.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct OutputArgs {
+    /// How to show it; json and yaml are for programs, and have all there is
+    #[arg(
+        short = 'o',
+        long = "output",
+        value_enum,
+        default_value_t,
+        value_name = "table|json|yaml",
+        hide_possible_values = true
+    )]
+    pub format: Format,
+}
 
 /// `-o`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -82,7 +97,7 @@ pub fn status(status: &Status) -> String {
     match std::error::Error::source(status) {
         // Made by our own side of the connection.
         Some(source) => {
-            let cause = channel::innermost(source);
+            let cause = innermost(source);
             if status.message() == "Timeout expired" || cause == "Timeout expired" {
                 return "no answer within the time limit (--timeout)".to_owned();
             }

@@ -61,7 +61,7 @@ pub async fn pods(global: &Global, args: &PodsArgs) -> Result<()> {
         return output::print(&ids);
     }
     let table = table(&pods, args.list.no_trunc);
-    output::data(args.list.output, &PodSandboxList::new(pods), || table)
+    output::data(args.list.output.format, &PodSandboxList::new(pods), || table)
 }
 
 fn table(pods: &[PodSandbox], no_trunc: bool) -> String {

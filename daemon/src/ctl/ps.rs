@@ -74,11 +74,11 @@ pub async fn ps(global: &Global, args: &PsArgs) -> Result<()> {
         let ids: String = containers.iter().map(|container| container.id.clone() + "\n").collect();
         return output::print(&ids);
     }
-    let table = match args.list.output {
+    let table = match args.list.output.format {
         Format::Table => table(&containers, &image_names(&cri, &containers).await, args.list.no_trunc),
         _ => String::new(),
     };
-    output::data(args.list.output, &ContainerList::new(containers), || table)
+    output::data(args.list.output.format, &ContainerList::new(containers), || table)
 }
 
 fn state(container: &Container) -> State {

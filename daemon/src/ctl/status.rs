@@ -3,27 +3,20 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use berth_proto::admin::{Hold, StatusRequest, StatusResponse};
+use berth_proto::admin::{Feature, Hold, StatusRequest, StatusResponse};
 use clap::Args;
 use serde::Serialize;
 
 use super::cli::Global;
-use super::output::{self, Format};
+use super::output::{self, OutputArgs};
 use super::{admin, duration};
 
 /// Flags of `status`.
 #[derive(Args, Debug)]
 pub struct StatusArgs {
-    /// How to show it
-    #[arg(
-        short,
-        long,
-        value_enum,
-        default_value_t,
-        value_name = "table|json|yaml",
-        hide_possible_values = true
-    )]
-    pub output: Format,
+    /// How to show it.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// Runs `status`.
@@ -31,7 +24,7 @@ pub async fn status(global: &Global, args: &StatusArgs) -> Result<()> {
     let mut client = admin::connect(global).await?;
     let answer = client.status(admin::request(global, StatusRequest {})).await;
     let status = answer.map_err(|status| admin::failed("Status", &status))?.into_inner();
-    output::data(args.output, &Shown::from(&status), || text(&status))
+    output::data(args.output.format, &Shown::from(&status), || text(&status))
 }
 
 fn text(status: &StatusResponse) -> String {
@@ -61,6 +54,16 @@ fn text(status: &StatusResponse) -> String {
         ("Latches", status.latches.to_string()),
         ("Holds", status.holds.len().to_string()),
     ];
+    match (status.identity.as_str(), status.identity_error.as_str()) {
+        ("", "") => {}
+        ("", error) => lines.push(("Identity", format!("not known: {error}"))),
+        (identity, "") => lines.push(("Identity", identity.to_owned())),
+        (identity, warning) => lines.push(("Identity", format!("{identity}; {warning}"))),
+    }
+    let off: Vec<&Feature> = status.features.iter().filter(|feature| !feature.on).collect();
+    if !status.features.is_empty() {
+        lines.push(("Features", format!("{} on, {} off", status.features.len() - off.len(), off.len())));
+    }
     if status.policy_panics > 0 {
         let panics = format!(
             "{} calls were forwarded because the policy failed; see berthd's log",
@@ -88,6 +91,13 @@ fn text(status: &StatusResponse) -> String {
             rows,
         );
     }
+    if !off.is_empty() {
+        text.push('\n');
+        text += &output::table(
+            &["OFF", "BECAUSE"],
+            off.iter().map(|feature| vec![feature.name.clone(), feature.why.clone()]),
+        );
+    }
     text
 }
 
@@ -108,6 +118,19 @@ struct Shown {
     holds: Vec<ShownHold>,
     policy_panics: String,
     latches: u32,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    features: Vec<ShownFeature>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    identity: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    identity_error: String,
+}
+
+#[derive(Serialize)]
+struct ShownFeature {
+    name: String,
+    on: bool,
+    why: String,
 }
 
 #[derive(Serialize)]
@@ -162,7 +185,16 @@ impl From<&StatusResponse> for Shown {
             holds: status.holds.iter().map(ShownHold::from).collect(),
             policy_panics: status.policy_panics.to_string(),
             latches: status.latches,
+            features: status.features.iter().map(ShownFeature::from).collect(),
+            identity: status.identity.clone(),
+            identity_error: status.identity_error.clone(),
         }
+    }
+}
+
+impl From<&Feature> for ShownFeature {
+    fn from(feature: &Feature) -> Self {
+        Self { name: feature.name.clone(), on: feature.on, why: feature.why.clone() }
     }
 }
 
@@ -225,7 +257,22 @@ mod tests {
         ] {
             assert!(shown.contains(expected), "expected {expected:?} in\n{shown}");
         }
-        assert!(!shown.contains("Panics"));
+        assert!(!shown.contains("Panics") && !shown.contains("Features") && !shown.contains("Identity"));
+        let json = serde_json::to_value(Shown::from(&status)).unwrap();
+        assert!(json.get("features").is_none() && json.get("identity").is_none());
+        let feature = |name: &str, on: bool, why: &str| Feature { name: name.into(), on, why: why.into() };
+        status.features = vec![feature("order", true, ""), feature("updates", false, "may not patch pods")];
+        status.identity = "system:node:a".into();
+        let shown = text(&status);
+        for expected in [
+            "Identity:     system:node:a\n",
+            "Features:     1 on, 1 off\n",
+            "OFF       BECAUSE\nupdates   may not patch pods\n",
+        ] {
+            assert!(shown.contains(expected), "expected {expected:?} in\n{shown}");
+        }
+        let json = serde_json::to_value(Shown::from(&status)).unwrap();
+        assert_eq!(json["features"][1]["why"], "may not patch pods");
         status.policy_panics = 2;
         status.runtime =
             Some(Runtime { endpoint: "/x".into(), error: "refused".into(), ..Runtime::default() });

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::cli::Global;
 use super::cri::Cri;
 use super::manifest::keys;
-use super::output::{self, Format, progress};
+use super::output::{self, Format, OutputArgs, progress};
 use super::timeline::{self, Phase, Row};
 use super::{duration, select};
 
@@ -41,16 +41,9 @@ pub struct StopArgs {
     /// Show when each container ended
     #[arg(long)]
     pub timeline: bool,
-    /// How to show the result; json and yaml have the timeline as data
-    #[arg(
-        short,
-        long,
-        value_enum,
-        default_value_t,
-        value_name = "table|json|yaml",
-        hide_possible_values = true
-    )]
-    pub output: Format,
+    /// How to show it.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// The end of a pod. Containers in the order they ended.
@@ -81,8 +74,8 @@ pub async fn stop(global: &Global, args: &StopArgs) -> Result<()> {
         progress("note: berthctl has not played this pod; a kubelet that knows it will start it again");
     }
     let ended = take_down(&cri, &sandbox, args.timeout, args.keep).await?;
-    if args.output != Format::Table {
-        return output::data(args.output, &ended, String::new);
+    if args.output.format != Format::Table {
+        return output::data(args.output.format, &ended, String::new);
     }
     output::print(&format!("{}\n", sandbox.id))?;
     if args.timeline { output::print(&ended.picture()) } else { Ok(()) }

@@ -6,21 +6,14 @@ use serde::Serialize;
 
 use super::cli::Global;
 use super::cri::Cri;
-use super::output::{self, Format};
+use super::output::{self, OutputArgs};
 
 /// Flags of `version`.
 #[derive(Args, Debug)]
 pub struct VersionArgs {
-    /// How to show them
-    #[arg(
-        short,
-        long,
-        value_enum,
-        default_value_t,
-        value_name = "table|json|yaml",
-        hide_possible_values = true
-    )]
-    pub output: Format,
+    /// How to show it.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 #[derive(Serialize)]
@@ -44,7 +37,7 @@ pub async fn version(global: &Global, args: &VersionArgs) -> Result<()> {
         runtime_version: runtime.runtime_version,
         runtime_api_version: runtime.runtime_api_version,
     };
-    output::data(args.output, &versions, || {
+    output::data(args.output.format, &versions, || {
         format!(
             "Berthctl:            {}\nVersion:             {}\nRuntimeName:         {}\nRuntimeVersion:      {}\nRuntimeApiVersion:   {}\n",
             versions.berthctl_version,

@@ -13,6 +13,7 @@ use tracing::{debug, warn};
 use crate::{
     agent::{Agent, chain},
     cluster::Cluster,
+    desired::Files,
     pod_view::kubelet::KubeletView,
     runtime::Runtime,
 };
@@ -28,6 +29,7 @@ pub struct Executor {
     agent: Arc<Agent>,
     runtime: Runtime,
     kubelet: Option<Arc<KubeletView>>,
+    files: Files,
     cluster: Option<Cluster>,
     tasks: TaskTracker,
 }
@@ -38,9 +40,10 @@ impl Executor {
         agent: Arc<Agent>,
         runtime: Runtime,
         kubelet: Option<Arc<KubeletView>>,
+        files: Files,
         cluster: Option<Cluster>,
     ) -> Self {
-        Self { agent, runtime, kubelet, cluster, tasks: TaskTracker::new() }
+        Self { agent, runtime, kubelet, files, cluster, tasks: TaskTracker::new() }
     }
 
     /// Asks what is owed after every change and at every deadline, until the shutdown.

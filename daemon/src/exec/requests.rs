@@ -43,7 +43,7 @@ impl Executor {
                 Point::Reporting.reached();
                 let outcome = match origin {
                     Origin::Api => self.ask_cluster(step).await,
-                    Origin::File => StepOutcome::Gone,
+                    Origin::File => self.files.carry_out(step).await,
                 };
                 Point::Reported.reached();
                 outcome

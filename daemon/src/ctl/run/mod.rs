@@ -26,7 +26,7 @@ use super::cri::Cri;
 use super::manifest::env::Facts;
 use super::manifest::sandbox::Places;
 use super::manifest::{Manifest, container, keys, sandbox, volume};
-use super::output::{self, Format, progress};
+use super::output::{self, Format, OutputArgs, progress};
 use super::{duration, select, stop};
 use record::Record;
 
@@ -48,16 +48,9 @@ pub struct RunArgs {
     /// Remove the pod when it fails to start, and with --logs when it has ended
     #[arg(long)]
     pub rm: bool,
-    /// How to show the result; json and yaml have the timeline as data
-    #[arg(
-        short,
-        long,
-        value_enum,
-        default_value_t,
-        value_name = "table|json|yaml",
-        hide_possible_values = true
-    )]
-    pub output: Format,
+    /// How to show it.
+    #[command(flatten)]
+    pub output: OutputArgs,
     /// Where the log directory of the pod is made
     #[arg(long, value_name = "DIR", default_value = "/var/log/pods")]
     pub log_dir: PathBuf,
@@ -167,7 +160,7 @@ async fn play(cri: &Cri, manifest: &Manifest, places: &Places, args: &RunArgs) -
     init::run_all(&playing).await?;
     let containers = launch::launch(&playing, &mut record).await;
     note_ended(&playing, &mut record).await;
-    if args.output == Format::Table {
+    if args.output.format == Format::Table {
         if containers.is_ok() {
             output::print(&format!("{}\n", playing.sandbox_id))?;
         }
@@ -175,7 +168,7 @@ async fn play(cri: &Cri, manifest: &Manifest, places: &Places, args: &RunArgs) -
             output::print(&record.picture())?;
         }
     } else {
-        output::data(args.output, &record, String::new)?;
+        output::data(args.output.format, &record, String::new)?;
     }
     let containers = containers?;
     if args.logs {
@@ -272,7 +265,8 @@ async fn clean_up(cri: &Cri, manifest: &Manifest, places: &Places) -> Result<()>
     Ok(())
 }
 
-async fn interrupted() -> Result<()> {
+/// Ctrl-C was pressed, or the process is told to end.
+pub(super) async fn interrupted() -> Result<()> {
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     tokio::select! {
         pressed = tokio::signal::ctrl_c() => pressed.context("wait for Ctrl-C"),

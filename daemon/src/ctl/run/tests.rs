@@ -8,7 +8,7 @@ use tonic::Status;
 
 use super::{RunArgs, run};
 use crate::ctl::fake::Node;
-use crate::ctl::output::Format;
+use crate::ctl::output::OutputArgs;
 use crate::ctl::stop::take_down;
 
 const POD: &str = "\
@@ -34,7 +34,7 @@ fn args(node: &Node, manifest: &str, timeout: u64) -> RunArgs {
         logs: false,
         timeline: false,
         rm: false,
-        output: Format::Table,
+        output: OutputArgs::default(),
         log_dir: dir.join("logs"),
         data_dir: dir.join("data"),
         runtime_handler: String::new(),

@@ -1,17 +1,29 @@
 //! The admin API: what `berthctl` asks. Root only, twice: by the mode of the socket and by the caller's credentials.
 
+mod order;
+mod requests;
+
 use std::{io, time::Instant};
 
-use berth_policy::{ContainerOrder, ContainerState, PodOrder, PodRef, SandboxId};
+use berth_policy::{Origin, PodOrder};
 use berth_proto::admin::{self, admin_server};
 use berth_shim::{Listener, Metrics};
 use futures::Stream;
-use tokio::net::UnixStream;
+use tokio::{net::UnixStream, sync::watch};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, transport::server::UdsConnectInfo};
 use tracing::warn;
 
-use crate::{agent::chain, health::Health};
+use self::order::{picks, pod_order};
+use crate::{
+    agent::chain,
+    cluster::{
+        features::Feature,
+        identity::{Identity, IdentityState},
+    },
+    desired::Files,
+    health::Health,
+};
 
 /// The service behind the admin socket.
 #[derive(Debug)]
@@ -20,12 +32,18 @@ pub struct Admin {
     pub health: Health,
     /// What the data path counts.
     pub shim: Metrics,
+    /// Where the agent is: between kubelet and runtime, or beside them.
+    pub path: &'static str,
     /// The CRI socket we listen on.
     pub socket: String,
     /// The runtime behind it.
     pub runtime_endpoint: String,
     /// When we began.
     pub started: Instant,
+    /// The requests that are files.
+    pub files: Files,
+    /// Who the agent is to the API server, where there is one.
+    pub identity: Option<watch::Receiver<IdentityState>>,
 }
 
 /// Serves the admin API until the shutdown.
@@ -80,10 +98,18 @@ impl admin_server::Admin for Admin {
         };
         let mode = self.health.mode.name();
         let view = self.health.api_health();
+        let identity = self.identity.as_ref().map(|identity| identity.borrow().clone()).unwrap_or_default();
+        let (identity, identity_error, features) = match identity {
+            IdentityState::Unknown => (String::new(), String::new(), Vec::new()),
+            IdentityState::Failed(error) => (String::new(), error, Vec::new()),
+            IdentityState::Known(Identity { user, warning, features, who: _ }) => {
+                (user, warning.unwrap_or_default(), features)
+            }
+        };
         Ok(Response::new(admin::StatusResponse {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             mode: mode.to_owned(),
-            path: "inline".to_owned(),
+            path: self.path.to_owned(),
             socket: self.socket.clone(),
             runtime: Some(runtime),
             pod_view: Some(admin::PodView {
@@ -98,6 +124,9 @@ impl admin_server::Admin for Admin {
             latches: number(size.latches),
             holds: holds.into_iter().map(hold).collect(),
             policy_panics: self.health.agent.metrics().policy_panics(),
+            features: features.into_iter().map(feature).collect(),
+            identity,
+            identity_error,
         }))
     }
 
@@ -116,15 +145,36 @@ impl admin_server::Admin for Admin {
             pods: pods.into_iter().filter(told).map(pod_order).collect(),
         }))
     }
+
+    async fn recreate(
+        &self,
+        request: Request<admin::RecreateRequest>,
+    ) -> Result<Response<admin::RecreateResponse>, Status> {
+        let (pod, request) = requests::wanted(request.into_inner())?;
+        let kept = self.files.submit(&pod, request).await.map_err(|error| requests::refusal(&error))?;
+        Ok(Response::new(admin::RecreateResponse { namespace: kept.namespace, name: kept.name }))
+    }
+
+    async fn requests(
+        &self,
+        request: Request<admin::RequestsRequest>,
+    ) -> Result<Response<admin::RequestsResponse>, Status> {
+        let wanted = request.into_inner().name;
+        let files =
+            self.files.list().await.into_iter().map(|file| requests::of_file(file, jiff::Timestamp::now()));
+        // Of files the status file is asked, which is there also for those that the policy has not heard of.
+        let known = self.health.agent.read(|node, now| node.requests(now));
+        let api = known.into_iter().filter(|known| known.origin == Origin::Api).map(requests::of_api);
+        Ok(Response::new(requests::answer(files.chain(api), &wanted)))
+    }
 }
 
-/// Name, namespace/name, UID, or the beginning of a sandbox ID.
-fn picks(wanted: &str, pod: &PodRef, sandbox: Option<&SandboxId>) -> bool {
-    wanted.is_empty()
-        || wanted == pod.name
-        || wanted == pod.uid.as_str()
-        || wanted.split_once('/') == Some((&pod.namespace, &pod.name))
-        || sandbox.is_some_and(|sandbox| sandbox.as_str().starts_with(wanted))
+fn feature(feature: Feature) -> admin::Feature {
+    admin::Feature {
+        name: feature.name.to_owned(),
+        on: feature.off.is_none(),
+        why: feature.off.unwrap_or_default(),
+    }
 }
 
 fn hold(hold: berth_policy::HeldCall) -> admin::Hold {
@@ -139,61 +189,10 @@ fn hold(hold: berth_policy::HeldCall) -> admin::Hold {
     }
 }
 
-fn pod_order(order: PodOrder) -> admin::PodOrder {
-    admin::PodOrder {
-        namespace: order.pod.namespace,
-        name: order.pod.name,
-        uid: order.pod.uid.as_str().to_owned(),
-        sandbox_id: order.sandbox.map(|sandbox| sandbox.as_str().to_owned()).unwrap_or_default(),
-        ordered: !order.containers.is_empty(),
-        error: order.error.unwrap_or_default(),
-        containers: order.containers.into_iter().map(container_order).collect(),
-        deleting: order.deleting,
-    }
-}
-
-fn container_order(order: ContainerOrder) -> admin::ContainerOrder {
-    let waits = !order.waiting_for.is_empty();
-    let state = match &order.instance {
-        Some((_, ContainerState::Running)) if order.ready => "Ready",
-        Some((_, ContainerState::Running)) => "Running",
-        Some((_, ContainerState::Created)) => "Created",
-        Some((_, ContainerState::Exited { .. })) => "Exited",
-        Some((_, ContainerState::Unknown)) => "Unknown",
-        None if waits => "Waiting",
-        None => "Absent",
-    };
-    admin::ContainerOrder {
-        name: order.name.as_str().to_owned(),
-        priority: order.priority,
-        state: state.to_owned(),
-        container_id: order.instance.map(|(id, _)| id.as_str().to_owned()).unwrap_or_default(),
-        waiting_for: order.waiting_for.iter().map(ToString::to_string).collect(),
-        waiting_milliseconds: millis(order.waiting),
-    }
-}
-
 fn millis(duration: std::time::Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn number(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pod_is_picked_by_any_of_its_names() {
-        let pod = PodRef { uid: "u-1".into(), namespace: "shop".to_owned(), name: "web".to_owned() };
-        let sandbox = SandboxId::from("abcdef");
-        for wanted in ["", "web", "shop/web", "u-1", "abc", "abcdef"] {
-            assert!(picks(wanted, &pod, Some(&sandbox)), "{wanted}");
-        }
-        for wanted in ["we", "shop", "other/web", "u-", "bcd"] {
-            assert!(!picks(wanted, &pod, Some(&sandbox)), "{wanted}");
-        }
-    }
 }

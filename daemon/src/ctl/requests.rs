@@ -1,0 +1,217 @@
+//! `berthctl get requests`: who asked for which containers to be recreated, and how far that is.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use berth_proto::admin::{ContainerRecreateState, RecreateState, RequestsRequest};
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use super::cli::Global;
+use super::output::{self, OutputArgs};
+use super::{admin, duration};
+
+/// What `get` gets.
+#[derive(Debug, Subcommand)]
+pub enum Get {
+    /// List requests to recreate containers
+    ///
+    /// Those of the API server, of files in berthd's desired-state directory, and of berthctl recreate, the oldest first.
+    #[command(visible_alias = "crr", alias = "request")]
+    Requests(RequestsArgs),
+}
+
+/// Flags of `get requests`.
+#[derive(Args, Debug)]
+pub struct RequestsArgs {
+    /// Only the request of this name, or namespace/name
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+    /// How to show it.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Runs `get`.
+pub async fn get(global: &Global, what: &Get) -> Result<()> {
+    let Get::Requests(args) = what;
+    let mut client = admin::connect(global).await?;
+    let request = RequestsRequest { name: args.name.clone().unwrap_or_default() };
+    let answer = client.requests(admin::request(global, request)).await;
+    let requests = answer.map_err(|status| admin::failed("Requests", &status))?.into_inner().requests;
+    if let Some(name) = &args.name
+        && requests.is_empty()
+    {
+        bail!("berthd knows no request {name:?}; berthctl get requests lists those there are");
+    }
+    output::data(
+        args.output.format,
+        &Shown { requests: requests.iter().map(ShownRequest::from).collect() },
+        || text(&requests),
+    )
+}
+
+fn text(requests: &[RecreateState]) -> String {
+    if requests.is_empty() {
+        return "no requests on this node\n".to_owned();
+    }
+    let rows = requests.iter().map(|request| {
+        vec![
+            request.name.clone(),
+            full_name(&request.namespace, &request.pod),
+            or_dash(&request.phase),
+            or_dash(&containers(&request.containers)),
+            duration::short(Duration::from_millis(request.age_milliseconds)),
+            or_dash(&message(request)),
+        ]
+    });
+    output::table(&["NAME", "POD", "PHASE", "CONTAINERS", "AGE", "MESSAGE"], rows)
+}
+
+/// `namespace/name`, of what has one.
+pub fn full_name(namespace: &str, name: &str) -> String {
+    if namespace.is_empty() || name.is_empty() { or_dash(name) } else { format!("{namespace}/{name}") }
+}
+
+/// What is to be known of a request besides its phase, which says `Completed` however it ended.
+pub fn message(request: &RecreateState) -> String {
+    let ended = match (request.outcome.as_str(), request.message.as_str()) {
+        ("Failed", "") => format!("failed ({})", request.reason),
+        ("Failed", message) => format!("failed ({}): {message}", request.reason),
+        (_, message) => message.to_owned(),
+    };
+    match (request.objection.as_str(), ended.as_str()) {
+        ("", _) => ended,
+        (objection, message) if message.is_empty() || message == objection => objection.to_owned(),
+        (objection, message) => format!("{message}; {objection}"),
+    }
+}
+
+/// `app (Succeeded), log (Recreating)`; without phases where there are none yet.
+fn containers(containers: &[ContainerRecreateState]) -> String {
+    let one = |container: &ContainerRecreateState| match container.phase.as_str() {
+        "" => container.name.clone(),
+        phase => format!("{} ({phase})", container.name),
+    };
+    containers.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+fn or_dash(text: &str) -> String {
+    if text.is_empty() { "-".to_owned() } else { text.to_owned() }
+}
+
+/// The answer as protobuf's JSON.
+#[derive(Serialize)]
+struct Shown {
+    requests: Vec<ShownRequest>,
+}
+
+/// A request as protobuf's JSON.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ShownRequest {
+    namespace: String,
+    name: String,
+    origin: String,
+    file: String,
+    pod: String,
+    pod_uid: String,
+    containers: Vec<ShownContainer>,
+    phase: String,
+    message: String,
+    age_milliseconds: String,
+    outcome: String,
+    reason: String,
+    objection: String,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownContainer {
+    name: String,
+    phase: String,
+    message: String,
+    killed: bool,
+}
+
+impl From<&RecreateState> for ShownRequest {
+    fn from(request: &RecreateState) -> Self {
+        let containers = request.containers.iter().map(|container| ShownContainer {
+            name: container.name.clone(),
+            phase: container.phase.clone(),
+            message: container.message.clone(),
+            killed: container.killed,
+        });
+        Self {
+            namespace: request.namespace.clone(),
+            name: request.name.clone(),
+            origin: request.origin.clone(),
+            file: request.file.clone(),
+            pod: request.pod.clone(),
+            pod_uid: request.pod_uid.clone(),
+            containers: containers.collect(),
+            phase: request.phase.clone(),
+            message: request.message.clone(),
+            age_milliseconds: request.age_milliseconds.to_string(),
+            outcome: request.outcome.clone(),
+            reason: request.reason.clone(),
+            objection: request.objection.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_says_how_it_ended_and_why_it_waits() {
+        let container = |name: &str, phase: &str| ContainerRecreateState {
+            name: name.into(),
+            phase: phase.into(),
+            ..ContainerRecreateState::default()
+        };
+        let request = |name: &str, phase: &str| RecreateState {
+            namespace: "shop".into(),
+            name: name.into(),
+            pod: "web".into(),
+            phase: phase.into(),
+            age_milliseconds: 90_000,
+            ..RecreateState::default()
+        };
+        let requests = [
+            RecreateState {
+                containers: vec![container("app", "Succeeded"), container("log", "Failed")],
+                outcome: "Failed".into(),
+                reason: "DeadlineExceeded".into(),
+                message: "too late".into(),
+                ..request("a", "Completed")
+            },
+            RecreateState { containers: vec![container("app", "")], ..request("b", "") },
+            RecreateState {
+                objection: "spec is immutable".into(),
+                message: "x".into(),
+                ..request("c", "Pending")
+            },
+            RecreateState {
+                name: "d".into(),
+                objection: "bad".into(),
+                message: "bad".into(),
+                ..RecreateState::default()
+            },
+        ];
+        let expected = "\
+NAME   POD        PHASE       CONTAINERS                      AGE     MESSAGE
+a      shop/web   Completed   app (Succeeded), log (Failed)   1m30s   failed (DeadlineExceeded): too late
+b      shop/web   -           app                             1m30s   -
+c      shop/web   Pending     -                               1m30s   x; spec is immutable
+d      -          -           -                               0ms     bad
+";
+        assert_eq!(text(&requests), expected);
+        assert_eq!(text(&[]), "no requests on this node\n");
+        let json = serde_json::to_value(ShownRequest::from(&requests[0])).unwrap();
+        assert_eq!(
+            (&json["ageMilliseconds"], &json["containers"][1]["phase"]),
+            (&"90000".into(), &"Failed".into())
+        );
+    }
+}

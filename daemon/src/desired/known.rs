@@ -1,0 +1,88 @@
+//! The files that are known.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use super::entry::Entry;
+
+/// All files. Locked for a moment, never over an await; what takes its time locks one [`Entry`].
+#[derive(Debug, Default)]
+pub(super) struct Known(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    files: BTreeMap<PathBuf, Arc<Entry>>,
+    /// Whose the `namespace/name` of a request is: in the pod's readiness gate two of one name would be one.
+    keys: BTreeMap<String, PathBuf>,
+}
+
+impl Known {
+    /// All of them, by path.
+    pub(super) fn all(&self) -> Vec<Arc<Entry>> {
+        self.lock().files.values().cloned().collect()
+    }
+
+    /// The one at this path.
+    pub(super) fn at(&self, path: &Path) -> Option<Arc<Entry>> {
+        self.lock().files.get(path).cloned()
+    }
+
+    /// One more.
+    pub(super) fn insert(&self, entry: Entry) -> Arc<Entry> {
+        let entry = Arc::new(entry);
+        self.lock().files.insert(entry.path.clone(), entry.clone());
+        entry
+    }
+
+    /// One less, and its name is free.
+    pub(super) fn remove(&self, path: &Path) {
+        let mut inner = self.lock();
+        inner.files.remove(path);
+        inner.keys.retain(|_, holder| holder != path);
+    }
+
+    /// Takes a name for the request at this path. `Err` is who has it already.
+    pub(super) fn claim(&self, key: &str, path: &Path) -> Result<(), PathBuf> {
+        let mut inner = self.lock();
+        match inner.keys.get(key) {
+            Some(holder) if holder != path => Err(holder.clone()),
+            Some(_) => Ok(()),
+            None => {
+                // A request has one name; one that it did not come to be accepted by is free again.
+                inner.keys.retain(|_, holder| holder != path);
+                inner.keys.insert(key.to_owned(), path.to_owned());
+                Ok(())
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::record::Record, *};
+
+    #[test]
+    fn a_name_is_one_requests_at_a_time() {
+        let known = Known::default();
+        let [a, b] = ["/d/a.yaml", "/d/b.yaml"].map(Path::new);
+        let record = Record::new(jiff::Timestamp::UNIX_EPOCH);
+        known.insert(Entry::new(a.to_owned(), record.clone(), None));
+        known.claim("shop/x", a).unwrap();
+        known.claim("shop/x", a).unwrap();
+        assert_eq!(known.claim("shop/x", b), Err(a.to_owned()));
+        known.claim("shop/y", a).unwrap();
+        known.claim("shop/x", b).unwrap();
+        known.remove(b);
+        known.claim("shop/x", a).unwrap();
+        known.remove(a);
+        known.claim("shop/x", b).unwrap();
+        assert!(known.at(a).is_none() && known.all().is_empty());
+    }
+}

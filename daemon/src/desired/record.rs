@@ -1,0 +1,295 @@
+//! What is written down of a file: its status, and what of the file was accepted.
+//!
+//! The status file is the `status` of a `ContainerRecreateRequest`, with two fields of the object it belongs to: `metadata`
+//! (when the file was first seen; its name) and `spec` as it was accepted. With them a restart changes nothing: the file
+//! may have been edited meanwhile, the request goes on as it was.
+
+use berth_policy::{Assigned, ContainerName};
+use berth_proto::crd::{
+    ContainerRecreateRequest, ContainerRecreateRequestSpec, ContainerRecreateRequestStatus, RecreatePhase,
+    StatusContext,
+};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use serde::{Deserialize, Serialize};
+
+use super::status;
+
+/// What is said of a file that was changed after its request was accepted.
+pub(super) const IMMUTABLE: &str =
+    "spec is immutable: make a new file; the request goes on as it was accepted";
+
+/// What is known of a file.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Record {
+    /// When it was first seen: the creation of the request.
+    pub(super) created: Timestamp,
+    /// What was asked for, from the moment on that it cannot be changed any more.
+    pub(super) accepted: Option<Accepted>,
+    /// What is said of it.
+    pub(super) status: ContainerRecreateRequestStatus,
+}
+
+/// What a file asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Accepted {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) spec: ContainerRecreateRequestSpec,
+}
+
+impl Record {
+    /// Of a file seen for the first time.
+    pub(super) fn new(now: Timestamp) -> Self {
+        Self { created: now, accepted: None, status: ContainerRecreateRequestStatus::default() }
+    }
+
+    /// Reads a status file.
+    pub(super) fn parse(text: &str) -> Result<Self, serde_saphyr::Error> {
+        let Wire { status, metadata, spec } = serde_saphyr::from_str(text)?;
+        let accepted = match (metadata.namespace, metadata.name, spec) {
+            (Some(namespace), Some(name), Some(spec)) => Some(Accepted { namespace, name, spec }),
+            _ => None,
+        };
+        Ok(Self { created: metadata.creation_timestamp.0, accepted, status })
+    }
+
+    /// Writes a status file.
+    pub(super) fn text(&self) -> Result<String, serde_saphyr::ser::Error> {
+        let accepted = self.accepted.as_ref();
+        let wire = Wire {
+            status: self.status.clone(),
+            metadata: Metadata {
+                creation_timestamp: MicroTime(self.created),
+                namespace: accepted.map(|accepted| accepted.namespace.clone()),
+                name: accepted.map(|accepted| accepted.name.clone()),
+            },
+            spec: accepted.map(|accepted| accepted.spec.clone()),
+        };
+        Ok(format!("# Written by berthd; what is changed here is lost.\n{}", serde_saphyr::to_string(&wire)?))
+    }
+
+    /// It has a pod, or has ended without one: nothing of what it asks for changes any more.
+    pub(super) fn is_accepted(&self) -> bool {
+        self.accepted.is_some()
+    }
+
+    /// It ended; it is not run again.
+    pub(super) fn has_ended(&self) -> bool {
+        self.status.completion_time.is_some()
+    }
+
+    /// The file as it is now is no request.
+    pub(super) fn refuse(&mut self, why: &str, now: Timestamp) {
+        if !self.is_accepted() {
+            self.status.phase = None;
+            self.status.message = Some(why.to_owned());
+        }
+        status::objection(&mut self.status, Some(("Invalid", why)), now);
+    }
+
+    /// The file is a request, and cannot be assigned yet.
+    pub(super) fn wait(&mut self, why: &str, now: Timestamp) {
+        self.status.phase = Some(RecreatePhase::Pending);
+        self.status.message = Some(why.to_owned());
+        status::objection(&mut self.status, None, now);
+    }
+
+    /// The request is about these instances, now and for ever.
+    pub(super) fn accept(
+        &mut self,
+        accepted: Accepted,
+        assigned: &Assigned,
+        contexts: Vec<StatusContext>,
+        now: Timestamp,
+    ) {
+        self.status.phase = None;
+        self.status.message = None;
+        status::objection(&mut self.status, None, now);
+        self.status.pod_uid = Some(assigned.pod.uid.as_str().to_owned());
+        self.status.container_status_contexts = contexts;
+        self.accepted = Some(accepted);
+    }
+
+    /// Nothing was assigned in time.
+    pub(super) fn expire(&mut self, accepted: Accepted, now: Timestamp) {
+        let why = self.status.message.take().unwrap_or_default();
+        let report = berth_policy::RecreateReport {
+            phase: Some(berth_policy::RequestPhase::Completed),
+            message: format!("activeDeadlineSeconds are over: {why}"),
+            outcome: Some(berth_policy::Outcome::Failed("DeadlineExceeded")),
+            ..berth_policy::RecreateReport::default()
+        };
+        self.status = status::written(&self.status, &report, now);
+        self.accepted = Some(accepted);
+    }
+
+    /// Whether the deadline of a request that is not assigned yet is over.
+    pub(super) fn is_late(&self, spec: &ContainerRecreateRequestSpec, now: Timestamp) -> bool {
+        let age = now.duration_since(self.created);
+        spec.active_deadline_seconds.is_some_and(|seconds| age >= SignedDuration::from_secs(seconds))
+    }
+
+    /// The file says this now, after it was accepted; whether that is something else.
+    pub(super) fn compare(&mut self, said: &Accepted, now: Timestamp) -> bool {
+        let changed = self.accepted.as_ref().is_some_and(|accepted| accepted != said);
+        status::objection(&mut self.status, changed.then_some(("SpecChanged", IMMUTABLE)), now);
+        changed
+    }
+
+    /// The name of a container in the status, with the instance it is about.
+    pub(super) fn instances(&self) -> impl Iterator<Item = (ContainerName, &str)> {
+        self.status.container_status_contexts.iter().map(|context| {
+            let id = context.container_id.as_str();
+            (context.name.as_str().into(), id.split_once("://").map_or(id, |(_, id)| id))
+        })
+    }
+}
+
+impl Accepted {
+    /// What a file asks for; `stem` is its name where it gives none.
+    pub(super) fn of(request: &ContainerRecreateRequest, stem: &str) -> Self {
+        Self {
+            namespace: request.metadata.namespace.clone().unwrap_or_else(|| "default".to_owned()),
+            name: request.metadata.name.clone().unwrap_or_else(|| stem.to_owned()),
+            spec: request.spec.clone(),
+        }
+    }
+
+    /// `namespace/name`.
+    pub(super) fn key(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
+    /// `namespace/name` of the pod.
+    pub(super) fn pod(&self) -> String {
+        format!("{}/{}", self.namespace, self.spec.pod_name)
+    }
+}
+
+/// The status file.
+#[derive(Serialize, Deserialize)]
+struct Wire {
+    #[serde(flatten)]
+    status: ContainerRecreateRequestStatus,
+    metadata: Metadata,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    spec: Option<ContainerRecreateRequestSpec>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    creation_timestamp: MicroTime,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    namespace: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_policy::PodRef;
+    use berth_proto::crd::{FailurePolicy, RecreateContainer, RecreateStrategy};
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::new(1_800_000_000 + second, 123_456_000).unwrap()
+    }
+
+    fn accepted() -> Accepted {
+        let container = RecreateContainer { name: "app".into(), ..RecreateContainer::default() };
+        Accepted {
+            namespace: "shop".into(),
+            name: "again".into(),
+            spec: ContainerRecreateRequestSpec {
+                pod_name: "web".into(),
+                containers: vec![container],
+                strategy: Some(RecreateStrategy {
+                    failure_policy: Some(FailurePolicy::Ignore),
+                    ordered_recreate: true,
+                    ..RecreateStrategy::default()
+                }),
+                active_deadline_seconds: Some(60),
+                ttl_seconds_after_finished: None,
+            },
+        }
+    }
+
+    fn assigned() -> (Assigned, Vec<StatusContext>) {
+        let pod = PodRef { uid: "123e4".into(), namespace: "shop".into(), name: "web".into() };
+        let context =
+            StatusContext { name: "app".into(), container_id: "containerd://12".into(), restart_count: 3 };
+        (Assigned { pod, containers: Vec::new() }, vec![context])
+    }
+
+    #[test]
+    fn what_is_written_reads_the_same() {
+        let mut record = Record::new(at(0));
+        let read = |record: &Record| Record::parse(&record.text().unwrap()).unwrap();
+        assert_eq!(read(&record), record);
+        for nasty in
+            ["yes", "1e3", "null", "~", "a: b # c", "- x", "two\nlines\n", " blank ", "\"'", "{", "…"]
+        {
+            record.wait(nasty, at(1));
+            assert_eq!(read(&record), record);
+            record.refuse(nasty, at(2));
+            assert_eq!(read(&record), record);
+        }
+        let (pod, contexts) = assigned();
+        record.accept(accepted(), &pod, contexts, at(3));
+        assert_eq!(read(&record), record);
+        let text = record.text().unwrap();
+        let plain: ContainerRecreateRequestStatus = serde_saphyr::from_str(&text).unwrap();
+        assert_eq!(plain, record.status, "it is a status to those who know no more\n{text}");
+        assert_eq!(record.instances().collect::<Vec<_>>(), [("app".into(), "12")]);
+    }
+
+    #[test]
+    fn from_waiting_to_accepted() {
+        let mut record = Record::new(at(0));
+        record.refuse("spec.podName: is empty", at(1));
+        assert_eq!((record.status.phase, record.is_accepted()), (None, false));
+        assert!(status::objected(&record.status).is_some());
+        record.wait("pod shop/web is not on this node", at(2));
+        assert_eq!(record.status.phase, Some(RecreatePhase::Pending));
+        assert!(status::objected(&record.status).is_none());
+        let (pod, contexts) = assigned();
+        record.accept(accepted(), &pod, contexts, at(3));
+        assert_eq!(record.status.message, None);
+        assert_eq!(record.status.pod_uid.as_deref(), Some("123e4"));
+    }
+
+    #[test]
+    fn a_change_after_that_is_told_and_does_nothing_else() {
+        let mut record = Record::new(at(0));
+        let (pod, contexts) = assigned();
+        record.accept(accepted(), &pod, contexts, at(3));
+        let before = record.clone();
+        record.compare(&accepted(), at(4));
+        assert_eq!(record, before);
+        let mut other = accepted();
+        other.spec.pod_name = "api".into();
+        record.compare(&other, at(5));
+        assert!(status::objected(&record.status).unwrap().message.starts_with("spec is immutable"));
+        assert_eq!(record.accepted, before.accepted);
+        record.refuse("no YAML", at(6));
+        assert_eq!(record.status.message, None, "what the request says stays");
+        record.compare(&accepted(), at(7));
+        assert_eq!(record, before);
+    }
+
+    #[test]
+    fn a_deadline_ends_what_never_had_a_pod() {
+        let mut record = Record::new(at(0));
+        record.wait("pod shop/web is not on this node", at(0));
+        assert!(!record.is_late(&accepted().spec, at(59)));
+        assert!(record.is_late(&accepted().spec, at(60)));
+        record.expire(accepted(), at(60));
+        assert!(record.has_ended() && record.is_accepted());
+        assert_eq!(status::outcome(&record.status).unwrap().1, "DeadlineExceeded");
+        let message = record.status.message.unwrap();
+        assert_eq!(message, "activeDeadlineSeconds are over: pod shop/web is not on this node");
+    }
+}
