@@ -20,7 +20,7 @@ use tracing::{info, warn};
 use crate::{
     admin::{self, Admin},
     agent::{Agent, chain},
-    cluster::{Cluster, metrics::ClusterMetrics},
+    cluster::{Cluster, metrics::ClusterMetrics, requests::WatchHealth},
     config::{Configuration, FailurePolicy, Place, ViewMode},
     data_path::{DataPath, Parts},
     desired::Files,
@@ -130,7 +130,7 @@ async fn serve(config: Configuration, passed: Option<UnixListener>) -> anyhow::R
     tasks.spawn(http::serve(http_listener, Arc::new(http::Pages { health, registry }), stop.clone()));
 
     let drain = Shutdown { token: CancellationToken::new(), drain_limit: config.drain_timeout.0 };
-    await_recovery(&agent).await;
+    await_recovery(&agent, cluster.as_ref()).await;
     let ended = match data_path {
         Some(data_path) => Some(data_path.serve(Parts {
             agent,
@@ -244,7 +244,15 @@ fn kubelet(config: &Configuration) -> anyhow::Result<Option<Arc<KubeletView>>> {
 
 /// Waits until nothing is left that the kubelet must not see: containers that exited while no agent was there to tell it
 /// to go on. A runtime that cannot do it in that time must not keep the node from working.
-async fn await_recovery(agent: &Agent) {
+async fn await_recovery(agent: &Agent, cluster: Option<&Cluster>) {
+    if let Some(cluster) = cluster {
+        // Which containers these are is known with the requests; while the API server is away they have to wait.
+        let mut requests = cluster.requests();
+        let first = requests.wait_for(|health| *health != WatchHealth::Starting);
+        if tokio::time::timeout(FIRST_VIEW, first).await.is_err() {
+            warn!("Requests not listed yet, starting without");
+        }
+    }
     let mut owed = agent.owed();
     let recovered = async {
         while agent.read(|node, _| node.has_stranded()) {

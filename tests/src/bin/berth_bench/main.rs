@@ -8,6 +8,7 @@ mod launch;
 mod manager;
 mod proxy;
 mod proxy_bench;
+mod recreate;
 mod report;
 
 use std::path::PathBuf;
@@ -18,7 +19,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::report::{Bench, Row};
 
 /// Every bench, in the order of `berth-bench list`.
-const BENCHES: &[Bench] = &[proxy_bench::BENCH, launch::BENCH, manager::BENCH];
+const BENCHES: &[Bench] = &[proxy_bench::BENCH, launch::BENCH, recreate::BENCH, manager::BENCH];
 
 #[derive(Parser)]
 #[command(version, about = "Measures Berth against the same work without it.")]
@@ -38,6 +39,8 @@ enum Command {
     ProxyStub { socket: PathBuf },
     /// Time until all containers of a pod are Ready, ordered against plain.
     Launch(Options),
+    /// Eight recreates of one container in a row: running, completed, down.
+    Recreate(Options),
     /// Time until requests made at once are assigned, and the manager's memory and CPU.
     Manager(manager::Large),
 }
@@ -81,6 +84,7 @@ async fn main() -> Result<()> {
         Command::ProxyStub { socket } => return proxy::serve_stub(socket).await,
         Command::Proxy(options) => (proxy_bench::BENCH, options),
         Command::Launch(options) => (launch::BENCH, options),
+        Command::Recreate(options) => (recreate::BENCH, options),
         Command::Manager(options) => (manager::BENCH, &options.common),
     };
     options.check(&bench)?;
@@ -92,6 +96,7 @@ async fn run(command: &Command) -> Result<Vec<Row>> {
     match command {
         Command::Proxy(options) => proxy_bench::run(options).await,
         Command::Launch(options) => launch::run(options).await,
+        Command::Recreate(options) => recreate::run(options).await,
         Command::Manager(options) => manager::run(options).await,
         Command::List | Command::ProxyStub { .. } => Ok(Vec::new()),
     }
