@@ -33,10 +33,10 @@ pub struct RecreateArgs {
     /// The pod: its name, or namespace/name
     #[arg(value_name = "POD")]
     pub pod: String,
-    /// The containers, in the order they are to be taken; init containers that restart always are containers too
+    /// The containers; init containers that restart always are containers too
     #[arg(value_name = "CONTAINER", required = true)]
     pub containers: Vec<String>,
-    /// The next container only after the one before it is Ready again
+    /// One after another in the order of the pod, the next only after the one before it is Ready again
     #[arg(long)]
     pub ordered: bool,
     /// Restart also a container that is replaced for another reason meanwhile
