@@ -205,9 +205,13 @@ impl Node {
             Standing::Replaced(instance) => {
                 let twice = request.asked.strategy.force && !progress.killed && marked.is_none();
                 let running = instance.running_since;
-                if twice && running.is_some() {
+                if twice {
+                    // Another request replaced it; what comes now is the one to restart.
                     let id = instance.container.id.clone();
-                    return self.begin_or_wait(request, name, &id, blocked_by_order, now);
+                    return match running {
+                        Some(_) => self.begin_or_wait(request, name, &id, blocked_by_order, now),
+                        None => Next::Wait(String::new()),
+                    };
                 }
                 if let crate::model::ContainerState::Exited { code } = instance.container.state
                     && let Some(policy) = self.restart_policy(pod, name)

@@ -166,7 +166,8 @@ impl Truth {
     }
 
     fn id(&self, name: &str) -> String {
-        format!("{name}-{}-{}", self.sandbox, self.attempts.get(name).copied().unwrap_or(0))
+        // Of equal attempts the one with the greater identity counts as the newer: here they are all equal.
+        format!("{name}-{}-{:04}", self.sandbox, self.attempts.get(name).copied().unwrap_or(0))
     }
 
     fn attempt(&mut self) {

@@ -433,7 +433,17 @@ fn force_restarts_also_what_was_replaced_and_once() {
     let mut play = Play::new(one());
     play.request("r1", &["a"], strategy());
     play.request("r2", &["a"], RecreateStrategy { force: true, ..strategy() });
-    let id = play.replaced_by_kubelet("a", "a-1");
+    // Created and not started yet is the moment in which it must not count as done.
+    play.relist();
+    play.looks("a-1");
+    play.stop("a-1", 30);
+    let (call, _) = play.world.create(&play.pod.clone(), "a");
+    play.world.apply(Event::ContainerCreated { call: call.id, container: "a-2".into() });
+    play.settle();
+    play.world.start(&call, "a-2");
+    play.reports_ready("a", "a-2", true);
+    let id = "a-2".to_owned();
+    play.succeeded("r1");
     assert_eq!(play.last("r2").phase, Some(RequestPhase::Recreating));
     assert_eq!(play.store.last().unwrap().container, ContainerId::from(id.as_str()));
     play.replaced_by_kubelet("a", &id);

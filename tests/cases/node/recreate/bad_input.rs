@@ -78,7 +78,9 @@ async fn recreate_pod_deleted_in_the_middle() -> Result<()> {
         case.delete("pod").await?;
         let status = asked.failed("PodGone", PATIENCE).await?;
         ensure!(status.message.as_deref() == Some("pod has gone"), "{status:?}");
-        ensure!(scene.evidence.count("a", "start")? == 1, "something of the pod was started again");
+        // The kubelet ends the SyncPod it is in, with the start of the next instance, before it looks at the deletion.
+        let (starts, hooks) = (scene.evidence.count("a", "start")?, scene.evidence.count("a", "hook")?);
+        ensure!(starts == hooks && starts <= 2, "{starts} starts and {hooks} hooks");
         Ok(())
     })
     .await
