@@ -263,3 +263,6 @@ impl Watchable for Requests {
 fn read<T: DeserializeOwned>(value: Value) -> Result<T, String> {
     serde_json::from_value(value).map_err(|error| error.to_string())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! Objects as API servers send them.
+
+use serde_json::json;
+
+use super::*;
+
+fn pod(value: Value) -> PodSeen {
+    let watched: Watched<Pods> = serde_json::from_value(value).unwrap();
+    match watched.into_object() {
+        Object::Pod(pod) => pod,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn request(value: Value) -> RequestSeen {
+    let watched: Watched<Requests> = serde_json::from_value(value).unwrap();
+    match watched.into_object() {
+        Object::Request(request) => *request,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_pod_in_full() {
+    let pod = pod(json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": "p", "namespace": "default", "uid": "u", "resourceVersion": "7",
+            "labels": { "a": "b" }, "managedFields": [{ "manager": "kubelet", "fieldsV1": { "f:status": {} } }],
+        },
+        "spec": {
+            "nodeName": "node-1",
+            "initContainers": [{ "name": "sidecar", "restartPolicy": "Always" }, { "name": "init", "image": "i" }],
+            "containers": [{ "name": "a", "env": [{ "name": "X", "value": "y" }] }, { "name": "late" }],
+            "volumes": [{ "name": "v", "emptyDir": {} }],
+        },
+        "status": {
+            "phase": "Running",
+            "initContainerStatuses": [
+                { "name": "sidecar", "containerID": "containerd://s", "restartCount": 3 },
+                { "name": "init", "containerID": "containerd://i", "restartCount": 0 },
+            ],
+            "containerStatuses": [{ "name": "a", "containerID": "containerd://a", "restartCount": 1 }],
+        },
+    }));
+    assert_eq!((pod.namespace.as_str(), pod.name.as_str(), pod.uid.as_str()), ("default", "p", "u"));
+    assert_eq!((pod.node.as_deref(), pod.stage), (Some("node-1"), PodStage::Active));
+    let containers: Vec<_> = pod
+        .containers
+        .iter()
+        .map(|container| {
+            (container.name.as_str(), container.role, container.id.as_deref(), container.restarts)
+        })
+        .collect();
+    let expected = [
+        ("sidecar", Role::Sidecar, Some("containerd://s"), 3),
+        ("init", Role::Init, Some("containerd://i"), 0),
+        ("a", Role::Regular, Some("containerd://a"), 1),
+        ("late", Role::Regular, None, 0),
+    ];
+    assert_eq!(containers, expected);
+}
+
+#[test]
+fn a_pod_at_its_ends() {
+    let with = |deletion: Option<&str>, phase: &str| {
+        pod(json!({
+            "metadata": { "name": "p", "deletionTimestamp": deletion },
+            "spec": { "containers": null },
+            "status": { "phase": phase, "containerStatuses": null },
+        }))
+    };
+    assert_eq!(with(None, "Pending").stage, PodStage::Active);
+    assert_eq!(with(None, "Succeeded").stage, PodStage::Finished);
+    assert_eq!(with(None, "Failed").stage, PodStage::Finished);
+    assert_eq!(with(Some("2026-01-01T00:00:00Z"), "Running").stage, PodStage::Terminating);
+}
+
+#[test]
+fn a_node_is_its_name_and_only_metadata_are_asked_for() {
+    let node = json!({ "kind": "PartialObjectMetadata", "metadata": { "name": "n", "labels": {} } });
+    let watched: Watched<Nodes> = serde_json::from_value(node).unwrap();
+    assert!(matches!(watched.into_object(), Object::Node(name) if name == "n"));
+    assert!(Watched::<Nodes>::metadata_api() && !Watched::<Pods>::metadata_api());
+}
+
+/// A CRD of another version, or none of ours, has let it in; the list it is in must stay readable.
+#[test]
+fn a_request_that_makes_no_sense_is_read_all_the_same() {
+    let good = json!({ "podName": "p", "containers": [{ "name": "a" }] });
+    let metadata = json!({ "name": "r", "namespace": "default", "uid": "u", "resourceVersion": "7",
+        "creationTimestamp": "2026-01-01T00:00:00Z" });
+    let read = request(json!({ "metadata": metadata, "spec": good }));
+    assert_eq!(read.spec.unwrap().pod_name, "p");
+    assert_eq!(read.created.unwrap().to_string(), "2026-01-01T00:00:00Z");
+    assert!(read.status.unwrap().node_name.is_none());
+
+    let odd =
+        request(json!({ "metadata": metadata, "spec": { "podName": 5 }, "status": { "phase": "Dancing" } }));
+    assert!(odd.spec.unwrap_err().contains("podName") || odd.status.unwrap_err().contains("Dancing"));
+    assert!(request(json!({ "metadata": metadata })).spec.is_err());
+}
