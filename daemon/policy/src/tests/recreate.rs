@@ -438,11 +438,11 @@ fn force_restarts_also_what_was_replaced_and_once() {
     play.looks("a-1");
     play.stop("a-1", 30);
     let (call, _) = play.world.create(&play.pod.clone(), "a");
-    play.world.apply(Event::ContainerCreated { call: call.id, container: "a-2".into() });
+    play.world.apply(Event::ContainerCreated { call: call.id, container: "a-x".into() });
     play.settle();
-    play.world.start(&call, "a-2");
-    play.reports_ready("a", "a-2", true);
-    let id = "a-2".to_owned();
+    play.world.start(&call, "a-x");
+    play.reports_ready("a", "a-x", true);
+    let id = "a-x".to_owned();
     play.succeeded("r1");
     assert_eq!(play.last("r2").phase, Some(RequestPhase::Recreating));
     assert_eq!(play.store.last().unwrap().container, ContainerId::from(id.as_str()));
