@@ -30,6 +30,7 @@ step "the Kubernetes programs"
 wait "$kubernetes" || { cat "$log" >&2; exit 1; }
 
 step "node tests"
-cargo test --quiet -p berth-tests --test node -- --test-threads=4
+# The features of the libraries are those of the whole workspace, so that nothing is built a second time.
+cargo test --workspace --quiet --test node -- --test-threads=4
 
 step "all passed"

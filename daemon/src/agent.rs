@@ -6,6 +6,7 @@
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use berth_policy::{
@@ -22,6 +23,9 @@ use crate::{
     metrics::AgentMetrics,
     store::{Store, StoreError},
 };
+
+/// How long a look of the kubelet at a container that is about to be removed waits for that.
+const REMOVAL: Duration = Duration::from_secs(3);
 
 /// The state of the node and the way to it.
 #[derive(Debug)]
@@ -102,6 +106,21 @@ impl Agent {
     /// Removes the marks of a request from the store.
     pub async fn forget_marks(&self, request: RequestId) -> bool {
         self.write("Marks not removed", move |store| store.unmark(&request)).await
+    }
+
+    /// Waits until the runtime does not have the container any more. Bounded, because a list of the kubelet waits for it.
+    async fn await_removal(&self, container: &ContainerId) {
+        let mut changes = self.owed();
+        let removed = async {
+            while self.read(|node, _| node.has_container(container)) {
+                if changes.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        if tokio::time::timeout(REMOVAL, removed).await.is_err() {
+            debug!(container.id = %container, "Container not removed yet, the kubelet sees it as it is");
+        }
     }
 
     /// A mark that a call of the kubelet makes due, and waits for.
@@ -235,6 +254,10 @@ impl Gate for Agent {
             Some(Restate::Yes) => true,
             // What is not durable is not shown; the kubelet is nudged to look again.
             Some(Restate::Once(mark)) => self.write_on_behalf(mark, connection).await,
+            Some(Restate::Removal) => {
+                self.await_removal(container).await;
+                false
+            }
             Some(Restate::No) | None => false,
         }
     }

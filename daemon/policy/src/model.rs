@@ -156,6 +156,8 @@ pub enum Hook {
 /// them has an entry in its message, a JSON list of `{userAgent, key}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unready {
+    /// The condition is not there yet, so the pod cannot become Ready.
+    pub unwritten: bool,
     /// The keys (`namespace/name`) of the entries of `ContainerRecreateRequest`.
     pub requests: Vec<String>,
 }

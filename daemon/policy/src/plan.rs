@@ -41,6 +41,7 @@ impl Node {
     pub fn is_waiting(&self) -> bool {
         !self.forgotten.is_empty()
             || self.recreates.is_active()
+            || self.has_gates()
             || self.calls.values().any(|call| call.hold.is_some())
     }
 

@@ -31,6 +31,8 @@ pub enum Step {
     HoldUnready(PodRef, String),
     /// Take that back.
     ReleaseUnready(PodRef, String),
+    /// Let the pod become Ready: it has the gate, and nobody has written its condition yet.
+    OpenGate(PodRef),
     /// Delete the request: it ended long enough ago.
     DeleteRequest(Origin, RequestId),
 }

@@ -148,6 +148,7 @@ impl Cluster {
             Step::DeleteRequest(Origin::Api, request) => self.reporter.delete(request).await,
             Step::HoldUnready(pod, key) => self.readiness.change(pod, key, Change::Hold).await,
             Step::ReleaseUnready(pod, key) => self.readiness.change(pod, key, Change::Release).await,
+            Step::OpenGate(pod) => self.readiness.change(pod, "", Change::Open).await,
             _ => StepOutcome::Gone,
         }
     }
@@ -161,5 +162,6 @@ pub fn concerns(step: &Step) -> bool {
             | Step::DeleteRequest(Origin::Api, _)
             | Step::HoldUnready(..)
             | Step::ReleaseUnready(..)
+            | Step::OpenGate(_)
     )
 }

@@ -40,6 +40,8 @@ pub(super) enum Change {
     Hold,
     /// It is not there.
     Release,
+    /// The condition is there, without any entry. One that somebody wrote stays.
+    Open,
 }
 
 /// The conditions to write; none when the pod is as it should be, or lacks the gate.
@@ -72,6 +74,8 @@ pub(super) fn conditions(
             changed.extend(ready_now_false(pod, now));
             changed
         }
+        Change::Open if old.is_some() => Vec::new(),
+        Change::Open => vec![gate("True", Vec::new(), Some(Time(now)))],
         Change::Release if !there => Vec::new(),
         Change::Release => {
             entries.retain(|other| other != entry);

@@ -137,7 +137,8 @@ impl Files {
             | Step::ForgetMarks(_)
             | Step::StopContainer(_)
             | Step::HoldUnready(..)
-            | Step::ReleaseUnready(..) => Ok(StepOutcome::Gone),
+            | Step::ReleaseUnready(..)
+            | Step::OpenGate(_) => Ok(StepOutcome::Gone),
         };
         done.unwrap_or_else(|error| {
             // The policy tries again, with pauses that grow.

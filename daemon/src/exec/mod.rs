@@ -108,6 +108,7 @@ impl Executor {
             | Step::Report(..)
             | Step::HoldUnready(..)
             | Step::ReleaseUnready(..)
+            | Step::OpenGate(_)
             | Step::DeleteRequest(..) => self.begin_about_request(step, shutdown),
         }
     }

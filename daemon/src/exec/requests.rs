@@ -48,7 +48,9 @@ impl Executor {
                 Point::Reported.reached();
                 outcome
             }
-            Step::HoldUnready(..) | Step::ReleaseUnready(..) => self.ask_cluster(step).await,
+            Step::HoldUnready(..) | Step::ReleaseUnready(..) | Step::OpenGate(_) => {
+                self.ask_cluster(step).await
+            }
             // Carried out where they come up.
             Step::InspectSandbox(_) | Step::PollKubelet | Step::ForgetLatches(_) => StepOutcome::Done,
         }

@@ -154,7 +154,7 @@ fn has_gate(spec: &core::PodSpec) -> bool {
 fn unready(conditions: &[core::PodCondition]) -> Unready {
     let condition = conditions.iter().find(|condition| condition.type_ == unready::CONDITION);
     let message = condition.and_then(|condition| condition.message.as_deref()).unwrap_or("");
-    Unready { requests: unready::requests(message) }
+    Unready { requests: unready::requests(message), unwritten: condition.is_none() }
 }
 
 fn seconds(seconds: i64) -> Duration {

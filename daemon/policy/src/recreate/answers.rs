@@ -30,6 +30,9 @@ pub enum Restate {
     No,
     /// A changed definition.
     Yes,
+    /// The truth, but not before the container is removed, or a moment has passed: the agent stops it to remove it, and a
+    /// kubelet that saw it exited in between might take the pod for ended.
+    Removal,
     /// A changed definition, once this mark is durable and was given back as [`crate::Event::MarkWritten`].
     Once(Mark),
 }
@@ -42,8 +45,14 @@ impl Node {
             MarkPhase::Armed => Restate::Once(Mark { phase: MarkPhase::Shown, ..marked.mark.clone() }),
             MarkPhase::Shown if self.may_be_asked_again(marked, request) => Restate::Yes,
             MarkPhase::Shown if marked.shown_to == Some(connection) => Restate::Yes,
+            MarkPhase::Stopping if self.is_removed_after_stop(request, marked) => Restate::Removal,
             MarkPhase::Shown | MarkPhase::Hooked | MarkPhase::Stopping => Restate::No,
         }
+    }
+
+    /// The runtime has this container, as far as is known.
+    pub fn has_container(&self, container: &ContainerId) -> bool {
+        self.containers.contains_key(container)
     }
 
     /// The kubelet begins a command without a time limit in this container, which is a lifecycle hook. The mark to be

@@ -204,7 +204,6 @@ impl Node {
         let mark = &marked.mark;
         let sandbox = self.containers.get(&mark.container)?;
         let pod = self.sandboxes.get(sandbox)?.pod.clone();
-        let policy = self.restart_policy(&request.asked.pod, &mark.name);
         let beside = self.config.path == Path::Beside;
         // A hook that may have begun is not begun again; beside the kubelet it is the agent that begins it.
         let first = beside && !marked.inherited && !marked.stopping;
@@ -216,8 +215,14 @@ impl Node {
             ip: self.pod_of(&request.asked.pod).and_then(|pod| pod.ip.clone()),
             hook: hook.cloned(),
             grace: self.grace_of(request),
-            remove: !beside && policy != Some(RestartPolicy::Always),
+            remove: self.is_removed_after_stop(request, marked),
         }))
+    }
+
+    /// The kubelet would leave it as it is once it has exited, so it must not find it.
+    pub(super) fn is_removed_after_stop(&self, request: &Request, marked: &Marked) -> bool {
+        let policy = self.restart_policy(&request.asked.pod, &marked.mark.name);
+        self.config.path == Path::Inline && policy != Some(RestartPolicy::Always)
     }
 
     fn grace_of(&self, request: &Request) -> Duration {
@@ -232,7 +237,7 @@ impl Node {
 
     /// Entries of requests that are over, or that nobody knows any more, in the shared readiness gate.
     fn release_steps(&self) -> Vec<Step> {
-        if !self.recreates.listed.contains(&Origin::Api) {
+        if !self.is_listed(Origin::Api) || !self.is_listed(Origin::File) {
             return Vec::new();
         }
         let open = self.recreates.requests.values().filter(|request| request.end.is_none());
@@ -241,7 +246,10 @@ impl Node {
             .map(|request| request.asked.key.as_str())
             .collect();
         let mut steps = Vec::new();
-        for pod in self.pods.values().filter(|pod| pod.deletion.is_none()) {
+        for pod in self.pods.values().filter(|pod| pod.deletion.is_none() && !pod.ended) {
+            if pod.unready.as_ref().is_some_and(|unready| unready.unwritten) {
+                steps.push(Step::OpenGate(pod.pod.clone()));
+            }
             for key in pod.unready.iter().flat_map(|unready| &unready.requests) {
                 if !wanted.contains(key.as_str()) {
                     steps.push(Step::ReleaseUnready(pod.pod.clone(), key.clone()));
@@ -249,6 +257,16 @@ impl Node {
             }
         }
         steps
+    }
+
+    /// A pod has the shared readiness gate, which may be to be written.
+    pub(crate) fn has_gates(&self) -> bool {
+        self.pods.values().any(|pod| pod.unready.is_some())
+    }
+
+    /// All requests of a source are known.
+    fn is_listed(&self, source: Origin) -> bool {
+        self.recreates.listed.contains(&source) || !self.config.has_source(source)
     }
 
     /// A container exited while nobody could ask the kubelet to go on with it: to be removed before the kubelet sees it so.
@@ -265,9 +283,7 @@ impl Node {
     /// Requests that left marks and are not known to any source.
     fn orphaned_marks(&self) -> BTreeSet<RequestId> {
         let recreates = &self.recreates;
-        let sources = [Origin::Api, Origin::File];
-        if !sources.iter().all(|source| recreates.listed.contains(source) || !self.config.has_source(*source))
-        {
+        if !self.is_listed(Origin::Api) || !self.is_listed(Origin::File) {
             return BTreeSet::new();
         }
         let marked = recreates.marks.keys().map(|(request, _)| request);

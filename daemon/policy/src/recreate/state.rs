@@ -144,6 +144,7 @@ impl Errand {
             Step::HoldUnready(pod, key) | Step::ReleaseUnready(pod, key) => {
                 Self::Unready(pod.uid.clone(), key.clone())
             }
+            Step::OpenGate(pod) => Self::Unready(pod.uid.clone(), String::new()),
             Step::DeleteRequest(_, request) => Self::Delete(request.clone()),
             Step::InspectSandbox(_) | Step::PollKubelet | Step::ForgetLatches(_) => return None,
         })
@@ -344,7 +345,7 @@ impl Node {
                     }
                 }
             }
-            Step::ReleaseUnready(..) => {
+            Step::ReleaseUnready(..) | Step::OpenGate(_) => {
                 // Until the pod view shows it.
                 self.recreates.paused.insert(errand, (now + LONGEST_PAUSE, 0));
             }

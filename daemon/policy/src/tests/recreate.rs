@@ -155,6 +155,11 @@ impl Play {
                 self.pod.unready.as_mut().unwrap().requests.clear();
                 self.world.apply(self.pod.seen());
             }
+            Step::OpenGate(pod) => {
+                self.effects.push(format!("open {}", pod.name));
+                self.pod.unready.as_mut().unwrap().unwritten = false;
+                self.world.apply(self.pod.seen());
+            }
             Step::DeleteRequest(_, id) => self.effects.push(format!("delete {id}")),
         }
         self.world.apply(Event::StepBegan(step.clone()));
@@ -175,7 +180,7 @@ impl Play {
     /// The kubelet looks at a container: does it see a changed definition?
     fn looks(&mut self, id: &str) -> bool {
         match self.world.node.restate(self.world.connection, &id.into()) {
-            Restate::No => false,
+            Restate::No | Restate::Removal => false,
             Restate::Yes => true,
             Restate::Once(mark) => {
                 self.write(mark);
@@ -486,11 +491,20 @@ fn a_pod_without_the_gate_waits_and_is_not_touched() {
 #[test]
 fn what_a_request_left_in_the_gate_is_taken_away() {
     let mut gated = one();
-    gated.unready = Some(crate::Unready { requests: vec!["ns/forgotten".to_owned()] });
+    gated.unready = Some(crate::Unready { requests: vec!["ns/forgotten".to_owned()], unwritten: false });
     let play = Play::new(gated);
     let mut play = play;
     play.settle();
     assert_eq!(play.effects, ["release ns/forgotten"]);
+}
+
+#[test]
+fn a_gate_that_nobody_wrote_is_opened() {
+    let mut gated = one();
+    gated.unready = Some(crate::Unready { requests: Vec::new(), unwritten: true });
+    let mut play = Play::new(gated);
+    play.settle();
+    assert_eq!(play.effects, ["open pod"]);
 }
 
 #[test]

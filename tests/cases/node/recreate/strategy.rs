@@ -137,13 +137,7 @@ async fn recreate_drains_first() -> Result<()> {
         let manifest = evidence.mount(case.manifest("pod")).spec("readinessGates", gate);
         case.create(&manifest.container(evidence.container("a", ""))).await?;
         let scene = Scene { case, pod: "pod".to_owned(), evidence };
-        // Another writer of the gate opens it, as a workload controller does at the start.
-        let condition = json!({ "status": { "conditions": [
-            { "type": "KruisePodReady", "status": "True", "message": "[]", "lastTransitionTime": "2026-01-01T00:00:00Z" }
-        ]}});
-        let patch = kube::api::Patch::Strategic(condition);
-        case.await_pod("pod", "running", |pod| crate::case::container(pod, "a").map(drop)).await?;
-        case.pods.patch_status("pod", &kube::api::PatchParams::default(), &patch).await?;
+        // Nobody but the agent opens the gate.
         case.await_ready("pod").await?;
 
         let before = scene.running("a").await?;
