@@ -10,8 +10,8 @@ use std::{
 };
 
 use berth_policy::{
-    Call, CallId, ConnectionId, ContainerId, Event, Latch, Mark, MarkPhase, Node, Nudge, Request, RequestId,
-    Restate, Step, Verdict,
+    Call, CallId, ConnectionId, ContainerId, Event, HookTurn, Latch, Mark, MarkPhase, Node, Nudge, Request,
+    RequestId, Restate, Showing, Step, Turn, Verdict,
 };
 use berth_shim::Gate;
 use tokio::{sync::watch, time::Instant};
@@ -24,8 +24,8 @@ use crate::{
     store::{Store, StoreError},
 };
 
-/// How long a look of the kubelet at a container that is about to be removed waits for that.
-const REMOVAL: Duration = Duration::from_secs(3);
+/// How long the kubelet's look at a container waits for ours, where it makes a difference whether it has exited.
+const LOOK: Duration = Duration::from_secs(2);
 
 /// The state of the node and the way to it.
 #[derive(Debug)]
@@ -106,21 +106,6 @@ impl Agent {
     /// Removes the marks of a request from the store.
     pub async fn forget_marks(&self, request: RequestId) -> bool {
         self.write("Marks not removed", move |store| store.unmark(&request)).await
-    }
-
-    /// Waits until the runtime does not have the container any more. Bounded, because a list of the kubelet waits for it.
-    async fn await_removal(&self, container: &ContainerId) {
-        let mut changes = self.owed();
-        let removed = async {
-            while self.read(|node, _| node.has_container(container)) {
-                if changes.changed().await.is_err() {
-                    return;
-                }
-            }
-        };
-        if tokio::time::timeout(REMOVAL, removed).await.is_err() {
-            debug!(container.id = %container, "Container not removed yet, the kubelet sees it as it is");
-        }
     }
 
     /// A mark that a call of the kubelet makes due, and waits for.
@@ -249,22 +234,37 @@ impl Gate for Agent {
         self.changes.subscribe()
     }
 
-    async fn restates(&self, connection: ConnectionId, container: &ContainerId) -> bool {
-        match self.guarded(|| self.read(|node, _| node.restate(connection, container))) {
-            Some(Restate::Yes) => true,
-            // What is not durable is not shown; the kubelet is nudged to look again.
-            Some(Restate::Once(mark)) => self.write_on_behalf(mark, connection).await,
-            Some(Restate::Removal) => {
-                self.await_removal(container).await;
-                false
+    async fn shows(&self, connection: ConnectionId, container: &ContainerId) -> Showing {
+        let asked = now();
+        let mut changes = self.owed();
+        loop {
+            changes.mark_unchanged();
+            let ask = || self.read(|node, _| node.restate(connection, container, asked));
+            match self.guarded(ask) {
+                Some(Restate::Show(showing)) => return showing,
+                // What is not durable is not shown; the kubelet is nudged to look again.
+                Some(Restate::Once(mark)) => {
+                    let durable = self.write_on_behalf(mark, connection).await;
+                    return if durable { Showing::OtherDefinition } else { Showing::Truth };
+                }
+                None => return Showing::Truth,
+                Some(Restate::Later) => {}
             }
-            Some(Restate::No) | None => false,
+            let left = LOOK.saturating_sub(now().saturating_duration_since(asked));
+            if tokio::time::timeout(left, changes.changed()).await.is_err() || left.is_zero() {
+                return Showing::Truth;
+            }
         }
     }
 
-    async fn hook_begins(&self, connection: ConnectionId, container: &ContainerId) {
-        if let Some(mark) = self.guarded(|| self.read(|node, _| node.hook_begins(container))).flatten() {
-            self.write_on_behalf(mark, connection).await;
+    async fn hook_begins(&self, connection: ConnectionId, container: &ContainerId) -> HookTurn {
+        match self.guarded(|| self.read(|node, _| node.hook_begins(container))) {
+            Some(Turn::Take(turn)) => turn,
+            Some(Turn::Once(mark)) => {
+                self.write_on_behalf(mark, connection).await;
+                HookTurn::Run
+            }
+            None => HookTurn::Run,
         }
     }
 

@@ -40,8 +40,6 @@ use crate::{
 
 /// How long the start waits for the first list of pods. A node whose API server is away must come up too.
 const FIRST_VIEW: Duration = Duration::from_secs(3);
-/// How long it waits for what an interrupted recreate left.
-const RECOVERY: Duration = Duration::from_secs(3);
 
 /// Runs the agent until it is told to stop.
 pub fn run(config: Configuration, passed: Option<UnixListener>) -> anyhow::Result<()> {
@@ -130,7 +128,9 @@ async fn serve(config: Configuration, passed: Option<UnixListener>) -> anyhow::R
     tasks.spawn(http::serve(http_listener, Arc::new(http::Pages { health, registry }), stop.clone()));
 
     let drain = Shutdown { token: CancellationToken::new(), drain_limit: config.drain_timeout.0 };
-    await_recovery(&agent, cluster.as_ref()).await;
+    if let Some(cluster) = &cluster {
+        await_requests(cluster).await;
+    }
     let ended = match data_path {
         Some(data_path) => Some(data_path.serve(Parts {
             agent,
@@ -242,27 +242,13 @@ fn kubelet(config: &Configuration) -> anyhow::Result<Option<Arc<KubeletView>>> {
     Ok(view.map(Arc::new))
 }
 
-/// Waits until nothing is left that the kubelet must not see: containers that exited while no agent was there to tell it
-/// to go on. A runtime that cannot do it in that time must not keep the node from working.
-async fn await_recovery(agent: &Agent, cluster: Option<&Cluster>) {
-    if let Some(cluster) = cluster {
-        // Which containers these are is known with the requests; while the API server is away they have to wait.
-        let mut requests = cluster.requests();
-        let first = requests.wait_for(|health| *health != WatchHealth::Starting);
-        if tokio::time::timeout(FIRST_VIEW, first).await.is_err() {
-            warn!("Requests not listed yet, starting without");
-        }
-    }
-    let mut owed = agent.owed();
-    let recovered = async {
-        while agent.read(|node, _| node.has_stranded()) {
-            if owed.changed().await.is_err() {
-                return;
-            }
-        }
-    };
-    if tokio::time::timeout(RECOVERY, recovered).await.is_err() {
-        warn!("Containers of an interrupted recreate are not removed yet, serving all the same");
+/// Waits for the first list of requests: what the kubelet is shown of the containers of an interrupted recreate depends on
+/// it. While the API server is away they have to wait.
+async fn await_requests(cluster: &Cluster) {
+    let mut requests = cluster.requests();
+    let first = requests.wait_for(|health| *health != WatchHealth::Starting);
+    if tokio::time::timeout(FIRST_VIEW, first).await.is_err() {
+        warn!("Requests not listed yet, starting without");
     }
 }
 

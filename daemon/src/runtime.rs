@@ -190,12 +190,6 @@ impl Runtime {
         Ok(())
     }
 
-    /// Removes a container that does not run. Its log stays, to be read.
-    pub async fn remove_keeping_log(&self, container: &ContainerId) -> Result<(), RuntimeError> {
-        let Some(status) = self.container_status(container).await? else { return Ok(()) };
-        self.remove(container, &status).await
-    }
-
     async fn remove(
         &self,
         container: &ContainerId,

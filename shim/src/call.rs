@@ -8,17 +8,17 @@ use std::{
     },
 };
 
-use berth_policy::{Amendment, Call, CallId, ConnectionId, Event, Request as Wanted};
+use berth_policy::{Amendment, Call, CallId, ConnectionId, Event, HookTurn, Request as Wanted};
 use bytes::Bytes;
 use h2::{RecvStream, server::SendResponse};
 use http::{HeaderValue, Request};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::debug;
+use tracing::{debug, info};
 
 use crate::{
     exceptions::Exception,
-    forward::{forward, refuse},
+    forward::{forward, refuse, succeed},
     frames::{Assembler, Payload, TooLarge, framed},
     gate::Gate,
     hold::{Passage, pass},
@@ -56,6 +56,8 @@ enum Prepared {
     /// The exception in a box: it is rare, and calls are many.
     Forward(Upload, Option<Box<Exception>>),
     Refuse(Status),
+    /// Answered with an empty message and OK, without the runtime.
+    Done,
     ClientGone,
 }
 
@@ -88,6 +90,10 @@ pub(crate) async fn serve_call<G: Gate>(
         Prepared::Refuse(status) => {
             observer.ended();
             refuse(respond, status);
+        }
+        Prepared::Done => {
+            observer.ended();
+            succeed(respond);
         }
         Prepared::ClientGone => {}
     }
@@ -150,13 +156,17 @@ impl<G: Gate> Context<G> {
             Asked::ContainerStatus(container) => {
                 observer
                     .tell(Event::StatusAsked { container: container.clone(), connection: self.connection });
-                if self.kubelet && self.gate.restates(self.connection, &container).await {
-                    exception = Some(Box::new(Exception::restated()));
+                if self.kubelet {
+                    let shown = self.gate.shows(self.connection, &container).await;
+                    exception = Exception::shown(shown).map(Box::new);
                 }
             }
             Asked::Hook(container) => {
-                if self.kubelet {
-                    self.gate.hook_begins(self.connection, &container).await;
+                if self.kubelet
+                    && self.gate.hook_begins(self.connection, &container).await == HookTurn::AlreadyRun
+                {
+                    info!(container.id = %container, "Hook answered without running it a second time");
+                    return Prepared::Done;
                 }
             }
             Asked::Nothing => {}

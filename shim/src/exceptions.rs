@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use berth_policy::Nudge;
+use berth_policy::{Nudge, Showing};
 use berth_proto::cri;
 use bytes::Bytes;
 use prost::Message;
@@ -43,8 +43,24 @@ enum Kind {
 // === impl Exception ===
 
 impl Exception {
-    /// For `ContainerStatusResponse`: the same status, made from another definition.
-    pub(crate) fn restated() -> Self {
+    /// For `ContainerStatusResponse`; `None` for the truth.
+    pub(crate) fn shown(showing: Showing) -> Option<Self> {
+        match showing {
+            Showing::Truth => None,
+            Showing::OtherDefinition => Some(Self::restated()),
+            Showing::NotStarted => Some(Self::not_started()),
+        }
+    }
+
+    /// The same status of a container that was created and not started, which the kubelet starts anew whatever the restart
+    /// policy.
+    fn not_started() -> Self {
+        // `status` (1) with `state` (3) = CONTAINER_CREATED, which is 0 and which the encoder would leave out.
+        Self { kind: Kind::Restated, append: Append::new(Bytes::from_static(&[0x0a, 2, 0x18, 0])) }
+    }
+
+    /// The same status, made from another definition.
+    fn restated() -> Self {
         let annotations = [(HASH_ANNOTATION.to_owned(), OTHER_HASH.to_owned())].into();
         // A second `status` is merged into the first, and of two entries of a map with one key the last one counts.
         let status = cri::ContainerStatus { annotations, ..Default::default() };

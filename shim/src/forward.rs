@@ -23,6 +23,7 @@ use tracing::debug;
 use crate::{
     download::{Download, DownloadEnd, Tap},
     exceptions::Exception,
+    frames::framed,
     metrics::Metrics,
     status::Status,
     upload::Upload,
@@ -92,6 +93,15 @@ pub(crate) async fn forward(
 pub(crate) fn refuse(mut respond: SendResponse<Bytes>, status: Status) {
     // An error means that the client is gone.
     let _ = respond.send_response(status.into_response(), true);
+}
+
+/// Answers the call with an empty message, without the runtime.
+pub(crate) fn succeed(mut respond: SendResponse<Bytes>) {
+    // Errors mean that the client is gone.
+    if let Ok(mut client) = respond.send_response(Status::beginning(), false) {
+        let _ = client.send_data(framed(&[]), false);
+        let _ = client.send_trailers(Status::success());
+    }
 }
 
 async fn attempt(

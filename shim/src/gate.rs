@@ -2,7 +2,9 @@
 
 use std::future::Future;
 
-use berth_policy::{Call, CallId, ConnectionId, ContainerId, Event, Latch, Nudge, Verdict};
+use berth_policy::{
+    Call, CallId, ConnectionId, ContainerId, Event, HookTurn, Latch, Nudge, Showing, Verdict,
+};
 use tokio::sync::watch;
 
 /// Who is asked about the calls of the intercept table. Implemented by `berthd` around the pure core.
@@ -21,22 +23,22 @@ pub trait Gate: Send + Sync + 'static {
     /// call goes on, because the latch is also in memory.
     fn persist(&self, latch: Latch) -> impl Future<Output = ()> + Send;
 
-    /// The kubelet asks for the status of this container: is it to see a changed definition in the answer? `true` only
-    /// once it is durable that the kubelet may have seen it. Asked for calls of the kubelet's connection only, and not
+    /// The kubelet asks for the status of this container: what is it to see? Anything but the truth only once it is durable
+    /// that the kubelet may have seen it. Asked for calls of the kubelet's connection only, and not
     /// waited for any longer when it takes its call back.
-    fn restates(
+    fn shows(
         &self,
         connection: ConnectionId,
         container: &ContainerId,
-    ) -> impl Future<Output = bool> + Send;
+    ) -> impl Future<Output = Showing> + Send;
 
     /// The kubelet begins a lifecycle hook in this container, by a command without a time limit. The command goes on when
-    /// it is durable that it may have begun, where that matters.
+    /// it is durable that it may have begun, where that matters; one that had begun before is answered without it.
     fn hook_begins(
         &self,
         connection: ConnectionId,
         container: &ContainerId,
-    ) -> impl Future<Output = ()> + Send;
+    ) -> impl Future<Output = HookTurn> + Send;
 
     /// The entries to add to the answer of this relist of the kubelet, usually none. Asked after
     /// [`Event::RelistAsked`]; they count as delivered at [`Event::RelistAnswered`]. Not asked for lists of the kubelet

@@ -4,7 +4,7 @@
 //! therefore never made up here; nor is DEADLINE_EXCEEDED before the deadline, which would fail an exec probe.
 
 use berth_policy::Refusal;
-use http::{HeaderMap, HeaderValue, Response, header::CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, header::CONTENT_TYPE};
 
 use crate::{frames::TooLarge, upstream::DialError};
 
@@ -50,6 +50,18 @@ impl Status {
         *response.headers_mut() = self.into_trailers();
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
         response
+    }
+
+    /// The headers of an answer with a message.
+    pub(crate) fn beginning() -> Response<()> {
+        let mut response = Response::new(());
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        response
+    }
+
+    /// The end of an answer that went well.
+    pub(crate) fn success() -> HeaderMap {
+        [(HeaderName::from_static("grpc-status"), HeaderValue::from_static("0"))].into_iter().collect()
     }
 
     /// The end of an answer that has begun.

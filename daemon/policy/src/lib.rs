@@ -54,6 +54,7 @@ pub use node::Node;
 pub use recreate::{
     AssignError, Assigned, ContainerPhase, ContainerProgress, Mark, MarkPhase, Origin, Outcome,
     RecreateReport, RecreateRequest, RecreateStrategy, RecreateTarget, RequestPhase, RequestView, Restate,
+    Turn,
 };
-pub use step::{DirectStop, Logs, Step};
-pub use verdict::{Amendment, HoldReason, Latch, Nudge, Refusal, Verdict};
+pub use step::{DirectStop, Step};
+pub use verdict::{Amendment, HoldReason, HookTurn, Latch, Nudge, Refusal, Showing, Verdict};

@@ -17,8 +17,8 @@ pub enum Step {
     /// Remove the latches of this sandbox from the store: it is gone.
     ForgetLatches(SandboxId),
 
-    /// Remove these exited containers from the runtime.
-    RemoveContainers(Vec<ContainerId>, Logs),
+    /// Remove these exited containers from the runtime, and their logs.
+    RemoveContainers(Vec<ContainerId>),
     /// Write these marks down durably, all or none; what they say happens only after that.
     WriteMarks(Vec<Mark>),
     /// Remove the marks of this request from the store.
@@ -37,15 +37,6 @@ pub enum Step {
     DeleteRequest(Origin, RequestId),
 }
 
-/// What becomes of the logs of removed containers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Logs {
-    /// They go too, as with the kubelet's own removal.
-    Remove,
-    /// They stay: of a container without a trace in the runtime the kubelet counts the restarts by its logs.
-    Keep,
-}
-
 /// How a container is stopped without the kubelet.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DirectStop {
@@ -61,7 +52,4 @@ pub struct DirectStop {
     pub hook: Option<Hook>,
     /// From the beginning of the hook to SIGKILL.
     pub grace: Duration,
-    /// Remove it afterwards: the kubelet starts a container it does not find whatever the restart policy says, one that
-    /// exited it may not.
-    pub remove: bool,
 }

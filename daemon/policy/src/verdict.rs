@@ -45,6 +45,27 @@ pub enum Amendment {
     StopTimeout(Duration),
 }
 
+/// What the kubelet is shown of a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Showing {
+    /// What the runtime says.
+    Truth,
+    /// Made from another definition than the pod's: the kubelet stops it and starts it anew.
+    OtherDefinition,
+    /// Created and not started: the kubelet starts it anew whatever the restart policy. Only of a container that has exited
+    /// because the agent asked for it, at a moment when nobody could tell the kubelet to go on.
+    NotStarted,
+}
+
+/// What becomes of a lifecycle hook that the kubelet begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HookTurn {
+    /// It runs.
+    Run,
+    /// It was begun before, for the same stop of the same container: it is answered as done.
+    AlreadyRun,
+}
+
 /// One made-up entry in one list of containers, so that the kubelet looks at this pod again (PLEG re-inspects a pod only
 /// when its part of the list changed).
 #[derive(Clone, Debug, PartialEq, Eq)]

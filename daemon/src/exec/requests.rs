@@ -1,6 +1,6 @@
 //! The steps about requests: where each goes, and how it ended.
 
-use berth_policy::{ContainerId, Event, Logs, Mark, Origin, Step, StepOutcome};
+use berth_policy::{ContainerId, Event, Mark, Origin, Step, StepOutcome};
 use berth_shim::Gate;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -21,7 +21,7 @@ impl Executor {
 
     async fn carry_out(&self, step: &Step, shutdown: &CancellationToken) -> StepOutcome {
         match step {
-            Step::RemoveContainers(containers, logs) => self.remove(containers, *logs).await,
+            Step::RemoveContainers(containers) => self.remove(containers).await,
             Step::WriteMarks(marks) => self.write_marks(marks).await,
             Step::ForgetMarks(request) => {
                 Point::Unmarking.reached();
@@ -63,14 +63,10 @@ impl Executor {
         }
     }
 
-    async fn remove(&self, containers: &[ContainerId], logs: Logs) -> StepOutcome {
+    async fn remove(&self, containers: &[ContainerId]) -> StepOutcome {
         Point::Removing.reached();
         for container in containers {
-            let removed = match logs {
-                Logs::Remove => self.runtime.remove_container(container).await,
-                Logs::Keep => self.runtime.remove_keeping_log(container).await,
-            };
-            if let Err(error) = removed {
+            if let Err(error) = self.runtime.remove_container(container).await {
                 warn!(container.id = %container, error = %chain(&error), "Exited container not removed");
                 return StepOutcome::Failed;
             }

@@ -23,11 +23,9 @@ pub struct StopOutcome {
     pub hook: Option<Result<(), HookError>>,
     /// From the beginning of the hook to the end of the container.
     pub took: Duration,
-    /// It is gone from the runtime as well.
-    pub removed: bool,
 }
 
-/// The container was not stopped, or not removed.
+/// The container was not stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum StopError {
     /// The agent is stopping. Nobody knows how far the container has got.
@@ -36,12 +34,9 @@ pub enum StopError {
     /// The runtime did not stop it.
     #[error("container not stopped")]
     Stop(#[source] RuntimeError),
-    /// The runtime did not remove it. It is stopped.
-    #[error("container stopped and not removed")]
-    Remove(#[source] RuntimeError),
 }
 
-/// Runs the hook, stops the container, and removes it if that is asked for. Its log stays.
+/// Runs the hook and stops the container.
 pub async fn stop_directly(
     runtime: &Runtime,
     stop: &DirectStop,
@@ -63,11 +58,7 @@ pub async fn stop_directly(
         ?took,
         "Container stopped without the kubelet"
     );
-    if stop.remove {
-        let removed = cancel.run_until_cancelled(runtime.remove_keeping_log(&stop.container)).await;
-        removed.ok_or(StopError::Cancelled)?.map_err(StopError::Remove)?;
-    }
-    Ok(StopOutcome { hook, took, removed: stop.remove })
+    Ok(StopOutcome { hook, took })
 }
 
 /// Without any grace there is no time for a hook, and the kubelet leaves it out too.

@@ -99,6 +99,16 @@ fn an_entry_has_all_the_kubelet_reads() {
 }
 
 #[test]
+fn a_container_is_shown_as_not_started() {
+    let status = cri::ContainerStatus { state: 2, exit_code: 3, id: "a".to_owned(), ..Default::default() };
+    let before = cri::ContainerStatusResponse { status: Some(status) };
+    let after = changed(Exception::shown(Showing::NotStarted).unwrap(), &before.encode_to_vec());
+    let after = cri::ContainerStatusResponse::decode(&after[..]).unwrap().status.unwrap();
+    assert_eq!((after.state, after.exit_code, after.id.as_str()), (0, 3, "a"));
+    assert!(Exception::shown(Showing::Truth).is_none());
+}
+
+#[test]
 fn nothing_to_nudge_is_nothing_to_change() {
     assert!(Exception::nudged(Vec::new()).is_none());
 }

@@ -6,8 +6,8 @@ use std::sync::{
 };
 
 use berth_policy::{
-    CallId, ConnectionId, ContainerId, CreateContainer, Declared, Event, HoldReason, Latch, Nudge, PodRef,
-    StopContainer,
+    CallId, ConnectionId, ContainerId, CreateContainer, Declared, Event, HoldReason, HookTurn, Latch, Nudge,
+    PodRef, Showing, StopContainer,
 };
 
 use super::*;
@@ -40,10 +40,12 @@ impl Scripted {
 }
 
 impl Gate for Scripted {
-    async fn hook_begins(&self, _: ConnectionId, _: &ContainerId) {}
+    async fn hook_begins(&self, _: ConnectionId, _: &ContainerId) -> HookTurn {
+        HookTurn::Run
+    }
 
-    async fn restates(&self, _: ConnectionId, _: &ContainerId) -> bool {
-        false
+    async fn shows(&self, _: ConnectionId, _: &ContainerId) -> Showing {
+        Showing::Truth
     }
 
     fn nudges(&self, _: CallId) -> Vec<Nudge> {

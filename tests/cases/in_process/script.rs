@@ -2,7 +2,9 @@
 
 use std::sync::Mutex;
 
-use berth_policy::{Call, CallId, ConnectionId, ContainerId, Event, Latch, Nudge, Verdict};
+use berth_policy::{
+    Call, CallId, ConnectionId, ContainerId, Event, HookTurn, Latch, Nudge, Showing, Verdict,
+};
 use berth_shim::Gate;
 use tokio::sync::watch;
 
@@ -15,6 +17,7 @@ pub(crate) struct ScriptedGate {
     changes: watch::Sender<u64>,
     latched: Mutex<Vec<Latch>>,
     marked: Mutex<Vec<ContainerId>>,
+    hooked: Mutex<Vec<ContainerId>>,
     /// Those that are to be given, and to which call they were given.
     nudges: Mutex<Vec<(Nudge, Option<CallId>)>>,
 }
@@ -28,6 +31,7 @@ impl ScriptedGate {
             changes: watch::Sender::new(0),
             latched: Mutex::new(Vec::new()),
             marked: Mutex::new(Vec::new()),
+            hooked: Mutex::new(Vec::new()),
             nudges: Mutex::new(Vec::new()),
         }
     }
@@ -53,6 +57,11 @@ impl ScriptedGate {
         self.marked.lock().unwrap().push(container.into());
     }
 
+    /// From now on says that the hook of this container was begun before.
+    pub(crate) fn hook_has_run(&self, container: &str) {
+        self.hooked.lock().unwrap().push(container.into());
+    }
+
     /// Adds this to the next list of the kubelet that is answered.
     pub(crate) fn nudge(&self, nudge: Nudge) {
         self.nudges.lock().unwrap().push((nudge, None));
@@ -65,12 +74,16 @@ impl ScriptedGate {
 }
 
 impl Gate for ScriptedGate {
-    async fn hook_begins(&self, _: ConnectionId, _: &ContainerId) {}
+    async fn hook_begins(&self, _: ConnectionId, container: &ContainerId) -> HookTurn {
+        let begun = self.hooked.lock().unwrap().contains(container);
+        if begun { HookTurn::AlreadyRun } else { HookTurn::Run }
+    }
 
-    async fn restates(&self, _: ConnectionId, container: &ContainerId) -> bool {
+    async fn shows(&self, _: ConnectionId, container: &ContainerId) -> Showing {
         // Waits, as for a disk.
         tokio::task::yield_now().await;
-        self.marked.lock().unwrap().contains(container)
+        let marked = self.marked.lock().unwrap().contains(container);
+        if marked { Showing::OtherDefinition } else { Showing::Truth }
     }
 
     fn nudges(&self, relist: CallId) -> Vec<Nudge> {

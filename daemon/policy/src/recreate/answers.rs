@@ -11,10 +11,10 @@ use crate::{
     node::{InFlightKind, Node},
     recreate::{
         Mark, MarkPhase,
-        fate::PodFate,
+        fate::{PodFate, Standing},
         state::{Marked, Request, Stop},
     },
-    verdict::{Amendment, Nudge, Verdict},
+    verdict::{Amendment, HookTurn, Nudge, Showing, Verdict},
 };
 
 /// A kubelet looks within a second of its next relist. One that did not was busy, or the list was not for PLEG (garbage
@@ -26,41 +26,55 @@ const FLOOR: Duration = Duration::from_secs(2);
 /// What a ContainerStatus is answered with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Restate {
-    /// The truth.
-    No,
-    /// A changed definition.
-    Yes,
-    /// The truth, but not before the container is removed, or a moment has passed: the agent stops it to remove it, and a
-    /// kubelet that saw it exited in between might take the pod for ended.
-    Removal,
+    /// This.
+    Show(Showing),
     /// A changed definition, once this mark is durable and was given back as [`crate::Event::MarkWritten`].
+    Once(Mark),
+    /// To be asked again after the next look at the runtime: whether the container has exited makes the difference.
+    Later,
+}
+
+/// What is done about a hook that begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// This.
+    Take(HookTurn),
+    /// It runs, once this mark is durable.
     Once(Mark),
 }
 
 impl Node {
-    /// What the kubelet on this connection is told of a container.
-    pub fn restate(&self, connection: ConnectionId, container: &ContainerId) -> Restate {
-        let Some((marked, request)) = self.marked(container) else { return Restate::No };
-        match marked.mark.phase {
-            MarkPhase::Armed => Restate::Once(Mark { phase: MarkPhase::Shown, ..marked.mark.clone() }),
-            MarkPhase::Shown if self.may_be_asked_again(marked, request) => Restate::Yes,
-            MarkPhase::Shown if marked.shown_to == Some(connection) => Restate::Yes,
-            MarkPhase::Stopping if self.is_removed_after_stop(request, marked) => Restate::Removal,
-            MarkPhase::Shown | MarkPhase::Hooked | MarkPhase::Stopping => Restate::No,
+    /// What the kubelet on this connection is told of a container; it asked at `asked`.
+    pub fn restate(&self, connection: ConnectionId, container: &ContainerId, asked: Instant) -> Restate {
+        let Some((marked, request)) = self.marked(container) else { return Restate::Show(Showing::Truth) };
+        let mark = &marked.mark;
+        let standing = self.standing_in(&request.asked.pod, &mark.name, &mark.container);
+        if self.is_stranded(request, marked) {
+            match standing {
+                Standing::OldExited(_) => return Restate::Show(Showing::NotStarted),
+                Standing::OldRuns if self.is_deserted(marked) && !self.is_looked_at(container, asked) => {
+                    return Restate::Later;
+                }
+                _ => {}
+            }
+        }
+        let again = self.may_be_asked_again(marked, request) || marked.shown_to == Some(connection);
+        match mark.phase {
+            _ if !matches!(standing, Standing::OldRuns) => Restate::Show(Showing::Truth),
+            MarkPhase::Armed => Restate::Once(Mark { phase: MarkPhase::Shown, ..mark.clone() }),
+            MarkPhase::Shown | MarkPhase::Hooked if again => Restate::Show(Showing::OtherDefinition),
+            MarkPhase::Shown | MarkPhase::Hooked | MarkPhase::Stopping => Restate::Show(Showing::Truth),
         }
     }
 
-    /// The runtime has this container, as far as is known.
-    pub fn has_container(&self, container: &ContainerId) -> bool {
-        self.containers.contains_key(container)
-    }
-
-    /// The kubelet begins a command without a time limit in this container, which is a lifecycle hook. The mark to be
-    /// durable before the command goes on.
-    pub fn hook_begins(&self, container: &ContainerId) -> Option<Mark> {
-        let (marked, _) = self.marked(container)?;
-        (marked.mark.phase == MarkPhase::Shown)
-            .then(|| Mark { phase: MarkPhase::Hooked, ..marked.mark.clone() })
+    /// The kubelet begins a command without a time limit in this container, which is a lifecycle hook.
+    pub fn hook_begins(&self, container: &ContainerId) -> Turn {
+        let Some((marked, _)) = self.marked(container) else { return Turn::Take(HookTurn::Run) };
+        match marked.mark.phase {
+            MarkPhase::Shown => Turn::Once(Mark { phase: MarkPhase::Hooked, ..marked.mark.clone() }),
+            MarkPhase::Hooked => Turn::Take(HookTurn::AlreadyRun),
+            MarkPhase::Armed | MarkPhase::Stopping => Turn::Take(HookTurn::Run),
+        }
     }
 
     /// The made-up entries for this relist: one for each pod that the kubelet is to look at again.
@@ -132,25 +146,39 @@ impl Node {
         (request.end.is_none() && alive).then_some((marked, request))
     }
 
-    /// Asking the kubelet again cannot run a hook twice: there is none, or it would have come through the agent.
+    /// Asking the kubelet again cannot run a hook twice: there is none, or it passes through the agent. Where the container
+    /// would not come back otherwise, a second run of a hook that does not is the lesser evil.
     pub(super) fn may_be_asked_again(&self, marked: &Marked, request: &Request) -> bool {
-        marked.mark.phase <= MarkPhase::Shown
-            && matches!(
-                self.hook_of(&request.asked.pod, &marked.mark.name),
-                Some(None | Some(Hook::Exec { .. }))
-            )
+        let visible = matches!(
+            self.hook_of(&request.asked.pod, &marked.mark.name),
+            Some(None | Some(Hook::Exec { .. }))
+        );
+        marked.mark.phase <= MarkPhase::Hooked && (visible || self.stays_exited(request, marked))
     }
 
     /// The kubelet has not been seen to act on this mark, and may be asked to look (again). One whose hook must not run
     /// twice has to forget what an earlier agent showed it.
     fn wants_a_look(&self, marked: &Marked, request: &Request) -> bool {
-        match (marked.mark.phase, marked.stop) {
-            (MarkPhase::Armed, _) => true,
-            (MarkPhase::Shown, Stop::NotAsked | Stop::Failed) => {
-                self.may_be_asked_again(marked, request) || marked.inherited
+        let idle = matches!(marked.stop, Stop::NotAsked | Stop::Failed);
+        match marked.mark.phase {
+            MarkPhase::Armed => true,
+            MarkPhase::Shown => {
+                idle && (self.may_be_asked_again(marked, request) || self.is_deserted(marked))
             }
-            (MarkPhase::Hooked, Stop::NotAsked | Stop::Failed) => marked.inherited,
-            (MarkPhase::Shown | MarkPhase::Hooked | MarkPhase::Stopping, _) => false,
+            MarkPhase::Hooked => idle && self.is_deserted(marked),
+            MarkPhase::Stopping => false,
         }
+    }
+
+    /// Whoever had begun to act on it is gone, or failed.
+    pub(super) fn is_deserted(&self, marked: &Marked) -> bool {
+        let gone = marked.shown_to.is_none_or(|connection| !self.is_connected(connection));
+        marked.stop == Stop::Failed || marked.mark.phase == MarkPhase::Stopping || gone
+    }
+
+    /// The runtime was asked about its sandbox since then, and has answered.
+    fn is_looked_at(&self, container: &ContainerId, since: Instant) -> bool {
+        let sandbox = self.containers.get(container).and_then(|sandbox| self.sandboxes.get(sandbox));
+        sandbox.is_none_or(|sandbox| sandbox.inspection.answered.is_some_and(|asked| asked.at >= since))
     }
 }

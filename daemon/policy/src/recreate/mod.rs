@@ -21,10 +21,10 @@
 //! ```
 //!
 //! The kubelet is the one that stops the container and starts it, whatever the restart policy, with its hook and without
-//! back-off. Only where it cannot be asked again without a second preStop (the agent or the kubelet died while the hook
-//! ran) the agent stops the container itself, without the hook (mark `Stopping`, as always on path `beside`). A container
-//! that such a death left exited under a restart policy that would leave it so is removed, because the kubelet starts what
-//! it does not find.
+//! back-off. When the agent or the kubelet dies in the middle, the kubelet is asked again; a hook that had begun is then
+//! answered as done. A hook that does not pass through the agent (HTTP) may not be asked for again, so there the agent stops
+//! the container itself (mark `Stopping`, as always on path `beside`). A container that such a death left exited, under a
+//! restart policy that would leave it so, is shown as not started, because such a one the kubelet starts in any case.
 //!
 //! Nothing here is an event that could be lost: every state follows from the marks, the runtime's containers and the pod
 //! view, so replaying them gives the same.
@@ -40,7 +40,7 @@ mod report;
 mod request;
 mod state;
 
-pub use answers::Restate;
+pub use answers::{Restate, Turn};
 pub use assign::{AssignError, Assigned};
 pub use listing::RequestView;
 pub use mark::{Mark, MarkPhase};

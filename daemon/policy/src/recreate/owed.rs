@@ -7,21 +7,19 @@ use std::{
 
 use crate::{
     config::Path,
-    model::{ContainerId, ContainerName, Hook, PodRef, RequestId, RestartPolicy, SandboxId},
+    model::{ContainerId, ContainerName, PodRef, RequestId, RestartPolicy, SandboxId},
     node::Node,
     recreate::{
         ContainerPhase, Mark, MarkPhase, Origin,
         fate::{PodFate, Standing},
         state::{Drain, Errand, Marked, PATIENCE_FOR_POD, Request, Stop},
     },
-    step::{DirectStop, Logs, Step},
+    step::{DirectStop, Step},
 };
 
 /// How often the runtime is asked about the pods of requests. What passes through the agent is known at once.
 const INSPECTION_INLINE: Duration = Duration::from_secs(1);
 const INSPECTION_BESIDE: Duration = Duration::from_millis(200);
-/// A kubelet whose call was cut by the death of an agent is back that soon, if it is alive.
-const KUBELET_RETURNS: Duration = Duration::from_secs(2);
 /// On top of the grace, for a stop that is not seen coming.
 const LATE: Duration = Duration::from_secs(5);
 /// The API server's default.
@@ -78,12 +76,11 @@ impl Node {
         let deletions =
             told.filter_map(|request| Some(request.end.as_ref()?.at + request.asked.delete_after?));
         let retries = self.recreates.paused.values().map(|(until, _)| *until);
-        let takeovers = self.recreates.marks.values().map(|marked| marked.since + KUBELET_RETURNS);
         let late = self.recreates.marks.values().filter_map(|marked| {
             let request = self.recreates.requests.get(&marked.mark.request)?;
             Some(marked.since + self.grace_of(request) + LATE)
         });
-        let all = timers.chain(deletions).chain(retries).chain(takeovers).chain(late);
+        let all = timers.chain(deletions).chain(retries).chain(late);
         all.filter(|deadline| self.recreates.looked.is_none_or(|looked| *deadline > looked))
     }
 
@@ -132,7 +129,7 @@ impl Node {
         }
         // All of them at once: the kubelet then takes them in one SyncPod.
         if !exited.is_empty() {
-            steps.push(Step::RemoveContainers(exited.into_iter().collect(), Logs::Remove));
+            steps.push(Step::RemoveContainers(exited.into_iter().collect()));
         } else if !marks.is_empty() {
             steps.push(Step::WriteMarks(marks));
         }
@@ -162,9 +159,6 @@ impl Node {
             Standing::OldRuns if self.must_take_over(request, marked, now) => {
                 Some(Step::WriteMarks(vec![Mark { phase: MarkPhase::Stopping, ..mark.clone() }]))
             }
-            Standing::OldExited(_) if self.is_stranded(request, marked) => {
-                Some(Step::RemoveContainers(vec![mark.container.clone()], Logs::Keep))
-            }
             _ => None,
         }
     }
@@ -176,28 +170,26 @@ impl Node {
         }
         let alive = |connection| self.is_connected(connection);
         match marked.stop {
-            Stop::Failed => return true,
-            Stop::InFlight(_, connection) | Stop::Done(connection) if alive(connection) => return false,
-            Stop::InFlight(..) | Stop::Done(_) | Stop::NotAsked => {}
+            Stop::Failed => true,
+            Stop::InFlight(_, connection) | Stop::Done(connection) if alive(connection) => false,
+            // The hook goes on without the agent, and the kubelet's stop follows it.
+            Stop::InFlight(..) | Stop::Done(_) | Stop::NotAsked => {
+                now >= marked.since + self.grace_of(request) + LATE
+            }
         }
-        let deserted = marked.inherited || !marked.shown_to.is_some_and(alive);
-        let ours =
-            matches!(self.hook_of(&request.asked.pod, &marked.mark.name), Some(Some(Hook::Exec { .. })));
-        let patience = match deserted && ours {
-            // The hook went through the agent, and ended with it.
-            true => KUBELET_RETURNS,
-            false => self.grace_of(request) + LATE,
-        };
-        now >= marked.since + patience
     }
 
-    /// It exited under a restart policy that leaves it so, and nobody is about to create the next one.
-    fn is_stranded(&self, request: &Request, marked: &Marked) -> bool {
-        let policy = self.restart_policy(&request.asked.pod, &marked.mark.name);
+    /// Should it exit, or has it, nobody is about to create the next one, and the restart policy leaves it so.
+    pub(super) fn is_stranded(&self, request: &Request, marked: &Marked) -> bool {
         marked.mark.phase >= MarkPhase::Shown
-            && policy != Some(RestartPolicy::Always)
-            && self.config.path == Path::Inline
+            && self.stays_exited(request, marked)
             && !marked.is_carried_by(|connection| self.is_connected(connection))
+    }
+
+    /// The restart policy would leave it as it is once it has exited; beside the kubelet nothing can be done about that.
+    pub(super) fn stays_exited(&self, request: &Request, marked: &Marked) -> bool {
+        let policy = self.restart_policy(&request.asked.pod, &marked.mark.name);
+        self.config.path == Path::Inline && policy != Some(RestartPolicy::Always)
     }
 
     fn direct_stop(&self, request: &Request, marked: &Marked) -> Option<Step> {
@@ -215,14 +207,7 @@ impl Node {
             ip: self.pod_of(&request.asked.pod).and_then(|pod| pod.ip.clone()),
             hook: hook.cloned(),
             grace: self.grace_of(request),
-            remove: self.is_removed_after_stop(request, marked),
         }))
-    }
-
-    /// The kubelet would leave it as it is once it has exited, so it must not find it.
-    pub(super) fn is_removed_after_stop(&self, request: &Request, marked: &Marked) -> bool {
-        let policy = self.restart_policy(&request.asked.pod, &marked.mark.name);
-        self.config.path == Path::Inline && policy != Some(RestartPolicy::Always)
     }
 
     fn grace_of(&self, request: &Request) -> Duration {
@@ -267,17 +252,6 @@ impl Node {
     /// All requests of a source are known.
     fn is_listed(&self, source: Origin) -> bool {
         self.recreates.listed.contains(&source) || !self.config.has_source(source)
-    }
-
-    /// A container exited while nobody could ask the kubelet to go on with it: to be removed before the kubelet sees it so.
-    pub fn has_stranded(&self) -> bool {
-        self.recreates.marks.values().any(|marked| {
-            let Some(request) = self.recreates.requests.get(&marked.mark.request) else { return false };
-            let (pod, mark) = (&request.asked.pod, &marked.mark);
-            request.end.is_none()
-                && matches!(self.standing_in(pod, &mark.name, &mark.container), Standing::OldExited(_))
-                && self.is_stranded(request, marked)
-        })
     }
 
     /// Requests that left marks and are not known to any source.

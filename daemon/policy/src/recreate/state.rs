@@ -136,7 +136,7 @@ pub(super) enum Stop {
 impl Errand {
     pub(super) fn of(step: &Step) -> Option<Self> {
         Some(match step {
-            Step::RemoveContainers(containers, _) => Self::Remove(containers.first()?.clone()),
+            Step::RemoveContainers(containers) => Self::Remove(containers.first()?.clone()),
             Step::WriteMarks(marks) => Self::Write(marks.first()?.request.clone()),
             Step::ForgetMarks(request) => Self::Forget(request.clone()),
             Step::StopContainer(stop) => Self::Stop(stop.container.clone()),
@@ -305,7 +305,7 @@ impl Node {
         }
         self.recreates.paused.remove(&errand);
         match step {
-            Step::RemoveContainers(containers, _) => {
+            Step::RemoveContainers(containers) => {
                 containers.iter().for_each(|container| self.forget_container(container));
             }
             Step::WriteMarks(marks) => {
@@ -325,7 +325,7 @@ impl Node {
             }
             Step::StopContainer(stop) => {
                 self.container_stopped(&stop.container);
-                if stop.remove || outcome == StepOutcome::Gone {
+                if outcome == StepOutcome::Gone {
                     self.forget_container(&stop.container);
                 }
             }

@@ -24,7 +24,6 @@ fn stop(hook: Option<Hook>, grace: Duration) -> DirectStop {
         ip: None,
         hook,
         grace,
-        remove: false,
     }
 }
 
@@ -155,24 +154,22 @@ fn obedient(exit_code: i32) -> Played {
 }
 
 #[tokio::test]
-async fn a_stop_is_hook_then_signal_then_removal() {
+async fn a_stop_is_hook_then_signal() {
     let table = [
-        // hook, grace, remove: calls, timeout of the stop
-        (None, 30, false, vec!["StopContainer"], 30),
-        (Some(0), 30, false, vec!["ExecSync", "StopContainer"], 30),
-        (Some(1), 30, true, vec!["ExecSync", "StopContainer", "ContainerStatus", "RemoveContainer"], 30),
+        // hook, grace: calls, timeout of the stop
+        (None, 30, vec!["StopContainer"], 30),
+        (Some(0), 30, vec!["ExecSync", "StopContainer"], 30),
+        (Some(1), 30, vec!["ExecSync", "StopContainer"], 30),
         // No grace, no hook; and the signal has its two seconds all the same.
-        (Some(0), 0, false, vec!["StopContainer"], 2),
-        (None, 1, false, vec!["StopContainer"], 2),
+        (Some(0), 0, vec!["StopContainer"], 2),
+        (None, 1, vec!["StopContainer"], 2),
     ];
-    for (hook, grace, remove, calls, timeout) in table {
+    for (hook, grace, calls, timeout) in table {
         let played = obedient(hook.unwrap_or(0));
-        let mut stop = stop(hook.map(|_| exec(&["x"])), grace * SECOND);
-        stop.remove = remove;
+        let stop = stop(hook.map(|_| exec(&["x"])), grace * SECOND);
         let outcome = stop_directly(&played.client(), &stop, &CancellationToken::new()).await.unwrap();
         assert_eq!(played.calls(), calls);
         assert_eq!(played.asked::<cri::StopContainerRequest>("StopContainer")[0].timeout, timeout);
-        assert_eq!(outcome.removed, remove);
         let ran = hook.filter(|_| grace > 0);
         assert_eq!(outcome.hook.map(|hook| hook.is_ok()), ran.map(|code| code == 0));
     }
@@ -205,22 +202,13 @@ async fn called_off_in_its_hook_nothing_is_stopped() {
 
 #[tokio::test]
 async fn a_runtime_that_fails_is_told() {
-    let stop = DirectStop { remove: true, ..stop(None, SECOND) };
-    let stopped = |failing: &'static str, code| async move {
-        let played = Played::new(move |method, _| match method {
-            _ if method == failing => Answer::Error(code, "no"),
-            "ContainerStatus" => status(cri::ContainerState::ContainerExited, ""),
-            _ => Answer::message(&cri::StopContainerResponse {}),
-        });
-        let result = stop_directly(&played.client(), &stop.clone(), &CancellationToken::new()).await;
-        result.map(|outcome| outcome.removed)
+    let stopped = |code| async move {
+        let played = Played::new(move |_, _| Answer::Error(code, "no"));
+        stop_directly(&played.client(), &stop(None, SECOND), &CancellationToken::new()).await
     };
-    assert!(matches!(stopped.clone()("StopContainer", Code::Unknown).await, Err(StopError::Stop(_))));
-    assert!(matches!(stopped.clone()("RemoveContainer", Code::Unknown).await, Err(StopError::Remove(_))));
-    // What is gone is stopped and removed.
-    for method in ["StopContainer", "ContainerStatus", "RemoveContainer"] {
-        assert!(matches!(stopped.clone()(method, Code::NotFound).await, Ok(true)), "{method}");
-    }
+    assert!(matches!(stopped(Code::Unknown).await, Err(StopError::Stop(_))));
+    // What is gone is stopped.
+    assert!(stopped(Code::NotFound).await.is_ok());
 }
 
 #[tokio::test]
@@ -248,15 +236,13 @@ async fn a_removed_container_takes_its_logs_along() {
         _ => Answer::message(&cri::RemoveContainerResponse {}),
     });
     write();
-    played.client().remove_keeping_log(&"c".into()).await.unwrap();
-    assert_eq!(left().len(), files.len());
     played.client().remove_container(&"c".into()).await.unwrap();
     assert_eq!(left(), ["0.log", "1.logs", "11.log"]);
     // Nothing there any more is nothing to remove.
     played.client().remove_container(&"c".into()).await.unwrap();
     drop(directory);
     played.client().remove_container(&"c".into()).await.unwrap();
-    assert_eq!(played.calls().iter().filter(|call| *call == "RemoveContainer").count(), 4);
+    assert_eq!(played.calls().iter().filter(|call| *call == "RemoveContainer").count(), 3);
 }
 
 #[tokio::test]
