@@ -215,10 +215,12 @@ async fn without_its_gate_it_still_ends() {
     // A receiver whose sender is gone.
     struct Orphan(Arc<Scripted>);
     impl Gate for Orphan {
-        async fn hook_begins(&self, _: ConnectionId, _: &ContainerId) {}
+        async fn hook_begins(&self, _: ConnectionId, _: &ContainerId) -> HookTurn {
+            HookTurn::Run
+        }
 
-        async fn restates(&self, _: ConnectionId, _: &ContainerId) -> bool {
-            false
+        async fn shows(&self, _: ConnectionId, _: &ContainerId) -> Showing {
+            Showing::Truth
         }
 
         fn nudges(&self, _: CallId) -> Vec<Nudge> {
