@@ -332,3 +332,31 @@ async fn a_large_answer_comes_at_the_readers_pace() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_hook_that_had_begun_is_answered_without_the_runtime() {
+    within(async {
+        let world = World::new().await;
+        let answer = proto::ExecSyncResponse { exit_code: 7, ..Default::default() }.encode_to_vec();
+        let runtime = answering(&world, vec![framed(&answer)]);
+        let kubelet = world.kubelet().await;
+        let (_shim, stranger) = strangers(&world).await;
+        let exec = async |client: &FakeKubelet, container: &str, timeout: i64| {
+            let cmd = vec!["bye".to_owned()];
+            let request = proto::ExecSyncRequest { container_id: container.to_owned(), cmd, timeout };
+            client.call(&cri("ExecSync"), &request.encode_to_vec()).await.unwrap()
+        };
+        assert_eq!(exec(&kubelet, "a", 0).await.body(), framed(&answer));
+        world.gate.hook_has_run("a");
+        let reply = exec(&kubelet, "a", 0).await;
+        assert_eq!(reply.status(), Some(0));
+        let done = proto::ExecSyncResponse::decode(&reply.body()[5..]).unwrap();
+        assert_eq!(done.exit_code, 0);
+        // A probe has a time limit; another container, and another client, are not meant.
+        for (client, container, timeout) in [(&kubelet, "a", 1), (&kubelet, "b", 0), (&stranger, "a", 0)] {
+            assert_eq!(exec(client, container, timeout).await.body(), framed(&answer));
+        }
+        drop(runtime);
+    })
+    .await;
+}
