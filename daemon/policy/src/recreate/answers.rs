@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     call::{Call, StopContainer},
-    model::{CallId, ConnectionId, ContainerId, Hook, PodUid},
+    model::{CallId, ConnectionId, ContainerId, ContainerState, Hook, PodUid},
     node::{InFlightKind, Node},
     recreate::{
         Mark, MarkPhase,
@@ -52,6 +52,10 @@ impl Node {
         if self.is_stranded(request, marked) {
             match standing {
                 Standing::OldExited(_) => return Restate::Show(Showing::NotStarted),
+                // The call that created the next one was lost: the kubelet would take the exit for the pod's end.
+                Standing::Replaced(next) if next.container.state == ContainerState::Created => {
+                    return Restate::Show(Showing::NotStarted);
+                }
                 Standing::OldRuns if self.is_deserted(marked) && !self.is_looked_at(container, asked) => {
                     return Restate::Later;
                 }
