@@ -23,6 +23,9 @@ const RESYNC_PERIOD: Duration = Duration::from_secs(60);
 /// How soon the runtime is listed again when it could not be.
 const RESYNC_RETRY: Duration = Duration::from_secs(1);
 
+/// How soon it is listed again for what the list before did not have.
+const MISSED_AGAIN: Duration = Duration::from_millis(200);
+
 /// Who carries out the steps.
 #[derive(Clone, Debug)]
 pub struct Executor {
@@ -138,12 +141,13 @@ impl Executor {
         Ok(())
     }
 
-    /// Lists the runtime now and then until the shutdown; soon again after a failure.
+    /// Lists the runtime now and then until the shutdown; soon again after a failure, and when a request is about what was
+    /// made since: beside the kubelet nobody tells of a new sandbox.
     pub async fn keep_in_step(self, listed: bool, shutdown: CancellationToken) {
         let mut pause = if listed { RESYNC_PERIOD } else { RESYNC_RETRY };
         let mut failing = !listed;
         // Cancel-safe: a listing that is dropped changed nothing yet.
-        while shutdown.run_until_cancelled(tokio::time::sleep(pause)).await.is_some() {
+        while shutdown.run_until_cancelled(tokio::time::timeout(pause, self.missed())).await.is_some() {
             match self.resync().await {
                 Ok(()) => (pause, failing) = (RESYNC_PERIOD, false),
                 Err(error) => {
@@ -152,6 +156,20 @@ impl Executor {
                     }
                     (pause, failing) = (RESYNC_RETRY, true);
                 }
+            }
+            if shutdown.run_until_cancelled(tokio::time::sleep(MISSED_AGAIN)).await.is_none() {
+                break;
+            }
+        }
+    }
+
+    /// Waits until the runtime's list lacks what a request is about.
+    async fn missed(&self) {
+        // Subscribed before the first look, so that no change in between is lost.
+        let mut owed = self.agent.owed();
+        while !self.agent.read(|node, _| node.misses_container()) {
+            if owed.changed().await.is_err() {
+                std::future::pending::<()>().await;
             }
         }
     }

@@ -18,6 +18,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
 /// The node of all tests. When it does not come up, every test says why, and none tries again.
 static NODE: OnceCell<Result<Node, String>> = OnceCell::const_new();
+/// The node of the tests of path `beside`, by the same rules.
+static BESIDE: OnceCell<Result<Node, String>> = OnceCell::const_new();
 /// Set, it leaves berthd out. Then the tests of an order have to fail: it shows that they can.
 const WITHOUT_BERTH: &str = "BERTH_TESTS_WITHOUT_BERTH";
 /// Written by tests that disturb the node.
@@ -41,21 +43,36 @@ pub(crate) struct Case {
 /// Runs a test beside others.
 pub(crate) async fn run(name: &str, test: impl AsyncFnOnce(&Case) -> Result<()>) -> Result<()> {
     let turn = Turn::Shared { _guard: TURN.read().await };
-    in_namespace(name, turn, test).await
+    in_namespace(name, turn, common().await, test).await
+}
+
+/// Runs a test on the node whose kubelet speaks to containerd itself, with berthd beside them.
+pub(crate) async fn run_beside(name: &str, test: impl AsyncFnOnce(&Case) -> Result<()>) -> Result<()> {
+    let turn = Turn::Shared { _guard: TURN.read().await };
+    let bring_up = async || Node::builder().beside().start().await.map_err(|error| format!("{error:#}"));
+    in_namespace(name, turn, BESIDE.get_or_init(bring_up).await, test).await
 }
 
 /// Runs a test that others must not meet.
 pub(crate) async fn run_alone(name: &str, test: impl AsyncFnOnce(&Case) -> Result<()>) -> Result<()> {
     let turn = Turn::Alone { _guard: TURN.write().await };
-    in_namespace(name, turn, test).await
+    in_namespace(name, turn, common().await, test).await
 }
 
-async fn in_namespace(name: &str, turn: Turn, test: impl AsyncFnOnce(&Case) -> Result<()>) -> Result<()> {
+async fn common() -> &'static Result<Node, String> {
     let bring_up = async || {
         let berth = std::env::var_os(WITHOUT_BERTH).is_none();
         Node::builder().berth(berth).start().await.map_err(|error| format!("{error:#}"))
     };
-    let node = NODE.get_or_init(bring_up).await;
+    NODE.get_or_init(bring_up).await
+}
+
+async fn in_namespace(
+    name: &str,
+    turn: Turn,
+    node: &'static Result<Node, String>,
+    test: impl AsyncFnOnce(&Case) -> Result<()>,
+) -> Result<()> {
     let node = node.as_ref().map_err(|error| anyhow!("the node did not come up: {error}"))?;
     let client = node.client().await?;
     let case = Case::begin(node, client, name, turn).await?;

@@ -17,5 +17,6 @@ mod played;
 mod policies;
 mod recreate;
 mod standalone;
+mod standalone_requests;
 mod stolen_token;
 mod waiting;

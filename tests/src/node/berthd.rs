@@ -29,21 +29,32 @@ pub enum PodView {
     None,
 }
 
+/// Where berthd stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Between the kubelet and the runtime.
+    Inline,
+    /// Next to them; the kubelet speaks to the runtime itself.
+    Beside,
+}
+
 /// A berthd.
 #[derive(Debug)]
 pub struct Berthd {
     service: Service,
     socket: PathBuf,
     admin: PathBuf,
+    desired: PathBuf,
     http: String,
     fault_file: PathBuf,
 }
 
 impl Berthd {
-    /// Starts it in front of a runtime and waits until it is ready.
-    pub async fn start(run: &Arc<Run>, runtime: &Path, view: &PodView) -> Result<Self> {
+    /// Starts it in front of a runtime, or beside it, and waits until it is ready.
+    pub async fn start(run: &Arc<Run>, runtime: &Path, place: Place, view: &PodView) -> Result<Self> {
         let dir = run.make_dir("berth")?;
         let (socket, admin) = (dir.join("cri.sock"), dir.join("admin.sock"));
+        let desired = run.make_dir("berth/desired")?;
         let http = run.address(Port::Berthd);
         let config = format!(
             "apiVersion: berth.dev/v1alpha1
@@ -52,6 +63,8 @@ socket: {socket}
 runtimeEndpoint: unix://{runtime}
 adminSocket: {admin}
 stateDir: {state}
+desiredDir: {desired}
+path: {path}
 httpAddress: {http}
 nodeName: {NODE_NAME}
 podView:
@@ -60,6 +73,11 @@ podView:
             runtime = runtime.display(),
             admin = admin.display(),
             state = run.make_dir("berth/state")?.display(),
+            desired = desired.display(),
+            path = match place {
+                Place::Inline => "inline",
+                Place::Beside => "beside",
+            },
             view = pod_view(run, view),
         );
         let config = run.write("berthd.yaml", &config)?;
@@ -69,8 +87,12 @@ podView:
             service: Service::new(run, "berthd", programs::berth("berthd")?, args)
                 .env("BERTH_FAULT_FILE", fault_file.display().to_string()),
             fault_file,
-            socket,
+            socket: match place {
+                Place::Inline => socket,
+                Place::Beside => runtime.to_owned(),
+            },
             admin,
+            desired,
             http,
         };
         berthd.service.start()?;
@@ -83,7 +105,7 @@ podView:
         &self.service
     }
 
-    /// The CRI socket the kubelet is given.
+    /// The CRI socket the kubelet is given: its own, or the runtime's that it is beside.
     pub fn socket(&self) -> &Path {
         &self.socket
     }
@@ -91,6 +113,11 @@ podView:
     /// The socket of `berthctl`.
     pub fn admin_socket(&self) -> &Path {
         &self.admin
+    }
+
+    /// The folder where it looks for requests that are files.
+    pub fn desired_dir(&self) -> &Path {
+        &self.desired
     }
 
     /// Lets it die the next time it reaches this point (`berthd::fault`).

@@ -39,7 +39,7 @@ use k8s_openapi::api::core::v1::Node as NodeObject;
 use kube::{Api, Client};
 
 pub use self::api_server::{ApiServer, NODE_NAME, User};
-pub use self::berthd::{Berthd, PodView};
+pub use self::berthd::{Berthd, Place, PodView};
 pub use self::containerd::Containerd;
 pub use self::control_plane::ControlPlane;
 pub use self::controllers::Controllers;
@@ -55,7 +55,7 @@ use crate::wait::await_condition;
 #[derive(Clone, Copy, Debug)]
 pub struct Builder {
     api: bool,
-    berth: bool,
+    berth: Option<Place>,
     kubelet: bool,
     controllers: bool,
 }
@@ -69,7 +69,13 @@ impl Builder {
 
     /// With berthd between kubelet and containerd (the default), or without.
     pub fn berth(mut self, berth: bool) -> Self {
-        self.berth = berth;
+        self.berth = berth.then_some(Place::Inline);
+        self
+    }
+
+    /// With berthd beside a kubelet that speaks to containerd directly.
+    pub fn beside(mut self) -> Self {
+        self.berth = Some(Place::Beside);
         self
     }
 
@@ -110,13 +116,13 @@ impl Builder {
             Some(cluster) => Some(cluster.server.kubeconfig(User::Node)?),
             None => None,
         };
-        let berthd = if self.berth {
+        let berthd = if let Some(place) = self.berth {
             let view = match (&kubeconfig, self.kubelet) {
                 (Some(kubeconfig), _) => PodView::Api { kubeconfig: kubeconfig.clone() },
                 (None, true) => PodView::Kubelet,
                 (None, false) => PodView::None,
             };
-            Some(Berthd::start(&run, containerd.socket(), &view).await?)
+            Some(Berthd::start(&run, containerd.socket(), place, &view).await?)
         } else {
             None
         };
@@ -157,7 +163,7 @@ struct Cluster {
 impl Node {
     /// A node with everything that most tests need: API server, berthd, kubelet.
     pub fn builder() -> Builder {
-        Builder { api: true, berth: true, kubelet: true, controllers: false }
+        Builder { api: true, berth: Some(Place::Inline), kubelet: true, controllers: false }
     }
 
     /// The run's directory, ports and names.

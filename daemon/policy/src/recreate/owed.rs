@@ -98,6 +98,20 @@ impl Node {
             .collect()
     }
 
+    /// A request is about a container that the runtime's list did not have: beside the kubelet a sandbox made since is not
+    /// known before the next one.
+    pub fn misses_container(&self) -> bool {
+        let open =
+            |request: &&Request| request.end.is_none() && self.pod_fate(&request.asked.pod) == PodFate::Alive;
+        self.config.path == Path::Beside
+            && self.recreates.requests.values().filter(open).any(|request| {
+                request.progress.iter().any(|(name, progress)| {
+                    let standing = self.standing_in(&request.asked.pod, name, &progress.target);
+                    !request.is_done(name) && matches!(standing, Standing::Absent)
+                })
+            })
+    }
+
     /// A request waits for what only the pod view shows.
     pub(crate) fn recreates_wait_for_view(&self) -> bool {
         self.recreates.requests.values().any(|request| {

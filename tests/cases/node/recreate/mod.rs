@@ -1,6 +1,7 @@
 //! Recreate: what is asked for happens, exactly once, by the kubelet, and is reported as it is.
 
 mod bad_input;
+mod beside;
 mod faults;
 mod in_a_row;
 mod load;
