@@ -35,6 +35,7 @@ mod assign;
 mod fate;
 mod listing;
 mod mark;
+mod outcomes;
 mod owed;
 mod report;
 mod request;

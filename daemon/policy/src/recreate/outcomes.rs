@@ -1,0 +1,84 @@
+//! What the end of a step changes.
+
+use std::time::Instant;
+
+use crate::{
+    event::StepOutcome,
+    model::{ContainerId, ContainerState},
+    node::Node,
+    recreate::state::{Drain, Errand, LONGEST_PAUSE},
+    step::Step,
+};
+
+impl Node {
+    pub(crate) fn step_ended(&mut self, step: Step, outcome: StepOutcome, now: Instant) {
+        let Some(errand) = Errand::of(&step) else { return };
+        self.recreates.busy.remove(&errand);
+        if outcome == StepOutcome::Failed {
+            self.recreates.pause(errand, now);
+            return;
+        }
+        self.recreates.paused.remove(&errand);
+        match step {
+            Step::RemoveContainers(containers) => {
+                containers.iter().for_each(|container| self.forget_container(container));
+            }
+            Step::WriteMarks(marks) => {
+                for mark in marks {
+                    // The request may have gone while its marks were written.
+                    if let Some(request) = self.recreates.requests.get(&mark.request) {
+                        // An earlier nudge was for others.
+                        self.recreates.nudged.remove(&request.asked.pod);
+                        self.recreates.place(mark, None, false, now);
+                    } else {
+                        self.recreates.unmarked.insert(mark.request);
+                    }
+                }
+            }
+            Step::ForgetMarks(request) => {
+                self.recreates.unmarked.remove(&request);
+            }
+            Step::StopContainer(stop) => {
+                self.container_stopped(&stop.container);
+                if outcome == StepOutcome::Gone {
+                    self.forget_container(&stop.container);
+                }
+            }
+            Step::Report(_, id, report) => match outcome {
+                StepOutcome::Gone => self.recreates.gone(&id),
+                StepOutcome::Done | StepOutcome::Failed => {
+                    if let Some(request) = self.recreates.requests.get_mut(&id) {
+                        request.reported = report;
+                    }
+                }
+            },
+            Step::HoldUnready(_, key) => {
+                let waiting = self.recreates.requests.values_mut();
+                for request in waiting.filter(|request| request.asked.key == key) {
+                    if request.unready == Drain::Wanted {
+                        request.unready = Drain::Since(now);
+                    }
+                }
+            }
+            Step::ReleaseUnready(..) | Step::OpenGate(_) => {
+                // Until the pod view shows it.
+                self.recreates.paused.insert(errand, (now + LONGEST_PAUSE, 0));
+            }
+            Step::DeleteRequest(_, id) => self.recreates.gone(&id),
+            Step::InspectSandbox(_) | Step::PollKubelet | Step::ForgetLatches(_) => {}
+        }
+    }
+
+    /// The requests as their sources showed them.
+    #[cfg(test)]
+    pub(crate) fn asked_requests(&self) -> Vec<crate::RecreateRequest> {
+        self.recreates.requests.values().map(|request| request.asked.clone()).collect()
+    }
+
+    /// An instance that did exit, as far as is known.
+    pub(crate) fn has_exited(&self, container: &ContainerId) -> bool {
+        let sandbox = self.containers.get(container).and_then(|sandbox| self.sandboxes.get(sandbox));
+        let instance = sandbox.and_then(|sandbox| sandbox.instances.get(container));
+        instance.is_none_or(|instance| matches!(instance.container.state, ContainerState::Exited { .. }))
+    }
+}
