@@ -8,6 +8,7 @@ mod baseline;
 mod case;
 mod centre;
 mod cluster_mode;
+mod deployed;
 mod exit_order;
 mod faults;
 mod kinds;

@@ -54,6 +54,16 @@ pub struct ApiServer {
 impl ApiServer {
     /// Starts it on the run's etcd and waits until it is ready.
     pub async fn start(run: &Arc<Run>) -> Result<Self> {
+        // Pods need no ServiceAccount token here; with it, every namespace would wait for a controller first.
+        Self::start_without(run, "ServiceAccount").await
+    }
+
+    /// The same with ServiceAccounts: pods have the token of theirs.
+    pub async fn start_with_accounts(run: &Arc<Run>) -> Result<Self> {
+        Self::start_without(run, "").await
+    }
+
+    async fn start_without(run: &Arc<Run>, admission: &str) -> Result<Self> {
         let certificates = run.make_dir("api")?;
         let tokens = run.write(
             "api/tokens.csv",
@@ -72,12 +82,11 @@ impl ApiServer {
             ("--advertise-address", "127.0.0.1".to_owned()),
             ("--secure-port", run.port(Port::Api).to_string()),
             ("--cert-dir", certificates.display().to_string()),
-            ("--service-cluster-ip-range", "10.214.0.0/24".to_owned()),
+            ("--service-cluster-ip-range", run.service_subnet()),
             ("--token-auth-file", tokens.display().to_string()),
             ("--authorization-mode", "Node,RBAC".to_owned()),
             ("--enable-admission-plugins", "NodeRestriction".to_owned()),
-            // Pods need no ServiceAccount token here; with it, every namespace would wait for a controller first.
-            ("--disable-admission-plugins", "ServiceAccount".to_owned()),
+            ("--disable-admission-plugins", admission.to_owned()),
             ("--service-account-key-file", key.display().to_string()),
             ("--service-account-signing-key-file", key.display().to_string()),
             ("--service-account-issuer", "https://berth.test".to_owned()),

@@ -37,6 +37,8 @@ impl Controllers {
             "--service-account-private-key-file={}",
             run.path("api/service-account.key").display()
         ));
+        // For the pods of those who speak to the server: the server wrote it itself, with the CA that signed it.
+        args.push(format!("--root-ca-file={}", run.path("api/apiserver.crt").display()));
         let manager = Service::new(
             run,
             "kube-controller-manager",

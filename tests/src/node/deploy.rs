@@ -56,11 +56,16 @@ fn files(path: &Path) -> Result<Vec<PathBuf>> {
 pub async fn apply(client: &Client, name: &str) -> Result<Vec<DynamicObject>> {
     let mut applied = Vec::new();
     for object in objects(name)? {
-        let params = PatchParams::apply(MANAGER).force();
-        let done = api(client, &object)?.patch(&object.name_any(), &params, &Patch::Apply(&object)).await;
-        applied.push(done.with_context(|| format!("apply {} of deploy/{name}", object.name_any()))?);
+        applied.push(apply_object(client, &object).await.with_context(|| format!("deploy/{name}"))?);
     }
     Ok(applied)
+}
+
+/// Applies one object, such as one of `deploy/` that was adapted to a run.
+pub async fn apply_object(client: &Client, object: &DynamicObject) -> Result<DynamicObject> {
+    let params = PatchParams::apply(MANAGER).force();
+    let done = api(client, object)?.patch(&object.name_any(), &params, &Patch::Apply(object)).await;
+    done.with_context(|| format!("apply {}", object.name_any()))
 }
 
 /// The API of an object of any kind.

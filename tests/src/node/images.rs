@@ -60,29 +60,42 @@ async fn make(image: &str, command: &[&str], dir: &Path, archive: &Path) -> Resu
         fs::remove_dir_all(&work).context("clear the work folder")?;
     }
     fs::create_dir_all(&work).context("work folder")?;
-    let (oci, root) = (work.join("oci"), work.join("root"));
+    let root = work.join("root");
     root_filesystem(&root).await?;
+    let mut config = vec!["--clear=config.entrypoint"];
+    for part in command {
+        config.extend(["--config.cmd", part]);
+    }
+    let new = work.join("image.tar");
+    pack(&root, image, &config, &work, &new).await?;
+    fs::rename(&new, archive).context("put the archive in its place")?;
+    fs::remove_dir_all(&work).context("remove the work folder")
+}
 
+/// Makes an image of a root filesystem, with these flags of `umoci config`.
+pub(super) async fn pack(
+    root: &Path,
+    image: &str,
+    config: &[&str],
+    work: &Path,
+    archive: &Path,
+) -> Result<()> {
+    let oci = work.join("oci");
     let layout = oci.to_str().context("path")?;
     let tagged = format!("{layout}:it");
     run("umoci", &["init", "--layout", layout]).await?;
     run("umoci", &["new", "--image", &tagged]).await?;
     run("umoci", &["insert", "--image", &tagged, root.to_str().context("path")?, "/"]).await?;
-    let mut config =
-        vec!["config", "--image", &tagged, "--config.env", "PATH=/bin", "--clear=config.entrypoint"];
-    for part in command {
-        config.extend(["--config.cmd", part]);
-    }
-    run("umoci", &config).await?;
+    let mut args = vec!["config", "--image", &tagged, "--config.env", "PATH=/bin"];
+    args.extend(config);
+    run("umoci", &args).await?;
 
-    let new = work.join("image.tar");
-    let destination = format!("docker-archive:{}:{image}", new.display());
+    let destination = format!("docker-archive:{}:{image}", archive.display());
     run("skopeo", &["copy", "--quiet", "--insecure-policy", &format!("oci:{tagged}"), &destination]).await?;
-    fs::rename(&new, archive).context("put the archive in its place")?;
-    fs::remove_dir_all(&work).context("remove the work folder")
+    Ok(())
 }
 
-async fn root_filesystem(root: &Path) -> Result<()> {
+pub(super) async fn root_filesystem(root: &Path) -> Result<()> {
     for dir in ["bin", "etc", "tmp", "dev", "proc", "sys", "root"] {
         fs::create_dir_all(root.join(dir)).context("root filesystem")?;
     }

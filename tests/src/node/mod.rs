@@ -11,6 +11,7 @@
 mod api_server;
 mod berthd;
 mod cgroup;
+mod cluster_address;
 mod containerd;
 mod control_plane;
 mod controllers;
@@ -23,6 +24,7 @@ pub mod http;
 pub mod images;
 mod kubelet;
 mod manager;
+pub mod program_images;
 pub mod programs;
 mod registry;
 mod run_dir;
@@ -40,6 +42,7 @@ use kube::{Api, Client};
 
 pub use self::api_server::{ApiServer, NODE_NAME, User};
 pub use self::berthd::{Berthd, Place, PodView};
+pub use self::cluster_address::ClusterAddress;
 pub use self::containerd::Containerd;
 pub use self::control_plane::ControlPlane;
 pub use self::controllers::Controllers;
@@ -58,6 +61,7 @@ pub struct Builder {
     berth: Option<Place>,
     kubelet: bool,
     controllers: bool,
+    accounts: bool,
 }
 
 impl Builder {
@@ -91,6 +95,12 @@ impl Builder {
         self
     }
 
+    /// With ServiceAccounts, whose tokens come from the controllers; not by default.
+    pub fn accounts(mut self, accounts: bool) -> Self {
+        self.accounts = accounts;
+        self
+    }
+
     /// Brings it up and waits until it is ready.
     pub async fn start(self) -> Result<Node> {
         // What a crashed run left would only be in the way.
@@ -104,7 +114,10 @@ impl Builder {
                     return Ok(None);
                 }
                 let etcd = Etcd::start(&run)?;
-                let server = ApiServer::start(&run).await?;
+                let server = match self.accounts {
+                    true => ApiServer::start_with_accounts(&run).await?,
+                    false => ApiServer::start(&run).await?,
+                };
                 Ok(Some(Cluster { etcd, server }))
             },
             Containerd::start(&run),
@@ -163,7 +176,7 @@ struct Cluster {
 impl Node {
     /// A node with everything that most tests need: API server, berthd, kubelet.
     pub fn builder() -> Builder {
-        Builder { api: true, berth: Some(Place::Inline), kubelet: true, controllers: false }
+        Builder { api: true, berth: Some(Place::Inline), kubelet: true, controllers: false, accounts: false }
     }
 
     /// The run's directory, ports and names.

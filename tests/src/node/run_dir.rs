@@ -131,6 +131,21 @@ impl Run {
         Names::of(self.number)
     }
 
+    /// The services' subnet.
+    pub fn service_subnet(&self) -> String {
+        format!("10.214.{}.0/24", self.number)
+    }
+
+    /// The address of the service `kubernetes`, the first of that subnet.
+    pub fn service_address(&self) -> String {
+        format!("10.214.{}.1", self.number)
+    }
+
+    /// The node's address among the pods, the first of their subnet.
+    pub fn gateway(&self) -> String {
+        format!("10.213.{}.1/24", self.number)
+    }
+
     /// The pods' subnet.
     pub fn subnet(&self) -> String {
         format!("10.213.{}.0/24", self.number)

@@ -1,0 +1,129 @@
+//! `deploy/` as it is: its images made and pulled, its pods run by a real kubelet that speaks to containerd itself, and a
+//! user's request assigned by the manager and carried out by the agent beside the kubelet.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use berth_proto::crd::{ContainerRecreateRequest, RecreatePhase};
+use berth_tests::manifest::{Container, PodManifest};
+use berth_tests::node::{ClusterAddress, Node, Registry, deploy, program_images, programs};
+use berth_tests::recreate::Ask;
+use berth_tests::wait::await_condition;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DynamicObject, ListParams, PostParams};
+use kube::{Client, ResourceExt};
+use serde_json::json;
+
+use crate::case::{container, is_ready};
+
+/// Pulls, starts and lease: many things in a row on a machine with other work to do.
+const PATIENCE: Duration = Duration::from_secs(150);
+/// Where `deploy/` puts everything.
+const NAMESPACE: &str = "berth-system";
+
+#[tokio::test]
+async fn deploy_works_as_it_is() -> Result<()> {
+    let node = Node::builder().berth(false).controllers(true).accounts(true).start().await?;
+    let outcome = deployed(&node).await;
+    if outcome.is_err() {
+        picture(&node.client().await?).await?;
+    }
+    outcome?;
+    node.down()
+}
+
+async fn deployed(node: &Node) -> Result<()> {
+    let client = node.client().await?;
+    let registry = Registry::start(node.run()).await?;
+    let _address = ClusterAddress::serve(node.run()).await?;
+    let agent = program_images::archive(node.run(), &programs::berth("berthd")?).await?;
+    let agent = registry.push(&agent, "berthd:0.1.0").await?;
+    let manager = program_images::archive(node.run(), &programs::manager()?).await?;
+    let manager = registry.push(&manager, "berth-manager:0.1.0").await?;
+    deploy::install(&client).await?;
+    for (file, image) in [("manager/manager.yaml", &manager), ("agent/agent.yaml", &agent)] {
+        for object in deploy::objects(file)? {
+            deploy::apply_object(&client, &adapted(node, object, image)?).await?;
+        }
+    }
+
+    let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+    await_condition("two managers and an agent are Ready", PATIENCE, async || {
+        for (name, count) in [("berth-manager", 2), ("berth-agent", 1)] {
+            let label = format!("app.kubernetes.io/name={name}");
+            let found = pods.list(&ListParams::default().labels(&label)).await?.items;
+            ensure!(found.len() == count, "{} pods of {name}", found.len());
+            found.iter().try_for_each(is_ready)?;
+        }
+        Ok(())
+    })
+    .await?;
+    let leases: Api<Lease> = Api::namespaced(client.clone(), NAMESPACE);
+    await_condition("one of them leads", PATIENCE, async || {
+        let lease = leases.get("berth-manager").await?;
+        let holder = lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
+        ensure!(holder.starts_with("berth-manager-"), "{holder:?} does");
+        Ok(())
+    })
+    .await?;
+    a_request_is_carried_out(&client).await
+}
+
+/// The images of this run's registry and the folders of this run; nothing else.
+fn adapted(node: &Node, object: DynamicObject, image: &str) -> Result<DynamicObject> {
+    let mut value = serde_json::to_value(object)?;
+    if let Some(spec) = value.pointer_mut("/spec/template/spec") {
+        spec["containers"][0]["image"] = image.into();
+        for volume in spec["volumes"].as_array_mut().into_iter().flatten() {
+            match volume["name"].as_str() {
+                Some("runtime") => volume["hostPath"]["path"] = json!(node.run().dir()),
+                Some("state") => volume["hostPath"]["path"] = json!(node.run().path("agent-state")),
+                _ => {}
+            }
+        }
+    }
+    Ok(serde_json::from_value(value)?)
+}
+
+async fn a_request_is_carried_out(client: &Client) -> Result<()> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
+    let manifest = PodManifest::new("default", "pod").container(Container::new("a"));
+    await_condition("the namespace takes pods", PATIENCE, async || {
+        pods.create(&PostParams::default(), &manifest.pod()?).await.map(drop).context("create a pod")
+    })
+    .await?;
+    let before = await_condition("the pod is Ready", PATIENCE, async || {
+        let pod = pods.get("pod").await?;
+        is_ready(&pod).map(|()| pod)
+    })
+    .await?;
+    let asked = Ask::new("pod", &["a"]).create(client, "default", "again").await?;
+    let status = asked.succeeded(PATIENCE).await?;
+    ensure!(status.phase == Some(RecreatePhase::Completed), "{status:?}");
+    let old = container(&before, "a")?;
+    await_condition("the pod shows its second instance", PATIENCE, async || {
+        let pod = pods.get("pod").await?;
+        let new = container(&pod, "a")?;
+        ensure!(
+            new.restart_count == old.restart_count + 1 && new.container_id != old.container_id,
+            "{new:?}"
+        );
+        ensure!(pod.uid() == before.uid(), "another pod");
+        Ok(())
+    })
+    .await?;
+    let request: ContainerRecreateRequest = asked.now().await?.context("the request is gone")?;
+    let writers: Vec<_> =
+        request.managed_fields().iter().filter_map(|entry| entry.manager.as_deref()).collect();
+    ensure!(writers.contains(&"berth-manager"), "not assigned by the manager: {writers:?}");
+    Ok(())
+}
+
+/// How the pods look at the end, for the reader of a failure.
+async fn picture(client: &Client) -> Result<()> {
+    for pod in Api::<Pod>::all(client.clone()).list(&ListParams::default()).await?.items {
+        eprintln!("pod {}: {}", pod.name_any(), serde_json::to_string(&pod.status)?);
+    }
+    Ok(())
+}

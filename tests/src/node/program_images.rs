@@ -1,0 +1,40 @@
+//! Images of Berth's own programs, as `deploy/` wants them: made from the programs under test, without a container engine.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+
+use super::images;
+use super::run_dir::Run;
+use super::tool::run as tool;
+
+/// The archive of an image that runs `program`, with the libraries it needs and busybox for whoever looks inside.
+pub async fn archive(run: &Arc<Run>, program: &Path) -> Result<PathBuf> {
+    let name = program.file_name().and_then(|name| name.to_str()).context("a program without a name")?;
+    let work = run.make_dir(&format!("image-{name}"))?;
+    let root = work.join("root");
+    images::root_filesystem(&root).await?;
+    let (from, to) = (program.display().to_string(), root.join("bin").join(name).display().to_string());
+    // Nine tenths of a debug build are for debuggers.
+    tool("strip", &["-o", &to, &from]).await?;
+    for library in libraries(&from).await? {
+        let place = root.join(library.strip_prefix("/").context("a library without a path")?);
+        fs::create_dir_all(place.parent().context("a library without a folder")?)
+            .context("library folder")?;
+        fs::copy(&library, &place).with_context(|| library.display().to_string())?;
+    }
+    let archive = work.join("image.tar");
+    let config = ["--config.entrypoint", &format!("/bin/{name}"), "--clear=config.cmd"];
+    images::pack(&root, &format!("berth.test/{name}:0.1.0"), &config, &work, &archive).await?;
+    fs::remove_dir_all(&root).context("remove the root filesystem")?;
+    Ok(archive)
+}
+
+/// What the dynamic linker takes into the process, by where it finds it here.
+async fn libraries(program: &str) -> Result<Vec<PathBuf>> {
+    let listed = tool("ldd", &[program]).await?;
+    let paths = listed.split_whitespace().filter(|word| word.starts_with('/'));
+    Ok(paths.map(|path| PathBuf::from(path.trim_end_matches(':'))).collect())
+}
