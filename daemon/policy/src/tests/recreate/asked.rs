@@ -1,0 +1,227 @@
+//! What a request asks for, and in which order it is done.
+
+use std::time::Duration;
+
+use crate::tests::world::pod;
+use crate::{
+    Amendment, ContainerId, ContainerPhase, Event, MarkPhase, Readiness, RecreateStrategy, RequestPhase,
+    Verdict,
+};
+
+use super::play::{Play, one, strategy};
+
+#[test]
+fn the_kubelet_is_asked_once() {
+    let mut play = Play::new(one());
+    play.request("r", &["a"], strategy());
+    assert_eq!(play.effects, ["mark a-1 Armed"]);
+    assert_eq!(play.relist(), 1);
+    assert_eq!(play.relist(), 0, "one nudge");
+    assert!(play.looks("a-1"));
+    assert_eq!(play.store[0].phase, MarkPhase::Shown);
+    assert_eq!(play.stop("a-1", 30), Verdict::Forward);
+    assert!(!play.looks("other"));
+    play.start("a");
+    play.succeeded("r");
+    assert_eq!(play.effects, ["mark a-1 Armed", "forget r"]);
+    assert!(play.store.is_empty());
+    // Recreating, killed, completed: one write for each change of state.
+    assert_eq!(play.reports.len(), 3, "{:#?}", play.reports);
+    assert!(!play.looks("a-2"));
+    assert_eq!(play.relist(), 0);
+}
+
+#[test]
+fn a_kubelet_that_did_not_look_is_nudged_again() {
+    let mut play = Play::new(one());
+    play.request("r", &["a"], strategy());
+    assert_eq!(play.relist(), 1);
+    play.world.pass(Duration::from_secs(1));
+    assert_eq!(play.relist(), 0);
+    play.world.pass(Duration::from_secs(2));
+    assert_eq!(play.relist(), 1);
+}
+
+#[test]
+fn eight_in_a_row_without_a_trace_of_the_earlier_ones() {
+    let mut play = Play::new(one());
+    let mut id = "a-1".to_owned();
+    for round in 0..8 {
+        play.effects.clear();
+        let request = format!("r{round}");
+        play.request(&request, &["a"], strategy());
+        if round > 0 {
+            assert!(play.effects[0].starts_with("remove a-"), "{:?}", play.effects);
+        }
+        id = play.replaced_by_kubelet("a", &id);
+        play.succeeded(&request);
+    }
+}
+
+#[test]
+fn containers_of_an_unordered_request_are_marked_together() {
+    let mut play = Play::new(pod(&[("a", "0"), ("b", "0"), ("c", "0")]));
+    play.request("r", &["c", "a"], strategy());
+    assert_eq!(play.effects, ["mark a-1 Armed, c-3 Armed"]);
+    assert_eq!(play.relist(), 1, "one nudge for the pod");
+    assert!(play.looks("a-1") && play.looks("c-3") && !play.looks("b-2"));
+    play.stop("a-1", 30);
+    play.stop("c-3", 30);
+    play.start("a");
+    assert_eq!(play.phases("r"), [("c", ContainerPhase::Recreating), ("a", ContainerPhase::Succeeded)]);
+    play.start("c");
+    play.succeeded("r");
+}
+
+#[test]
+fn an_ordered_request_waits_for_ready() {
+    let mut play = Play::new(pod(&[("a", "0"), ("b", "0")]).becomes_ready_by("a", Readiness::ReadinessProbe));
+    play.request("r", &["b", "a"], RecreateStrategy { ordered: true, ..strategy() });
+    assert_eq!(play.effects, ["mark a-1 Armed"], "the order of the pod, not of the list");
+    let id = play.replaced_by_kubelet("a", "a-1");
+    assert_eq!(play.effects.last().unwrap(), "mark b-2 Armed");
+    play.reports_ready("a", &id, false);
+    play.replaced_by_kubelet("b", "b-2");
+    play.succeeded("r");
+}
+
+#[test]
+fn an_ordered_request_does_not_go_on_before_ready() {
+    let mut play = Play::new(pod(&[("a", "0"), ("b", "0")]).becomes_ready_by("a", Readiness::ReadinessProbe));
+    play.request("r", &["a", "b"], RecreateStrategy { ordered: true, ..strategy() });
+    play.relist();
+    play.looks("a-1");
+    play.stop("a-1", 30);
+    let (call, _) = play.world.create(&play.pod.clone(), "a");
+    play.world.start(&call, "a-9");
+    play.settle();
+    assert_eq!(play.effects, ["mark a-1 Armed"]);
+    play.reports_ready("a", "a-9", true);
+    assert_eq!(play.effects.last().unwrap(), "mark b-2 Armed");
+}
+
+#[test]
+fn min_started_is_counted_from_the_start() {
+    let mut play = Play::new(one());
+    play.request("r", &["a"], RecreateStrategy { min_started: Duration::from_secs(5), ..strategy() });
+    play.replaced_by_kubelet("a", "a-1");
+    assert_eq!(play.last("r").phase, Some(RequestPhase::Recreating));
+    let due = play.world.node.next_deadline().unwrap();
+    assert!(due <= play.world.now + Duration::from_secs(5));
+    play.world.pass(Duration::from_secs(5));
+    play.settle();
+    play.succeeded("r");
+}
+
+#[test]
+fn the_grace_of_the_request_takes_the_place_of_the_pods() {
+    // (grace asked for, timeout the kubelet passes, what goes on): the pod's grace is 30 s.
+    let amended = |seconds| Verdict::Amend(Amendment::StopTimeout(Duration::from_secs(seconds)));
+    let table = [
+        (None, 30, Verdict::Forward),
+        (Some(5), 30, amended(5)),
+        (Some(5), 28, amended(3)),
+        (Some(5), 2, Verdict::Forward),
+        (Some(0), 30, amended(2)),
+        (Some(60), 30, amended(60)),
+        (Some(60), 20, amended(50)),
+        (Some(30), 30, Verdict::Forward),
+    ];
+    for (grace, timeout, expected) in table {
+        let mut play = Play::new(one());
+        let grace = grace.map(Duration::from_secs);
+        play.request("r", &["a"], RecreateStrategy { grace, ..strategy() });
+        play.relist();
+        play.looks("a-1");
+        assert_eq!(play.stop("a-1", timeout), expected, "{grace:?} {timeout}");
+    }
+}
+
+#[test]
+fn a_second_request_for_the_container_waits_and_finds_it_replaced() {
+    let mut play = Play::new(pod(&[("a", "0"), ("b", "0")]));
+    play.request("r1", &["a"], strategy());
+    play.request("r2", &["a"], strategy());
+    play.request("r3", &["b"], strategy());
+    assert_eq!(play.last("r2").phase, Some(RequestPhase::Pending));
+    assert_eq!(play.last("r2").containers[0].message, "waits for request ns/r1");
+    assert_eq!(play.effects, ["mark a-1 Armed", "mark b-2 Armed"], "disjoint containers do not wait");
+    play.replaced_by_kubelet("a", "a-1");
+    play.succeeded("r1");
+    play.succeeded("r2");
+    assert_eq!(play.last("r3").phase, Some(RequestPhase::Recreating));
+}
+
+#[test]
+fn force_restarts_also_what_was_replaced_and_once() {
+    let mut play = Play::new(one());
+    play.request("r1", &["a"], strategy());
+    play.request("r2", &["a"], RecreateStrategy { force: true, ..strategy() });
+    // Created and not started yet is the moment in which it must not count as done.
+    play.relist();
+    play.looks("a-1");
+    play.stop("a-1", 30);
+    let (call, _) = play.world.create(&play.pod.clone(), "a");
+    play.world.apply(Event::ContainerCreated { call: call.id, container: "a-x".into() });
+    play.settle();
+    play.world.start(&call, "a-x");
+    play.reports_ready("a", "a-x", true);
+    let id = "a-x".to_owned();
+    play.succeeded("r1");
+    assert_eq!(play.last("r2").phase, Some(RequestPhase::Recreating));
+    assert_eq!(play.store.last().unwrap().container, ContainerId::from(id.as_str()));
+    play.replaced_by_kubelet("a", &id);
+    play.succeeded("r2");
+}
+
+#[test]
+fn the_pod_is_drained_first() {
+    let mut gated = one();
+    gated.unready = Some(crate::Unready::default());
+    let mut play = Play::new(gated);
+    let strategy = RecreateStrategy { unready_grace: Some(Duration::from_secs(3)), ..strategy() };
+    play.request("r", &["a"], strategy);
+    assert_eq!(play.effects, ["hold ns/r"]);
+    assert!(play.last("r").unready);
+    play.pod.unready.as_mut().unwrap().requests.push("ns/r".to_owned());
+    play.world.apply(play.pod.seen());
+    play.world.pass(Duration::from_secs(2));
+    play.settle();
+    assert_eq!(play.effects, ["hold ns/r"]);
+    play.world.pass(Duration::from_secs(1));
+    play.settle();
+    assert_eq!(play.effects, ["hold ns/r", "mark a-1 Armed"]);
+    play.replaced_by_kubelet("a", "a-1");
+    assert!(play.effects.contains(&"release ns/r".to_owned()), "{:?}", play.effects);
+    play.succeeded("r");
+}
+
+#[test]
+fn a_pod_without_the_gate_waits_and_is_not_touched() {
+    let mut play = Play::new(one());
+    let strategy = RecreateStrategy { unready_grace: Some(Duration::from_secs(3)), ..strategy() };
+    play.request("r", &["a"], strategy);
+    assert!(play.effects.is_empty());
+    play.world.pass(Duration::from_secs(3));
+    play.settle();
+    assert_eq!(play.effects, ["mark a-1 Armed"]);
+}
+
+#[test]
+fn what_a_request_left_in_the_gate_is_taken_away() {
+    let mut gated = one();
+    gated.unready = Some(crate::Unready { requests: vec!["ns/forgotten".to_owned()], unwritten: false });
+    let play = Play::new(gated);
+    let mut play = play;
+    play.settle();
+    assert_eq!(play.effects, ["release ns/forgotten"]);
+}
+
+#[test]
+fn a_gate_that_nobody_wrote_is_opened() {
+    let mut gated = one();
+    gated.unready = Some(crate::Unready { requests: Vec::new(), unwritten: true });
+    let mut play = Play::new(gated);
+    play.settle();
+    assert_eq!(play.effects, ["open pod"]);
+}

@@ -1,0 +1,281 @@
+//! How requests end: well, badly, and after a death at each step of the way.
+
+use std::time::Duration;
+
+use crate::tests::world::pod;
+use crate::{
+    ContainerPhase, Event, Outcome, Path, RecreateStrategy, RequestId, RestartPolicy, Showing, Step,
+    StepOutcome,
+};
+
+use super::play::{Play, exec, http, one, strategy, with_hook};
+
+#[test]
+fn the_deadline_ends_what_was_not_shown() {
+    let mut play = Play::new(one());
+    let mut request = play.asks("r", &["a"], strategy());
+    request.deadline = Some(play.world.now + Duration::from_secs(3));
+    play.world.apply(Event::RecreateSeen(Box::new(request)));
+    play.settle();
+    assert_eq!(play.effects, ["mark a-1 Armed"]);
+    play.world.pass(Duration::from_secs(3));
+    play.settle();
+    let report = play.last("r");
+    assert_eq!(report.outcome, Some(Outcome::Failed("DeadlineExceeded")));
+    assert_eq!(report.message, "recreating has exceeded the activeDeadlineSeconds");
+    assert!(!play.looks("a-1"), "nothing is done after the end");
+    assert!(play.store.is_empty());
+}
+
+#[test]
+fn a_finished_request_is_deleted_after_its_time() {
+    let mut play = Play::new(one());
+    let mut request = play.asks("r", &["a"], strategy());
+    request.delete_after = Some(Duration::from_secs(10));
+    play.world.apply(Event::RecreateSeen(Box::new(request)));
+    play.settle();
+    play.replaced_by_kubelet("a", "a-1");
+    assert!(!play.effects.contains(&"delete r".to_owned()));
+    play.world.pass(Duration::from_secs(10));
+    play.settle();
+    assert!(play.effects.contains(&"delete r".to_owned()));
+}
+
+#[test]
+fn a_pod_that_goes_ends_the_request() {
+    for gone in ["deleted", "removed", "ended"] {
+        let mut play = Play::new(one());
+        play.request("r", &["a"], strategy());
+        match gone {
+            "deleted" => play.pod = play.pod.clone().deleting(30),
+            "ended" => play.pod.ended = true,
+            _ => {}
+        }
+        let event = match gone {
+            "removed" => Event::PodGone(play.pod.pod.uid.clone()),
+            _ => play.pod.seen(),
+        };
+        play.world.apply(event);
+        assert!(!play.looks("a-1"), "{gone}");
+        play.settle();
+        assert_eq!(play.last("r").outcome, Some(Outcome::Failed("PodGone")), "{gone}");
+    }
+}
+
+#[test]
+fn a_container_the_pod_does_not_keep_running_fails() {
+    for (ignore, outcome) in [(false, Outcome::Failed("ContainerFailed")), (true, Outcome::Complete)] {
+        let mut play = Play::new(one());
+        let asked = RecreateStrategy { ignore_failures: ignore, ..strategy() };
+        play.request("r", &["nobody", "a"], asked);
+        if ignore {
+            play.replaced_by_kubelet("a", "a-1");
+        }
+        let report = play.last("r");
+        assert_eq!(report.outcome, Some(outcome));
+        assert!(report.message.contains("nobody"), "{}", report.message);
+        assert_eq!(report.containers[0].phase, ContainerPhase::Failed);
+    }
+}
+
+#[test]
+fn an_exited_container_that_is_not_restarted_fails() {
+    let table = [
+        (RestartPolicy::Never, 1, false),
+        (RestartPolicy::OnFailure, 0, false),
+        (RestartPolicy::OnFailure, 1, true),
+        (RestartPolicy::Always, 0, true),
+    ];
+    for (policy, code, waits) in table {
+        let mut play = Play::new(one().restarts(policy));
+        play.world.exit("a-1", code);
+        play.request("r", &["a"], strategy());
+        play.world.pass(Duration::from_secs(2));
+        play.settle();
+        assert_eq!(play.last("r").outcome.is_none(), waits, "{policy:?} {code}");
+    }
+}
+
+#[test]
+fn a_request_that_goes_away_is_forgotten() {
+    let mut play = Play::new(one());
+    play.request("r", &["a"], strategy());
+    play.world.apply(Event::RecreateGone(RequestId::from("r")));
+    play.settle();
+    assert!(!play.looks("a-1"));
+    assert_eq!(play.effects.last().unwrap(), "forget r");
+    assert!(!play.world.node.is_waiting());
+}
+
+#[test]
+fn a_step_that_fails_is_tried_again_later() {
+    let mut play = Play::new(one());
+    let request = play.asks("r", &["a"], strategy());
+    play.world.apply(Event::RecreateSeen(Box::new(request)));
+    let steps = play.world.node.plan(play.world.now);
+    let write = steps.iter().find(|step| matches!(step, Step::WriteMarks(_))).unwrap().clone();
+    play.world.apply(Event::StepBegan(write.clone()));
+    assert!(!play.world.node.plan(play.world.now).contains(&write), "under way");
+    play.world.apply(Event::StepEnded(write.clone(), StepOutcome::Failed));
+    assert!(!play.world.node.plan(play.world.now).contains(&write), "paused");
+    assert!(!play.looks("a-1"), "what is not durable is not shown");
+    play.world.pass(Duration::from_secs(1));
+    assert!(play.world.node.plan(play.world.now).contains(&write));
+}
+
+#[test]
+fn a_change_of_the_request_later_changes_nothing() {
+    let mut play = Play::new(pod(&[("a", "0"), ("b", "0")]));
+    play.request("r", &["a"], strategy());
+    play.request("r", &["a", "b"], strategy());
+    assert_eq!(play.effects, ["mark a-1 Armed"]);
+}
+
+#[test]
+fn beside_the_kubelet_the_agent_stops_it_with_its_hook() {
+    let config = crate::Config { path: Path::Beside, ..crate::Config::default() };
+    let mut play = Play::on(config, with_hook(one(), "a", exec()));
+    play.request("r", &["a"], RecreateStrategy { grace: Some(Duration::from_secs(7)), ..strategy() });
+    assert_eq!(play.effects, ["mark a-1 Stopping", "stop a-1 7s with hook"]);
+    assert_eq!(play.relist(), 0, "nobody is nudged");
+    play.start("a");
+    play.succeeded("r");
+}
+
+#[test]
+fn beside_the_kubelet_a_pod_that_never_restarts_is_not_stopped() {
+    let config = crate::Config { path: Path::Beside, ..crate::Config::default() };
+    let mut play = Play::on(config, one().restarts(RestartPolicy::Never));
+    play.request("r", &["a"], strategy());
+    assert_eq!(play.last("r").outcome, Some(Outcome::Failed("ContainerFailed")));
+    assert!(play.last("r").message.contains("restartPolicy is Never"));
+    assert_eq!(play.effects, Vec::<String>::new());
+}
+
+#[test]
+fn a_pod_that_is_seen_later_is_waited_for() {
+    let mut play = Play::new(one());
+    let mut request = play.asks("r", &["a"], strategy());
+    request.pod = "later".into();
+    play.world.apply(Event::RecreateSeen(Box::new(request)));
+    play.world.pass(Duration::from_secs(2));
+    play.settle();
+    assert!(play.reports.iter().all(|(_, report)| report.outcome.is_none()));
+    play.world.pass(Duration::from_secs(3));
+    play.settle();
+    assert_eq!(play.last("r").outcome, Some(Outcome::Failed("PodGone")));
+}
+
+#[test]
+fn a_static_pod_is_known_by_its_mirror_too() {
+    let mut pod = one();
+    pod.mirror = Some("mirror".into());
+    let mut play = Play::new(pod);
+    let mut request = play.asks("r", &["a"], strategy());
+    request.pod = "mirror".into();
+    play.world.apply(Event::RecreateSeen(Box::new(request)));
+    play.settle();
+    play.replaced_by_kubelet("a", "a-1");
+    play.succeeded("r");
+}
+
+/// berthd is killed at each step of the way; the hook runs once and the container is replaced once.
+#[test]
+fn killed_at_every_step() {
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum At {
+        Requested,
+        Nudged,
+        Shown,
+        Hooked,
+        Stopped,
+        Started,
+    }
+    let all = [At::Requested, At::Nudged, At::Shown, At::Hooked, At::Stopped, At::Started];
+    let policies = [RestartPolicy::Always, RestartPolicy::OnFailure, RestartPolicy::Never];
+    for (name, hook) in [("none", None), ("exec", Some(exec())), ("http", Some(http()))] {
+        for policy in policies {
+            for at in all {
+                let pod = one().restarts(policy);
+                let pod = match &hook {
+                    Some(hook) => with_hook(pod, "a", hook.clone()),
+                    None => pod,
+                };
+                let row = format!("hook {name}, {policy:?}, {at:?}");
+                let mut play = Play::new(pod);
+                play.request("r", &["a"], strategy());
+                let mut hooks = 0;
+                // A hook that is no command does not pass through the agent: it runs whenever the kubelet begins it.
+                let mut begun = |play: &mut Play| {
+                    let runs = match name {
+                        "none" => false,
+                        "exec" => play.hook("a-1"),
+                        _ => true,
+                    };
+                    hooks += u32::from(runs);
+                };
+                // As far as it gets before the kill.
+                if at != At::Requested {
+                    assert_eq!(play.relist(), 1, "{row}");
+                }
+                if !matches!(at, At::Requested | At::Nudged) {
+                    assert!(play.looks("a-1"), "{row}");
+                }
+                let by_kubelet = matches!(at, At::Hooked | At::Stopped | At::Started);
+                if by_kubelet {
+                    begun(&mut play);
+                }
+                if matches!(at, At::Stopped | At::Started) {
+                    play.stop("a-1", 30);
+                }
+                if at == At::Started {
+                    play.start("a");
+                }
+                play.dies();
+
+                // The kubelet relists, looks at what it is nudged to, and retries what failed; up to two minutes.
+                for _ in 0..120 {
+                    play.world.pass(Duration::from_secs(1));
+                    play.settle();
+                    if play.last("r").outcome.is_some() {
+                        break;
+                    }
+                    let running = play.world.runtime.values().any(|(_, container)| {
+                        container.id.as_str() == "a-1" && container.state == crate::ContainerState::Running
+                    });
+                    let exited = play.world.runtime.contains_key(&"a-1".into()) && !running;
+                    let newer = play.world.runtime.keys().any(|id| id.as_str() != "a-1");
+                    if running && play.relist() > 0 && play.looks("a-1") {
+                        begun(&mut play);
+                        play.stop("a-1", 30);
+                        play.start("a");
+                    } else if exited && !newer {
+                        play.relist();
+                        if policy == RestartPolicy::Always || play.sees("a-1") == Showing::NotStarted {
+                            play.start("a");
+                        }
+                    }
+                }
+                play.succeeded("r");
+                let always = policy == RestartPolicy::Always;
+                let expected = match (name, at) {
+                    ("none", _) => 0,
+                    // Nobody can tell whether a hook that does not pass through the agent was begun. Where the container
+                    // comes back in any case it is not begun again.
+                    ("http", At::Shown) if always => 0,
+                    ("http", At::Hooked) if !always => 2,
+                    _ => 1,
+                };
+                assert_eq!(hooks, expected, "{row}: {:?}", play.effects);
+                let live: Vec<_> = play
+                    .world
+                    .runtime
+                    .values()
+                    .filter(|(_, container)| container.state == crate::ContainerState::Running)
+                    .collect();
+                assert_eq!(live.len(), 1, "{row}");
+                assert!(play.instances == 2, "{row}: restarted {} times", play.instances - 1);
+            }
+        }
+    }
+}

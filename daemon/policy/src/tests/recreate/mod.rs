@@ -1,0 +1,5 @@
+//! Recreate, as a conversation between a request, the agent, the kubelet and the runtime.
+
+mod asked;
+mod ended;
+mod play;
