@@ -202,11 +202,7 @@ impl Node {
                 }
             },
             // Not listed yet: whether it may be touched is asked when it is known.
-            Standing::Absent
-                if self.config.path == Path::Beside && marked.is_none() && progress.begun.is_none() =>
-            {
-                Next::Wait(String::new())
-            }
+            Standing::Absent if marked.is_none() && progress.begun.is_none() => Next::Wait(String::new()),
             Standing::Absent => Next::Going { killed: marked.is_some(), message: String::new() },
             Standing::Replaced(instance) => {
                 let twice = request.asked.strategy.force && !progress.killed && marked.is_none();

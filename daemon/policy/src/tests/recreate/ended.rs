@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::tests::world::pod;
+use crate::tests::world::{World, pod};
 use crate::{
-    ContainerPhase, Event, Outcome, Path, RecreateStrategy, RequestId, RestartPolicy, Showing, Step,
-    StepOutcome,
+    ContainerPhase, Event, Origin, Outcome, Path, RecreateStrategy, RequestId, RestartPolicy, SandboxId,
+    Showing, Step, StepOutcome,
 };
 
 use super::play::{Play, exec, http, one, strategy, with_hook};
@@ -149,6 +149,38 @@ fn beside_the_kubelet_a_pod_that_never_restarts_is_not_stopped() {
     play.request("r", &["a"], strategy());
     assert_eq!(play.last("r").outcome, Some(Outcome::Failed("ContainerFailed")));
     assert!(play.last("r").message.contains("restartPolicy is Never"));
+    assert_eq!(play.effects, Vec::<String>::new());
+}
+
+#[test]
+fn beside_the_kubelet_what_was_made_since_the_last_list_is_listed_first() {
+    let config = crate::Config { path: Path::Beside, ..crate::Config::default() };
+    let mut play = Play::on(config.clone(), one().restarts(RestartPolicy::Never));
+    let mut world = World::with(config);
+    std::mem::swap(&mut world.runtime, &mut play.world.runtime);
+    play.world = world;
+    play.world.apply(Event::ListingStarted);
+    play.world.apply(Event::RuntimeListed { sandboxes: Vec::new(), containers: Vec::new() });
+    play.world.apply(Event::ViewFresh(true));
+    play.world.apply(Event::PodsListed(vec![play.pod.clone()]));
+    play.world.apply(Event::RecreatesListed(Origin::Api, Vec::new()));
+    assert!(!play.world.node.misses_container(), "nobody asks for it");
+
+    play.request("r", &["a"], strategy());
+    assert!(play.world.node.misses_container());
+    play.world.apply(Event::ListingStarted);
+    play.world.apply(Event::RuntimeListed {
+        sandboxes: vec![crate::ListedSandbox {
+            sandbox: SandboxId::from("sandbox"),
+            pod: play.pod.pod.clone(),
+            declared: crate::Declared::default(),
+        }],
+        containers: play.world.runtime.values().cloned().collect(),
+    });
+    play.settle();
+    assert!(!play.world.node.misses_container());
+    // Not taken for one that is under way: whether it may be stopped is still asked.
+    assert!(play.last("r").message.contains("restartPolicy is Never"), "{:?}", play.last("r"));
     assert_eq!(play.effects, Vec::<String>::new());
 }
 
