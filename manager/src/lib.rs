@@ -5,7 +5,7 @@
 //! agent has goes on while no manager runs.
 //!
 //! [`index`] decides and is pure; [`watch`] and [`wire`] feed it, [`centre`] owns it, [`writer`] carries out what it
-//! decided, [`lease`] says who may.
+//! decided, [`lease`] says who may. [`notices`] says of kinds without a feature behind them that nothing acts on them.
 //!
 //! What the manager never does: write anything but `status` of Berth's own kinds and its Lease; touch a pod or a node;
 //! delete; read a Secret.
@@ -17,6 +17,7 @@ pub mod http;
 pub mod index;
 pub mod lease;
 pub mod metrics;
+pub mod notices;
 pub mod run;
 pub mod telemetry;
 pub mod watch;

@@ -12,6 +12,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
+use berth_proto::crd::{ImagePullJob, NodeImage, NodePodProbe, PodProbeMarker};
 use clap::Parser;
 use kube::{
     Client,
@@ -35,7 +36,7 @@ use crate::{
     index::Index,
     lease::{Candidate, Terms},
     metrics::Metrics,
-    telemetry,
+    notices, telemetry,
     watch::follow,
     wire::{Nodes, Pods, Requests},
     writer::Writer,
@@ -91,6 +92,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let (sender, inputs) = mpsc::channel(INPUTS);
     let (candidate, tenure) = Candidate::new(client.clone(), terms, metrics.clone());
     let writer = Writer::new(tenure.clone(), metrics.clone());
+    let notified = tenure.clone();
     let centre = Centre {
         index: Index::default(),
         inputs,
@@ -108,6 +110,10 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     watches.spawn(follow::<Nodes>(client.clone(), sender.clone(), metrics.clone()));
     watches.spawn(follow::<Pods>(client.clone(), sender.clone(), metrics.clone()));
     watches.spawn(follow::<Requests>(client.clone(), sender, metrics));
+    watches.spawn(notices::follow::<ImagePullJob>(client.clone(), notified.clone()));
+    watches.spawn(notices::follow::<NodeImage>(client.clone(), notified.clone()));
+    watches.spawn(notices::follow::<PodProbeMarker>(client.clone(), notified.clone()));
+    watches.spawn(notices::follow::<NodePodProbe>(client.clone(), notified));
     watches.spawn(centre.run());
     // The lease is given up when nothing is written any more.
     let written = CancellationToken::new();

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use berth_proto::crd::{ContainerRecreateRequest, RecreatePhase};
+use berth_proto::crd::{ContainerRecreateRequest, ImagePullJob, RecreatePhase};
 use berth_tests::manifest::{Container, PodManifest};
 use berth_tests::node::{ClusterAddress, Node, Registry, deploy, program_images, programs};
 use berth_tests::recreate::Ask;
@@ -67,7 +67,8 @@ async fn deployed(node: &Node) -> Result<()> {
         Ok(())
     })
     .await?;
-    a_request_is_carried_out(&client).await
+    a_request_is_carried_out(&client).await?;
+    what_nothing_acts_on_says_so(&client).await
 }
 
 /// The images of this run's registry and the folders of this run; nothing else.
@@ -118,6 +119,24 @@ async fn a_request_is_carried_out(client: &Client) -> Result<()> {
         request.managed_fields().iter().filter_map(|entry| entry.manager.as_deref()).collect();
     ensure!(writers.contains(&"berth-manager"), "not assigned by the manager: {writers:?}");
     Ok(())
+}
+
+/// A kind without a feature behind it is accepted, and not silently.
+async fn what_nothing_acts_on_says_so(client: &Client) -> Result<()> {
+    let job: ImagePullJob = serde_json::from_value(json!({
+        "apiVersion": "apps.kruise.io/v1alpha1", "kind": "ImagePullJob",
+        "metadata": { "namespace": "default", "name": "job" },
+        "spec": { "image": "berth.test/busybox:1", "completionPolicy": { "type": "Always" } },
+    }))?;
+    let jobs: Api<ImagePullJob> = Api::namespaced(client.clone(), "default");
+    jobs.create(&PostParams::default(), &job).await.context("create an ImagePullJob")?;
+    await_condition("the job says that nothing acts on it", PATIENCE, async || {
+        let conditions = jobs.get("job").await?.status.unwrap_or_default().conditions;
+        let noted = conditions.iter().any(|found| found.status == "False" && found.reason == "NotYetActedOn");
+        ensure!(noted, "{conditions:?}");
+        Ok(())
+    })
+    .await
 }
 
 /// How the pods look at the end, for the reader of a failure.

@@ -20,7 +20,17 @@ use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use self::side::{Side, assigned, context_of_a, install, namespaced, progress};
-use crate::case::{Case, PATIENCE, is_ready, run};
+use crate::case::{Case, PATIENCE, is_ready, run, run_alone};
+
+/// Lets the test be the only agent: the real one would answer the same requests and write to the same pods.
+async fn without_agent(case: &Case, test: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
+    let berthd = case.node.berthd()?;
+    berthd.service().stop()?;
+    let outcome = test().await;
+    berthd.service().start()?;
+    berthd.ready().await?;
+    outcome
+}
 
 /// The agent itself: it finds the kind although it was not there at its start, and ends a request it cannot carry out.
 #[tokio::test]
@@ -132,33 +142,37 @@ async fn reports_are_written_by_the_kubelets_identity() -> Result<()> {
 /// The node was away so long that the manager gave up: that is not taken back.
 #[tokio::test]
 async fn what_the_manager_ended_stays_ended() -> Result<()> {
-    run("what_the_manager_ended_stays_ended", async |case: &Case| {
-        let client = case.node.client().await?;
-        install(&client).await?;
-        let requests: Api<ContainerRecreateRequest> = namespaced(case, &client);
-        let request = assigned(&requests, "late", context_of_a()).await?;
-        let id = berth_policy::RequestId::from(request.uid().context("uid")?);
-        let side = Side::start(case.node, User::Node, "")?;
-        side.follows().await?;
-        let (cluster, _) = side.stop_watching();
-        let ended = json!({ "status": { "phase": "Completed", "completionTime": "2026-01-01T00:00:00Z", "message": "no agent" } });
-        requests.patch_status("late", &PatchParams::default(), &Patch::Merge(ended)).await?;
-        for report in [
-            progress(RequestPhase::Recreating, ContainerPhase::Recreating),
-            RecreateReport {
-                outcome: Some(Outcome::Complete),
-                ..progress(RequestPhase::Completed, ContainerPhase::Succeeded)
-            },
-        ] {
-            let outcome = cluster.carry_out(&Step::Report(Origin::Api, id.clone(), report)).await;
-            ensure!(outcome == StepOutcome::Gone, "{outcome:?}");
-        }
-        let status = requests.get("late").await?.status.context("status")?;
-        ensure!(status.message.as_deref() == Some("no agent"), "{status:?}");
-        ensure!(status.container_recreate_states.is_empty(), "{status:?}");
-        Ok(())
+    run_alone("what_the_manager_ended_stays_ended", async |case: &Case| {
+        without_agent(case, async || ended_by_the_manager(case).await).await
     })
     .await
+}
+
+async fn ended_by_the_manager(case: &Case) -> Result<()> {
+    let client = case.node.client().await?;
+    install(&client).await?;
+    let requests: Api<ContainerRecreateRequest> = namespaced(case, &client);
+    let request = assigned(&requests, "late", context_of_a()).await?;
+    let id = berth_policy::RequestId::from(request.uid().context("uid")?);
+    let side = Side::start(case.node, User::Node, "")?;
+    side.follows().await?;
+    let (cluster, _) = side.stop_watching();
+    let ended = json!({ "status": { "phase": "Completed", "completionTime": "2026-01-01T00:00:00Z", "message": "no agent" } });
+    requests.patch_status("late", &PatchParams::default(), &Patch::Merge(ended)).await?;
+    for report in [
+        progress(RequestPhase::Recreating, ContainerPhase::Recreating),
+        RecreateReport {
+            outcome: Some(Outcome::Complete),
+            ..progress(RequestPhase::Completed, ContainerPhase::Succeeded)
+        },
+    ] {
+        let outcome = cluster.carry_out(&Step::Report(Origin::Api, id.clone(), report)).await;
+        ensure!(outcome == StepOutcome::Gone, "{outcome:?}");
+    }
+    let status = requests.get("late").await?.status.context("status")?;
+    ensure!(status.message.as_deref() == Some("no agent"), "{status:?}");
+    ensure!(status.container_recreate_states.is_empty(), "{status:?}");
+    Ok(())
 }
 
 fn gate(pod: &Pod) -> Result<&PodCondition> {
@@ -172,77 +186,80 @@ fn gate(pod: &Pod) -> Result<&PodCondition> {
 
 #[tokio::test]
 async fn readiness_has_several_writers() -> Result<()> {
-    run("readiness_has_several_writers", async |case: &Case| {
+    run_alone("readiness_has_several_writers", async |case: &Case| {
         let manifest = case
             .manifest("pod")
             .spec("readinessGates", json!([{ "conditionType": "KruisePodReady" }]))
             .container(Container::new("a"));
         case.create(&manifest).await?;
-        let set = |status: &str, entries: Value| {
-            json!({ "status": { "conditions": [{
+        // Nobody but the agent opens the gate.
+        let pod = case.await_ready("pod").await?;
+        without_agent(case, async || several_writers(case, pod).await).await
+    })
+    .await
+}
+
+async fn several_writers(case: &Case, pod: Pod) -> Result<()> {
+    let set = |status: &str, entries: Value| {
+        json!({ "status": { "conditions": [{
                 "type": "KruisePodReady", "status": status, "message": entries.to_string(),
                 "lastTransitionTime": "2026-01-01T00:00:00Z",
             }] } })
-        };
-        let theirs = json!({ "userAgent": "Lifecycle", "key": "preDeleteHook" });
-        let merge = async |patch| {
-            case.pods.patch_status("pod", &PatchParams::default(), &Patch::Strategic(patch)).await
-        };
-        merge(set("True", json!([]))).await?;
-        let pod = case.await_ready("pod").await?;
-        let pod = PodRef {
-            uid: pod.uid().context("uid")?.into(),
-            namespace: case.namespace.clone(),
-            name: "pod".to_owned(),
-        };
-        // Two agents, so that nothing but the API server can keep them apart.
-        let sides = [Side::start(case.node, User::Node, "")?, Side::start(case.node, User::Node, "")?];
-        let key = |number: usize| format!("shop/r{number}");
-        let all = async |hold: bool| {
-            let steps = (0..4).map(|number| {
-                let (pod, key) = (pod.clone(), key(number));
-                let step = if hold { Step::HoldUnready(pod, key) } else { Step::ReleaseUnready(pod, key) };
-                let cluster = &sides[number % 2].cluster;
-                async move { cluster.carry_out(&step).await }
-            });
-            futures::future::join_all(steps).await
-        };
-        // One that loses four times in a row is tried again, as the policy does it.
-        let until_done = async |hold: bool| {
-            await_condition("all of them wrote", PATIENCE, async || {
-                let outcomes = all(hold).await;
-                ensure!(outcomes.iter().all(|outcome| *outcome == StepOutcome::Done), "{outcomes:?}");
-                Ok(())
-            })
-            .await
-        };
-        until_done(true).await?;
-        let found = case.pods.get("pod").await?;
-        let entries: Value = serde_json::from_str(gate(&found)?.message.as_deref().unwrap_or(""))?;
-        let ours = |number| json!({ "userAgent": "ContainerRecreateRequest", "key": key(number) });
-        ensure!(entries == json!([ours(0), ours(1), ours(2), ours(3)]), "{entries}");
-        ensure!(gate(&found)?.status == "False" && is_ready(&found).is_err(), "{:?}", found.status);
+    };
+    let theirs = json!({ "userAgent": "Lifecycle", "key": "preDeleteHook" });
+    let merge =
+        async |patch| case.pods.patch_status("pod", &PatchParams::default(), &Patch::Strategic(patch)).await;
+    let pod = PodRef {
+        uid: pod.uid().context("uid")?.into(),
+        namespace: case.namespace.clone(),
+        name: "pod".to_owned(),
+    };
+    // Two agents, so that nothing but the API server can keep them apart.
+    let sides = [Side::start(case.node, User::Node, "")?, Side::start(case.node, User::Node, "")?];
+    let key = |number: usize| format!("shop/r{number}");
+    let all = async |hold: bool| {
+        let steps = (0..4).map(|number| {
+            let (pod, key) = (pod.clone(), key(number));
+            let step = if hold { Step::HoldUnready(pod, key) } else { Step::ReleaseUnready(pod, key) };
+            let cluster = &sides[number % 2].cluster;
+            async move { cluster.carry_out(&step).await }
+        });
+        futures::future::join_all(steps).await
+    };
+    // One that loses four times in a row is tried again, as the policy does it.
+    let until_done = async |hold: bool| {
+        await_condition("all of them wrote", PATIENCE, async || {
+            let outcomes = all(hold).await;
+            ensure!(outcomes.iter().all(|outcome| *outcome == StepOutcome::Done), "{outcomes:?}");
+            Ok(())
+        })
+        .await
+    };
+    until_done(true).await?;
+    let found = case.pods.get("pod").await?;
+    let entries: Value = serde_json::from_str(gate(&found)?.message.as_deref().unwrap_or(""))?;
+    let ours = |number| json!({ "userAgent": "ContainerRecreateRequest", "key": key(number) });
+    ensure!(entries == json!([ours(0), ours(1), ours(2), ours(3)]), "{entries}");
+    ensure!(gate(&found)?.status == "False" && is_ready(&found).is_err(), "{:?}", found.status);
 
-        merge(set("False", json!([ours(0), ours(1), ours(2), ours(3), theirs]))).await?;
-        until_done(false).await?;
-        let found = case.pods.get("pod").await?;
-        ensure!(gate(&found)?.status == "False", "{:?}", gate(&found)?);
-        let entries: Value = serde_json::from_str(gate(&found)?.message.as_deref().unwrap_or(""))?;
-        ensure!(entries == json!([theirs]), "{entries}");
-        merge(set("False", json!([ours(0)]))).await?;
-        until_done(false).await?;
-        let found = case.await_ready("pod").await?;
-        ensure!(gate(&found)?.message.as_deref() == Some("[]"), "{:?}", gate(&found)?);
+    merge(set("False", json!([ours(0), ours(1), ours(2), ours(3), theirs]))).await?;
+    until_done(false).await?;
+    let found = case.pods.get("pod").await?;
+    ensure!(gate(&found)?.status == "False", "{:?}", gate(&found)?);
+    let entries: Value = serde_json::from_str(gate(&found)?.message.as_deref().unwrap_or(""))?;
+    ensure!(entries == json!([theirs]), "{entries}");
+    merge(set("False", json!([ours(0)]))).await?;
+    until_done(false).await?;
+    let found = case.await_ready("pod").await?;
+    ensure!(gate(&found)?.message.as_deref() == Some("[]"), "{:?}", gate(&found)?);
 
-        let other = PodRef { uid: "another".into(), ..pod.clone() };
-        let outcome = sides[0].cluster.carry_out(&Step::HoldUnready(other, key(0))).await;
-        ensure!(outcome == StepOutcome::Gone, "{outcome:?}");
-        let gone = PodRef { name: "none".to_owned(), ..pod };
-        let outcome = sides[0].cluster.carry_out(&Step::HoldUnready(gone, key(0))).await;
-        ensure!(outcome == StepOutcome::Gone, "{outcome:?}");
-        Ok(())
-    })
-    .await
+    let other = PodRef { uid: "another".into(), ..pod.clone() };
+    let outcome = sides[0].cluster.carry_out(&Step::HoldUnready(other, key(0))).await;
+    ensure!(outcome == StepOutcome::Gone, "{outcome:?}");
+    let gone = PodRef { name: "none".to_owned(), ..pod };
+    let outcome = sides[0].cluster.carry_out(&Step::HoldUnready(gone, key(0))).await;
+    ensure!(outcome == StepOutcome::Gone, "{outcome:?}");
+    Ok(())
 }
 
 #[tokio::test]
