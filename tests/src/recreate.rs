@@ -202,7 +202,11 @@ impl Evidence {
     /// How often a container wrote this word.
     pub fn count(&self, container: &str, word: &str) -> Result<usize> {
         let file = self.dir.join(container);
-        let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        let text = match fs::read_to_string(&file) {
+            // It has not written anything yet.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            read => read.with_context(|| file.display().to_string())?,
+        };
         Ok(text.lines().filter(|line| *line == word).count())
     }
 }
