@@ -23,7 +23,7 @@ use crate::{
     call::{Call, CreateContainer},
     config::{UnknownPods, View},
     launch_priority::{LaunchOrder, OrderError},
-    model::{ContainerName, ContainerState, Pod, Readiness, RestartPolicy},
+    model::{ContainerName, ContainerState, Pod, Readiness},
     node::{InFlightKind, Node},
     sandbox::{FRESH, Instance, Sandbox, Waiting},
     verdict::{HoldReason, Latch, Refusal, Verdict},
@@ -225,9 +225,7 @@ impl Node {
                 self.standing_of_running(call, sandbox, pod, instance, now)
             }
             (ContainerState::Running, Source::Plan(_) | Source::Unknown) => Standing::Satisfied,
-            (ContainerState::Exited { code }, Source::View(pod))
-                if ended_for_good(pod.restart_policy, code) =>
-            {
+            (ContainerState::Exited { code }, Source::View(pod)) if !pod.restart_policy.restarts(code) => {
                 Standing::Satisfied
             }
             (ContainerState::Exited { .. }, Source::Plan(_)) => Standing::Satisfied,
@@ -276,15 +274,6 @@ impl Node {
         } else {
             Standing::NotReadyInThisPass
         }
-    }
-}
-
-/// An exited container that the kubelet will not start again (`ShouldContainerBeRestarted`).
-fn ended_for_good(policy: RestartPolicy, code: Option<i32>) -> bool {
-    match policy {
-        RestartPolicy::Always => false,
-        RestartPolicy::OnFailure => code == Some(0),
-        RestartPolicy::Never => true,
     }
 }
 

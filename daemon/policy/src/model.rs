@@ -180,6 +180,17 @@ pub enum RestartPolicy {
     Never,
 }
 
+impl RestartPolicy {
+    /// An exited container is started again by the kubelet (`ShouldContainerBeRestarted`).
+    pub(crate) fn restarts(self, code: Option<i32>) -> bool {
+        match self {
+            Self::Always => true,
+            Self::OnFailure => code != Some(0),
+            Self::Never => false,
+        }
+    }
+}
+
 /// What has to happen before the kubelet calls a running container Ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {

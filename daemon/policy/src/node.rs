@@ -329,11 +329,11 @@ impl Node {
     }
 
     fn call_ended(&mut self, call: CallId) {
-        let stopped: Option<bool> = match self.calls.get(&call).map(|call| &call.kind) {
-            Some(InFlightKind::Stop { container, .. }) => Some(self.has_exited(container)),
-            Some(InFlightKind::Create { .. } | InFlightKind::Relist) | None => None,
+        let exited = match self.calls.get(&call).map(|call| &call.kind) {
+            Some(InFlightKind::Stop { container, .. }) => self.has_exited(container),
+            Some(InFlightKind::Create { .. } | InFlightKind::Relist) | None => false,
         };
-        self.recreates.call_ended(call, |_| stopped == Some(true));
+        self.recreates.call_ended(call, exited);
         let Some(InFlight { kind: InFlightKind::Create { sandbox: id, container, .. }, .. }) =
             self.calls.remove(&call)
         else {

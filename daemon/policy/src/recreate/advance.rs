@@ -11,7 +11,7 @@ use crate::{
     node::Node,
     recreate::{
         ContainerPhase, MarkPhase, Outcome,
-        fate::{PodFate, Standing, restarts},
+        fate::{PodFate, Standing},
         state::{Drain, Progress, Request},
     },
 };
@@ -82,7 +82,7 @@ impl Node {
                 .keys()
                 .any(|name| !request.is_done(name) && self.goes_first(request, name).is_none());
             if free {
-                let gated = self.pod_of(&request.asked.pod).is_some_and(|pod| pod.unready.is_some());
+                let gated = self.pods.get(&request.asked.pod).is_some_and(|pod| pod.unready.is_some());
                 // Without the gate nobody can be told; the grace is kept all the same.
                 request.unready = if gated { Drain::Wanted } else { Drain::Since(now) };
             }
@@ -159,7 +159,7 @@ impl Node {
     pub(super) fn container_order(&self, request: &Request) -> Vec<ContainerName> {
         let mut names: Vec<ContainerName> =
             request.asked.containers.iter().map(|target| target.name.clone()).collect();
-        if let (true, Some(pod)) = (request.asked.strategy.ordered, self.pod_of(&request.asked.pod)) {
+        if let (true, Some(pod)) = (request.asked.strategy.ordered, self.pods.get(&request.asked.pod)) {
             names.sort_by_key(|name| pod.containers.get(name).map_or(usize::MAX, |spec| spec.position));
         }
         names
@@ -174,7 +174,7 @@ impl Node {
         now: Instant,
     ) -> Next {
         let pod = &request.asked.pod;
-        if let Some(view) = self.pod_of(pod)
+        if let Some(view) = self.pods.get(pod)
             && !view.containers.contains_key(name)
         {
             return Next::Failed(format!(
@@ -182,7 +182,7 @@ impl Node {
                 view.pod.namespace, view.pod.name
             ));
         }
-        let marked = self.recreates.marks.get(&(request.asked.id.clone(), name.clone()));
+        let marked = self.recreates.mark_for(request, name);
         let target = marked.map_or(&progress.target, |marked| &marked.mark.container);
         let killed = marked.is_some_and(|marked| marked.is_killed());
         match self.standing_in(pod, name, target) {
@@ -196,7 +196,7 @@ impl Node {
                 Next::Going { killed: true, message: String::new() }
             }
             Standing::OldExited(code) => match self.restart_policy(pod, name) {
-                Some(policy) if !restarts(policy, code) => Next::Failed(left_exited(code, policy)),
+                Some(policy) if !policy.restarts(code) => Next::Failed(left_exited(code, policy)),
                 Some(_) | None => {
                     Next::Going { killed, message: "it has exited and is restarted".to_owned() }
                 }
@@ -217,7 +217,7 @@ impl Node {
                 }
                 if let crate::model::ContainerState::Exited { code } = instance.container.state
                     && let Some(policy) = self.restart_policy(pod, name)
-                    && !restarts(policy, code)
+                    && !policy.restarts(code)
                 {
                     return Next::Failed(left_exited(code, policy));
                 }
@@ -265,9 +265,8 @@ impl Node {
     /// Another request that has this container in hand, or came earlier.
     pub(super) fn goes_first(&self, request: &Request, name: &ContainerName) -> Option<&Request> {
         // The one that is asked about is not in the map.
-        let others = self.recreates.requests.values().filter(|other| {
-            other.asked.pod == request.asked.pod && other.end.is_none() && other.progress.contains_key(name)
-        });
+        let others = self.recreates.open().filter(|other| other.asked.pod == request.asked.pod);
+        // A container that is not in a request is done there.
         others.filter(|other| !other.is_done(name)).find(|other| {
             let begun = other.progress.get(name).is_some_and(|progress| progress.begun.is_some());
             begun || other.arrival < request.arrival
@@ -285,8 +284,7 @@ impl Node {
 
     /// The pods of requests that are not over.
     pub(super) fn pods_in_hand(&self) -> BTreeSet<&PodUid> {
-        let open = self.recreates.requests.values().filter(|request| request.end.is_none());
-        open.map(|request| &request.asked.pod).collect()
+        self.recreates.open().map(|request| &request.asked.pod).collect()
     }
 }
 

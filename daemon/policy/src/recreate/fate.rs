@@ -2,7 +2,7 @@
 
 use crate::{
     model::{
-        ConnectionId, ContainerId, ContainerName, ContainerState, Hook, Pod, PodUid, Readiness, RestartPolicy,
+        ConnectionId, ContainerId, ContainerName, ContainerState, Hook, PodUid, Readiness, RestartPolicy,
     },
     node::Node,
     sandbox::{Instance, Sandbox},
@@ -130,20 +130,7 @@ impl Node {
         Some(spec.and_then(|spec| spec.pre_stop.as_ref()))
     }
 
-    pub(super) fn pod_of(&self, uid: &PodUid) -> Option<&Pod> {
-        self.pods.get(uid)
-    }
-
     pub(super) fn is_connected(&self, connection: ConnectionId) -> bool {
         self.connections.contains_key(&connection)
-    }
-}
-
-/// An exited container is started again by the kubelet (`ShouldContainerBeRestarted`).
-pub(super) fn restarts(policy: RestartPolicy, code: Option<i32>) -> bool {
-    match policy {
-        RestartPolicy::Always => true,
-        RestartPolicy::OnFailure => code != Some(0),
-        RestartPolicy::Never => false,
     }
 }

@@ -42,12 +42,11 @@ impl Node {
                 let asked = &request.asked;
                 let report: RecreateReport =
                     self.report_of(request).unwrap_or_else(|| request.reported.clone());
-                let pod = self.pods.get(&asked.pod).map(|pod| pod.pod.clone());
                 RequestView {
                     id: asked.id.clone(),
                     key: asked.key.clone(),
                     origin: asked.origin,
-                    pod: pod.or_else(|| Some(self.sandboxes_of(&asked.pod).next()?.pod.clone())),
+                    pod: self.pod_ref(request),
                     containers: asked.containers.iter().map(|target| target.name.clone()).collect(),
                     phase: report.phase.unwrap_or(RequestPhase::Pending),
                     progress: report.containers,

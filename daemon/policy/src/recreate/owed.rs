@@ -55,8 +55,7 @@ impl Node {
 
     /// When to ask again because of a request.
     pub(crate) fn recreate_deadlines(&self) -> impl Iterator<Item = Instant> {
-        let open = self.recreates.requests.values().filter(|request| request.end.is_none());
-        let timers = open.flat_map(|request| {
+        let timers = self.recreates.open().flat_map(|request| {
             let grace = match (request.asked.strategy.unready_grace, request.unready) {
                 (Some(grace), Drain::Since(since)) => Some(since + grace),
                 _ => None,
@@ -101,10 +100,9 @@ impl Node {
     /// A request is about a container that the runtime's list did not have: beside the kubelet a sandbox made since is not
     /// known before the next one.
     pub fn misses_container(&self) -> bool {
-        let open =
-            |request: &&Request| request.end.is_none() && self.pod_fate(&request.asked.pod) == PodFate::Alive;
+        let alive = |request: &&Request| self.pod_fate(&request.asked.pod) == PodFate::Alive;
         self.config.path == Path::Beside
-            && self.recreates.requests.values().filter(open).any(|request| {
+            && self.recreates.open().filter(alive).any(|request| {
                 request.progress.iter().any(|(name, progress)| {
                     let standing = self.standing_in(&request.asked.pod, name, &progress.target);
                     !request.is_done(name) && matches!(standing, Standing::Absent)
@@ -114,9 +112,8 @@ impl Node {
 
     /// A request waits for what only the pod view shows.
     pub(crate) fn recreates_wait_for_view(&self) -> bool {
-        self.recreates.requests.values().any(|request| {
-            request.end.is_none()
-                && request.progress.values().any(|progress| progress.phase == ContainerPhase::Recreating)
+        self.recreates.open().any(|request| {
+            request.progress.values().any(|progress| progress.phase == ContainerPhase::Recreating)
         })
     }
 
@@ -133,8 +130,7 @@ impl Node {
         let mut exited = BTreeSet::new();
         let mut marks = Vec::new();
         for (name, progress) in &request.progress {
-            let marked = self.recreates.marks.get(&(request.asked.id.clone(), name.clone()));
-            if let Some(marked) = marked {
+            if let Some(marked) = self.recreates.mark_for(request, name) {
                 steps.extend(self.marked_steps(request, marked, now));
             } else if progress.begun.is_some() && self.old_runs(request, name, &progress.target) {
                 exited.extend(self.older_exited(&request.asked.pod, name, &progress.target));
@@ -218,29 +214,31 @@ impl Node {
             container: mark.container.clone(),
             pod,
             sandbox: sandbox.clone(),
-            ip: self.pod_of(&request.asked.pod).and_then(|pod| pod.ip.clone()),
+            ip: self.pods.get(&request.asked.pod).and_then(|pod| pod.ip.clone()),
             hook: hook.cloned(),
             grace: self.grace_of(request),
         }))
     }
 
     fn grace_of(&self, request: &Request) -> Duration {
-        let own = self.pod_of(&request.asked.pod).map_or(DEFAULT_GRACE, |pod| pod.grace);
+        let own = self.pods.get(&request.asked.pod).map_or(DEFAULT_GRACE, |pod| pod.grace);
         request.asked.strategy.grace.unwrap_or(own)
     }
 
-    fn pod_ref(&self, request: &Request) -> Option<PodRef> {
-        let view = self.pod_of(&request.asked.pod).map(|pod| pod.pod.clone());
+    /// The pod of a request, where the node still knows it.
+    pub(super) fn pod_ref(&self, request: &Request) -> Option<PodRef> {
+        let view = self.pods.get(&request.asked.pod).map(|pod| pod.pod.clone());
         view.or_else(|| self.sandboxes_of(&request.asked.pod).next().map(|sandbox| sandbox.pod.clone()))
     }
 
     /// Entries of requests that are over, or that nobody knows any more, in the shared readiness gate.
     fn release_steps(&self) -> Vec<Step> {
-        if !self.is_listed(Origin::Api) || !self.is_listed(Origin::File) {
+        if !self.all_listed() {
             return Vec::new();
         }
-        let open = self.recreates.requests.values().filter(|request| request.end.is_none());
-        let wanted: BTreeSet<&str> = open
+        let wanted: BTreeSet<&str> = self
+            .recreates
+            .open()
             .filter(|request| request.unready != Drain::Not)
             .map(|request| request.asked.key.as_str())
             .collect();
@@ -258,20 +256,22 @@ impl Node {
         steps
     }
 
-    /// A pod has the shared readiness gate, which may be to be written.
+    /// A pod has something in the shared readiness gate that may be to be changed.
     pub(crate) fn has_gates(&self) -> bool {
-        self.pods.values().any(|pod| pod.unready.is_some())
+        let mut gates = self.pods.values().filter_map(|pod| pod.unready.as_ref());
+        gates.any(|unready| unready.unwritten || !unready.requests.is_empty())
     }
 
-    /// All requests of a source are known.
-    fn is_listed(&self, source: Origin) -> bool {
-        self.recreates.listed.contains(&source) || !self.config.has_source(source)
+    /// All requests of all sources are known.
+    fn all_listed(&self) -> bool {
+        let listed = |source| self.recreates.listed.contains(&source) || !self.config.has_source(source);
+        listed(Origin::Api) && listed(Origin::File)
     }
 
     /// Requests that left marks and are not known to any source.
     fn orphaned_marks(&self) -> BTreeSet<RequestId> {
         let recreates = &self.recreates;
-        if !self.is_listed(Origin::Api) || !self.is_listed(Origin::File) {
+        if !self.all_listed() {
             return BTreeSet::new();
         }
         let marked = recreates.marks.keys().map(|(request, _)| request);

@@ -224,6 +224,16 @@ impl Recreates {
         }
     }
 
+    /// The requests that are not over.
+    pub(super) fn open(&self) -> impl Iterator<Item = &Request> {
+        self.requests.values().filter(|request| request.end.is_none())
+    }
+
+    /// The mark that a request has on a container.
+    pub(super) fn mark_for(&self, request: &Request, name: &ContainerName) -> Option<&Marked> {
+        self.marks.get(&(request.asked.id.clone(), name.clone()))
+    }
+
     /// The mark of an instance.
     pub(super) fn mark_of(&self, container: &ContainerId) -> Option<&Marked> {
         self.marks.values().find(|marked| marked.mark.container == *container)
@@ -238,17 +248,17 @@ impl Recreates {
         !self.marks.is_empty()
             || !self.unmarked.is_empty()
             || !self.busy.is_empty()
-            || self.requests.values().any(|request| request.end.is_none() || !request.is_told())
+            || self.requests.values().any(|request| !request.is_told())
     }
 
-    pub(crate) fn call_ended(&mut self, call: CallId, exited: impl Fn(&ContainerId) -> bool) {
+    /// A call ended; `exited`: it was to stop a container, which has exited.
+    pub(crate) fn call_ended(&mut self, call: CallId, exited: bool) {
         self.nudging.remove(&call);
         for marked in self.marks.values_mut() {
             if let Stop::InFlight(stop, connection) = marked.stop
                 && stop == call
             {
-                marked.stop =
-                    if exited(&marked.mark.container) { Stop::Done(connection) } else { Stop::Failed };
+                marked.stop = if exited { Stop::Done(connection) } else { Stop::Failed };
             }
         }
     }
