@@ -34,6 +34,7 @@ pub mod hook;
 pub mod http;
 pub mod metrics;
 pub mod pod_view;
+mod request_status;
 pub mod run;
 pub mod runtime;
 pub mod store;

@@ -3,10 +3,7 @@
 //! Admission may be absent or somebody else's, so the spec is checked again. What is wrong is not guessed: the request
 //! fails, and says which field and what to do. One that has ended is given on however it looks: it is only deleted.
 
-use std::{
-    collections::BTreeSet,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use berth_policy::{
     ContainerName, ContainerPhase, ContainerProgress, Origin, Outcome, RecreateReport, RecreateRequest,
@@ -19,8 +16,8 @@ use berth_proto::crd::{
 use super::{
     clock::Clock,
     object::{Object, Target},
-    report::{COMPLETE, FAILED, UNREADY},
 };
+use crate::request_status::{COMPLETE, FAILED, UNREADY, holds, request_phase, unready_since};
 
 /// The reason of a request that was refused here.
 pub(super) const INVALID: &str = "InvalidRequest";
@@ -124,14 +121,8 @@ pub(super) fn request(object: &Object, clock: &Clock) -> Result<RecreateRequest,
         delete_after: spec.ttl_seconds_after_finished.map(|ttl| seconds(ttl.into())),
         reported: reported(target),
         ended,
-        unready_since: unready_since(status, clock),
+        unready_since: unready_since(status).map(|since| clock.instant(since)),
     })
-}
-
-/// Since when the pod is drained: the grace goes on after a restart, it does not begin anew.
-fn unready_since(status: &ContainerRecreateRequestStatus, clock: &Clock) -> Option<Instant> {
-    let condition = status.conditions.iter().find(|condition| condition.type_ == UNREADY)?;
-    (condition.status == "True").then(|| clock.instant(condition.last_transition_time.0))
 }
 
 fn check(spec: &ContainerRecreateRequestSpec, status: &ContainerRecreateRequestStatus) -> Result<(), Flaw> {
@@ -193,12 +184,6 @@ fn seconds(seconds: i64) -> Duration {
 /// What a status says, in the policy's words.
 pub(super) fn reported(target: &Target) -> RecreateReport {
     let status = &target.status;
-    let is_true = |condition_type: &str| {
-        status
-            .conditions
-            .iter()
-            .find(|condition| condition.type_ == condition_type && condition.status == "True")
-    };
     let failed =
         |reason: &str| Outcome::Failed(REASONS.into_iter().find(|known| *known == reason).unwrap_or(FAILED));
     let states = status.container_recreate_states.iter().map(|state| ContainerProgress {
@@ -214,19 +199,13 @@ pub(super) fn reported(target: &Target) -> RecreateReport {
         killed: state.is_killed,
     });
     RecreateReport {
-        phase: status.phase.and_then(|phase| match phase {
-            RecreatePhase::Pending => Some(RequestPhase::Pending),
-            RecreatePhase::Recreating => Some(RequestPhase::Recreating),
-            RecreatePhase::Completed => Some(RequestPhase::Completed),
-            // Only for containers.
-            RecreatePhase::Succeeded | RecreatePhase::Failed => None,
-        }),
+        phase: status.phase.and_then(request_phase),
         message: status.message.clone().unwrap_or_default(),
         containers: states.collect(),
-        outcome: is_true(FAILED)
+        outcome: holds(status, FAILED)
             .map(|condition| failed(&condition.reason))
-            .or_else(|| is_true(COMPLETE).map(|_| Outcome::Complete)),
-        unready: is_true(UNREADY).is_some(),
+            .or_else(|| holds(status, COMPLETE).map(|_| Outcome::Complete)),
+        unready: holds(status, UNREADY).is_some(),
     }
 }
 

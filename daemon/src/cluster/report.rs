@@ -6,10 +6,8 @@
 
 use std::{fmt::Debug, sync::Arc};
 
-use berth_policy::{ContainerPhase, Outcome, RecreateReport, RequestId, RequestPhase, StepOutcome};
-use berth_proto::crd::{
-    ContainerRecreateRequest, ContainerRecreateRequestStatus, RecreatePhase, RecreateState,
-};
+use berth_policy::{Outcome, RecreateReport, RequestId, RequestPhase, StepOutcome};
+use berth_proto::crd::{ContainerRecreateRequest, ContainerRecreateRequestStatus};
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
     jiff::Timestamp,
@@ -29,16 +27,11 @@ use super::{
     metrics::{ClusterMetrics, Write},
     object::{Object, Target},
 };
-use crate::agent::chain;
+use crate::{
+    agent::chain,
+    request_status::{COMPLETE, FAILED, SUCCEEDED, UNREADY, phase, said, state, whole_second},
+};
 
-/// Condition: it ended well.
-pub(super) const COMPLETE: &str = "Complete";
-/// Condition: it ended otherwise.
-pub(super) const FAILED: &str = "Failed";
-/// Condition, and its reason: since when its pod is held not Ready.
-pub(super) const UNREADY: &str = "PreRecreateGrace";
-/// The reason of [`COMPLETE`].
-const SUCCEEDED: &str = "Succeeded";
 /// Who owns the fields.
 const FIELD_MANAGER: &str = "berth-agent";
 /// How often a report is made from a newer version before somebody else's turn is waited for.
@@ -60,27 +53,12 @@ pub(super) fn status(
     now: Timestamp,
 ) -> ContainerRecreateRequestStatus {
     let ended = report.phase == Some(RequestPhase::Completed);
-    let states = report.containers.iter().map(|container| RecreateState {
-        name: container.name.as_str().to_owned(),
-        phase: match container.phase {
-            ContainerPhase::Pending => RecreatePhase::Pending,
-            ContainerPhase::Recreating => RecreatePhase::Recreating,
-            ContainerPhase::Succeeded => RecreatePhase::Succeeded,
-            ContainerPhase::Failed => RecreatePhase::Failed,
-        },
-        message: text(&container.message),
-        is_killed: container.killed,
-    });
     ContainerRecreateRequestStatus {
-        phase: report.phase.map(|phase| match phase {
-            RequestPhase::Pending => RecreatePhase::Pending,
-            RequestPhase::Recreating => RecreatePhase::Recreating,
-            RequestPhase::Completed => RecreatePhase::Completed,
-        }),
+        phase: report.phase.map(phase),
         completion_time: ended
             .then(|| previous.completion_time.clone().unwrap_or_else(|| Time(whole_second(now, false)))),
-        message: text(&report.message),
-        container_recreate_states: states.collect(),
+        message: said(&report.message),
+        container_recreate_states: report.containers.iter().map(state).collect(),
         conditions: conditions(report, previous, now),
         ..ContainerRecreateRequestStatus::default()
     }
@@ -142,20 +120,6 @@ fn apply(id: &RequestId, target: &Target, status: &ContainerRecreateRequestStatu
 fn ended_otherwise(target: &Target, report: &RecreateReport) -> bool {
     let there = convert::reported(target);
     target.has_ended() && (report.phase != Some(RequestPhase::Completed) || there.outcome != report.outcome)
-}
-
-fn text(text: &str) -> Option<String> {
-    (!text.is_empty()).then(|| text.to_owned())
-}
-
-/// The API's times have whole seconds.
-fn whole_second(time: Timestamp, up: bool) -> Timestamp {
-    let second = Timestamp::from_second(time.as_second()).unwrap_or(time);
-    if up && second < time {
-        second.checked_add(std::time::Duration::from_secs(1)).unwrap_or(time)
-    } else {
-        second
-    }
 }
 
 // === impl Reporter ===

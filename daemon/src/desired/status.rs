@@ -2,19 +2,16 @@
 
 use berth_policy::{ContainerPhase, ContainerProgress, Outcome, RecreateReport, RequestPhase};
 use berth_proto::crd::{ContainerRecreateRequestStatus, RecreatePhase, RecreateState};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-/// The request ended, and every container was recreated or may have failed.
-const COMPLETE: &str = "Complete";
-/// The request ended, and not so.
-const FAILED: &str = "Failed";
-/// The pod is held not Ready.
-const PRE_RECREATE_GRACE: &str = "PreRecreateGrace";
+pub(super) use crate::request_status::unready_since;
+use crate::request_status::{
+    COMPLETE, FAILED, SUCCEEDED, UNREADY, holds, phase, request_phase, said, state, whole_second,
+};
+
 /// The file cannot be followed as it is now.
 const ACCEPTED: &str = "Accepted";
-/// The reason of [`COMPLETE`].
-const SUCCEEDED: &str = "Succeeded";
 /// The reasons of [`FAILED`] that the policy has; one that is none of them was written by another version.
 const REASONS: [&str; 3] = ["DeadlineExceeded", "PodGone", "ContainerFailed"];
 
@@ -26,11 +23,7 @@ pub(super) fn written(
     now: Timestamp,
 ) -> ContainerRecreateRequestStatus {
     let mut status = previous.clone();
-    status.phase = report.phase.map(|phase| match phase {
-        RequestPhase::Pending => RecreatePhase::Pending,
-        RequestPhase::Recreating => RecreatePhase::Recreating,
-        RequestPhase::Completed => RecreatePhase::Completed,
-    });
+    status.phase = report.phase.map(phase);
     status.completion_time = match report.phase {
         Some(RequestPhase::Completed) => previous.completion_time.clone().or_else(|| Some(time(now))),
         Some(RequestPhase::Pending | RequestPhase::Recreating) | None => None,
@@ -42,13 +35,11 @@ pub(super) fn written(
         Some(Outcome::Failed(reason)) => (None, Some(reason)),
         None => (None, None),
     };
-    let grace = report.unready.then_some(PRE_RECREATE_GRACE);
-    for (kind, reason) in [(COMPLETE, complete), (FAILED, failed), (PRE_RECREATE_GRACE, grace)] {
+    let grace = report.unready.then_some(UNREADY);
+    for (kind, reason) in [(COMPLETE, complete), (FAILED, failed), (UNREADY, grace)] {
         // The grace is counted from here after a restart, and must not be shorter than asked for: rounded up.
         let (message, now) = match kind {
-            PRE_RECREATE_GRACE => {
-                ("", now.checked_add(SignedDuration::from_nanos(999_999_999)).unwrap_or(now))
-            }
+            UNREADY => ("", whole_second(now, true)),
             _ => (report.message.as_str(), now),
         };
         put(&mut status.conditions, kind, reason.map(|reason| ("True", reason, message)), now);
@@ -59,13 +50,7 @@ pub(super) fn written(
 /// What the status says, in the policy's words.
 pub(super) fn read(status: &ContainerRecreateRequestStatus) -> RecreateReport {
     RecreateReport {
-        phase: status.phase.and_then(|phase| match phase {
-            RecreatePhase::Pending => Some(RequestPhase::Pending),
-            RecreatePhase::Recreating => Some(RequestPhase::Recreating),
-            RecreatePhase::Completed => Some(RequestPhase::Completed),
-            // Only containers have these.
-            RecreatePhase::Succeeded | RecreatePhase::Failed => None,
-        }),
+        phase: status.phase.and_then(request_phase),
         message: status.message.clone().unwrap_or_default(),
         containers: status.container_recreate_states.iter().map(progress).collect(),
         outcome: outcome(status).map(|(outcome, _)| outcome),
@@ -75,10 +60,7 @@ pub(super) fn read(status: &ContainerRecreateRequestStatus) -> RecreateReport {
 
 /// How the request ended, with the reason as it is written; `None` before its end.
 pub(super) fn outcome(status: &ContainerRecreateRequestStatus) -> Option<(Outcome, &str)> {
-    let holds = |kind: &str| {
-        status.conditions.iter().find(|condition| condition.type_ == kind && condition.status == "True")
-    };
-    match (holds(COMPLETE), holds(FAILED)) {
+    match (holds(status, COMPLETE), holds(status, FAILED)) {
         (_, Some(failed)) => {
             let known = REASONS.into_iter().find(|reason| *reason == failed.reason);
             Some((Outcome::Failed(known.unwrap_or(FAILED)), &failed.reason))
@@ -86,12 +68,6 @@ pub(super) fn outcome(status: &ContainerRecreateRequestStatus) -> Option<(Outcom
         (Some(complete), None) => Some((Outcome::Complete, &complete.reason)),
         (None, None) => None,
     }
-}
-
-/// Since when the pod is held not Ready.
-pub(super) fn unready_since(status: &ContainerRecreateRequestStatus) -> Option<Timestamp> {
-    let found = status.conditions.iter().find(|condition| condition.type_ == PRE_RECREATE_GRACE);
-    found.filter(|condition| condition.status == "True").map(|condition| condition.last_transition_time.0)
 }
 
 /// Says why the file is not followed as it is now, or takes that back.
@@ -131,21 +107,7 @@ fn put(conditions: &mut Vec<Condition>, kind: &str, value: Option<(&str, &str, &
 
 /// Whole seconds, as the API writes them: so what is remembered is what is on the disk.
 fn time(now: Timestamp) -> Time {
-    Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
-}
-
-fn state(progress: &ContainerProgress) -> RecreateState {
-    RecreateState {
-        name: progress.name.as_str().to_owned(),
-        phase: match progress.phase {
-            ContainerPhase::Pending => RecreatePhase::Pending,
-            ContainerPhase::Recreating => RecreatePhase::Recreating,
-            ContainerPhase::Succeeded => RecreatePhase::Succeeded,
-            ContainerPhase::Failed => RecreatePhase::Failed,
-        },
-        message: said(&progress.message),
-        is_killed: progress.killed,
-    }
+    Time(whole_second(now, false))
 }
 
 fn progress(state: &RecreateState) -> ContainerProgress {
@@ -161,10 +123,6 @@ fn progress(state: &RecreateState) -> ContainerProgress {
         message: state.message.clone().unwrap_or_default(),
         killed: state.is_killed,
     }
-}
-
-fn said(message: &str) -> Option<String> {
-    (!message.is_empty()).then(|| message.to_owned())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-use berth_policy::ContainerProgress;
+use berth_policy::{ContainerPhase, ContainerProgress};
 use serde_json::{Value, json};
 
 use super::*;
