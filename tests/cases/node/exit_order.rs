@@ -8,7 +8,7 @@ use berth_tests::manifest::{Container, PodManifest, probe};
 use berth_tests::observe::History;
 use berth_tests::wait::await_condition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use crate::case::{Case, PATIENCE, container, run};
@@ -134,10 +134,11 @@ async fn grace_holds_when_all_ignore_sigterm() -> Result<()> {
 async fn ended_by_its_deadline() -> Result<()> {
     run("ended_by_its_deadline", async |case: &Case| {
         let recorder = case.record("pod");
-        let manifest =
-            three(case.manifest("pod").grace(20).spec("activeDeadlineSeconds", 15), slow_to_end, true);
-        case.create(&manifest).await?;
+        case.create(&three(case.manifest("pod").grace(20), slow_to_end, true)).await?;
         case.await_ready("pod").await?;
+        // Given only now, and counted from the pod's start: however long the launch took, it ends a running pod.
+        let deadline = Patch::Merge(json!({ "spec": { "activeDeadlineSeconds": 1 } }));
+        case.pods.patch("pod", &PatchParams::default(), &deadline).await.context("set the deadline")?;
         case.await_pod("pod", "has failed", |pod| {
             let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
             ensure!(phase == Some("Failed"), "{phase:?}");
