@@ -23,6 +23,8 @@ needs=(
     "jq:/usr/bin/jq"
     "openssl:/usr/bin/openssl"
     "gcc:/usr/bin/cc"
+    "protobuf-compiler:/usr/bin/protoc"
+    "libprotobuf-dev:/usr/include/google/protobuf/any.proto"
     "g++:/usr/bin/c++"
     "systemd:/usr/bin/systemd-analyze"
 )

@@ -29,6 +29,7 @@ mod config;
 mod event;
 mod exit_order;
 mod explain;
+mod images;
 mod launch_order;
 mod model;
 mod node;
@@ -45,6 +46,11 @@ pub use call::{Call, CreateContainer, Declared, Request, StopContainer};
 pub use config::{Config, Path, UnknownPods, View};
 pub use event::{Event, ListedSandbox, StepOutcome};
 pub use explain::{ContainerOrder, HeldCall, PodOrder, Size};
+pub use images::{
+    Bytes, CredentialKey, Credentials, ImageEvent, ImageLimits, ImageReference, ImageStep, Images,
+    JoinedPull, PullFailure, PullId, PullOrder, PulledImage, Settled, Wish, WishId, WishPhase, WishReport,
+    WishSource,
+};
 pub use model::{
     CallId, ConnectionId, Container, ContainerId, ContainerName, ContainerReport, ContainerSpec,
     ContainerState, Deletion, Hook, Pod, PodRef, PodUid, Readiness, RequestId, RestartPolicy, SandboxId,

@@ -155,6 +155,16 @@ impl admin_server::Admin for Admin {
         Ok(Response::new(admin::RecreateResponse { namespace: kept.namespace, name: kept.name }))
     }
 
+    type PullStream = futures::stream::Empty<Result<admin::PullState, Status>>;
+
+    async fn pull(&self, _: Request<admin::PullRequest>) -> Result<Response<Self::PullStream>, Status> {
+        Err(Status::unimplemented("no pulls yet"))
+    }
+
+    async fn pulls(&self, _: Request<admin::PullsRequest>) -> Result<Response<admin::PullsResponse>, Status> {
+        Err(Status::unimplemented("no pulls yet"))
+    }
+
     async fn requests(
         &self,
         request: Request<admin::RequestsRequest>,

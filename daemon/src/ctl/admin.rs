@@ -60,6 +60,22 @@ mod tests {
 
     #[tonic::async_trait]
     impl Admin for Berthd {
+        type PullStream = futures::stream::Empty<Result<berth_proto::admin::PullState, Status>>;
+
+        async fn pull(
+            &self,
+            _: Request<berth_proto::admin::PullRequest>,
+        ) -> Result<Response<Self::PullStream>, Status> {
+            Err(Status::unimplemented("not part of these tests"))
+        }
+
+        async fn pulls(
+            &self,
+            _: Request<berth_proto::admin::PullsRequest>,
+        ) -> Result<Response<berth_proto::admin::PullsResponse>, Status> {
+            Err(Status::unimplemented("not part of these tests"))
+        }
+
         async fn status(&self, _: Request<StatusRequest>) -> Result<Response<StatusResponse>, Status> {
             Ok(Response::new(StatusResponse { version: "1.2.3".into(), ..StatusResponse::default() }))
         }

@@ -284,6 +284,20 @@ impl RuntimeService for Fake {
 
 #[async_trait]
 impl ImageService for Fake {
+    async fn list_images(
+        &self,
+        _: Request<ListImagesRequest>,
+    ) -> Result<Response<ListImagesResponse>, Status> {
+        Ok(Response::new(ListImagesResponse::default()))
+    }
+
+    async fn image_fs_info(
+        &self,
+        _: Request<ImageFsInfoRequest>,
+    ) -> Result<Response<ImageFsInfoResponse>, Status> {
+        Ok(Response::new(ImageFsInfoResponse::default()))
+    }
+
     async fn image_status(
         &self,
         request: Request<ImageStatusRequest>,

@@ -35,7 +35,8 @@ pub struct ImagePullJobSpec {
     /// The image, with tag or digest.
     #[schemars(length(min = 1))]
     pub image: String,
-    /// Names of Secrets of this namespace. Berth's agent reads no Secrets: the node's own credentials are used.
+    /// Names of Secrets of this namespace (`kubernetes.io/dockerconfigjson`). The manager must have been allowed to get them; it
+    /// seals what is for this image to each node that pulls it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pull_secrets: Vec<String>,
     /// Which nodes; all when left out.
@@ -141,10 +142,17 @@ pub struct ImagePullJobStatus {
     /// For people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Names of the nodes that gave up.
+    /// Names of the nodes that gave up; the first 100 of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed_nodes: Vec<String>,
-    /// `Complete` or `Failed`, with a reason; what is not, or not yet, acted on.
+    /// All nodes that ended, so that none is asked twice whoever manages: their names, sorted, one a line, one that gave up
+    /// with a `!` before it; compressed by gzip, then base64. Some 3 bytes a node where names have a pattern.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_nodes: Option<String>,
+    /// When `endedNodes` was written: of a node made after it nothing is in there, whatever its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_nodes_time: Option<Time>,
+    /// `Complete` or `Failed`, with a reason; `Accepted` False with what keeps it from being carried out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

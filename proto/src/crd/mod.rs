@@ -24,8 +24,8 @@ pub use image_pull_job::{
 };
 pub use node_image::{
     DesiredImage, ImagePhase, ImagePullPolicy, ImageSpec, ImageStatus, ImageTagSpec, ImageTagStatus,
-    JobReference, NodeImage, NodeImageSpec, NodeImageStatus, PullSecretReference, SandboxConfig, SyncStatus,
-    TagPullPolicy,
+    NodeImage, NodeImageSpec, NodeImageStatus, PullSecretReference, PullStatus, SandboxConfig, SyncStatus,
+    TagPullPolicy, WantedBy,
 };
 pub use node_pod_probe::{
     ContainerProbe, ContainerProbeState, NodePodProbe, NodePodProbeSpec, NodePodProbeStatus, PodProbe,

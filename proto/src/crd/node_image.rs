@@ -39,7 +39,8 @@ pub struct NodeImageSpec {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ImageSpec {
-    /// References to Secrets. Berth's agent reads no Secrets: the node's own credentials are used.
+    /// References to Secrets, for OpenKruise's controllers. Berth's agent reads no Secrets: for an image asked for here the
+    /// node's own credentials are used, for one of an `ImagePullJob` those that the manager seals to the node.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pull_secrets: Vec<PullSecretReference>,
     /// Metadata for the runtime's pull.
@@ -131,14 +132,21 @@ pub enum ImagePullPolicy {
     IfNotPresent,
 }
 
-/// What the node has of it. The manager writes `desiredImages`, the agent of the node everything else.
+/// What is wanted, and what the node has of it. The manager writes `desiredImages`, the agent of the node everything else.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeImageStatus {
-    /// What `ImagePullJob`s ask of this node now; the manager's.
+    /// What jobs and workloads ask of this node now; the manager's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["image"]))]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["uid"]))]
     pub desired_images: Vec<DesiredImage>,
+    /// How far the node is with each of them; the agent's. Its identities are those of `desiredImages`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["uid"]))]
+    pub pulls: Vec<PullStatus>,
+    /// The node's public key (HPKE, X25519; base64). What is sealed to it only the agent of this node can open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sealing_key: Option<String>,
     /// How many tags are wanted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired: Option<i32>,
@@ -166,11 +174,16 @@ pub struct NodeImageStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// One image that jobs want on this node.
+/// One image that somebody wants on this node. Two jobs for one image are two wishes, each with its own limits and its own
+/// result; the node pulls once.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DesiredImage {
-    /// The reference as the jobs give it, tag or digest included.
+    /// The UID of who wants it; one that wants several images adds something to it.
+    #[schemars(length(min = 1))]
+    pub uid: String,
+    /// The reference as it was given, tag or digest included.
+    #[schemars(length(min = 1))]
     pub image: String,
     /// Since when it is wanted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -180,9 +193,8 @@ pub struct DesiredImage {
     #[schemars(range(min = 0))]
     pub version: Option<i64>,
     /// Who wants it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["uid"]))]
-    pub jobs: Vec<JobReference>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wanted_by: Option<WantedBy>,
     /// How it is pulled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pull_policy: Option<TagPullPolicy>,
@@ -192,18 +204,50 @@ pub struct DesiredImage {
     /// Metadata for the runtime's pull.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox_config: Option<SandboxConfig>,
+    /// What to pull it with, each sealed to the node's `sealingKey` (base64). After them the node's own are tried.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub sealed_credentials: Vec<String>,
 }
 
-/// One `ImagePullJob`.
+/// Who wants an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct JobReference {
+pub struct WantedBy {
+    /// `ImagePullJob`, or the kind of a workload that pulls ahead of its update.
+    pub kind: String,
     /// Its namespace.
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Its UID, which a job of the same name made later does not have.
+}
+
+/// How far the node is with one of `desiredImages`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PullStatus {
+    /// That of the entry in `desiredImages`.
     pub uid: String,
+    /// The version of the wish this answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<i64>,
+    /// `Waiting`, `Pulling`, `Succeeded` or `Failed`.
+    pub phase: ImagePhase,
+    /// Percent of the bytes; 100 only when it is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<i32>,
+    /// Begin of the first attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_time: Option<Time>,
+    /// When it was there, or given up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion_time: Option<Time>,
+    /// The runtime's.
+    #[serde(default, rename = "imageID", skip_serializing_if = "Option::is_none")]
+    pub image_id: Option<String>,
+    /// For people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
 }
 
 /// The tags of one image.

@@ -1,0 +1,41 @@
+//! What is owed to the world about images. Each step is given out once, and answered by the event it names.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::wish::{Credentials, ImageReference, PullId};
+
+/// Something to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ImageStep {
+    /// Is it on the node? Answered by `Looked` or `LookFailed`.
+    Look(ImageReference),
+    /// Pull it. Answered by `PullEnded`.
+    Pull(Box<PullOrder>),
+    /// End this pull; it is still answered by `PullEnded`.
+    Cancel(PullId),
+    /// Keep the image, until then at the latest. Answered by `PinDone` or `PinFailed`.
+    Pin(Arc<str>, Instant),
+    /// Keep it no longer. Answered in the same way.
+    Unpin(Arc<str>),
+}
+
+/// A pull to be carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PullOrder {
+    /// Which one.
+    pub pull: PullId,
+    /// What.
+    pub image: ImageReference,
+    /// With what.
+    pub credentials: Credentials,
+    /// How long it may take.
+    pub timeout: Duration,
+    /// Labels of the sandbox config.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations of the sandbox config.
+    pub annotations: BTreeMap<String, String>,
+}

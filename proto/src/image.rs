@@ -1,0 +1,113 @@
+//! Image references, as containerd and the kubelet read them.
+//!
+//! A runtime is always asked for the reference as it was given. Its parts are for limits, credentials and reports only, so
+//! that no mistake here can make another image of it.
+
+use std::{fmt, str::FromStr};
+
+use oci_spec::distribution;
+
+/// A valid reference: `[registry[:port]/]repository[:tag][@digest]`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Reference {
+    given: String,
+    parts: distribution::Reference,
+}
+
+/// Not an image reference.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{given:?} is not an image reference: {why}")]
+pub struct InvalidReference {
+    given: String,
+    why: String,
+}
+
+impl Reference {
+    /// As it was given.
+    pub fn as_str(&self) -> &str {
+        &self.given
+    }
+
+    /// Host and port of the registry; `docker.io` where none is given.
+    pub fn registry(&self) -> &str {
+        self.parts.registry()
+    }
+
+    /// The repository in the registry, with the `library/` that Docker Hub implies.
+    pub fn repository(&self) -> &str {
+        self.parts.repository()
+    }
+
+    /// The tag; `latest` where neither tag nor digest is given.
+    pub fn tag(&self) -> Option<&str> {
+        self.parts.tag()
+    }
+
+    /// The digest, which decides where both are given.
+    pub fn digest(&self) -> Option<&str> {
+        self.parts.digest()
+    }
+
+    /// The name without tag and digest, as it was given: the key of `NodeImage.spec.images`.
+    pub fn name(&self) -> &str {
+        let name = self.given.split_once('@').map_or(self.given.as_str(), |(name, _)| name);
+        match name.rsplit_once(':') {
+            // A colon before the last slash is a port.
+            Some((name, tag)) if !tag.contains('/') => name,
+            _ => name,
+        }
+    }
+
+    /// The entry of this name in `NodeImage`: its digest where it has one, else its tag.
+    pub fn entry(&self) -> &str {
+        self.digest().or_else(|| self.tag()).unwrap_or_default()
+    }
+
+    /// The whole name, nothing left to defaults: what containerd calls the image.
+    pub fn normalized(&self) -> String {
+        self.parts.whole()
+    }
+
+    /// The image that an entry of `NodeImage.spec.images` stands for: a name, and a tag or a digest of it.
+    pub fn of_entry(name: &str, entry: &str) -> Result<Self, InvalidReference> {
+        let separator = if entry.contains(':') { '@' } else { ':' };
+        let reference: Self = format!("{name}{separator}{entry}").parse()?;
+        // A name with a tag of its own would swallow the entry, or be swallowed by it.
+        if reference.name() != name || reference.entry() != entry {
+            let why = "the name has a tag or a digest of its own".to_owned();
+            return Err(InvalidReference { given: format!("{name} with {entry}"), why });
+        }
+        Ok(reference)
+    }
+}
+
+impl FromStr for Reference {
+    type Err = InvalidReference;
+
+    fn from_str(given: &str) -> Result<Self, InvalidReference> {
+        let invalid = |why: &str| InvalidReference { given: given.to_owned(), why: why.to_owned() };
+        // The library takes letters of all alphabets for a tag, and digits of both cases for a digest; no runtime does.
+        if !given.is_ascii() {
+            return Err(invalid("letters other than ASCII"));
+        }
+        let parts: distribution::Reference =
+            given.parse().map_err(|error: distribution::ParseError| invalid(&error.to_string()))?;
+        // It takes an upper case first part for a path of Docker Hub, runtimes for a host: it must get nobody's credentials.
+        if parts.repository().bytes().any(|byte| byte.is_ascii_uppercase()) {
+            return Err(invalid("upper case letters in the repository"));
+        }
+        if parts.digest().is_some_and(|digest| digest.bytes().any(|byte| byte.is_ascii_uppercase())) {
+            return Err(invalid("upper case letters in the digest"));
+        }
+        Ok(Self { given: given.to_owned(), parts })
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.given)
+    }
+}
+
+#[cfg(test)]
+mod tests;
