@@ -10,8 +10,8 @@ use std::{
 };
 
 use berth_policy::{
-    Call, CallId, ConnectionId, ContainerId, Event, HookTurn, Latch, Mark, MarkPhase, Node, Nudge, Request,
-    RequestId, Restate, Showing, Step, Turn, Verdict,
+    Call, CallId, ConnectionId, ContainerId, CredentialKey, Event, HookTurn, Latch, Mark, MarkPhase, Node,
+    Nudge, Request, RequestId, Restate, Showing, Step, Turn, Verdict,
 };
 use berth_shim::Gate;
 use tokio::{sync::watch, time::Instant};
@@ -21,6 +21,7 @@ pub use crate::causes::chain;
 use crate::{
     fault::Point,
     metrics::AgentMetrics,
+    node_image::Keeper,
     store::{Store, StoreError},
 };
 
@@ -38,17 +39,25 @@ pub struct Agent {
     /// the calls that are held would wake itself.
     owed: watch::Sender<u64>,
     store: Arc<Store>,
+    /// What is known of images, beside the pods: neither decides about the other.
+    images: Arc<Keeper>,
     metrics: AgentMetrics,
 }
 
 impl Agent {
     /// An agent that knows nothing yet but what the store remembers.
-    pub fn new(config: berth_policy::Config, store: Arc<Store>, metrics: AgentMetrics) -> Self {
+    pub fn new(
+        config: berth_policy::Config,
+        store: Arc<Store>,
+        images: Arc<Keeper>,
+        metrics: AgentMetrics,
+    ) -> Self {
         let agent = Self {
             node: Mutex::new(Node::new(config)),
             changes: watch::Sender::new(0),
             owed: watch::Sender::new(0),
             store,
+            images,
             metrics,
         };
         match agent.store.latches() {
@@ -194,6 +203,11 @@ impl Gate for Agent {
             node.admit(call, now())
         };
         let verdict = self.guarded(ask).unwrap_or(Verdict::Forward);
+        if let (Request::CreateContainer(create), Verdict::Forward | Verdict::Latch(_)) =
+            (&call.request, &verdict)
+        {
+            self.images.used(&create.images);
+        }
         self.metrics.verdict(call, &verdict);
         Self::log(call, &verdict);
         if matches!(
@@ -209,6 +223,11 @@ impl Gate for Agent {
     }
 
     fn observe(&self, event: Event) {
+        match &event {
+            Event::PullPassed { call, image, credential } => self.images.passed(*call, image, *credential),
+            Event::CallEnded(call) => self.images.call_ended(*call),
+            _ => {}
+        }
         let point = match &event {
             Event::ContainerStopped(_) => Some(Point::Stopped),
             Event::ContainerCreated { .. } => Some(Point::Created),
@@ -255,6 +274,10 @@ impl Gate for Agent {
                 return Showing::Truth;
             }
         }
+    }
+
+    async fn joins(&self, call: CallId, image: &str, credential: CredentialKey) -> Option<String> {
+        self.images.joins(call, image, credential).await
     }
 
     async fn hook_begins(&self, connection: ConnectionId, container: &ContainerId) -> HookTurn {

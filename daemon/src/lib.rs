@@ -13,6 +13,7 @@
 //! - [`run`]: wires all of it, and ends it in order; [`data_path`] is the thread of the calls.
 //! - [`agent`]: the one owner of the state; the gate of the data path.
 //! - [`pod_view`], [`runtime`]: where facts come from. [`exec`]: where steps go; [`hook`]: stops without the kubelet.
+//! - [`node_image`]: the images the node should have: wishes, and what is told of them. [`images`]: pulling them.
 //! - [`desired`]: requests that are files. [`cluster`]: the side towards the API server: identity, requests, answers.
 //! - [`store`]: what survives. [`health`], [`http`], [`admin`], [`metrics`], [`heartbeat`]: what can be seen from outside.
 //! - [`ctl`]: the commands of `berthctl`. [`unix`], [`causes`]: what it and the agent have in common.
@@ -31,8 +32,14 @@ pub mod fault;
 pub mod health;
 pub mod heartbeat;
 pub mod hook;
+mod images {
+    pub fn sealed_entry(uid: &str, seal: &str) -> std::sync::Arc<str> {
+        format!("{uid} {seal}").into()
+    }
+}
 pub mod http;
 pub mod metrics;
+pub mod node_image;
 pub mod pod_view;
 mod request_status;
 pub mod run;

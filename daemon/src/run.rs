@@ -6,6 +6,7 @@
 use std::{os::unix::net::UnixListener, pin::pin, sync::Arc, time::Duration};
 
 use anyhow::{Context, anyhow};
+use berth_policy::ImageLimits;
 use berth_shim::{Clients, Metrics, Shutdown};
 use prometheus_client::registry::Registry;
 use sd_notify::NotifyState;
@@ -29,6 +30,7 @@ use crate::{
     heartbeat::Heartbeat,
     http,
     metrics::AgentMetrics,
+    node_image::Keeper,
     pod_view::{
         api::{self, ApiView},
         kubelet::KubeletView,
@@ -87,7 +89,9 @@ async fn serve(config: Configuration, passed: Option<UnixListener>) -> anyhow::R
 
     let mut registry = Registry::default();
     let shim_metrics = Metrics::register(&mut registry);
-    let agent = Arc::new(Agent::new(policy(&config), store, AgentMetrics::register(&mut registry)));
+    let agent_metrics = AgentMetrics::register(&mut registry);
+    let images = Arc::new(Keeper::new(image_limits(&config), agent_metrics.clone()));
+    let agent = Arc::new(Agent::new(policy(&config), store, images.clone(), agent_metrics));
     let runtime = Runtime::new(&endpoint);
     let kubelet = kubelet(&config)?;
 
@@ -122,6 +126,8 @@ async fn serve(config: Configuration, passed: Option<UnixListener>) -> anyhow::R
         runtime_endpoint: endpoint.to_string(),
         started: std::time::Instant::now(),
         files,
+        images,
+        stop: stop.clone(),
         identity: cluster.as_ref().map(Cluster::identity),
     };
     tasks.spawn(admin::serve(admin_listener, admin, stop.clone()));
@@ -210,6 +216,11 @@ impl Signals {
             drain.token.cancel();
         }
     }
+}
+
+fn image_limits(config: &Configuration) -> ImageLimits {
+    let _ = config;
+    ImageLimits { parallel: 3, per_registry: 2 }
 }
 
 fn policy(config: &Configuration) -> berth_policy::Config {

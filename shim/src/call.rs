@@ -9,9 +9,11 @@ use std::{
 };
 
 use berth_policy::{Amendment, Call, CallId, ConnectionId, Event, HookTurn, Request as Wanted};
+use berth_proto::cri;
 use bytes::Bytes;
 use h2::{RecvStream, server::SendResponse};
 use http::{HeaderValue, Request};
+use prost::Message;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
@@ -56,8 +58,8 @@ enum Prepared {
     /// The exception in a box: it is rare, and calls are many.
     Forward(Upload, Option<Box<Exception>>),
     Refuse(Status),
-    /// Answered with an empty message and OK, without the runtime.
-    Done,
+    /// Answered with this message and OK, without the runtime.
+    Done(Vec<u8>),
     ClientGone,
 }
 
@@ -91,9 +93,9 @@ pub(crate) async fn serve_call<G: Gate>(
             observer.ended();
             refuse(respond, status);
         }
-        Prepared::Done => {
+        Prepared::Done(message) => {
             observer.ended();
-            succeed(respond);
+            succeed(respond, &message);
         }
         Prepared::ClientGone => {}
     }
@@ -166,8 +168,22 @@ impl<G: Gate> Context<G> {
                     && self.gate.hook_begins(self.connection, &container).await == HookTurn::AlreadyRun
                 {
                     info!(container.id = %container, "Hook answered without running it a second time");
-                    return Prepared::Done;
+                    return Prepared::Done(Vec::new());
                 }
+            }
+            Asked::Pull(image, credential) => {
+                let call = self.next_call();
+                // Cancel-safe: whoever stops waiting has joined nothing.
+                let joined = tokio::select! {
+                    joined = self.gate.joins(call, &image, credential) => joined,
+                    () = self.draining.cancelled() => None,
+                };
+                if let Some(image_ref) = joined {
+                    info!(image, "Pull answered by the agent's own of the same image");
+                    return Prepared::Done(cri::PullImageResponse { image_ref }.encode_to_vec());
+                }
+                observer.announce(call);
+                observer.tell(Event::PullPassed { call, image, credential });
             }
             Asked::Nothing => {}
         }

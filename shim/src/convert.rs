@@ -2,11 +2,17 @@
 //!
 //! Env values may be secrets. They are looked at for the name of one variable and never kept or logged.
 
-use std::{collections::HashMap, fmt, time::Duration};
+use std::{
+    collections::HashMap,
+    fmt,
+    hash::{BuildHasher, RandomState},
+    sync::OnceLock,
+    time::Duration,
+};
 
 use berth_policy::{
-    Container, ContainerId, ContainerName, ContainerState, CreateContainer, Declared, ListedSandbox, PodRef,
-    SandboxId, StopContainer,
+    Container, ContainerId, ContainerName, ContainerState, CreateContainer, CredentialKey, Declared,
+    ListedSandbox, PodRef, SandboxId, StopContainer,
     launch_priority::{ORDERED_ANNOTATION, OrderError, PLAN_ANNOTATION, PRIORITY_ENV},
 };
 use berth_proto::cri;
@@ -27,13 +33,33 @@ pub fn create_container(request: cri::CreateContainerRequest) -> Result<CreateCo
     let sandbox = request.sandbox_config.ok_or(Missing("sandbox_config"))?;
     let mut declared = declared(&sandbox.annotations);
     declared.hinted |= config.envs.iter().any(|env| env.key == PRIORITY_ENV);
+    let image = config.image.unwrap_or_default();
+    let mut images = vec![image.image, image.user_specified_image];
+    images.retain(|image| !image.is_empty());
     Ok(CreateContainer {
         sandbox: request.pod_sandbox_id.into(),
         pod: pod(sandbox.metadata.ok_or(Missing("sandbox_config.metadata"))?),
         container: metadata.name.into(),
         attempt: metadata.attempt,
         declared,
+        images,
     })
+}
+
+/// What `PullImageRequest` asks for, and with which credentials.
+pub fn pull_image(request: cri::PullImageRequest) -> Result<(String, CredentialKey), Missing> {
+    let image = request.image.ok_or(Missing("image"))?;
+    Ok((image.image, credential_key(request.auth.as_ref())))
+}
+
+/// The same for the same credentials, in this process; it says nothing about them. None at all and empty ones are alike.
+pub fn credential_key(auth: Option<&cri::AuthConfig>) -> CredentialKey {
+    static SECRET: OnceLock<RandomState> = OnceLock::new();
+    let none = cri::AuthConfig::default();
+    let cri::AuthConfig { username, password, auth, server_address, identity_token, registry_token } =
+        auth.unwrap_or(&none);
+    let parts = (username, password, auth, server_address, identity_token, registry_token);
+    CredentialKey(SECRET.get_or_init(RandomState::new).hash_one(parts))
 }
 
 /// `StopContainerRequest`. A negative timeout means none, as it does to the runtime.

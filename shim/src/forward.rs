@@ -95,11 +95,11 @@ pub(crate) fn refuse(mut respond: SendResponse<Bytes>, status: Status) {
     let _ = respond.send_response(status.into_response(), true);
 }
 
-/// Answers the call with an empty message, without the runtime.
-pub(crate) fn succeed(mut respond: SendResponse<Bytes>) {
+/// Answers the call with this message, without the runtime.
+pub(crate) fn succeed(mut respond: SendResponse<Bytes>, message: &[u8]) {
     // Errors mean that the client is gone.
     if let Ok(mut client) = respond.send_response(Status::beginning(), false) {
-        let _ = client.send_data(framed(&[]), false);
+        let _ = client.send_data(framed(message), false);
         let _ = client.send_trailers(Status::success());
     }
 }

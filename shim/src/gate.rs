@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use berth_policy::{
-    Call, CallId, ConnectionId, ContainerId, Event, HookTurn, Latch, Nudge, Showing, Verdict,
+    Call, CallId, ConnectionId, ContainerId, CredentialKey, Event, HookTurn, Latch, Nudge, Showing, Verdict,
 };
 use tokio::sync::watch;
 
@@ -39,6 +39,16 @@ pub trait Gate: Send + Sync + 'static {
         connection: ConnectionId,
         container: &ContainerId,
     ) -> impl Future<Output = HookTurn> + Send;
+
+    /// A client asks for an image: waits while the agent pulls just that with the same credentials, and gives the
+    /// `image_ref` it got; `None` at once when it does not, and when its pull fails. Not waited for any longer when the client
+    /// takes its call back.
+    fn joins(
+        &self,
+        call: CallId,
+        image: &str,
+        credential: CredentialKey,
+    ) -> impl Future<Output = Option<String>> + Send;
 
     /// The entries to add to the answer of this relist of the kubelet, usually none. Asked after
     /// [`Event::RelistAsked`]; they count as delivered at [`Event::RelistAnswered`]. Not asked for lists of the kubelet

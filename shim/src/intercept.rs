@@ -1,6 +1,6 @@
 //! The closed table of calls that are looked at. Whatever is not in it passes without being read.
 
-use berth_policy::{ContainerId, Declared, PodRef, Request, SandboxId};
+use berth_policy::{ContainerId, CredentialKey, Declared, PodRef, Request, SandboxId};
 use berth_proto::cri;
 use bytes::Bytes;
 use prost::Message;
@@ -21,6 +21,7 @@ pub(crate) enum Method {
     ListContainers,
     ContainerStatus,
     ExecSync,
+    PullImage,
 }
 
 /// What a call of the table asks for.
@@ -46,6 +47,8 @@ pub(crate) enum Asked {
     ContainerStatus(ContainerId),
     /// A command without a time limit: the kubelet runs its lifecycle hooks so, and nothing else.
     Hook(ContainerId),
+    /// An image, with these credentials: the agent may be pulling it already.
+    Pull(String, CredentialKey),
     /// In the table, but this one says nothing new: a filtered list, a command with a time limit.
     Nothing,
 }
@@ -63,7 +66,7 @@ pub(crate) enum Undecodable {
 
 impl Method {
     /// All of them, in the order of their discriminants.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::CreateContainer,
         Self::StopContainer,
         Self::RunPodSandbox,
@@ -75,10 +78,14 @@ impl Method {
         Self::ListContainers,
         Self::ContainerStatus,
         Self::ExecSync,
+        Self::PullImage,
     ];
 
     /// The method behind this path, if it is in the table.
     pub(crate) fn of(path: &str) -> Option<Self> {
+        if path == "/runtime.v1.ImageService/PullImage" {
+            return Some(Self::PullImage);
+        }
         match path.strip_prefix("/runtime.v1.RuntimeService/")? {
             "CreateContainer" => Some(Self::CreateContainer),
             "StopContainer" => Some(Self::StopContainer),
@@ -109,6 +116,7 @@ impl Method {
             Self::ListContainers => "ListContainers",
             Self::ContainerStatus => "ContainerStatus",
             Self::ExecSync => "ExecSync",
+            Self::PullImage => "PullImage",
         }
     }
 
@@ -161,6 +169,11 @@ impl Method {
                 let request: cri::ExecSyncRequest = decoded(message)?;
                 if request.timeout == 0 { Asked::Hook(request.container_id.into()) } else { Asked::Nothing }
             }
+            Self::PullImage => {
+                let (image, credential) =
+                    convert::pull_image(decoded(message)?).map_err(Undecodable::Incomplete)?;
+                Asked::Pull(image, credential)
+            }
         })
     }
 }
@@ -177,12 +190,14 @@ mod tests {
     fn the_table_is_closed() {
         for (index, method) in Method::ALL.into_iter().enumerate() {
             assert_eq!(index, method as usize);
-            let path = format!("/runtime.v1.RuntimeService/{}", method.name());
+            let service = if method == Method::PullImage { "Image" } else { "Runtime" };
+            let path = format!("/runtime.v1.{service}Service/{}", method.name());
             assert_eq!(Method::of(&path), Some(method));
         }
         for path in [
             "/runtime.v1.RuntimeService/Version",
-            "/runtime.v1.ImageService/PullImage",
+            "/runtime.v1.RuntimeService/PullImage",
+            "/runtime.v1.ImageService/ListImages",
             "/runtime.v2.RuntimeService/CreateContainer",
             "/runtime.v1.RuntimeService/CreateContainerAgain",
             "/runtime.v1.RuntimeService/",

@@ -44,6 +44,8 @@ pub struct CreateContainer {
     pub attempt: u32,
     /// What the request itself says about an order.
     pub declared: Declared,
+    /// The image, by every name the request has for it: `config.image.image`, `config.image.user_specified_image`.
+    pub images: Vec<String>,
 }
 
 /// What a `CreateContainerRequest` says about the order of its pod. It shows one container only, so alone it does not

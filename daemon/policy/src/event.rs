@@ -2,6 +2,7 @@
 
 use crate::{
     call::Declared,
+    images::CredentialKey,
     model::{CallId, ConnectionId, Container, ContainerId, Pod, PodRef, PodUid, RequestId, SandboxId},
     recreate::{Mark, Origin, RecreateRequest},
     step::Step,
@@ -65,6 +66,15 @@ pub enum Event {
         container: ContainerId,
         /// Who asks.
         connection: ConnectionId,
+    },
+    /// `PullImage` goes to the runtime.
+    PullPassed {
+        /// The call.
+        call: CallId,
+        /// What it asks for.
+        image: String,
+        /// With what.
+        credential: CredentialKey,
     },
     /// A call ended: answered, failed or cancelled. Nothing of it stays.
     CallEnded(CallId),

@@ -166,6 +166,8 @@ impl Node {
                     instance.status_asked = Some((connection, seq));
                 }
             }
+            // The business of [`crate::Images`].
+            Event::PullPassed { .. } => {}
             Event::CallEnded(call) => self.call_ended(call),
             Event::ConnectionClosed(connection) => {
                 self.connections.remove(&connection);

@@ -1,14 +1,15 @@
 //! The admin API: what `berthctl` asks. Root only, twice: by the mode of the socket and by the caller's credentials.
 
 mod order;
+mod pulls;
 mod requests;
 
-use std::{io, time::Instant};
+use std::{io, pin::Pin, sync::Arc, time::Instant};
 
 use berth_policy::{Origin, PodOrder};
 use berth_proto::admin::{self, admin_server};
 use berth_shim::{Listener, Metrics};
-use futures::Stream;
+use futures::{Stream, StreamExt};
 use tokio::{net::UnixStream, sync::watch};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, transport::server::UdsConnectInfo};
@@ -23,6 +24,7 @@ use crate::{
     },
     desired::Files,
     health::Health,
+    node_image::Keeper,
 };
 
 /// The service behind the admin socket.
@@ -42,6 +44,10 @@ pub struct Admin {
     pub started: Instant,
     /// The requests that are files.
     pub files: Files,
+    /// The images that are wanted.
+    pub images: Arc<Keeper>,
+    /// Ends what would go on for ever.
+    pub stop: CancellationToken,
     /// Who the agent is to the API server, where there is one.
     pub identity: Option<watch::Receiver<IdentityState>>,
 }
@@ -155,14 +161,18 @@ impl admin_server::Admin for Admin {
         Ok(Response::new(admin::RecreateResponse { namespace: kept.namespace, name: kept.name }))
     }
 
-    type PullStream = futures::stream::Empty<Result<admin::PullState, Status>>;
+    type PullStream = Pin<Box<dyn Stream<Item = Result<admin::PullState, Status>> + Send>>;
 
-    async fn pull(&self, _: Request<admin::PullRequest>) -> Result<Response<Self::PullStream>, Status> {
-        Err(Status::unimplemented("no pulls yet"))
+    async fn pull(&self, request: Request<admin::PullRequest>) -> Result<Response<Self::PullStream>, Status> {
+        let states = pulls::pull(&self.images, request.get_ref())?;
+        Ok(Response::new(Box::pin(states.take_until(self.stop.clone().cancelled_owned()))))
     }
 
-    async fn pulls(&self, _: Request<admin::PullsRequest>) -> Result<Response<admin::PullsResponse>, Status> {
-        Err(Status::unimplemented("no pulls yet"))
+    async fn pulls(
+        &self,
+        request: Request<admin::PullsRequest>,
+    ) -> Result<Response<admin::PullsResponse>, Status> {
+        Ok(Response::new(pulls::pulls(&self.images, &request.get_ref().image)))
     }
 
     async fn requests(

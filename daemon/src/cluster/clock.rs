@@ -10,19 +10,19 @@ const DRIFT: Duration = Duration::from_secs(1);
 /// The same moment on both clocks. It is kept as long as it holds, so that the same timestamp is always the same instant:
 /// the order among requests depends on it. The clocks of the node and of the API server are taken to agree.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clock {
+pub(crate) struct Clock {
     instant: Instant,
     wall: Timestamp,
 }
 
 impl Clock {
     /// Both clocks, read at the same moment.
-    pub(super) fn new(instant: Instant, wall: Timestamp) -> Self {
+    pub(crate) fn new(instant: Instant, wall: Timestamp) -> Self {
         Self { instant, wall }
     }
 
     /// The clocks, compared again: the same as before unless somebody set the wall clock meanwhile.
-    pub(super) fn kept(self, now: Self) -> Self {
+    pub(crate) fn kept(self, now: Self) -> Self {
         let drift = now.wall.duration_since(self.instant_as_wall(now.instant)).unsigned_abs();
         if drift > DRIFT { now } else { self }
     }
@@ -38,9 +38,13 @@ impl Clock {
         there.unwrap_or(self.instant)
     }
 
-    fn instant_as_wall(&self, instant: Instant) -> Timestamp {
-        let since = instant.saturating_duration_since(self.instant);
-        self.wall.checked_add(since).unwrap_or(self.wall)
+    /// An instant of the policy.
+    pub(crate) fn instant_as_wall(&self, instant: Instant) -> Timestamp {
+        let there = match instant.checked_duration_since(self.instant) {
+            Some(since) => self.wall.checked_add(since),
+            None => self.wall.checked_sub(self.instant.duration_since(instant)),
+        };
+        there.unwrap_or(self.wall)
     }
 }
 

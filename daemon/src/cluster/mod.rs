@@ -26,7 +26,7 @@ pub mod renewal;
 pub mod requests;
 pub mod token;
 
-mod clock;
+pub(crate) mod clock;
 mod convert;
 mod known;
 mod object;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use super::{duration, order, pods, ps, recreate, requests, run, status, stop, version};
+use super::{duration, order, pods, ps, pull, recreate, requests, run, status, stop, version};
 
 /// Plays, lists and stops pods on this node, recreates their containers, and shows what berthd does with them.
 #[derive(Debug, Parser)]
@@ -78,6 +78,14 @@ pub enum Command {
     /// whatever its restartPolicy. berthd keeps the request and carries it out whether berthctl waits or not; Ctrl-C ends
     /// only the waiting. Without --ordered, the containers are taken together. The exit code is 1 when the request fails.
     Recreate(recreate::RecreateArgs),
+    /// Pull an image as the agent does
+    ///
+    /// With the node's own credentials (the kubelet's docker configuration and credential providers), within berthd's limits,
+    /// and once if the kubelet is pulling the same. Ctrl-C ends the pull unless somebody else wants the image. The exit code
+    /// is 1 when all attempts failed.
+    Pull(pull::PullArgs),
+    /// List the images that are wanted on this node, and how far they are
+    Pulls(pull::PullsArgs),
     /// List what berthd was asked for
     #[command(subcommand)]
     Get(requests::Get),

@@ -17,6 +17,7 @@ pub mod output;
 pub mod pods;
 pub mod protojson;
 pub mod ps;
+pub mod pull;
 pub mod recreate;
 pub mod requests;
 pub mod run;
@@ -70,6 +71,8 @@ async fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Pods(args) => pods::pods(global, &args).await?,
         Command::Ps(args) => ps::ps(global, &args).await?,
         Command::Recreate(args) => return recreate::recreate(global, &args).await,
+        Command::Pull(args) => return pull::pull(global, &args).await,
+        Command::Pulls(args) => pull::pulls(global, &args).await?,
         Command::Get(what) => requests::get(global, &what).await?,
         Command::Order(args) => order::order(global, &args).await?,
         Command::Status(args) => status::status(global, &args).await?,

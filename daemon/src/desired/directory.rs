@@ -21,7 +21,7 @@ const LONGEST: u64 = 256 << 10;
 
 /// What changes when a file does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Fingerprint {
+pub(crate) struct Fingerprint {
     modified: Option<SystemTime>,
     size: u64,
     inode: u64,
@@ -29,27 +29,27 @@ pub(super) struct Fingerprint {
 
 /// What is in a directory.
 #[derive(Debug, Default)]
-pub(super) struct Listing {
+pub(crate) struct Listing {
     /// Requests.
-    pub(super) requests: BTreeMap<PathBuf, Fingerprint>,
+    pub(crate) requests: BTreeMap<PathBuf, Fingerprint>,
     /// What status files there are, by the request they are about.
-    pub(super) statuses: BTreeSet<PathBuf>,
+    pub(crate) statuses: BTreeSet<PathBuf>,
 }
 
 impl Fingerprint {
-    pub(super) fn of(metadata: &Metadata) -> Self {
+    pub(crate) fn of(metadata: &Metadata) -> Self {
         Self { modified: metadata.modified().ok(), size: metadata.len(), inode: metadata.ino() }
     }
 
     /// Nobody has written to it for a while.
-    pub(super) fn is_settled(&self) -> bool {
+    pub(crate) fn is_settled(&self) -> bool {
         let age = self.modified.and_then(|modified| SystemTime::now().duration_since(modified).ok());
         age.is_some_and(|age| age > SETTLED)
     }
 }
 
 /// Lists a directory. One that is missing is empty.
-pub(super) fn list(directory: &Path) -> io::Result<Listing> {
+pub(crate) fn list(directory: &Path) -> io::Result<Listing> {
     let mut listing = Listing::default();
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
@@ -85,14 +85,14 @@ fn is_request(name: &str) -> bool {
 }
 
 /// Where the status of a request is.
-pub(super) fn status_of(request: &Path) -> PathBuf {
+pub(crate) fn status_of(request: &Path) -> PathBuf {
     let mut name = request.as_os_str().to_owned();
     name.push(STATUS);
     name.into()
 }
 
 /// Reads a file of a size that can be meant.
-pub(super) fn read(path: &Path) -> io::Result<String> {
+pub(crate) fn read(path: &Path) -> io::Result<String> {
     let size = fs::metadata(path)?.len();
     if size > LONGEST {
         let what = format!("it has {size} bytes, a request has at most {LONGEST}");
@@ -102,7 +102,7 @@ pub(super) fn read(path: &Path) -> io::Result<String> {
 }
 
 /// Reads a file that may be missing.
-pub(super) fn read_if_there(path: &Path) -> io::Result<Option<String>> {
+pub(crate) fn read_if_there(path: &Path) -> io::Result<Option<String>> {
     match read(path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -111,7 +111,7 @@ pub(super) fn read_if_there(path: &Path) -> io::Result<Option<String>> {
 }
 
 /// Writes a file; durable on return. Whoever looks meanwhile sees the old one or the new one.
-pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
+pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     let mut file = tempfile::Builder::new()
         .prefix(UNFINISHED)
@@ -126,7 +126,7 @@ pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
 }
 
 /// Removes a file; whether it was there.
-pub(super) fn remove(path: &Path) -> io::Result<bool> {
+pub(crate) fn remove(path: &Path) -> io::Result<bool> {
     match fs::remove_file(path) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -135,7 +135,7 @@ pub(super) fn remove(path: &Path) -> io::Result<bool> {
 }
 
 /// Removes what an agent left that was killed while it wrote.
-pub(super) fn tidy(directory: &Path) {
+pub(crate) fn tidy(directory: &Path) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         if entry.file_name().to_str().is_some_and(|name| name.starts_with(UNFINISHED)) {
             // It is in nobody's way.

@@ -36,7 +36,7 @@ pub(super) enum ManifestError {
 /// Reads a request and checks it.
 pub(super) fn read(text: &str) -> Result<ContainerRecreateRequest, ManifestError> {
     // The kind first, or a Deployment would be told that its fields are unknown.
-    if let Ok(Head { api_version: Some(api_version), kind: Some(kind) }) = parse::<Head>(text)
+    if let Some((api_version, kind)) = head(text)
         && (kind != ContainerRecreateRequest::kind(&())
             || api_version != ContainerRecreateRequest::api_version(&()))
     {
@@ -48,13 +48,19 @@ pub(super) fn read(text: &str) -> Result<ContainerRecreateRequest, ManifestError
     Ok(request)
 }
 
-fn parse<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, serde_saphyr::Error> {
+/// What a document says it is: `apiVersion` and `kind`.
+pub(super) fn head(text: &str) -> Option<(String, String)> {
+    let Head { api_version, kind } = parse(text).ok()?;
+    Some((api_version?, kind?))
+}
+
+pub(super) fn parse<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, serde_saphyr::Error> {
     let options = serde_saphyr::options! { strict_booleans: true, with_snippet: false };
     serde_saphyr::from_str_with_options(text, options)
 }
 
 /// The parser's message without its list of all known fields, and with the line it is about: that has the field.
-fn readable(error: serde_saphyr::Error, text: &str) -> ManifestError {
+pub(super) fn readable(error: serde_saphyr::Error, text: &str) -> ManifestError {
     if matches!(error.without_snippet(), serde_saphyr::Error::MultipleDocuments { .. }) {
         return ManifestError::Several;
     }
@@ -77,7 +83,7 @@ struct Head {
 }
 
 /// Whatever it is.
-type Any = Option<IgnoredAny>;
+pub(super) type Any = Option<IgnoredAny>;
 
 /// The names of the fields that there are; what is in them is for the type of the API to say.
 #[derive(Deserialize)]
@@ -97,7 +103,7 @@ struct Fields {
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct MetadataFields {
+pub(super) struct MetadataFields {
     #[serde(rename = "name")]
     _name: Any,
     #[serde(rename = "namespace")]

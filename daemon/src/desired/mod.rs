@@ -15,14 +15,17 @@
 //!   assigns nothing anew, and what has ended is not run again. An edit after that is told in the status, and does nothing.
 //! - A file that goes takes its status with it.
 //!
+//! A file that is a `NodeImage` is left to [`crate::node_image`].
+//!
 //! Nothing here decides about containers; that is the policy's.
 
 mod assign;
-mod directory;
+pub(crate) mod directory;
 mod entry;
 mod known;
 mod list;
 mod manifest;
+mod node_image;
 mod record;
 mod request;
 mod rules;
@@ -47,6 +50,7 @@ use berth_shim::Gate;
 use jiff::Timestamp;
 use tracing::{info, warn};
 
+pub(crate) use self::node_image::read as node_image_manifest;
 pub use self::{
     assign::Unassigned,
     list::FileRequest,
@@ -204,6 +208,8 @@ impl Files {
 }
 
 /// Works on the disk beside the thread of the tasks.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)))
 }

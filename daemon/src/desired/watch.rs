@@ -21,6 +21,7 @@ use super::{
     FileError, Files, Unassigned, blocking,
     directory::{self, Fingerprint, Listing},
     entry::{self, Entry, State},
+    node_image,
     record::Accepted,
     request,
 };
@@ -41,6 +42,8 @@ pub struct Watch {
     last: BTreeMap<PathBuf, Fingerprint>,
     /// What was missing at the last look, and known: an editor may be replacing it.
     missing: BTreeSet<PathBuf>,
+    /// Files that are no requests and say so, as they were when they were looked at.
+    others: BTreeMap<PathBuf, Fingerprint>,
     /// Directories that could not be read, with what was logged of them.
     unread: BTreeMap<PathBuf, String>,
     /// Something may change within a moment.
@@ -62,6 +65,7 @@ impl Files {
             files: self.clone(),
             last: BTreeMap::new(),
             missing: BTreeSet::new(),
+            others: BTreeMap::new(),
             unread: BTreeMap::new(),
             soon: false,
         };
@@ -107,6 +111,7 @@ impl Watch {
                 found.statuses.extend(listing.statuses);
             }
         }
+        self.leave_others(&mut found).await;
         for entry in before {
             let unread = entry.path.parent().is_some_and(|directory| self.unread.contains_key(directory));
             if found.requests.contains_key(&entry.path) || unread {
@@ -147,6 +152,24 @@ impl Watch {
         self.last = found.requests;
     }
 
+    /// Takes out what is somebody else's.
+    async fn leave_others(&mut self, found: &mut Listing) {
+        self.others.retain(|path, _| found.requests.contains_key(path));
+        for (path, fingerprint) in std::mem::take(&mut found.requests) {
+            let is_known = self.last.get(&path) == Some(&fingerprint);
+            if self.others.get(&path) == Some(&fingerprint) {
+                // The status beside it is not a request's.
+                found.statuses.remove(&path);
+            } else if !is_known && is_other(&path).await {
+                found.statuses.remove(&path);
+                self.others.insert(path, fingerprint);
+            } else {
+                self.others.remove(&path);
+                found.requests.insert(path, fingerprint);
+            }
+        }
+    }
+
     /// What is in a directory; `None` when that cannot be told.
     async fn list(&mut self, directory: &Path) -> Option<Listing> {
         let path = directory.to_owned();
@@ -165,6 +188,13 @@ impl Watch {
             }
         }
     }
+}
+
+/// Whether a file says that it is no request. One that cannot be read is told as one that should be.
+async fn is_other(path: &Path) -> bool {
+    let path = path.to_owned();
+    let text = blocking(move || directory::read_if_there(&path)).await;
+    text.is_ok_and(|text| text.is_some_and(|text| node_image::is_one(&text)))
 }
 
 impl Files {

@@ -6,8 +6,8 @@ use std::sync::{
 };
 
 use berth_policy::{
-    CallId, ConnectionId, ContainerId, CreateContainer, Declared, Event, HoldReason, HookTurn, Latch, Nudge,
-    PodRef, Showing, StopContainer,
+    CallId, ConnectionId, ContainerId, CreateContainer, CredentialKey, Declared, Event, HoldReason, HookTurn,
+    Latch, Nudge, PodRef, Showing, StopContainer,
 };
 
 use super::*;
@@ -46,6 +46,10 @@ impl Gate for Scripted {
 
     async fn shows(&self, _: ConnectionId, _: &ContainerId) -> Showing {
         Showing::Truth
+    }
+
+    async fn joins(&self, _: CallId, _: &str, _: CredentialKey) -> Option<String> {
+        None
     }
 
     fn nudges(&self, _: CallId) -> Vec<Nudge> {
@@ -87,6 +91,7 @@ fn create() -> Request {
         container: "c".into(),
         attempt: 0,
         declared: Declared::default(),
+        images: Vec::new(),
     })
 }
 
@@ -221,6 +226,10 @@ async fn without_its_gate_it_still_ends() {
 
         async fn shows(&self, _: ConnectionId, _: &ContainerId) -> Showing {
             Showing::Truth
+        }
+
+        async fn joins(&self, _: CallId, _: &str, _: CredentialKey) -> Option<String> {
+            None
         }
 
         fn nudges(&self, _: CallId) -> Vec<Nudge> {

@@ -18,6 +18,7 @@ mod endings;
 mod exceptions;
 mod fidelity;
 mod gate;
+mod pulls;
 mod replay;
 mod restart;
 mod script;

@@ -1,9 +1,9 @@
 //! A gate that does as the test says and remembers what it was told.
 
-use std::sync::Mutex;
+use std::{collections::BTreeMap, sync::Mutex};
 
 use berth_policy::{
-    Call, CallId, ConnectionId, ContainerId, Event, HookTurn, Latch, Nudge, Showing, Verdict,
+    Call, CallId, ConnectionId, ContainerId, CredentialKey, Event, HookTurn, Latch, Nudge, Showing, Verdict,
 };
 use berth_shim::Gate;
 use tokio::sync::watch;
@@ -18,6 +18,8 @@ pub(crate) struct ScriptedGate {
     latched: Mutex<Vec<Latch>>,
     marked: Mutex<Vec<ContainerId>>,
     hooked: Mutex<Vec<ContainerId>>,
+    /// What it pulls itself, and what it got.
+    pulls: watch::Sender<BTreeMap<String, Option<String>>>,
     /// Those that are to be given, and to which call they were given.
     nudges: Mutex<Vec<(Nudge, Option<CallId>)>>,
 }
@@ -32,6 +34,7 @@ impl ScriptedGate {
             latched: Mutex::new(Vec::new()),
             marked: Mutex::new(Vec::new()),
             hooked: Mutex::new(Vec::new()),
+            pulls: watch::Sender::default(),
             nudges: Mutex::new(Vec::new()),
         }
     }
@@ -62,6 +65,19 @@ impl ScriptedGate {
         self.hooked.lock().unwrap().push(container.into());
     }
 
+    /// From now on pulls this image itself.
+    pub(crate) fn pulls(&self, image: &str) {
+        self.pulls.send_modify(|pulls| drop(pulls.insert(image.to_owned(), None)));
+    }
+
+    /// Its pull of it ends: with this, or without an image.
+    pub(crate) fn pulled(&self, image: &str, image_ref: Option<&str>) {
+        self.pulls.send_modify(|pulls| match image_ref {
+            Some(image_ref) => drop(pulls.insert(image.to_owned(), Some(image_ref.to_owned()))),
+            None => drop(pulls.remove(image)),
+        });
+    }
+
     /// Adds this to the next list of the kubelet that is answered.
     pub(crate) fn nudge(&self, nudge: Nudge) {
         self.nudges.lock().unwrap().push((nudge, None));
@@ -84,6 +100,14 @@ impl Gate for ScriptedGate {
         tokio::task::yield_now().await;
         let marked = self.marked.lock().unwrap().contains(container);
         if marked { Showing::OtherDefinition } else { Showing::Truth }
+    }
+
+    async fn joins(&self, _: CallId, image: &str, _: CredentialKey) -> Option<String> {
+        let wanted = |pulls: &BTreeMap<String, Option<String>>| pulls.get(image).cloned();
+        let mut pulls = self.pulls.subscribe();
+        wanted(&pulls.borrow())?;
+        let ended = pulls.wait_for(|pulls| wanted(pulls).is_none_or(|image_ref| image_ref.is_some())).await;
+        ended.ok().and_then(|pulls| wanted(&pulls).flatten())
     }
 
     fn nudges(&self, relist: CallId) -> Vec<Nudge> {

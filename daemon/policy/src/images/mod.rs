@@ -39,6 +39,19 @@ pub enum JoinedPull {
     Failed,
 }
 
+/// How much is remembered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ImagesSize {
+    /// Wishes.
+    pub wishes: usize,
+    /// Pulls of the agent that go on.
+    pub pulling: usize,
+    /// Images that are kept.
+    pub pins: usize,
+    /// Pulls of the kubelet that go on.
+    pub kubelet_pulls: usize,
+}
+
 /// What is known of the images of this node.
 #[derive(Debug)]
 pub struct Images {
@@ -82,6 +95,11 @@ impl Images {
     /// Where all wishes stand, in the order of their identities.
     pub fn reports(&self) -> Vec<WishReport> {
         Vec::new()
+    }
+
+    /// How much is remembered.
+    pub fn size(&self) -> ImagesSize {
+        ImagesSize::default()
     }
 
     /// Where one stands; `None` when it is not wished.

@@ -98,6 +98,7 @@ impl World {
             container: name.into(),
             attempt: 0,
             declared,
+            images: Vec::new(),
         }));
         let verdict = self.ask(&call);
         (call, verdict)

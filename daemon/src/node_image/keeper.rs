@@ -1,0 +1,128 @@
+//! The one owner of what is known of this node's images: [`berth_policy::Images`] behind a lock that is never held over an
+//! await.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex, PoisonError},
+    time::Instant,
+};
+
+use berth_policy::{
+    CallId, CredentialKey, ImageEvent, ImageLimits, ImageStep, Images, JoinedPull, WishId, WishReport,
+};
+use tokio::sync::watch;
+use tracing::error;
+
+use crate::metrics::AgentMetrics;
+
+/// The state of the images and the way to it.
+#[derive(Debug)]
+pub struct Keeper {
+    /// A std mutex: nothing awaits inside, and the data path and the rest live on different threads.
+    images: Mutex<Images>,
+    /// Grows with every fact.
+    changes: watch::Sender<u64>,
+    metrics: AgentMetrics,
+}
+
+/// A call that waits for a pull of ours, until it is dropped.
+struct Waiting<'a> {
+    keeper: &'a Keeper,
+    call: CallId,
+}
+
+impl Keeper {
+    /// Knows nothing yet.
+    pub fn new(limits: ImageLimits, metrics: AgentMetrics) -> Self {
+        Self { images: Mutex::new(Images::new(limits)), changes: watch::Sender::new(0), metrics }
+    }
+
+    /// Takes a fact.
+    pub fn apply(&self, event: ImageEvent) {
+        self.guarded(|images| images.apply(event, now()));
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+
+    /// The effects owed now, and when to ask again.
+    pub fn plan(&self) -> (Vec<ImageStep>, Option<Instant>) {
+        self.guarded(|images| (images.plan(now()), images.next_deadline())).unwrap_or_default()
+    }
+
+    /// A number that grows with every fact. Subscribe before asking, so that no change in between is lost.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Where all wishes stand.
+    pub fn reports(&self) -> Vec<WishReport> {
+        self.guarded(|images| images.reports()).unwrap_or_default()
+    }
+
+    /// Where one stands; `None` when it is not wished.
+    pub fn report(&self, id: &WishId) -> Option<WishReport> {
+        self.guarded(|images| images.report(id)).flatten()
+    }
+
+    /// Waits while the agent pulls this image with these credentials. See [`berth_shim::Gate::joins`].
+    pub async fn joins(&self, call: CallId, image: &str, credential: CredentialKey) -> Option<String> {
+        let pull = self.guarded(|images| {
+            let pull = images.joinable(image, credential)?;
+            images.apply(ImageEvent::Joined { call, pull }, now());
+            Some(pull)
+        });
+        let pull = pull.flatten()?;
+        let _waiting = Waiting { keeper: self, call };
+        let mut changes = self.changes();
+        loop {
+            changes.mark_unchanged();
+            match self.guarded(|images| images.joined(pull)) {
+                Some(JoinedPull::Running) => {}
+                Some(JoinedPull::Done(image_ref)) => return Some(image_ref),
+                Some(JoinedPull::Failed) | None => return None,
+            }
+            changes.changed().await.ok()?;
+        }
+    }
+
+    /// A client's pull went on to the runtime.
+    pub fn passed(&self, call: CallId, image: &str, credential: CredentialKey) {
+        self.apply(ImageEvent::KubeletPullBegan { call, image: Arc::from(image), credential });
+    }
+
+    /// A call is over. Most are no pulls, so whoever waits for changes is left alone then.
+    pub fn call_ended(&self, call: CallId) {
+        let pulling = self.guarded(|images| images.size().kubelet_pulls > 0);
+        if pulling != Some(false) {
+            self.apply(ImageEvent::KubeletPullEnded { call });
+        }
+    }
+
+    /// A container is made of an image, by any of these names.
+    pub fn used(&self, names: &[String]) {
+        for name in names {
+            self.apply(ImageEvent::ImageUsed(Arc::from(name.as_str())));
+        }
+    }
+
+    fn guarded<T>(&self, work: impl FnOnce(&mut Images) -> T) -> Option<T> {
+        // The state may be half-changed after a panic; images that are not pulled ahead are pulled by the kubelet.
+        let work = || work(&mut self.images.lock().unwrap_or_else(PoisonError::into_inner));
+        catch_unwind(AssertUnwindSafe(work))
+            .inspect_err(|_| {
+                self.metrics.policy_panicked();
+                error!("Image policy panicked");
+            })
+            .ok()
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.keeper.apply(ImageEvent::Left { call: self.call });
+    }
+}
+
+/// Tokio's clock, so that tests can pause it.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}

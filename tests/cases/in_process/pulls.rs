@@ -1,0 +1,116 @@
+//! A pull that the agent does already is not done twice, and any other goes to the runtime as it came.
+
+use std::time::Duration;
+
+use berth_policy::Event;
+use berth_proto::cri as proto;
+use berth_tests::fake::{FakeKubelet, Reply, framed};
+use prost::Message;
+
+use crate::world::{World, within};
+
+const IMAGE: &str = "127.0.0.1:5000/app:1";
+
+fn request(password: &str) -> Vec<u8> {
+    let auth = proto::AuthConfig { password: password.to_owned(), ..Default::default() };
+    let image = proto::ImageSpec { image: IMAGE.to_owned(), ..Default::default() };
+    proto::PullImageRequest { image: Some(image), auth: Some(auth), sandbox_config: None }.encode_to_vec()
+}
+
+async fn pull(kubelet: &FakeKubelet) -> Reply {
+    kubelet.call("/runtime.v1.ImageService/PullImage", &request("p")).await.unwrap()
+}
+
+fn answer(image_ref: &str) -> Vec<u8> {
+    framed(&proto::PullImageResponse { image_ref: image_ref.to_owned() }.encode_to_vec()).to_vec()
+}
+
+#[tokio::test]
+async fn a_pull_of_the_agent_answers_the_kubelets() {
+    within(async {
+        let world = World::new().await;
+        let (_runtime, mut calls) = world.manual_runtime();
+        let kubelet = world.kubelet().await;
+        world.gate.pulls(IMAGE);
+        let (reply, ()) = tokio::join!(pull(&kubelet), async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            world.gate.pulled(IMAGE, Some("sha256:1"));
+        });
+        assert_eq!((reply.status(), reply.body()), (Some(0), answer("sha256:1")));
+        assert!(calls.try_recv().is_err(), "the runtime was asked as well");
+        assert!(world.gate.events().is_empty(), "nothing was passed on");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn when_the_agents_fails_the_kubelets_goes_on() {
+    within(async {
+        let world = World::new().await;
+        let (_runtime, mut calls) = world.manual_runtime();
+        let kubelet = world.kubelet().await;
+        world.gate.pulls(IMAGE);
+        let (reply, ()) = tokio::join!(pull(&kubelet), async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            assert!(calls.try_recv().is_err(), "not before the agent's own has ended");
+            world.gate.pulled(IMAGE, None);
+            let mut call = calls.recv().await.unwrap();
+            assert_eq!(call.read().await.unwrap(), framed(&request("p")));
+            let passed = |event: &Event| matches!(event, Event::PullPassed { image, .. } if image == IMAGE);
+            world.gate.told(passed).await;
+            let message = proto::PullImageResponse { image_ref: "sha256:2".to_owned() }.encode_to_vec();
+            call.reply(&message).await.unwrap();
+        });
+        assert_eq!((reply.status(), reply.body()), (Some(0), answer("sha256:2")));
+        world.gate.told(|event| matches!(event, Event::CallEnded(_))).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_stop_of_the_agent_lets_a_waiting_pull_go() {
+    within(async {
+        let world = World::new().await;
+        let (_runtime, mut calls) = world.manual_runtime();
+        let kubelet = world.kubelet().await;
+        world.gate.pulls(IMAGE);
+        let (reply, ()) = tokio::join!(pull(&kubelet), async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            world.shutdown.cancel();
+            let mut call = calls.recv().await.unwrap();
+            call.read().await.unwrap();
+            call.fail(2, "no such host").unwrap();
+        });
+        assert_eq!(reply.status(), Some(2), "the runtime's own answer");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn credentials_are_told_apart_and_never_told() {
+    within(async {
+        let world = World::new().await;
+        let (_runtime, mut calls) = world.manual_runtime();
+        let kubelet = world.kubelet().await;
+        for password in ["canary-a", "canary-b", "canary-a"] {
+            let message = request(password);
+            let asked = kubelet.call("/runtime.v1.ImageService/PullImage", &message);
+            let (reply, ()) = tokio::join!(asked, async {
+                let call = calls.recv().await.unwrap();
+                call.reply(b"").await.unwrap();
+            });
+            assert_eq!(reply.unwrap().status(), Some(0));
+        }
+        let events = world.gate.events();
+        assert!(!format!("{events:?}").contains("canary"));
+        let keys: Vec<_> = events
+            .iter()
+            .filter_map(|event| match event {
+                Event::PullPassed { credential, .. } => Some(*credential),
+                _ => None,
+            })
+            .collect();
+        assert_eq!((keys.len(), keys[0] == keys[2], keys[0] == keys[1]), (3, true, false));
+    })
+    .await;
+}
