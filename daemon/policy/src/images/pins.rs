@@ -115,7 +115,7 @@ impl Pins {
     /// When something about them may be owed.
     pub(super) fn deadlines(&self) -> impl Iterator<Item = Instant> {
         let idle = self.0.values().filter(|pin| pin.asked.is_none());
-        idle.flat_map(|pin| [Some(pin.until), pin.retry.next]).flatten()
+        idle.flat_map(|pin| [Some(pin.until).filter(|_| !pin.used), pin.retry.next]).flatten()
     }
 
     pub(super) fn len(&self) -> usize {
