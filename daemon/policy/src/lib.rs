@@ -48,8 +48,8 @@ pub use event::{Event, ListedSandbox, StepOutcome};
 pub use explain::{ContainerOrder, HeldCall, PodOrder, Size};
 pub use images::{
     Bytes, CredentialKey, Credentials, ImageEvent, ImageLimits, ImageReference, ImageStep, Images,
-    JoinedPull, PullFailure, PullId, PullOrder, PulledImage, Settled, Wish, WishId, WishPhase, WishReport,
-    WishSource,
+    ImagesSize, JoinedPull, PullFailure, PullId, PullOrder, PulledImage, Settled, Wish, WishId, WishPhase,
+    WishReport, WishSource,
 };
 pub use model::{
     CallId, ConnectionId, Container, ContainerId, ContainerName, ContainerReport, ContainerSpec,

@@ -3,14 +3,35 @@
 //! ```text
 //!   NodeImage, files, berthctl ──ImageEvent──▶ Images ──plan──▶ Look, Pull, Cancel, Pin, Unpin ──▶ executors
 //!   the kubelet's own pulls ────────────────▶        ──reports──▶ NodeImage.status, berthctl
+//!
+//!   one wish
+//!
+//!                     not there          a slot is free                 the image is there
+//!   Looking ─────────────────────▶ Queued ─────────────▶ Pulling(pull) ─────────────────────▶ Ended
+//!      ▲  │ there                    │  ▲                  │    │                               ▲
+//!      │  └──────────────────────────┼──┼──────────────────┼────┼───────────────────────────────┤
+//!      │  a pull of it by others ended  │ failed: back-off │    │ failed for good, past its deadline
+//!      └─────────────────────────────┘  └──────────────────┘    └───────────────────────────────┘
 //! ```
+//!
+//! Wishes with one reference and one set of credentials share a pull; a pull nobody needs any more is cancelled. What the
+//! kubelet pulls by itself is never delayed and never counted, only waited for.
 
+mod backoff;
 mod event;
+mod joining;
+mod looks;
+mod pins;
+mod pulls;
 mod report;
+mod slots;
 mod step;
+mod view;
+mod wanted;
 mod wish;
+mod wishes;
 
-use std::time::Instant;
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 pub use self::{
     event::{Bytes, ImageEvent, PullFailure, PulledImage},
@@ -18,6 +39,14 @@ pub use self::{
     step::{ImageStep, PullOrder},
     wish::{CredentialKey, Credentials, ImageReference, PullId, Settled, Wish, WishId, WishSource},
 };
+use self::{
+    joining::Joiner,
+    looks::Look,
+    pins::Pins,
+    pulls::Pull,
+    wanted::{State, Wanted},
+};
+use crate::model::CallId;
 
 /// How many pulls at once.
 #[derive(Clone, Copy, Debug)]
@@ -39,16 +68,16 @@ pub enum JoinedPull {
     Failed,
 }
 
-/// How much is remembered.
+/// How much is remembered of images, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ImagesSize {
-    /// Wishes.
+    /// Wishes, ended ones included.
     pub wishes: usize,
-    /// Pulls of the agent that go on.
+    /// Pulls of ours that have not ended, and those whose outcome a call of the kubelet has yet to ask for.
     pub pulling: usize,
-    /// Images that are kept.
+    /// Images kept from the kubelet's image collection.
     pub pins: usize,
-    /// Pulls of the kubelet that go on.
+    /// Pulls the kubelet has the runtime do.
     pub kubelet_pulls: usize,
 }
 
@@ -56,55 +85,99 @@ pub struct ImagesSize {
 #[derive(Debug)]
 pub struct Images {
     limits: ImageLimits,
+    wishes: BTreeMap<WishId, Wanted>,
+    /// Wishes ever seen.
+    arrivals: u64,
+    looks: BTreeMap<Arc<str>, Look>,
+    pulls: BTreeMap<PullId, Pull>,
+    last_pull: u64,
+    joiners: BTreeMap<CallId, Joiner>,
+    /// What the kubelet has the runtime pull.
+    kubelet: BTreeMap<CallId, Arc<str>>,
+    pins: Pins,
+    /// When the last plan was made: what was due by then was dealt with.
+    planned: Option<Instant>,
 }
 
 impl Images {
     /// Knows nothing yet.
     pub fn new(limits: ImageLimits) -> Self {
-        Self { limits }
+        Self {
+            limits,
+            wishes: BTreeMap::new(),
+            arrivals: 0,
+            looks: BTreeMap::new(),
+            pulls: BTreeMap::new(),
+            last_pull: 0,
+            joiners: BTreeMap::new(),
+            kubelet: BTreeMap::new(),
+            pins: Pins::default(),
+            planned: None,
+        }
     }
 
     /// Takes a fact. Total and idempotent.
     pub fn apply(&mut self, event: ImageEvent, now: Instant) {
-        let _ = (event, now, self.limits);
+        match event {
+            ImageEvent::WishSeen(wish) => self.wish_seen(*wish, now),
+            ImageEvent::WishGone(id) => {
+                self.wishes.remove(&id);
+            }
+            ImageEvent::WishesListed(source, wishes) => self.wishes_listed(source, wishes, now),
+            ImageEvent::Looked { image, found } => self.looked(&image.given, found, now),
+            ImageEvent::LookFailed { image, message } => self.look_failed(&image.given, message, now),
+            ImageEvent::PullAsked { pull, credential } => self.pull_asked(pull, credential),
+            ImageEvent::PullProgressed { pull, bytes } => self.pull_progressed(pull, bytes),
+            ImageEvent::PullEnded { pull, result } => self.pull_ended(pull, result, now),
+            // With whichever credentials: they decide who may have the image, not whether it comes.
+            ImageEvent::KubeletPullBegan { call, image, credential: _ } => {
+                self.kubelet.insert(call, image);
+            }
+            ImageEvent::KubeletPullEnded { call } => {
+                if let Some(image) = self.kubelet.remove(&call) {
+                    self.look_again(&image);
+                }
+            }
+            ImageEvent::Joined { call, pull } => self.join(call, pull),
+            ImageEvent::Left { call } => self.leave(call),
+            ImageEvent::ImageUsed(image) => self.image_used(&image),
+            ImageEvent::PinsListed(pins) => self.pins.listed(pins),
+            ImageEvent::PinDone(reference) => self.pins.done(&reference, now),
+            ImageEvent::PinFailed(reference) => self.pins.failed(&reference, now),
+        }
     }
 
     /// What is owed now; each step is given out once.
     pub fn plan(&mut self, now: Instant) -> Vec<ImageStep> {
-        let _ = now;
-        Vec::new()
+        self.planned = Some(now);
+        self.wishes.values_mut().for_each(|wanted| wanted.expire(now));
+        let mut steps = self.looks_owed(now);
+        // First of all who needs what goes on: it is not cancelled then, and not pulled twice.
+        self.share_pulls(now);
+        steps.extend(self.cancels_owed());
+        steps.extend(self.pulls_owed(now));
+        steps.extend(self.pins.owed(now));
+        steps
     }
 
     /// When to ask [`Images::plan`] again, even if nothing happens.
     pub fn next_deadline(&self) -> Option<Instant> {
-        None
+        let ends = self.wishes.values().filter_map(Wanted::deadline);
+        let queued = self.wishes.values().filter(|wanted| wanted.state == State::Queued);
+        let attempts = queued.filter_map(|wanted| wanted.not_before);
+        let all = ends.chain(attempts).chain(self.look_deadlines()).chain(self.pins.deadlines());
+        all.filter(|deadline| self.planned.is_none_or(|planned| *deadline > planned)).min()
     }
 
-    /// The running pull that a pull of the kubelet with these credentials would repeat.
-    pub fn joinable(&self, image: &str, credential: CredentialKey) -> Option<PullId> {
-        let _ = (image, credential);
-        None
-    }
-
-    /// How a pull stands that was joined.
-    pub fn joined(&self, pull: PullId) -> JoinedPull {
-        let _ = pull;
-        JoinedPull::Failed
-    }
-
-    /// Where all wishes stand, in the order of their identities.
-    pub fn reports(&self) -> Vec<WishReport> {
-        Vec::new()
-    }
-
-    /// How much is remembered.
-    pub fn size(&self) -> ImagesSize {
-        ImagesSize::default()
-    }
-
-    /// Where one stands; `None` when it is not wished.
-    pub fn report(&self, id: &WishId) -> Option<WishReport> {
-        let _ = id;
-        None
+    fn image_used(&mut self, image: &str) {
+        let wishes = &self.wishes;
+        // A pin of an earlier process has no identity of its own, but the wish that set it remembers one.
+        let has_id = |reference: &str| {
+            wishes.values().any(|wanted| match &wanted.state {
+                State::Ended(end) => **wanted.given() == *reference && end.image_id.as_deref() == Some(image),
+                State::Looking | State::Queued | State::Pulling(_) => false,
+            })
+        };
+        self.pins.used(image, has_id);
     }
 }

@@ -2,6 +2,7 @@
 
 mod bookkeeping;
 mod exit_order;
+mod images;
 mod launch_order;
 mod launch_priority;
 mod model;

@@ -1,0 +1,136 @@
+//! Images that were pulled ahead are kept from the kubelet's image collection until they are used, or for some time.
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    sync::Arc,
+    time::Instant,
+};
+
+use super::{ImageStep, backoff::Retry};
+
+/// The pins of this node, by the reference that was pinned. They outlive their wishes: a job that has succeeded is deleted.
+#[derive(Debug, Default)]
+pub(super) struct Pins(BTreeMap<Arc<str>, Pin>);
+
+#[derive(Debug)]
+struct Pin {
+    until: Instant,
+    /// `Image.id`: containers are made of that as well. Unknown for a pin of an earlier process.
+    image_id: Option<String>,
+    /// A container was made of it.
+    used: bool,
+    /// Until when the runtime keeps it, as far as it has answered.
+    held: Option<Instant>,
+    asked: Option<Asked>,
+    retry: Retry,
+}
+
+/// A step whose answer is due.
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    Pin(Instant),
+    Unpin,
+}
+
+impl Pins {
+    /// A fulfilled wish wants it kept until then. One pin that lasts longer is enough.
+    pub(super) fn want(&mut self, reference: &Arc<str>, image_id: &str, until: Instant) {
+        let pin = self.0.entry(reference.clone()).or_insert_with(|| Pin::new(until, None));
+        pin.image_id = Some(image_id.to_owned());
+        if pin.used || pin.until < until {
+            pin.until = until;
+            pin.used = false;
+            pin.retry = Retry::default();
+        }
+    }
+
+    /// An earlier process set these.
+    pub(super) fn listed(&mut self, listed: Vec<(Arc<str>, Instant)>) {
+        for (reference, end) in listed {
+            let pin = self.0.entry(reference).or_insert_with(|| Pin::new(end, Some(end)));
+            pin.held.get_or_insert(end);
+        }
+    }
+
+    /// A container was made of this. `has_id` tells of a reference whether this is its identity, for what is not known here.
+    pub(super) fn used(&mut self, image: &str, has_id: impl Fn(&str) -> bool) {
+        for (reference, pin) in &mut self.0 {
+            let same = **reference == *image || pin.image_id.as_deref() == Some(image) || has_id(reference);
+            if same && !pin.used {
+                pin.used = true;
+                pin.retry = Retry::default();
+            }
+        }
+    }
+
+    pub(super) fn done(&mut self, reference: &Arc<str>, now: Instant) {
+        let Entry::Occupied(mut entry) = self.0.entry(reference.clone()) else { return };
+        let pin = entry.get_mut();
+        let Some(asked) = pin.asked.take() else { return };
+        pin.retry = Retry::default();
+        pin.held = match asked {
+            Asked::Pin(until) => Some(until),
+            Asked::Unpin => None,
+        };
+        if pin.held.is_none() && pin.is_over(now) {
+            entry.remove();
+        }
+    }
+
+    pub(super) fn failed(&mut self, reference: &Arc<str>, now: Instant) {
+        let Some(pin) = self.0.get_mut(reference) else { return };
+        match pin.asked.take() {
+            None => return,
+            Some(Asked::Pin(_)) => {}
+            // Perhaps it is kept, perhaps not: whichever is wanted has to be asked for.
+            Some(Asked::Unpin) => pin.held = Some(now),
+        }
+        pin.retry.failed(reference, now);
+    }
+
+    /// What is owed about them.
+    pub(super) fn owed(&mut self, now: Instant) -> Vec<ImageStep> {
+        let mut steps = Vec::new();
+        self.0.retain(|reference, pin| {
+            if pin.asked.is_some() {
+                return true;
+            }
+            let over = pin.is_over(now);
+            if over && pin.held.is_none() {
+                return false;
+            }
+            if pin.retry.is_due(now) && (over || pin.held != Some(pin.until)) {
+                let (asked, step) = match over {
+                    true => (Asked::Unpin, ImageStep::Unpin(reference.clone())),
+                    false => (Asked::Pin(pin.until), ImageStep::Pin(reference.clone(), pin.until)),
+                };
+                pin.asked = Some(asked);
+                steps.push(step);
+            }
+            true
+        });
+        steps
+    }
+
+    /// When something about them may be owed.
+    pub(super) fn deadlines(&self) -> impl Iterator<Item = Instant> {
+        let idle = self.0.values().filter(|pin| pin.asked.is_none());
+        idle.flat_map(|pin| [Some(pin.until).filter(|_| !pin.used), pin.retry.next]).flatten()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+// === impl Pin ===
+
+impl Pin {
+    fn new(until: Instant, held: Option<Instant>) -> Self {
+        Self { until, image_id: None, used: false, held, asked: None, retry: Retry::default() }
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        self.used || self.until <= now
+    }
+}

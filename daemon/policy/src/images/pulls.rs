@@ -1,0 +1,90 @@
+//! Pulls of ours that were handed out: whom they are for, how they end, and when they are told to.
+
+use std::time::Instant;
+
+use super::{
+    ImageStep, Images,
+    event::{Bytes, PullFailure, PulledImage},
+    wanted::State,
+    wish::{CredentialKey, Credentials, ImageReference, PullId},
+};
+
+/// A pull that was handed out. It stays until its end is known, and longer while somebody who joined it asks about it.
+#[derive(Debug)]
+pub(super) struct Pull {
+    pub(super) image: ImageReference,
+    pub(super) credentials: Credentials,
+    /// What the runtime is asked with at present.
+    pub(super) asked: Option<CredentialKey>,
+    pub(super) bytes: Option<Bytes>,
+    /// It was told to end.
+    pub(super) cancelled: bool,
+    /// `PullImageResponse.image_ref`, once it has succeeded. One that failed is forgotten at once.
+    pub(super) done: Option<String>,
+}
+
+impl Pull {
+    pub(super) fn new(image: ImageReference, credentials: Credentials) -> Self {
+        Self { image, credentials, asked: None, bytes: None, cancelled: false, done: None }
+    }
+
+    /// It has its slot.
+    pub(super) fn is_running(&self) -> bool {
+        self.done.is_none()
+    }
+
+    /// It runs, and will go on as long as somebody needs it.
+    pub(super) fn is_open(&self) -> bool {
+        self.is_running() && !self.cancelled
+    }
+}
+
+impl Images {
+    pub(super) fn pull_progressed(&mut self, id: PullId, bytes: Bytes) {
+        if let Some(pull) = self.pulls.get_mut(&id) {
+            pull.bytes = Some(bytes);
+        }
+    }
+
+    pub(super) fn pull_ended(&mut self, id: PullId, result: Result<PulledImage, PullFailure>, now: Instant) {
+        let Some(pull) = self.pulls.get_mut(&id).filter(|pull| pull.is_running()) else { return };
+        match result {
+            Ok(found) => {
+                pull.done = Some(found.image_ref.clone());
+                let (given, credentials) = (pull.image.given.clone(), pull.credentials.clone());
+                self.succeed(
+                    |wanted| {
+                        let served = wanted.state == State::Pulling(id);
+                        served || !wanted.wish.always && wanted.shares(&given, &credentials)
+                    },
+                    &found,
+                    now,
+                );
+                self.look_again(&given);
+            }
+            Err(failure) => {
+                self.pulls.remove(&id);
+                for wanted in self.wishes.values_mut().filter(|wanted| wanted.state == State::Pulling(id)) {
+                    wanted.attempt_failed(&failure, now);
+                }
+            }
+        }
+        self.forget_joined();
+    }
+
+    /// Ends what nobody needs any more. Its slot is free once it has ended.
+    pub(super) fn cancels_owed(&mut self) -> Vec<ImageStep> {
+        let unneeded = self.pulls.iter().filter(|(id, pull)| pull.is_open() && !self.is_needed(**id));
+        let unneeded: Vec<PullId> = unneeded.map(|(id, _)| *id).collect();
+        for id in &unneeded {
+            if let Some(pull) = self.pulls.get_mut(id) {
+                pull.cancelled = true;
+            }
+        }
+        unneeded.into_iter().map(ImageStep::Cancel).collect()
+    }
+
+    fn is_needed(&self, id: PullId) -> bool {
+        self.wishes.values().any(|wanted| wanted.state == State::Pulling(id)) || self.is_joined(id)
+    }
+}

@@ -1,0 +1,168 @@
+//! One wish and how far it is.
+
+use std::{sync::Arc, time::Instant};
+
+use super::{
+    backoff::{later, pause},
+    event::{PullFailure, PulledImage},
+    wish::{Credentials, PullId, Settled, Wish},
+};
+
+/// What users read when `deadline` has passed.
+const PAST_DEADLINE: &str = "pulling exceeds the activeDeadlineSeconds";
+
+/// A wish, in its current version.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub(super) wish: Wish,
+    /// Its place among all wishes ever seen: who came first is served first.
+    pub(super) arrival: u64,
+    pub(super) state: State,
+    /// The one that goes on included.
+    pub(super) attempts: u32,
+    /// The first attempt's begin.
+    pub(super) started: Option<Instant>,
+    /// No further attempt before then.
+    pub(super) not_before: Option<Instant>,
+    /// How the last attempt went wrong, for people.
+    pub(super) failure: Option<String>,
+}
+
+/// Where a wish stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// It is not known whether the image is on the node.
+    Looking,
+    /// It is to be pulled.
+    Queued,
+    /// This pull is for it.
+    Pulling(PullId),
+    /// There is nothing more to be done.
+    Ended(End),
+}
+
+/// How a wish ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct End {
+    pub(super) succeeded: bool,
+    /// `None`: before this process.
+    pub(super) at: Option<Instant>,
+    pub(super) image_id: Option<String>,
+    pub(super) message: String,
+}
+
+/// How a wish differs from what is known of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// In nothing that changes what is done.
+    Nothing,
+    /// How often and how long it may be tried.
+    Limits,
+    /// What is wanted.
+    What,
+}
+
+impl Wanted {
+    pub(super) fn new(wish: Wish, arrival: u64) -> Self {
+        let state = match wish.settled.clone() {
+            Some(Settled { succeeded, image_id, message }) => {
+                State::Ended(End { succeeded, at: None, image_id, message })
+            }
+            None if wish.always => State::Queued,
+            None => State::Looking,
+        };
+        Self { wish, arrival, state, attempts: 0, started: None, not_before: None, failure: None }
+    }
+
+    /// What is new about it. How it ended is no news: its source repeats what it was told.
+    pub(super) fn change(&self, new: &Wish) -> Change {
+        let alike = Wish {
+            timeout: new.timeout,
+            retries: new.retries,
+            deadline: new.deadline,
+            pin: new.pin,
+            settled: new.settled.clone(),
+            ..self.wish.clone()
+        };
+        let limits = |wish: &Wish| (wish.timeout, wish.retries, wish.deadline);
+        match alike == *new {
+            false => Change::What,
+            true if limits(&self.wish) != limits(new) => Change::Limits,
+            true => Change::Nothing,
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        !matches!(self.state, State::Ended(_))
+    }
+
+    pub(super) fn given(&self) -> &Arc<str> {
+        &self.wish.image.given
+    }
+
+    /// One pull of this with these credentials is also for this wish.
+    pub(super) fn shares(&self, given: &Arc<str>, credentials: &Credentials) -> bool {
+        self.given() == given && self.wish.credentials == *credentials
+    }
+
+    /// When it fails, whatever goes on.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.started
+            .filter(|_| self.is_open())
+            .zip(self.wish.deadline)
+            .map(|(start, limit)| later(start, limit))
+    }
+
+    pub(super) fn begin(&mut self, pull: PullId, now: Instant) {
+        self.state = State::Pulling(pull);
+        self.attempts = self.attempts.saturating_add(1);
+        self.started.get_or_insert(now);
+    }
+
+    pub(super) fn succeed(&mut self, found: &PulledImage, now: Instant) {
+        self.started.get_or_insert(now);
+        self.state = State::Ended(End {
+            succeeded: true,
+            at: Some(now),
+            image_id: Some(found.id.clone()),
+            message: String::new(),
+        });
+    }
+
+    pub(super) fn attempt_failed(&mut self, failure: &PullFailure, now: Instant) {
+        match failure {
+            PullFailure::Cancelled => {
+                self.attempts = self.attempts.saturating_sub(1);
+                if self.attempts == 0 {
+                    self.started = None;
+                }
+                self.failure = Some("the pull was cancelled".to_owned());
+            }
+            PullFailure::Impossible(_) => return self.fail(failure.to_string(), now),
+            PullFailure::Refused(_) | PullFailure::TimedOut(_) | PullFailure::NoRoom(_) => {
+                self.expire(now);
+                if !self.is_open() {
+                    return;
+                }
+                if self.attempts > self.wish.retries {
+                    return self.fail(failure.to_string(), now);
+                }
+                let all = self.wish.retries.saturating_add(1);
+                self.failure = Some(format!("attempt {} of {all} failed: {failure}", self.attempts));
+            }
+        }
+        self.state = State::Queued;
+        self.not_before = Some(now + pause(&self.wish.id, self.attempts));
+    }
+
+    /// Fails it when its time is up.
+    pub(super) fn expire(&mut self, now: Instant) {
+        if self.deadline().is_some_and(|deadline| deadline <= now) {
+            self.fail(PAST_DEADLINE.to_owned(), now);
+        }
+    }
+
+    fn fail(&mut self, message: String, now: Instant) {
+        self.state = State::Ended(End { succeeded: false, at: Some(now), image_id: None, message });
+    }
+}

@@ -1,0 +1,176 @@
+//! Attempts that fail, how they are spread, and when it is enough.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use super::play::{A, NOTHING, Play, always, secs, wish};
+use crate::{PullFailure, Wish, WishPhase};
+
+const PAST: &str = "pulling exceeds the activeDeadlineSeconds";
+
+#[test]
+fn failures_count_or_do_not() {
+    let text = || "full".to_owned();
+    let again = |message: &str| (WishPhase::Waiting, 1, format!("attempt 1 of 4 failed: {message}"));
+    let table = [
+        (PullFailure::Refused(text()), again("full")),
+        (PullFailure::NoRoom(text()), again("full")),
+        (PullFailure::TimedOut(secs(7)), again("no image within 7 s")),
+        (PullFailure::Impossible(text()), (WishPhase::Failed, 1, text())),
+        (PullFailure::Cancelled, (WishPhase::Waiting, 0, "the pull was cancelled".to_owned())),
+    ];
+    for (failure, stands) in table {
+        let mut play = Play::new();
+        play.see(always("w", A));
+        play.plan();
+        play.fails(1, failure.clone());
+        assert_eq!(play.stands("w"), stands, "{failure:?}");
+        assert_eq!(play.plan(), NOTHING, "{failure:?}");
+        if stands.0 == WishPhase::Failed {
+            assert_eq!(play.report("w").ended, Some(play.now));
+            assert_eq!(play.images.next_deadline(), None);
+        } else {
+            play.wait();
+            assert_eq!(play.plan(), ["pull 2 r.io/a:1"], "{failure:?}");
+        }
+    }
+}
+
+#[test]
+fn it_is_tried_as_often_as_wished() {
+    let mut play = Play::new();
+    play.see(Wish { retries: 2, ..always("w", A) });
+    let begun = play.now;
+    for attempt in 1..=3 {
+        assert_eq!(play.plan(), [format!("pull {attempt} r.io/a:1")]);
+        let before = if attempt == 1 {
+            String::new()
+        } else {
+            format!("attempt {} of 3 failed: no such tag", attempt - 1)
+        };
+        assert_eq!(play.stands("w"), (WishPhase::Pulling, attempt, before));
+        play.refused(attempt.into());
+        if attempt < 3 {
+            play.wait();
+        }
+    }
+    assert_eq!(play.stands("w"), (WishPhase::Failed, 3, "no such tag".to_owned()));
+    assert_eq!(play.report("w").started, Some(begun));
+    assert_eq!(play.plan(), NOTHING);
+    assert_eq!(play.images.next_deadline(), None);
+}
+
+#[test]
+fn pauses_are_doubled_and_spread() {
+    let pauses = |key: &str| -> Vec<Duration> {
+        let mut play = Play::new();
+        play.see(Wish { retries: 8, ..always(key, A) });
+        (1..=8)
+            .map(|attempt| {
+                assert_eq!(play.plan().len(), 1);
+                play.refused(attempt);
+                play.plan();
+                play.wait()
+            })
+            .collect()
+    };
+    let one = pauses("one");
+    for (pause, plain) in one.iter().zip([1, 2, 4, 8, 16, 30, 30, 30]) {
+        let plain = secs(plain);
+        assert!((plain..=plain + plain / 5).contains(pause), "{pause:?} {plain:?}");
+    }
+    assert_eq!(one, pauses("one"), "the same each time");
+    let firsts: BTreeSet<Duration> = (0..20).map(|key| pauses(&key.to_string())[0]).collect();
+    assert!(firsts.len() > 10, "{firsts:?}");
+}
+
+#[test]
+fn a_runtime_that_is_away_is_asked_again() {
+    let mut play = Play::new();
+    play.see(wish("w", A));
+    for _ in 0..6 {
+        assert_eq!(play.plan(), ["look r.io/a:1"]);
+        play.look_fails(A, "connection refused");
+        assert_eq!(play.stands("w"), (WishPhase::Waiting, 0, "connection refused".to_owned()));
+        assert_eq!(play.plan(), NOTHING);
+        assert!(play.wait() >= secs(1));
+    }
+    assert_eq!(play.report("w").started, None);
+    assert_eq!(play.plan(), ["look r.io/a:1"]);
+    play.found(A);
+    assert_eq!(play.stands("w"), (WishPhase::Succeeded, 0, String::new()));
+}
+
+#[test]
+fn the_deadline_ends_an_attempt() {
+    let mut play = Play::new();
+    play.see(Wish { deadline: Some(secs(10)), ..always("w", A) });
+    assert_eq!(play.plan(), ["pull 1 r.io/a:1"]);
+    assert_eq!(play.orders[0].timeout, secs(10));
+    assert_eq!(play.wait(), secs(10));
+    assert_eq!(play.plan(), ["cancel 1"]);
+    assert_eq!(play.stands("w"), (WishPhase::Failed, 1, PAST.to_owned()));
+    assert_eq!(play.report("w").ended, Some(play.now));
+    play.fails(1, PullFailure::Cancelled);
+    assert_eq!(play.stands("w"), (WishPhase::Failed, 1, PAST.to_owned()));
+    assert_eq!(play.plan(), NOTHING);
+}
+
+#[test]
+fn the_deadline_is_for_all_attempts_together() {
+    let mut play = Play::new();
+    play.see(Wish { deadline: Some(secs(10)), timeout: secs(6), ..always("w", A) });
+    play.plan();
+    assert_eq!(play.orders[0].timeout, secs(6));
+    play.pass(secs(6));
+    play.fails(1, PullFailure::TimedOut(secs(6)));
+    let pause = play.wait();
+    play.plan();
+    assert_eq!(play.orders[1].timeout, secs(4) - pause);
+    // The executor is a moment quicker than this clock, or slower.
+    for late in [false, true] {
+        let mut play = Play::new();
+        play.see(Wish { deadline: Some(secs(10)), ..always("w", A) });
+        play.plan();
+        play.pass(if late { secs(10) } else { Duration::from_millis(9_999) });
+        play.fails(1, PullFailure::TimedOut(secs(10)));
+        assert_eq!(play.report("w").phase == WishPhase::Failed, late);
+        play.pass(secs(1));
+        assert_eq!(play.plan(), NOTHING);
+        assert_eq!(play.stands("w"), (WishPhase::Failed, 1, PAST.to_owned()));
+    }
+}
+
+#[test]
+fn a_deadline_takes_the_pull_from_nobody_else() {
+    let mut play = Play::new();
+    play.see(Wish { deadline: Some(secs(10)), ..always("1", A) });
+    play.see(always("2", A));
+    play.plan();
+    assert_eq!(play.orders[0].timeout, secs(600), "the other one has all the time it wants");
+    play.wait();
+    assert_eq!(play.plan(), NOTHING);
+    assert_eq!(play.report("1").phase, WishPhase::Failed);
+    play.pulled(1);
+    assert_eq!(play.report("2").phase, WishPhase::Succeeded);
+    assert_eq!(play.report("1").phase, WishPhase::Failed, "what has ended stays so");
+}
+
+#[test]
+fn limits_of_any_size_are_taken() {
+    let mut play = Play::new();
+    let endless = Duration::MAX;
+    play.see(Wish {
+        deadline: Some(endless),
+        timeout: endless,
+        pin: Some(endless),
+        retries: u32::MAX,
+        ..always("w", A)
+    });
+    play.plan();
+    play.refused(1);
+    assert_eq!(play.stands("w").2, format!("attempt 1 of {} failed: no such tag", u32::MAX));
+    play.wait();
+    play.plan();
+    play.pulled(2);
+    assert_eq!(play.plan().len(), 1);
+}

@@ -1,0 +1,10 @@
+//! Images, as a conversation between the sources of wishes, the agent, the kubelet and the runtime.
+
+mod attempts;
+mod joining;
+mod kubelet;
+mod pins;
+mod play;
+mod sharing;
+mod slots;
+mod wishes;
