@@ -15,6 +15,9 @@ use super::tool::run as tool;
 use crate::observe::Cri;
 use crate::wait::await_condition;
 
+/// What berthd leaves free on the disk of images: little, because the machine's disk may be full for reasons of its own.
+const RESERVE: &str = "16Mi";
+
 /// Where berthd learns what the pods are.
 #[derive(Clone, Debug)]
 pub enum PodView {
@@ -67,6 +70,8 @@ desiredDir: {desired}
 path: {path}
 httpAddress: {http}
 nodeName: {NODE_NAME}
+images:
+  reserve: {RESERVE}
 podView:
 {view}",
             socket = socket.display(),

@@ -24,7 +24,18 @@ pub struct Containerd {
 impl Containerd {
     /// Starts it and imports the images.
     pub async fn start(run: &Arc<Run>) -> Result<Self> {
+        Self::start_on(run, None).await
+    }
+
+    /// The same, with its images on a filesystem of so many MiB.
+    pub async fn start_on(run: &Arc<Run>, disk: Option<u32>) -> Result<Self> {
         let socket = run.path("containerd.sock");
+        if let Some(mebibytes) = disk {
+            // Below the run's directory, so that whatever ends the run finds it.
+            let root = run.make_dir("containerd/root")?;
+            let size = format!("size={mebibytes}m");
+            tool("mount", &["-t", "tmpfs", "-o", &size, "tmpfs", root.to_str().context("path")?]).await?;
+        }
         let cni = run.make_dir("cni")?;
         run.write("cni/10-berth.conflist", &network(run))?;
         let config = run.write("containerd.toml", &config(run, &socket, &cni))?;

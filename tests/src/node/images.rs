@@ -4,12 +4,14 @@
 //! in the cache as archives that `ctr image import` and `skopeo` both read.
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
 use super::programs::cache_dir;
+use super::run_dir::Run;
 use super::tool::run;
 
 /// A shell and the usual tools.
@@ -51,6 +53,23 @@ pub async fn import(containerd: &Path) -> Result<()> {
         run("ctr", &["--address", address, "-n", "k8s.io", "image", "import", archive]).await?;
     }
     Ok(())
+}
+
+/// The archive of an image that nobody has: busybox, and a layer of so many random bytes, which nothing can compress.
+pub async fn sized(run: &Run, name: &str, bytes: usize) -> Result<PathBuf> {
+    let work = run.make_dir(&format!("images/{}", name.replace(['/', ':'], "_")))?;
+    let root = work.join("root");
+    root_filesystem(&root).await?;
+    let mut data = vec![0; bytes];
+    fs::File::open("/dev/urandom")
+        .and_then(|mut random| random.read_exact(&mut data))
+        .context("random bytes")?;
+    fs::write(root.join("data"), data).context("write random bytes")?;
+    let archive = work.join("image.tar");
+    let config = ["--clear=config.entrypoint", "--config.cmd", "/bin/sleep", "--config.cmd", "1000000"];
+    pack(&root, name, &config, &work, &archive).await?;
+    fs::remove_dir_all(&root).context("remove the root filesystem")?;
+    Ok(archive)
 }
 
 async fn make(image: &str, command: &[&str], dir: &Path, archive: &Path) -> Result<()> {

@@ -19,6 +19,7 @@ pub mod crds;
 pub mod deploy;
 pub mod down;
 mod etcd;
+mod gateway;
 pub mod guard;
 pub mod http;
 pub mod images;
@@ -47,9 +48,10 @@ pub use self::containerd::Containerd;
 pub use self::control_plane::ControlPlane;
 pub use self::controllers::Controllers;
 pub use self::etcd::Etcd;
+pub use self::gateway::{Day, Gateway};
 pub use self::kubelet::Kubelet;
 pub use self::manager::{Manager, Replica};
-pub use self::registry::Registry;
+pub use self::registry::{PASSWORD, Registry, USER};
 pub use self::run_dir::{Port, Run};
 pub use self::service::Service;
 use crate::wait::await_condition;
@@ -62,6 +64,7 @@ pub struct Builder {
     kubelet: bool,
     controllers: bool,
     accounts: bool,
+    disk: Option<u32>,
 }
 
 impl Builder {
@@ -101,6 +104,12 @@ impl Builder {
         self
     }
 
+    /// With so many MiB for images and containers; by default there are as many as the machine has.
+    pub fn disk(mut self, mebibytes: u32) -> Self {
+        self.disk = Some(mebibytes);
+        self
+    }
+
     /// Brings it up and waits until it is ready.
     pub async fn start(self) -> Result<Node> {
         // What a crashed run left would only be in the way.
@@ -120,7 +129,7 @@ impl Builder {
                 };
                 Ok(Some(Cluster { etcd, server }))
             },
-            Containerd::start(&run),
+            Containerd::start_on(&run, self.disk),
         )?;
         if let Some(cluster) = &api {
             deploy::install_kinds(&cluster.server.client(User::Admin).await?).await?;
@@ -176,7 +185,14 @@ struct Cluster {
 impl Node {
     /// A node with everything that most tests need: API server, berthd, kubelet.
     pub fn builder() -> Builder {
-        Builder { api: true, berth: Some(Place::Inline), kubelet: true, controllers: false, accounts: false }
+        Builder {
+            api: true,
+            berth: Some(Place::Inline),
+            kubelet: true,
+            controllers: false,
+            accounts: false,
+            disk: None,
+        }
     }
 
     /// The run's directory, ports and names.

@@ -12,36 +12,60 @@ use super::service::Service;
 use super::tool::run as tool;
 use crate::wait::await_condition;
 
+/// Whom the private registry knows.
+pub const USER: &str = "berth";
+/// And by which password.
+pub const PASSWORD: &str = "correct horse";
+/// A line of htpasswd: bcrypt, which is all that docker-registry reads.
+const HTPASSWD: &str = "berth:$2y$05$abcdefghijklmnopqrstuuHNbAKRhpaujgo33bRWs.NLUTJO3lOy2\n";
+
 /// A docker-registry.
 #[derive(Debug)]
 pub struct Registry {
     service: Service,
     address: String,
+    private: bool,
 }
 
 impl Registry {
-    /// Starts an empty one.
+    /// Starts an empty one that anybody may read and write.
     pub async fn start(run: &Arc<Run>) -> Result<Self> {
-        let address = run.address(Port::Registry);
-        let root = run.make_dir("registry")?;
-        let config = run.write(
-            "registry.yaml",
-            &format!(
-                "version: 0.1\nlog:\n  level: info\nstorage:\n  filesystem:\n    rootdirectory: {}\nhttp:\n  addr: {address}\n",
-                root.display()
-            ),
-        )?;
+        Self::launch(run, "registry", Port::Registry, false).await
+    }
+
+    /// Starts an empty one for [`USER`] alone.
+    pub async fn start_private(run: &Arc<Run>) -> Result<Self> {
+        Self::launch(run, "private-registry", Port::PrivateRegistry, true).await
+    }
+
+    async fn launch(run: &Arc<Run>, name: &str, port: Port, private: bool) -> Result<Self> {
+        let address = run.address(port);
+        let root = run.make_dir(name)?;
+        let mut config = format!(
+            "version: 0.1\nlog:\n  level: info\nstorage:\n  filesystem:\n    rootdirectory: {}\nhttp:\n  addr: {address}\n",
+            root.display()
+        );
+        if private {
+            let users = run.write(&format!("{name}.htpasswd"), HTPASSWD)?;
+            config += &format!("auth:\n  htpasswd:\n    realm: berth\n    path: {}\n", users.display());
+        }
+        let config = run.write(&format!("{name}.yaml"), &config)?;
         let args = vec!["serve".to_owned(), config.display().to_string()];
-        let registry = Self { service: Service::new(run, "registry", "docker-registry", args), address };
+        let registry = Self { service: Service::new(run, name, "docker-registry", args), address, private };
         registry.service.start()?;
         await_condition("the registry answers", Duration::from_secs(30), async || {
             registry.service.check_running()?;
             let answer = http::get(&registry.address, "/v2/").await?;
-            ensure!(answer.status == 200, "status {}", answer.status);
+            ensure!(answer.status == if private { 401 } else { 200 }, "status {}", answer.status);
             Ok(())
         })
         .await?;
         Ok(registry)
+    }
+
+    /// Host and port.
+    pub fn address(&self) -> &str {
+        &self.address
     }
 
     /// Its process.
@@ -53,8 +77,13 @@ impl Registry {
     pub async fn push(&self, archive: &Path, name: &str) -> Result<String> {
         let reference = format!("{}/{name}", self.address);
         let (from, to) = (format!("docker-archive:{}", archive.display()), format!("docker://{reference}"));
-        tool("skopeo", &["copy", "--quiet", "--insecure-policy", "--dest-tls-verify=false", &from, &to])
-            .await?;
+        let user = format!("--dest-creds={USER}:{PASSWORD}");
+        let mut args = vec!["copy", "--quiet", "--insecure-policy", "--dest-tls-verify=false"];
+        if self.private {
+            args.push(&user);
+        }
+        args.extend([from.as_str(), &to]);
+        tool("skopeo", &args).await?;
         Ok(reference)
     }
 }

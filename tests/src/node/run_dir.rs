@@ -38,6 +38,8 @@ pub enum Port {
     ContainerdStream,
     /// The image registry.
     Registry,
+    /// The image registry that asks who one is.
+    PrivateRegistry,
     /// kube-controller-manager, HTTPS.
     ControllerManager,
     /// kube-scheduler, HTTPS.
