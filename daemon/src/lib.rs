@@ -13,9 +13,10 @@
 //! - [`run`]: wires all of it, and ends it in order; [`data_path`] is the thread of the calls.
 //! - [`agent`]: the one owner of the state; the gate of the data path.
 //! - [`pod_view`], [`runtime`]: where facts come from. [`exec`]: where steps go; [`hook`]: stops without the kubelet.
+//! - [`images`]: pulls before pods need them.
 //! - [`desired`]: requests that are files. [`cluster`]: the side towards the API server: identity, requests, answers.
 //! - [`store`]: what survives. [`health`], [`http`], [`admin`], [`metrics`], [`heartbeat`]: what can be seen from outside.
-//! - [`ctl`]: the commands of `berthctl`. [`unix`], [`causes`]: what it and the agent have in common.
+//! - [`ctl`]: the commands of `berthctl`. [`unix`], [`causes`], [`quantity`]: what it and the agent have in common.
 
 pub mod admin;
 pub mod agent;
@@ -32,8 +33,10 @@ pub mod health;
 pub mod heartbeat;
 pub mod hook;
 pub mod http;
+pub mod images;
 pub mod metrics;
 pub mod pod_view;
+pub mod quantity;
 mod request_status;
 pub mod run;
 pub mod runtime;

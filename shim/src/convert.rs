@@ -2,11 +2,17 @@
 //!
 //! Env values may be secrets. They are looked at for the name of one variable and never kept or logged.
 
-use std::{collections::HashMap, fmt, time::Duration};
+use std::{
+    collections::HashMap,
+    fmt,
+    hash::{BuildHasher, RandomState},
+    sync::OnceLock,
+    time::Duration,
+};
 
 use berth_policy::{
-    Container, ContainerId, ContainerName, ContainerState, CreateContainer, Declared, ListedSandbox, PodRef,
-    SandboxId, StopContainer,
+    Container, ContainerId, ContainerName, ContainerState, CreateContainer, CredentialKey, Declared,
+    ListedSandbox, PodRef, SandboxId, StopContainer,
     launch_priority::{ORDERED_ANNOTATION, OrderError, PLAN_ANNOTATION, PRIORITY_ENV},
 };
 use berth_proto::cri;
@@ -78,6 +84,18 @@ pub fn container_status(status: cri::ContainerStatus) -> Result<Container, Missi
         attempt: metadata.attempt,
         state,
     })
+}
+
+/// Which credentials a pull has: equal for equal ones, and for none and empty ones. The hash is keyed anew in each process,
+/// so that it says nothing about them to whoever should see it.
+pub fn credential_key(auth: Option<&cri::AuthConfig>) -> CredentialKey {
+    static KEYED: OnceLock<RandomState> = OnceLock::new();
+    let nothing = cri::AuthConfig::default();
+    let auth = auth.unwrap_or(&nothing);
+    // Each by its name: a field that the message may get is missed here by the compiler.
+    let cri::AuthConfig { username, password, auth, server_address, identity_token, registry_token } = auth;
+    let fields = (username, password, auth, server_address, identity_token, registry_token);
+    CredentialKey(KEYED.get_or_init(RandomState::new).hash_one(fields))
 }
 
 /// What the annotations of a sandbox say about the order of its pod.
