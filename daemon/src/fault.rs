@@ -3,7 +3,7 @@
 //! The file named by `BERTH_FAULT_FILE` holds the name of a point. The first time it is reached the file is removed and
 //! the process kills itself, as hard as `kill -9`: nothing is flushed, nothing unwinds.
 
-/// A point on the way of a recreate. The order is that of the way.
+/// A point on the way of a recreate, or of a pull. The order is that of the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
     /// The old exited instances are about to be removed.
@@ -36,11 +36,15 @@ pub enum Point {
     Unmarking,
     /// They are removed.
     Unmarked,
+    /// The runtime was asked to pull; the image is not there.
+    Pulling,
+    /// The runtime has pulled; nobody was told.
+    Pulled,
 }
 
 impl Point {
-    /// All of them.
-    pub const ALL: [Self; 15] = [
+    /// Those of a recreate.
+    pub const RECREATE: [Self; 15] = [
         Self::Removing,
         Self::Removed,
         Self::Marking,
@@ -57,6 +61,9 @@ impl Point {
         Self::Unmarking,
         Self::Unmarked,
     ];
+
+    /// Those of a pull.
+    pub const PULL: [Self; 2] = [Self::Pulling, Self::Pulled];
 
     /// As the file spells it.
     pub fn name(self) -> &'static str {
@@ -76,6 +83,8 @@ impl Point {
             Self::Reported => "reported",
             Self::Unmarking => "unmarking",
             Self::Unmarked => "unmarked",
+            Self::Pulling => "pulling",
+            Self::Pulled => "pulled",
         }
     }
 

@@ -16,7 +16,7 @@
 //! - [`node_image`]: the images the node should have: wishes, and what is told of them. [`images`]: pulling them.
 //! - [`desired`]: requests that are files. [`cluster`]: the side towards the API server: identity, requests, answers.
 //! - [`store`]: what survives. [`health`], [`http`], [`admin`], [`metrics`], [`heartbeat`]: what can be seen from outside.
-//! - [`ctl`]: the commands of `berthctl`. [`unix`], [`causes`]: what it and the agent have in common.
+//! - [`ctl`]: the commands of `berthctl`. [`unix`], [`causes`], [`quantity`]: what it and the agent have in common.
 
 pub mod admin;
 pub mod agent;
@@ -32,15 +32,12 @@ pub mod fault;
 pub mod health;
 pub mod heartbeat;
 pub mod hook;
-mod images {
-    pub fn sealed_entry(uid: &str, seal: &str) -> std::sync::Arc<str> {
-        format!("{uid} {seal}").into()
-    }
-}
 pub mod http;
+pub mod images;
 pub mod metrics;
 pub mod node_image;
 pub mod pod_view;
+pub mod quantity;
 mod request_status;
 pub mod run;
 pub mod runtime;

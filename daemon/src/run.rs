@@ -6,7 +6,6 @@
 use std::{os::unix::net::UnixListener, pin::pin, sync::Arc, time::Duration};
 
 use anyhow::{Context, anyhow};
-use berth_policy::ImageLimits;
 use berth_shim::{Clients, Metrics, Shutdown};
 use prometheus_client::registry::Registry;
 use sd_notify::NotifyState;
@@ -30,7 +29,7 @@ use crate::{
     heartbeat::Heartbeat,
     http,
     metrics::AgentMetrics,
-    node_image::Keeper,
+    node_image::{self, Keeper},
     pod_view::{
         api::{self, ApiView},
         kubelet::KubeletView,
@@ -90,15 +89,16 @@ async fn serve(config: Configuration, passed: Option<UnixListener>) -> anyhow::R
     let mut registry = Registry::default();
     let shim_metrics = Metrics::register(&mut registry);
     let agent_metrics = AgentMetrics::register(&mut registry);
-    let images = Arc::new(Keeper::new(image_limits(&config), agent_metrics.clone()));
+    let images = Arc::new(Keeper::new(node_image::limits(&config), agent_metrics.clone()));
     let agent = Arc::new(Agent::new(policy(&config), store, images.clone(), agent_metrics));
     let runtime = Runtime::new(&endpoint);
     let kubelet = kubelet(&config)?;
 
-    let stop = CancellationToken::new();
-    let tasks = TaskTracker::new();
     let cluster = cluster(&config, &mut registry)?;
     let files = Files::new(agent.clone(), runtime.clone(), config.desired_dir.clone(), &config.state_dir);
+    let stop = CancellationToken::new();
+    let tasks = TaskTracker::new();
+    node_image::start(&config, &endpoint, &images, cluster.as_ref(), &mut registry, &tasks, &stop);
     let executor = Executor::new(agent.clone(), runtime.clone(), kubelet, files.clone(), cluster.clone());
     let listed = recover(&executor).await;
     tasks.spawn(files.watch().await.run(stop.clone()));
@@ -216,11 +216,6 @@ impl Signals {
             drain.token.cancel();
         }
     }
-}
-
-fn image_limits(config: &Configuration) -> ImageLimits {
-    let _ = config;
-    ImageLimits { parallel: 3, per_registry: 2 }
 }
 
 fn policy(config: &Configuration) -> berth_policy::Config {

@@ -17,7 +17,7 @@ use tracing::warn;
 use crate::unix;
 
 /// The kubelet's own limit for one message.
-const MESSAGE_LIMIT: usize = 16 << 20;
+pub(crate) const MESSAGE_LIMIT: usize = 16 << 20;
 /// A runtime that is alive lists in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// What stopping and removing may take beyond the grace, on a disk that is busy; the kubelet's own figure.
@@ -207,7 +207,7 @@ impl Runtime {
 }
 
 /// Waits so long and no longer. A call that is given up is cancelled at the runtime, too.
-async fn within<T>(
+pub(crate) async fn within<T>(
     method: &'static str,
     limit: Duration,
     answer: impl Future<Output = Result<Response<T>, Status>>,

@@ -52,16 +52,6 @@ pub fn pull_image(request: cri::PullImageRequest) -> Result<(String, CredentialK
     Ok((image.image, credential_key(request.auth.as_ref())))
 }
 
-/// The same for the same credentials, in this process; it says nothing about them. None at all and empty ones are alike.
-pub fn credential_key(auth: Option<&cri::AuthConfig>) -> CredentialKey {
-    static SECRET: OnceLock<RandomState> = OnceLock::new();
-    let none = cri::AuthConfig::default();
-    let cri::AuthConfig { username, password, auth, server_address, identity_token, registry_token } =
-        auth.unwrap_or(&none);
-    let parts = (username, password, auth, server_address, identity_token, registry_token);
-    CredentialKey(SECRET.get_or_init(RandomState::new).hash_one(parts))
-}
-
 /// `StopContainerRequest`. A negative timeout means none, as it does to the runtime.
 pub fn stop_container(request: cri::StopContainerRequest) -> StopContainer {
     StopContainer {
@@ -104,6 +94,20 @@ pub fn container_status(status: cri::ContainerStatus) -> Result<Container, Missi
         attempt: metadata.attempt,
         state,
     })
+}
+
+/// Which credentials a pull has: equal for equal ones, and for none and empty ones. The hash is keyed anew in each process,
+/// so that it says nothing about them to whoever should see it.
+pub fn credential_key(auth: Option<&cri::AuthConfig>) -> CredentialKey {
+    static KEYED: OnceLock<RandomState> = OnceLock::new();
+    let nothing = cri::AuthConfig::default();
+    let auth = auth.unwrap_or(&nothing);
+    // Each by its name: a field that the message may get is missed here by the compiler. Where a credential was found is no
+    // part of it.
+    let cri::AuthConfig { username, password, auth, server_address: _, identity_token, registry_token } =
+        auth;
+    let fields = (username, password, auth, identity_token, registry_token);
+    CredentialKey(KEYED.get_or_init(RandomState::new).hash_one(fields))
 }
 
 /// What the annotations of a sandbox say about the order of its pod.

@@ -4,6 +4,7 @@
 //! carries the line and the field where it stands.
 
 mod flags;
+mod images;
 mod pod_view;
 mod values;
 
@@ -15,6 +16,7 @@ use std::{
 };
 
 pub use flags::{Cli, Command, ConfigCommand, RunFlags};
+pub use images::{Images, InvalidReserve, Reserve};
 pub use pod_view::{Cluster, Kubelet, PodView, ServiceAccount, ViewMode};
 use serde::{Deserialize, Serialize};
 pub use values::{Endpoint, GoDuration, SocketPath};
@@ -58,6 +60,8 @@ pub struct Configuration {
     pub launch_order: LaunchOrder,
     /// Exit order.
     pub exit_order: ExitOrder,
+    /// Images that are wanted before they are needed.
+    pub images: Images,
     /// Logs.
     pub logging: Logging,
 }
@@ -195,6 +199,7 @@ impl Default for Configuration {
             cluster: Cluster::default(),
             launch_order: LaunchOrder::default(),
             exit_order: ExitOrder::default(),
+            images: Images::default(),
             logging: Logging::default(),
         }
     }
@@ -290,6 +295,9 @@ impl Configuration {
         }
         if self.desired_dir.starts_with(&self.state_dir) {
             return conflict("desiredDir", "must not be in stateDir, where berthd keeps requests of its own");
+        }
+        if let Err((field, reason)) = self.images.check() {
+            return conflict(field, reason);
         }
         let view = &mut self.pod_view;
         view.mode = match view.mode {

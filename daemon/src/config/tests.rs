@@ -32,6 +32,8 @@ fn the_commented_fields_of_the_printed_defaults_are_valid_too() {
                     "    namespace:",
                     "    name:",
                     "    tokenFile:",
+                    "credentialProviderConfig:",
+                    "credentialProviderBinDir:",
                 ];
                 let is_field = known.iter().any(|name| field.starts_with(name));
                 if is_field { format!("{indent}{field}\n") } else { format!("{line}\n") }
@@ -44,6 +46,7 @@ fn the_commented_fields_of_the_printed_defaults_are_valid_too() {
     assert_eq!(config.pod_view.kubelet.unwrap().url, "https://127.0.0.1:10250");
     assert_eq!(config.cluster.service_account, Some(ServiceAccount::default()));
     assert_eq!(config.node_name.as_deref(), Some("node-a"));
+    assert!(config.images.credential_provider_config.is_some());
 }
 
 #[test]
@@ -58,6 +61,10 @@ fn an_error_names_line_and_field() {
         ("socket: /a.sock\nsocket: /b.sock\n", ["line 4", "socket"]),
         ("launchOrder: {failurePolicy: open}\n", ["line 3", "open"]),
         ("exitOrder:\n  enabled: maybe\n", ["line 4", "maybe"]),
+        ("images:\n  reserve: half\n", ["line 4", "half"]),
+        ("images:\n  parallelPulls: 0\n", ["line 4", "nonzero"]),
+        ("images:\n  pinFor: long\n", ["line 4", "long"]),
+        ("images:\n  pinfor: 1h\n", ["line 4", "pinfor"]),
         ("cluster:\n  serviceAcount: {}\n", ["line 4", "serviceAcount"]),
         ("cluster:\n  serviceAccount:\n    token: x\n", ["line 5", "token"]),
     ];
@@ -92,6 +99,13 @@ fn contradictions_name_the_field() {
         ("adminSocket: /run/berth/cri.sock\n", "adminSocket"),
         ("desiredDir: desired\n", "desiredDir"),
         ("desiredDir: /var/lib/berth/requests\n", "desiredDir"),
+        ("images: {dockerConfig: [config.json]}\n", "images.dockerConfig"),
+        ("images: {credentialProviderConfig: /a}\n", "images.credentialProviderBinDir"),
+        ("images: {credentialProviderBinDir: /a}\n", "images.credentialProviderConfig"),
+        (
+            "images: {credentialProviderConfig: a, credentialProviderBinDir: /b}\n",
+            "images.credentialProviderConfig",
+        ),
         ("podView: {mode: api}\n", "podView.kubeconfig"),
         ("podView: {mode: kubelet}\n", "podView.kubelet"),
         ("podView: {kubelet: {url: 'ftp://x'}}\n", "podView.kubelet.url"),

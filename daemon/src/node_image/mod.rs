@@ -14,6 +14,7 @@ mod api;
 mod drive;
 mod files;
 mod keeper;
+mod start;
 mod status;
 mod wishes;
 
@@ -21,4 +22,10 @@ mod wishes;
 mod tests;
 
 pub(crate) use self::wishes::plain;
-pub use self::{api::NodeImages, drive::drive, files::ImageFiles, keeper::Keeper};
+pub use self::{
+    api::NodeImages,
+    drive::drive,
+    files::ImageFiles,
+    keeper::Keeper,
+    start::{limits, start},
+};

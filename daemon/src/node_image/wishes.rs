@@ -14,7 +14,7 @@ use berth_proto::{
     image::Reference,
 };
 
-use crate::images::sealed_entry;
+use crate::images::credentials::sealed::sealed_entry;
 
 /// Seconds one attempt may take where nothing is said; OpenKruise's default.
 const TIMEOUT_SECONDS: i32 = 600;

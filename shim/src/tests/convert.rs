@@ -123,3 +123,21 @@ fn states() {
     };
     assert_eq!(container_status(status).unwrap().state, ContainerState::Exited { code: Some(143) });
 }
+
+#[test]
+fn the_same_credentials_have_the_same_key() {
+    let auth = |username: &str, password: &str| cri::AuthConfig {
+        username: username.to_owned(),
+        password: password.to_owned(),
+        ..Default::default()
+    };
+    let key = |auth: &cri::AuthConfig| credential_key(Some(auth));
+    assert_eq!(key(&auth("a", "b")), key(&auth("a", "b")));
+    assert_eq!(credential_key(None), key(&cri::AuthConfig::default()));
+    let token = cri::AuthConfig { registry_token: "b".to_owned(), ..Default::default() };
+    for other in [auth("b", "a"), auth("ab", ""), auth("", "ab"), auth("a", "c"), token] {
+        assert_ne!(key(&auth("a", "b")), key(&other));
+        assert_ne!(key(&other), credential_key(None));
+    }
+    assert_eq!(format!("{:?}", key(&auth("a", "b"))), "CredentialKey");
+}

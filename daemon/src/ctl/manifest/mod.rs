@@ -7,7 +7,6 @@ pub mod check;
 pub mod container;
 pub mod env;
 pub mod expand;
-pub mod quantity;
 pub mod sandbox;
 pub mod scalar;
 pub mod security;

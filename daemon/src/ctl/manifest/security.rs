@@ -3,9 +3,9 @@
 use anyhow::{Context, Result, bail};
 use berth_proto::cri::{Capability, Int64Value, LinuxContainerResources, LinuxContainerSecurityContext};
 
-use super::quantity::{CPU_PERIOD, cpu_quota, cpu_shares};
 use super::sandbox::namespaces;
 use super::types::{Container, PodSpec, Resources};
+use crate::quantity::{CPU_PERIOD, cpu_quota, cpu_shares};
 
 /// What the kubelet hides of /proc and /sys by default. The runtime hides what it is told to, and nothing else.
 const MASKED: [&str; 12] = [

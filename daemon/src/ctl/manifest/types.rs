@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_saphyr::Spanned;
 
-use super::quantity::Quantity;
 use super::scalar::IntOrName;
+use crate::quantity::Quantity;
 
 /// Present means an error; keeps the line for the message.
 pub type Refused = Option<Spanned<IgnoredAny>>;

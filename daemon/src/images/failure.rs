@@ -1,0 +1,168 @@
+//! Why a pull failed, in words for people: from the runtime's errors, and from those of several credentials.
+
+use berth_policy::PullFailure;
+use berth_proto::cri::AuthConfig;
+use tonic::{Code, Status};
+
+/// A registry can answer with a whole page.
+const LONGEST: usize = 1 << 10;
+
+/// What an error of the runtime means for the pull.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// It ends.
+    Final(PullFailure),
+    /// Other credentials may do better. The runtime does not say what it was that failed.
+    Next(String),
+}
+
+/// The attempts of one pull so far.
+#[derive(Debug, Default)]
+pub(super) struct Attempts {
+    with_credentials: usize,
+    anonymous: bool,
+    /// The first of those with credentials. What the anonymous one says would hide that a password is wrong.
+    first: Option<String>,
+    anonymous_text: Option<String>,
+}
+
+impl Refusal {
+    /// Of an attempt with these credentials; none of them is in it.
+    pub(super) fn of(status: &Status, auth: Option<&AuthConfig>) -> Self {
+        let text = text(status, auth);
+        match status.code() {
+            Code::InvalidArgument => Self::Final(PullFailure::Impossible(text)),
+            // The runtime's own limit, or somebody ended it there.
+            Code::DeadlineExceeded | Code::Cancelled => Self::Final(PullFailure::Refused(text)),
+            _ => Self::Next(text),
+        }
+    }
+}
+
+impl Attempts {
+    /// One failed with this text.
+    pub(super) fn failed(&mut self, with_credentials: bool, text: String) {
+        if with_credentials {
+            self.with_credentials += 1;
+            self.first.get_or_insert(text);
+        } else {
+            self.anonymous = true;
+            self.anonymous_text.get_or_insert(text);
+        }
+    }
+
+    /// All of them failed; `notes` is about credentials that could not be had.
+    pub(super) fn failure(self, notes: &[String]) -> PullFailure {
+        let tried = match (self.with_credentials, self.anonymous) {
+            (0, _) => "without credentials".to_owned(),
+            (1, false) => "with 1 credential".to_owned(),
+            (1, true) => "with 1 credential and without".to_owned(),
+            (many, false) => format!("with {many} credentials"),
+            (many, true) => format!("with {many} credentials and without"),
+        };
+        let text = self.first.or(self.anonymous_text).unwrap_or_default();
+        let notes: String = notes.iter().map(|note| format!("; {note}")).collect();
+        PullFailure::Refused(format!("{text} (tried {tried}{notes})"))
+    }
+}
+
+/// What the runtime says, without the marks of the gRPC calls it went through on its way.
+fn text(status: &Status, auth: Option<&AuthConfig>) -> String {
+    const MARK: &str = "rpc error: code = ";
+    const END: &str = " desc = ";
+    let mut text = status.message().to_owned();
+    while let Some(begin) = text.find(MARK) {
+        let Some(length) = text[begin..].find(END) else { break };
+        text.replace_range(begin..begin + length + END.len(), "");
+    }
+    // No runtime is known to print them. What it prints is the registry's, who knows them.
+    for secret in auth.into_iter().flat_map(secrets) {
+        text = text.replace(secret, "***");
+    }
+    let text = text.trim();
+    if text.is_empty() {
+        return format!("the runtime gives no reason ({:?})", status.code());
+    }
+    cut(text)
+}
+
+/// Short ones would tear words apart that have nothing to do with them.
+fn secrets(auth: &AuthConfig) -> impl Iterator<Item = &str> {
+    let fields = [&auth.password, &auth.auth, &auth.identity_token, &auth.registry_token];
+    fields.into_iter().map(String::as_str).filter(|secret| secret.len() >= 4)
+}
+
+fn cut(text: &str) -> String {
+    if text.len() <= LONGEST {
+        return text.to_owned();
+    }
+    let end = (0..=LONGEST).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    format!("{}…", &text[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_runtimes_words() {
+        let table = [
+            (
+                "rpc error: code = NotFound desc = failed to pull: rpc error: code = Unknown desc = not found",
+                "failed to pull: not found",
+            ),
+            ("  plain\n", "plain"),
+            ("rpc error: code = ", "rpc error: code ="),
+            ("", "the runtime gives no reason (Unknown)"),
+        ];
+        for (message, text) in table {
+            assert_eq!(Refusal::of(&Status::unknown(message), None), Refusal::Next(text.to_owned()));
+        }
+    }
+
+    #[test]
+    fn codes_decide() {
+        let of = |code| Refusal::of(&Status::new(code, "x"), None);
+        assert_eq!(of(Code::InvalidArgument), Refusal::Final(PullFailure::Impossible("x".to_owned())));
+        assert_eq!(of(Code::DeadlineExceeded), Refusal::Final(PullFailure::Refused("x".to_owned())));
+        assert_eq!(of(Code::Cancelled), Refusal::Final(PullFailure::Refused("x".to_owned())));
+        for code in [Code::NotFound, Code::Unavailable, Code::PermissionDenied, Code::Internal] {
+            assert_eq!(of(code), Refusal::Next("x".to_owned()));
+        }
+    }
+
+    #[test]
+    fn no_secrets_and_no_novels() {
+        let auth = AuthConfig { password: "hunter22".to_owned(), ..AuthConfig::default() };
+        let status = Status::unknown(format!("no hunter22 here {}", "ä".repeat(2000)));
+        let Refusal::Next(text) = Refusal::of(&status, Some(&auth)) else { panic!("final") };
+        assert!(text.starts_with("no *** here ä") && text.ends_with("ä…"), "{text}");
+        assert!(text.len() <= LONGEST + '…'.len_utf8());
+    }
+
+    #[test]
+    fn the_first_failure_counts() {
+        let failure = |texts: &[(bool, &str)], notes: &[&str]| {
+            let mut attempts = Attempts::default();
+            for (with_credentials, text) in texts {
+                attempts.failed(*with_credentials, (*text).to_owned());
+            }
+            let notes: Vec<String> = notes.iter().map(|note| (*note).to_owned()).collect();
+            attempts.failure(&notes).to_string()
+        };
+        let table = [
+            (failure(&[(false, "not found")], &[]), "not found (tried without credentials)"),
+            (
+                failure(&[(true, "wrong password"), (false, "unauthorized")], &[]),
+                "wrong password (tried with 1 credential and without)",
+            ),
+            (
+                failure(&[(true, "one"), (true, "two"), (false, "none")], &["1 of 1 not opened"]),
+                "one (tried with 2 credentials and without; 1 of 1 not opened)",
+            ),
+        ];
+        for (failure, expect) in table {
+            assert_eq!(failure, expect);
+        }
+    }
+}

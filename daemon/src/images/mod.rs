@@ -1,0 +1,225 @@
+//! Carries out what the policy owes about images: looks, pulls, cancels, pins. No decisions but those of one pull.
+//!
+//! ```text
+//!   Images ──ImageStep──▶ ImageExecutor ──▶ runtime (CRI), containerd (progress, pins)
+//!      ▲                       │  credentials ◀── seals, docker configurations, plugins
+//!      └──────ImageEvent───────┘  room ◀── statvfs
+//! ```
+//!
+//! Each step is answered once, by the event it names. Only at the shutdown pulls are dropped without an answer: nobody is
+//! told that they failed, and the next process begins them again. Nothing here knows pods, wishes or the API server.
+
+mod containerd;
+pub mod credentials;
+mod failure;
+pub mod metrics;
+pub mod node_key;
+mod pull;
+mod room;
+pub mod runtime;
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use berth_policy::{ImageEvent, ImageReference, ImageStep, PullId, PullOrder};
+use jiff::{SignedDuration, Timestamp};
+use tokio::{sync::OnceCell, time::Instant};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::{info, warn};
+
+use self::{
+    containerd::{Containerd, record_name},
+    credentials::CredentialFinder,
+    metrics::ImageMetrics,
+    room::Room,
+    runtime::ImageRuntime,
+};
+use crate::{agent::chain, config::Reserve, runtime::RuntimeError};
+
+/// Where events go.
+type Sink = Box<dyn Fn(ImageEvent) + Send + Sync>;
+
+/// Who carries out the steps. A clone works on the same pulls.
+#[derive(Clone, Debug)]
+pub struct ImageExecutor {
+    parts: Arc<Parts>,
+    tasks: TaskTracker,
+    /// Drops every pull.
+    shutdown: CancellationToken,
+}
+
+/// What the tasks have in common.
+struct Parts {
+    runtime: ImageRuntime,
+    /// Set once the runtime has said what it is: `None` = not containerd.
+    containerd: OnceCell<Option<Containerd>>,
+    credentials: CredentialFinder,
+    room: Room,
+    metrics: ImageMetrics,
+    sink: Sink,
+    /// How to end each pull that runs. A std mutex: nothing awaits inside.
+    running: Mutex<HashMap<PullId, CancellationToken>>,
+}
+
+impl ImageExecutor {
+    /// An executor that tells `sink` what happens. It does nothing before the first step.
+    pub fn new(
+        runtime: ImageRuntime,
+        reserve: Reserve,
+        credentials: CredentialFinder,
+        metrics: ImageMetrics,
+        sink: impl Fn(ImageEvent) + Send + Sync + 'static,
+    ) -> Self {
+        let parts = Parts {
+            room: Room::new(runtime.clone(), reserve),
+            runtime,
+            containerd: OnceCell::new(),
+            credentials,
+            metrics,
+            sink: Box::new(sink),
+            running: Mutex::default(),
+        };
+        Self { parts: Arc::new(parts), tasks: TaskTracker::new(), shutdown: CancellationToken::new() }
+    }
+
+    /// Begins a step; what comes of it is told to the sink.
+    pub fn begin(&self, step: ImageStep) {
+        let parts = self.parts.clone();
+        match step {
+            ImageStep::Look(image) => self.spawn(async move { parts.look(image).await }),
+            ImageStep::Pull(order) => self.pull(order),
+            ImageStep::Cancel(pull) => {
+                // One that is over has been answered.
+                if let Some(running) = parts.running().get(&pull) {
+                    running.cancel();
+                }
+            }
+            ImageStep::Pin(image, until) => {
+                let until = wall_clock(until);
+                self.spawn(async move { parts.pin(image, Some(until)).await });
+            }
+            ImageStep::Unpin(image) => self.spawn(async move { parts.pin(image, None).await }),
+        }
+    }
+
+    /// Tells which pins there are from an earlier life: `PinsListed`. A failure is for the caller to try again.
+    pub async fn list_pins(&self) -> Result<(), RuntimeError> {
+        let pins = match self.parts.containerd().await? {
+            Some(containerd) => containerd
+                .pins()
+                .await
+                .map_err(|status| RuntimeError::Call { method: "images.List", status: Box::new(status) })?,
+            None => Vec::new(),
+        };
+        let pins = pins.into_iter().map(|(name, until)| (name.into(), monotonic(until))).collect();
+        (self.parts.sink)(ImageEvent::PinsListed(pins));
+        Ok(())
+    }
+
+    /// Drops all pulls and waits for the end of all tasks. No event comes after it.
+    pub async fn end(&self) {
+        self.shutdown.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    fn pull(&self, order: Box<PullOrder>) {
+        let parts = self.parts.clone();
+        let stop = CancellationToken::new();
+        // Before anything awaits, so that a cancel that follows at once finds it.
+        parts.running().insert(order.pull, stop.clone());
+        self.spawn(async move {
+            let result = parts.pull(&order, &stop).await;
+            parts.running().remove(&order.pull);
+            (parts.sink)(ImageEvent::PullEnded { pull: order.pull, result });
+        });
+    }
+
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let shutdown = self.shutdown.clone();
+        self.tasks.spawn(async move {
+            // Cancel-safe: a pull that is dropped ends at the runtime, and everything else is one call.
+            shutdown.run_until_cancelled(work).await;
+        });
+    }
+}
+
+impl Parts {
+    /// The way to containerd; `None` where the runtime is another one.
+    async fn containerd(&self) -> Result<Option<&Containerd>, RuntimeError> {
+        let ask = async || {
+            let name = self.runtime.name().await?;
+            if name == "containerd" {
+                return Ok(Some(Containerd::new(self.runtime.channel())));
+            }
+            info!(runtime = name, "Pulls have no progress and images no pins: this runtime has neither");
+            Ok(None)
+        };
+        self.containerd.get_or_try_init(ask).await.map(Option::as_ref)
+    }
+
+    async fn look(&self, image: ImageReference) {
+        (self.sink)(match self.runtime.look(&image.given).await {
+            Ok(found) => ImageEvent::Looked { image, found },
+            Err(error) => ImageEvent::LookFailed { image, message: chain(&error) },
+        });
+    }
+
+    /// Pins until then, or unpins.
+    async fn pin(&self, image: Arc<str>, until: Option<Timestamp>) {
+        let done = match self.containerd().await {
+            Ok(None) => Ok(false),
+            Ok(Some(containerd)) => {
+                let record = record_name(&image);
+                let label = async {
+                    match until {
+                        Some(until) => containerd.pin(&record, until).await,
+                        None => containerd.unpin(&record).await,
+                    }
+                };
+                label.await.map_err(|status| RuntimeError::Call {
+                    method: "images.Update",
+                    status: Box::new(status),
+                })
+            }
+            Err(error) => Err(error),
+        };
+        (self.sink)(match done {
+            Ok(_) => ImageEvent::PinDone(image),
+            Err(error) => {
+                warn!(%image, error = %chain(&error), "Pin of an image not changed");
+                ImageEvent::PinFailed(image)
+            }
+        });
+    }
+
+    fn running(&self) -> std::sync::MutexGuard<'_, HashMap<PullId, CancellationToken>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Parts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Parts").field("runtime", &self.runtime).finish_non_exhaustive()
+    }
+}
+
+/// What the clock on the wall shows at this instant.
+fn wall_clock(at: std::time::Instant) -> Timestamp {
+    let now = Instant::now().into_std();
+    let left = SignedDuration::try_from(at.saturating_duration_since(now)).unwrap_or(SignedDuration::MAX);
+    Timestamp::now().saturating_add(left).unwrap_or(Timestamp::MAX)
+}
+
+/// The instant at which the clock on the wall shows this; now for what is over.
+fn monotonic(at: Timestamp) -> std::time::Instant {
+    let left = at.duration_since(Timestamp::now());
+    let now = Instant::now().into_std();
+    now.checked_add(left.unsigned_abs()).filter(|_| left.is_positive()).unwrap_or(now)
+}
+
+#[cfg(test)]
+mod tests;

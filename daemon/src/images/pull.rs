@@ -1,0 +1,166 @@
+//! One pull, from the look at the room to the identity of what came.
+//!
+//! ```text
+//!   room? ── credentials ──▶ asked ── runtime ──▶ there: look ──▶ ended
+//!     │                        │ ▲       │
+//!     │                        │ └─ next ┤ no
+//!     │              progress ◀┘         │
+//!     ▼                  │ no room       ▼
+//!   ended ◀──────────────┴──────────── ended
+//! ```
+//!
+//! Whatever ends it early (a cancel, the limit, the room) drops the call, and with it the pull at the runtime.
+
+use std::{future::pending, panic::AssertUnwindSafe, time::Duration};
+
+use berth_policy::{Bytes, ImageEvent, PullFailure, PullOrder, PulledImage};
+use berth_proto::cri::AuthConfig;
+use futures::FutureExt;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error, info};
+
+use super::{
+    Parts,
+    containerd::Progress,
+    failure::{Attempts, Refusal},
+    room::Need,
+};
+use crate::{agent::chain, fault::Point};
+
+/// How often the manifest is looked for, and then how far the pull is.
+const FIND: Duration = Duration::from_millis(200);
+const FOLLOW: Duration = Duration::from_millis(500);
+
+/// How one attempt ended.
+enum Attempt {
+    Pulled(PulledImage),
+    Refused(Refusal),
+    NoRoom(String),
+}
+
+impl Parts {
+    /// Carries out an order and says how it ended.
+    pub(super) async fn pull(
+        &self,
+        order: &PullOrder,
+        stop: &CancellationToken,
+    ) -> Result<PulledImage, PullFailure> {
+        let began = Instant::now();
+        info!(image = %order.image, pull = order.pull.0, "Pull begins");
+        let work = async {
+            match timeout(order.timeout, self.attempts(order)).await {
+                Ok(result) => result,
+                Err(_) => Err(PullFailure::TimedOut(order.timeout)),
+            }
+        };
+        // Whoever waits for the answer would wait for ever.
+        let work = AssertUnwindSafe(work).catch_unwind();
+        // Cancel-safe: what is dropped ends at the runtime.
+        let result = match stop.run_until_cancelled(work).await {
+            Some(Ok(result)) => result,
+            Some(Err(_)) => {
+                error!(image = %order.image, pull = order.pull.0, "Pull panicked");
+                Err(PullFailure::Refused("the agent failed, see its log".to_owned()))
+            }
+            None => Err(PullFailure::Cancelled),
+        };
+        let took = began.elapsed();
+        self.metrics.pull_ended(&result, took);
+        let seconds = took.as_secs_f64();
+        match &result {
+            Ok(image) => {
+                info!(image = %order.image, pull = order.pull.0, image.id = image.id, seconds, "Pull succeeded");
+            }
+            Err(failure) => {
+                info!(image = %order.image, pull = order.pull.0, %failure, seconds, "Pull failed");
+            }
+        }
+        result
+    }
+
+    /// One credential after the other, as the kubelet does it: the registry alone knows which is the right one.
+    async fn attempts(&self, order: &PullOrder) -> Result<PulledImage, PullFailure> {
+        let mut need = self.room.before(order.pull, &order.image.given).await.map_err(PullFailure::NoRoom)?;
+        let found = self.credentials.find(&order.image, &order.credentials).await;
+        let mut attempts = Attempts::default();
+        for candidate in found.candidates {
+            (self.sink)(ImageEvent::PullAsked { pull: order.pull, credential: candidate.key });
+            debug!(image = %order.image, pull = order.pull.0, from = candidate.from, "Runtime asked to pull");
+            let with_credentials = candidate.auth.is_some();
+            match self.attempt(order, candidate.auth, &mut need).await {
+                Attempt::Pulled(image) => return Ok(image),
+                Attempt::Refused(Refusal::Next(text)) => {
+                    debug!(image = %order.image, pull = order.pull.0, text, "Attempt refused");
+                    attempts.failed(with_credentials, text);
+                }
+                Attempt::Refused(Refusal::Final(failure)) => return Err(failure),
+                Attempt::NoRoom(text) => return Err(PullFailure::NoRoom(text)),
+            }
+        }
+        Err(attempts.failure(&found.notes))
+    }
+
+    async fn attempt(&self, order: &PullOrder, auth: Option<AuthConfig>, need: &mut Need<'_>) -> Attempt {
+        let mut first = None;
+        let asked = self.runtime.pull(&order.image.given, auth.clone(), &order.labels, &order.annotations);
+        // Cancel-safe: whichever ends first decides, and the other one has nothing to keep.
+        let answer = tokio::select! {
+            biased;
+            answer = asked => answer,
+            text = self.follow(order, need, &mut first) => return Attempt::NoRoom(text),
+        };
+        match answer {
+            Ok(image_ref) => {
+                Point::Pulled.reached();
+                if let Some(Bytes { done, total }) = first {
+                    self.metrics.pulled(total.saturating_sub(done));
+                }
+                Attempt::Pulled(self.identify(order, image_ref).await)
+            }
+            Err(status) => Attempt::Refused(Refusal::of(&status, auth.as_ref())),
+        }
+    }
+
+    /// Tells how far the pull is as long as it goes on. Ends only when there is no room for it.
+    async fn follow(&self, order: &PullOrder, need: &mut Need<'_>, first: &mut Option<Bytes>) -> String {
+        let mut progress = match self.containerd().await {
+            Ok(Some(containerd)) => Some(Progress::new(containerd.clone(), &order.image)),
+            Ok(None) => None,
+            Err(error) => {
+                debug!(error = %chain(&error), "Runtime not known, progress of a pull not told");
+                None
+            }
+        };
+        let mut last = None;
+        loop {
+            sleep(if last.is_some() { FOLLOW } else { FIND }).await;
+            Point::Pulling.reached();
+            let Some(progress) = &mut progress else { return pending().await };
+            let bytes = match progress.look().await {
+                Ok(Some(bytes)) => bytes,
+                Ok(None) => continue,
+                Err(status) => {
+                    debug!(pull = order.pull.0, code = ?status.code(), "Progress of a pull not known");
+                    continue;
+                }
+            };
+            if let Err(text) = need.progressed(bytes) {
+                return text;
+            }
+            first.get_or_insert(bytes);
+            if last != Some(bytes) {
+                last = Some(bytes);
+                (self.sink)(ImageEvent::PullProgressed { pull: order.pull, bytes });
+            }
+        }
+    }
+
+    /// The runtime's identity of what came. It is there, so a question without an answer makes no failure of it.
+    async fn identify(&self, order: &PullOrder, image_ref: String) -> PulledImage {
+        match self.runtime.look(&order.image.given).await {
+            Ok(Some(image)) => PulledImage { id: image.id, image_ref },
+            Ok(None) | Err(_) => PulledImage { id: image_ref.clone(), image_ref },
+        }
+    }
+}
