@@ -105,6 +105,11 @@ impl Container {
         self.field("command", json!(["/bin/sh", "-c", script]))
     }
 
+    /// Made of another image than the tests' own.
+    pub fn image(self, image: &str) -> Self {
+        self.field("image", image)
+    }
+
     /// Sets its priority, by the environment variable.
     pub fn priority(self, priority: i64) -> Self {
         self.env(CONTAINER_PRIORITY, &priority.to_string())

@@ -11,6 +11,7 @@ mod cluster_mode;
 mod deployed;
 mod exit_order;
 mod faults;
+mod images;
 mod kinds;
 mod launch_order;
 mod manager;

@@ -6,9 +6,9 @@ use anyhow::{Context, Result};
 use berth_proto::cri::image_service_client::ImageServiceClient;
 use berth_proto::cri::runtime_service_client::RuntimeServiceClient;
 use berth_proto::cri::{
-    ContainerFilter, ContainerState, ContainerStatusRequest, ExecSyncRequest, ImageSpec, ImageStatusRequest,
-    ListContainersRequest, ListPodSandboxRequest, PodSandbox, PodSandboxFilter, RuntimeCondition,
-    StatusRequest, VersionRequest, VersionResponse,
+    ContainerFilter, ContainerState, ContainerStatusRequest, ExecSyncRequest, Image, ImageSpec,
+    ImageStatusRequest, ListContainersRequest, ListPodSandboxRequest, PodSandbox, PodSandboxFilter,
+    RuntimeCondition, StatusRequest, VersionRequest, VersionResponse,
 };
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
@@ -136,19 +136,11 @@ impl Cri {
         Ok((answer.exit_code, String::from_utf8_lossy(&answer.stdout).into_owned()))
     }
 
-    /// Whether an image is on the node.
-    pub async fn has_image(&self, image: &str) -> Result<bool> {
+    /// What the runtime has of an image; `None` when it is not on the node.
+    pub async fn image(&self, image: &str) -> Result<Option<Image>> {
         let spec = ImageSpec { image: image.to_owned(), ..Default::default() };
         let request = ImageStatusRequest { image: Some(spec), verbose: false };
-        Ok(self
-            .images
-            .clone()
-            .image_status(request)
-            .await
-            .context("ImageStatus")?
-            .into_inner()
-            .image
-            .is_some())
+        Ok(self.images.clone().image_status(request).await.context("ImageStatus")?.into_inner().image)
     }
 }
 

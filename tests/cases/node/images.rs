@@ -1,0 +1,5 @@
+//! Images that are on the node before they are needed: real pulls of the real containerd from a real registry.
+
+mod joining;
+mod node_image;
+mod scene;
