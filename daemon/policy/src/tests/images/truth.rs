@@ -199,6 +199,7 @@ impl Truth {
         for wish in self.wishes.values() {
             let report = self.report(wish);
             assert_eq!((report.version, &report.image), (wish.version, &wish.image));
+            assert!(report.attempts <= wish.retries + 1 || !self.is_open(wish), "{report:?}");
             if self.is_pulled_by_us(wish) {
                 let runs = |running: &Running| serves(&running.order, wish) && !running.cancelled;
                 assert!(self.pulls.values().any(runs), "nothing goes on for {report:?}");
