@@ -209,3 +209,14 @@ fn answers_nobody_asked_for_change_nothing() {
     assert_eq!(play.plan(), NOTHING);
     assert_eq!(play.images.size().pins, 1);
 }
+
+#[test]
+fn the_pin_of_an_open_wish_may_change() {
+    let mut play = Play::new();
+    play.see(always("w", A));
+    play.plan();
+    play.see(Wish { pin: Some(secs(60)), ..always("w", A) });
+    assert_eq!(play.plan(), NOTHING);
+    play.pulled(1);
+    assert_eq!(play.plan(), [PIN]);
+}
