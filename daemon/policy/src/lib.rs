@@ -15,12 +15,18 @@
 //! One feature is one file with one table of tests: [`launch_priority`] reads a declared order, `launch_order` decides
 //! about `CreateContainer`, `exit_order` about `StopContainer`.
 //!
+//! [`Images`] is a core of its own beside [`Node`], with the same shape: what images are wanted on this node goes in with
+//! what happens to them, looks, pulls and pins come out. The two know nothing of each other.
+//!
 //! Invariants, each tried by the model test with random operations:
 //! - a container never starts before its turn, in a sandbox where its level's barrier was not passed;
 //! - a hold always has a deadline, and asked at that deadline the answer is another one;
 //! - a `CreateContainer` is never held in a SyncPod in which waiting cannot help;
 //! - the restart of a container is never gated;
-//! - what is remembered is bounded by what exists: pods, sandboxes, containers, connections and calls in flight.
+//! - no more images are pulled at once than allowed, never two of one repository, and none that nobody needs;
+//! - a wish for an image is fulfilled as soon as nothing goes wrong any more, and what ended before is not done again;
+//! - what is remembered is bounded by what exists: pods, sandboxes, containers, connections and calls in flight; wishes,
+//!   pulls and pins.
 
 pub mod launch_priority;
 

@@ -68,12 +68,11 @@ impl Images {
         self.joiners.values().any(|joiner| joiner.pull == pull && !joiner.outpaced)
     }
 
-    /// Outcomes nobody asks about any more are forgotten, and who waited for what is not known any more.
+    /// Outcomes nobody asks about any more are forgotten.
     pub(super) fn forget_joined(&mut self) {
         let joiners = &self.joiners;
         let joined = |id: PullId| joiners.values().any(|joiner| joiner.pull == id && !joiner.outpaced);
         self.pulls.retain(|id, pull| pull.is_running() || joined(*id));
-        self.joiners.retain(|_, joiner| self.pulls.contains_key(&joiner.pull));
     }
 
     fn is_outpaced(&self, pull: PullId) -> bool {

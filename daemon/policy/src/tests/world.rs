@@ -153,7 +153,7 @@ impl World {
 }
 
 /// The clock's origin. Tests may read it; the core may not.
-trait NowForTests {
+pub(super) trait NowForTests {
     fn now_for_tests() -> Self;
 }
 

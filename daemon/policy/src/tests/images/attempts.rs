@@ -24,6 +24,7 @@ fn failures_count_or_do_not() {
         play.plan();
         play.fails(1, failure.clone());
         assert_eq!(play.stands("w"), stands, "{failure:?}");
+        assert_eq!(play.report("w").started.is_some(), stands.1 > 0, "{failure:?}");
         assert_eq!(play.plan(), NOTHING, "{failure:?}");
         if stands.0 == WishPhase::Failed {
             assert_eq!(play.report("w").ended, Some(play.now));

@@ -139,3 +139,25 @@ fn who_goes_its_own_way_keeps_nothing() {
     assert_eq!(play.images.joined(OURS), JoinedPull::Failed, "not with what it had shown");
     assert_eq!(play.images.size().pulling, 0);
 }
+
+#[test]
+fn an_end_that_is_told_again_differently_changes_nothing() {
+    let mut play = pulling();
+    play.join(1, 1);
+    play.pulled(1);
+    play.refused(1);
+    assert_eq!(play.images.joined(OURS), done());
+    assert_eq!(play.report("w").phase, crate::WishPhase::Succeeded);
+}
+
+#[test]
+fn a_call_waits_for_one_pull_at_a_time() {
+    let mut play = pulling();
+    play.see(always("b", "r.io/b:1"));
+    assert_eq!(play.plan(), ["pull 2 r.io/b:1"]);
+    play.join(1, 1);
+    play.join(1, 2);
+    play.gone("w");
+    play.gone("b");
+    assert_eq!(play.plan(), ["cancel 1"], "it waits for the other one now");
+}

@@ -108,3 +108,18 @@ fn they_take_no_slot_and_no_repository() {
     play.see(always("w", A));
     assert_eq!(play.plan(), ["pull 1 r.io/a:1"]);
 }
+
+#[test]
+fn a_look_that_failed_meanwhile_is_enough() {
+    let mut play = Play::new();
+    play.kubelet_pulls(1, A);
+    play.see(wish("w", A));
+    play.plan();
+    play.kubelet_ends(1);
+    play.look_fails(A, "away");
+    play.plan();
+    play.wait();
+    assert_eq!(play.plan(), ["look r.io/a:1"]);
+    play.absent(A);
+    assert_eq!(play.plan(), ["pull 1 r.io/a:1"], "this look came after the kubelet's pull");
+}

@@ -3,8 +3,10 @@
 mod attempts;
 mod joining;
 mod kubelet;
+mod model;
 mod pins;
 mod play;
 mod sharing;
 mod slots;
+mod truth;
 mod wishes;

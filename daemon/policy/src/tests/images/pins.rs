@@ -187,6 +187,19 @@ fn a_listed_pin_knows_its_image_by_the_wish_that_remembers_it() {
 }
 
 #[test]
+fn a_listed_pin_that_could_not_be_prolonged_is_taken_away() {
+    let mut play = Play::new();
+    play.see(Wish { pin: Some(secs(60)), ..always("w", A) });
+    play.plan();
+    play.pulled(1);
+    assert_eq!(play.plan(), [PIN]);
+    play.pin_failed();
+    play.lists(&[(A, play.now + secs(5))]);
+    play.pass(secs(60));
+    assert_eq!(play.plan(), [UNPIN]);
+}
+
+#[test]
 fn answers_nobody_asked_for_change_nothing() {
     let mut play = pinned();
     play.pin_failed();
@@ -195,4 +208,15 @@ fn answers_nobody_asked_for_change_nothing() {
     play.uses("r.io/b:1");
     assert_eq!(play.plan(), NOTHING);
     assert_eq!(play.images.size().pins, 1);
+}
+
+#[test]
+fn the_pin_of_an_open_wish_may_change() {
+    let mut play = Play::new();
+    play.see(always("w", A));
+    play.plan();
+    play.see(Wish { pin: Some(secs(60)), ..always("w", A) });
+    assert_eq!(play.plan(), NOTHING);
+    play.pulled(1);
+    assert_eq!(play.plan(), [PIN]);
 }

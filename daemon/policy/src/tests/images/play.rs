@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::tests::world::NowForTests;
 use crate::{
     CallId, CredentialKey, Credentials, ImageEvent, ImageLimits, ImageReference, ImageStep, Images,
     PullFailure, PullId, PullOrder, PulledImage, Settled, Wish, WishId, WishPhase, WishReport, WishSource,
@@ -24,7 +25,7 @@ impl Play {
     }
 
     pub(super) fn limited(parallel: usize, per_registry: usize) -> Self {
-        let start = Instant::now();
+        let start = Instant::now_for_tests();
         let images = Images::new(ImageLimits { parallel, per_registry });
         Self { images, now: start, start, orders: Vec::new() }
     }

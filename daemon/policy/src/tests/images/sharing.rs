@@ -115,6 +115,19 @@ fn one_between_two_attempts_comes_along() {
 }
 
 #[test]
+fn a_pull_that_goes_on_is_not_ended_by_a_find() {
+    let mut play = Play::new();
+    play.miss(wish("1", A));
+    play.plan();
+    play.see(sealed(wish("2", A)));
+    assert_eq!(play.plan(), ["look r.io/a:1"]);
+    play.found(A);
+    assert_eq!(play.report("2").phase, WishPhase::Succeeded);
+    assert_eq!(play.report("1").phase, WishPhase::Pulling);
+    assert_eq!(play.plan(), NOTHING);
+}
+
+#[test]
 fn a_find_is_for_all_who_take_what_is_there() {
     let mut play = Play::new();
     play.miss(wish("1", A));

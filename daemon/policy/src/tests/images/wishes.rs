@@ -228,3 +228,13 @@ fn what_was_not_handed_out_is_dropped() {
     play.see(wish("w", A));
     assert_eq!(play.plan(), ["look r.io/a:1"], "the old answer is not kept");
 }
+
+#[test]
+fn a_version_that_was_settled_elsewhere_ends_the_pull() {
+    let mut play = Play::new();
+    play.see(always("w", A));
+    play.plan();
+    play.see(Wish { version: 2, settled: settled(true), ..always("w", A) });
+    assert_eq!(play.plan(), ["cancel 1"]);
+    assert_eq!(play.stands("w"), (WishPhase::Succeeded, 0, String::new()));
+}
