@@ -61,7 +61,7 @@ pub(super) fn pull(
 ) -> Result<impl Stream<Item = Result<admin::PullState, Status>> + Send + use<>, Status> {
     let wish = wish(asked)?;
     let listener =
-        Listener { keeper: keeper.clone(), id: wish.id.clone(), changes: keeper.changes(), told: None };
+        Listener { keeper: keeper.clone(), id: wish.id.clone(), changes: keeper.news(), told: None };
     keeper.apply(ImageEvent::WishSeen(Box::new(wish)));
     Ok(stream::unfold(Some(listener), async |listener| {
         let mut listener = listener?;

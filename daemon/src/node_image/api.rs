@@ -201,7 +201,7 @@ impl NodeImages {
 
     /// Writes what changes, as long as there is an object to write it to.
     async fn answer(&self, mut seen: watch::Receiver<Option<Seen>>) {
-        let mut changes = self.keeper.changes();
+        let mut changes = self.keeper.news();
         let mut clock = read_clock();
         let mut written: Option<(String, NodeImageStatus)> = None;
         let mut last = None;

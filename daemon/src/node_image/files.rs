@@ -85,7 +85,7 @@ impl ImageFiles {
 
     /// Looks until the shutdown.
     pub async fn run(mut self, shutdown: CancellationToken) {
-        let mut changes = self.keeper.changes();
+        let mut changes = self.keeper.news();
         // Cancel-safe at both awaits: what is written is written whole.
         let turns = async {
             loop {

@@ -20,8 +20,11 @@ use crate::metrics::AgentMetrics;
 pub struct Keeper {
     /// A std mutex: nothing awaits inside, and the data path and the rest live on different threads.
     images: Mutex<Images>,
-    /// Grows with every fact.
+    /// Grows with every fact: then it is time to plan.
     changes: watch::Sender<u64>,
+    /// Grows with every fact and every plan: then there may be something to tell. A number of its own, because a plan that
+    /// called for a plan would never end.
+    news: watch::Sender<u64>,
     metrics: AgentMetrics,
 }
 
@@ -34,21 +37,34 @@ struct Waiting<'a> {
 impl Keeper {
     /// Knows nothing yet.
     pub fn new(limits: ImageLimits, metrics: AgentMetrics) -> Self {
-        Self { images: Mutex::new(Images::new(limits)), changes: watch::Sender::new(0), metrics }
+        Self {
+            images: Mutex::new(Images::new(limits)),
+            changes: watch::Sender::new(0),
+            news: watch::Sender::new(0),
+            metrics,
+        }
     }
 
     /// Takes a fact.
     pub fn apply(&self, event: ImageEvent) {
         self.guarded(|images| images.apply(event, now()));
         self.changes.send_modify(|changes| *changes += 1);
+        self.news.send_modify(|news| *news += 1);
     }
 
     /// The effects owed now, and when to ask again.
     pub fn plan(&self) -> (Vec<ImageStep>, Option<Instant>) {
-        self.guarded(|images| (images.plan(now()), images.next_deadline())).unwrap_or_default()
+        let planned = self.guarded(|images| (images.plan(now()), images.next_deadline()));
+        self.news.send_modify(|news| *news += 1);
+        planned.unwrap_or_default()
     }
 
-    /// A number that grows with every fact. Subscribe before asking, so that no change in between is lost.
+    /// A number that grows whenever there may be something new to tell.
+    pub fn news(&self) -> watch::Receiver<u64> {
+        self.news.subscribe()
+    }
+
+    /// A number that grows whenever [`Keeper::plan`] may have a new answer. Subscribe before asking, so that no change in between is lost.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
@@ -72,7 +88,7 @@ impl Keeper {
         });
         let pull = pull.flatten()?;
         let _waiting = Waiting { keeper: self, call };
-        let mut changes = self.changes();
+        let mut changes = self.news();
         loop {
             changes.mark_unchanged();
             match self.guarded(|images| images.joined(pull)) {
