@@ -45,6 +45,8 @@ use crate::{
 
 /// Who owns the fields.
 const FIELD_MANAGER: &str = "berth-agent";
+/// After a change, before it is told: a fact and what was planned for it are one thing to tell.
+const TOGETHER: Duration = Duration::from_millis(10);
 /// Between two writes; what changes meanwhile goes with the next one.
 const WRITES_APART: Duration = Duration::from_millis(50);
 /// Between two writes of nothing but progress.
@@ -251,7 +253,10 @@ impl NodeImages {
             };
             // Cancel-safe: numbers and a timer. A write that failed waits for its pause whatever happens.
             tokio::select! {
-                changed = changes.changed(), if attempt == 0 => if changed.is_err() { return },
+                changed = changes.changed(), if attempt == 0 => match changed {
+                    Ok(()) => sleep(TOGETHER).await,
+                    Err(_) => return,
+                },
                 changed = seen.changed(), if attempt == 0 => if changed.is_err() { return },
                 () = again => {}
             }

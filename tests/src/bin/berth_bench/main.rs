@@ -8,6 +8,7 @@ mod launch;
 mod manager;
 mod proxy;
 mod proxy_bench;
+mod pull;
 mod recreate;
 mod report;
 
@@ -19,7 +20,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::report::{Bench, Row};
 
 /// Every bench, in the order of `berth-bench list`.
-const BENCHES: &[Bench] = &[proxy_bench::BENCH, launch::BENCH, recreate::BENCH, manager::BENCH];
+const BENCHES: &[Bench] = &[proxy_bench::BENCH, launch::BENCH, recreate::BENCH, pull::BENCH, manager::BENCH];
 
 #[derive(Parser)]
 #[command(version, about = "Measures Berth against the same work without it.")]
@@ -41,6 +42,8 @@ enum Command {
     Launch(Options),
     /// Eight recreates of one container in a row: running, completed, down.
     Recreate(Options),
+    /// An image on one node by an ImagePullJob, against the runtime's own pull.
+    Pull(Options),
     /// Time until requests made at once are assigned, and the manager's memory and CPU.
     Manager(manager::Large),
 }
@@ -85,6 +88,7 @@ async fn main() -> Result<()> {
         Command::Proxy(options) => (proxy_bench::BENCH, options),
         Command::Launch(options) => (launch::BENCH, options),
         Command::Recreate(options) => (recreate::BENCH, options),
+        Command::Pull(options) => (pull::BENCH, options),
         Command::Manager(options) => (manager::BENCH, &options.common),
     };
     options.check(&bench)?;
@@ -97,6 +101,7 @@ async fn run(command: &Command) -> Result<Vec<Row>> {
         Command::Proxy(options) => proxy_bench::run(options).await,
         Command::Launch(options) => launch::run(options).await,
         Command::Recreate(options) => recreate::run(options).await,
+        Command::Pull(options) => pull::run(options).await,
         Command::Manager(options) => manager::run(options).await,
         Command::List | Command::ProxyStub { .. } => Ok(Vec::new()),
     }
