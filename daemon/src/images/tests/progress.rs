@@ -50,4 +50,7 @@ fn the_later_one_moved_last() {
     assert!(moved(&info((5, 7), &[])) > moved(&info((5, 6), &[])));
     assert!(moved(&info((6, 0), &[])) > moved(&info((5, 6), &[])));
     assert_eq!(moved(&Info::default()), (0, 0));
+    let mut made = info((-62_135_596_800, 0), &[]);
+    made.created_at.get_or_insert_default().seconds = 9;
+    assert_eq!(moved(&made), (9, 0));
 }
