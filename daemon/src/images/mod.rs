@@ -22,11 +22,15 @@ use std::{
     collections::HashMap,
     fmt,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use berth_policy::{ImageEvent, ImageReference, ImageStep, PullId, PullOrder};
 use jiff::{SignedDuration, Timestamp};
-use tokio::{sync::OnceCell, time::Instant};
+use tokio::{
+    sync::OnceCell,
+    time::{Instant, sleep, timeout},
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{info, warn};
 
@@ -38,6 +42,10 @@ use self::{
     runtime::ImageRuntime,
 };
 use crate::{agent::chain, config::Reserve, runtime::RuntimeError};
+
+/// How long containerd may take until its CRI shows a label that was set, and how often that is looked at.
+const PIN_SHOWN: Duration = Duration::from_secs(2);
+const PIN_LOOK: Duration = Duration::from_millis(100);
 
 /// Where events go.
 type Sink = Box<dyn Fn(ImageEvent) + Send + Sync>;
@@ -56,6 +64,8 @@ struct Parts {
     runtime: ImageRuntime,
     /// Set once the runtime has said what it is: `None` = not containerd.
     containerd: OnceCell<Option<Containerd>>,
+    /// Set once it is known whether the kubelet is shown pins.
+    pins_shown: OnceCell<()>,
     credentials: CredentialFinder,
     room: Room,
     metrics: ImageMetrics,
@@ -77,6 +87,7 @@ impl ImageExecutor {
             room: Room::new(runtime.clone(), reserve),
             runtime,
             containerd: OnceCell::new(),
+            pins_shown: OnceCell::new(),
             credentials,
             metrics,
             sink: Box::new(sink),
@@ -187,13 +198,31 @@ impl Parts {
             }
             Err(error) => Err(error),
         };
+        let pinned = matches!(done, Ok(true)) && until.is_some();
         (self.sink)(match done {
-            Ok(_) => ImageEvent::PinDone(image),
+            Ok(_) => ImageEvent::PinDone(image.clone()),
             Err(error) => {
                 warn!(%image, error = %chain(&error), "Pin of an image not changed");
-                ImageEvent::PinFailed(image)
+                ImageEvent::PinFailed(image.clone())
             }
         });
+        if pinned {
+            self.pins_shown.get_or_init(|| self.look_for_pin(&image)).await;
+        }
+    }
+
+    /// Says once if a pin keeps nothing: containerd's CRI learnt of them late.
+    async fn look_for_pin(&self, image: &str) {
+        let shown = async {
+            while !matches!(self.runtime.shows_pinned(image).await, Ok(true)) {
+                sleep(PIN_LOOK).await;
+            }
+        };
+        if timeout(PIN_SHOWN, shown).await.is_err() {
+            info!(
+                "This containerd does not show pins: the kubelet may remove pulled images before they are used"
+            );
+        }
     }
 
     fn running(&self) -> std::sync::MutexGuard<'_, HashMap<PullId, CancellationToken>> {

@@ -61,6 +61,13 @@ impl ImageRuntime {
         }))
     }
 
+    /// Whether the kubelet is shown the image as pinned.
+    pub(super) async fn shows_pinned(&self, reference: &str) -> Result<bool, RuntimeError> {
+        let request = ImageStatusRequest { image: Some(spec(reference)), verbose: false };
+        let answer = within("ImageStatus", PATIENCE, self.images().image_status(request)).await?;
+        Ok(answer.image.is_some_and(|image| image.pinned))
+    }
+
     /// Pulls, however long it takes, and gives `image_ref`. Whoever drops it ends the pull at the runtime, too.
     pub async fn pull(
         &self,

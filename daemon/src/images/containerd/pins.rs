@@ -4,8 +4,14 @@
 //! restarted agent finds its own pins, and leaves those of others (the sandbox image) alone.
 //!
 //! Only these two labels are written, each named in the field mask: what others have put there is never read and written
-//! back. Found on containerd 1.6.20, and relied on: the mask is `labels.<key>`, an empty value takes the label away, and an
-//! image has a record under `<name>:<tag>`, or under `<name>@<digest>` if it was pulled by digest, with a tag or without.
+//! back.
+//!
+//! Found on containerd 1.6.20:
+//! - The mask is `labels.<key>`; an empty value takes the label away; the other labels stay.
+//! - An image has a record `<name>:<tag>` and one `<name>@<digest>`; pulled by digest, with a tag or without, only the latter.
+//! - **A pull of an image that is there, whoever asks for it, writes the record anew, without our labels**: a pin is to be set
+//!   after a pull, and again after each other pull of the image.
+//! - Its CRI does not know pins yet and shows none to the kubelet: the labels do no harm, and keep nothing.
 
 use berth_proto::image::Reference;
 use containerd_client::services::v1::{ListImagesRequest, UpdateImageRequest};

@@ -2,8 +2,8 @@
 //!
 //! The CRI says nothing until a pull is over. But its blobs are in the content store while it goes on: the manifest says how
 //! large they are, the store which of them are there, and its statuses how much of the others. No two pulls of ours are of
-//! one repository at the same time, so a manifest of the repository that came since the pull began is the pull's, unless the
-//! kubelet pulls from there as well: then it is the newest.
+//! one repository at the same time, so a manifest of the repository that came since the pull began is the pull's, or one that
+//! was there and whose layers are downloaded now. Only the kubelet may pull from there as well: then it is the newest.
 //!
 //! Layers that a node has unpacked and thrown away (`discard_unpacked_layers`) are not fetched again and never count as
 //! done: the pull ends before it is at 100 %.
@@ -142,9 +142,10 @@ fn of_repository(info: &Info, source: &str, repository: &str) -> bool {
     info.labels.get(source).is_some_and(|all| all.split(',').any(|one| one == repository))
 }
 
+/// When it was last changed; some versions leave the time of the change at the year 1.
 fn moved(info: &Info) -> (i64, i32) {
-    let at = info.updated_at.as_ref().or(info.created_at.as_ref());
-    at.map_or((0, 0), |at| (at.seconds, at.nanos))
+    let times = [info.created_at.as_ref(), info.updated_at.as_ref()].into_iter().flatten();
+    times.map(|at| (at.seconds, at.nanos)).max().unwrap_or_default()
 }
 
 /// Whether one of its layers is downloaded now: the case of an image whose manifest was there and whose layers were not.
