@@ -1,4 +1,4 @@
-//! The one owner of the index: takes in what the watches show, asks again when time has passed, hands on what is owed.
+//! The one owner of the indexes: takes in what the watches show, asks again when time has passed, hands on what is owed.
 
 use std::{future::pending, time::Instant};
 
@@ -8,9 +8,13 @@ use tracing::{info, warn};
 
 use crate::{
     health::Listed,
-    index::{Index, Now, Object, StatusPatch},
+    images::{Effect, Fetch, ImageIndex},
+    index::Index,
     lease::Tenure,
     metrics::Metrics,
+    order::Order,
+    secrets::{Answer, Vault},
+    seen::{Kind, Now, Object},
     watch::Input,
     writer::Writer,
 };
@@ -18,11 +22,19 @@ use crate::{
 /// Inputs taken at once before the clock is looked at again.
 const BATCH: usize = 256;
 
-/// The index and what it is connected to.
+/// The indexes and what they are connected to.
 #[derive(Debug)]
 pub struct Centre {
-    /// Pure.
+    /// Requests. Pure.
     pub index: Index,
+    /// Images. Pure.
+    pub images: ImageIndex,
+    /// Takes what is to be read of Secrets.
+    pub fetches: mpsc::UnboundedSender<Fetch>,
+    /// Gives what was read.
+    pub answers: mpsc::Receiver<Answer>,
+    /// Keeps it.
+    pub vault: Vault,
     /// From the watches.
     pub inputs: mpsc::Receiver<Input>,
     /// Whether this replica may write.
@@ -41,65 +53,125 @@ impl Centre {
         let mut term = None;
         let mut inputs = Vec::with_capacity(BATCH);
         loop {
-            // Cancel-safe: `recv_many` takes nothing unless it returns it, the tenure keeps its newest value, and a
-            // deadline that was not waited for to its end is still there.
+            // Cancel-safe: `recv` and `recv_many` take nothing unless they return it, the tenure keeps its newest value,
+            // and a deadline that was not waited for to its end is still there.
             tokio::select! {
                 count = self.inputs.recv_many(&mut inputs, BATCH) => {
                     if count == 0 {
                         return;
                     }
                     for input in inputs.drain(..) {
-                        let patches = self.take(input);
-                        self.hand_on(patches);
+                        self.take(input);
                     }
                 }
+                Some(answer) = self.answers.recv() => self.answered(answer),
                 () = self.tenure.changed() => {}
                 () = deadline(self.index.next_deadline()) => {}
+                () = deadline(self.images.next_deadline()) => {}
             }
             let before = std::mem::replace(&mut term, self.tenure.term());
-            let begins = term.is_some() && term != before;
-            let patches = if begins { self.index.owed(now()) } else { self.index.due(now()) };
+            let now = now();
+            let (patches, effects) = if term.is_some() && term != before {
+                (self.index.owed(now), self.images.owed(now))
+            } else if term.is_none() && before.is_some() {
+                (self.index.due(now), self.images.rests(now))
+            } else {
+                (self.index.due(now), self.images.due(now))
+            };
             self.hand_on(patches);
+            self.carry_out(effects);
             self.metrics.size(self.index.size());
+            self.metrics.images(self.images.size());
         }
     }
 
-    fn take(&mut self, input: Input) -> Vec<StatusPatch> {
+    fn take(&mut self, input: Input) {
         let now = now();
-        match input {
+        let (patches, effects) = match input {
             Input::ListBegins(kind) => {
                 self.index.list_begins(kind, now);
-                Vec::new()
+                self.images.list_begins(kind, now);
+                return;
             }
             Input::ListEnds(kind) => {
-                let patches = self.index.list_ends(kind, now);
+                let owed = (self.index.list_ends(kind, now), self.images.list_ends(kind, now));
                 self.listed.send_modify(|listed| listed.add(kind));
-                info!(kind = kind.name(), size = ?self.index.size(), "Listed");
-                patches
+                let (requests, images) = (self.index.size(), self.images.size());
+                info!(kind = kind.name(), ?requests, ?images, "Listed");
+                owed
             }
             Input::Apply(object) => {
-                if let Object::Request(request) = &object
-                    && let Err(error) = &request.status
-                {
-                    let (namespace, name) = (&request.namespace, &request.name);
-                    warn!(namespace, name, error, "Request left alone, its status cannot be read");
+                match &object {
+                    Object::Request(seen) => {
+                        left_alone(Kind::Request, &seen.namespace, &seen.name, &seen.status)
+                    }
+                    Object::ImagePullJob(seen) => {
+                        left_alone(Kind::ImagePullJob, &seen.namespace, &seen.name, &seen.status);
+                    }
+                    Object::Pod(_) | Object::Node(_) | Object::NodeImage(_) => {}
                 }
-                self.index.apply(object, now)
+                let effects = self.images.apply(&object, now);
+                (self.index.apply(object, now), effects)
             }
-            Input::Delete { kind, namespace, name } => self.index.delete(kind, &namespace, &name, now),
+            Input::Delete { kind, namespace, name } => (
+                self.index.delete(kind, &namespace, &name, now),
+                self.images.delete(kind, &namespace, &name, now),
+            ),
             Input::Broke(kind) => {
                 self.index.view_broke(kind, now);
-                Vec::new()
+                self.images.view_broke(kind, now);
+                return;
+            }
+        };
+        self.hand_on(patches);
+        self.carry_out(effects);
+    }
+
+    fn answered(&mut self, Answer { uid, result }: Answer) {
+        // Read for a job that has ended meanwhile, or that another replica has now.
+        if !self.images.wants_secrets(&uid) {
+            return;
+        }
+        let effects = match result {
+            Ok(credentials) => {
+                self.vault.keep(uid.clone(), credentials);
+                self.images.secrets_ready(&uid, now())
+            }
+            Err(text) => {
+                self.vault.forget(&uid);
+                self.images.secrets_missing(&uid, &text, now())
+            }
+        };
+        self.carry_out(effects);
+    }
+
+    fn carry_out(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Write(order) => self.hand_on([order]),
+                // Its reader ends after this task.
+                Effect::Fetch(fetch) => drop(self.fetches.send(fetch)),
+                Effect::Forget(uid) => self.vault.forget(&uid),
             }
         }
     }
 
-    fn hand_on(&mut self, patches: Vec<StatusPatch>) {
-        for patch in patches {
-            if let Err(full) = self.writer.submit(patch) {
-                self.index.lost(&full.key, now());
+    fn hand_on<O: Into<Order>>(&mut self, orders: impl IntoIterator<Item = O>) {
+        for order in orders {
+            if let Err(full) = self.writer.submit(order) {
+                match full.target.kind {
+                    Kind::Request => self.index.lost(&full.target.key, now()),
+                    _ => self.images.lost(&full.target, now()),
+                }
             }
         }
+    }
+}
+
+/// Said once for each version of it.
+fn left_alone<T>(kind: Kind, namespace: &str, name: &str, status: &Result<T, String>) {
+    if let Err(error) = status {
+        warn!(kind = kind.name(), namespace, name, error, "Left alone, its status cannot be read");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Is this replica ready? When every kind has been listed once: then it could lead at once.
 
-use crate::index::Kind;
+use crate::seen::Kind;
 
 /// The kinds that have been listed.
 #[derive(Clone, Copy, Debug, Default)]

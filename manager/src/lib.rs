@@ -1,24 +1,31 @@
 //! Berth's manager: the small centre.
 //!
 //! It says on which node a request is to be carried out and on which instances of which containers, and ends those that
-//! no agent can end. Everything that touches a container happens on its node, by the agent there, and a request that an
-//! agent has goes on while no manager runs.
+//! no agent can end; and from ImagePullJobs it says which node is to have which image now, and tells from the nodes' answers
+//! how far each job is. Everything that touches a container or an image happens on its node, by the agent there, and what an
+//! agent has been told goes on while no manager runs.
 //!
-//! [`index`] decides and is pure; [`watch`] and [`wire`] feed it, [`centre`] owns it, [`writer`] carries out what it
-//! decided, [`lease`] says who may. [`notices`] says of kinds without a feature behind them that nothing acts on them.
+//! [`index`] and [`images`] decide and are pure, in the words of [`seen`]; [`watch`] and [`wire`] feed them, [`centre`] owns
+//! them, [`writer`] carries out the [`order`]s they give, [`lease`] says who may. [`secrets`] reads what a job's pulls need and
+//! seals it. [`notices`] says of kinds without a feature behind them that nothing acts on them.
 //!
 //! What the manager never does: write anything but `status` of Berth's own kinds and its Lease; touch a pod or a node;
-//! delete; read a Secret.
+//! delete anything but ImagePullJobs that are over and say when they are to go; read a Secret that nobody has allowed it
+//! by name.
 
 pub mod centre;
 pub mod config;
 pub mod health;
 pub mod http;
+pub mod images;
 pub mod index;
 pub mod lease;
 pub mod metrics;
 pub mod notices;
+pub mod order;
 pub mod run;
+pub mod secrets;
+pub mod seen;
 pub mod telemetry;
 pub mod watch;
 pub mod wire;

@@ -12,7 +12,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::index::{Kind, Size, Write};
+use crate::{images, index::Size, seen::Kind};
 
 type Pair = [(&'static str, &'static str); 2];
 type One = [(&'static str, &'static str); 1];
@@ -22,20 +22,22 @@ type One = [(&'static str, &'static str); 1];
 pub enum Outcome {
     /// It was done.
     Written,
-    /// The request has changed since, or is another one; what is owed now is decided anew.
+    /// The object has changed since, or is another one; what is owed now is decided anew.
     Conflict,
-    /// The request is gone.
+    /// The object is gone.
     Gone,
     /// The API server will not have it, now or later.
     Refused,
     /// It failed for now, and is tried again.
     Retried,
-    /// A newer write of the same request has taken its place.
+    /// A newer write of the same object has taken its place.
     Superseded,
     /// This replica does not lead.
     NotLeading,
     /// There was no room for it.
     QueueFull,
+    /// The credentials it was to carry are not there any more.
+    Unsealed,
 }
 
 impl Outcome {
@@ -49,6 +51,7 @@ impl Outcome {
             Self::Superseded => "superseded",
             Self::NotLeading => "not_leading",
             Self::QueueFull => "queue_full",
+            Self::Unsealed => "unsealed",
         }
     }
 }
@@ -64,6 +67,8 @@ pub struct Metrics {
     watch_failures: Family<One, Counter>,
     objects: Family<One, Gauge>,
     requests: Family<One, Gauge>,
+    jobs: Family<One, Gauge>,
+    pulls: Gauge,
 }
 
 impl Metrics {
@@ -80,10 +85,12 @@ impl Metrics {
             watch_failures: Family::default(),
             objects: Family::default(),
             requests: Family::default(),
+            jobs: Family::default(),
+            pulls: Gauge::default(),
         };
         registry.register(
             "writes",
-            "Writes to the status of requests, and what became of them",
+            "Writes to the API server, and what became of them",
             metrics.writes.clone(),
         );
         registry.register(
@@ -101,14 +108,16 @@ impl Metrics {
         registry.register("watch_failures", "Times a watch broke", metrics.watch_failures.clone());
         registry.register("objects", "Objects that are remembered", metrics.objects.clone());
         registry.register("requests", "Requests that are not over", metrics.requests.clone());
+        registry.register("jobs", "ImagePullJobs that are not over", metrics.jobs.clone());
+        registry.register(
+            "pulls",
+            "Nodes that jobs have asked and that have not ended",
+            metrics.pulls.clone(),
+        );
         metrics
     }
 
-    pub(crate) fn write(&self, write: &Write, outcome: Outcome) {
-        let what = match write {
-            Write::Assign(_) => "assign",
-            Write::Fail(..) => "fail",
-        };
+    pub(crate) fn write(&self, what: &'static str, outcome: Outcome) {
         self.writes.get_or_create(&[("write", what), ("outcome", outcome.name())]).inc();
     }
 
@@ -140,6 +149,17 @@ impl Metrics {
         for (stage, count) in [("unassigned", unassigned), ("assigned", assigned)] {
             self.requests.get_or_create(&[("stage", stage)]).set(number(count));
         }
+    }
+
+    pub(crate) fn images(&self, size: images::Size) {
+        let images::Size { node_images, jobs, running, refused, asked } = size;
+        for (kind, count) in [(Kind::NodeImage, node_images), (Kind::ImagePullJob, jobs)] {
+            self.objects.get_or_create(&[("kind", kind.name())]).set(number(count));
+        }
+        for (stage, count) in [("running", running), ("refused", refused)] {
+            self.jobs.get_or_create(&[("stage", stage)]).set(number(count));
+        }
+        self.pulls.set(number(asked));
     }
 }
 

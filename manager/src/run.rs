@@ -1,9 +1,9 @@
 //! Wires the manager together, and takes it apart in order.
 //!
 //! ```text
-//!   watches ──▶ Centre { Index } ──▶ Writer ──▶ status of requests
-//!                  ▲                    ▲
-//!                  └──── Tenure ────────┘ ◀── Candidate ──▶ Lease
+//!   watches ──▶ Centre { Index, ImageIndex } ──▶ Writer ──▶ status of requests, NodeImages, ImagePullJobs
+//!   Secrets ──▶    ▲                                ▲
+//!                  └─────────── Tenure ─────────────┘ ◀── Candidate ──▶ Lease
 //! ```
 //!
 //! Every replica watches and decides; only the one that holds the lease writes. So its index is warm when it takes over.
@@ -12,7 +12,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
-use berth_proto::crd::{ImagePullJob, NodeImage, NodePodProbe, PodProbeMarker};
+use berth_proto::crd::{NodePodProbe, PodProbeMarker};
 use clap::Parser;
 use kube::{
     Client,
@@ -33,12 +33,13 @@ use crate::{
     config::Config,
     health::Listed,
     http::{self, Pages},
+    images::ImageIndex,
     index::Index,
     lease::{Candidate, Terms},
     metrics::Metrics,
-    notices, telemetry,
+    notices, secrets, telemetry,
     watch::follow,
-    wire::{Nodes, Pods, Requests},
+    wire::{Jobs, NodeImages, Nodes, Pods, Requests},
     writer::Writer,
 };
 
@@ -91,10 +92,17 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let (listed, readiness) = watch::channel(Listed::default());
     let (sender, inputs) = mpsc::channel(INPUTS);
     let (candidate, tenure) = Candidate::new(client.clone(), terms, metrics.clone());
-    let writer = Writer::new(tenure.clone(), metrics.clone());
+    let vault = secrets::Vault::default();
+    let writer = Writer::new(tenure.clone(), metrics.clone(), vault.clone());
     let notified = tenure.clone();
+    let (fetches, asked) = mpsc::unbounded_channel();
+    let (answer, answers) = mpsc::channel(INPUTS);
     let centre = Centre {
         index: Index::default(),
+        images: ImageIndex::default(),
+        fetches,
+        answers,
+        vault,
         inputs,
         tenure,
         writer: writer.clone(),
@@ -109,9 +117,10 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let mut watches = JoinSet::new();
     watches.spawn(follow::<Nodes>(client.clone(), sender.clone(), metrics.clone()));
     watches.spawn(follow::<Pods>(client.clone(), sender.clone(), metrics.clone()));
-    watches.spawn(follow::<Requests>(client.clone(), sender, metrics));
-    watches.spawn(notices::follow::<ImagePullJob>(client.clone(), notified.clone()));
-    watches.spawn(notices::follow::<NodeImage>(client.clone(), notified.clone()));
+    watches.spawn(follow::<Requests>(client.clone(), sender.clone(), metrics.clone()));
+    watches.spawn(follow::<NodeImages>(client.clone(), sender.clone(), metrics.clone()));
+    watches.spawn(follow::<Jobs>(client.clone(), sender, metrics));
+    watches.spawn(secrets::read(client.clone(), asked, answer));
     watches.spawn(notices::follow::<PodProbeMarker>(client.clone(), notified.clone()));
     watches.spawn(notices::follow::<NodePodProbe>(client.clone(), notified));
     watches.spawn(centre.run());

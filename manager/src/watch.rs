@@ -11,8 +11,8 @@ use tokio::sync::mpsc;
 use tracing::{info, warn};
 
 use crate::{
-    index::{Kind, Object},
     metrics::Metrics,
+    seen::{Kind, Object},
     telemetry::chain,
     wire::{Watchable, Watched},
 };

@@ -1,10 +1,11 @@
-//! The one writer: the only place from which the manager changes anything but its own Lease, and all it changes is
-//! `status` of a request, by server-side apply.
+//! The one writer: the only place from which the manager changes anything but its own Lease. All it changes is `status` of
+//! requests, NodeImages and ImagePullJobs, by server-side apply; and it deletes jobs that are over, where they say when.
 //!
 //! A write names the UID and the version of the object it was decided on, so one that is late, or of a leader that has
 //! been followed without noticing, is refused by the API server (409) and harms nobody. That is also why it may be forced:
 //! what it overrides was seen.
 
+mod body;
 mod queue;
 
 use std::{
@@ -12,12 +13,10 @@ use std::{
     time::Duration,
 };
 
-use berth_proto::crd::ContainerRecreateRequestStatus;
 use kube::{
-    Api, Client,
-    api::{Patch, PatchParams},
+    Api, Client, Resource,
+    api::{DeleteParams, Patch, PatchParams, Preconditions},
 };
-use serde::Serialize;
 use tokio::{
     sync::{Notify, Semaphore},
     task::JoinSet,
@@ -26,14 +25,18 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
+use self::body::Body;
 pub use self::queue::Full;
 use self::queue::Queue;
 use crate::{
-    index::{Key, StatusPatch, Write},
+    images::JobAct,
+    index::Write,
     lease::Tenure,
     metrics::{Metrics, Outcome},
+    order::{Order, Target},
+    secrets::Vault,
     telemetry::chain,
-    wire::{Requests, Watched},
+    wire::{Jobs, NodeImages, Requests, Watchable, Watched},
 };
 
 /// The owner of what the manager writes, as `managedFields` shows it.
@@ -65,29 +68,32 @@ struct Shared {
     arrived: Notify,
     tenure: Tenure,
     metrics: Metrics,
+    /// What is sealed into NodeImages, at the last moment.
+    vault: Vault,
 }
 
 impl Writer {
     /// One whose writes are done by [`Writer::run`].
-    pub fn new(tenure: Tenure, metrics: Metrics) -> Self {
+    pub fn new(tenure: Tenure, metrics: Metrics, vault: Vault) -> Self {
         let (queue, arrived) = (Mutex::default(), Notify::new());
-        Self { shared: Arc::new(Shared { queue, arrived, tenure, metrics }) }
+        Self { shared: Arc::new(Shared { queue, arrived, tenure, metrics, vault }) }
     }
 
     /// Takes a write. Without the lease it is dropped: the leader owes the same, and what is owed when this replica leads
     /// is decided then.
-    pub fn submit(&self, patch: StatusPatch) -> Result<(), Full> {
+    pub fn submit(&self, order: impl Into<Order>) -> Result<(), Full> {
         let Shared { tenure, metrics, .. } = &*self.shared;
+        let order = order.into();
+        let what = order.what();
         if !tenure.holds() {
-            metrics.write(&patch.write, Outcome::NotLeading);
+            metrics.write(what, Outcome::NotLeading);
             return Ok(());
         }
-        let write = patch.write.clone();
-        match self.shared.queue().push(patch) {
-            Ok(Some(superseded)) => metrics.write(&superseded.write, Outcome::Superseded),
+        match self.shared.queue().push(order) {
+            Ok(Some(superseded)) => metrics.write(superseded.what(), Outcome::Superseded),
             Ok(None) => {}
             Err(full) => {
-                metrics.write(&write, Outcome::QueueFull);
+                metrics.write(what, Outcome::QueueFull);
                 return Err(full);
             }
         }
@@ -105,19 +111,19 @@ impl Writer {
                 let permit = permits.clone().acquire_owned().await;
                 loop {
                     let arrived = self.shared.arrived.notified();
-                    if let Some(patch) = self.shared.take() {
-                        return (permit, patch);
+                    if let Some(order) = self.shared.take() {
+                        return (permit, order);
                     }
                     arrived.await;
                 }
             };
-            let Some((permit, patch)) = shutdown.run_until_cancelled(next).await else { break };
+            let Some((permit, order)) = shutdown.run_until_cancelled(next).await else { break };
             let (shared, client, shutdown) = (self.shared.clone(), client.clone(), shutdown.clone());
             tasks.spawn(async move {
-                let key = patch.key.clone();
+                let target = order.target();
                 // What has been sent is waited for, pauses and retries are not.
-                shared.write(client, patch, &shutdown).await;
-                shared.done(&key);
+                shared.write(client, order, &target, &shutdown).await;
+                shared.done(&target);
                 drop(permit);
             });
             while tasks.try_join_next().is_some() {}
@@ -132,34 +138,44 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self) -> Option<StatusPatch> {
+    fn take(&self) -> Option<Order> {
         let mut queue = self.queue();
-        let patch = queue.take();
+        let order = queue.take();
         self.metrics.queued(queue.len());
-        patch
+        order
     }
 
-    fn done(&self, key: &Key) {
-        self.queue().done(key);
+    fn done(&self, target: &Target) {
+        self.queue().done(target);
         // A newer write of the same object may have waited for it.
         self.arrived.notify_one();
     }
 
     /// Writes one, until it is done or pointless.
-    async fn write(&self, client: Client, patch: StatusPatch, shutdown: &CancellationToken) {
-        let api: Api<Watched<Requests>> = Api::namespaced(client, &patch.key.namespace);
-        let params = PatchParams::apply(FIELD_MANAGER).force();
-        let body = Patch::Apply(body(&patch));
+    async fn write(&self, client: Client, order: Order, target: &Target, shutdown: &CancellationToken) {
         let mut pauses = PAUSES.into_iter().chain(std::iter::repeat(PAUSES[PAUSES.len() - 1]));
+        let mut body = None;
         loop {
-            if let Some(outcome) = self.pointless(&patch) {
-                self.metrics.write(&patch.write, outcome);
+            if let Some(outcome) = self.pointless(target) {
+                self.metrics.write(order.what(), outcome);
                 return;
             }
+            let body = match &body {
+                Some(body) => body,
+                // Made once: no two seals are alike.
+                None => match Body::of(&order, &self.vault) {
+                    Ok(made) => body.insert(made),
+                    Err(error) => {
+                        self.metrics.write(order.what(), Outcome::Unsealed);
+                        warn!(object = %target.key, error = chain(&error), "Not written, credentials cannot be sealed");
+                        return;
+                    }
+                },
+            };
             let begun = Instant::now();
-            let written = timeout(ANSWER_WITHIN, api.patch_status(&patch.key.name, &params, &body)).await;
+            let written = timeout(ANSWER_WITHIN, send(&client, &order, target, body)).await;
             let outcome = match &written {
-                Ok(Ok(_)) => Outcome::Written,
+                Ok(Ok(())) => Outcome::Written,
                 Ok(Err(error)) => outcome(error),
                 Err(_) => Outcome::Retried,
             };
@@ -167,11 +183,11 @@ impl Shared {
                 Ok(result) => result.as_ref().err().map(|error| chain(error)),
                 Err(_) => Some(format!("no answer within {} s", ANSWER_WITHIN.as_secs())),
             };
-            self.metrics.write(&patch.write, outcome);
+            self.metrics.write(order.what(), outcome);
             if outcome == Outcome::Written {
                 self.metrics.written_in(begun.elapsed());
             }
-            tell(&patch, outcome, error.as_deref().unwrap_or_default());
+            tell(&order, target, outcome, error.as_deref().unwrap_or_default());
             if outcome != Outcome::Retried {
                 return;
             }
@@ -182,12 +198,46 @@ impl Shared {
         }
     }
 
-    fn pointless(&self, patch: &StatusPatch) -> Option<Outcome> {
+    fn pointless(&self, target: &Target) -> Option<Outcome> {
         if !self.tenure.holds() {
             return Some(Outcome::NotLeading);
         }
-        self.queue().has_newer(&patch.key).then_some(Outcome::Superseded)
+        self.queue().has_newer(target).then_some(Outcome::Superseded)
     }
+}
+
+/// One request to the API server.
+async fn send(client: &Client, order: &Order, target: &Target, body: &Body) -> kube::Result<()> {
+    let Target { key, .. } = target;
+    match order {
+        Order::Request(_) => {
+            apply::<Requests>(&Api::namespaced(client.clone(), &key.namespace), &key.name, body).await
+        }
+        Order::Node(_) => apply::<NodeImages>(&Api::all(client.clone()), &key.name, body).await,
+        Order::Job(job) => {
+            let api: Api<Watched<Jobs>> = Api::namespaced(client.clone(), &key.namespace);
+            match job.act {
+                JobAct::Status(_) => apply(&api, &key.name, body).await,
+                JobAct::Delete => {
+                    let preconditions = Preconditions {
+                        uid: Some(order.uid().to_owned()),
+                        resource_version: Some(order.resource_version().to_owned()),
+                    };
+                    let params = DeleteParams::default().preconditions(preconditions);
+                    api.delete(&key.name, &params).await.map(drop)
+                }
+            }
+        }
+    }
+}
+
+async fn apply<W>(api: &Api<Watched<W>>, name: &str, body: &Body) -> kube::Result<()>
+where
+    W: Watchable,
+    Watched<W>: Resource<DynamicType = ()>,
+{
+    let params = PatchParams::apply(FIELD_MANAGER).force();
+    api.patch_status(name, &params, &Patch::Apply(body)).await.map(drop)
 }
 
 /// What an error means for the write. Whatever is not known to last is tried again.
@@ -203,56 +253,36 @@ fn outcome(error: &kube::Error) -> Outcome {
     }
 }
 
-fn tell(patch: &StatusPatch, outcome: Outcome, error: &str) {
-    let request = &patch.key;
-    match (outcome, &patch.write) {
-        (Outcome::Written, Write::Assign(assignment)) => {
-            info!(%request, node = %assignment.node, pod.uid = assignment.pod_uid, "Request assigned");
-        }
-        (Outcome::Written, Write::Fail(failure, _)) => {
-            info!(%request, reason = %failure.reason, message = failure.message, "Request failed");
-        }
-        (Outcome::Refused, _) => {
-            warn!(%request, error, "Status refused, not written before the request changes");
-        }
-        (Outcome::Retried, _) => warn!(%request, error, "Status not written, trying again"),
-        (Outcome::Conflict | Outcome::Gone, _) => {
-            debug!(%request, error, "Status not written, the request has changed");
-        }
-        (Outcome::Superseded | Outcome::NotLeading | Outcome::QueueFull, _) => {}
-    }
-}
-
-/// The object as it is applied.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Body<'a> {
-    api_version: &'static str,
-    kind: &'static str,
-    metadata: Metadata<'a>,
-    status: ContainerRecreateRequestStatus,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Metadata<'a> {
-    name: &'a str,
-    namespace: &'a str,
-    uid: &'a str,
-    resource_version: &'a str,
-}
-
-fn body(patch: &StatusPatch) -> Body<'_> {
-    Body {
-        api_version: "apps.kruise.io/v1alpha1",
-        kind: "ContainerRecreateRequest",
-        metadata: Metadata {
-            name: &patch.key.name,
-            namespace: &patch.key.namespace,
-            uid: &patch.uid,
-            resource_version: &patch.resource_version,
+fn tell(order: &Order, target: &Target, outcome: Outcome, error: &str) {
+    let (what, object) = (order.what(), &target.key);
+    match (outcome, order) {
+        (Outcome::Written, Order::Request(patch)) => match &patch.write {
+            Write::Assign(assignment) => {
+                info!(request = %object, node = %assignment.node, pod.uid = assignment.pod_uid, "Request assigned");
+            }
+            Write::Fail(failure, _) => {
+                info!(request = %object, reason = %failure.reason, message = failure.message, "Request failed");
+            }
         },
-        status: patch.status(),
+        (Outcome::Written, Order::Node(order)) => {
+            debug!(node = %object, images = order.wishes.len(), "Desired images written");
+        }
+        (Outcome::Written, Order::Job(order)) => match &order.act {
+            JobAct::Status(status) if status.completion_time.is_some() => {
+                let message = status.message.as_deref().unwrap_or_default();
+                info!(job = %object, desired = status.desired, failed = status.failed, message, "Job ended");
+            }
+            JobAct::Status(_) => debug!(job = %object, "Job's status written"),
+            JobAct::Delete => info!(job = %object, "Job deleted, its time after its end has passed"),
+        },
+        (Outcome::Refused, _) => {
+            warn!(%object, what, error, "Write refused, not tried before the object changes");
+        }
+        (Outcome::Retried, _) => warn!(%object, what, error, "Not written, trying again"),
+        (Outcome::Conflict | Outcome::Gone, _) => {
+            debug!(%object, what, error, "Not written, the object has changed");
+        }
+        (Outcome::Superseded | Outcome::NotLeading | Outcome::QueueFull | Outcome::Unsealed, _) => {}
     }
 }
 

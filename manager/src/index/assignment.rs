@@ -4,12 +4,11 @@ use std::time::{Duration, Instant};
 
 use super::{
     failure::{DEADLINE_EXCEEDED, Failure, Reason},
-    key::Key,
-    model::{Now, Pod, Wanted, context},
-    object::{PodStage, Role},
+    model::{Pod, Wanted, context},
     patch::{Assignment, Write},
     replaced::Replaced,
 };
+use crate::seen::{Key, Now, PodStage, Role};
 
 /// What is not there when a request is first seen may only not have been seen yet: pods come by a watch of their own.
 const LAG: Duration = Duration::from_secs(3);

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use super::{
     assignment::Decision,
     failure::{AGENT_SILENT, DEADLINE_EXCEEDED, POD_GONE, Reason},
-    model::{Assigned, Now, Pod},
+    model::{Assigned, Pod},
 };
+use crate::seen::Now;
 
 /// A node that was not seen yet is not one that is gone: nodes come by a watch of their own.
 const NODE_LAG: Duration = Duration::from_secs(3);

@@ -1,4 +1,4 @@
-//! The manager's pure core: objects in, writes that are owed out.
+//! The pure core for ContainerRecreateRequests: objects in, writes that are owed out.
 //!
 //! ```text
 //!  watches ── apply / delete / list_begins / list_ends / view_broke ──▶ Index ──▶ Vec<StatusPatch> ──▶ writer
@@ -35,14 +35,11 @@ mod assignment;
 mod container_id;
 mod deadline;
 mod failure;
-mod key;
 mod model;
-mod object;
 mod patch;
 mod replaced;
 mod requests;
 mod spec;
-mod views;
 
 #[cfg(test)]
 mod tests;
@@ -55,25 +52,24 @@ use std::{
 
 use self::{
     assignment::Decision,
-    key::Texts,
     model::{Pod, Request, Stage},
     replaced::Replaced,
     requests::Requests,
-    views::Views,
 };
 pub use self::{
     failure::{Failure, Reason},
-    key::Key,
-    model::Now,
-    object::{ContainerSeen, Kind, Object, PodSeen, PodStage, RequestSeen, Role},
     patch::{Assignment, StatusPatch, Write},
 };
+use crate::seen::{Key, Kind, Now, Object, Texts, Views};
 
 /// A write that found no room is owed again after it.
 const LOST_PAUSE: Duration = Duration::from_secs(5);
 
+/// The kinds by which requests are decided.
+const KINDS: &[Kind] = &[Kind::Pod, Kind::Node, Kind::Request];
+
 /// What the manager knows, and what follows from it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Index {
     views: Views,
     /// With the number of the list that showed it last.
@@ -99,8 +95,21 @@ pub struct Size {
     pub assigned: usize,
 }
 
+impl Default for Index {
+    fn default() -> Self {
+        Self {
+            views: Views::of(KINDS),
+            pods: HashMap::new(),
+            nodes: HashMap::new(),
+            requests: Requests::default(),
+            replaced: Replaced::default(),
+            texts: Texts::default(),
+        }
+    }
+}
+
 impl Index {
-    /// An object is as given.
+    /// An object is as given. What requests are not decided by is passed over.
     pub fn apply(&mut self, object: Object, now: Now) -> Vec<StatusPatch> {
         match object {
             Object::Pod(seen) => {
@@ -116,8 +125,8 @@ impl Index {
                 self.pods.insert(key, (pod, list));
                 self.evaluate_all(affected, now)
             }
-            Object::Node(name) => {
-                let name = self.texts.one(&name);
+            Object::Node(seen) => {
+                let name = self.texts.one(&seen.name);
                 if self.nodes.insert(name.clone(), self.views.list(Kind::Node)).is_some() {
                     return Vec::new();
                 }
@@ -137,6 +146,7 @@ impl Index {
                 self.requests.insert(key.clone(), request, self.views.list(Kind::Request));
                 self.evaluate_all(vec![key], now)
             }
+            Object::NodeImage(_) | Object::ImagePullJob(_) => Vec::new(),
         }
     }
 
@@ -159,6 +169,7 @@ impl Index {
                 }
                 Vec::new()
             }
+            Kind::NodeImage | Kind::ImagePullJob => Vec::new(),
         }
     }
 
@@ -178,6 +189,7 @@ impl Index {
                 let gone = vanished(&self.nodes, |shown| *shown != list);
                 gone.into_iter().map(|name| Key { namespace: "".into(), name }).collect()
             }
+            Kind::NodeImage | Kind::ImagePullJob => return Vec::new(),
         };
         let mut patches = Vec::new();
         for key in gone {
@@ -237,13 +249,19 @@ impl Index {
 
     // === decisions ===
 
+    /// Since when decisions can be made; `None` while they can't. A list of requests comes in any order, so a request may
+    /// be seen before the one it follows: nothing is decided before its end.
+    fn usable_since(&self) -> Option<Instant> {
+        if self.views.is_listing(Kind::Request) { None } else { self.views.complete_since() }
+    }
+
     fn evaluate_all(&mut self, keys: Vec<Key>, now: Now) -> Vec<StatusPatch> {
         keys.into_iter().filter_map(|key| self.evaluate(key, now)).collect()
     }
 
     fn evaluate(&mut self, key: Key, now: Now) -> Option<StatusPatch> {
         self.requests.set_timer(&key, None);
-        let usable_since = self.views.usable_since()?;
+        let usable_since = self.usable_since()?;
         let request = self.requests.get_mut(&key)?;
         let pod = |name: &Arc<str>| self.pods.get(&key.sibling(name)).map(|(pod, _)| pod);
         let decision = match &mut request.stage {

@@ -10,21 +10,10 @@ use jiff::Timestamp;
 
 use super::{
     container_id::ContainerId,
-    key::Texts,
-    object::{PodSeen, PodStage, RequestSeen, Role},
     patch::{Assignment, Write},
     spec,
 };
-
-/// What the clocks show. Time that passes is measured by the monotonic one; the other is only written down, and compared
-/// with the one timestamp the API server made.
-#[derive(Clone, Copy, Debug)]
-pub struct Now {
-    /// Monotonic, this machine's.
-    pub instant: Instant,
-    /// The wall clock, this machine's.
-    pub wall: Timestamp,
-}
+use crate::seen::{Now, PodSeen, PodStage, RequestSeen, Role, Texts};
 
 /// A pod. One of tens of thousands.
 #[derive(Clone, Debug, PartialEq)]

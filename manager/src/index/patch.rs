@@ -6,7 +6,8 @@ use berth_proto::crd::{ContainerRecreateRequestStatus, RecreatePhase, StatusCont
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use super::{failure::Failure, key::Key};
+use super::failure::Failure;
+use crate::seen::Key;
 
 /// One write to the status of one request.
 #[derive(Clone, Debug)]

@@ -6,10 +6,8 @@ use std::{
     time::Instant,
 };
 
-use super::{
-    key::Key,
-    model::{Request, Stage},
-};
+use super::model::{Request, Stage};
+use crate::seen::Key;
 
 /// All requests that exist. Those that are over are in none of the other collections.
 #[derive(Debug, Default)]

@@ -80,7 +80,7 @@ fn a_pod_at_its_ends() {
 fn a_node_is_its_name_and_only_metadata_are_asked_for() {
     let node = json!({ "kind": "PartialObjectMetadata", "metadata": { "name": "n", "labels": {} } });
     let watched: Watched<Nodes> = serde_json::from_value(node).unwrap();
-    assert!(matches!(watched.into_object(), Object::Node(name) if name == "n"));
+    assert!(matches!(watched.into_object(), Object::Node(node) if node.name == "n"));
     assert!(Watched::<Nodes>::metadata_api() && !Watched::<Pods>::metadata_api());
 }
 

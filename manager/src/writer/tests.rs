@@ -20,11 +20,16 @@ use tower::service_fn;
 
 use super::*;
 use crate::{
-    index::{Assignment, Failure, Reason},
+    index::{Assignment, Failure, Reason, StatusPatch},
     lease::Term,
+    seen::Key,
 };
 
-pub(super) fn patch(name: &str, resource_version: &str) -> StatusPatch {
+pub(super) fn patch(name: &str, resource_version: &str) -> Order {
+    request(name, resource_version).into()
+}
+
+fn request(name: &str, resource_version: &str) -> StatusPatch {
     let assignment = Assignment { node: "node-1".into(), pod_uid: "uid".to_owned(), contexts: Vec::new() };
     StatusPatch {
         key: Key { namespace: "default".into(), name: name.into() },
@@ -73,7 +78,7 @@ fn bench(answer: impl Fn(usize) -> u16 + Send + Sync + 'static) -> Bench {
     });
     let (tenure, held) = Tenure::of_test();
     let mut registry = Registry::default();
-    let writer = Writer::new(held, Metrics::register(&mut registry));
+    let writer = Writer::new(held, Metrics::register(&mut registry), Vault::default());
     let stop = CancellationToken::new();
     let task = tokio::spawn(writer.clone().run(Client::new(service, "default"), stop.clone()));
     let bench = Bench { writer, tenure, registry, seen, stop, task };
@@ -113,7 +118,7 @@ impl Bench {
 #[tokio::test(start_paused = true)]
 async fn what_is_sent() {
     let bench = bench(|_| 200);
-    let mut fail = patch("r", "7");
+    let mut fail = request("r", "7");
     fail.write = Write::Fail(Failure { reason: Reason::PodNotFound, message: "gone".to_owned() }, None);
     bench.writer.submit(fail).unwrap();
     bench.until("written", 1).await;

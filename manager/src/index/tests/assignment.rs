@@ -3,7 +3,10 @@
 use rstest::rstest;
 
 use super::world::*;
-use crate::index::{ContainerSeen, Kind, PodSeen, PodStage, Reason, Role, Write};
+use crate::{
+    index::{Reason, Write},
+    seen::{ContainerSeen, Kind, PodSeen, PodStage, Role},
+};
 
 #[test]
 fn a_running_pod_is_assigned_at_once() {

@@ -5,7 +5,10 @@ use std::time::Duration;
 use berth_proto::crd::RecreatePhase;
 
 use super::world::*;
-use crate::index::{Index, Kind, Object, PodSeen, PodStage, Reason, RequestSeen, Write};
+use crate::{
+    index::{Index, Reason, Write},
+    seen::{Kind, Object, PodSeen, PodStage, RequestSeen},
+};
 
 /// A world in which the request `r` for the pod `p` is assigned; the request as it is then.
 fn begin(deadline: Option<i64>) -> (World, RequestSeen) {
@@ -139,7 +142,7 @@ fn a_manager_that_has_just_started_counts_from_its_own_first_sight() {
     world.request(request);
     assert!(world.pass(seconds(5)).is_empty(), "nothing is decided while lists are incomplete");
     let now = world.now();
-    assert!(world.index.apply(Object::Node("node-1".to_owned()), now).is_empty());
+    assert!(world.index.apply(Object::Node(node("node-1")), now).is_empty());
     assert!(world.pod(pod("p", &[container("a", 1)])).is_empty());
     let patches: Vec<_> = Kind::ALL.into_iter().flat_map(|kind| world.index.list_ends(kind, now)).collect();
     assert!(patches.is_empty(), "{patches:?}");

@@ -1,7 +1,10 @@
 //! The same, in whatever order it is seen; and what is asked for twice.
 
 use super::world::*;
-use crate::index::{Kind, Object, Reason};
+use crate::{
+    index::Reason,
+    seen::{Kind, Object},
+};
 
 #[test]
 fn nothing_is_decided_before_everything_was_listed() {

@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::world::*;
-use crate::index::{Object, PodSeen, PodStage, RequestSeen, StatusPatch};
+use crate::{
+    index::StatusPatch,
+    seen::{Object, PodSeen, PodStage, RequestSeen},
+};
 
 /// What a user or a kubelet does. Three pods, four requests.
 #[derive(Clone, Debug)]

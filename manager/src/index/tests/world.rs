@@ -11,9 +11,9 @@ use berth_proto::crd::{
 };
 use jiff::Timestamp;
 
-use crate::index::{
-    Assignment, ContainerSeen, Index, Kind, Now, Object, PodSeen, PodStage, Reason, RequestSeen, Role,
-    StatusPatch, Write,
+use crate::{
+    index::{Assignment, Index, Reason, StatusPatch, Write},
+    seen::{ContainerSeen, Kind, NodeSeen, Now, Object, PodSeen, PodStage, RequestSeen, Role},
 };
 
 pub(super) const NAMESPACE: &str = "default";
@@ -37,6 +37,10 @@ pub(super) fn container(name: &str, number: u32) -> ContainerSeen {
     }
 }
 
+pub(super) fn node(name: &str) -> NodeSeen {
+    NodeSeen { name: name.to_owned(), ..NodeSeen::default() }
+}
+
 /// An active pod on `node-1`.
 pub(super) fn pod(name: &str, containers: &[ContainerSeen]) -> PodSeen {
     PodSeen {
@@ -44,6 +48,7 @@ pub(super) fn pod(name: &str, containers: &[ContainerSeen]) -> PodSeen {
         name: name.to_owned(),
         uid: format!("uid-of-{name}"),
         node: Some("node-1".to_owned()),
+        labels: BTreeMap::new(),
         stage: PodStage::Active,
         containers: containers.to_vec(),
     }
@@ -142,7 +147,7 @@ impl World {
         let mut world = Self::unlisted();
         world.list_all();
         let now = world.now();
-        assert!(world.index.apply(Object::Node("node-1".to_owned()), now).is_empty());
+        assert!(world.index.apply(Object::Node(node("node-1")), now).is_empty());
         world
     }
 
@@ -168,7 +173,7 @@ impl World {
 
     pub(super) fn node(&mut self, name: &str) -> Vec<StatusPatch> {
         let now = self.now();
-        self.index.apply(Object::Node(name.to_owned()), now)
+        self.index.apply(Object::Node(node(name)), now)
     }
 
     pub(super) fn no_node(&mut self, name: &str) -> Vec<StatusPatch> {

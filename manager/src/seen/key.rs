@@ -13,7 +13,7 @@ pub struct Key {
 
 impl Key {
     /// An object of the same namespace.
-    pub(super) fn sibling(&self, name: &Arc<str>) -> Self {
+    pub(crate) fn sibling(&self, name: &Arc<str>) -> Self {
         Self { namespace: self.namespace.clone(), name: name.clone() }
     }
 }
@@ -26,7 +26,7 @@ impl fmt::Display for Key {
 
 /// Keeps one copy of a text that many objects share: namespaces, nodes, containers.
 #[derive(Debug, Default)]
-pub(super) struct Texts {
+pub(crate) struct Texts {
     known: HashSet<Arc<str>>,
     /// Looked through for texts nobody uses any more when there are so many.
     sweep_at: usize,
@@ -36,7 +36,7 @@ pub(super) struct Texts {
 const SWEEP_FROM: usize = 1024;
 
 impl Texts {
-    pub(super) fn one(&mut self, text: &str) -> Arc<str> {
+    pub(crate) fn one(&mut self, text: &str) -> Arc<str> {
         if let Some(known) = self.known.get(text) {
             return known.clone();
         }
@@ -50,7 +50,7 @@ impl Texts {
     }
 
     /// The namespace is shared, the name is the object's own.
-    pub(super) fn key(&mut self, namespace: &str, name: &str) -> Key {
+    pub(crate) fn key(&mut self, namespace: &str, name: &str) -> Key {
         Key { namespace: self.one(namespace), name: name.into() }
     }
 }

@@ -1,24 +1,33 @@
-//! What the index is told: objects of the cluster, cut down to what it decides by.
+//! What the indexes are told: objects of the cluster, cut down to what it decides by.
 //!
 //! The adapter (`crate::watch`) turns what the API server sends into these; nothing here knows how it looked on the wire.
 
-use berth_proto::crd::{ContainerRecreateRequestSpec, ContainerRecreateRequestStatus};
+use std::collections::BTreeMap;
+
+use berth_proto::crd::{
+    ContainerRecreateRequestSpec, ContainerRecreateRequestStatus, DesiredImage, ImagePullJobSpec,
+    ImagePullJobStatus, PullStatus,
+};
 use jiff::Timestamp;
 
 /// The kinds that are watched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// Pods, trimmed.
     Pod,
-    /// Nodes, of which only the existence counts.
+    /// Nodes: metadata.
     Node,
     /// ContainerRecreateRequests.
     Request,
+    /// NodeImages, trimmed.
+    NodeImage,
+    /// ImagePullJobs.
+    ImagePullJob,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Pod, Self::Node, Self::Request];
+    pub const ALL: [Self; 5] = [Self::Pod, Self::Node, Self::Request, Self::NodeImage, Self::ImagePullJob];
 
     /// For logs and metrics.
     pub const fn name(self) -> &'static str {
@@ -26,6 +35,8 @@ impl Kind {
             Self::Pod => "pods",
             Self::Node => "nodes",
             Self::Request => "containerrecreaterequests",
+            Self::NodeImage => "nodeimages",
+            Self::ImagePullJob => "imagepulljobs",
         }
     }
 }
@@ -35,10 +46,40 @@ impl Kind {
 pub enum Object {
     /// A pod.
     Pod(PodSeen),
-    /// A node, by its name.
-    Node(String),
+    /// A node.
+    Node(NodeSeen),
     /// A request.
     Request(Box<RequestSeen>),
+    /// The images of a node.
+    NodeImage(Box<NodeImageSeen>),
+    /// A job.
+    ImagePullJob(Box<JobSeen>),
+}
+
+impl Object {
+    /// Its kind.
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Pod(_) => Kind::Pod,
+            Self::Node(_) => Kind::Node,
+            Self::Request(_) => Kind::Request,
+            Self::NodeImage(_) => Kind::NodeImage,
+            Self::ImagePullJob(_) => Kind::ImagePullJob,
+        }
+    }
+}
+
+/// A node as it is now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeSeen {
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// By the API server's clock.
+    pub created: Option<Timestamp>,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
 }
 
 /// A pod as it is now.
@@ -52,6 +93,8 @@ pub struct PodSeen {
     pub uid: String,
     /// Where it is scheduled to.
     pub node: Option<String>,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
     /// How far through its life it is.
     pub stage: PodStage,
     /// Init containers and containers of its spec, with what its status says of them.
@@ -112,4 +155,44 @@ pub struct RequestSeen {
     pub spec: Result<ContainerRecreateRequestSpec, String>,
     /// Its status, or why it is none.
     pub status: Result<ContainerRecreateRequestStatus, String>,
+}
+
+/// A NodeImage as it is now.
+#[derive(Clone, Debug, Default)]
+pub struct NodeImageSeen {
+    /// The name of its node.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// The version of it that a write is based on.
+    pub resource_version: String,
+    /// Its deletion has begun.
+    pub deleting: bool,
+    /// The UID of the Node that owns it.
+    pub owner: Option<String>,
+    /// `status.desiredImages`, as far as it can be read.
+    pub desired: Vec<DesiredImage>,
+    /// `status.pulls`, as far as it can be read.
+    pub pulls: Vec<PullStatus>,
+    /// `status.sealingKey`.
+    pub sealing_key: Option<String>,
+}
+
+/// An ImagePullJob as it is now.
+#[derive(Clone, Debug)]
+pub struct JobSeen {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// The version of it that a write is based on.
+    pub resource_version: String,
+    /// Its deletion has begun.
+    pub deleting: bool,
+    /// Its spec, or why it is none.
+    pub spec: Result<ImagePullJobSpec, String>,
+    /// Its status, or why it is none.
+    pub status: Result<ImagePullJobStatus, String>,
 }

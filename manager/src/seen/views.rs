@@ -8,10 +8,11 @@ use super::object::Kind;
 /// does not show proves nothing.
 const DOUBT: Duration = Duration::from_secs(10);
 
-/// The three of them.
-#[derive(Debug, Default)]
-pub(super) struct Views {
-    views: [View; 3],
+/// Those that an index decides by.
+#[derive(Debug)]
+pub(crate) struct Views {
+    of: &'static [Kind],
+    views: [View; Kind::ALL.len()],
     /// From when on all were complete.
     complete: Option<Instant>,
 }
@@ -26,36 +27,45 @@ struct View {
 }
 
 impl Views {
-    pub(super) fn begins(&mut self, kind: Kind, now: Instant) {
+    /// The kinds without which nothing is decided.
+    pub(crate) fn of(kinds: &'static [Kind]) -> Self {
+        Self { of: kinds, views: Default::default(), complete: None }
+    }
+
+    pub(crate) fn begins(&mut self, kind: Kind, now: Instant) {
         let view = self.view(kind);
         view.listing = true;
         view.list = view.list.wrapping_add(1);
         view.doubt = Some(now + DOUBT);
     }
 
-    pub(super) fn ends(&mut self, kind: Kind, now: Instant) {
+    pub(crate) fn ends(&mut self, kind: Kind, now: Instant) {
         let view = self.view(kind);
         (view.listed, view.listing, view.doubt) = (true, false, None);
-        if self.complete.is_none() && self.views.iter().all(|view| view.listed) {
+        if self.complete.is_none() && self.of.iter().all(|kind| self.views[*kind as usize].listed) {
             self.complete = Some(now);
         }
     }
 
-    pub(super) fn broke(&mut self, kind: Kind, now: Instant) {
+    pub(crate) fn broke(&mut self, kind: Kind, now: Instant) {
         self.view(kind).doubt = Some(now + DOUBT);
     }
 
-    /// Since when decisions can be made; `None` while they can't. A list of requests comes in any order, so a request may
-    /// be seen before the one it follows: nothing is decided before its end.
-    pub(super) fn usable_since(&self) -> Option<Instant> {
-        if self.views[Kind::Request as usize].listing { None } else { self.complete }
+    /// Since when every kind has been listed once; `None` before.
+    pub(crate) fn complete_since(&self) -> Option<Instant> {
+        self.complete
     }
 
-    pub(super) fn doubt(&self, kind: Kind) -> Option<Instant> {
+    /// Whether a list of this kind is coming in.
+    pub(crate) fn is_listing(&self, kind: Kind) -> bool {
+        self.views[kind as usize].listing
+    }
+
+    pub(crate) fn doubt(&self, kind: Kind) -> Option<Instant> {
         self.views[kind as usize].doubt
     }
 
-    pub(super) fn list(&self, kind: Kind) -> u32 {
+    pub(crate) fn list(&self, kind: Kind) -> u32 {
         self.views[kind as usize].list
     }
 

@@ -1,0 +1,271 @@
+//! The decisions: whom a job asks next, when it ends, what its status says.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use jiff::Timestamp;
+
+use super::{
+    EMPTY_AFTER, ImageIndex, SECRETS_KEPT, SECRETS_PAUSE, SILENCE, WRITTEN_EVERY,
+    job::{Job, Secrets, Sent, Stage},
+    order::{Effect, Fetch, JobAct, JobOrder},
+    rollout::{Owner, Standing},
+    status::{self, Verdict},
+    timers::Wake,
+};
+use crate::{
+    order::Order,
+    seen::{Kind, Now},
+};
+
+impl ImageIndex {
+    /// Everything that was touched is thought through; what is owed.
+    pub(super) fn settle(&mut self, now: Now) -> Vec<Effect> {
+        if self.leads && self.views.complete_since().is_some() {
+            while let Some(uid) = self.touched.pop_first() {
+                let at = self.advance(&uid, now);
+                self.timers.set(Wake::Wish(uid), at);
+            }
+            while let Some(name) = self.dirty.pop_first() {
+                self.write_node(&name, now);
+            }
+        } else {
+            // Whoever leads from now on looks at everything.
+            self.touched.clear();
+            self.dirty.clear();
+        }
+        std::mem::take(&mut self.effects)
+    }
+
+    /// When to look again.
+    fn advance(&mut self, uid: &Arc<str>, now: Now) -> Option<Instant> {
+        match self.jobs.get(uid).map(|job| (job.stage, job.spec.is_ok())) {
+            None => {
+                if let Some(rollout) =
+                    self.rollouts.get_mut(uid).filter(|rollout| rollout.owner == Owner::Ahead)
+                {
+                    rollout.open = true;
+                }
+                self.fill(uid, now)
+            }
+            Some((Stage::Unreadable, _)) => None,
+            Some((Stage::Over(ended), _)) => self.delete_in_time(uid, ended, now),
+            Some((Stage::Open, false)) => self.refuse(uid, now),
+            Some((Stage::Open, true)) => self.carry_out(uid, now),
+        }
+    }
+
+    /// Silent nodes are given up, and others asked in their place; when the next one will have been silent for too long.
+    fn fill(&mut self, uid: &Arc<str>, now: Now) -> Option<Instant> {
+        while let Some(name) = self.rollouts.get(uid)?.silent_at(now.instant) {
+            self.give_up(uid, &name);
+        }
+        while let Some(name) = self.rollouts.get(uid)?.next() {
+            let rollout = self.rollouts.get_mut(uid)?;
+            rollout.set(&name, Some(Standing::Asked(now.instant + SILENCE)));
+            if let Some(image) = self.sites.get_mut(&name).and_then(|site| site.image.as_mut()) {
+                image.asked.insert(uid.clone(), now.wall);
+            }
+            self.placed.entry(uid.clone()).or_default().insert(name.clone());
+            self.dirty.insert(name);
+        }
+        self.rollouts.get(uid)?.silence()
+    }
+
+    /// A job that makes no sense. Nodes that it had asked before are left to it.
+    fn refuse(&mut self, uid: &Arc<str>, now: Now) -> Option<Instant> {
+        if let Some(rollout) = self.rollouts.get_mut(uid) {
+            rollout.open = false;
+        }
+        let fault = self.jobs.get(uid)?.spec.as_ref().err()?.clone();
+        self.say_refused(uid, "InvalidSpec", &fault, now)
+    }
+
+    fn say_refused(&mut self, uid: &Arc<str>, reason: &str, why: &str, now: Now) -> Option<Instant> {
+        let job = self.jobs.get(uid)?;
+        let shown = job.shown.conditions.iter().find(|condition| condition.type_ == "Accepted");
+        if shown
+            .is_some_and(|shown| shown.status == "False" && shown.reason == reason && shown.message == why)
+        {
+            return None;
+        }
+        let status = status::refused(job, reason, why, now.wall);
+        self.write_job(uid, JobAct::Status(Box::new(status)), 0, now);
+        None
+    }
+
+    fn delete_in_time(&mut self, uid: &Arc<str>, ended: Timestamp, now: Now) -> Option<Instant> {
+        let job = self.jobs.get(uid)?;
+        let ttl = job.spec.as_ref().ok()?.ttl?;
+        let left = until(ended, i64::from(ttl), now);
+        if left.is_zero() {
+            self.write_job(uid, JobAct::Delete, 0, now);
+            return None;
+        }
+        now.instant.checked_add(left)
+    }
+
+    fn carry_out(&mut self, uid: &Arc<str>, now: Now) -> Option<Instant> {
+        if self.jobs.get(uid)?.end.is_some() {
+            return self.write_status(uid, now);
+        }
+        let read_again = match self.secrets(uid, now) {
+            Ok(read_again) => read_again,
+            Err(at) => {
+                if let Some(rollout) = self.rollouts.get_mut(uid) {
+                    rollout.open = false;
+                }
+                return earliest([at, self.fill(uid, now)]);
+            }
+        };
+        let job = self.jobs.get_mut(uid)?;
+        let start = *job.start.get_or_insert(now.wall);
+        let spec = job.spec.as_ref().ok()?;
+        let (never, deadline) = (spec.never, spec.deadline.map(|seconds| until(start, seconds, now)));
+        let seen = job.seen;
+        self.rollouts.get_mut(uid)?.open = true;
+        let silence = self.fill(uid, now);
+
+        let rollout = self.rollouts.get(uid)?;
+        let all_ended = rollout.ended() == rollout.desired();
+        let mut verdict = None;
+        let mut look = None;
+        if all_ended && !never {
+            match self.believable(rollout.desired() == 0, seen, now) {
+                None => verdict = Some(Verdict::Ended),
+                at => look = at,
+            }
+        }
+        if deadline.is_some_and(|left| left.is_zero()) && verdict.is_none() {
+            verdict = Some(Verdict::DeadlineExceeded);
+        }
+        if let Some(verdict) = verdict {
+            self.rollouts.get_mut(uid)?.open = false;
+            let job = self.jobs.get(uid)?;
+            let status = status::ended(job, self.rollouts.get(uid)?, verdict, now.wall);
+            self.jobs.get_mut(uid)?.end = Some(Box::new(status));
+        }
+        let deadline = deadline.and_then(|left| now.instant.checked_add(left));
+        earliest([read_again, silence, deadline, look, self.write_status(uid, now)])
+    }
+
+    /// Whether it can be relied on that no more nodes are selected; else when to look again.
+    fn believable(&self, none: bool, seen: Instant, now: Now) -> Option<Instant> {
+        let doubts = [Kind::Node, Kind::NodeImage, Kind::Pod].map(|kind| self.views.doubt(kind));
+        let lag = self.views.complete_since().filter(|_| none).map(|since| since.max(seen) + EMPTY_AFTER);
+        doubts.into_iter().chain([lag]).flatten().filter(|at| *at > now.instant).max()
+    }
+
+    /// Ok where the job has what it needs of Secrets; when to look again.
+    fn secrets(&mut self, uid: &Arc<str>, now: Now) -> Result<Option<Instant>, Option<Instant>> {
+        let Some(job) = self.jobs.get_mut(uid) else { return Err(None) };
+        let Ok(spec) = &job.spec else { return Err(None) };
+        if !spec.plan.sealed {
+            return Ok(None);
+        }
+        let next = match &job.secrets {
+            Secrets::Ready(at) | Secrets::Missing(_, at) if *at > now.instant => {
+                let at = Some(*at);
+                return match &job.secrets {
+                    Secrets::Missing(text, _) => {
+                        let text = text.clone();
+                        self.say_refused(uid, "SecretUnavailable", &text, now);
+                        Err(at)
+                    }
+                    _ => Ok(at),
+                };
+            }
+            Secrets::Awaited => return Err(None),
+            Secrets::Refreshed => return Ok(None),
+            Secrets::Ready(_) => Secrets::Refreshed,
+            Secrets::Unknown | Secrets::Missing(..) => Secrets::Awaited,
+        };
+        let there = next.are_there();
+        job.secrets = next;
+        let fetch = Fetch {
+            uid: uid.clone(),
+            job: job.key.clone(),
+            names: spec.secrets.clone(),
+            image: spec.plan.content.image.clone(),
+        };
+        self.effects.push(Effect::Fetch(fetch));
+        if there { Ok(None) } else { Err(None) }
+    }
+
+    /// The Secrets of a job are there.
+    pub fn secrets_ready(&mut self, uid: &Arc<str>, now: Now) -> Vec<Effect> {
+        if let Some(job) = self.jobs.get_mut(uid) {
+            job.secrets = Secrets::Ready(now.instant + SECRETS_KEPT);
+            self.touched.insert(uid.clone());
+        }
+        self.settle(now)
+    }
+
+    /// They are not: which, and what to do about it.
+    pub fn secrets_missing(&mut self, uid: &Arc<str>, text: &str, now: Now) -> Vec<Effect> {
+        if let Some(job) = self.jobs.get_mut(uid) {
+            job.secrets = Secrets::Missing(text.into(), now.instant + SECRETS_PAUSE);
+            job.written = None;
+            self.touched.insert(uid.clone());
+            // Nothing can be sealed for nodes that have not got it yet.
+            for name in self.placed.get(uid).cloned().unwrap_or_default() {
+                self.undecide(uid, &name);
+                self.place(uid, &name, None, now);
+            }
+        }
+        self.settle(now)
+    }
+
+    /// The status of a job that is carried out, if it is owed now; else when.
+    fn write_status(&mut self, uid: &Arc<str>, now: Now) -> Option<Instant> {
+        let (job, rollout) = (self.jobs.get(uid)?, self.rollouts.get(uid)?);
+        let on_this_version = job.sent.as_ref().filter(|sent| sent.resource_version == job.resource_version);
+        if let Some(end) = &job.end {
+            let asked = on_this_version.is_some_and(|sent| sent.act == JobAct::Status(end.clone()));
+            if !asked {
+                let act = JobAct::Status(end.clone());
+                self.write_job(uid, act, rollout.changes, now);
+            }
+            return None;
+        }
+        let changes = rollout.changes;
+        if job.written == Some(changes) || on_this_version.is_some_and(|sent| sent.changes == changes) {
+            return None;
+        }
+        // The first is not held back, nor when it has to be decided anew.
+        let first = job.shown.start_time.is_none() && on_this_version.is_none();
+        let at = job.sent_at.map(|at| at + WRITTEN_EVERY).filter(|at| !first && *at > now.instant);
+        if at.is_none() {
+            let status = status::running(job, rollout, now.wall);
+            self.write_job(uid, JobAct::Status(Box::new(status)), changes, now);
+        }
+        at
+    }
+
+    fn write_job(&mut self, uid: &Arc<str>, act: JobAct, changes: u64, now: Now) {
+        let Some(job) = self.jobs.get_mut(uid) else { return };
+        let resource_version = job.resource_version.clone();
+        let asked = |sent: &Sent| sent.resource_version == resource_version && sent.act == act;
+        if job.sent.as_ref().is_some_and(asked) {
+            return;
+        }
+        job.sent = Some(Sent { resource_version: resource_version.clone(), changes, act: act.clone() });
+        job.sent_at = Some(now.instant);
+        let Job { key, .. } = job;
+        let order = JobOrder { key: key.clone(), uid: uid.clone(), resource_version, act };
+        self.effects.push(Effect::Write(Order::Job(order)));
+    }
+}
+
+/// What is left of so many seconds after a moment of the API's, by this machine's clock.
+fn until(begin: Timestamp, seconds: i64, now: Now) -> Duration {
+    let end = i128::from(begin.as_millisecond()) + i128::from(seconds) * 1000;
+    let left = end - i128::from(now.wall.as_millisecond());
+    Duration::from_millis(u64::try_from(left.max(0)).unwrap_or(u64::MAX))
+}
+
+fn earliest<const N: usize>(times: [Option<Instant>; N]) -> Option<Instant> {
+    times.into_iter().flatten().min()
+}

@@ -1,0 +1,282 @@
+//! The pure core for images: nodes, NodeImages, ImagePullJobs and pods in, writes that are owed out.
+//!
+//! ```text
+//!  watches ── apply / delete / list_begins / list_ends / view_broke ──▶ ImageIndex ──▶ Vec<Effect> ──▶ writer, secrets
+//!  clock ──── due, asked for at next_deadline ────────────────────────▶
+//!  lease ──── owed: from now on this replica leads; rests: no more ───▶
+//!  secrets ── secrets_ready / secrets_missing ────────────────────────▶
+//! ```
+//!
+//! This module never reads a clock, never awaits and knows nothing of clients: `now` is an argument, a write is a value.
+//!
+//! - `spec`, `selector`, `parallelism`: what a job asks for, parsed once;
+//! - `site`: a node with its NodeImage; `pods`, `labels`: what selectors look at;
+//! - `rollout`: one image on its way to many nodes;
+//! - `job`, `status`, `memory`: what a job's status says, and what of it a later manager goes on from;
+//! - `objects` takes facts in, `place` says what they mean for one node, `advance` decides, `entries` says what a node's
+//!   NodeImage is to contain;
+//! - `predownload`: the same for workloads, without a job.
+//!
+//! What it costs, with J jobs that are open and N nodes: an event of a NodeImage touches the jobs named in its entries and
+//! nothing else, each with O(log N); a node that comes, goes or changes its labels evaluates J selectors; a pod those of the jobs
+//! with a `podSelector` in its namespace; a job that comes, or another selector of it, N selectors. The status of a running
+//! job is made anew with O(N) at most twice a second. Nothing costs J × N but the start.
+//!
+//! Invariants:
+//! - nothing is decided before all kinds have been listed once, or while this replica does not lead;
+//! - a job never has more nodes asked than its parallelism. Nodes are asked in the order of their names;
+//! - a node is asked once: its entry stays while the job lives and for [`KEPT`] after its end, and what ended is in the
+//!   job's `endedNodes` before it is over. So an entry is taken back only when the job, as shown, remembers the node, or is
+//!   gone, or does not select the node any more before it ended;
+//! - an entry once written stays as it is until it is taken back: another image, limit or secret of a job counts for
+//!   nodes that are asked after that;
+//! - a write is asked for once for each version of an object, and again only if it was lost or the lease came anew.
+
+mod advance;
+mod entries;
+mod job;
+mod labels;
+mod memory;
+mod objects;
+mod order;
+mod parallelism;
+mod place;
+mod pods;
+pub mod predownload;
+mod rollout;
+mod selector;
+mod site;
+mod spec;
+mod status;
+mod timers;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use self::{
+    job::{Job, Secrets, Stage},
+    labels::LabelSets,
+    pods::Pods,
+    rollout::Rollout,
+    site::Site,
+    timers::{Timers, Wake},
+};
+pub use self::{
+    order::{Effect, Fetch, JobAct, JobOrder, NodeOrder, Seal, Wish},
+    predownload::{Progress, PullAhead},
+};
+use crate::{
+    order::Target,
+    seen::{Key, Kind, Now, Object, Texts, Views},
+};
+
+/// An entry that the agent has said nothing about, and, added to what all its attempts may take, one about which it says
+/// nothing new, so long: the node has failed for the job. OpenKruise's 10 minutes; a kubelet's node is NotReady far sooner.
+pub const SILENCE: Duration = Duration::from_secs(600);
+/// How long entries stay after the end of their job, so that what it did can be looked up on the nodes.
+pub const KEPT: Duration = Duration::from_secs(300);
+/// The status of a running job is written once in it at the most, its first and its last at once.
+pub const WRITTEN_EVERY: Duration = Duration::from_millis(500);
+/// A job without a single node is over. Not before so long after it was seen: nodes and pods come by watches of their own.
+const EMPTY_AFTER: Duration = Duration::from_secs(2);
+/// Entries of somebody who is not known stay so long: whoever it is may only not have been seen yet.
+const UNKNOWN_KEPT: Duration = Duration::from_secs(10);
+/// A write that found no room is owed again after it.
+const LOST_PAUSE: Duration = Duration::from_secs(5);
+/// Secrets are read again after it: their owner may have changed them.
+const SECRETS_KEPT: Duration = Duration::from_secs(300);
+/// Secrets that were not there are looked for again after it.
+const SECRETS_PAUSE: Duration = Duration::from_secs(30);
+
+/// The kinds by which images are decided.
+const KINDS: &[Kind] = &[Kind::Pod, Kind::Node, Kind::NodeImage, Kind::ImagePullJob];
+
+/// What the manager knows of images, and what follows from it.
+#[derive(Debug)]
+pub struct ImageIndex {
+    views: Views,
+    /// This replica may write.
+    leads: bool,
+    texts: Texts,
+    sets: LabelSets,
+    pods: Pods,
+    sites: HashMap<Arc<str>, Site>,
+    /// By UID.
+    jobs: HashMap<Arc<str>, Job>,
+    uids: HashMap<Key, Arc<str>>,
+    /// By UID; of jobs that are not over, and of those who pull ahead.
+    rollouts: HashMap<Arc<str>, Rollout>,
+    /// Those whose nodes follow pods, by namespace.
+    by_pods: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
+    /// Names of the NodeImages in which a UID has an entry, shown or decided.
+    placed: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
+    /// When the entries go of UIDs that are over, gone or not known.
+    expiry: HashMap<Arc<str>, Instant>,
+    timers: Timers,
+    /// UIDs and nodes to look at before the call returns.
+    touched: BTreeSet<Arc<str>>,
+    dirty: BTreeSet<Arc<str>>,
+    effects: Vec<Effect>,
+    /// Of selectors on nodes, for the tests of what an event costs.
+    #[cfg(test)]
+    evaluations: usize,
+}
+
+/// How much is remembered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// NodeImages.
+    pub node_images: usize,
+    /// Jobs, ended ones included.
+    pub jobs: usize,
+    /// Jobs that are carried out.
+    pub running: usize,
+    /// Jobs that cannot be.
+    pub refused: usize,
+    /// Nodes that were asked and have not ended, over all jobs and workloads.
+    pub asked: usize,
+}
+
+impl Default for ImageIndex {
+    fn default() -> Self {
+        Self {
+            views: Views::of(KINDS),
+            leads: false,
+            texts: Texts::default(),
+            sets: LabelSets::default(),
+            pods: Pods::default(),
+            sites: HashMap::new(),
+            jobs: HashMap::new(),
+            uids: HashMap::new(),
+            rollouts: HashMap::new(),
+            by_pods: HashMap::new(),
+            placed: HashMap::new(),
+            expiry: HashMap::new(),
+            timers: Timers::default(),
+            touched: BTreeSet::new(),
+            dirty: BTreeSet::new(),
+            effects: Vec::new(),
+            #[cfg(test)]
+            evaluations: 0,
+        }
+    }
+}
+
+impl ImageIndex {
+    /// An object is as given. What images are not decided by is passed over.
+    pub fn apply(&mut self, object: &Object, now: Now) -> Vec<Effect> {
+        match object {
+            Object::Pod(seen) => self.apply_pod(seen, now),
+            Object::Node(seen) => self.apply_node(seen, now),
+            Object::NodeImage(seen) => self.apply_node_image(seen, now),
+            Object::ImagePullJob(seen) => self.apply_job(seen, now),
+            Object::Request(_) => {}
+        }
+        self.settle(now)
+    }
+
+    /// An object is gone. `namespace` is empty for nodes and their images.
+    pub fn delete(&mut self, kind: Kind, namespace: &str, name: &str, now: Now) -> Vec<Effect> {
+        self.remove(kind, namespace, name, now);
+        self.settle(now)
+    }
+
+    /// All objects of a kind are about to be applied, and [`ImageIndex::list_ends`] says when that was the last one.
+    pub fn list_begins(&mut self, kind: Kind, now: Now) {
+        self.views.begins(kind, now.instant);
+    }
+
+    /// What the list has not shown is gone.
+    pub fn list_ends(&mut self, kind: Kind, now: Now) -> Vec<Effect> {
+        let complete = self.views.complete_since().is_some();
+        self.views.ends(kind, now.instant);
+        for (namespace, name) in self.vanished(kind) {
+            self.remove(kind, &namespace, &name, now);
+        }
+        if !complete && self.views.complete_since().is_some() {
+            self.begin(now);
+        }
+        self.touched.extend(self.jobs.keys().cloned());
+        self.settle(now)
+    }
+
+    /// The watch of a kind broke: until it has recovered, an absence proves nothing.
+    pub fn view_broke(&mut self, kind: Kind, now: Now) {
+        self.views.broke(kind, now.instant);
+    }
+
+    /// What is owed because time has passed.
+    pub fn due(&mut self, now: Now) -> Vec<Effect> {
+        while let Some(wake) = self.timers.due(now.instant) {
+            match wake {
+                Wake::Wish(uid) => drop(self.touched.insert(uid)),
+                Wake::Entries(uid) => self.dirty.extend(self.placed.get(&uid).into_iter().flatten().cloned()),
+                Wake::Node(name) => drop(self.dirty.insert(name)),
+            }
+        }
+        self.settle(now)
+    }
+
+    /// From now on this replica leads: everything that is owed, whatever was asked for before.
+    pub fn owed(&mut self, now: Now) -> Vec<Effect> {
+        self.leads = true;
+        self.forget_decisions(now);
+        self.touched.extend(self.rollouts.keys().chain(self.jobs.keys()).cloned());
+        self.dirty.extend(self.sites.keys().cloned());
+        self.settle(now)
+    }
+
+    /// This replica does not lead any more. What it had decided and nobody has seen is not so.
+    pub fn rests(&mut self, now: Now) -> Vec<Effect> {
+        self.leads = false;
+        let read = self.jobs.iter().filter(|(_, job)| job.secrets != Secrets::Unknown);
+        self.effects.extend(read.map(|(uid, _)| Effect::Forget(uid.clone())));
+        self.forget_decisions(now);
+        self.settle(now)
+    }
+
+    /// Whether the Secrets of this job are still asked for.
+    pub fn wants_secrets(&self, uid: &str) -> bool {
+        self.jobs.get(uid).is_some_and(|job| job.secrets != Secrets::Unknown)
+    }
+
+    /// A write could not even be queued; it is owed again soon.
+    pub fn lost(&mut self, target: &Target, now: Now) {
+        let at = Some(now.instant + LOST_PAUSE);
+        if target.kind == Kind::NodeImage {
+            if let Some(image) = self.sites.get_mut(&target.key.name).and_then(|site| site.image.as_mut()) {
+                image.sent = None;
+                self.timers.set(Wake::Node(target.key.name.clone()), at);
+            }
+        } else if let Some(uid) = self.uids.get(&target.key)
+            && let Some(job) = self.jobs.get_mut(uid)
+        {
+            job.sent = None;
+            self.timers.set(Wake::Wish(uid.clone()), at);
+        }
+    }
+
+    /// When to call [`ImageIndex::due`], even if nothing happens.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    /// How much is remembered.
+    pub fn size(&self) -> Size {
+        let open = self.jobs.values().filter(|job| job.stage == Stage::Open);
+        let (running, refused): (Vec<_>, Vec<_>) = open.partition(|job| job.spec.is_ok());
+        Size {
+            node_images: self.sites.values().filter(|site| site.image.is_some()).count(),
+            jobs: self.jobs.len(),
+            running: running.len(),
+            refused: refused.len(),
+            asked: self.rollouts.values().map(Rollout::active).sum(),
+        }
+    }
+}

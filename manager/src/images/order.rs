@@ -1,0 +1,96 @@
+//! What the index wants done, as values.
+
+use std::sync::Arc;
+
+use berth_proto::crd::{DesiredImage, ImagePullJobStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::{order::Order, seen::Key};
+
+/// What is owed.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// A write.
+    Write(Order),
+    /// Secrets are to be read; `ImageIndex::secrets_ready` or `secrets_missing` says what came of it.
+    Fetch(Fetch),
+    /// What was read for this job is not needed any more.
+    Forget(Arc<str>),
+}
+
+/// The Secrets of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fetch {
+    /// The job's UID.
+    pub uid: Arc<str>,
+    /// The job.
+    pub job: Key,
+    /// The names of its Secrets, in its namespace.
+    pub names: Box<[String]>,
+    /// What is to be pulled with them.
+    pub image: String,
+}
+
+/// All that is wanted of one node from now on: what is left out is taken back.
+#[derive(Clone, Debug)]
+pub struct NodeOrder {
+    /// The name of the node, and of its NodeImage.
+    pub node: Arc<str>,
+    /// Of the NodeImage.
+    pub uid: Box<str>,
+    /// The version it was decided on.
+    pub resource_version: Box<str>,
+    /// What is sealed for the node is sealed to it.
+    pub sealing_key: Option<Arc<str>>,
+    /// Sorted by UID.
+    pub wishes: Vec<Wish>,
+}
+
+/// One entry of `desiredImages`.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// Without what differs from node to node; shared by all nodes of a job.
+    pub content: Arc<DesiredImage>,
+    /// Since when it is wanted.
+    pub since: Option<Time>,
+    /// Its credentials.
+    pub seal: Seal,
+}
+
+impl Wish {
+    /// As it is written, but for credentials that are still to be sealed.
+    pub fn entry(&self) -> DesiredImage {
+        DesiredImage { since: self.since.clone(), ..DesiredImage::clone(&self.content) }
+    }
+}
+
+/// Credentials of a wish.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seal {
+    /// As the object has them already, or none. A seal is never made anew: it would differ by chance alone.
+    Present(Arc<[String]>),
+    /// To be sealed when the write is sent.
+    Owed,
+}
+
+/// A write to a job.
+#[derive(Clone, Debug)]
+pub struct JobOrder {
+    /// Which job.
+    pub key: Key,
+    /// Which one of that name.
+    pub uid: Arc<str>,
+    /// The version it was decided on.
+    pub resource_version: Box<str>,
+    /// What is done.
+    pub act: JobAct,
+}
+
+/// What is done to a job.
+#[derive(Clone, Debug, PartialEq)]
+pub enum JobAct {
+    /// Its status is to be this: every field that is the manager's.
+    Status(Box<ImagePullJobStatus>),
+    /// It is over, its time after that too.
+    Delete,
+}

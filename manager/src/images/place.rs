@@ -1,0 +1,119 @@
+//! What is known of one node, in the eyes of one job.
+
+use std::sync::Arc;
+
+use super::{
+    ImageIndex, SILENCE,
+    rollout::{End, Standing},
+};
+use crate::seen::Now;
+
+impl ImageIndex {
+    /// A node came, went, or has other labels: every selector looks at it anew.
+    pub(super) fn select_for_all(&mut self, name: &Arc<str>, now: Now) {
+        for uid in self.rollouts.keys().cloned().collect::<Vec<_>>() {
+            self.select(&uid, name, now);
+        }
+        self.dirty.insert(name.clone());
+    }
+
+    /// One selector looks at one node.
+    pub(super) fn select(&mut self, uid: &Arc<str>, name: &Arc<str>, now: Now) {
+        let (Some(rollout), Some(site)) = (self.rollouts.get(uid), self.sites.get(name)) else { return };
+        let node = site.node.as_ref().filter(|_| site.usable());
+        let selected = node.is_some_and(|node| rollout.selects(name, &node.labels));
+        #[cfg(test)]
+        {
+            self.evaluations += 1;
+        }
+        self.place(uid, name, Some(selected), now);
+    }
+
+    /// Where the node stands. Without `selected` it is selected if it was.
+    pub(super) fn place(&mut self, uid: &Arc<str>, name: &Arc<str>, selected: Option<bool>, now: Now) {
+        let Some(rollout) = self.rollouts.get_mut(uid) else { return };
+        let before = rollout.standing(name);
+        let selected = selected.unwrap_or(!matches!(before, None | Some(Standing::Former(_))));
+        let site = self.sites.get(name);
+        let image = site.filter(|site| site.usable()).and_then(|site| site.image.as_ref());
+        let entry = image.and_then(|image| image.entries.get(uid));
+        let remembered = match before {
+            Some(Standing::Ended(end) | Standing::Former(end)) => Some(end),
+            _ => entry.and_then(|entry| entry.end()),
+        };
+        let asked = entry.is_some() || image.is_some_and(|image| image.asked.contains_key(uid));
+        let has_key = image.is_some_and(|image| image.key.is_some());
+        let standing = match remembered {
+            Some(end) if selected => Some(Standing::Ended(end)),
+            Some(end) => Some(Standing::Former(end)),
+            None if !selected => None,
+            None if asked => {
+                let word = entry.is_some_and(|entry| entry.pull.is_some());
+                Some(match before {
+                    Some(Standing::Asked(until)) if !word => Standing::Asked(until),
+                    // A word of the agent is a sign of life: from it on it has the time that all attempts may take.
+                    _ if word => Standing::Asked(now.instant + rollout.plan.patience + SILENCE),
+                    _ => Standing::Asked(now.instant + SILENCE),
+                })
+            }
+            None if rollout.plan.sealed && !has_key => Some(Standing::Keyless),
+            None => Some(Standing::Pending),
+        };
+        if standing != before {
+            rollout.set(name, standing);
+            self.touched.insert(uid.clone());
+        }
+        if standing.is_none() {
+            // What was decided and not written is not owed any more; what was written is taken back.
+            self.undecide(uid, name);
+        }
+    }
+
+    /// A decision that nobody has seen is none.
+    pub(super) fn undecide(&mut self, uid: &Arc<str>, name: &Arc<str>) {
+        let Some(image) = self.sites.get_mut(name).and_then(|site| site.image.as_mut()) else { return };
+        self.dirty.insert(name.clone());
+        if image.asked.remove(uid).is_some() && !image.entries.contains_key(uid) {
+            self.unplace(uid, name);
+        }
+    }
+
+    /// The Node is gone, or is another one now: whatever its name ended before.
+    pub(super) fn forget_node(&mut self, name: &Arc<str>) {
+        for (uid, rollout) in &mut self.rollouts {
+            if matches!(rollout.standing(name), Some(Standing::Ended(_) | Standing::Former(_))) {
+                rollout.set(name, None);
+                self.touched.insert(uid.clone());
+            }
+        }
+    }
+
+    /// The node has been silent for too long.
+    pub(super) fn give_up(&mut self, uid: &Arc<str>, name: &Arc<str>) {
+        if let Some(rollout) = self.rollouts.get_mut(uid) {
+            rollout.set(name, Some(Standing::Ended(End::Silent)));
+        }
+        self.undecide(uid, name);
+    }
+
+    /// All decisions that nobody has seen are none.
+    pub(super) fn forget_decisions(&mut self, now: Now) {
+        for job in self.jobs.values_mut() {
+            (job.sent, job.end, job.written, job.sent_at) = (None, None, None, None);
+            job.secrets = super::job::Secrets::Unknown;
+        }
+        let decided: Vec<(Arc<str>, Arc<str>)> = self
+            .sites
+            .iter_mut()
+            .filter_map(|(name, site)| Some((name, site.image.as_mut()?)))
+            .flat_map(|(name, image)| {
+                image.sent = None;
+                image.asked.keys().map(|uid| (uid.clone(), name.clone())).collect::<Vec<_>>()
+            })
+            .collect();
+        for (uid, name) in decided {
+            self.undecide(&uid, &name);
+            self.place(&uid, &name, None, now);
+        }
+    }
+}

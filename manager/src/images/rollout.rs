@@ -1,0 +1,277 @@
+//! One image on its way to many nodes: which are to have it, which have been asked, which have ended.
+//!
+//! ```text
+//!   (not selected) ──▶ Pending ──asked, in the order of names──▶ Asked ──▶ Ended
+//!                      Keyless ──its sealing key is there──▶ Pending         ▲ │
+//!                                                     selected again, or not: ▼
+//!                                                                          Former
+//! ```
+//!
+//! Sets over shared names, so that whatever happens to one node costs the logarithm of their number.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use berth_proto::crd::DesiredImage;
+
+use super::{labels::Labels, parallelism::Parallelism, selector::Selector};
+use crate::seen::Key;
+
+/// Which nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Which {
+    All,
+    Names(BTreeSet<String>),
+    Labels(Selector),
+    /// Those that run such pods of this namespace.
+    Pods(Arc<str>, Selector),
+}
+
+/// How it ended on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Succeeded,
+    Failed,
+    /// Its agent has said nothing for too long.
+    Silent,
+}
+
+/// Where a node stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// To be asked.
+    Pending,
+    /// To be asked once it has published the key to which credentials are sealed.
+    Keyless,
+    /// Asked; counted as silent from then on.
+    Asked(Instant),
+    /// It has ended.
+    Ended(End),
+    /// It has ended, and is not selected now: kept, so that it is not asked anew when it is again.
+    Former(End),
+}
+
+/// Who wants it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    Job(Key),
+    /// A workload, ahead of its update; no object has its status.
+    Ahead,
+}
+
+/// What is wanted.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Plan {
+    pub(super) which: Which,
+    pub(super) parallelism: Parallelism,
+    /// Without what differs from node to node.
+    pub(super) content: Arc<DesiredImage>,
+    /// What all attempts on one node together may take.
+    pub(super) patience: Duration,
+    /// Credentials are sealed to each node.
+    pub(super) sealed: bool,
+}
+
+/// How far it is.
+#[derive(Debug)]
+pub(super) struct Rollout {
+    pub(super) owner: Owner,
+    pub(super) plan: Plan,
+    /// Nodes may be asked.
+    pub(super) open: bool,
+    pending: BTreeSet<Arc<str>>,
+    keyless: BTreeSet<Arc<str>>,
+    asked: BTreeMap<Arc<str>, Instant>,
+    silence: BTreeSet<(Instant, Arc<str>)>,
+    ended: BTreeMap<Arc<str>, End>,
+    former: BTreeMap<Arc<str>, End>,
+    /// Of `ended`.
+    failed: usize,
+    /// Of `failed`.
+    silent: usize,
+    /// For `Which::Pods`: how many pods of each node match.
+    pods: HashMap<Arc<str>, u32>,
+    /// Counts the changes, so that what was written can be compared.
+    pub(super) changes: u64,
+}
+
+impl Rollout {
+    pub(super) fn new(owner: Owner, plan: Plan) -> Self {
+        Self {
+            owner,
+            plan,
+            open: false,
+            pending: BTreeSet::new(),
+            keyless: BTreeSet::new(),
+            asked: BTreeMap::new(),
+            silence: BTreeSet::new(),
+            ended: BTreeMap::new(),
+            former: BTreeMap::new(),
+            failed: 0,
+            silent: 0,
+            pods: HashMap::new(),
+            changes: 0,
+        }
+    }
+
+    /// One evaluation of the selector.
+    pub(super) fn selects(&self, node: &str, labels: &Labels) -> bool {
+        match &self.plan.which {
+            Which::All => true,
+            Which::Names(names) => names.contains(node),
+            Which::Labels(selector) => selector.matches(labels),
+            Which::Pods(..) => self.pods.contains_key(node),
+        }
+    }
+
+    /// Counts a pod of the namespace; whether the node is selected now and was not before.
+    pub(super) fn add_pod(&mut self, node: &Arc<str>, labels: &Labels) -> bool {
+        let Which::Pods(_, selector) = &self.plan.which else { return false };
+        if !selector.matches(labels) {
+            return false;
+        }
+        let count = self.pods.entry(node.clone()).or_default();
+        *count += 1;
+        *count == 1
+    }
+
+    /// The same for one that is gone; whether the node is not selected any more.
+    pub(super) fn remove_pod(&mut self, node: &Arc<str>, labels: &Labels) -> bool {
+        let Which::Pods(_, selector) = &self.plan.which else { return false };
+        if !selector.matches(labels) {
+            return false;
+        }
+        match self.pods.get_mut(node) {
+            Some(count) if *count > 1 => {
+                *count -= 1;
+                false
+            }
+            _ => self.pods.remove(node).is_some(),
+        }
+    }
+
+    pub(super) fn forget_pods(&mut self) {
+        self.pods.clear();
+    }
+
+    pub(super) fn standing(&self, node: &str) -> Option<Standing> {
+        if self.pending.contains(node) {
+            return Some(Standing::Pending);
+        }
+        if self.keyless.contains(node) {
+            return Some(Standing::Keyless);
+        }
+        let asked = self.asked.get(node).map(|until| Standing::Asked(*until));
+        let ended = || self.ended.get(node).map(|end| Standing::Ended(*end));
+        asked.or_else(ended).or_else(|| self.former.get(node).map(|end| Standing::Former(*end)))
+    }
+
+    /// The only place where a node moves.
+    pub(super) fn set(&mut self, node: &Arc<str>, standing: Option<Standing>) {
+        let before = self.standing(node);
+        if before == standing {
+            return;
+        }
+        match before {
+            Some(Standing::Pending) => drop(self.pending.remove(node)),
+            Some(Standing::Keyless) => drop(self.keyless.remove(node)),
+            Some(Standing::Asked(until)) => {
+                self.asked.remove(node);
+                self.silence.remove(&(until, node.clone()));
+            }
+            Some(Standing::Ended(end)) => {
+                self.ended.remove(node);
+                self.failed -= usize::from(end != End::Succeeded);
+                self.silent -= usize::from(end == End::Silent);
+            }
+            Some(Standing::Former(_)) => drop(self.former.remove(node)),
+            None => {}
+        }
+        let name = node.clone();
+        match standing {
+            Some(Standing::Pending) => drop(self.pending.insert(name)),
+            Some(Standing::Keyless) => drop(self.keyless.insert(name)),
+            Some(Standing::Asked(until)) => {
+                self.asked.insert(name.clone(), until);
+                self.silence.insert((until, name));
+            }
+            Some(Standing::Ended(end)) => {
+                self.ended.insert(name, end);
+                self.failed += usize::from(end != End::Succeeded);
+                self.silent += usize::from(end == End::Silent);
+            }
+            Some(Standing::Former(end)) => drop(self.former.insert(name, end)),
+            None => {}
+        }
+        // That one more answers in time is nothing to report.
+        if !matches!((before, standing), (Some(Standing::Asked(_)), Some(Standing::Asked(_)))) {
+            self.changes += 1;
+        }
+    }
+
+    /// The next to ask, where one more may be.
+    pub(super) fn next(&self) -> Option<Arc<str>> {
+        let room = self.open && self.asked.len() < self.plan.parallelism.of(self.desired());
+        if room { self.pending.first().cloned() } else { None }
+    }
+
+    /// One that has been silent for too long.
+    pub(super) fn silent_at(&self, now: Instant) -> Option<Arc<str>> {
+        self.silence.first().filter(|(until, _)| *until <= now).map(|(_, node)| node.clone())
+    }
+
+    /// When the next one will have been.
+    pub(super) fn silence(&self) -> Option<Instant> {
+        self.silence.first().map(|(until, _)| *until)
+    }
+
+    /// Nodes that are selected.
+    pub(super) fn desired(&self) -> usize {
+        self.pending.len() + self.keyless.len() + self.asked.len() + self.ended.len()
+    }
+
+    pub(super) fn keyless(&self) -> usize {
+        self.keyless.len()
+    }
+
+    pub(super) fn active(&self) -> usize {
+        self.asked.len()
+    }
+
+    pub(super) fn ended(&self) -> usize {
+        self.ended.len()
+    }
+
+    pub(super) fn failed(&self) -> usize {
+        self.failed
+    }
+
+    pub(super) fn silent(&self) -> usize {
+        self.silent
+    }
+
+    /// Names of selected nodes that gave up; in the order of names.
+    pub(super) fn failed_nodes(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.ended.iter().filter(|(_, end)| **end != End::Succeeded).map(|(name, _)| name)
+    }
+
+    /// Names of selected nodes that have not ended.
+    pub(super) fn unfinished(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.asked.keys().chain(&self.pending).chain(&self.keyless)
+    }
+
+    /// All that ended, selected now or not; in the order of names.
+    pub(super) fn memory(&self) -> impl Iterator<Item = (&Arc<str>, End)> {
+        let (mut ended, mut former) = (self.ended.iter().peekable(), self.former.iter().peekable());
+        std::iter::from_fn(move || {
+            let first = match (ended.peek(), former.peek()) {
+                (Some((one, _)), Some((other, _))) => one < other,
+                (one, _) => one.is_some(),
+            };
+            if first { ended.next() } else { former.next() }.map(|(name, end)| (name, *end))
+        })
+    }
+}

@@ -1,0 +1,150 @@
+//! A node, and the NodeImage of its name. Only both together can be asked for anything: without the second no agent listens.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use berth_proto::crd::{DesiredImage, ImagePhase, PullStatus};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::{
+    labels::Labels,
+    order::{Seal, Wish},
+    rollout::End,
+};
+use crate::seen::{NodeImageSeen, Texts};
+
+/// What is known of a name.
+#[derive(Debug, Default)]
+pub(super) struct Site {
+    pub(super) node: Option<Node>,
+    pub(super) image: Option<Image>,
+}
+
+/// The Node.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) uid: Box<str>,
+    pub(super) created: Option<Timestamp>,
+    pub(super) labels: Labels,
+    /// The number of the list that showed it last.
+    pub(super) list: u32,
+}
+
+/// The NodeImage.
+#[derive(Debug)]
+pub(super) struct Image {
+    pub(super) uid: Box<str>,
+    pub(super) resource_version: Box<str>,
+    deleting: bool,
+    /// UID of the Node that it was made for.
+    owner: Option<Box<str>>,
+    pub(super) key: Option<Arc<str>>,
+    /// `desiredImages` with what the agent says of them, as shown.
+    pub(super) entries: BTreeMap<Arc<str>, Entry>,
+    /// Decided, and not shown yet; since when.
+    pub(super) asked: BTreeMap<Arc<str>, Timestamp>,
+    /// On which version which entries were last asked to be written.
+    pub(super) sent: Option<(Box<str>, Vec<Arc<str>>)>,
+    pub(super) list: u32,
+}
+
+/// One entry.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Entry {
+    pub(super) content: Arc<DesiredImage>,
+    pub(super) since: Option<Time>,
+    pub(super) sealed: Arc<[String]>,
+    /// What the agent says of this version of it.
+    pub(super) pull: Option<Pull>,
+}
+
+/// What the agent says: a change of it is a sign of life.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Pull {
+    phase: ImagePhase,
+    progress: Option<i32>,
+    message: Option<Box<str>>,
+}
+
+impl Site {
+    /// Something can be asked of it. A NodeImage that was made for an earlier node of this name is about to go.
+    pub(super) fn usable(&self) -> bool {
+        match (&self.node, &self.image) {
+            (Some(node), Some(image)) => {
+                !image.deleting && image.owner.as_ref().is_none_or(|owner| *owner == node.uid)
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) fn has_key(&self) -> bool {
+        self.image.as_ref().is_some_and(|image| image.key.is_some())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.node.is_none() && self.image.is_none()
+    }
+}
+
+impl Image {
+    /// `content` gives back the copy of an entry that others have, where they have one.
+    pub(super) fn new(
+        seen: NodeImageSeen,
+        list: u32,
+        texts: &mut Texts,
+        content: impl Fn(&str, DesiredImage) -> Arc<DesiredImage>,
+    ) -> Self {
+        let mut pulls: BTreeMap<String, PullStatus> =
+            seen.pulls.into_iter().map(|pull| (pull.uid.clone(), pull)).collect();
+        let entries = seen.desired.into_iter().map(|mut entry| {
+            let (since, sealed) = (entry.since.take(), std::mem::take(&mut entry.sealed_credentials));
+            let version = entry.version.unwrap_or_default();
+            let pull = pulls
+                .remove(&entry.uid)
+                .filter(|pull| pull.version.unwrap_or_default() == version)
+                .map(|pull| Pull {
+                    phase: pull.phase,
+                    progress: pull.progress,
+                    message: pull.message.map(String::into_boxed_str),
+                });
+            let uid = texts.one(&entry.uid);
+            let content = content(&uid, entry);
+            (uid, Entry { content, since, sealed: sealed.into(), pull })
+        });
+        Self {
+            entries: entries.collect(),
+            uid: seen.uid.into(),
+            resource_version: seen.resource_version.into(),
+            deleting: seen.deleting,
+            owner: seen.owner.map(String::into_boxed_str),
+            key: seen.sealing_key.filter(|key| !key.is_empty()).map(Into::into),
+            asked: BTreeMap::new(),
+            sent: None,
+            list,
+        }
+    }
+
+    /// UIDs of which something is here.
+    pub(super) fn uids(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.entries.keys().chain(self.asked.keys())
+    }
+}
+
+impl Entry {
+    pub(super) fn end(&self) -> Option<End> {
+        match self.pull.as_ref()?.phase {
+            ImagePhase::Succeeded => Some(End::Succeeded),
+            ImagePhase::Failed => Some(End::Failed),
+            ImagePhase::Waiting | ImagePhase::Pulling => None,
+        }
+    }
+
+    /// As it is: an entry once written stays so until it is taken back.
+    pub(super) fn wish(&self) -> Wish {
+        Wish {
+            content: self.content.clone(),
+            since: self.since.clone(),
+            seal: Seal::Present(self.sealed.clone()),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The status of a job, in OpenKruise's words where it has some.
+
+use berth_proto::crd::ImagePullJobStatus;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+use super::{job::Job, memory, rollout::Rollout};
+
+/// More names than that help nobody.
+const MOST_NAMES: usize = 100;
+
+/// How a job ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// All its nodes have ended.
+    Ended,
+    /// Its own deadline is over.
+    DeadlineExceeded,
+}
+
+/// Times are written in seconds, so that what comes back is what was sent.
+pub(super) fn time(at: Timestamp) -> Time {
+    Time(Timestamp::from_second(at.as_second()).unwrap_or(at))
+}
+
+/// The status of a job that is carried out.
+pub(super) fn running(job: &Job, rollout: &Rollout, now: Timestamp) -> ImagePullJobStatus {
+    let mut status = counts(job, rollout, now);
+    let progress = (rollout.ended() * 100).checked_div(rollout.desired()).unwrap_or(0);
+    let state = if rollout.plan.parallelism.is_pause() { "paused (parallelism 0)" } else { "running" };
+    let keyless = match rollout.keyless() {
+        0 => String::new(),
+        count => format!("; {count} nodes wait until they have published a sealingKey for the pullSecrets"),
+    };
+    status.message = Some(format!("job is {state}, progress {progress}%{keyless}"));
+    status
+}
+
+/// The last status of a job.
+pub(super) fn ended(job: &Job, rollout: &Rollout, verdict: Verdict, now: Timestamp) -> ImagePullJobStatus {
+    let mut status = counts(job, rollout, now);
+    status.completion_time = Some(time(now));
+    let (condition, reason, message, detail) = match verdict {
+        Verdict::DeadlineExceeded => {
+            // Whoever has not ended has failed, as far as this job goes.
+            let unfinished = rollout.desired() - rollout.ended();
+            status.active = Some(0);
+            status.failed = Some(number(rollout.failed() + unfinished));
+            let room = MOST_NAMES.saturating_sub(status.failed_nodes.len());
+            status.failed_nodes.extend(rollout.unfinished().take(room).map(ToString::to_string));
+            let message = "job exceeds activeDeadlineSeconds";
+            ("Failed", "DeadlineExceeded", message, format!("{unfinished} nodes had not ended"))
+        }
+        Verdict::Ended if rollout.failed() > 0 => {
+            let silent = match rollout.silent() {
+                0 => String::new(),
+                count => format!("; {count} of them: node has not responded"),
+            };
+            let detail = format!("{} of {} nodes failed{silent}", rollout.failed(), rollout.desired());
+            ("Failed", "NodesFailed", "job has completed", detail)
+        }
+        Verdict::Ended => {
+            let detail = format!("{} nodes have the image", rollout.desired());
+            ("Complete", "Succeeded", "job has completed", detail)
+        }
+    };
+    status.message = Some(message.to_owned());
+    status.conditions.push(condition_of(job, condition, true, reason, &detail, now));
+    status
+}
+
+/// The status of a job that is not carried out; what was counted before stays.
+pub(super) fn refused(job: &Job, reason: &str, message: &str, now: Timestamp) -> ImagePullJobStatus {
+    ImagePullJobStatus {
+        message: Some(message.to_owned()),
+        conditions: vec![condition_of(job, "Accepted", false, reason, message, now)],
+        ..job.shown.clone()
+    }
+}
+
+fn counts(job: &Job, rollout: &Rollout, now: Timestamp) -> ImagePullJobStatus {
+    let ended_nodes = memory::write(rollout.memory());
+    ImagePullJobStatus {
+        start_time: job.start.map(time),
+        completion_time: None,
+        desired: Some(number(rollout.desired())),
+        active: Some(number(rollout.active())),
+        succeeded: Some(number(rollout.ended() - rollout.failed())),
+        failed: Some(number(rollout.failed())),
+        message: None,
+        failed_nodes: rollout.failed_nodes().take(MOST_NAMES).map(ToString::to_string).collect(),
+        ended_nodes_time: ended_nodes_time(job, ended_nodes.as_ref(), now),
+        ended_nodes,
+        conditions: vec![condition_of(job, "Accepted", true, "Accepted", "the job is carried out", now)],
+    }
+}
+
+/// The same nodes have the same time: writing a status once more changes nothing.
+fn ended_nodes_time(job: &Job, ended_nodes: Option<&String>, now: Timestamp) -> Option<Time> {
+    let shown = job.shown.ended_nodes_time.clone().filter(|_| job.shown.ended_nodes.as_ref() == ended_nodes);
+    ended_nodes.map(|_| shown.unwrap_or_else(|| time(now)))
+}
+
+fn condition_of(
+    job: &Job,
+    kind: &str,
+    holds: bool,
+    reason: &str,
+    message: &str,
+    now: Timestamp,
+) -> Condition {
+    let status = if holds { "True" } else { "False" };
+    let shown = job.shown.conditions.iter().find(|shown| shown.type_ == kind && shown.status == status);
+    Condition {
+        type_: kind.to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        last_transition_time: shown.map_or_else(|| time(now), |shown| shown.last_transition_time.clone()),
+        observed_generation: None,
+    }
+}
+
+fn number(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}

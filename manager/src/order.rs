@@ -1,0 +1,80 @@
+//! A write as a value: what the indexes decide, what waits in the queue, and what the writer carries out.
+
+use crate::{
+    images::{JobAct, JobOrder, NodeOrder},
+    index::{StatusPatch, Write},
+    seen::{Key, Kind},
+};
+
+/// One write to one object. It names the UID and the version it was decided on, and must fail on any other: what happened
+/// since is not known here.
+#[derive(Clone, Debug)]
+pub enum Order {
+    /// To the status of a request.
+    Request(StatusPatch),
+    /// What is wanted of a node.
+    Node(NodeOrder),
+    /// To the status of a job, or its deletion.
+    Job(JobOrder),
+}
+
+/// Which object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Target {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its name.
+    pub key: Key,
+}
+
+impl Order {
+    /// The object.
+    pub fn target(&self) -> Target {
+        match self {
+            Self::Request(patch) => Target { kind: Kind::Request, key: patch.key.clone() },
+            Self::Node(order) => {
+                Target { kind: Kind::NodeImage, key: Key { namespace: "".into(), name: order.node.clone() } }
+            }
+            Self::Job(order) => Target { kind: Kind::ImagePullJob, key: order.key.clone() },
+        }
+    }
+
+    /// Which object of that name.
+    pub fn uid(&self) -> &str {
+        match self {
+            Self::Request(patch) => &patch.uid,
+            Self::Node(order) => &order.uid,
+            Self::Job(order) => &order.uid,
+        }
+    }
+
+    /// The version it was decided on.
+    pub fn resource_version(&self) -> &str {
+        match self {
+            Self::Request(patch) => &patch.resource_version,
+            Self::Node(order) => &order.resource_version,
+            Self::Job(order) => &order.resource_version,
+        }
+    }
+
+    /// For metrics and logs.
+    pub const fn what(&self) -> &'static str {
+        match self {
+            Self::Request(patch) => match patch.write {
+                Write::Assign(_) => "assign",
+                Write::Fail(..) => "fail",
+            },
+            Self::Node(_) => "desired_images",
+            Self::Job(order) => match order.act {
+                JobAct::Status(_) => "job_status",
+                JobAct::Delete => "job_delete",
+            },
+        }
+    }
+}
+
+impl From<StatusPatch> for Order {
+    fn from(patch: StatusPatch) -> Self {
+        Self::Request(patch)
+    }
+}

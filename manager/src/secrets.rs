@@ -1,0 +1,152 @@
+//! The Secrets of jobs with `pullSecrets`, and the seals made from them.
+//!
+//! Nobody of Berth may read Secrets. Who wants a job to pull with one gives the manager a Role in the job's namespace that lets it
+//! get exactly that name (`deploy/samples/pull-secret.yaml`); nothing else can say that this manager may see this Secret. What is
+//! read stays in memory while its job is open, and leaves it only sealed to the node that is to pull: each node can open
+//! what was sealed to it and nothing else, and whoever reads NodeImages sees which job pulls there but not with what.
+//!
+//! No type here that holds credentials has `Debug`, and no error or log line has anything of their content.
+
+mod docker_config;
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use berth_proto::{
+    image::Reference,
+    sealing::{Context, RegistryCredential, SealError, SealingKey},
+};
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client};
+use tokio::{sync::mpsc, task::JoinSet, time::timeout};
+use tracing::{info, warn};
+
+use crate::{images::Fetch, telemetry::chain};
+
+/// `desiredImages[].sealedCredentials` has room for so many.
+const MOST: usize = 16;
+/// A read without an answer has failed.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// What was read, by the UID of the job. A clone opens the same one.
+#[derive(Clone, Default)]
+pub struct Vault {
+    /// A std lock: nothing is awaited under it.
+    jobs: Arc<Mutex<HashMap<Arc<str>, Vec<RegistryCredential>>>>,
+}
+
+/// Why nothing was sealed.
+#[derive(Debug, thiserror::Error)]
+pub enum NotSealed {
+    /// The job has ended, or its Secrets have gone.
+    #[error("no credentials are kept for job {0}")]
+    Gone(String),
+    /// The node's `sealingKey` is none.
+    #[error("the node's sealingKey cannot be used")]
+    Key(#[source] SealError),
+}
+
+/// What came of reading the Secrets of a job.
+pub struct Answer {
+    /// The job's UID.
+    pub uid: Arc<str>,
+    /// Credentials for its image; or what is missing, with the remedy.
+    pub result: Result<Vec<RegistryCredential>, String>,
+}
+
+impl fmt::Debug for Vault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Vault")
+    }
+}
+
+impl Vault {
+    /// Keeps what was read, in the place of what was read before.
+    pub fn keep(&self, uid: Arc<str>, credentials: Vec<RegistryCredential>) {
+        self.jobs().insert(uid, credentials);
+    }
+
+    /// Nobody needs it any more.
+    pub fn forget(&self, uid: &str) {
+        self.jobs().remove(uid);
+    }
+
+    /// Seals each credential of a job to a node.
+    ///
+    /// # Errors
+    /// Nothing is kept for the job, or the key is none.
+    pub fn seal(&self, uid: &str, key: &str, node: &str, image: &str) -> Result<Vec<String>, NotSealed> {
+        let jobs = self.jobs();
+        let credentials = jobs.get(uid).ok_or_else(|| NotSealed::Gone(uid.to_owned()))?;
+        let key = SealingKey::parse(key).map_err(NotSealed::Key)?;
+        let context = Context { node, wish: uid, image };
+        credentials.iter().map(|one| key.seal(one, context).map_err(NotSealed::Key)).collect()
+    }
+
+    fn jobs(&self) -> MutexGuard<'_, HashMap<Arc<str>, Vec<RegistryCredential>>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reads what is asked for until nobody asks any more.
+pub async fn read(client: Client, mut asked: mpsc::UnboundedReceiver<Fetch>, answers: mpsc::Sender<Answer>) {
+    let mut reads = JoinSet::new();
+    // Those on their way end with this function: nobody takes their answers then.
+    while let Some(fetch) = asked.recv().await {
+        let (client, answers) = (client.clone(), answers.clone());
+        reads.spawn(async move {
+            let result = credentials(&client, &fetch).await;
+            let (job, secrets) = (&fetch.job, fetch.names.len());
+            match &result {
+                Ok(found) => info!(%job, secrets, credentials = found.len(), "Pull secrets read"),
+                Err(error) => warn!(%job, error, "Pull secrets cannot be read"),
+            }
+            // The centre has ended: nobody needs it.
+            let _ = answers.send(Answer { uid: fetch.uid, result }).await;
+        });
+        while reads.try_join_next().is_some() {}
+    }
+}
+
+async fn credentials(client: &Client, fetch: &Fetch) -> Result<Vec<RegistryCredential>, String> {
+    let image: Reference = fetch.image.parse().map_err(|error| format!("{error}"))?;
+    let api: Api<Secret> = Api::namespaced(client.clone(), &fetch.job.namespace);
+    let mut credentials = Vec::new();
+    for name in &fetch.names {
+        let failed = |why: &str| missing(fetch, name, why);
+        let secret = match timeout(ANSWER_WITHIN, api.get(name)).await {
+            Ok(Ok(secret)) => secret,
+            Ok(Err(kube::Error::Api(status))) => {
+                return Err(match status.code {
+                    403 => failed("the manager may not get it"),
+                    404 => failed("it does not exist"),
+                    code => failed(&format!("the API server answered {code}")),
+                });
+            }
+            Ok(Err(error)) => return Err(failed(&chain(&error))),
+            Err(_) => return Err(failed("the API server did not answer")),
+        };
+        let auths = docker_config::auths(&secret).map_err(|why| failed(why))?;
+        credentials.extend(docker_config::matching(auths, &image));
+    }
+    credentials.truncate(MOST);
+    Ok(credentials)
+}
+
+/// Names the Secret and what to make.
+fn missing(fetch: &Fetch, name: &str, why: &str) -> String {
+    let namespace = &fetch.job.namespace;
+    format!(
+        "Secret {namespace}/{name} of spec.pullSecrets: {why}. It takes a Secret of type kubernetes.io/dockerconfigjson, and in \
+         namespace {namespace} a Role with verb get on secrets, resourceNames [{names}], bound to ServiceAccount berth-manager of the \
+         manager's namespace",
+        names = fetch.names.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,30 @@
+//! What the watches show, in words that both indexes share: objects cut down to what is decided by, their names, the
+//! clock's two faces, and how far an absence can be believed.
+//!
+//! Nothing here decides anything, reads a clock or knows how an object looked on the wire.
+
+mod key;
+mod object;
+mod views;
+
+use std::time::Instant;
+
+use jiff::Timestamp;
+
+pub use self::{
+    key::Key,
+    object::{
+        ContainerSeen, JobSeen, Kind, NodeImageSeen, NodeSeen, Object, PodSeen, PodStage, RequestSeen, Role,
+    },
+};
+pub(crate) use self::{key::Texts, views::Views};
+
+/// What the clocks show. Time that passes is measured by the monotonic one; the other is only written down, and compared
+/// with timestamps that the API server, or a manager before this one, made.
+#[derive(Clone, Copy, Debug)]
+pub struct Now {
+    /// Monotonic, this machine's.
+    pub instant: Instant,
+    /// The wall clock, this machine's.
+    pub wall: Timestamp,
+}

@@ -1,0 +1,84 @@
+//! What is sent: the object as it is applied.
+
+use berth_proto::{
+    crd::{ContainerRecreateRequestStatus, ImagePullJobStatus, NodeImageStatus},
+    sealing::SealError,
+};
+use serde::Serialize;
+
+use crate::{
+    images::{JobAct, JobOrder, NodeOrder, Seal},
+    order::{Order, Target},
+    secrets::{NotSealed, Vault},
+    seen::Kind,
+};
+
+/// An object with what identifies it and the fields of its status that are the manager's: with server-side apply, one
+/// left out is one taken back.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Body {
+    api_version: &'static str,
+    kind: &'static str,
+    metadata: Metadata,
+    status: Status,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    namespace: String,
+    uid: String,
+    resource_version: String,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Status {
+    Request(Box<ContainerRecreateRequestStatus>),
+    Node(Box<NodeImageStatus>),
+    Job(Box<ImagePullJobStatus>),
+}
+
+impl Body {
+    /// Seals what is owed to a node: that is why this can fail.
+    pub(super) fn of(order: &Order, vault: &Vault) -> Result<Self, NotSealed> {
+        let status = match order {
+            Order::Request(patch) => Status::Request(Box::new(patch.status())),
+            Order::Node(order) => Status::Node(Box::new(node(order, vault)?)),
+            Order::Job(JobOrder { act: JobAct::Status(status), .. }) => Status::Job(status.clone()),
+            // Nothing but the preconditions is sent.
+            Order::Job(JobOrder { act: JobAct::Delete, .. }) => Status::Job(Box::default()),
+        };
+        let Target { kind, key } = order.target();
+        let metadata = Metadata {
+            name: key.name.to_string(),
+            namespace: key.namespace.to_string(),
+            uid: order.uid().to_owned(),
+            resource_version: order.resource_version().to_owned(),
+        };
+        let kind = match kind {
+            Kind::NodeImage => "NodeImage",
+            Kind::ImagePullJob => "ImagePullJob",
+            Kind::Request | Kind::Pod | Kind::Node => "ContainerRecreateRequest",
+        };
+        Ok(Self { api_version: "apps.kruise.io/v1alpha1", kind, metadata, status })
+    }
+}
+
+fn node(order: &NodeOrder, vault: &Vault) -> Result<NodeImageStatus, NotSealed> {
+    let desired = order.wishes.iter().map(|wish| {
+        let mut entry = wish.entry();
+        entry.sealed_credentials = match &wish.seal {
+            Seal::Present(sealed) => sealed.to_vec(),
+            Seal::Owed => {
+                let key = order.sealing_key.as_deref().ok_or(NotSealed::Key(SealError::Key))?;
+                vault.seal(&entry.uid, key, &order.node, &entry.image)?
+            }
+        };
+        Ok(entry)
+    });
+    Ok(NodeImageStatus { desired_images: desired.collect::<Result<_, _>>()?, ..NodeImageStatus::default() })
+}
