@@ -8,7 +8,7 @@ use berth_proto::cri::runtime_service_client::RuntimeServiceClient;
 use berth_proto::cri::{
     ContainerFilter, ContainerState, ContainerStatusRequest, ExecSyncRequest, Image, ImageSpec,
     ImageStatusRequest, ListContainersRequest, ListPodSandboxRequest, PodSandbox, PodSandboxFilter,
-    RuntimeCondition, StatusRequest, VersionRequest, VersionResponse,
+    PullImageRequest, RuntimeCondition, StatusRequest, VersionRequest, VersionResponse,
 };
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
@@ -134,6 +134,14 @@ impl Cri {
         };
         let answer = self.runtime.clone().exec_sync(request).await.context("ExecSync")?.into_inner();
         Ok((answer.exit_code, String::from_utf8_lossy(&answer.stdout).into_owned()))
+    }
+
+    /// Pulls an image, as anybody may.
+    pub async fn pull(&self, image: &str) -> Result<()> {
+        let spec = ImageSpec { image: image.to_owned(), ..Default::default() };
+        let request = PullImageRequest { image: Some(spec), auth: None, sandbox_config: None };
+        self.images.clone().pull_image(request).await.context("PullImage")?;
+        Ok(())
     }
 
     /// What the runtime has of an image; `None` when it is not on the node.
