@@ -250,7 +250,7 @@ impl ImageIndex {
             let standing = match rollout.standing(&name) {
                 Some(Standing::Ended(_) | Standing::Former(_)) => continue,
                 Some(Standing::Pending | Standing::Keyless | Standing::Asked(_)) => Standing::Ended(end),
-                None => Standing::Former(end),
+                Some(Standing::Leaving(_)) | None => Standing::Former(end),
             };
             rollout.set(&name, Some(standing));
         }

@@ -33,7 +33,8 @@ impl ImageIndex {
     pub(super) fn place(&mut self, uid: &Arc<str>, name: &Arc<str>, selected: Option<bool>, now: Now) {
         let Some(rollout) = self.rollouts.get_mut(uid) else { return };
         let before = rollout.standing(name);
-        let selected = selected.unwrap_or(!matches!(before, None | Some(Standing::Former(_))));
+        let selected =
+            selected.unwrap_or(!matches!(before, None | Some(Standing::Former(_) | Standing::Leaving(_))));
         let site = self.sites.get(name);
         let image = site.filter(|site| site.usable()).and_then(|site| site.image.as_ref());
         let entry = image.and_then(|image| image.entries.get(uid));
@@ -46,6 +47,11 @@ impl ImageIndex {
         let standing = match remembered {
             Some(end) if selected => Some(Standing::Ended(end)),
             Some(end) => Some(Standing::Former(end)),
+            // What was decided stands until it is seen, and is taken back then: an order on its way cannot be called back.
+            None if !selected && asked => Some(match before {
+                Some(Standing::Leaving(until)) => Standing::Leaving(until),
+                _ => Standing::Leaving(now.instant + SILENCE),
+            }),
             None if !selected => None,
             None if asked => {
                 let word = entry.is_some_and(|entry| entry.pull.is_some());
@@ -63,9 +69,8 @@ impl ImageIndex {
             rollout.set(name, standing);
             self.touched.insert(uid.clone());
         }
-        if standing.is_none() {
-            // What was decided and not written is not owed any more; what was written is taken back.
-            self.undecide(uid, name);
+        if matches!(standing, None | Some(Standing::Leaving(_))) {
+            self.dirty.insert(name.clone());
         }
     }
 
@@ -91,7 +96,8 @@ impl ImageIndex {
     /// The node has been silent for too long.
     pub(super) fn give_up(&mut self, uid: &Arc<str>, name: &Arc<str>) {
         if let Some(rollout) = self.rollouts.get_mut(uid) {
-            rollout.set(name, Some(Standing::Ended(End::Silent)));
+            let leaves = matches!(rollout.standing(name), Some(Standing::Leaving(_)));
+            rollout.set(name, (!leaves).then_some(Standing::Ended(End::Silent)));
         }
         self.undecide(uid, name);
     }

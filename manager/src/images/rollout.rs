@@ -3,8 +3,9 @@
 //! ```text
 //!   (not selected) ──▶ Pending ──asked, in the order of names──▶ Asked ──▶ Ended
 //!                      Keyless ──its sealing key is there──▶ Pending         ▲ │
-//!                                                     selected again, or not: ▼
-//!                                                                          Former
+//!                                           │       selected again, or not: ▼
+//!                        not selected any more ▼                         Former
+//!                                          Leaving ──its entry has gone──▶ (not selected)
 //! ```
 //!
 //! Sets over shared names, so that whatever happens to one node costs the logarithm of their number.
@@ -48,6 +49,9 @@ pub(super) enum Standing {
     Keyless,
     /// Asked; counted as silent from then on.
     Asked(Instant),
+    /// Not selected any more, and its entry is still there or on its way: until that has gone it may be pulling. No longer
+    /// than until then.
+    Leaving(Instant),
     /// It has ended.
     Ended(End),
     /// It has ended, and is not selected now: kept, so that it is not asked anew when it is again.
@@ -85,6 +89,7 @@ pub(super) struct Rollout {
     pending: BTreeSet<Arc<str>>,
     keyless: BTreeSet<Arc<str>>,
     asked: BTreeMap<Arc<str>, Instant>,
+    leaving: BTreeMap<Arc<str>, Instant>,
     silence: BTreeSet<(Instant, Arc<str>)>,
     ended: BTreeMap<Arc<str>, End>,
     former: BTreeMap<Arc<str>, End>,
@@ -107,6 +112,7 @@ impl Rollout {
             pending: BTreeSet::new(),
             keyless: BTreeSet::new(),
             asked: BTreeMap::new(),
+            leaving: BTreeMap::new(),
             silence: BTreeSet::new(),
             ended: BTreeMap::new(),
             former: BTreeMap::new(),
@@ -166,7 +172,11 @@ impl Rollout {
         }
         let asked = self.asked.get(node).map(|until| Standing::Asked(*until));
         let ended = || self.ended.get(node).map(|end| Standing::Ended(*end));
-        asked.or_else(ended).or_else(|| self.former.get(node).map(|end| Standing::Former(*end)))
+        let leaving = || self.leaving.get(node).map(|until| Standing::Leaving(*until));
+        asked
+            .or_else(ended)
+            .or_else(leaving)
+            .or_else(|| self.former.get(node).map(|end| Standing::Former(*end)))
     }
 
     /// The only place where a node moves.
@@ -180,6 +190,10 @@ impl Rollout {
             Some(Standing::Keyless) => drop(self.keyless.remove(node)),
             Some(Standing::Asked(until)) => {
                 self.asked.remove(node);
+                self.silence.remove(&(until, node.clone()));
+            }
+            Some(Standing::Leaving(until)) => {
+                self.leaving.remove(node);
                 self.silence.remove(&(until, node.clone()));
             }
             Some(Standing::Ended(end)) => {
@@ -198,6 +212,10 @@ impl Rollout {
                 self.asked.insert(name.clone(), until);
                 self.silence.insert((until, name));
             }
+            Some(Standing::Leaving(until)) => {
+                self.leaving.insert(name.clone(), until);
+                self.silence.insert((until, name));
+            }
             Some(Standing::Ended(end)) => {
                 self.ended.insert(name, end);
                 self.failed += usize::from(end != End::Succeeded);
@@ -214,7 +232,8 @@ impl Rollout {
 
     /// The next to ask, where one more may be.
     pub(super) fn next(&self) -> Option<Arc<str>> {
-        let room = self.open && self.asked.len() < self.plan.parallelism.of(self.desired());
+        let busy = self.asked.len() + self.leaving.len();
+        let room = self.open && busy < self.plan.parallelism.of(self.desired());
         if room { self.pending.first().cloned() } else { None }
     }
 

@@ -66,7 +66,7 @@ use crate::seen::{Key, Kind, Now, Object, Texts, Views};
 const LOST_PAUSE: Duration = Duration::from_secs(5);
 
 /// The kinds by which requests are decided.
-const KINDS: &[Kind] = &[Kind::Pod, Kind::Node, Kind::Request];
+pub(crate) const KINDS: &[Kind] = &[Kind::Pod, Kind::Node, Kind::Request];
 
 /// What the manager knows, and what follows from it.
 #[derive(Debug)]

@@ -1,1 +1,10 @@
-//! Tables and conversations.
+//! Conversations with a cluster in miniature, and random ones.
+
+mod endings;
+mod failover;
+mod jobs;
+mod predownload;
+mod random;
+mod secrets;
+mod selection;
+mod world;

@@ -2,13 +2,13 @@
 
 use super::world::*;
 use crate::{
-    index::Reason,
+    index::{KINDS, Reason},
     seen::{Kind, Object},
 };
 
 #[test]
 fn nothing_is_decided_before_everything_was_listed() {
-    for last in Kind::ALL {
+    for &last in KINDS {
         let mut world = World::unlisted();
         let now = world.now();
         for kind in Kind::ALL {
@@ -18,7 +18,7 @@ fn nothing_is_decided_before_everything_was_listed() {
         assert!(world.request(request("bad", "none", &["a"])).is_empty());
         assert!(world.node("node-1").is_empty());
         assert!(world.pod(pod("p", &[container("a", 1)])).is_empty());
-        for kind in Kind::ALL.into_iter().filter(|kind| *kind != last) {
+        for kind in KINDS.iter().copied().filter(|kind| *kind != last) {
             let now = world.now();
             assert!(world.index.list_ends(kind, now).is_empty());
             assert!(world.pass(seconds(100)).is_empty(), "{last:?} is missing");

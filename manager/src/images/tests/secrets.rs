@@ -1,0 +1,73 @@
+//! Jobs with `pullSecrets`.
+
+use serde_json::json;
+
+use super::world::*;
+
+fn spec() -> serde_json::Value {
+    json!({ "pullSecrets": ["one"], "parallelism": 2 })
+}
+
+#[test]
+fn nothing_begins_before_the_secrets_are_there() {
+    let mut world = World::with_nodes(0);
+    world.node("n0", &[]);
+    world.agent("n0", Some("key-0"));
+    world.job("j", spec());
+    assert_eq!(world.fetches.len(), 1);
+    assert_eq!(&*world.fetches[0].names, ["one".to_owned()]);
+    assert!(world.asked("j").is_empty() && world.status("j").start_time.is_none());
+    let uid = world.fetches.remove(0).uid;
+    let effects = world.index.secrets_missing(&uid, "Secret shop/one: make a Role", world.now());
+    world.carry_out(effects);
+    let accepted = world.condition("j", "Accepted").unwrap();
+    assert_eq!((&*accepted.status, &*accepted.reason), ("False", "SecretUnavailable"));
+    assert_eq!(world.message("j"), "Secret shop/one: make a Role");
+    world.pass(seconds(29));
+    assert!(world.fetches.is_empty());
+    world.pass(seconds(1));
+    assert_eq!(world.fetches.len(), 1, "tried again");
+    let effects = world.index.secrets_ready(&uid, world.now());
+    world.carry_out(effects);
+    assert_eq!(world.asked("j"), ["n0"]);
+    world.pass(seconds(1));
+    assert_eq!(world.condition("j", "Accepted").unwrap().status, "True");
+    assert!(world.images["n0"].desired[0].sealed_credentials[0].starts_with("sealed to key-0"));
+    world.succeed_all("j");
+    assert!(world.is_over("j"));
+    assert_eq!(world.forgotten, [uid], "not kept longer than needed");
+}
+
+#[test]
+fn a_node_without_a_key_waits() {
+    let mut world = World::with_nodes(2);
+    world.job("j", spec());
+    let uid = world.fetches[0].uid.clone();
+    let effects = world.index.secrets_ready(&uid, world.now());
+    world.carry_out(effects);
+    assert!(world.asked("j").is_empty());
+    assert!(world.message("j").contains("2 nodes wait until they have published a sealingKey"));
+    world.agent("n1", Some("key-1"));
+    assert_eq!(world.asked("j"), ["n1"]);
+    world.pass(seconds(1));
+    assert!(world.message("j").contains("1 nodes wait"), "{}", world.message("j"));
+}
+
+#[test]
+fn a_seal_is_not_made_anew() {
+    let mut world = World::with_nodes(1);
+    world.agent("n0", Some("key"));
+    world.job("j", spec());
+    let uid = world.fetches[0].uid.clone();
+    let effects = world.index.secrets_ready(&uid, world.now());
+    world.carry_out(effects);
+    let sealed = world.images["n0"].desired[0].sealed_credentials.clone();
+    world.job("k", json!({}));
+    let entry = world.images["n0"].desired.iter().find(|entry| *entry.uid == *uid).unwrap();
+    assert_eq!((world.images["n0"].desired.len(), &entry.sealed_credentials), (2, &sealed));
+    world.pass(seconds(300));
+    assert_eq!(world.fetches.len(), 2, "read again, as its owner may have changed it");
+    let effects = world.index.secrets_missing(&uid, "gone", world.now());
+    world.carry_out(effects);
+    assert!(world.asked("j").contains(&"n0".to_owned()), "what was asked stays asked");
+}
