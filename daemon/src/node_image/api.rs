@@ -86,6 +86,9 @@ enum Lost {
     Client(#[source] crate::cluster::client::ClientError),
     #[error("NodeImage {0} not made")]
     Made(String, #[source] Box<kube::Error>),
+    /// The kubelet registers it, maybe later than we start.
+    #[error("there is no Node {0} yet, and a NodeImage goes with its Node")]
+    NoNode(String),
     #[error("watch of NodeImage {0}")]
     Watch(String, #[source] Box<watcher::Error>),
     #[error("NodeImage {0} was deleted")]
@@ -129,7 +132,8 @@ impl NodeImages {
             Err(error) => return Lost::Client(error),
         };
         let lost = match self.ensure(&session.client).await {
-            Ok(()) => self.watch(&session.client, seen).await,
+            Ok(true) => self.watch(&session.client, seen).await,
+            Ok(false) => return Lost::NoNode(self.node.clone()),
             Err(error) => Lost::Made(self.node.clone(), Box::new(error)),
         };
         if !lost.is_refusal() && !matches!(lost, Lost::Deleted(_)) {
@@ -138,13 +142,15 @@ impl NodeImages {
         lost
     }
 
-    /// Makes the object if it is missing, to go when its Node goes.
-    async fn ensure(&self, client: &Client) -> Result<(), kube::Error> {
+    /// Makes the object if it is missing, to go when its Node goes. False: there is no Node.
+    async fn ensure(&self, client: &Client) -> Result<bool, kube::Error> {
         let api: Api<NodeImage> = Api::all(client.clone());
         if api.get_opt(&self.node).await?.is_some() {
-            return Ok(());
+            return Ok(true);
         }
-        let node = Api::<Node>::all(client.clone()).get(&self.node).await?;
+        let Some(node) = Api::<Node>::all(client.clone()).get_opt(&self.node).await? else {
+            return Ok(false);
+        };
         let metadata = ObjectMeta {
             name: Some(self.node.clone()),
             labels: node.metadata.labels,
@@ -164,7 +170,7 @@ impl NodeImages {
             Err(kube::Error::Api(status)) if status.code == 409 => {}
             Err(error) => return Err(error),
         }
-        Ok(())
+        Ok(true)
     }
 
     async fn watch(&self, client: &Client, seen: &watch::Sender<Option<Seen>>) -> Lost {
@@ -313,7 +319,7 @@ impl Lost {
                 | watcher::Error::WatchError(status) => status.code,
                 _ => return false,
             },
-            Self::Client(_) | Self::Deleted(_) | Self::Ended(_) => return false,
+            Self::Client(_) | Self::NoNode(_) | Self::Deleted(_) | Self::Ended(_) => return false,
         };
         [403, 404].contains(&code)
     }

@@ -6,8 +6,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use berth_proto::crd::ImagePullJob;
-use berth_tests::node::{Manager, Node, Registry, Replica, User, images};
+use berth_proto::crd::{ImagePullJob, NodeImage};
+use berth_tests::node::{Manager, NODE_NAME, Node, Registry, Replica, User, images};
 use berth_tests::wait::await_condition;
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client};
@@ -37,6 +37,12 @@ pub(crate) async fn run(options: &Options) -> Result<Vec<Row>> {
     let registry = Registry::start(node.run()).await?;
     let client = node.client().await?;
     let cri = node.containerd().cri()?;
+    let images: Api<NodeImage> = Api::all(client.clone());
+    await_condition("the agent has made its NodeImage", PATIENCE, async || {
+        ensure!(images.get_opt(NODE_NAME).await?.is_some(), "not yet");
+        Ok(())
+    })
+    .await?;
 
     let (mut direct, mut pulled, mut present) = (Vec::new(), Vec::new(), Vec::new());
     for run in 0..options.runs {
