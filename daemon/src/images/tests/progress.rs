@@ -35,14 +35,18 @@ fn repositories_are_named_whole() {
 
 #[test]
 fn downloads_by_their_digest() {
-    let downloads = [("layer-sha256:a".to_owned(), 5), ("config-sha256:c".to_owned(), 1)];
-    assert_eq!(under_way(&downloads, "sha256:a"), Some(5));
-    assert_eq!(under_way(&downloads, "sha256:c"), Some(1));
-    assert_eq!(under_way(&downloads, "sha256:b"), None);
-    let with = |digest: &str| {
-        is_under_way(&info((1, 0), &[("containerd.io/gc.ref.content.l.0", digest)]), &downloads)
+    let download =
+        |name: &str, offset, second| Download { name: name.to_owned(), offset, written: (second, 0) };
+    let downloads = [download("layer-sha256:a", 5, 100), download("config-sha256:c", 1, 50)];
+    let offset = |digest| download_of(&downloads, digest).map(|download| download.offset);
+    assert_eq!(offset("sha256:a"), Some(5));
+    assert_eq!(offset("sha256:c"), Some(1));
+    assert_eq!(offset("sha256:b"), None);
+    let under_way = |digest: &str, since| {
+        is_under_way(&info((1, 0), &[("containerd.io/gc.ref.content.l.0", digest)]), &downloads, (since, 0))
     };
-    assert!(with("sha256:a") && !with("sha256:b"));
+    assert!(under_way("sha256:a", 100) && !under_way("sha256:b", 100));
+    assert!(!under_way("sha256:c", 100), "left behind by a pull that was given up");
 }
 
 #[test]
