@@ -117,15 +117,21 @@ impl Progress {
         Ok(self.containerd.read(digest).await?.and_then(|bytes| Document::parse(&bytes)))
     }
 
-    /// The manifest of the repository that this pull touched last.
     async fn newest(&self, downloads: &[Download]) -> Result<Option<String>, Status> {
         let manifests = self.containerd.labelled(&self.source, CONFIG_LABEL).await?;
-        let ours = manifests.into_iter().filter(|info| {
-            of_repository(info, &self.source, &self.repository)
-                && (moved(info) >= self.began || is_under_way(info, downloads, self.began))
-        });
-        Ok(ours.max_by_key(moved).map(|info| info.digest))
+        let ours = manifests.into_iter().filter(|info| of_repository(info, &self.source, &self.repository));
+        Ok(touched_last(ours, downloads, self.began))
     }
+}
+
+/// Of the manifests of a repository the one that a pull since then is about.
+fn touched_last(
+    manifests: impl Iterator<Item = Info>,
+    downloads: &[Download],
+    since: (i64, i32),
+) -> Option<String> {
+    let touched = manifests.filter(|info| moved(info) >= since || is_under_way(info, downloads, since));
+    touched.max_by_key(moved).map(|info| info.digest)
 }
 
 /// The host without its port: containerd labels blobs with it.

@@ -113,11 +113,20 @@ impl fmt::Debug for CredentialFinder {
     }
 }
 
-/// In the words of the CRI. The address stays empty: a runtime checks it against the registry's and drops what differs, and
-/// what is for which registry is decided here.
+/// In the words of the CRI, and in one of its ways: a runtime that is given a user's name takes no look at a token, and docker
+/// writes a name beside each. Registry tokens come last, as containerd cannot use them.
+///
+/// The address stays empty: a runtime checks it against the registry's and drops what differs, and what is for which registry
+/// is decided here.
 fn auth_config(credential: RegistryCredential) -> AuthConfig {
     let RegistryCredential { username, password, identity_token, registry_token } = credential;
-    AuthConfig { username, password, identity_token, registry_token, ..AuthConfig::default() }
+    if !identity_token.is_empty() {
+        AuthConfig { identity_token, ..AuthConfig::default() }
+    } else if !username.is_empty() || !password.is_empty() {
+        AuthConfig { username, password, ..AuthConfig::default() }
+    } else {
+        AuthConfig { registry_token, ..AuthConfig::default() }
+    }
 }
 
 /// A file's content; `None` when there is none.

@@ -50,6 +50,32 @@ fn downloads_by_their_digest() {
 }
 
 #[test]
+fn the_manifest_of_a_pull() {
+    let layer = "containerd.io/gc.ref.content.l.0";
+    let manifest = |digest: &str, made, layer_digest: &str| {
+        let mut info = info((made, 0), &[(layer, layer_digest)]);
+        digest.clone_into(&mut info.digest);
+        info
+    };
+    let download =
+        |written| vec![Download { name: "layer-sha256:a".to_owned(), offset: 1, written: (written, 0) }];
+    let (old, new) = (manifest("old", 10, "sha256:a"), manifest("new", 110, "sha256:b"));
+    let other = manifest("other", 20, "sha256:c");
+    let table = [
+        ("nothing yet", vec![], download(0), None),
+        ("only what was there", vec![old.clone(), other.clone()], vec![], None),
+        ("new", vec![old.clone(), new.clone()], vec![], Some("new")),
+        ("was there, layers come", vec![other.clone(), old.clone()], download(105), Some("old")),
+        ("was there, layers were given up", vec![other, old.clone()], download(95), None),
+        ("both, the kubelet pulls too", vec![new, old], download(105), Some("new")),
+    ];
+    for (case, manifests, downloads, expect) in table {
+        let found = touched_last(manifests.into_iter(), &downloads, (100, 0));
+        assert_eq!(found.as_deref(), expect, "{case}");
+    }
+}
+
+#[test]
 fn the_later_one_moved_last() {
     assert!(moved(&info((5, 7), &[])) > moved(&info((5, 6), &[])));
     assert!(moved(&info((6, 0), &[])) > moved(&info((5, 6), &[])));
