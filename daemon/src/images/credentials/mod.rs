@@ -113,8 +113,9 @@ impl fmt::Debug for CredentialFinder {
     }
 }
 
-/// In the words of the CRI, and in one of its ways: a runtime that is given a user's name takes no look at a token, and docker
-/// writes a name beside each. Registry tokens come last, as containerd cannot use them.
+/// In the words of the CRI, and in one of its ways: docker writes a user's name beside each identity token, and containerd
+/// 1.6.20 takes no look at the token when it is given a name. A registry token alone is passed on as well, but that version
+/// pulls as if there were none; so it comes last.
 ///
 /// The address stays empty: a runtime checks it against the registry's and drops what differs, and what is for which registry
 /// is decided here.
