@@ -1,8 +1,12 @@
 //! Why a pull failed, in words for people: from the runtime's errors, and from those of several credentials.
 
+use std::error::Error;
+
 use berth_policy::PullFailure;
 use berth_proto::cri::AuthConfig;
 use tonic::{Code, Status};
+
+use crate::causes::innermost;
 
 /// A registry can answer with a whole page.
 const LONGEST: usize = 1 << 10;
@@ -29,6 +33,11 @@ pub(super) struct Attempts {
 impl Refusal {
     /// Of an attempt with these credentials; none of them is in it.
     pub(super) fn of(status: &Status, auth: Option<&AuthConfig>) -> Self {
+        // A status with a cause was made here: there was no answer. Other credentials get none either.
+        if let Some(cause) = status.source() {
+            let text = format!("the runtime went away: {}", innermost(cause));
+            return Self::Final(PullFailure::Refused(cut(&text)));
+        }
         let text = text(status, auth);
         match status.code() {
             Code::InvalidArgument => Self::Final(PullFailure::Impossible(text)),
@@ -129,6 +138,14 @@ mod tests {
         for code in [Code::NotFound, Code::Unavailable, Code::PermissionDenied, Code::Internal] {
             assert_eq!(of(code), Refusal::Next("x".to_owned()));
         }
+    }
+
+    #[tokio::test]
+    async fn a_runtime_that_is_away_is_not_asked_twice() {
+        let runtime = crate::images::runtime::ImageRuntime::new(&"unix:///nowhere.sock".parse().unwrap());
+        let status = runtime.pull("app:1", None, &Default::default(), &Default::default()).await.unwrap_err();
+        let text = "the runtime went away: No such file or directory (os error 2)".to_owned();
+        assert_eq!(Refusal::of(&status, None), Refusal::Final(PullFailure::Refused(text)));
     }
 
     #[test]

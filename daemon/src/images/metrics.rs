@@ -43,7 +43,7 @@ impl ImageMetrics {
         );
         registry.register_with_unit(
             "pulled",
-            "Compressed bytes that pulls brought to the node, where the runtime tells",
+            "Compressed bytes that pulls brought to the node since they were first looked at, where the runtime tells",
             Unit::Bytes,
             metrics.bytes.clone(),
         );

@@ -17,7 +17,7 @@ mod pins;
 mod progress;
 
 use containerd_client::services::v1::{
-    Info, InfoRequest, ListContentRequest, ListStatusesRequest, ReadContentRequest,
+    Info, InfoRequest, ListContentRequest, ListStatusesRequest, ReadContentRequest, Status as ContentStatus,
     content_client::ContentClient, images_client::ImagesClient,
 };
 use tonic::{Code, Request, Status, metadata::MetadataValue, transport::Channel};
@@ -33,6 +33,17 @@ const MANIFEST_LIMIT: usize = 4 << 20;
 #[derive(Clone, Debug)]
 pub(super) struct Containerd {
     channel: Channel,
+}
+
+/// A blob that is being downloaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Download {
+    /// `layer-<digest>`, `config-<digest>`.
+    name: String,
+    /// How much of it is there.
+    offset: u64,
+    /// When it grew last: seconds and nanoseconds since the epoch.
+    written: (i64, i32),
 }
 
 impl Containerd {
@@ -71,11 +82,16 @@ impl Containerd {
         Ok(all)
     }
 
-    /// The downloads that go on: their refs, and how much of each is there.
-    async fn downloads(&self) -> Result<Vec<(String, u64)>, Status> {
+    /// The downloads that are not complete, those that were given up included.
+    async fn downloads(&self) -> Result<Vec<Download>, Status> {
         let request = in_namespace(ListStatusesRequest::default());
         let statuses = self.content().list_statuses(request).await?.into_inner().statuses;
-        Ok(statuses.into_iter().map(|status| (status.r#ref, size(status.offset))).collect())
+        let download = |status: ContentStatus| Download {
+            name: status.r#ref,
+            offset: size(status.offset),
+            written: status.updated_at.map_or((0, 0), |at| (at.seconds, at.nanos)),
+        };
+        Ok(statuses.into_iter().map(download).collect())
     }
 
     /// A small blob; `None` when it is not there, or too large for a manifest.

@@ -19,7 +19,7 @@ use containerd_client::services::v1::Info;
 use tonic::Status;
 
 use super::{
-    Containerd,
+    Containerd, Download,
     manifest::{Document, Manifest},
 };
 
@@ -73,8 +73,8 @@ impl Progress {
         let mut done = 0_u64;
         for blob in &manifest.blobs {
             if !self.there.contains(&blob.digest) {
-                if let Some(offset) = under_way(&downloads, &blob.digest) {
-                    done = done.saturating_add(offset.min(blob.size));
+                if let Some(download) = download_of(&downloads, &blob.digest) {
+                    done = done.saturating_add(download.offset.min(blob.size));
                     continue;
                 }
                 if self.containerd.info(&blob.digest).await?.is_none() {
@@ -87,7 +87,7 @@ impl Progress {
         Ok(Some(Bytes { done, total }))
     }
 
-    async fn find(&self, downloads: &[(String, u64)]) -> Result<Option<Manifest>, Status> {
+    async fn find(&self, downloads: &[Download]) -> Result<Option<Manifest>, Status> {
         let digest = match &self.digest {
             Some(digest) => Some(digest.clone()),
             None => self.newest(downloads).await?,
@@ -117,15 +117,21 @@ impl Progress {
         Ok(self.containerd.read(digest).await?.and_then(|bytes| Document::parse(&bytes)))
     }
 
-    /// The manifest of the repository that this pull touched last.
-    async fn newest(&self, downloads: &[(String, u64)]) -> Result<Option<String>, Status> {
+    async fn newest(&self, downloads: &[Download]) -> Result<Option<String>, Status> {
         let manifests = self.containerd.labelled(&self.source, CONFIG_LABEL).await?;
-        let ours = manifests.into_iter().filter(|info| {
-            of_repository(info, &self.source, &self.repository)
-                && (moved(info) >= self.began || is_under_way(info, downloads))
-        });
-        Ok(ours.max_by_key(moved).map(|info| info.digest))
+        let ours = manifests.into_iter().filter(|info| of_repository(info, &self.source, &self.repository));
+        Ok(touched_last(ours, downloads, self.began))
     }
+}
+
+/// Of the manifests of a repository the one that a pull since then is about.
+fn touched_last(
+    manifests: impl Iterator<Item = Info>,
+    downloads: &[Download],
+    since: (i64, i32),
+) -> Option<String> {
+    let touched = manifests.filter(|info| moved(info) >= since || is_under_way(info, downloads, since));
+    touched.max_by_key(moved).map(|info| info.digest)
 }
 
 /// The host without its port: containerd labels blobs with it.
@@ -148,20 +154,19 @@ fn moved(info: &Info) -> (i64, i32) {
     times.map(|at| (at.seconds, at.nanos)).max().unwrap_or_default()
 }
 
-/// Whether one of its layers is downloaded now: the case of an image whose manifest was there and whose layers were not.
-fn is_under_way(info: &Info, downloads: &[(String, u64)]) -> bool {
-    info.labels
-        .iter()
-        .any(|(label, digest)| label.starts_with(CHILD_LABEL) && under_way(downloads, digest).is_some())
+/// Whether one of its layers has grown since: the case of an image whose manifest was there and whose layers were not. What a
+/// pull that was given up has left of another image does not grow.
+fn is_under_way(info: &Info, downloads: &[Download], since: (i64, i32)) -> bool {
+    let mut children = info.labels.iter().filter(|(label, _)| label.starts_with(CHILD_LABEL));
+    children.any(|(_, digest)| download_of(downloads, digest).is_some_and(|one| one.written >= since))
 }
 
-/// How much of a blob is there that is being downloaded.
-fn under_way(downloads: &[(String, u64)], digest: &str) -> Option<u64> {
-    let download = downloads.iter().find(|(name, _)| {
+fn download_of<'a>(downloads: &'a [Download], digest: &str) -> Option<&'a Download> {
+    downloads.iter().find(|download| {
+        let name = download.name.as_str();
         let named = name.strip_prefix("layer-").or_else(|| name.strip_prefix("config-"));
         named.is_some_and(|named| named == digest)
-    });
-    download.map(|(_, offset)| *offset)
+    })
 }
 
 #[cfg(test)]

@@ -9,11 +9,11 @@ use base64::{
     Engine,
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
-use berth_proto::cri::AuthConfig;
+use berth_proto::{cri::AuthConfig, sealing::RegistryCredential};
 use serde::Deserialize;
 use tracing::warn;
 
-use super::{matching, read};
+use super::{auth_config, matching, read};
 
 /// Where the kubelet looks that runs as root; the first file that is there counts.
 const WELL_KNOWN: [&str; 6] = [
@@ -120,21 +120,19 @@ impl Entry {
     /// `None` when there is nothing in it, or nothing that can be read.
     fn auth_config(&self) -> Option<AuthConfig> {
         let plain = |field: &Option<String>| field.clone().unwrap_or_default();
-        let mut auth = AuthConfig {
+        let mut credential = RegistryCredential {
             username: plain(&self.username),
             password: plain(&self.password),
             identity_token: plain(&self.identitytoken),
             registry_token: plain(&self.registrytoken),
-            ..AuthConfig::default()
         };
         // As the kubelet reads it: `auth` wins over the two fields.
         if let Some(text) = self.auth.as_deref().filter(|text| !text.is_empty()) {
             let decoded = LENIENT.decode(text.trim()).ok().and_then(|bytes| String::from_utf8(bytes).ok());
             match decoded.as_deref().and_then(|pair| pair.split_once(':')) {
-                // An identity token has a user and an empty password beside it.
                 Some((username, password)) => {
-                    auth.username = username.to_owned();
-                    auth.password = password.trim_end_matches('\0').to_owned();
+                    credential.username = username.to_owned();
+                    credential.password = password.trim_end_matches('\0').to_owned();
                 }
                 None => {
                     warn!(
@@ -143,7 +141,7 @@ impl Entry {
                 }
             }
         }
-        (auth != AuthConfig::default()).then_some(auth)
+        Some(auth_config(credential)).filter(|auth| *auth != AuthConfig::default())
     }
 }
 
@@ -169,7 +167,7 @@ mod tests {
                 r#"{"auths": {"https://a.com/v1/": {"username": "u", "password": "p", "email": "e"}}}"#,
                 vec!["u|p||"],
             ),
-            (r#"{"auths": {"a.com": {"auth": "dTo=", "identitytoken": "i"}}}"#, vec!["u||i|"]),
+            (r#"{"auths": {"a.com": {"auth": "dTo=", "identitytoken": "i"}}}"#, vec!["||i|"]),
             (r#"{"auths": {"a.com": {"registrytoken": "r"}}}"#, vec!["|||r"]),
             (r#"{"a.com": {"auth": "dTpw", "email": "e"}}"#, vec!["u|p||"]),
             (

@@ -113,11 +113,21 @@ impl fmt::Debug for CredentialFinder {
     }
 }
 
-/// In the words of the CRI. The address stays empty: a runtime checks it against the registry's and drops what differs, and
-/// what is for which registry is decided here.
+/// In the words of the CRI, and in one of its ways: docker writes a user's name beside each identity token, and containerd
+/// 1.6.20 takes no look at the token when it is given a name. A registry token alone is passed on as well, but that version
+/// pulls as if there were none; so it comes last.
+///
+/// The address stays empty: a runtime checks it against the registry's and drops what differs, and what is for which registry
+/// is decided here.
 fn auth_config(credential: RegistryCredential) -> AuthConfig {
     let RegistryCredential { username, password, identity_token, registry_token } = credential;
-    AuthConfig { username, password, identity_token, registry_token, ..AuthConfig::default() }
+    if !identity_token.is_empty() {
+        AuthConfig { identity_token, ..AuthConfig::default() }
+    } else if !username.is_empty() || !password.is_empty() {
+        AuthConfig { username, password, ..AuthConfig::default() }
+    } else {
+        AuthConfig { registry_token, ..AuthConfig::default() }
+    }
 }
 
 /// A file's content; `None` when there is none.

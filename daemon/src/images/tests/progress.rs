@@ -35,14 +35,44 @@ fn repositories_are_named_whole() {
 
 #[test]
 fn downloads_by_their_digest() {
-    let downloads = [("layer-sha256:a".to_owned(), 5), ("config-sha256:c".to_owned(), 1)];
-    assert_eq!(under_way(&downloads, "sha256:a"), Some(5));
-    assert_eq!(under_way(&downloads, "sha256:c"), Some(1));
-    assert_eq!(under_way(&downloads, "sha256:b"), None);
-    let with = |digest: &str| {
-        is_under_way(&info((1, 0), &[("containerd.io/gc.ref.content.l.0", digest)]), &downloads)
+    let download =
+        |name: &str, offset, second| Download { name: name.to_owned(), offset, written: (second, 0) };
+    let downloads = [download("layer-sha256:a", 5, 100), download("config-sha256:c", 1, 50)];
+    let offset = |digest| download_of(&downloads, digest).map(|download| download.offset);
+    assert_eq!(offset("sha256:a"), Some(5));
+    assert_eq!(offset("sha256:c"), Some(1));
+    assert_eq!(offset("sha256:b"), None);
+    let under_way = |digest: &str, since| {
+        is_under_way(&info((1, 0), &[("containerd.io/gc.ref.content.l.0", digest)]), &downloads, (since, 0))
     };
-    assert!(with("sha256:a") && !with("sha256:b"));
+    assert!(under_way("sha256:a", 100) && !under_way("sha256:b", 100));
+    assert!(!under_way("sha256:c", 100), "left behind by a pull that was given up");
+}
+
+#[test]
+fn the_manifest_of_a_pull() {
+    let layer = "containerd.io/gc.ref.content.l.0";
+    let manifest = |digest: &str, made, layer_digest: &str| {
+        let mut info = info((made, 0), &[(layer, layer_digest)]);
+        digest.clone_into(&mut info.digest);
+        info
+    };
+    let download =
+        |written| vec![Download { name: "layer-sha256:a".to_owned(), offset: 1, written: (written, 0) }];
+    let (old, new) = (manifest("old", 10, "sha256:a"), manifest("new", 110, "sha256:b"));
+    let other = manifest("other", 20, "sha256:c");
+    let table = [
+        ("nothing yet", vec![], download(0), None),
+        ("only what was there", vec![old.clone(), other.clone()], vec![], None),
+        ("new", vec![old.clone(), new.clone()], vec![], Some("new")),
+        ("was there, layers come", vec![other.clone(), old.clone()], download(105), Some("old")),
+        ("was there, layers were given up", vec![other, old.clone()], download(95), None),
+        ("both, the kubelet pulls too", vec![new, old], download(105), Some("new")),
+    ];
+    for (case, manifests, downloads, expect) in table {
+        let found = touched_last(manifests.into_iter(), &downloads, (100, 0));
+        assert_eq!(found.as_deref(), expect, "{case}");
+    }
 }
 
 #[test]
