@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use berth_proto::crd::{ContainerRecreateRequest, ImagePullJob, RecreatePhase};
+use berth_proto::crd::{ContainerRecreateRequest, ImagePullJob, PodProbeMarker, RecreatePhase};
 use berth_tests::manifest::{Container, PodManifest};
 use berth_tests::node::{ClusterAddress, Node, Registry, deploy, program_images, programs};
 use berth_tests::recreate::Ask;
@@ -68,6 +68,7 @@ async fn deployed(node: &Node) -> Result<()> {
     })
     .await?;
     a_request_is_carried_out(&client).await?;
+    an_image_is_pulled(&client, &manager).await?;
     what_nothing_acts_on_says_so(&client).await
 }
 
@@ -79,6 +80,7 @@ fn adapted(node: &Node, object: DynamicObject, image: &str) -> Result<DynamicObj
         for volume in spec["volumes"].as_array_mut().into_iter().flatten() {
             match volume["name"].as_str() {
                 Some("runtime") => volume["hostPath"]["path"] = json!(node.run().dir()),
+                Some("images") => volume["hostPath"]["path"] = json!(node.run().path("containerd/root")),
                 Some("state") => volume["hostPath"]["path"] = json!(node.run().path("agent-state")),
                 _ => {}
             }
@@ -121,17 +123,44 @@ async fn a_request_is_carried_out(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// A kind without a feature behind it is accepted, and not silently.
-async fn what_nothing_acts_on_says_so(client: &Client) -> Result<()> {
+/// By the manager's assignment and the agent's pull, with no more rights than `deploy/` gives them.
+async fn an_image_is_pulled(client: &Client, image: &str) -> Result<()> {
     let job: ImagePullJob = serde_json::from_value(json!({
         "apiVersion": "apps.kruise.io/v1alpha1", "kind": "ImagePullJob",
         "metadata": { "namespace": "default", "name": "job" },
-        "spec": { "image": "berth.test/busybox:1", "completionPolicy": { "type": "Always" } },
+        "spec": {
+            "image": image,
+            "imagePullPolicy": "Always",
+            "completionPolicy": { "type": "Always", "ttlSecondsAfterFinished": 5 },
+        },
     }))?;
     let jobs: Api<ImagePullJob> = Api::namespaced(client.clone(), "default");
     jobs.create(&PostParams::default(), &job).await.context("create an ImagePullJob")?;
-    await_condition("the job says that nothing acts on it", PATIENCE, async || {
-        let conditions = jobs.get("job").await?.status.unwrap_or_default().conditions;
+    let status = await_condition("the job has ended", PATIENCE, async || {
+        let status = jobs.get("job").await?.status.unwrap_or_default();
+        ensure!(status.completion_time.is_some(), "{status:?}");
+        Ok(status)
+    })
+    .await?;
+    ensure!((status.desired, status.succeeded) == (Some(1), Some(1)), "{status:?}");
+    await_condition("the manager deletes it when its time is over", PATIENCE, async || {
+        ensure!(jobs.get_opt("job").await?.is_none(), "it is there");
+        Ok(())
+    })
+    .await
+}
+
+/// A kind without a feature behind it is accepted, and not silently.
+async fn what_nothing_acts_on_says_so(client: &Client) -> Result<()> {
+    let marker: PodProbeMarker = serde_json::from_value(json!({
+        "apiVersion": "apps.kruise.io/v1alpha1", "kind": "PodProbeMarker",
+        "metadata": { "namespace": "default", "name": "marker" },
+        "spec": { "selector": {}, "probes": [] },
+    }))?;
+    let markers: Api<PodProbeMarker> = Api::namespaced(client.clone(), "default");
+    markers.create(&PostParams::default(), &marker).await.context("create a PodProbeMarker")?;
+    await_condition("the marker says that nothing acts on it", PATIENCE, async || {
+        let conditions = markers.get("marker").await?.status.unwrap_or_default().conditions;
         let noted = conditions.iter().any(|found| found.status == "False" && found.reason == "NotYetActedOn");
         ensure!(noted, "{conditions:?}");
         Ok(())

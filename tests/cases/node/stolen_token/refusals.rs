@@ -211,7 +211,7 @@ fn objects() -> Vec<Row> {
     let images = json!({ "images": { "registry.example/a": { "tags": [{ "tag": "1" }] } } });
     let pod = json!({ "name": "p", "namespace": "n", "uid": "u", "IP": "10.0.0.1" });
     let kinds = [
-        ("NodeImage", "nodeimages", images, json!({ "desiredImages": [{ "image": "x" }] })),
+        ("NodeImage", "nodeimages", images, json!({ "desiredImages": [{ "uid": "u", "image": "x" }] })),
         (
             "NodePodProbe",
             "nodepodprobes",
