@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use berth_proto::crd::{ContainerRecreateRequest, ImagePullJob, RecreatePhase};
+use berth_proto::crd::{ContainerRecreateRequest, PodProbeMarker, RecreatePhase};
 use berth_tests::manifest::{Container, PodManifest};
 use berth_tests::node::{ClusterAddress, Node, Registry, deploy, program_images, programs};
 use berth_tests::recreate::Ask;
@@ -123,15 +123,16 @@ async fn a_request_is_carried_out(client: &Client) -> Result<()> {
 
 /// A kind without a feature behind it is accepted, and not silently.
 async fn what_nothing_acts_on_says_so(client: &Client) -> Result<()> {
-    let job: ImagePullJob = serde_json::from_value(json!({
-        "apiVersion": "apps.kruise.io/v1alpha1", "kind": "ImagePullJob",
-        "metadata": { "namespace": "default", "name": "job" },
-        "spec": { "image": "berth.test/busybox:1", "completionPolicy": { "type": "Always" } },
+    let probe = json!({ "name": "p", "containerName": "a", "probe": {}, "podConditionType": "x" });
+    let marker: PodProbeMarker = serde_json::from_value(json!({
+        "apiVersion": "apps.kruise.io/v1alpha1", "kind": "PodProbeMarker",
+        "metadata": { "namespace": "default", "name": "marker" },
+        "spec": { "selector": { "matchLabels": { "a": "b" } }, "probes": [probe] },
     }))?;
-    let jobs: Api<ImagePullJob> = Api::namespaced(client.clone(), "default");
-    jobs.create(&PostParams::default(), &job).await.context("create an ImagePullJob")?;
-    await_condition("the job says that nothing acts on it", PATIENCE, async || {
-        let conditions = jobs.get("job").await?.status.unwrap_or_default().conditions;
+    let markers: Api<PodProbeMarker> = Api::namespaced(client.clone(), "default");
+    markers.create(&PostParams::default(), &marker).await.context("create a PodProbeMarker")?;
+    await_condition("the marker says that nothing acts on it", PATIENCE, async || {
+        let conditions = markers.get("marker").await?.status.unwrap_or_default().conditions;
         let noted = conditions.iter().any(|found| found.status == "False" && found.reason == "NotYetActedOn");
         ensure!(noted, "{conditions:?}");
         Ok(())
