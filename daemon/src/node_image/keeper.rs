@@ -2,6 +2,7 @@
 //! await.
 
 use std::{
+    collections::BTreeSet,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, PoisonError},
     time::Instant,
@@ -10,6 +11,7 @@ use std::{
 use berth_policy::{
     CallId, CredentialKey, ImageEvent, ImageLimits, ImageStep, Images, JoinedPull, WishId, WishReport,
 };
+use berth_proto::image::Reference;
 use tokio::sync::watch;
 use tracing::error;
 
@@ -115,8 +117,15 @@ impl Keeper {
 
     /// A container is made of an image, by any of these names.
     pub fn used(&self, names: &[String]) {
-        for name in names {
-            self.apply(ImageEvent::ImageUsed(Arc::from(name.as_str())));
+        // Most containers are made of images that nobody keeps.
+        if self.guarded(|images| images.size().pins) == Some(0) {
+            return;
+        }
+        // The runtime lists the pins of an earlier process by names without defaults.
+        let whole = names.iter().filter_map(|name| Some(name.parse::<Reference>().ok()?.normalized()));
+        let all: BTreeSet<String> = names.iter().cloned().chain(whole).collect();
+        for name in all {
+            self.apply(ImageEvent::ImageUsed(Arc::from(name)));
         }
     }
 

@@ -152,10 +152,11 @@ async fn an_image_is_pulled(client: &Client, image: &str) -> Result<()> {
 
 /// A kind without a feature behind it is accepted, and not silently.
 async fn what_nothing_acts_on_says_so(client: &Client) -> Result<()> {
+    let probe = json!({ "name": "p", "containerName": "a", "probe": {}, "podConditionType": "x" });
     let marker: PodProbeMarker = serde_json::from_value(json!({
         "apiVersion": "apps.kruise.io/v1alpha1", "kind": "PodProbeMarker",
         "metadata": { "namespace": "default", "name": "marker" },
-        "spec": { "selector": {}, "probes": [] },
+        "spec": { "selector": { "matchLabels": { "a": "b" } }, "probes": [probe] },
     }))?;
     let markers: Api<PodProbeMarker> = Api::namespaced(client.clone(), "default");
     markers.create(&PostParams::default(), &marker).await.context("create a PodProbeMarker")?;

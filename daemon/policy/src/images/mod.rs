@@ -135,6 +135,7 @@ impl Images {
             }
             ImageEvent::KubeletPullEnded { call } => {
                 if let Some(image) = self.kubelet.remove(&call) {
+                    self.pins.rewritten(&image);
                     self.look_again(&image);
                 }
             }

@@ -22,6 +22,8 @@ struct Pin {
     /// Until when the runtime keeps it, as far as it has answered.
     held: Option<Instant>,
     asked: Option<Asked>,
+    /// A pull of it ended since it was asked for.
+    rewritten: bool,
     retry: Retry,
 }
 
@@ -52,6 +54,14 @@ impl Pins {
         }
     }
 
+    /// A pull of it ended. Runtimes write what they have of an image anew then, and what was kept is kept no longer.
+    pub(super) fn rewritten(&mut self, reference: &str) {
+        if let Some(pin) = self.0.get_mut(reference) {
+            pin.held = None;
+            pin.rewritten = pin.asked.is_some();
+        }
+    }
+
     /// A container was made of this. `has_id` tells of a reference whether this is its identity, for what is not known here.
     pub(super) fn used(&mut self, image: &str, has_id: impl Fn(&str) -> bool) {
         for (reference, pin) in &mut self.0 {
@@ -69,9 +79,12 @@ impl Pins {
         let Some(asked) = pin.asked.take() else { return };
         pin.retry = Retry::default();
         pin.held = match asked {
+            // Which of the two came first, nobody knows.
+            Asked::Pin(_) if pin.rewritten => None,
             Asked::Pin(until) => Some(until),
             Asked::Unpin => None,
         };
+        pin.rewritten = false;
         if pin.held.is_none() && pin.is_over(now) {
             entry.remove();
         }
@@ -127,7 +140,7 @@ impl Pins {
 
 impl Pin {
     fn new(until: Instant, held: Option<Instant>) -> Self {
-        Self { until, image_id: None, used: false, held, asked: None, retry: Retry::default() }
+        Self { until, image_id: None, used: false, held, asked: None, rewritten: false, retry: Retry::default() }
     }
 
     fn is_over(&self, now: Instant) -> bool {

@@ -14,7 +14,7 @@ pub(super) fn controls(world: &World) -> Vec<Attempt> {
     use Who::{Agent, Kubelet, Manager};
     let mut applied = object("ContainerRecreateRequest", "mine", Value::Null);
     applied["status"] = json!({ "phase": "Recreating", "message": "stopping a" });
-    let desired = json!([{ "image": "registry.example/a:1" }]);
+    let desired = json!([{ "uid": "u", "image": "registry.example/a:1" }]);
     let assigned = json!({ "nodeName": A, "podUID": "u" });
     let silent =
         json!({ "phase": "Completed", "completionTime": "2026-07-02T10:00:00Z", "message": "silent" });
@@ -57,6 +57,7 @@ pub(super) fn controls(world: &World) -> Vec<Attempt> {
             status(json!({ "desiredImages": desired })),
         ),
         (Manager, Merge, kruise("imagepulljobs/job/status"), status(json!({ "desired": 1 }))),
+        (Manager, Delete, kruise("imagepulljobs/done-with-ttl"), Value::Null),
         (Manager, Merge, kruise("podprobemarkers/marker/status"), status(json!({ "matchedPods": 1 }))),
         (Manager, Post, leases("berth-system"), lease("berth-manager")),
         (

@@ -403,7 +403,10 @@ fn manager() -> Vec<Row> {
         "made",
         json!({ "podName": "p", "containers": [{ "name": "a" }] }),
     );
-    let of_node = "what a node has (imageStatuses, firstSyncStatus, podProbeStatuses) is the agent's";
+    let of_node = "what a node has (imageStatuses, pulls, sealingKey, firstSyncStatus, podProbeStatuses) is the agent's";
+    let unfinished = "the manager deletes only finished jobs that have a ttlSecondsAfterFinished";
+    let node_image = || cluster(&format!("nodeimages/{B}/status"));
+    let pulls = json!([{ "uid": "u", "phase": "Succeeded" }]);
     vec![
         (Manager, Post, request(""), made, "cannot create resource \"containerrecreaterequests\""),
         (
@@ -455,6 +458,10 @@ fn manager() -> Vec<Row> {
             status(json!({ "imageStatuses": image })),
             of_node,
         ),
+        (Manager, Merge, node_image(), status(json!({ "pulls": pulls })), of_node),
+        (Manager, Merge, node_image(), status(json!({ "sealingKey": "mine" })), of_node),
+        (Manager, Delete, kruise("imagepulljobs/with-ttl"), Value::Null, unfinished),
+        (Manager, Delete, kruise("imagepulljobs/done"), Value::Null, unfinished),
         (
             Manager,
             Merge,

@@ -90,7 +90,14 @@ impl World {
             self.kruise("ContainerRecreateRequest", name, json!({ "spec": spec }), status).await?;
         }
         let job = json!({ "image": "registry.example/a:1", "completionPolicy": {} });
-        self.kruise("ImagePullJob", "job", json!({ "spec": job }), None).await?;
+        self.kruise("ImagePullJob", "job", json!({ "spec": job.clone() }), None).await?;
+        let ttl =
+            json!({ "image": "registry.example/a:1", "completionPolicy": { "ttlSecondsAfterFinished": 1 } });
+        for (name, spec) in [("done-with-ttl", &ttl), ("done", &job)] {
+            let status = json!({ "completionTime": "2026-07-02T10:00:00Z" });
+            self.kruise("ImagePullJob", name, json!({ "spec": spec }), Some(status)).await?;
+        }
+        self.kruise("ImagePullJob", "with-ttl", json!({ "spec": ttl }), None).await?;
         let probe = json!({ "name": "p", "containerName": "a", "probe": {}, "podConditionType": "x" });
         let marker = json!({ "selector": { "matchLabels": { "a": "b" } }, "probes": [probe] });
         self.kruise("PodProbeMarker", "marker", json!({ "spec": marker }), None).await?;

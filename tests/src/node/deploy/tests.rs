@@ -89,6 +89,7 @@ fn roles_write_this_and_nothing_else() {
         "berth-manager in berth-system: patch coordination.k8s.io/leases only berth-manager",
         "berth-manager in berth-system: update coordination.k8s.io/leases only berth-manager",
         "berth-manager: create events.k8s.io/events",
+        "berth-manager: delete apps.kruise.io/imagepulljobs",
         "berth-manager: patch apps.kruise.io/containerrecreaterequests/status",
         "berth-manager: patch apps.kruise.io/imagepulljobs/status",
         "berth-manager: patch apps.kruise.io/nodeimages/status",
@@ -225,4 +226,16 @@ fn samples_are_what_they_say() {
     for container in &request.spec.containers {
         assert!(pod.spec.as_ref().unwrap().containers.iter().any(|other| other.name == container.name));
     }
+    let jobs = all::<berth_proto::crd::ImagePullJob>("samples", "ImagePullJob");
+    let [job] = &jobs[..] else { panic!("one job") };
+    let [role] = &all::<Role>("samples", "Role")[..] else { panic!("one role") };
+    let granted = grants(&role.name_any(), role.rules.clone());
+    let secret = &job.spec.pull_secrets[0];
+    assert_eq!(granted, [format!("berth-pull-secrets: get /secrets only {secret}")]);
+    let [binding] = &all::<RoleBinding>("samples", "RoleBinding")[..] else { panic!("one binding") };
+    let subject = &binding.subjects.as_ref().unwrap()[0];
+    assert_eq!(
+        (subject.name.as_str(), subject.namespace.as_deref()),
+        ("berth-manager", Some("berth-system"))
+    );
 }

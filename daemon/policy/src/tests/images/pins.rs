@@ -220,3 +220,25 @@ fn the_pin_of_an_open_wish_may_change() {
     play.pulled(1);
     assert_eq!(play.plan(), [PIN]);
 }
+
+/// containerd writes its record of an image anew at each pull, without the label that kept it.
+#[test]
+fn a_pull_of_it_makes_it_owed_again() {
+    let mut play = pinned();
+    play.see(Wish { version: 1, ..always("again", A) });
+    play.plan();
+    play.pulled(1);
+    assert_eq!(play.plan(), [PIN]);
+    play.pin_done();
+    assert_eq!(play.plan(), NOTHING);
+
+    play.kubelet_pulls(1, A);
+    play.kubelet_ends(1);
+    assert_eq!(play.plan(), [PIN], "by the kubelet as well");
+    play.kubelet_pulls(2, A);
+    play.kubelet_ends(2);
+    play.pin_done();
+    assert_eq!(play.plan(), [PIN], "which of them came first is not known");
+    play.pin_done();
+    assert_eq!(play.plan(), NOTHING);
+}
