@@ -135,7 +135,7 @@ impl Images {
             }
             ImageEvent::KubeletPullEnded { call } => {
                 if let Some(image) = self.kubelet.remove(&call) {
-                    self.pins.rewritten(&image);
+                    self.pins.rewritten(&image, now);
                     self.look_again(&image);
                 }
             }

@@ -54,10 +54,11 @@ impl Pins {
         }
     }
 
-    /// A pull of it ended. Runtimes write what they have of an image anew then, and what was kept is kept no longer.
-    pub(super) fn rewritten(&mut self, reference: &str) {
+    /// A pull of it ended. A runtime writes what it has of an image anew then, and what it kept it keeps no longer.
+    pub(super) fn rewritten(&mut self, reference: &str, now: Instant) {
         if let Some(pin) = self.0.get_mut(reference) {
-            pin.held = None;
+            // Unless the pull failed: so whichever is wanted has to be asked for.
+            pin.held = pin.held.map(|_| now);
             pin.rewritten = pin.asked.is_some();
         }
     }
@@ -80,7 +81,7 @@ impl Pins {
         pin.retry = Retry::default();
         pin.held = match asked {
             // Which of the two came first, nobody knows.
-            Asked::Pin(_) if pin.rewritten => None,
+            Asked::Pin(_) if pin.rewritten => Some(now),
             Asked::Pin(until) => Some(until),
             Asked::Unpin => None,
         };
@@ -140,7 +141,15 @@ impl Pins {
 
 impl Pin {
     fn new(until: Instant, held: Option<Instant>) -> Self {
-        Self { until, image_id: None, used: false, held, asked: None, rewritten: false, retry: Retry::default() }
+        Self {
+            until,
+            image_id: None,
+            used: false,
+            held,
+            asked: None,
+            rewritten: false,
+            retry: Retry::default(),
+        }
     }
 
     fn is_over(&self, now: Instant) -> bool {

@@ -52,7 +52,7 @@ impl Images {
             Ok(found) => {
                 pull.done = Some(found.image_ref.clone());
                 let (given, credentials) = (pull.image.given.clone(), pull.credentials.clone());
-                self.pins.rewritten(&given);
+                self.pins.rewritten(&given, now);
                 self.succeed(
                     |wanted| {
                         let served = wanted.state == State::Pulling(id);
