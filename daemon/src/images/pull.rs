@@ -11,7 +11,7 @@
 //!
 //! Whatever ends it early (a cancel, the limit, the room) drops the call, and with it the pull at the runtime.
 
-use std::{future::pending, panic::AssertUnwindSafe, time::Duration};
+use std::{panic::AssertUnwindSafe, time::Duration};
 
 use berth_policy::{Bytes, ImageEvent, PullFailure, PullOrder, PulledImage};
 use berth_proto::cri::AuthConfig;
@@ -134,9 +134,13 @@ impl Parts {
         };
         let mut last = None;
         loop {
-            sleep(if last.is_some() { FOLLOW } else { FIND }).await;
+            sleep(if last.is_some() || progress.is_none() { FOLLOW } else { FIND }).await;
             Point::Pulling.reached();
-            let Some(progress) = &mut progress else { return pending().await };
+            // Whatever takes it: what is kept free is kept free.
+            if let Err(text) = need.holds() {
+                return text;
+            }
+            let Some(progress) = &mut progress else { continue };
             let bytes = match progress.look().await {
                 Ok(Some(bytes)) => bytes,
                 Ok(None) => continue,

@@ -90,6 +90,15 @@ impl Need<'_> {
         if known { Ok(()) } else { self.check(need) }
     }
 
+    /// Whether the reserve is still there, whoever takes from the disk. What others were promised does not count: two pulls
+    /// would end each other.
+    pub(super) fn holds(&self) -> Result<(), String> {
+        let filesystem = self.filesystem.as_deref().map(Filesystem::at);
+        // That it cannot be seen was told before.
+        let Some(Ok(filesystem)) = filesystem else { return Ok(()) };
+        filesystem.takes(self.image, 0, self.room.reserve)
+    }
+
     fn check(&self, need: u64) -> Result<(), String> {
         let Some(path) = &self.filesystem else { return Ok(()) };
         match Filesystem::at(path) {
