@@ -2,4 +2,6 @@
 
 mod joining;
 mod node_image;
+mod progress;
 mod scene;
+mod trouble;
