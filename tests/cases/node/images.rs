@@ -1,6 +1,7 @@
 //! Images that are on the node before they are needed: real pulls of the real containerd from a real registry.
 
 mod again;
+mod credentials;
 mod files;
 mod joining;
 mod node_image;
@@ -8,4 +9,5 @@ mod pins;
 mod progress;
 mod room;
 mod scene;
+mod seals;
 mod trouble;
