@@ -2,6 +2,7 @@
 
 mod again;
 mod credentials;
+mod faults;
 mod files;
 mod joining;
 mod node_image;
