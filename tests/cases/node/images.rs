@@ -1,6 +1,7 @@
 //! Images that are on the node before they are needed: real pulls of the real containerd from a real registry.
 
 mod again;
+mod berthctl;
 mod credentials;
 mod faults;
 mod files;
