@@ -1,5 +1,7 @@
 //! berthd between the kubelet and containerd: its configuration, its process, and what it says of itself.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +19,14 @@ use crate::wait::await_condition;
 
 /// What berthd leaves free on the disk of images: little, because the machine's disk may be full for reasons of its own.
 const RESERVE: &str = "16Mi";
+
+/// The configuration, below the run's directory.
+const CONFIG: &str = "berthd.yaml";
+/// Names below the run's directory of what berthd reads anew for each pull.
+const DOCKER_CONFIG: &str = "berth/docker.json";
+const PROVIDERS: &str = "berth/providers.yaml";
+const PROVIDER_DIR: &str = "berth/providers";
+const PROVIDER: &str = "berth/providers/provider";
 
 /// Where berthd learns what the pods are.
 #[derive(Clone, Debug)]
@@ -44,6 +54,7 @@ pub enum Place {
 /// A berthd.
 #[derive(Debug)]
 pub struct Berthd {
+    run: Arc<Run>,
     service: Service,
     socket: PathBuf,
     admin: PathBuf,
@@ -72,6 +83,9 @@ httpAddress: {http}
 nodeName: {NODE_NAME}
 images:
   reserve: {RESERVE}
+  dockerConfig: [{docker_config}]
+  credentialProviderConfig: {providers}
+  credentialProviderBinDir: {provider_dir}
 podView:
 {view}",
             socket = socket.display(),
@@ -83,12 +97,16 @@ podView:
                 Place::Inline => "inline",
                 Place::Beside => "beside",
             },
+            docker_config = run.write(DOCKER_CONFIG, "{}")?.display(),
+            providers = run.write(PROVIDERS, &providers(""))?.display(),
+            provider_dir = run.make_dir(PROVIDER_DIR)?.display(),
             view = pod_view(run, view),
         );
-        let config = run.write("berthd.yaml", &config)?;
+        let config = run.write(CONFIG, &config)?;
         let args = vec!["--config".to_owned(), config.display().to_string()];
         let fault_file = dir.join("fault");
         let berthd = Self {
+            run: run.clone(),
             service: Service::new(run, "berthd", programs::berth("berthd")?, args)
                 .env("BERTH_FAULT_FILE", fault_file.display().to_string()),
             fault_file,
@@ -125,9 +143,30 @@ podView:
         &self.desired
     }
 
+    /// Gives it a docker configuration, from its next pull on.
+    pub fn docker_config(&self, text: &str) -> Result<()> {
+        self.run.write(DOCKER_CONFIG, text).map(drop)
+    }
+
+    /// Gives it a credential provider for images that match this, a shell script, from its next pull on.
+    pub fn credential_provider(&self, match_image: &str, script: &str) -> Result<()> {
+        let program = self.run.write(PROVIDER, &format!("#!/bin/sh\n{script}\n"))?;
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).context("make it a program")?;
+        self.run.write(PROVIDERS, &providers(match_image)).map(drop)
+    }
+
+    /// Starts it anew with one more line among the settings of images.
+    pub async fn set_images(&self, line: &str) -> Result<()> {
+        let config = fs::read_to_string(self.run.path(CONFIG)).context("its configuration")?;
+        self.run.write(CONFIG, &config.replacen("images:\n", &format!("images:\n  {line}\n"), 1))?;
+        self.service.stop()?;
+        self.service.start()?;
+        self.ready().await
+    }
+
     /// Lets it die the next time it reaches this point (`berthd::fault`).
     pub fn die_at(&self, point: &str) -> Result<()> {
-        std::fs::write(&self.fault_file, point).context("name the point")
+        fs::write(&self.fault_file, point).context("name the point")
     }
 
     /// Crashes it and starts it again; whether it is ready is another question when the API server is away.
@@ -171,6 +210,22 @@ podView:
         all.extend(args);
         tool(programs::berth("berthctl")?, &all).await
     }
+}
+
+/// A configuration with one provider; with none for no image.
+fn providers(match_image: &str) -> String {
+    let provider = match match_image {
+        "" => " []\n".to_owned(),
+        image => format!(
+            "
+- name: provider
+  matchImages: [\"{image}\"]
+  defaultCacheDuration: 0s
+  apiVersion: credentialprovider.kubelet.k8s.io/v1
+"
+        ),
+    };
+    format!("apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:{provider}")
 }
 
 fn pod_view(run: &Run, view: &PodView) -> String {

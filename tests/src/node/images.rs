@@ -58,6 +58,8 @@ pub async fn import(containerd: &Path) -> Result<()> {
 /// The archive of an image that nobody has: busybox, and a layer of so many random bytes, which nothing can compress.
 pub async fn sized(run: &Run, name: &str, bytes: usize) -> Result<PathBuf> {
     let work = run.make_dir(&format!("images/{}", name.replace(['/', ':'], "_")))?;
+    // Of another image of that name.
+    fs::remove_dir_all(&work).and_then(|()| fs::create_dir(&work)).context("clear the work folder")?;
     let root = work.join("root");
     root_filesystem(&root).await?;
     let mut data = vec![0; bytes];

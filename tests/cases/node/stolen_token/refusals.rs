@@ -211,16 +211,24 @@ fn objects() -> Vec<Row> {
     let images = json!({ "images": { "registry.example/a": { "tags": [{ "tag": "1" }] } } });
     let pod = json!({ "name": "p", "namespace": "n", "uid": "u", "IP": "10.0.0.1" });
     let kinds = [
-        ("NodeImage", "nodeimages", images, json!({ "desiredImages": [{ "uid": "u", "image": "x" }] })),
+        (
+            "NodeImage",
+            "nodeimages",
+            images,
+            json!({ "desiredImages": [{ "uid": "u", "image": "x" }] }),
+            // What is sealed to this, the thief could open.
+            json!({ "sealingKey": "x" }),
+        ),
         (
             "NodePodProbe",
             "nodepodprobes",
             json!({ "podProbes": [pod] }),
             json!({ "desiredPodProbes": [pod] }),
+            json!({ "podProbeStatuses": [] }),
         ),
     ];
     let mut rows = Vec::new();
-    for (kind, plural, filled, desired) in kinds {
+    for (kind, plural, filled, desired, own) in kinds {
         let at = |name: &str, rest: &str| cluster(&format!("{plural}/{name}{rest}"));
         for who in [Who::Agent, Who::Kubelet] {
             rows.extend([
@@ -233,6 +241,7 @@ fn objects() -> Vec<Row> {
                     "makes only objects with an empty spec",
                 ),
                 (who, Merge, at(B, "/status"), status(json!({ "conditions": [] })), OTHER_OBJECT),
+                (who, Merge, at(B, "/status"), status(own.clone()), OTHER_OBJECT),
                 (who, Merge, at(A, "/status"), status(desired.clone()), DESIRED),
                 (who, Merge, at(A, ""), spec(filled.clone()), "cannot patch resource"),
                 (who, Delete, at(A, ""), Value::Null, "cannot delete resource"),

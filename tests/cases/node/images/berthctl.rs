@@ -1,0 +1,89 @@
+//! `berthctl pull` and `berthctl pulls`.
+
+use anyhow::{Context, Result, ensure};
+use berth_proto::crd::ImagePhase;
+use berth_tests::node::{Day, programs};
+use berth_tests::wait::await_condition;
+use serde_json::{Value, json};
+
+use super::scene::{
+    PATIENCE, Wanted, behind_gateway, has_served, is_phase, is_quiet, publish, pulls, pulls_show, registry,
+    split,
+};
+use crate::case::{Case, run, run_beside};
+
+#[tokio::test]
+async fn images_by_berthctl() -> Result<()> {
+    run("images_by_berthctl", async |case: &Case| {
+        let (registry, berthd) = (registry(case).await?, case.node.berthd()?);
+        let reference = publish(case, registry, "ctl:v1", 1000).await?;
+        for _ in 0..2 {
+            let done = berthd.ctl(&["pull", &reference]).await?;
+            let image = case.cri.image(&reference).await?.context("not in the runtime")?;
+            ensure!(done == format!("Image is up to date for {}\n", image.id), "{done}");
+        }
+        let missing = format!("{}/ctl-missing:v1", registry.address());
+        for (image, part) in [
+            (missing.as_str(), "not found"),
+            ("Upper/Case:v1", "give [registry/]repository[:tag][@digest]"),
+            ("two words", "give [registry/]repository[:tag][@digest]"),
+        ] {
+            let refused = berthd.ctl(&["pull", "--retries", "0", image]).await;
+            let refused = format!("{:#}", refused.err().with_context(|| format!("{image} was pulled"))?);
+            ensure!(refused.contains("exit status: 1") && refused.contains(part), "{refused}");
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn images_of_a_killed_berthctl_are_not_pulled_on() -> Result<()> {
+    run("images_of_a_killed_berthctl", async |case: &Case| {
+        let (registry, berthd) = (registry(case).await?, case.node.berthd()?);
+        let (gateway, reference) = behind_gateway(case, registry, "killed-ctl:v1", 8 << 20).await?;
+        gateway.day(Day::Slow(1 << 20));
+        let mut client = tokio::process::Command::new(programs::berth("berthctl")?)
+            .arg(format!("--admin-socket={}", berthd.admin_socket().display()))
+            .args(["pull", &reference])
+            .kill_on_drop(true)
+            .spawn()
+            .context("berthctl")?;
+        has_served(&gateway, 1 << 20).await?;
+        let pull = pulls_show(case.node, &reference, "Pulling").await?;
+        ensure!(pull["wantedBy"] == "admin", "{pull}");
+        let table = berthd.ctl(&["pulls"]).await?;
+        let line = table.lines().find(|line| line.starts_with(&reference)).with_context(|| table.clone())?;
+        ensure!(line.contains("admin") && line.contains("Pulling") && line.contains("MiB"), "{table}");
+
+        client.kill().await.context("kill berthctl")?;
+        await_condition("nobody wants it any more", PATIENCE, async || {
+            let pulls = pulls(case.node, &reference).await?;
+            ensure!(pulls.is_empty(), "{pulls:?}");
+            Ok(())
+        })
+        .await?;
+        is_quiet(&gateway).await?;
+        ensure!(gateway.served() < 6 << 20, "it was pulled on: {} bytes", gateway.served());
+        ensure!(case.cri.image(&reference).await?.is_none(), "it is there all the same");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn images_beside_the_kubelet() -> Result<()> {
+    run_beside("images_beside", async |case: &Case| {
+        let (registry, wanted) = (registry(case).await?, Wanted::of(case).await?);
+        let done = publish(case, registry, "beside-ctl:v1", 1000).await?;
+        let done = case.node.berthd()?.ctl(&["pull", &done]).await?;
+        ensure!(done.starts_with("Image is up to date for sha256:"), "{done}");
+        let reference = publish(case, registry, "beside:v1", 1000).await?;
+        let (name, _) = split(&reference)?;
+        wanted.ask(name, json!({ "tags": [{ "tag": "v1" }] })).await?;
+        wanted.tag(name, "v1", "is there", |tag| is_phase(tag, ImagePhase::Succeeded)).await?;
+        ensure!(case.cri.image(&reference).await?.is_some(), "not in the runtime");
+        wanted.ask(name, Value::Null).await
+    })
+    .await
+}
