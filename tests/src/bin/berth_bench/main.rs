@@ -4,6 +4,7 @@
 //! add one, list it in [`BENCHES`] and call it in [`run`]. What a case does is described in the module's own head.
 
 mod idle;
+mod images;
 mod launch;
 mod manager;
 mod proxy;
@@ -20,7 +21,8 @@ use clap::{Args, Parser, Subcommand};
 use crate::report::{Bench, Row};
 
 /// Every bench, in the order of `berth-bench list`.
-const BENCHES: &[Bench] = &[proxy_bench::BENCH, launch::BENCH, recreate::BENCH, pull::BENCH, manager::BENCH];
+const BENCHES: &[Bench] =
+    &[proxy_bench::BENCH, launch::BENCH, recreate::BENCH, pull::BENCH, manager::BENCH, images::BENCH];
 
 #[derive(Parser)]
 #[command(version, about = "Measures Berth against the same work without it.")]
@@ -46,6 +48,8 @@ enum Command {
     Pull(Options),
     /// Time until requests made at once are assigned, and the manager's memory and CPU.
     Manager(manager::Large),
+    /// Time until an image is on many nodes, and what it takes; with the manager killed.
+    Images(images::Scale),
 }
 
 /// What all benches take.
@@ -90,6 +94,7 @@ async fn main() -> Result<()> {
         Command::Recreate(options) => (recreate::BENCH, options),
         Command::Pull(options) => (pull::BENCH, options),
         Command::Manager(options) => (manager::BENCH, &options.common),
+        Command::Images(options) => (images::BENCH, &options.common),
     };
     options.check(&bench)?;
     let rows = run(&command).await.with_context(|| format!("bench {}", bench.name))?;
@@ -103,6 +108,7 @@ async fn run(command: &Command) -> Result<Vec<Row>> {
         Command::Recreate(options) => recreate::run(options).await,
         Command::Pull(options) => pull::run(options).await,
         Command::Manager(options) => manager::run(options).await,
+        Command::Images(options) => images::run(options).await,
         Command::List | Command::ProxyStub { .. } => Ok(Vec::new()),
     }
 }

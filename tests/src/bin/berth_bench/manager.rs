@@ -125,7 +125,7 @@ async fn assign(client: &Client, cluster: &Cluster, round: u32, requests: u32) -
 }
 
 /// A line of /proc/PID/status.
-fn memory_mb(pid: u32, line: &str) -> Result<f64> {
+pub(crate) fn memory_mb(pid: u32, line: &str) -> Result<f64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).context("status of a process")?;
     let value = status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':'));
     let value = value.and_then(|text| text.trim().strip_suffix("kB")).context("status of a process")?;
