@@ -4,13 +4,16 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use berth_proto::crd::{ContainerRecreateRequest, ImagePullJob, PodProbeMarker, RecreatePhase};
+use berth_proto::crd::{ContainerRecreateRequest, ImagePullJob, NodeImage, PodProbeMarker, RecreatePhase};
 use berth_tests::manifest::{Container, PodManifest};
-use berth_tests::node::{ClusterAddress, Node, Registry, deploy, program_images, programs};
+use berth_tests::node::{
+    ClusterAddress, NODE_NAME, Node, PASSWORD, Registry, USER, deploy, images, program_images, programs,
+};
 use berth_tests::recreate::Ask;
 use berth_tests::wait::await_condition;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Secret};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{Api, DynamicObject, ListParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
@@ -69,6 +72,7 @@ async fn deployed(node: &Node) -> Result<()> {
     .await?;
     a_request_is_carried_out(&client).await?;
     an_image_is_pulled(&client, &manager).await?;
+    a_secret_is_used_where_it_may_be(&client, node).await?;
     what_nothing_acts_on_says_so(&client).await
 }
 
@@ -148,6 +152,63 @@ async fn an_image_is_pulled(client: &Client, image: &str) -> Result<()> {
         Ok(())
     })
     .await
+}
+
+/// The manager may read no Secret, and then this one; the agent none at all.
+async fn a_secret_is_used_where_it_may_be(client: &Client, node: &Node) -> Result<()> {
+    let registry = Registry::start_private(node.run()).await?;
+    let archive = images::sized(node.run(), "private:v1", 50_000).await?;
+    let image = registry.push(&archive, "private:v1").await?;
+    let auths = json!({ "auths": { registry.address(): { "username": USER, "password": PASSWORD } } });
+    let secret: Secret = serde_json::from_value(json!({
+        "metadata": { "name": "registry" },
+        "type": "kubernetes.io/dockerconfigjson",
+        "stringData": { ".dockerconfigjson": auths.to_string() },
+    }))?;
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), "default");
+    secrets.create(&PostParams::default(), &secret).await.context("create a Secret")?;
+    let job: ImagePullJob = serde_json::from_value(json!({
+        "apiVersion": "apps.kruise.io/v1alpha1", "kind": "ImagePullJob",
+        "metadata": { "namespace": "default", "name": "private" },
+        "spec": { "image": image, "pullSecrets": ["registry"], "completionPolicy": {} },
+    }))?;
+    let jobs: Api<ImagePullJob> = Api::namespaced(client.clone(), "default");
+    jobs.create(&PostParams::default(), &job).await.context("create an ImagePullJob")?;
+    await_condition("the job says which Role it takes", PATIENCE, async || {
+        let status = jobs.get("private").await?.status.unwrap_or_default();
+        let refused = status.conditions.iter().find(|found| found.reason == "SecretUnavailable");
+        let message = &refused.context("not refused")?.message;
+        ensure!(message.contains("default/registry") && message.contains("Role"), "{message}");
+        Ok(())
+    })
+    .await?;
+    let role: Role = serde_json::from_value(json!({
+        "metadata": { "name": "pull" },
+        "rules": [{ "apiGroups": [""], "resources": ["secrets"], "resourceNames": ["registry"], "verbs": ["get"] }],
+    }))?;
+    Api::namespaced(client.clone(), "default")
+        .create(&PostParams::default(), &role)
+        .await
+        .context("a Role")?;
+    let binding: RoleBinding = serde_json::from_value(json!({
+        "metadata": { "name": "pull" },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "pull" },
+        "subjects": [{ "kind": "ServiceAccount", "namespace": NAMESPACE, "name": "berth-manager" }],
+    }))?;
+    Api::namespaced(client.clone(), "default")
+        .create(&PostParams::default(), &binding)
+        .await
+        .context("a RoleBinding")?;
+    await_condition("the job has succeeded", PATIENCE, async || {
+        let status = jobs.get("private").await?.status.unwrap_or_default();
+        ensure!(status.succeeded == Some(1), "{status:?}");
+        Ok(())
+    })
+    .await?;
+    let sealed = Api::<NodeImage>::all(client.clone()).get(NODE_NAME).await?;
+    let text = serde_json::to_string(&sealed)?;
+    ensure!(text.contains("sealedCredentials") && !text.contains(PASSWORD), "{text}");
+    Ok(())
 }
 
 /// A kind without a feature behind it is accepted, and not silently.

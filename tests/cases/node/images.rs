@@ -5,6 +5,7 @@ mod berthctl;
 mod credentials;
 mod faults;
 mod files;
+mod jobs;
 mod joining;
 mod node_image;
 mod pins;
