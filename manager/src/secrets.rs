@@ -130,8 +130,9 @@ async fn credentials(client: &Client, fetch: &Fetch) -> Result<Vec<RegistryCrede
             Ok(Err(error)) => return Err(failed(&chain(&error))),
             Err(_) => return Err(failed("the API server did not answer")),
         };
-        let auths = docker_config::auths(&secret).map_err(|why| failed(why))?;
-        credentials.extend(docker_config::matching(auths, &image));
+        let config = docker_config::of(&secret).map_err(|why| failed(&why))?;
+        credentials
+            .extend(config.matching(&format!("{}/{}", image.registry(), image.repository())).credentials);
     }
     credentials.truncate(MOST);
     Ok(credentials)

@@ -3,7 +3,8 @@
 //! [`cri`] is our own subset of the CRI v1 API: only the messages and fields that Berth reads or that `berthctl run`
 //! writes. A message decoded with it loses what it does not know, so it is never encoded again and sent on: what passes
 //! between kubelet and runtime passes as bytes (`berth-shim`). [`admin`] is the API between `berthctl` and `berthd`.
-//! [`crd`] are the custom resources, [`image`] the references in them, [`sealing`] what the manager gives to one node alone.
+//! [`crd`] are the custom resources, [`image`] the references in them, [`sealing`] what the manager gives to one node
+//! alone, [`docker_config`] where credentials are found.
 
 /// CRI v1 (`runtime.v1`), the part of it that Berth reads.
 #[allow(missing_docs, clippy::all, clippy::use_self)]
@@ -18,5 +19,6 @@ pub mod admin {
 }
 
 pub mod crd;
+pub mod docker_config;
 pub mod image;
 pub mod sealing;

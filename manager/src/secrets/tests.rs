@@ -2,10 +2,9 @@
 
 use berth_proto::sealing::NodeKey;
 use k8s_openapi::ByteString;
-use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{docker_config::*, *};
+use super::*;
 
 fn secret(kind: &str, key: &str, value: &Value) -> Secret {
     let data = [(key.to_owned(), ByteString(serde_json::to_vec(value).unwrap()))];
@@ -16,52 +15,8 @@ fn config(auths: Value) -> Secret {
     secret("kubernetes.io/dockerconfigjson", ".dockerconfigjson", &json!({ "auths": auths }))
 }
 
-/// User names of what matches.
-fn users(secret: &Secret, image: &str) -> Vec<String> {
-    matching(auths(secret).unwrap(), &image.parse().unwrap()).map(|one| one.username).collect()
-}
-
-fn user(name: &str) -> Value {
-    json!({ "username": name, "password": "p" })
-}
-
-#[rstest]
-#[case::host("registry.example.com", "registry.example.com/app:1", true)]
-#[case::another_host("registry.example.com", "registry.example.org/app:1", false)]
-#[case::url("https://registry.example.com/v1/", "registry.example.com/app", true)]
-#[case::url_v2("https://registry.example.com/v2/", "registry.example.com/app", true)]
-#[case::port("registry.example.com:5000", "registry.example.com:5000/app", true)]
-#[case::another_port("registry.example.com:5000", "registry.example.com/app", false)]
-#[case::path("registry.example.com/team", "registry.example.com/team/app", true)]
-#[case::whole_path("registry.example.com/team/app", "registry.example.com/team/app:2", true)]
-#[case::another_path("registry.example.com/team", "registry.example.com/team-of-others/app", false)]
-#[case::wildcard("*.example.com", "registry.example.com/app", true)]
-#[case::wildcard_is_one_part("*.example.com", "a.b.example.com/app", false)]
-#[case::wildcard_in_a_part("reg*.example.com", "registry.example.com/app", true)]
-#[case::suffix("example.com", "evil-example.com/app", false)]
-#[case::upper_case("Registry.Example.com", "registry.example.com/app", true)]
-fn which_entries_are_for_an_image(#[case] server: &str, #[case] image: &str, #[case] yes: bool) {
-    let found = users(&config(json!({ server: user("u") })), image);
-    assert_eq!(found.len(), usize::from(yes));
-}
-
-#[test]
-fn the_registry_that_is_implied_goes_by_several_names() {
-    let registry = "app".parse::<Reference>().unwrap().registry().to_owned();
-    for server in
-        [registry.clone(), format!("https://index.{registry}/v1/"), format!("registry-1.{registry}")]
-    {
-        assert_eq!(users(&config(json!({ server: user("u") })), "team/app:1"), ["u"]);
-    }
-    assert!(users(&config(json!({ "index.example.com": user("u") })), "example.com/app").is_empty());
-}
-
-#[test]
-fn the_most_particular_comes_first() {
-    let config = config(json!({
-        "*.example.com": user("any"), "registry.example.com": user("host"), "registry.example.com/team": user("team"),
-    }));
-    assert_eq!(users(&config, "registry.example.com/team/app"), ["team", "host", "any"]);
+fn found(secret: &Secret, image: &str) -> Vec<RegistryCredential> {
+    docker_config::of(secret).unwrap_or_else(|why| panic!("{why}")).matching(image).credentials
 }
 
 #[test]
@@ -70,12 +25,13 @@ fn every_kind_of_credential() {
         json!({ "r.example.com": { "auth": STANDARD_AUTH }, "r.example.com/a": { "identitytoken": "i" },
         "r.example.com/a/b": { "registrytoken": "t" }, "r.example.com/a/b/c": {} }),
     );
-    let found: Vec<_> = matching(auths(&config).unwrap(), &"r.example.com/a/b/c".parse().unwrap()).collect();
-    assert_eq!(found.len(), 3, "one that is empty is none");
-    assert_eq!((&*found[0].registry_token, &*found[1].identity_token), ("t", "i"));
-    assert_eq!((&*found[2].username, &*found[2].password), ("user", "pa:ss"));
-    let old = secret("kubernetes.io/dockercfg", ".dockercfg", &json!({ "r.example.com": user("u") }));
-    assert_eq!(users(&old, "r.example.com/app"), ["u"]);
+    let all = found(&config, "r.example.com/a/b/c");
+    assert_eq!(all.len(), 3, "one that is empty is none");
+    assert_eq!((&*all[0].registry_token, &*all[1].identity_token), ("t", "i"));
+    assert_eq!((&*all[2].username, &*all[2].password), ("user", "pa:ss"));
+    let old =
+        secret("kubernetes.io/dockercfg", ".dockercfg", &json!({ "r.example.com": { "username": "u" } }));
+    assert_eq!(found(&old, "r.example.com/app")[0].username, "u");
 }
 
 /// `user:pa:ss`.
@@ -86,7 +42,7 @@ fn what_is_no_docker_configuration_is_said_without_a_word_of_it() {
     let odd = secret("kubernetes.io/dockerconfigjson", ".dockerconfigjson", &json!(["topsecret"]));
     let opaque = secret("Opaque", "token", &json!("topsecret"));
     for secret in [odd, opaque, Secret::default()] {
-        let error = auths(&secret).err().unwrap();
+        let error = docker_config::of(&secret).err().unwrap();
         assert!(!error.contains("topsecret") && error.starts_with("it"), "{error}");
     }
 }

@@ -4,7 +4,6 @@
 //! the notes about it become part of the failure when none does. No credential is ever in a log, a note or a `Debug`.
 
 mod docker_config;
-mod matching;
 mod plugin;
 mod plugin_config;
 mod plugins;

@@ -10,12 +10,11 @@ use std::{
     time::Duration,
 };
 
-use berth_proto::cri::AuthConfig;
+use berth_proto::{cri::AuthConfig, docker_config::matching};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::{
-    matching,
     plugin::{self, Answer, CacheKeyType, Login},
     plugin_config::{Provider, Providers},
     read,

@@ -5,7 +5,7 @@
 //! are tried in reverse order of their texts, which puts a longer path before a shorter one.
 
 /// An entry without what does not matter: the scheme, and the `/v1/` or `/v2/` of old registries.
-pub(super) fn entry(server: &str) -> String {
+pub fn entry(server: &str) -> String {
     let bare = server.strip_prefix("https://").or_else(|| server.strip_prefix("http://")).unwrap_or(server);
     let (host, path) = split_path(bare);
     let path = path
@@ -16,7 +16,7 @@ pub(super) fn entry(server: &str) -> String {
 }
 
 /// Whether an entry is for an image `registry/repository`.
-pub(super) fn matches(entry: &str, image: &str) -> bool {
+pub fn matches(entry: &str, image: &str) -> bool {
     let ((pattern, prefix), (host, path)) = (split_path(entry), split_path(image));
     let ((pattern, pattern_port), (host, port)) = (split_port(pattern), split_port(host));
     let (patterns, parts) = (pattern.split('.'), host.split('.'));
@@ -28,7 +28,7 @@ pub(super) fn matches(entry: &str, image: &str) -> bool {
 
 /// The indices of the entries that are for an image, in the order to try them in. Docker Hub's own name counts only when no
 /// other entry is for it.
-pub(super) fn order(entries: &[String], image: &str) -> Vec<usize> {
+pub fn order(entries: &[String], image: &str) -> Vec<usize> {
     let mut indices: Vec<usize> = (0..entries.len()).filter(|at| matches(&entries[*at], image)).collect();
     if indices.is_empty() && image.starts_with("docker.io/") {
         indices = (0..entries.len()).filter(|at| entries[*at] == "index.docker.io").collect();
