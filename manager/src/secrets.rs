@@ -130,7 +130,7 @@ async fn credentials(client: &Client, fetch: &Fetch) -> Result<Vec<RegistryCrede
             Ok(Err(error)) => return Err(failed(&chain(&error))),
             Err(_) => return Err(failed("the API server did not answer")),
         };
-        let auths = docker_config::auths(&secret).map_err(|why| failed(why))?;
+        let auths = docker_config::auths(&secret).map_err(failed)?;
         credentials.extend(docker_config::matching(auths, &image));
     }
     credentials.truncate(MOST);
