@@ -103,7 +103,7 @@ impl Centre {
             Input::Apply(object) => {
                 match &object {
                     Object::Request(seen) => {
-                        left_alone(Kind::Request, &seen.namespace, &seen.name, &seen.status)
+                        left_alone(Kind::Request, &seen.namespace, &seen.name, &seen.status);
                     }
                     Object::ImagePullJob(seen) => {
                         left_alone(Kind::ImagePullJob, &seen.namespace, &seen.name, &seen.status);

@@ -3,9 +3,10 @@
 //! A pod is some kilobytes of JSON of which a hundred bytes count here, and a list brings thousands at once: what is not
 //! named below is skipped by the parser and never kept. Nodes are asked for as metadata only.
 
+mod images;
+
 use std::{borrow::Cow, collections::BTreeMap, fmt::Debug, marker::PhantomData};
 
-use berth_proto::crd::{DesiredImage, PullStatus};
 use k8s_openapi::{
     ClusterResourceScope, NamespaceResourceScope,
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
@@ -14,9 +15,8 @@ use kube::Resource;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned, de::IgnoredAny};
 use serde_json::Value;
 
-use crate::seen::{
-    ContainerSeen, JobSeen, Kind, NodeImageSeen, NodeSeen, Object, PodSeen, PodStage, RequestSeen, Role,
-};
+pub use self::images::{Jobs, NodeImages};
+use crate::seen::{ContainerSeen, Kind, NodeSeen, Object, PodSeen, PodStage, RequestSeen, Role};
 
 /// A kind that can be watched trimmed.
 pub trait Watchable: Clone + Debug + Send + Sync + 'static {
@@ -266,82 +266,6 @@ impl Watchable for Requests {
             uid: meta.uid.clone().unwrap_or_default(),
             resource_version: meta.resource_version.clone().unwrap_or_default(),
             created: meta.creation_timestamp.as_ref().map(|time| time.0),
-            deleting: meta.deletion_timestamp.is_some(),
-            spec: read(spec.unwrap_or_default()),
-            status: status.map_or_else(|| Ok(Default::default()), read),
-        }))
-    }
-}
-
-// === images ===
-
-/// NodeImages, without what is only for OpenKruise's tools.
-#[derive(Clone, Debug)]
-pub struct NodeImages;
-
-/// Entries that another version wrote are passed over one by one.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct NodeImageStatus {
-    desired_images: Option<Vec<Value>>,
-    pulls: Option<Vec<Value>>,
-    sealing_key: Option<String>,
-}
-
-impl Watchable for NodeImages {
-    const KIND: Kind = Kind::NodeImage;
-    const GROUP: &str = "apps.kruise.io";
-    const VERSION: &str = "v1alpha1";
-    const NAME: &str = "NodeImage";
-    const METADATA_ONLY: bool = false;
-    type Scope = ClusterResourceScope;
-    type Spec = IgnoredAny;
-    type Status = NodeImageStatus;
-
-    fn object(meta: &ObjectMeta, _: Option<IgnoredAny>, status: Option<NodeImageStatus>) -> Object {
-        let (desired, pulls, sealing_key) = status.map_or_else(Default::default, |status| {
-            (status.desired_images, status.pulls, status.sealing_key)
-        });
-        let owners = meta.owner_references.iter().flatten();
-        let owner = owners.filter(|owner| owner.kind == "Node").map(|owner| owner.uid.clone()).next();
-        Object::NodeImage(Box::new(NodeImageSeen {
-            name: meta.name.clone().unwrap_or_default(),
-            uid: meta.uid.clone().unwrap_or_default(),
-            resource_version: meta.resource_version.clone().unwrap_or_default(),
-            deleting: meta.deletion_timestamp.is_some(),
-            owner,
-            desired: readable::<DesiredImage>(desired),
-            pulls: readable::<PullStatus>(pulls),
-            sealing_key,
-        }))
-    }
-}
-
-fn readable<T: DeserializeOwned>(values: Option<Vec<Value>>) -> Vec<T> {
-    values.unwrap_or_default().into_iter().filter_map(|value| read(value).ok()).collect()
-}
-
-/// ImagePullJobs.
-#[derive(Clone, Debug)]
-pub struct Jobs;
-
-impl Watchable for Jobs {
-    const KIND: Kind = Kind::ImagePullJob;
-    const GROUP: &str = "apps.kruise.io";
-    const VERSION: &str = "v1alpha1";
-    const NAME: &str = "ImagePullJob";
-    const METADATA_ONLY: bool = false;
-    type Scope = NamespaceResourceScope;
-    // In two steps, as requests are.
-    type Spec = Value;
-    type Status = Value;
-
-    fn object(meta: &ObjectMeta, spec: Option<Value>, status: Option<Value>) -> Object {
-        Object::ImagePullJob(Box::new(JobSeen {
-            namespace: meta.namespace.clone().unwrap_or_default(),
-            name: meta.name.clone().unwrap_or_default(),
-            uid: meta.uid.clone().unwrap_or_default(),
-            resource_version: meta.resource_version.clone().unwrap_or_default(),
             deleting: meta.deletion_timestamp.is_some(),
             spec: read(spec.unwrap_or_default()),
             status: status.map_or_else(|| Ok(Default::default()), read),

@@ -13,7 +13,7 @@
 //! - `site`: a node with its NodeImage; `pods`, `labels`: what selectors look at;
 //! - `rollout`: one image on its way to many nodes;
 //! - `job`, `status`, `memory`: what a job's status says, and what of it a later manager goes on from;
-//! - `objects` takes facts in, `place` says what they mean for one node, `advance` decides, `entries` says what a node's
+//! - `objects` and `jobs` take facts in, `place` says what they mean for one node, `advance` decides, `entries` says what a node's
 //!   NodeImage is to contain;
 //! - `predownload`: the same for workloads, without a job.
 //!
@@ -24,7 +24,9 @@
 //!
 //! Invariants:
 //! - nothing is decided before all kinds have been listed once, or while this replica does not lead;
-//! - a job never has more nodes asked than its parallelism. Nodes are asked in the order of their names;
+//! - a job never has more nodes asked than its parallelism, those included that are not selected any more and whose entry is
+//!   still there. Nodes are asked in the order of their names. Only a manager that lost the lease without noticing can add the
+//!   few writes it has on their way;
 //! - a node is asked once: its entry stays while the job lives and for [`KEPT`] after its end, and what ended is in the
 //!   job's `endedNodes` before it is over. So an entry is taken back only when the job, as shown, remembers the node, or is
 //!   gone, or does not select the node any more before it ended;
@@ -35,6 +37,7 @@
 mod advance;
 mod entries;
 mod job;
+mod jobs;
 mod labels;
 mod memory;
 mod objects;
@@ -107,6 +110,8 @@ pub struct ImageIndex {
     sets: LabelSets,
     pods: Pods,
     sites: HashMap<Arc<str>, Site>,
+    /// Of `sites`, those with a NodeImage.
+    node_images: usize,
     /// By UID.
     jobs: HashMap<Arc<str>, Job>,
     uids: HashMap<Key, Arc<str>>,
@@ -152,6 +157,7 @@ impl Default for ImageIndex {
             sets: LabelSets::default(),
             pods: Pods::default(),
             sites: HashMap::new(),
+            node_images: 0,
             jobs: HashMap::new(),
             uids: HashMap::new(),
             rollouts: HashMap::new(),
@@ -272,7 +278,7 @@ impl ImageIndex {
         let open = self.jobs.values().filter(|job| job.stage == Stage::Open);
         let (running, refused): (Vec<_>, Vec<_>) = open.partition(|job| job.spec.is_ok());
         Size {
-            node_images: self.sites.values().filter(|site| site.image.is_some()).count(),
+            node_images: self.node_images,
             jobs: self.jobs.len(),
             running: running.len(),
             refused: refused.len(),

@@ -13,11 +13,13 @@ pub(super) struct PodAt {
     pub(super) labels: Labels,
 }
 
+/// The pods of a namespace by name, with the number of the list that showed each last.
+type OfNamespace = HashMap<Box<str>, (PodAt, u32)>;
+
 /// All that count.
 #[derive(Debug, Default)]
 pub(super) struct Pods {
-    /// With the number of the list that showed it last.
-    known: HashMap<Arc<str>, HashMap<Box<str>, (PodAt, u32)>>,
+    known: HashMap<Arc<str>, OfNamespace>,
 }
 
 /// What became of one.

@@ -100,3 +100,33 @@ fn a_request_that_makes_no_sense_is_read_all_the_same() {
     assert!(odd.spec.unwrap_err().contains("podName") || odd.status.unwrap_err().contains("Dancing"));
     assert!(request(json!({ "metadata": metadata })).spec.is_err());
 }
+
+#[test]
+fn a_node_image_is_what_is_wanted_and_what_is_said_of_it() {
+    let watched: Watched<NodeImages> = serde_json::from_value(json!({
+        "metadata": { "name": "n", "uid": "u", "resourceVersion": "7",
+            "ownerReferences": [{ "apiVersion": "v1", "kind": "Node", "name": "n", "uid": "of-node" }] },
+        "spec": { "images": { "a": { "tags": [{ "tag": "1" }] } } },
+        "status": {
+            "desiredImages": [{ "uid": "j", "image": "a:1", "version": 1 }, { "image": "of another version" }],
+            "pulls": [{ "uid": "j", "version": 1, "phase": "Pulling", "progress": 5 }, { "uid": "x", "phase": "Dancing" }],
+            "sealingKey": "key", "imageStatuses": { "a": { "tags": [] } },
+        },
+    }))
+    .unwrap();
+    let Object::NodeImage(seen) = watched.into_object() else { panic!("another kind") };
+    assert_eq!((&*seen.name, &*seen.uid, &*seen.resource_version), ("n", "u", "7"));
+    assert_eq!((seen.owner.as_deref(), seen.sealing_key.as_deref()), (Some("of-node"), Some("key")));
+    assert_eq!((seen.desired.len(), seen.pulls.len()), (1, 1), "what cannot be read is passed over");
+}
+
+#[test]
+fn a_job_that_makes_no_sense_is_read_all_the_same() {
+    let watched: Watched<Jobs> = serde_json::from_value(json!({
+        "metadata": { "name": "j", "namespace": "shop", "uid": "u", "resourceVersion": "7" },
+        "spec": { "image": 5 }, "status": { "desired": "many" },
+    }))
+    .unwrap();
+    let Object::ImagePullJob(seen) = watched.into_object() else { panic!("another kind") };
+    assert!(seen.spec.is_err() && seen.status.is_err() && seen.name == "j");
+}

@@ -8,6 +8,7 @@ use std::{
     },
 };
 
+use berth_proto::{crd::DesiredImage, sealing::NodeKey};
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use jiff::Timestamp;
@@ -20,6 +21,7 @@ use tower::service_fn;
 
 use super::*;
 use crate::{
+    images::{JobOrder, NodeOrder, Seal, Wish},
     index::{Assignment, Failure, Reason, StatusPatch},
     lease::Term,
     seen::Key,
@@ -133,6 +135,49 @@ async fn what_is_sent() {
     assert_eq!(body["kind"], "ContainerRecreateRequest");
     assert_eq!(body["status"]["phase"], "Completed");
     assert!(body.get("spec").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_node_is_sent() {
+    let bench = bench(|_| 200);
+    let entry = DesiredImage { uid: "job".into(), image: "r.example.com/a:1".into(), ..Default::default() };
+    let wish = |seal| Wish { content: entry.clone().into(), since: None, seal };
+    let order = |seal| {
+        Order::Node(NodeOrder {
+            node: "n".into(),
+            uid: "u".into(),
+            resource_version: "7".into(),
+            sealing_key: Some(NodeKey::generate().sealing_key().encoded().into()),
+            wishes: vec![wish(seal)],
+        })
+    };
+    bench.writer.submit(order(Seal::Present(["sealed before".to_owned()].into()))).unwrap();
+    bench.until("written", 1).await;
+    let (uri, body) = bench.seen().remove(0);
+    assert!(uri.starts_with("/apis/apps.kruise.io/v1alpha1/nodeimages/n/status?"), "{uri}");
+    assert_eq!(body["metadata"], json!({ "name": "n", "uid": "u", "resourceVersion": "7" }));
+    let desired =
+        json!([{ "uid": "job", "image": "r.example.com/a:1", "sealedCredentials": ["sealed before"] }]);
+    assert_eq!(body["status"], json!({ "desiredImages": desired }));
+
+    bench.writer.submit(order(Seal::Owed)).unwrap();
+    bench.until("unsealed", 1).await;
+    assert_eq!(bench.seen().len(), 1, "without its credentials nothing is sent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_is_deleted_only_as_it_was_seen() {
+    let bench = bench(|_| 200);
+    let key = Key { namespace: "shop".into(), name: "j".into() };
+    let order =
+        JobOrder { key, uid: "u".into(), resource_version: "7".into(), act: crate::images::JobAct::Delete };
+    bench.writer.submit(Order::Job(order)).unwrap();
+    while bench.seen().is_empty() {
+        sleep(Duration::from_millis(1)).await;
+    }
+    let (uri, body) = bench.seen().remove(0);
+    assert!(uri.starts_with("/apis/apps.kruise.io/v1alpha1/namespaces/shop/imagepulljobs/j"), "{uri}");
+    assert_eq!(body["preconditions"], json!({ "uid": "u", "resourceVersion": "7" }));
 }
 
 /// Not tried again: the object has changed, is gone, or the answer would be the same for ever.

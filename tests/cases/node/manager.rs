@@ -1,6 +1,8 @@
 //! berth-manager at a real API server: with the rights that `deploy/` gives it, and nodes and pods that exist on paper,
 //! because nothing of what it does needs more. One test has a real pod.
 
+mod images;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

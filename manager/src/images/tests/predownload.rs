@@ -1,7 +1,5 @@
 //! Workloads that pull ahead of their update.
 
-use std::collections::BTreeMap;
-
 use berth_proto::crd::{ImagePhase, WantedBy};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use rstest::rstest;
@@ -62,5 +60,4 @@ fn what_makes_no_sense_is_named(
     let error = ahead(annotations, image).unwrap_err();
     assert!(error.contains(names) && error.contains("CloneSet shop/web"), "{error}");
     assert!(ahead(&[], "r.example.com/web:2").is_ok());
-    let _: BTreeMap<String, String> = labels(annotations);
 }

@@ -1,0 +1,201 @@
+//! Jobs in: what a job says, whom it selects, what it remembers, and what becomes of its entries when it goes.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{
+    ImageIndex,
+    entries::kept,
+    job::{Job, Secrets, Stage},
+    memory,
+    order::{Effect, JobAct},
+    rollout::{Owner, Plan, Rollout, Standing, Which},
+    spec::{self, Spec},
+    timers::Wake,
+};
+use crate::seen::{JobSeen, Key, Kind, Now};
+
+impl ImageIndex {
+    pub(super) fn apply_job(&mut self, seen: &JobSeen, now: Now) {
+        let key = self.texts.key(&seen.namespace, &seen.name);
+        let uid: Arc<str> = seen.uid.as_str().into();
+        if self.uids.get(&key).is_some_and(|known| *known != uid) || seen.deleting {
+            self.remove_job(&key, now);
+        }
+        if seen.deleting {
+            return;
+        }
+        let spec = match &seen.spec {
+            Ok(spec) => spec::parse(&key, &uid, spec),
+            Err(error) => Err(format!("spec of ImagePullJob {key} cannot be read: {error}")),
+        };
+        let (shown, readable) = match &seen.status {
+            Ok(status) => (status.clone(), true),
+            Err(_) => (Default::default(), false),
+        };
+        let stage = match &shown.completion_time {
+            _ if !readable => Stage::Unreadable,
+            Some(time) => Stage::Over(time.0),
+            None => Stage::Open,
+        };
+        let list = self.views.list(Kind::ImagePullJob);
+        self.uids.insert(key.clone(), uid.clone());
+        let job = self.jobs.entry(uid.clone()).or_insert_with(|| Job {
+            key: key.clone(),
+            resource_version: "".into(),
+            seen: now.instant,
+            spec: Err(String::new()),
+            shown: Default::default(),
+            stage: Stage::Open,
+            secrets: Secrets::Unknown,
+            start: None,
+            end: None,
+            sent: None,
+            sent_at: None,
+            written: None,
+            absorbed: None,
+            list,
+        });
+        job.resource_version = seen.resource_version.as_str().into();
+        job.start = shown.start_time.as_ref().map(|time| time.0).or(job.start);
+        (job.shown, job.stage, job.list) = (shown, stage, list);
+        job.confirm();
+        let spec_is_new = job.spec != spec;
+        if spec_is_new {
+            job.spec = spec;
+            job.written = None;
+        }
+        if stage == Stage::Open {
+            if spec_is_new {
+                self.plan(&uid, &key, now);
+            }
+            self.absorb(&uid);
+        } else if stage != Stage::Unreadable {
+            self.job_is_over(&uid, now);
+        }
+        self.touched.insert(uid);
+    }
+
+    /// The job has a spec it had not before.
+    fn plan(&mut self, uid: &Arc<str>, key: &Key, now: Now) {
+        let Some(Job { spec: Ok(Spec { plan, .. }), secrets, .. }) = self.jobs.get_mut(uid) else { return };
+        let plan = plan.clone();
+        *secrets = Secrets::Unknown;
+        self.roll_out(uid, Owner::Job(key.clone()), plan, now);
+    }
+
+    /// Nodes are found for a new plan; where only limits have changed, they stay.
+    pub(super) fn roll_out(&mut self, uid: &Arc<str>, owner: Owner, plan: Plan, now: Now) {
+        let fresh = || Rollout::new(owner, plan.clone());
+        let same = self
+            .rollouts
+            .get(uid)
+            .is_some_and(|rollout| rollout.plan.which == plan.which && rollout.plan.sealed == plan.sealed);
+        let rollout = self.rollouts.entry(uid.clone()).or_insert_with(fresh);
+        rollout.plan = plan;
+        rollout.changes += 1;
+        if same {
+            return;
+        }
+        rollout.forget_pods();
+        if let Which::Pods(namespace, _) = rollout.plan.which.clone() {
+            for pod in self.pods.of_namespace(&namespace) {
+                rollout.add_pod(&pod.node, &pod.labels);
+            }
+            self.by_pods.entry(namespace).or_default().insert(uid.clone());
+        } else {
+            self.leave_pods(uid);
+        }
+        for name in self.sites.keys().cloned().collect::<Vec<_>>() {
+            self.select(uid, &name, now);
+        }
+    }
+
+    fn leave_pods(&mut self, uid: &str) {
+        self.by_pods.retain(|_, uids| {
+            uids.remove(uid);
+            !uids.is_empty()
+        });
+    }
+
+    /// Takes over what the job remembers, if that is news: nodes that were there then.
+    pub(super) fn absorb(&mut self, uid: &Arc<str>) {
+        if self.views.complete_since().is_none() {
+            return;
+        }
+        let Some(job) = self.jobs.get_mut(uid) else { return };
+        let (Some(text), Some(time)) = (&job.shown.ended_nodes, &job.shown.ended_nodes_time) else { return };
+        // What this manager wrote is no news to it.
+        let sent = job.sent.as_ref().and_then(|sent| match &sent.act {
+            JobAct::Status(status) => status.ended_nodes.as_ref(),
+            JobAct::Delete => None,
+        });
+        if job.absorbed.as_ref() == Some(text) || sent == Some(text) {
+            return;
+        }
+        let (names, time) = (memory::read(text), time.0);
+        job.absorbed = Some(text.clone());
+        let Some(rollout) = self.rollouts.get_mut(uid) else { return };
+        for (name, end) in names {
+            let name = self.texts.one(&name);
+            let node = self.sites.get(&name).and_then(|site| site.node.as_ref());
+            if node.is_none_or(|node| node.created.is_some_and(|created| created > time)) {
+                continue;
+            }
+            let standing = match rollout.standing(&name) {
+                Some(Standing::Ended(_) | Standing::Former(_)) => continue,
+                Some(Standing::Pending | Standing::Keyless | Standing::Asked(_)) => Standing::Ended(end),
+                Some(Standing::Leaving(_)) | None => Standing::Former(end),
+            };
+            rollout.set(&name, Some(standing));
+        }
+    }
+
+    /// Its end is shown, and with it everything it remembers: now its entries may go, in time.
+    fn job_is_over(&mut self, uid: &Arc<str>, now: Now) {
+        let Some(job) = self.jobs.get_mut(uid) else { return };
+        let Stage::Over(ended) = job.stage else { return };
+        (job.end, job.absorbed) = (None, None);
+        if std::mem::replace(&mut job.secrets, Secrets::Unknown) != Secrets::Unknown {
+            self.effects.push(Effect::Forget(uid.clone()));
+        }
+        self.let_go(uid, now, kept(ended, now));
+    }
+
+    pub(super) fn remove_job(&mut self, key: &Key, now: Now) {
+        let Some(uid) = self.uids.remove(key) else { return };
+        if let Some(job) = self.jobs.remove(&uid)
+            && job.secrets != Secrets::Unknown
+        {
+            self.effects.push(Effect::Forget(uid.clone()));
+        }
+        self.timers.set(Wake::Wish(uid.clone()), None);
+        self.let_go(&uid, now, Duration::ZERO);
+    }
+
+    /// Nothing is asked for it any more, and its entries go after a time.
+    pub(super) fn let_go(&mut self, uid: &Arc<str>, now: Now, after: Duration) {
+        if self.rollouts.remove(uid).is_some() {
+            self.leave_pods(uid);
+        }
+        let Some(names) = self.placed.get(uid).cloned() else { return };
+        for name in &names {
+            let Some(image) = self.sites.get_mut(name).and_then(|site| site.image.as_mut()) else { continue };
+            if image.asked.remove(uid).is_some() && !image.entries.contains_key(uid) {
+                self.unplace(uid, name);
+            }
+        }
+        self.dirty.extend(names);
+        self.expire(uid, now.instant + after);
+    }
+
+    /// The entries of this UID go then.
+    pub(super) fn expire(&mut self, uid: &Arc<str>, at: Instant) {
+        if self.placed.contains_key(uid) {
+            self.expiry.insert(uid.clone(), at);
+            self.timers.set(Wake::Entries(uid.clone()), Some(at));
+        }
+    }
+}
