@@ -1,5 +1,7 @@
 //! `berthctl pull` and `berthctl pulls`.
 
+use std::process::Stdio;
+
 use anyhow::{Context, Result, ensure};
 use berth_proto::crd::ImagePhase;
 use berth_tests::node::{Day, programs};
@@ -17,10 +19,26 @@ async fn images_by_berthctl() -> Result<()> {
     run("images_by_berthctl", async |case: &Case| {
         let (registry, berthd) = (registry(case).await?, case.node.berthd()?);
         let reference = publish(case, registry, "ctl:v1", 1000).await?;
+        let (name, _) = split(&reference)?;
+        let mut digest = String::new();
         for _ in 0..2 {
             let done = berthd.ctl(&["pull", &reference]).await?;
             let image = case.cri.image(&reference).await?.context("not in the runtime")?;
             ensure!(done == format!("Image is up to date for {}\n", image.id), "{done}");
+            digest = image.repo_digests.into_iter().next().context("no digest")?;
+        }
+        // Every form of a reference reaches the runtime as it is given; the registry shows that it counts.
+        publish(case, registry, "ctl:latest", 2000).await?;
+        let (_, hash) = digest.split_once('@').context("a digest")?;
+        let by_tag = case.cri.image(&reference).await?.context("not in the runtime")?.id;
+        for (given, same) in
+            [(digest.clone(), true), (format!("{name}:v1@{hash}"), true), (name.to_owned(), false)]
+        {
+            let done = berthd.ctl(&["pull", &given]).await?;
+            let image =
+                case.cri.image(&given).await?.with_context(|| format!("{given} is not in the runtime"))?;
+            ensure!(done == format!("Image is up to date for {}\n", image.id), "{given}: {done}");
+            ensure!((image.id == by_tag) == same, "{given} is {}", image.id);
         }
         let missing = format!("{}/ctl-missing:v1", registry.address());
         for (image, part) in [
@@ -46,6 +64,7 @@ async fn images_of_a_killed_berthctl_are_not_pulled_on() -> Result<()> {
         let mut client = tokio::process::Command::new(programs::berth("berthctl")?)
             .arg(format!("--admin-socket={}", berthd.admin_socket().display()))
             .args(["pull", &reference])
+            .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
             .context("berthctl")?;
@@ -56,7 +75,12 @@ async fn images_of_a_killed_berthctl_are_not_pulled_on() -> Result<()> {
         let line = table.lines().find(|line| line.starts_with(&reference)).with_context(|| table.clone())?;
         ensure!(line.contains("admin") && line.contains("Pulling") && line.contains("MiB"), "{table}");
 
-        client.kill().await.context("kill berthctl")?;
+        has_served(&gateway, 3 << 20).await?;
+        client.start_kill().context("kill berthctl")?;
+        let told = client.wait_with_output().await.context("berthctl")?;
+        let told = String::from_utf8_lossy(&told.stderr).into_owned();
+        let steps = told.lines().filter(|line| line.starts_with("Pulling ") && line.contains(" MiB of "));
+        ensure!(steps.count() >= 2, "{told}");
         await_condition("nobody wants it any more", PATIENCE, async || {
             let pulls = pulls(case.node, &reference).await?;
             ensure!(pulls.is_empty(), "{pulls:?}");
@@ -64,7 +88,7 @@ async fn images_of_a_killed_berthctl_are_not_pulled_on() -> Result<()> {
         })
         .await?;
         is_quiet(&gateway).await?;
-        ensure!(gateway.served() < 6 << 20, "it was pulled on: {} bytes", gateway.served());
+        ensure!(gateway.served() < 7 << 20, "it was pulled on: {} bytes", gateway.served());
         ensure!(case.cri.image(&reference).await?.is_none(), "it is there all the same");
         Ok(())
     })
