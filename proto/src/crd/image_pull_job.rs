@@ -31,6 +31,46 @@ use super::node_image::{ImagePullPolicy, SandboxConfig};
     printcolumn = r#"{"name":"MESSAGE","type":"string","jsonPath":".status.message"}"#
 )]
 #[serde(rename_all = "camelCase")]
+// What OpenKruise's webhook refuses; the manager checks again what an older definition let in.
+#[schemars(extend("x-kubernetes-validations" = [
+    {
+        "rule": "!has(self.podSelector) || !has(self.selector)",
+        "message": "selector and podSelector exclude each other: leave one of them out",
+        "fieldPath": ".podSelector",
+    },
+    {
+        "rule": "!has(self.selector) || !has(self.selector.names) || self.selector.names.size() == 0 \
+            || ((!has(self.selector.matchLabels) || self.selector.matchLabels.size() == 0) \
+            && (!has(self.selector.matchExpressions) || self.selector.matchExpressions.size() == 0))",
+        "message": "names and labels exclude each other: leave one of them out",
+        "fieldPath": ".selector",
+    },
+    {
+        "rule": "!has(self.parallelism) || (type(self.parallelism) == int ? self.parallelism >= 0 \
+            : self.parallelism.matches('^[0-9]+%?$'))",
+        "message": "is a number of nodes from 0 on, or a percentage",
+        "fieldPath": ".parallelism",
+    },
+    {
+        "rule": "!has(self.completionPolicy.type) || self.completionPolicy.type != 'Never' \
+            || (!has(self.completionPolicy.activeDeadlineSeconds) \
+            && !has(self.completionPolicy.ttlSecondsAfterFinished))",
+        "message": "activeDeadlineSeconds and ttlSecondsAfterFinished are only for type Always: leave them out",
+        "fieldPath": ".completionPolicy",
+    },
+    {
+        "rule": "!has(self.completionPolicy.activeDeadlineSeconds) || self.completionPolicy.activeDeadlineSeconds >= \
+            (has(self.pullPolicy) && has(self.pullPolicy.timeoutSeconds) ? self.pullPolicy.timeoutSeconds : 600)",
+        "message": "is less than pullPolicy.timeoutSeconds (600 when left out): give at least that, or a smaller timeout",
+        "fieldPath": ".completionPolicy.activeDeadlineSeconds",
+    },
+    {
+        "rule": "has(self.pullSecrets) == has(oldSelf.pullSecrets) \
+            && (!has(self.pullSecrets) || self.pullSecrets == oldSelf.pullSecrets)",
+        "message": "pullSecrets is immutable: make a new job",
+        "fieldPath": ".pullSecrets",
+    },
+]))]
 pub struct ImagePullJobSpec {
     /// The image, with tag or digest.
     #[schemars(length(min = 1))]
@@ -38,6 +78,7 @@ pub struct ImagePullJobSpec {
     /// Names of Secrets of this namespace (`kubernetes.io/dockerconfigjson`). The manager must have been allowed to get them; it
     /// seals what is for this image to each node that pulls it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(max = 253)))]
     pub pull_secrets: Vec<String>,
     /// Which nodes; all when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -65,8 +106,9 @@ pub struct ImagePullJobSpec {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeSelector {
-    /// Their names.
+    /// Their names, each once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "set"))]
     pub names: Vec<String>,
     /// Labels with their values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

@@ -4,7 +4,7 @@
 use std::fs;
 
 use anyhow::{Context, Result, ensure};
-use berth_proto::crd::ContainerRecreateRequest;
+use berth_proto::crd::{ContainerRecreateRequest, ImagePullJob};
 use berth_tests::node::{deploy, programs};
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
@@ -128,6 +128,55 @@ async fn bad_requests_are_refused_by_field() -> Result<()> {
     kept.spec.pod_name = "another".to_owned();
     let changed = requests.replace("kept", &PostParams::default(), &kept).await;
     is_invalid(changed, "spec is immutable: make a new request")
+}
+
+#[tokio::test]
+async fn bad_image_jobs_are_refused_by_field() -> Result<()> {
+    let client = centre().await?.client().await?;
+    namespace(&client, "kinds-jobs").await?;
+    let jobs: Api<ImagePullJob> = Api::namespaced(client, "kinds-jobs");
+    let job = |name: &str, change: &Value| -> Result<ImagePullJob> {
+        let mut spec = json!({ "image": "app:v1", "completionPolicy": {} });
+        for (key, value) in change.as_object().into_iter().flatten() {
+            spec[key] = value.clone();
+        }
+        Ok(serde_json::from_value(json!({ "metadata": { "name": name }, "spec": spec }))?)
+    };
+    let labels = json!({ "matchLabels": { "a": "b" } });
+    let refusals = [
+        ("podSelector", json!({ "selector": labels, "podSelector": labels })),
+        ("selector", json!({ "selector": { "names": ["n"], "matchLabels": { "a": "b" } } })),
+        ("selector.names[1]", json!({ "selector": { "names": ["n", "n"] } })),
+        ("parallelism", json!({ "parallelism": -1 })),
+        ("parallelism", json!({ "parallelism": "many" })),
+        (
+            "completionPolicy",
+            json!({ "completionPolicy": { "type": "Never", "ttlSecondsAfterFinished": 1 } }),
+        ),
+        ("activeDeadlineSeconds", json!({ "completionPolicy": { "activeDeadlineSeconds": 599 } })),
+        ("timeoutSeconds", json!({ "pullPolicy": { "timeoutSeconds": 0 } })),
+    ];
+    for (field, change) in refusals {
+        is_invalid(jobs.create(&PostParams::default(), &job("bad", &change)?).await, field)?;
+    }
+    let accepted = [
+        json!({ "selector": { "names": ["n", "m"] }, "parallelism": 0 }),
+        json!({ "selector": {}, "parallelism": "25%" }),
+        json!({ "podSelector": labels, "completionPolicy": { "type": "Never" } }),
+        json!({
+            "pullPolicy": { "timeoutSeconds": 50, "backoffLimit": 2 },
+            "completionPolicy": { "type": "Always", "activeDeadlineSeconds": 50, "ttlSecondsAfterFinished": 20 },
+            "pullSecrets": ["a", "b"],
+        }),
+    ];
+    for (number, change) in accepted.iter().enumerate() {
+        let made = jobs.create(&PostParams::default(), &job(&format!("good-{number}"), change)?).await;
+        let mut made = made.with_context(|| format!("{change}"))?;
+        made.spec.pull_secrets = vec!["c".to_owned()];
+        let changed = jobs.replace(&format!("good-{number}"), &PostParams::default(), &made).await;
+        is_invalid(changed, "pullSecrets is immutable")?;
+    }
+    Ok(())
 }
 
 /// A value the type cannot even say.
