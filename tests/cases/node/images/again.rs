@@ -8,7 +8,7 @@ use berth_tests::node::{Day, Gateway};
 use serde_json::{Value, json};
 
 use super::scene::{Wanted, behind_gateway, is_phase, publish, registry, split};
-use crate::case::{Case, run};
+use crate::case::{Case, run, run_alone};
 
 #[tokio::test]
 async fn images_are_pulled_again_for_a_larger_version_if_always() -> Result<()> {
@@ -47,9 +47,10 @@ async fn images_are_pulled_again_for_a_larger_version_if_always() -> Result<()> 
 /// `images.parallelPullsPerRegistry`.
 const AT_ONCE: usize = 2;
 
+/// Alone, because the pulls of others count for the limit of the node.
 #[tokio::test]
 async fn images_of_one_registry_take_turns() -> Result<()> {
-    run("images_take_turns", async |case: &Case| {
+    run_alone("images_take_turns", async |case: &Case| {
         let (registry, wanted) = (registry(case).await?, Wanted::of(case).await?);
         let gateway = Gateway::open(registry.address()).await?;
         gateway.day(Day::Slow(1 << 20));
