@@ -145,7 +145,9 @@ impl ImageExecutor {
         self.spawn(async move {
             let result = parts.pull(&order, &stop).await;
             parts.running().remove(&order.pull);
-            (parts.sink)(ImageEvent::PullEnded { pull: order.pull, result });
+            let ended = Timestamp::now();
+            (parts.sink)(ImageEvent::PullEnded { pull: order.pull, result: result.clone() });
+            parts.let_go(&order, &result, ended).await;
         });
     }
 

@@ -16,6 +16,7 @@ use std::{panic::AssertUnwindSafe, time::Duration};
 use berth_policy::{Bytes, ImageEvent, PullFailure, PullOrder, PulledImage};
 use berth_proto::cri::AuthConfig;
 use futures::FutureExt;
+use jiff::{SignedDuration, Timestamp};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info};
@@ -31,6 +32,9 @@ use crate::{agent::chain, fault::Point};
 /// How often the manifest is looked for, and then how far the pull is.
 const FIND: Duration = Duration::from_millis(200);
 const FOLLOW: Duration = Duration::from_millis(500);
+
+/// How long what was loaded is kept after the time of an attempt is over; the longest pause between two is 30 s.
+const KEPT: Duration = Duration::from_secs(15 * 60);
 
 /// How one attempt ended.
 enum Attempt {
@@ -152,11 +156,43 @@ impl Parts {
             if let Err(text) = need.progressed(bytes) {
                 return text;
             }
-            first.get_or_insert(bytes);
+            if first.is_none() {
+                *first = Some(bytes);
+                self.keep(order, progress).await;
+            }
             if last != Some(bytes) {
                 last = Some(bytes);
                 (self.sink)(ImageEvent::PullProgressed { pull: order.pull, bytes });
             }
+        }
+    }
+
+    /// Keeps what it loads for another attempt. Without it that one begins at zero, so a failure is no failure of the pull.
+    async fn keep(&self, order: &PullOrder, progress: &Progress) {
+        let (Ok(Some(containerd)), Some(digests)) = (self.containerd().await, progress.digests()) else {
+            return;
+        };
+        let life = order.timeout.saturating_add(KEPT);
+        let until = SignedDuration::try_from(life)
+            .ok()
+            .and_then(|life| Timestamp::now().checked_add(life).ok())
+            .unwrap_or(Timestamp::MAX);
+        if let Err(status) = containerd.keep(&order.image.given, digests, until).await {
+            debug!(pull = order.pull.0, code = ?status.code(), "What is loaded is not kept for another attempt");
+        }
+    }
+
+    /// Keeps it no longer, unless there may be another attempt.
+    pub(super) async fn let_go(
+        &self,
+        order: &PullOrder,
+        result: &Result<PulledImage, PullFailure>,
+        at: Timestamp,
+    ) {
+        let again = matches!(result, Err(PullFailure::Refused(_) | PullFailure::TimedOut(_)));
+        let Ok(Some(containerd)) = self.containerd().await else { return };
+        if !again && let Err(status) = containerd.release(&order.image.given, at).await {
+            debug!(pull = order.pull.0, code = ?status.code(), "What was loaded is kept until its lease ends");
         }
     }
 

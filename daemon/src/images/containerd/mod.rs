@@ -12,6 +12,7 @@
 //! - In a filter a label is quoted, `labels."containerd.io/x"`; its presence alone is a condition, and a comma is an "and".
 //! - `PullImageResponse.image_ref` is the `Image.id`.
 
+mod lease;
 mod manifest;
 mod pins;
 mod progress;

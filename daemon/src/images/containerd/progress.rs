@@ -87,6 +87,12 @@ impl Progress {
         Ok(Some(Bytes { done, total }))
     }
 
+    /// The blobs of the image, once its manifest is known.
+    pub(in crate::images) fn digests(&self) -> Option<impl Iterator<Item = &str>> {
+        let manifest = self.manifest.as_ref()?;
+        Some(manifest.blobs.iter().map(|blob| blob.digest.as_str()))
+    }
+
     async fn find(&self, downloads: &[Download]) -> Result<Option<Manifest>, Status> {
         let digest = match &self.digest {
             Some(digest) => Some(digest.clone()),
