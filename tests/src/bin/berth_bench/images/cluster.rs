@@ -1,10 +1,12 @@
 //! A cluster on paper: nodes, and the NodeImages their agents would make.
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Context, Result};
 use berth_proto::crd::{ImagePullJob, NodeImage};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{Api, PostParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
 
@@ -28,6 +30,28 @@ async fn make(client: &Client, name: String) -> Result<()> {
         "metadata": { "name": name, "ownerReferences": [owner] }, "spec": {},
     }))?;
     images.create(&PostParams::default(), &image).await.context("make a NodeImage").map(drop)
+}
+
+/// As many writes to the same objects as one job takes, two for each node, by nobody but us and as fast as they go: what
+/// the API server of this machine can do at the most.
+pub(super) async fn write_twice(client: &Client, count: u32) -> Result<Duration> {
+    let images: Api<NodeImage> = Api::all(client.clone());
+    let begun = Instant::now();
+    let writes = stream::iter((0..2).flat_map(|turn| (0..count).map(move |number| (turn, number))));
+    let done = writes.map(|(turn, number)| {
+        let images = images.clone();
+        async move {
+            let status = Patch::Merge(json!({ "status": { "waiting": turn } }));
+            let name = format!("node-{number:04}.example.com");
+            images
+                .patch_status(&name, &PatchParams::default(), &status)
+                .await
+                .context("write a status")
+                .map(drop)
+        }
+    });
+    done.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+    Ok(begun.elapsed())
 }
 
 pub(super) async fn ask(client: &Client, name: &str, parallelism: u32) -> Result<()> {
