@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
 use crate::{
+    convert::PullImage,
     exceptions::Exception,
     forward::{forward, refuse, succeed},
     frames::{Assembler, Payload, TooLarge, framed},
@@ -171,12 +172,13 @@ impl<G: Gate> Context<G> {
                     return Prepared::Done(Vec::new());
                 }
             }
-            Asked::Pull(image, credential) => {
+            Asked::Pull(PullImage { image, credential, handler }) => {
                 let call = self.next_call();
                 // Cancel-safe: whoever stops waiting has joined nothing.
                 let joined = tokio::select! {
-                    joined = self.gate.joins(call, &image, credential) => joined,
-                    () = self.draining.cancelled() => None,
+                    joined = self.gate.joins(call, &image, credential), if !handler => joined,
+                    () = self.draining.cancelled(), if !handler => None,
+                    else => None,
                 };
                 if let Some(image_ref) = joined {
                     info!(image, "Pull answered by the agent's own of the same image");

@@ -46,10 +46,29 @@ pub fn create_container(request: cri::CreateContainerRequest) -> Result<CreateCo
     })
 }
 
-/// What `PullImageRequest` asks for, and with which credentials.
-pub fn pull_image(request: cri::PullImageRequest) -> Result<(String, CredentialKey), Missing> {
+/// What a `PullImageRequest` asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub struct PullImage {
+    /// As it asks for it.
+    pub image: String,
+    /// With what.
+    pub credential: CredentialKey,
+    /// It is for a runtime handler of its own, which may unpack it for another snapshotter than a pull without one.
+    pub handler: bool,
+}
+
+/// By which containerd 1.6 and 1.7 are told the handler.
+const HANDLER_ANNOTATION: &str = "io.containerd.cri.runtime-handler";
+
+/// `PullImageRequest`.
+pub fn pull_image(request: cri::PullImageRequest) -> Result<PullImage, Missing> {
     let image = request.image.ok_or(Missing("image"))?;
-    Ok((image.image, credential_key(request.auth.as_ref())))
+    let annotations = request.sandbox_config.map(|sandbox| sandbox.annotations).unwrap_or_default();
+    Ok(PullImage {
+        handler: !image.runtime_handler.is_empty() || annotations.contains_key(HANDLER_ANNOTATION),
+        image: image.image,
+        credential: credential_key(request.auth.as_ref()),
+    })
 }
 
 /// `StopContainerRequest`. A negative timeout means none, as it does to the runtime.

@@ -1,11 +1,11 @@
 //! The closed table of calls that are looked at. Whatever is not in it passes without being read.
 
-use berth_policy::{ContainerId, CredentialKey, Declared, PodRef, Request, SandboxId};
+use berth_policy::{ContainerId, Declared, PodRef, Request, SandboxId};
 use berth_proto::cri;
 use bytes::Bytes;
 use prost::Message;
 
-use crate::convert::{self, Missing};
+use crate::convert::{self, Missing, PullImage};
 
 /// A method of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +47,8 @@ pub(crate) enum Asked {
     ContainerStatus(ContainerId),
     /// A command without a time limit: the kubelet runs its lifecycle hooks so, and nothing else.
     Hook(ContainerId),
-    /// An image, with these credentials: the agent may be pulling it already.
-    Pull(String, CredentialKey),
+    /// An image: the agent may be pulling it already.
+    Pull(PullImage),
     /// In the table, but this one says nothing new: a filtered list, a command with a time limit.
     Nothing,
 }
@@ -170,9 +170,7 @@ impl Method {
                 if request.timeout == 0 { Asked::Hook(request.container_id.into()) } else { Asked::Nothing }
             }
             Self::PullImage => {
-                let (image, credential) =
-                    convert::pull_image(decoded(message)?).map_err(Undecodable::Incomplete)?;
-                Asked::Pull(image, credential)
+                Asked::Pull(convert::pull_image(decoded(message)?).map_err(Undecodable::Incomplete)?)
             }
         })
     }

@@ -88,11 +88,23 @@ fn text(status: &Status, auth: Option<&AuthConfig>) -> String {
     for secret in auth.into_iter().flat_map(secrets) {
         text = text.replace(secret, "***");
     }
-    let text = text.trim();
+    let text = without_queries(text.trim());
     if text.is_empty() {
         return format!("the runtime gives no reason ({:?})", status.code());
     }
-    cut(text)
+    cut(&text)
+}
+
+/// Registries send a client to storage with a signature in the query of a URL, and runtimes put that URL into their errors.
+fn without_queries(text: &str) -> String {
+    let word = |word: &str| match word.split_once('?') {
+        Some((address, _)) if address.contains("://") => {
+            let quote = if word.contains('"') { "\"" } else { "" };
+            format!("{address}?***{quote}")
+        }
+        _ => word.to_owned(),
+    };
+    text.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
 /// Short ones would tear words apart that have nothing to do with them.
@@ -121,6 +133,11 @@ mod tests {
                 "failed to pull: not found",
             ),
             ("  plain\n", "plain"),
+            (
+                "httpReadSeeker: failed open: Get \"https://s.example/b?X-Amz-Signature=canary&x=1\": dial tcp",
+                "httpReadSeeker: failed open: Get \"https://s.example/b?***\" dial tcp",
+            ),
+            ("what? why", "what? why"),
             ("rpc error: code = ", "rpc error: code ="),
             ("", "the runtime gives no reason (Unknown)"),
         ];

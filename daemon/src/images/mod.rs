@@ -35,7 +35,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{info, warn};
 
 use self::{
-    containerd::{Containerd, record_name},
+    containerd::{Containerd, in_time, record_name},
     credentials::CredentialFinder,
     metrics::ImageMetrics,
     room::Room,
@@ -119,8 +119,7 @@ impl ImageExecutor {
     /// Tells which pins there are from an earlier life: `PinsListed`. A failure is for the caller to try again.
     pub async fn list_pins(&self) -> Result<(), RuntimeError> {
         let pins = match self.parts.containerd().await? {
-            Some(containerd) => containerd
-                .pins()
+            Some(containerd) => in_time(containerd.pins())
                 .await
                 .map_err(|status| RuntimeError::Call { method: "images.List", status: Box::new(status) })?,
             None => Vec::new(),
@@ -193,7 +192,7 @@ impl Parts {
                         None => containerd.unpin(&record).await,
                     }
                 };
-                label.await.map_err(|status| RuntimeError::Call {
+                in_time(label).await.map_err(|status| RuntimeError::Call {
                     method: "images.Update",
                     status: Box::new(status),
                 })

@@ -23,7 +23,7 @@ use tracing::{debug, error, info};
 
 use super::{
     Parts,
-    containerd::Progress,
+    containerd::{Containerd, Progress, in_time},
     failure::{Attempts, Refusal},
     room::Need,
 };
@@ -35,6 +35,8 @@ const FOLLOW: Duration = Duration::from_millis(500);
 
 /// How long what was loaded is kept after the time of an attempt is over; the longest pause between two is 30 s.
 const KEPT: Duration = Duration::from_secs(15 * 60);
+/// Of an attempt that may take longer it is not known that it will; what nobody comes back for must not fill the disk.
+const LONGEST_KEPT: Duration = Duration::from_secs(60 * 60);
 
 /// How one attempt ended.
 enum Attempt {
@@ -141,11 +143,11 @@ impl Parts {
             sleep(if last.is_some() || progress.is_none() { FOLLOW } else { FIND }).await;
             Point::Pulling.reached();
             // Whatever takes it: what is kept free is kept free.
-            if let Err(text) = need.holds() {
+            if let Err(text) = need.holds().await {
                 return text;
             }
             let Some(progress) = &mut progress else { continue };
-            let bytes = match progress.look().await {
+            let bytes = match in_time(progress.look()).await {
                 Ok(Some(bytes)) => bytes,
                 Ok(None) => continue,
                 Err(status) => {
@@ -153,7 +155,7 @@ impl Parts {
                     continue;
                 }
             };
-            if let Err(text) = need.progressed(bytes) {
+            if let Err(text) = need.progressed(bytes).await {
                 return text;
             }
             if first.is_none() {
@@ -172,12 +174,12 @@ impl Parts {
         let (Ok(Some(containerd)), Some(digests)) = (self.containerd().await, progress.digests()) else {
             return;
         };
-        let life = order.timeout.saturating_add(KEPT);
+        let life = order.timeout.min(LONGEST_KEPT).saturating_add(KEPT);
         let until = SignedDuration::try_from(life)
             .ok()
             .and_then(|life| Timestamp::now().checked_add(life).ok())
             .unwrap_or(Timestamp::MAX);
-        if let Err(status) = containerd.keep(&order.image.given, digests, until).await {
+        if let Err(status) = in_time(containerd.keep(&order.image.given, digests, until)).await {
             debug!(pull = order.pull.0, code = ?status.code(), "What is loaded is not kept for another attempt");
         }
     }
@@ -191,8 +193,8 @@ impl Parts {
     ) {
         let again = matches!(result, Err(PullFailure::Refused(_) | PullFailure::TimedOut(_)));
         let Ok(Some(containerd)) = self.containerd().await else { return };
-        if !again && let Err(status) = containerd.release(&order.image.given, at).await {
-            debug!(pull = order.pull.0, code = ?status.code(), "What was loaded is kept until its lease ends");
+        if !again {
+            release(containerd, &order.image.given, at).await;
         }
     }
 
@@ -202,5 +204,12 @@ impl Parts {
             Ok(Some(image)) => PulledImage { id: image.id, image_ref },
             Ok(None) | Err(_) => PulledImage { id: image_ref.clone(), image_ref },
         }
+    }
+}
+
+/// Keeps nothing more of what pulls of an image before then have loaded.
+pub(super) async fn release(containerd: &Containerd, image: &str, before: Timestamp) {
+    if let Err(status) = in_time(containerd.release(image, before)).await {
+        debug!(image, code = ?status.code(), "What was loaded is kept until its lease ends");
     }
 }

@@ -65,7 +65,7 @@ impl Room {
             }
         };
         let need = Need { room: self, pull, image, filesystem, first_missing: None };
-        need.check(0)?;
+        need.check(0).await?;
         Ok(need)
     }
 
@@ -79,7 +79,7 @@ impl Room {
 impl Need<'_> {
     /// Takes what the pull tells of itself. The first time that is whether there is room for it; after that it only makes
     /// the promise smaller.
-    pub(super) fn progressed(&mut self, bytes: Bytes) -> Result<(), String> {
+    pub(super) async fn progressed(&mut self, bytes: Bytes) -> Result<(), String> {
         let missing = bytes.total.saturating_sub(bytes.done);
         let first = *self.first_missing.get_or_insert(missing);
         let need = missing.saturating_add(first.saturating_mul(UNPACKED));
@@ -87,21 +87,21 @@ impl Need<'_> {
             let mut promised = self.room.promised.lock().unwrap_or_else(PoisonError::into_inner);
             promised.insert(self.pull, need).is_some()
         };
-        if known { Ok(()) } else { self.check(need) }
+        if known { Ok(()) } else { self.check(need).await }
     }
 
     /// Whether the reserve is still there, whoever takes from the disk. What others were promised does not count: two pulls
     /// would end each other.
-    pub(super) fn holds(&self) -> Result<(), String> {
-        let filesystem = self.filesystem.as_deref().map(Filesystem::at);
+    pub(super) async fn holds(&self) -> Result<(), String> {
+        let Some(path) = &self.filesystem else { return Ok(()) };
         // That it cannot be seen was told before.
-        let Some(Ok(filesystem)) = filesystem else { return Ok(()) };
+        let Ok(filesystem) = Filesystem::at(path).await else { return Ok(()) };
         filesystem.takes(self.image, 0, self.room.reserve)
     }
 
-    fn check(&self, need: u64) -> Result<(), String> {
+    async fn check(&self, need: u64) -> Result<(), String> {
         let Some(path) = &self.filesystem else { return Ok(()) };
-        match Filesystem::at(path) {
+        match Filesystem::at(path).await {
             Ok(mut filesystem) => {
                 let others = self.room.promised_to_others(self.pull);
                 filesystem.free = filesystem.free.saturating_sub(others);
@@ -123,8 +123,12 @@ impl Drop for Need<'_> {
 
 impl Filesystem {
     /// As the kubelet counts it: what those who are not root may have.
-    fn at(path: &str) -> io::Result<Self> {
-        let stat = statvfs(Path::new(path))?;
+    async fn at(path: &str) -> io::Result<Self> {
+        // A disk that hangs must not stop the agent's one thread.
+        let at = path.to_owned();
+        let stat = tokio::task::spawn_blocking(move || statvfs(Path::new(&at)))
+            .await
+            .map_err(io::Error::other)??;
         let unit = stat.fragment_size();
         Ok(Self {
             path: path.to_owned(),
@@ -220,7 +224,7 @@ mod tests {
     #[tokio::test]
     async fn two_that_fit_alone_need_not_fit_together() {
         let runtime = ImageRuntime::new(&"unix:///nowhere.sock".parse().unwrap());
-        let free = Filesystem::at("/").unwrap().free;
+        let free = Filesystem::at("/").await.unwrap().free;
         let room = Room::new(runtime, Reserve::Bytes(0));
         let need = |pull| Need {
             room: &room,
@@ -232,12 +236,12 @@ mod tests {
         // A fifth of what is there, three times.
         let bytes = |missing| Bytes { done: 0, total: missing };
         let (mut one, mut other) = (need(1), need(2));
-        assert_eq!(one.progressed(bytes(free / 5)), Ok(()));
-        assert!(other.progressed(bytes(free / 5)).unwrap_err().starts_with("app:1 needs about "));
+        assert_eq!(one.progressed(bytes(free / 5)).await, Ok(()));
+        assert!(other.progressed(bytes(free / 5)).await.unwrap_err().starts_with("app:1 needs about "));
         drop(other);
         // Asked once, not at every step.
-        assert_eq!(one.progressed(bytes(free)), Ok(()));
+        assert_eq!(one.progressed(bytes(free)).await, Ok(()));
         drop(one);
-        assert_eq!(need(3).progressed(bytes(free / 5)), Ok(()));
+        assert_eq!(need(3).progressed(bytes(free / 5)).await, Ok(()));
     }
 }

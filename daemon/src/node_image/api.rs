@@ -114,6 +114,8 @@ impl NodeImages {
             let began = Instant::now();
             let lost = self.follow_once(seen).await;
             let text = chain(&lost);
+            // What was followed for a while and is lost again is news.
+            told = told.filter(|_| began.elapsed() < LOOK_AGAIN);
             if told.as_ref() != Some(&text) {
                 warn!(node = self.node, error = text, "NodeImage not followed, what it showed stays");
                 told = Some(text);

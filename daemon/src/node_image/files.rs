@@ -4,7 +4,7 @@
 //! to match: a file is about the node it is on. What has ended stays so in the status file, so a restart pulls nothing twice.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -16,7 +16,7 @@ use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kube::Resource;
 use serde::Deserialize;
 use serde_json::json;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -48,9 +48,11 @@ pub struct ImageFiles {
     directory: PathBuf,
     pin: Option<Duration>,
     known: BTreeMap<PathBuf, File>,
+    /// What was missing at the last look, and known: an editor may be replacing it.
+    missing: BTreeSet<PathBuf>,
     clock: Clock,
-    /// What was logged of the directory, and is not logged again.
-    trouble: Option<String>,
+    /// What was logged of the directory, or of a file, and is not logged again.
+    trouble: BTreeMap<PathBuf, String>,
 }
 
 /// A file that says it is a `NodeImage`, or any other that was looked at.
@@ -70,8 +72,9 @@ struct Written {
 #[derive(Debug)]
 struct Content {
     asked: Asked,
-    /// What was written down of it.
+    /// What was written down of it, and when by this process.
     status: NodeImageStatus,
+    written: Option<Instant>,
     /// The last write failed for this reason.
     trouble: Option<String>,
 }
@@ -80,7 +83,15 @@ impl ImageFiles {
     /// The files of this directory; it is not looked at yet.
     pub fn new(keeper: Arc<Keeper>, directory: PathBuf, pin: Option<Duration>) -> Self {
         let clock = read_clock();
-        Self { keeper, directory, pin, known: BTreeMap::new(), clock, trouble: None }
+        Self {
+            keeper,
+            directory,
+            pin,
+            known: BTreeMap::new(),
+            missing: BTreeSet::new(),
+            clock,
+            trouble: BTreeMap::new(),
+        }
     }
 
     /// Looks until the shutdown.
@@ -88,12 +99,16 @@ impl ImageFiles {
         let mut changes = self.keeper.news();
         // Cancel-safe at both awaits: what is written is written whole.
         let turns = async {
+            let mut next = Instant::now();
             loop {
-                self.look().await;
+                if Instant::now() >= next {
+                    self.look().await;
+                    next = Instant::now() + PERIOD;
+                }
                 changes.mark_unchanged();
                 self.tell().await;
                 // A change is told soon, and the directory looked at once a second in any case.
-                if timeout(PERIOD, changes.changed()).await.is_ok() {
+                if timeout_at(next, changes.changed()).await.is_ok() {
                     tokio::time::sleep(TOGETHER).await;
                 }
             }
@@ -106,33 +121,34 @@ impl ImageFiles {
         let listing = match blocking(move || directory::list(&path)).await {
             Ok(listing) => listing,
             Err(source) => {
-                let why = chain(&FileError::Read { path: self.directory.clone(), source });
-                if self.trouble.as_ref() != Some(&why) {
-                    warn!(error = why, "Directory of NodeImages not read, trying every second");
-                    self.trouble = Some(why);
-                }
+                let path = self.directory.clone();
+                self.told(path.clone(), &FileError::Read { path, source });
                 return;
             }
         };
-        self.trouble = None;
-        let gone: Vec<PathBuf> =
+        let there = |path: &PathBuf| listing.requests.contains_key(path) || *path == self.directory;
+        self.trouble.retain(|path, _| there(path) && *path != self.directory);
+        let missing: BTreeSet<PathBuf> =
             self.known.keys().filter(|path| !listing.requests.contains_key(*path)).cloned().collect();
         let mut changed = false;
-        for path in gone {
-            changed |= self.gone(&path).await;
+        for path in missing.intersection(&self.missing) {
+            changed |= Self::gone(path, self.known.remove(path)).await;
         }
+        self.missing = missing;
         for (path, fingerprint) in listing.requests {
             let known = self.known.get(&path).is_some_and(|file| file.fingerprint == fingerprint);
-            if known || !(fingerprint.is_settled() || self.known.contains_key(&path)) {
+            // What somebody is writing is half of what is meant.
+            if known || !fingerprint.is_settled() {
                 continue;
             }
             match self.read(&path).await {
                 Ok(content) => {
+                    self.trouble.remove(&path);
                     changed |= content.is_some();
                     let before = self.known.insert(path, File { fingerprint, content });
                     changed |= before.is_some_and(|before| before.content.is_some());
                 }
-                Err(error) => warn!(error = %chain(&error), "File not read, trying every second"),
+                Err(error) => self.told(path, &error),
             }
         }
         if changed {
@@ -142,9 +158,18 @@ impl ImageFiles {
         }
     }
 
+    /// Logs a failure that was not logged before.
+    fn told(&mut self, path: PathBuf, error: &FileError) {
+        let why = chain(error);
+        if self.trouble.get(&path) != Some(&why) {
+            warn!(error = why, "NodeImages not read, trying every second");
+            self.trouble.insert(path, why);
+        }
+    }
+
     /// Removes the status of a file that went; whether it asked for anything.
-    async fn gone(&mut self, path: &Path) -> bool {
-        let Some(File { content: Some(_), .. }) = self.known.remove(path) else { return false };
+    async fn gone(path: &Path, file: Option<File>) -> bool {
+        let Some(File { content: Some(_), .. }) = file else { return false };
         info!(file = ?path, "NodeImage removed");
         let status = directory::status_of(path);
         if let Err(error) = blocking(move || directory::remove(&status)).await {
@@ -169,7 +194,7 @@ impl ImageFiles {
             Err(fault) => Asked { wishes: Vec::new(), faults: vec![fault] },
         };
         info!(file = ?path, images = asked.wishes.len(), faults = ?asked.faults, "NodeImage read");
-        Ok(Some(Content { asked, status, trouble: None }))
+        Ok(Some(Content { asked, status, written: None, trouble: None }))
     }
 
     async fn tell(&mut self) {
@@ -178,9 +203,13 @@ impl ImageFiles {
         for (path, file) in &mut self.known {
             let Some(content) = &mut file.content else { continue };
             let status = content.owed(path, &reports, &self.clock);
-            if status == content.status {
+            let only_progress =
+                status::without_progress(&status) == status::without_progress(&content.status);
+            let lately = content.written.is_some_and(|written| written.elapsed() < PERIOD);
+            if status == content.status || only_progress && lately {
                 continue;
             }
+            content.written = Some(Instant::now());
             match write(path, &status).await {
                 Ok(()) => (content.status, content.trouble) = (status, None),
                 Err(error) => {

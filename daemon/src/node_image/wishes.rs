@@ -41,8 +41,11 @@ pub(super) fn asked(object: &NodeImage, source: WishSource, prefix: &str, pin: O
         for tag in &image.tags {
             let version = tag.version.unwrap_or_default();
             let answer = answered.iter().find(|answer| answer.tag == tag.tag);
-            let settled =
-                answer.filter(|answer| answer.version.unwrap_or_default() == version).and_then(|answer| {
+            let settled = answer
+                .filter(|answer| answer.version.unwrap_or_default() == version)
+                // A failure there may be that of a job for the same image, which shares the entry.
+                .filter(|answer| answer.phase != ImagePhase::Failed || !is_desired(status, name, &tag.tag))
+                .and_then(|answer| {
                     settled(answer.phase, answer.image_id.as_deref(), answer.message.as_deref())
                 });
             let key = format!("{prefix}spec/{name}:{}", tag.tag);
@@ -144,6 +147,13 @@ fn limited(wish: Wish, policy: Option<&TagPullPolicy>) -> Wish {
 fn with_sandbox(wish: Wish, sandbox: Option<&SandboxConfig>) -> Wish {
     let Some(SandboxConfig { labels, annotations }) = sandbox.cloned() else { return wish };
     Wish { labels, annotations, ..wish }
+}
+
+/// Whether the manager asks for it, too.
+fn is_desired(status: &NodeImageStatus, name: &str, entry: &str) -> bool {
+    let references =
+        status.desired_images.iter().filter_map(|desired| desired.image.parse::<Reference>().ok());
+    references.into_iter().any(|reference| reference.name() == name && reference.entry() == entry)
 }
 
 /// `image_id` is `<name>@<id>` or `<id>`.

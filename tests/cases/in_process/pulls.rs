@@ -86,6 +86,30 @@ async fn a_stop_of_the_agent_lets_a_waiting_pull_go() {
     .await;
 }
 
+/// It may be unpacked for another snapshotter than the agent's.
+#[tokio::test]
+async fn a_pull_for_a_handler_of_its_own_waits_for_nobody() {
+    within(async {
+        let world = World::new().await;
+        let (_runtime, mut calls) = world.manual_runtime();
+        let kubelet = world.kubelet().await;
+        world.gate.pulls(IMAGE);
+        let image = proto::ImageSpec {
+            image: IMAGE.to_owned(),
+            runtime_handler: "kata".into(),
+            ..Default::default()
+        };
+        let message = proto::PullImageRequest { image: Some(image), ..Default::default() }.encode_to_vec();
+        let asked = kubelet.call("/runtime.v1.ImageService/PullImage", &message);
+        let (reply, ()) = tokio::join!(asked, async {
+            calls.recv().await.unwrap().reply(b"").await.unwrap();
+        });
+        assert_eq!(reply.unwrap().status(), Some(0));
+        assert!(world.gate.events().iter().any(|event| matches!(event, Event::PullPassed { .. })));
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn credentials_are_told_apart_and_never_told() {
     within(async {

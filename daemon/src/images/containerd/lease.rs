@@ -45,9 +45,9 @@ impl Containerd {
         let labels = labels.map(|(key, value)| (key.to_owned(), value)).into();
         self.leases().create(in_namespace(CreateRequest { id: id.clone(), labels })).await?;
         for digest in digests {
+            // A configuration is small, and goes by another ref.
             let layer = (format!("layer-{digest}"), "ingests");
-            let config = (format!("config-{digest}"), "ingests");
-            for (resource, kind) in [(digest.to_owned(), "content"), layer, config] {
+            for (resource, kind) in [(digest.to_owned(), "content"), layer] {
                 let resource = Some(Resource { id: resource, r#type: kind.to_owned() });
                 self.leases()
                     .add_resource(in_namespace(AddResourceRequest { id: id.clone(), resource }))

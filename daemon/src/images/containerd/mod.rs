@@ -17,6 +17,8 @@ mod manifest;
 mod pins;
 mod progress;
 
+use std::time::Duration;
+
 use containerd_client::services::v1::{
     Info, InfoRequest, ListContentRequest, ListStatusesRequest, ReadContentRequest, Status as ContentStatus,
     content_client::ContentClient, images_client::ImagesClient,
@@ -116,6 +118,15 @@ impl Containerd {
             }
         }
     }
+}
+
+/// What containerd is waited for. One that hangs must not stop what goes on beside it.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The answer to a question, in time.
+pub(super) async fn in_time<T>(answer: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
+    let late = |_| Err(Status::deadline_exceeded(format!("no answer of containerd in {PATIENCE:?}")));
+    tokio::time::timeout(PATIENCE, answer).await.unwrap_or_else(late)
 }
 
 fn in_namespace<T>(message: T) -> Request<T> {
