@@ -35,7 +35,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{info, warn};
 
 use self::{
-    containerd::{Containerd, in_time, record_name},
+    containerd::{Containerd, in_time},
     credentials::CredentialFinder,
     metrics::ImageMetrics,
     room::Room,
@@ -46,6 +46,8 @@ use crate::{agent::chain, config::Reserve, runtime::RuntimeError};
 /// How long containerd may take until its CRI shows a label that was set, and how often that is looked at.
 const PIN_SHOWN: Duration = Duration::from_secs(2);
 const PIN_LOOK: Duration = Duration::from_millis(100);
+
+pub(crate) use self::containerd::record_name;
 
 /// Where events go.
 type Sink = Box<dyn Fn(ImageEvent) + Send + Sync>;
@@ -174,7 +176,8 @@ impl Parts {
     }
 
     async fn look(&self, image: ImageReference) {
-        (self.sink)(match self.runtime.look(&image.given).await {
+        // By its whole name: a short one that is not there could be taken for the beginning of an identity.
+        (self.sink)(match self.runtime.look(&record_name(&image.given)).await {
             Ok(found) => ImageEvent::Looked { image, found },
             Err(error) => ImageEvent::LookFailed { image, message: chain(&error) },
         });

@@ -25,7 +25,8 @@ use containerd_client::services::v1::{
 };
 use tonic::{Code, Request, Status, metadata::MetadataValue, transport::Channel};
 
-pub(super) use self::{pins::record_name, progress::Progress};
+pub(crate) use self::pins::record_name;
+pub(super) use self::progress::Progress;
 
 /// Where the CRI plugin keeps its images.
 const NAMESPACE: &str = "k8s.io";

@@ -63,7 +63,7 @@ impl Containerd {
 }
 
 /// The name of an image's record: everything that the reference leaves to defaults is in it, and no tag beside a digest.
-pub(in crate::images) fn record_name(reference: &str) -> String {
+pub(crate) fn record_name(reference: &str) -> String {
     // An `Image.id` is a record, and looks like a name with a tag.
     if reference.starts_with("sha256:") {
         return reference.to_owned();
