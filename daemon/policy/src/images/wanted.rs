@@ -22,6 +22,8 @@ pub(super) struct Wanted {
     pub(super) attempts: u32,
     /// The first attempt's begin.
     pub(super) started: Option<Instant>,
+    /// Failures in a row that did not count as attempts.
+    uncounted: u32,
     /// No further attempt before then.
     pub(super) not_before: Option<Instant>,
     /// How the last attempt went wrong, for people.
@@ -71,7 +73,16 @@ impl Wanted {
             None if wish.always => State::Queued,
             None => State::Looking,
         };
-        Self { wish, arrival, state, attempts: 0, started: None, not_before: None, failure: None }
+        Self {
+            wish,
+            arrival,
+            state,
+            attempts: 0,
+            started: None,
+            uncounted: 0,
+            not_before: None,
+            failure: None,
+        }
     }
 
     /// What is new about it. How it ended is no news: its source repeats what it was told.
@@ -133,26 +144,48 @@ impl Wanted {
         match failure {
             PullFailure::Cancelled => {
                 self.attempts = self.attempts.saturating_sub(1);
-                if self.attempts == 0 {
+                if self.attempts == 0 && self.uncounted == 0 {
                     self.started = None;
                 }
                 self.failure = Some("the pull was cancelled".to_owned());
+                self.state = State::Queued;
+                self.not_before = Some(now + pause(&self.wish.id, self.attempts));
             }
-            PullFailure::Impossible(_) => return self.fail(failure.to_string(), now),
+            PullFailure::Impossible(_) => self.fail(failure.to_string(), now),
+            // It was shared with a wish that allows less: that one's limit is used up, not this one's.
+            PullFailure::TimedOut(limit) if *limit < self.wish.timeout => self.not_counted(failure, now),
             PullFailure::Refused(_) | PullFailure::TimedOut(_) | PullFailure::NoRoom(_) => {
-                self.expire(now);
-                if !self.is_open() {
-                    return;
-                }
-                if self.attempts > self.wish.retries {
-                    return self.fail(failure.to_string(), now);
-                }
-                let all = self.wish.retries.saturating_add(1);
-                self.failure = Some(format!("attempt {} of {all} failed: {failure}", self.attempts));
+                self.counted(failure, now);
             }
         }
+    }
+
+    fn counted(&mut self, failure: &PullFailure, now: Instant) {
+        self.expire(now);
+        if !self.is_open() {
+            return;
+        }
+        if self.attempts > self.wish.retries {
+            return self.fail(failure.to_string(), now);
+        }
+        let all = self.wish.retries.saturating_add(1);
+        self.failure = Some(format!("attempt {} of {all} failed: {failure}", self.attempts));
+        self.uncounted = 0;
         self.state = State::Queued;
         self.not_before = Some(now + pause(&self.wish.id, self.attempts));
+    }
+
+    /// It says nothing about what this wish allows. Its deadline goes on.
+    fn not_counted(&mut self, failure: &PullFailure, now: Instant) {
+        self.expire(now);
+        if !self.is_open() {
+            return;
+        }
+        self.attempts = self.attempts.saturating_sub(1);
+        self.uncounted = self.uncounted.saturating_add(1);
+        self.failure = Some(failure.to_string());
+        self.state = State::Queued;
+        self.not_before = Some(now + pause(&self.wish.id, self.uncounted));
     }
 
     /// Fails it when its time is up.

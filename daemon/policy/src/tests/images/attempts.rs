@@ -14,7 +14,8 @@ fn failures_count_or_do_not() {
     let table = [
         (PullFailure::Refused(text()), again("full")),
         (PullFailure::NoRoom(text()), again("full")),
-        (PullFailure::TimedOut(secs(7)), again("no image within 7 s")),
+        (PullFailure::TimedOut(secs(600)), again("no image within 600 s")),
+        (PullFailure::TimedOut(secs(599)), (WishPhase::Waiting, 0, "no image within 599 s".to_owned())),
         (PullFailure::Impossible(text()), (WishPhase::Failed, 1, text())),
         (PullFailure::Cancelled, (WishPhase::Waiting, 0, "the pull was cancelled".to_owned())),
     ];
@@ -24,7 +25,7 @@ fn failures_count_or_do_not() {
         play.plan();
         play.fails(1, failure.clone());
         assert_eq!(play.stands("w"), stands, "{failure:?}");
-        assert_eq!(play.report("w").started.is_some(), stands.1 > 0, "{failure:?}");
+        assert_eq!(play.report("w").started.is_some(), failure != PullFailure::Cancelled, "{failure:?}");
         assert_eq!(play.plan(), NOTHING, "{failure:?}");
         if stands.0 == WishPhase::Failed {
             assert_eq!(play.report("w").ended, Some(play.now));
@@ -137,8 +138,34 @@ fn the_deadline_is_for_all_attempts_together() {
         assert_eq!(play.report("w").phase == WishPhase::Failed, late);
         play.pass(secs(1));
         assert_eq!(play.plan(), NOTHING);
-        assert_eq!(play.stands("w"), (WishPhase::Failed, 1, PAST.to_owned()));
+        assert_eq!(play.stands("w"), (WishPhase::Failed, u32::from(late), PAST.to_owned()));
     }
+}
+
+#[test]
+fn a_limit_that_is_used_up_counts_for_those_who_set_it() {
+    let mut play = Play::new();
+    play.see(Wish { timeout: secs(10), retries: 2, ..always("short", A) });
+    play.see(Wish { retries: 0, ..always("long", A) });
+    let begun = play.now;
+    for attempt in 1..=3 {
+        assert_eq!(play.plan(), [format!("pull {attempt} r.io/a:1")]);
+        assert_eq!(play.orders.last().unwrap().timeout, secs(10));
+        assert_eq!(play.stands("long").1, 1);
+        play.pass(secs(10));
+        play.fails(attempt, PullFailure::TimedOut(secs(10)));
+        assert_eq!(play.stands("long"), (WishPhase::Waiting, 0, "no image within 10 s".to_owned()));
+        assert_eq!(play.report("long").started, Some(begun));
+        assert_eq!(play.plan(), NOTHING);
+        // Pauses are spread: whoever is due first takes the other one along.
+        play.pass(secs(10));
+    }
+    assert_eq!(play.stands("short"), (WishPhase::Failed, 3, "no image within 10 s".to_owned()));
+    assert_eq!(play.plan(), ["pull 4 r.io/a:1"]);
+    assert_eq!(play.orders[3].timeout, secs(600), "by its own limit");
+    play.pass(secs(600));
+    play.fails(4, PullFailure::TimedOut(secs(600)));
+    assert_eq!(play.stands("long"), (WishPhase::Failed, 1, "no image within 600 s".to_owned()));
 }
 
 #[test]

@@ -42,10 +42,10 @@ fn a_wish() -> impl Strategy<Value = Wish> {
     let kept = prop_oneof![2 => Just(None), 1 => (0..50_u64).prop_map(|s| Some(secs(s)))];
     let ended = prop_oneof![8 => Just(None), 1 => Just(settled(true)), 1 => Just(settled(false))];
     let which = (0..3_usize, 0..SOURCES.len(), 0..IMAGES.len(), 0..2_i64);
-    (which, any::<bool>(), any::<bool>(), limits, kept, ended).prop_map(
-        |((key, source, image, version), always, secret, (retries, deadline), pin, settled)| {
+    let timeout = prop_oneof![Just(secs(10)), Just(secs(20))];
+    (which, any::<bool>(), any::<bool>(), (limits, timeout), kept, ended).prop_map(
+        |((key, source, image, version), always, secret, ((retries, deadline), timeout), pin, settled)| {
             let id = WishId { source: SOURCES[source], key: key.to_string().into() };
-            let timeout = secs(20);
             let wish = wish("", IMAGES[image]);
             let wish = Wish { id, version, always, retries, deadline, pin, settled, timeout, ..wish };
             if secret { sealed(wish) } else { wish }
@@ -57,7 +57,7 @@ fn failure() -> impl Strategy<Value = PullFailure> {
     prop_oneof![
         4 => Just(PullFailure::Refused("refused".to_owned())),
         1 => Just(PullFailure::Impossible("impossible".to_owned())),
-        1 => Just(PullFailure::TimedOut(secs(20))),
+        1 => prop_oneof![Just(10), Just(20)].prop_map(|limit| PullFailure::TimedOut(secs(limit))),
         1 => Just(PullFailure::NoRoom("full".to_owned())),
         1 => Just(PullFailure::Cancelled),
     ]

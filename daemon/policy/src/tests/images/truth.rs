@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use super::play::{Play, pulled};
@@ -11,6 +11,8 @@ use crate::{
     CallId, CredentialKey, ImageEvent, ImageLimits, ImageStep, JoinedPull, PullFailure, PullId, PullOrder,
     Wish, WishId, WishPhase, WishReport,
 };
+
+const PAST_DEADLINE: &str = "pulling exceeds the activeDeadlineSeconds";
 
 /// A pull the runtime carries out.
 pub(super) struct Running {
@@ -141,8 +143,10 @@ impl Truth {
         assert!(self.pulls.insert(order.pull, running).is_none(), "{:?} runs", order.pull);
         assert!(self.is_needed(order.pull), "nobody needs {image}");
         let served = self.wishes.values().filter(|wish| serves(order, wish) && self.is_open(wish));
-        let longest = served.map(|wish| wish.deadline.map_or(wish.timeout, |left| left.min(wish.timeout)));
-        assert!(longest.max().is_some_and(|longest| order.timeout <= longest), "too long: {order:?}");
+        let (timeouts, deadlines): (Vec<_>, Vec<_>) =
+            served.map(|wish| (wish.timeout, wish.deadline.unwrap_or(Duration::MAX))).unzip();
+        let longest = timeouts.into_iter().max().min(deadlines.into_iter().max());
+        assert!(longest.is_some_and(|longest| order.timeout <= longest), "too long: {order:?}");
     }
 
     /// A present wish is being pulled by it, or a call waits for it that is entitled to it.
@@ -176,6 +180,14 @@ impl Truth {
             _ => None,
         };
         let wished = matches!(event, ImageEvent::WishSeen(_) | ImageEvent::WishesListed(..));
+        // What says nothing about the limits of a wish.
+        let blameless = |id: &WishId| match event {
+            ImageEvent::PullEnded { result: Err(PullFailure::TimedOut(limit)), .. } => {
+                *limit < self.wishes[id].timeout
+            }
+            ImageEvent::PullEnded { result: Err(PullFailure::Cancelled), .. } => true,
+            _ => false,
+        };
         for report in self.play.images.reports() {
             let before = self.reports.get(&report.id);
             if let Some(before) = before
@@ -183,6 +195,10 @@ impl Truth {
                 && !wished
             {
                 assert_eq!(*before, report, "what has ended stays so");
+            }
+            if blameless(&report.id) && before.is_some_and(|before| before.phase < WishPhase::Succeeded) {
+                let late = report.phase == WishPhase::Failed && report.message == PAST_DEADLINE;
+                assert!(late || report.phase < WishPhase::Succeeded, "failed by {event:?}");
             }
             let new = before.is_none_or(|before| before.phase != WishPhase::Succeeded);
             if report.phase == WishPhase::Succeeded && new && !wished {
