@@ -118,9 +118,12 @@ pub enum PullFailure {
     /// It took longer than one attempt may.
     #[error("no image within {} s", .0.as_secs())]
     TimedOut(std::time::Duration),
-    /// There is no room for it.
+    /// There is no room for it. The kubelet's image collection may make some.
     #[error("{0}")]
     NoRoom(String),
+    /// The runtime went away, and the pull with it. That says nothing about the image: it counts for nobody.
+    #[error("{0}")]
+    Away(String),
     /// It was told to end.
     #[error("cancelled")]
     Cancelled,

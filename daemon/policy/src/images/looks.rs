@@ -72,7 +72,7 @@ impl Images {
         if let Some(look) = self.looks.get_mut(given).filter(|look| look.in_flight) {
             look.in_flight = false;
             look.failure = Some(message);
-            look.retry.failed(given, now);
+            look.retry.failed(self.limits.seed, given, now);
         }
     }
 

@@ -48,13 +48,15 @@ use self::{
 };
 use crate::model::CallId;
 
-/// How many pulls at once.
+/// How many pulls at once, and how pauses are spread.
 #[derive(Clone, Copy, Debug)]
 pub struct ImageLimits {
     /// On the whole node.
     pub parallel: usize,
     /// Of one registry.
     pub per_registry: usize,
+    /// Of this node; so that nodes that failed together do not come back together.
+    pub seed: u64,
 }
 
 /// How a pull that the kubelet waited for ended, for the kubelet.
@@ -144,7 +146,7 @@ impl Images {
             ImageEvent::ImageUsed(image) => self.image_used(&image),
             ImageEvent::PinsListed(pins) => self.pins.listed(pins),
             ImageEvent::PinDone(reference) => self.pins.done(&reference, now),
-            ImageEvent::PinFailed(reference) => self.pins.failed(&reference, now),
+            ImageEvent::PinFailed(reference) => self.pins.failed(&reference, self.limits.seed, now),
         }
     }
 

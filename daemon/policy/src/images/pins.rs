@@ -91,7 +91,7 @@ impl Pins {
         }
     }
 
-    pub(super) fn failed(&mut self, reference: &Arc<str>, now: Instant) {
+    pub(super) fn failed(&mut self, reference: &Arc<str>, seed: u64, now: Instant) {
         let Some(pin) = self.0.get_mut(reference) else { return };
         match pin.asked.take() {
             None => return,
@@ -99,7 +99,7 @@ impl Pins {
             // Perhaps it is kept, perhaps not: whichever is wanted has to be asked for.
             Some(Asked::Unpin) => pin.held = Some(now),
         }
-        pin.retry.failed(reference, now);
+        pin.retry.failed(seed, reference, now);
     }
 
     /// What is owed about them.

@@ -66,7 +66,7 @@ impl Images {
             Err(failure) => {
                 self.pulls.remove(&id);
                 for wanted in self.wishes.values_mut().filter(|wanted| wanted.state == State::Pulling(id)) {
-                    wanted.attempt_failed(&failure, now);
+                    wanted.attempt_failed(&failure, self.limits.seed, now);
                 }
             }
         }

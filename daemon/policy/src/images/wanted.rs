@@ -1,9 +1,12 @@
 //! One wish and how far it is.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use super::{
-    backoff::{later, pause},
+    backoff::{later, longest_pause, pause},
     event::{PullFailure, PulledImage},
     wish::{Credentials, PullId, Settled, Wish},
 };
@@ -140,7 +143,7 @@ impl Wanted {
         });
     }
 
-    pub(super) fn attempt_failed(&mut self, failure: &PullFailure, now: Instant) {
+    pub(super) fn attempt_failed(&mut self, failure: &PullFailure, seed: u64, now: Instant) {
         match failure {
             PullFailure::Cancelled => {
                 self.attempts = self.attempts.saturating_sub(1);
@@ -149,18 +152,30 @@ impl Wanted {
                 }
                 self.failure = Some("the pull was cancelled".to_owned());
                 self.state = State::Queued;
-                self.not_before = Some(now + pause(&self.wish.id, self.attempts));
+                self.not_before = Some(now + pause(seed, &self.wish.id, self.attempts));
             }
             PullFailure::Impossible(_) => self.fail(failure.to_string(), now),
             // It was shared with a wish that allows less: that one's limit is used up, not this one's.
-            PullFailure::TimedOut(limit) if *limit < self.wish.timeout => self.not_counted(failure, now),
-            PullFailure::Refused(_) | PullFailure::TimedOut(_) | PullFailure::NoRoom(_) => {
-                self.counted(failure, now);
+            PullFailure::TimedOut(limit) if *limit < self.wish.timeout => {
+                self.not_counted(failure, seed, now)
+            }
+            PullFailure::Away(_) => {
+                self.not_counted(failure, seed, now);
+                // Perhaps it came all the same, and in any case the looks find out when the runtime is back.
+                if self.is_open() && !self.wish.always {
+                    self.state = State::Looking;
+                }
+            }
+            PullFailure::Refused(_) | PullFailure::TimedOut(_) => {
+                self.counted(failure, pause(seed, &self.wish.id, self.attempts), now);
+            }
+            PullFailure::NoRoom(_) => {
+                self.counted(failure, longest_pause(seed, &self.wish.id, self.attempts), now);
             }
         }
     }
 
-    fn counted(&mut self, failure: &PullFailure, now: Instant) {
+    fn counted(&mut self, failure: &PullFailure, pause: Duration, now: Instant) {
         self.expire(now);
         if !self.is_open() {
             return;
@@ -172,11 +187,11 @@ impl Wanted {
         self.failure = Some(format!("attempt {} of {all} failed: {failure}", self.attempts));
         self.uncounted = 0;
         self.state = State::Queued;
-        self.not_before = Some(now + pause(&self.wish.id, self.attempts));
+        self.not_before = Some(now + pause);
     }
 
     /// It says nothing about what this wish allows. Its deadline goes on.
-    fn not_counted(&mut self, failure: &PullFailure, now: Instant) {
+    fn not_counted(&mut self, failure: &PullFailure, seed: u64, now: Instant) {
         self.expire(now);
         if !self.is_open() {
             return;
@@ -185,7 +200,7 @@ impl Wanted {
         self.uncounted = self.uncounted.saturating_add(1);
         self.failure = Some(failure.to_string());
         self.state = State::Queued;
-        self.not_before = Some(now + pause(&self.wish.id, self.uncounted));
+        self.not_before = Some(now + pause(seed, &self.wish.id, self.uncounted));
     }
 
     /// Fails it when its time is up.

@@ -59,6 +59,7 @@ fn failure() -> impl Strategy<Value = PullFailure> {
         1 => Just(PullFailure::Impossible("impossible".to_owned())),
         1 => prop_oneof![Just(10), Just(20)].prop_map(|limit| PullFailure::TimedOut(secs(limit))),
         1 => Just(PullFailure::NoRoom("full".to_owned())),
+        1 => Just(PullFailure::Away("away".to_owned())),
         1 => Just(PullFailure::Cancelled),
     ]
 }
@@ -242,10 +243,10 @@ proptest! {
 
     #[test]
     fn random_operations_keep_the_invariants(
-        (parallel, per_registry) in (1..4_usize, 1..4_usize),
+        (parallel, per_registry, seed) in (1..4_usize, 1..4_usize, any::<u64>()),
         ops in proptest::collection::vec(op(), 1..150),
     ) {
-        let mut truth = Truth::new(ImageLimits { parallel, per_registry });
+        let mut truth = Truth::new(ImageLimits { parallel, per_registry, seed });
         for op in &ops {
             truth.run(op);
         }
@@ -257,7 +258,7 @@ proptest! {
 #[test]
 #[should_panic(expected = "too many pulls")]
 fn the_model_catches_a_pull_too_many() {
-    let mut truth = Truth::new(ImageLimits { parallel: 2, per_registry: 2 });
+    let mut truth = Truth::new(ImageLimits { parallel: 2, per_registry: 2, seed: 0 });
     truth.limits.parallel = 1;
     for image in ["r.io/a:1", "q.io/a:1"] {
         truth.run(&Op::See(Box::new(super::play::always(image, image))));

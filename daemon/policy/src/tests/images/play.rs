@@ -25,8 +25,12 @@ impl Play {
     }
 
     pub(super) fn limited(parallel: usize, per_registry: usize) -> Self {
+        Self::on(ImageLimits { parallel, per_registry, seed: 0 })
+    }
+
+    pub(super) fn on(limits: ImageLimits) -> Self {
         let start = Instant::now_for_tests();
-        let images = Images::new(ImageLimits { parallel, per_registry });
+        let images = Images::new(limits);
         Self { images, now: start, start, orders: Vec::new() }
     }
 

@@ -48,7 +48,7 @@ pub(super) struct Truth {
 impl Truth {
     pub(super) fn new(limits: ImageLimits) -> Self {
         Self {
-            play: Play::limited(limits.parallel, limits.per_registry),
+            play: Play::on(limits),
             limits,
             wishes: BTreeMap::new(),
             looks: BTreeSet::new(),
@@ -185,7 +185,9 @@ impl Truth {
             ImageEvent::PullEnded { result: Err(PullFailure::TimedOut(limit)), .. } => {
                 *limit < self.wishes[id].timeout
             }
-            ImageEvent::PullEnded { result: Err(PullFailure::Cancelled), .. } => true,
+            ImageEvent::PullEnded { result: Err(failure), .. } => {
+                matches!(failure, PullFailure::Away(_) | PullFailure::Cancelled)
+            }
             _ => false,
         };
         for report in self.play.images.reports() {
