@@ -33,6 +33,11 @@ impl Pull {
         self.done.is_none()
     }
 
+    /// The runtime has yet to be asked. One that was asked before a wish came may bring an older image than the wish means.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.asked.is_none()
+    }
+
     /// It runs, and will go on as long as somebody needs it.
     pub(super) fn is_open(&self) -> bool {
         self.is_running() && !self.cancelled

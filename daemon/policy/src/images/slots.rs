@@ -17,7 +17,10 @@ impl Images {
     /// Those whose pull goes on already, begun for another wish, share it.
     pub(super) fn share_pulls(&mut self, now: Instant) {
         for wanted in self.wishes.values_mut().filter(|wanted| wanted.state == State::Queued) {
-            let same = |pull: &Pull| pull.is_open() && wanted.shares(&pull.image.given, &pull.credentials);
+            let same = |pull: &Pull| {
+                let shares = pull.is_open() && wanted.shares(&pull.image.given, &pull.credentials);
+                shares && (!wanted.wish.always || pull.is_fresh())
+            };
             if let Some((id, _)) = self.pulls.iter().find(|(_, pull)| same(pull)) {
                 wanted.begin(*id, now);
             }

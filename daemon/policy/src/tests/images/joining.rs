@@ -1,6 +1,6 @@
 //! The kubelet's calls that wait for a pull of ours.
 
-use super::play::{A, NOTHING, Play, always};
+use super::play::{A, NOTHING, Play, always, wish};
 use crate::{CredentialKey, JoinedPull, PullFailure, PullId};
 
 const OURS: PullId = PullId(1);
@@ -98,10 +98,23 @@ fn a_wish_joins_a_pull_that_a_call_keeps() {
     let mut play = pulling();
     play.join(1, 1);
     play.gone("w");
-    play.see(always("other", A));
+    play.miss(wish("other", A));
     assert_eq!(play.plan(), NOTHING);
     play.leave(1);
     assert_eq!(play.plan(), NOTHING, "the new wish needs it");
+}
+
+#[test]
+fn a_pull_that_a_call_keeps_is_too_old_for_what_is_always_pulled() {
+    let mut play = pulling();
+    play.join(1, 1);
+    play.gone("w");
+    play.see(always("other", A));
+    assert_eq!(play.plan(), NOTHING);
+    play.leave(1);
+    assert_eq!(play.plan(), ["cancel 1"]);
+    play.fails(1, PullFailure::Cancelled);
+    assert_eq!(play.plan(), ["pull 2 r.io/a:1"]);
 }
 
 #[test]

@@ -221,6 +221,15 @@ impl Truth {
             if self.is_pulled_by_us(wish) {
                 let runs = |running: &Running| serves(&running.order, wish) && !running.cancelled;
                 assert!(self.pulls.values().any(runs), "nothing goes on for {report:?}");
+                let before = self.reports.get(&wish.id);
+                let waited = before.is_some_and(|before| {
+                    (before.phase, before.version) == (WishPhase::Pulling, wish.version)
+                        && before.image == wish.image
+                });
+                let fresh = |running: &Running| runs(running) && running.credential.is_none();
+                if wish.always && !waited {
+                    assert!(self.pulls.values().any(fresh), "asked before it was wished: {report:?}");
+                }
             } else if report.phase == WishPhase::Pulling {
                 assert!(self.kubelet.values().any(|given| *given == wish.image.given), "{report:?}");
             }
