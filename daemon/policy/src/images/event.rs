@@ -55,7 +55,7 @@ pub enum ImageEvent {
     KubeletPullBegan {
         /// The call.
         call: CallId,
-        /// What it asks for, as it asks for it.
+        /// The record of what it asks for, see [`ImageReference::record`].
         image: Arc<str>,
         /// With what.
         credential: CredentialKey,
@@ -77,10 +77,10 @@ pub enum ImageEvent {
         /// The call.
         call: CallId,
     },
-    /// A container was made of this image (reference or `Image.id`).
+    /// A container was made of this image (record or `Image.id`).
     ImageUsed(Arc<str>),
 
-    /// The pins the runtime shows at start, with their ends.
+    /// The pins the runtime shows at start, by their records, with their ends.
     PinsListed(Vec<(Arc<str>, Instant)>),
     /// A pin was set or taken away, as asked; or there is nothing there to pin.
     PinDone(Arc<str>),

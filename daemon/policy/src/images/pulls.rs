@@ -56,17 +56,17 @@ impl Images {
         match result {
             Ok(found) => {
                 pull.done = Some(found.image_ref.clone());
-                let (given, credentials) = (pull.image.given.clone(), pull.credentials.clone());
-                self.pins.rewritten(&given, now);
+                let (image, credentials) = (pull.image.clone(), pull.credentials.clone());
+                self.pins.rewritten(&image.record, now);
                 self.succeed(
                     |wanted| {
                         let served = wanted.state == State::Pulling(id);
-                        served || !wanted.wish.always && wanted.shares(&given, &credentials)
+                        served || !wanted.wish.always && wanted.shares(&image.given, &credentials)
                     },
                     &found,
                     now,
                 );
-                self.look_again(&given);
+                self.look_again(&image.record);
             }
             Err(failure) => {
                 self.pulls.remove(&id);

@@ -34,7 +34,7 @@ impl Images {
             let Some(first) = self.wishes.get(&id).filter(|wanted| wanted.state == State::Queued) else {
                 continue;
             };
-            if !self.is_pulled_by_kubelet(first.given()) && self.has_slot(&first.wish.image) {
+            if !self.is_pulled_by_kubelet(first.record()) && self.has_slot(&first.wish.image) {
                 let wish = first.wish.clone();
                 steps.push(self.pull(wish, now));
             }
@@ -43,8 +43,8 @@ impl Images {
     }
 
     /// The kubelet has this pulled, with whatever credentials.
-    pub(super) fn is_pulled_by_kubelet(&self, given: &str) -> bool {
-        self.kubelet.values().any(|image| **image == *given)
+    pub(super) fn is_pulled_by_kubelet(&self, record: &str) -> bool {
+        self.kubelet.values().any(|image| **image == *record)
     }
 
     /// The wishes that are due for an attempt.

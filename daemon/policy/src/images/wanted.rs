@@ -114,6 +114,10 @@ impl Wanted {
         &self.wish.image.given
     }
 
+    pub(super) fn record(&self) -> &Arc<str> {
+        &self.wish.image.record
+    }
+
     /// One pull of this with these credentials is also for this wish.
     pub(super) fn shares(&self, given: &Arc<str>, credentials: &Credentials) -> bool {
         self.given() == given && self.wish.credentials == *credentials

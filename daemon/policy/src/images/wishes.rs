@@ -43,7 +43,7 @@ impl Images {
         for wanted in self.wishes.values_mut().filter(|wanted| wanted.is_open() && which(wanted)) {
             wanted.succeed(found, now);
             if let Some(pin) = wanted.wish.pin {
-                self.pins.want(wanted.given(), &found.id, later(now, pin));
+                self.pins.want(wanted.record(), &found.id, later(now, pin));
             }
         }
     }

@@ -26,6 +26,13 @@ fn a_call_joins_the_same_image_with_the_same_credential() {
         assert_eq!(play.images.joinable(image, CredentialKey(credential)), joins, "{image} {credential}");
     }
     let mut play = Play::new();
+    play.see(always("w", "d:1"));
+    play.plan();
+    play.asks(1, 5);
+    for (image, joins) in [("docker.io/library/d:1", Some(OURS)), ("d:1", None)] {
+        assert_eq!(play.images.joinable(image, CredentialKey(5)), joins, "by its record: {image}");
+    }
+    let mut play = Play::new();
     play.see(always("w", A));
     play.plan();
     assert_eq!(play.images.joinable(A, CredentialKey(5)), None, "nobody knows yet with what it is asked for");

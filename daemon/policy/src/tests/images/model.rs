@@ -6,14 +6,16 @@ use std::{sync::Arc, time::Duration};
 use proptest::prelude::*;
 
 use super::{
-    play::{id, pulled, reference, sealed, secs, settled, wish},
+    play::{id, pulled, record, reference, sealed, secs, settled, wish},
     truth::{Truth, Waiting},
 };
 use crate::{
     Bytes, CallId, CredentialKey, ImageEvent, ImageLimits, PullFailure, Wish, WishId, WishPhase, WishSource,
 };
 
-const IMAGES: [&str; 5] = ["r.io/a:1", "r.io/a:2", "r.io/b:1", "q.io/a:1", "q.io/c:1"];
+/// Two of one repository, one of them by its digest; two spellings of one image.
+const IMAGES: [&str; 7] =
+    ["r.io/a:1", "r.io/a@sha256:2", "r.io/b:1", "q.io/a:1", "q.io/c:1", "d:1", "docker.io/library/d:1"];
 const SOURCES: [WishSource; 4] = [WishSource::Api, WishSource::File, WishSource::Admin, WishSource::Update];
 
 #[derive(Clone, Debug)]
@@ -66,7 +68,8 @@ fn failure() -> impl Strategy<Value = PullFailure> {
 
 fn op() -> impl Strategy<Value = Op> {
     let image = || (0..IMAGES.len()).prop_map(|image| IMAGES[image]);
-    let used = image().prop_flat_map(|image| prop_oneof![Just(image.to_owned()), Just(pulled(image).id)]);
+    let used =
+        image().prop_flat_map(|image| prop_oneof![Just(record(image).to_string()), Just(pulled(image).id)]);
     prop_oneof![
         8 => a_wish().prop_map(|wish| Op::See(Box::new(wish))),
         2 => a_wish().prop_map(|wish| Op::Gone(wish.id)),
@@ -144,7 +147,7 @@ impl Truth {
             }
             Op::KubeletBegins(image) => {
                 self.calls += 1;
-                let (call, image): (_, Arc<str>) = (CallId(self.calls), (*image).into());
+                let (call, image): (_, Arc<str>) = (CallId(self.calls), record(image));
                 self.kubelet.insert(call, image.clone());
                 let credential = CredentialKey(0);
                 self.apply(&ImageEvent::KubeletPullBegan { call, image, credential });
@@ -158,7 +161,7 @@ impl Truth {
                 let credential = CredentialKey(*credential);
                 let Some(pull) = pick(self.pulls.keys().copied(), *which) else { return };
                 let running = &self.pulls[&pull];
-                let joins = self.play.images.joinable(&running.order.image.given, credential);
+                let joins = self.play.images.joinable(&running.order.image.record, credential);
                 let same = running.credential == Some(credential) && !running.cancelled;
                 let others = || self.waiting.values().filter(|waiting| waiting.pull == pull);
                 assert_eq!(joins == Some(pull), same && others().all(|waiting| waiting.entitled));

@@ -87,6 +87,19 @@ fn what_is_always_pulled_is_pulled_with_its_own_credentials() {
 }
 
 #[test]
+fn another_spelling_is_looked_for_when_it_has_come() {
+    let mut play = Play::new();
+    play.see(always("1", "d:1"));
+    play.plan();
+    play.miss(wish("2", "docker.io/library/d:1"));
+    assert_eq!(play.plan(), NOTHING, "the runtime is asked for what was given, but not for both at once");
+    play.pulled(1);
+    assert_eq!(play.plan(), ["look docker.io/library/d:1"]);
+    play.found("docker.io/library/d:1");
+    assert_eq!(play.report("2").phase, WishPhase::Succeeded);
+}
+
+#[test]
 fn what_is_always_pulled_takes_no_answer_from_before() {
     let mut play = Play::new();
     play.see(always("1", A));

@@ -136,7 +136,7 @@ impl Truth {
         assert!(self.pulls.len() < self.limits.parallel, "too many pulls");
         assert!(repositories.len() < self.limits.per_registry, "too many pulls of {}", image.registry);
         assert!(!repositories.contains(&image.repository), "two pulls of {}", image.repository);
-        assert!(!self.kubelet.values().any(|given| *given == image.given), "the kubelet pulls {image}");
+        assert!(!self.kubelet.values().any(|record| *record == image.record), "the kubelet pulls {image}");
         assert!(!self.outcomes.contains_key(&order.pull), "{:?} was there before", order.pull);
         self.play.orders.push(order.clone());
         let running = Running { order: order.clone(), cancelled: false, credential: None };
@@ -231,7 +231,7 @@ impl Truth {
                     assert!(self.pulls.values().any(fresh), "asked before it was wished: {report:?}");
                 }
             } else if report.phase == WishPhase::Pulling {
-                assert!(self.kubelet.values().any(|given| *given == wish.image.given), "{report:?}");
+                assert!(self.kubelet.values().any(|record| *record == wish.image.record), "{report:?}");
             }
             assert!(report.ended.is_none() || !self.is_open(wish), "{report:?}");
         }
