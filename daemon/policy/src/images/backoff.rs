@@ -13,11 +13,20 @@ const SPREAD: u64 = 200;
 /// Stands for instants that cannot be expressed. No process lives so long.
 const FAR: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// The pause after so many failures of what this names. The same question has the same answer: the jitter is a hash.
-pub(super) fn pause(of: &impl Hash, failures: u32) -> Duration {
+/// The pause of the node with this seed after so many failures of what this names. The same question has the same answer: the jitter is a hash.
+pub(super) fn pause(seed: u64, of: &impl Hash, failures: u32) -> Duration {
     let plain = FIRST.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(LONGEST);
+    spread(plain, seed, of, failures)
+}
+
+/// For what nobody expects to be better in a moment.
+pub(super) fn longest_pause(seed: u64, of: &impl Hash, failures: u32) -> Duration {
+    spread(LONGEST, seed, of, failures)
+}
+
+fn spread(plain: Duration, seed: u64, of: &impl Hash, failures: u32) -> Duration {
     let mut hasher = DefaultHasher::new();
-    (of, failures).hash(&mut hasher);
+    (seed, of, failures).hash(&mut hasher);
     let thousandths = u32::try_from(hasher.finish() % (SPREAD + 1)).unwrap_or(0);
     plain + plain * thousandths / 1000
 }
@@ -36,9 +45,9 @@ pub(super) struct Retry {
 }
 
 impl Retry {
-    pub(super) fn failed(&mut self, of: &impl Hash, now: Instant) {
+    pub(super) fn failed(&mut self, seed: u64, of: &impl Hash, now: Instant) {
         self.failures = self.failures.saturating_add(1);
-        self.next = Some(now + pause(of, self.failures));
+        self.next = Some(now + pause(seed, of, self.failures));
     }
 
     pub(super) fn is_due(&self, now: Instant) -> bool {

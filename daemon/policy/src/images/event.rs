@@ -55,7 +55,7 @@ pub enum ImageEvent {
     KubeletPullBegan {
         /// The call.
         call: CallId,
-        /// What it asks for, as it asks for it.
+        /// The record of what it asks for, see [`ImageReference::record`].
         image: Arc<str>,
         /// With what.
         credential: CredentialKey,
@@ -77,10 +77,10 @@ pub enum ImageEvent {
         /// The call.
         call: CallId,
     },
-    /// A container was made of this image (reference or `Image.id`).
+    /// A container was made of this image (record or `Image.id`).
     ImageUsed(Arc<str>),
 
-    /// The pins the runtime shows at start, with their ends.
+    /// The pins the runtime shows at start, by their records, with their ends.
     PinsListed(Vec<(Arc<str>, Instant)>),
     /// A pin was set or taken away, as asked; or there is nothing there to pin.
     PinDone(Arc<str>),
@@ -118,9 +118,12 @@ pub enum PullFailure {
     /// It took longer than one attempt may.
     #[error("no image within {} s", .0.as_secs())]
     TimedOut(std::time::Duration),
-    /// There is no room for it.
+    /// There is no room for it. The kubelet's image collection may make some.
     #[error("{0}")]
     NoRoom(String),
+    /// The runtime went away, and the pull with it. That says nothing about the image: it counts for nobody.
+    #[error("{0}")]
+    Away(String),
     /// It was told to end.
     #[error("cancelled")]
     Cancelled,

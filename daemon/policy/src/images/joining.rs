@@ -18,10 +18,10 @@ pub(super) struct Joiner {
 }
 
 impl Images {
-    /// The running pull that a pull of the kubelet with these credentials would repeat.
-    pub fn joinable(&self, image: &str, credential: CredentialKey) -> Option<PullId> {
+    /// The running pull that a pull of the kubelet of this record with these credentials would repeat.
+    pub fn joinable(&self, record: &str, credential: CredentialKey) -> Option<PullId> {
         let same = self.pulls.iter().find(|(id, pull)| {
-            let asked = *pull.image.given == *image && pull.asked == Some(credential);
+            let asked = *pull.image.record == *record && pull.asked == Some(credential);
             asked && pull.is_open() && !self.is_outpaced(**id)
         });
         same.map(|(id, _)| *id)

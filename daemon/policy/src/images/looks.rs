@@ -15,14 +15,21 @@ use super::{
 };
 
 /// A look that is under way, or failed and is to be repeated.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Look {
+    record: Arc<str>,
     in_flight: bool,
     /// A pull of it ended since the look was given out: that it was not there then means nothing.
     outdated: bool,
     retry: Retry,
     /// Why the last one failed, for people.
     pub(super) failure: Option<String>,
+}
+
+impl Look {
+    fn new(record: Arc<str>) -> Self {
+        Self { record, in_flight: false, outdated: false, retry: Retry::default(), failure: None }
+    }
 }
 
 impl Images {
@@ -33,7 +40,7 @@ impl Images {
         self.looks.retain(|given, look| look.in_flight || wanted.contains_key(given));
         let mut steps = Vec::new();
         for (given, image) in wanted {
-            let look = self.looks.entry(given).or_default();
+            let look = self.looks.entry(given).or_insert_with(|| Look::new(image.record.clone()));
             if !look.in_flight && look.retry.is_due(now) {
                 look.in_flight = true;
                 look.outdated = false;
@@ -72,18 +79,19 @@ impl Images {
         if let Some(look) = self.looks.get_mut(given).filter(|look| look.in_flight) {
             look.in_flight = false;
             look.failure = Some(message);
-            look.retry.failed(given, now);
+            look.retry.failed(self.limits.seed, given, now);
         }
     }
 
-    /// A pull of this ended: it may be there now, for those who wait with other credentials or for a pull of the kubelet.
-    pub(super) fn look_again(&mut self, given: &Arc<str>) {
+    /// A pull of this ended: it may be there now, for those who wait with other credentials, with another spelling, or for a
+    /// pull of the kubelet.
+    pub(super) fn look_again(&mut self, record: &Arc<str>) {
         for wanted in self.wishes.values_mut() {
-            if wanted.state == State::Queued && !wanted.wish.always && wanted.given() == given {
+            if wanted.state == State::Queued && !wanted.wish.always && wanted.record() == record {
                 wanted.state = State::Looking;
             }
         }
-        if let Some(look) = self.looks.get_mut(given) {
+        for look in self.looks.values_mut().filter(|look| look.record == *record) {
             look.outdated = true;
         }
     }

@@ -48,13 +48,15 @@ use self::{
 };
 use crate::model::CallId;
 
-/// How many pulls at once.
+/// How many pulls at once, and how pauses are spread.
 #[derive(Clone, Copy, Debug)]
 pub struct ImageLimits {
     /// On the whole node.
     pub parallel: usize,
     /// Of one registry.
     pub per_registry: usize,
+    /// Of this node; so that nodes that failed together do not come back together.
+    pub seed: u64,
 }
 
 /// How a pull that the kubelet waited for ended, for the kubelet.
@@ -88,11 +90,12 @@ pub struct Images {
     wishes: BTreeMap<WishId, Wanted>,
     /// Wishes ever seen.
     arrivals: u64,
+    /// By the references that were given.
     looks: BTreeMap<Arc<str>, Look>,
     pulls: BTreeMap<PullId, Pull>,
     last_pull: u64,
     joiners: BTreeMap<CallId, Joiner>,
-    /// What the kubelet has the runtime pull.
+    /// The records of what the kubelet has the runtime pull.
     kubelet: BTreeMap<CallId, Arc<str>>,
     pins: Pins,
     /// When the last plan was made: what was due by then was dealt with.
@@ -134,17 +137,17 @@ impl Images {
                 self.kubelet.insert(call, image);
             }
             ImageEvent::KubeletPullEnded { call } => {
-                if let Some(image) = self.kubelet.remove(&call) {
-                    self.pins.rewritten(&image, now);
-                    self.look_again(&image);
+                if let Some(record) = self.kubelet.remove(&call) {
+                    self.pins.rewritten(&record, now);
+                    self.look_again(&record);
                 }
             }
             ImageEvent::Joined { call, pull } => self.join(call, pull),
             ImageEvent::Left { call } => self.leave(call),
             ImageEvent::ImageUsed(image) => self.image_used(&image),
             ImageEvent::PinsListed(pins) => self.pins.listed(pins),
-            ImageEvent::PinDone(reference) => self.pins.done(&reference, now),
-            ImageEvent::PinFailed(reference) => self.pins.failed(&reference, now),
+            ImageEvent::PinDone(record) => self.pins.done(&record, now),
+            ImageEvent::PinFailed(record) => self.pins.failed(&record, self.limits.seed, now),
         }
     }
 
@@ -173,9 +176,9 @@ impl Images {
     fn image_used(&mut self, image: &str) {
         let wishes = &self.wishes;
         // A pin of an earlier process has no identity of its own, but the wish that set it remembers one.
-        let has_id = |reference: &str| {
+        let has_id = |record: &str| {
             wishes.values().any(|wanted| match &wanted.state {
-                State::Ended(end) => **wanted.given() == *reference && end.image_id.as_deref() == Some(image),
+                State::Ended(end) => **wanted.record() == *record && end.image_id.as_deref() == Some(image),
                 State::Looking | State::Queued | State::Pulling(_) => false,
             })
         };

@@ -8,7 +8,7 @@ use std::{
 
 use super::{ImageStep, backoff::Retry};
 
-/// The pins of this node, by the reference that was pinned. They outlive their wishes: a job that has succeeded is deleted.
+/// The pins of this node, by the records that were pinned. They outlive their wishes: a job that has succeeded is deleted.
 #[derive(Debug, Default)]
 pub(super) struct Pins(BTreeMap<Arc<str>, Pin>);
 
@@ -36,8 +36,8 @@ enum Asked {
 
 impl Pins {
     /// A fulfilled wish wants it kept until then. One pin that lasts longer is enough.
-    pub(super) fn want(&mut self, reference: &Arc<str>, image_id: &str, until: Instant) {
-        let pin = self.0.entry(reference.clone()).or_insert_with(|| Pin::new(until, None));
+    pub(super) fn want(&mut self, record: &Arc<str>, image_id: &str, until: Instant) {
+        let pin = self.0.entry(record.clone()).or_insert_with(|| Pin::new(until, None));
         pin.image_id = Some(image_id.to_owned());
         if pin.used || pin.until < until {
             pin.until = until;
@@ -48,25 +48,27 @@ impl Pins {
 
     /// An earlier process set these.
     pub(super) fn listed(&mut self, listed: Vec<(Arc<str>, Instant)>) {
-        for (reference, end) in listed {
-            let pin = self.0.entry(reference).or_insert_with(|| Pin::new(end, Some(end)));
+        for (record, end) in listed {
+            let pin = self.0.entry(record).or_insert_with(|| Pin::new(end, Some(end)));
             pin.held.get_or_insert(end);
         }
     }
 
-    /// A pull of it ended. A runtime writes what it has of an image anew then, and what it kept it keeps no longer.
-    pub(super) fn rewritten(&mut self, reference: &str, now: Instant) {
-        if let Some(pin) = self.0.get_mut(reference) {
+    /// A pull of it ended. A runtime writes what it has of an image anew then, the record of its digest
+    /// included, and what it kept it keeps no longer.
+    pub(super) fn rewritten(&mut self, record: &str, now: Instant) {
+        let pins = self.0.iter_mut().filter(|(pinned, _)| name(pinned) == name(record));
+        for (_, pin) in pins {
             // Unless the pull failed: so whichever is wanted has to be asked for.
             pin.held = pin.held.map(|_| now);
             pin.rewritten = pin.asked.is_some();
         }
     }
 
-    /// A container was made of this. `has_id` tells of a reference whether this is its identity, for what is not known here.
+    /// A container was made of this. `has_id` tells of a record whether this is its identity, for what is not known here.
     pub(super) fn used(&mut self, image: &str, has_id: impl Fn(&str) -> bool) {
-        for (reference, pin) in &mut self.0 {
-            let same = **reference == *image || pin.image_id.as_deref() == Some(image) || has_id(reference);
+        for (record, pin) in &mut self.0 {
+            let same = **record == *image || pin.image_id.as_deref() == Some(image) || has_id(record);
             if same && !pin.used {
                 pin.used = true;
                 pin.retry = Retry::default();
@@ -74,8 +76,8 @@ impl Pins {
         }
     }
 
-    pub(super) fn done(&mut self, reference: &Arc<str>, now: Instant) {
-        let Entry::Occupied(mut entry) = self.0.entry(reference.clone()) else { return };
+    pub(super) fn done(&mut self, record: &Arc<str>, now: Instant) {
+        let Entry::Occupied(mut entry) = self.0.entry(record.clone()) else { return };
         let pin = entry.get_mut();
         let Some(asked) = pin.asked.take() else { return };
         pin.retry = Retry::default();
@@ -91,21 +93,21 @@ impl Pins {
         }
     }
 
-    pub(super) fn failed(&mut self, reference: &Arc<str>, now: Instant) {
-        let Some(pin) = self.0.get_mut(reference) else { return };
+    pub(super) fn failed(&mut self, record: &Arc<str>, seed: u64, now: Instant) {
+        let Some(pin) = self.0.get_mut(record) else { return };
         match pin.asked.take() {
             None => return,
             Some(Asked::Pin(_)) => {}
             // Perhaps it is kept, perhaps not: whichever is wanted has to be asked for.
             Some(Asked::Unpin) => pin.held = Some(now),
         }
-        pin.retry.failed(reference, now);
+        pin.retry.failed(seed, record, now);
     }
 
     /// What is owed about them.
     pub(super) fn owed(&mut self, now: Instant) -> Vec<ImageStep> {
         let mut steps = Vec::new();
-        self.0.retain(|reference, pin| {
+        self.0.retain(|record, pin| {
             if pin.asked.is_some() {
                 return true;
             }
@@ -115,8 +117,8 @@ impl Pins {
             }
             if pin.retry.is_due(now) && (over || pin.held != Some(pin.until)) {
                 let (asked, step) = match over {
-                    true => (Asked::Unpin, ImageStep::Unpin(reference.clone())),
-                    false => (Asked::Pin(pin.until), ImageStep::Pin(reference.clone(), pin.until)),
+                    true => (Asked::Unpin, ImageStep::Unpin(record.clone())),
+                    false => (Asked::Pin(pin.until), ImageStep::Pin(record.clone(), pin.until)),
                 };
                 pin.asked = Some(asked);
                 steps.push(step);
@@ -154,5 +156,15 @@ impl Pin {
 
     fn is_over(&self, now: Instant) -> bool {
         self.used || self.until <= now
+    }
+}
+
+/// What stands before tag and digest: the registry and the repository.
+fn name(record: &str) -> &str {
+    let record = record.split_once('@').map_or(record, |(tagged, _)| tagged);
+    match record.rsplit_once(':') {
+        // Otherwise it is the port of the registry.
+        Some((name, tag)) if !tag.contains('/') => name,
+        Some(_) | None => record,
     }
 }

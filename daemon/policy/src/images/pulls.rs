@@ -33,6 +33,11 @@ impl Pull {
         self.done.is_none()
     }
 
+    /// The runtime has yet to be asked. One that was asked before a wish came may bring an older image than the wish means.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.asked.is_none()
+    }
+
     /// It runs, and will go on as long as somebody needs it.
     pub(super) fn is_open(&self) -> bool {
         self.is_running() && !self.cancelled
@@ -51,22 +56,22 @@ impl Images {
         match result {
             Ok(found) => {
                 pull.done = Some(found.image_ref.clone());
-                let (given, credentials) = (pull.image.given.clone(), pull.credentials.clone());
-                self.pins.rewritten(&given, now);
+                let (image, credentials) = (pull.image.clone(), pull.credentials.clone());
+                self.pins.rewritten(&image.record, now);
                 self.succeed(
                     |wanted| {
                         let served = wanted.state == State::Pulling(id);
-                        served || !wanted.wish.always && wanted.shares(&given, &credentials)
+                        served || !wanted.wish.always && wanted.shares(&image.given, &credentials)
                     },
                     &found,
                     now,
                 );
-                self.look_again(&given);
+                self.look_again(&image.record);
             }
             Err(failure) => {
                 self.pulls.remove(&id);
                 for wanted in self.wishes.values_mut().filter(|wanted| wanted.state == State::Pulling(id)) {
-                    wanted.attempt_failed(&failure, now);
+                    wanted.attempt_failed(&failure, self.limits.seed, now);
                 }
             }
         }

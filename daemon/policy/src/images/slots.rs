@@ -17,7 +17,10 @@ impl Images {
     /// Those whose pull goes on already, begun for another wish, share it.
     pub(super) fn share_pulls(&mut self, now: Instant) {
         for wanted in self.wishes.values_mut().filter(|wanted| wanted.state == State::Queued) {
-            let same = |pull: &Pull| pull.is_open() && wanted.shares(&pull.image.given, &pull.credentials);
+            let same = |pull: &Pull| {
+                let shares = pull.is_open() && wanted.shares(&pull.image.given, &pull.credentials);
+                shares && (!wanted.wish.always || pull.is_fresh())
+            };
             if let Some((id, _)) = self.pulls.iter().find(|(_, pull)| same(pull)) {
                 wanted.begin(*id, now);
             }
@@ -31,7 +34,7 @@ impl Images {
             let Some(first) = self.wishes.get(&id).filter(|wanted| wanted.state == State::Queued) else {
                 continue;
             };
-            if !self.is_pulled_by_kubelet(first.given()) && self.has_slot(&first.wish.image) {
+            if !self.is_pulled_by_kubelet(first.record()) && self.has_slot(&first.wish.image) {
                 let wish = first.wish.clone();
                 steps.push(self.pull(wish, now));
             }
@@ -40,8 +43,8 @@ impl Images {
     }
 
     /// The kubelet has this pulled, with whatever credentials.
-    pub(super) fn is_pulled_by_kubelet(&self, given: &str) -> bool {
-        self.kubelet.values().any(|image| **image == *given)
+    pub(super) fn is_pulled_by_kubelet(&self, record: &str) -> bool {
+        self.kubelet.values().any(|image| **image == *record)
     }
 
     /// The wishes that are due for an attempt.

@@ -17,7 +17,7 @@ pub enum ImageStep {
     Pull(Box<PullOrder>),
     /// End this pull; it is still answered by `PullEnded`.
     Cancel(PullId),
-    /// Keep the image, until then at the latest. Answered by `PinDone` or `PinFailed`.
+    /// Keep the image with this record, until then at the latest. Answered by `PinDone` or `PinFailed`.
     Pin(Arc<str>, Instant),
     /// Keep it no longer. Answered in the same way.
     Unpin(Arc<str>),

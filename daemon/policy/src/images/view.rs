@@ -59,7 +59,7 @@ impl Images {
                 let look = self.looks.get(wanted.given()).and_then(|look| look.failure.clone());
                 (WishPhase::Waiting, look.or_else(failure).unwrap_or_default())
             }
-            State::Queued if self.is_pulled_by_kubelet(wanted.given()) => {
+            State::Queued if self.is_pulled_by_kubelet(wanted.record()) => {
                 (WishPhase::Pulling, "the kubelet is pulling it".to_owned())
             }
             State::Queued => {

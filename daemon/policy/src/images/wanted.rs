@@ -1,9 +1,12 @@
 //! One wish and how far it is.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use super::{
-    backoff::{later, pause},
+    backoff::{later, longest_pause, pause},
     event::{PullFailure, PulledImage},
     wish::{Credentials, PullId, Settled, Wish},
 };
@@ -22,6 +25,8 @@ pub(super) struct Wanted {
     pub(super) attempts: u32,
     /// The first attempt's begin.
     pub(super) started: Option<Instant>,
+    /// Failures in a row that did not count as attempts.
+    uncounted: u32,
     /// No further attempt before then.
     pub(super) not_before: Option<Instant>,
     /// How the last attempt went wrong, for people.
@@ -71,7 +76,16 @@ impl Wanted {
             None if wish.always => State::Queued,
             None => State::Looking,
         };
-        Self { wish, arrival, state, attempts: 0, started: None, not_before: None, failure: None }
+        Self {
+            wish,
+            arrival,
+            state,
+            attempts: 0,
+            started: None,
+            uncounted: 0,
+            not_before: None,
+            failure: None,
+        }
     }
 
     /// What is new about it. How it ended is no news: its source repeats what it was told.
@@ -98,6 +112,10 @@ impl Wanted {
 
     pub(super) fn given(&self) -> &Arc<str> {
         &self.wish.image.given
+    }
+
+    pub(super) fn record(&self) -> &Arc<str> {
+        &self.wish.image.record
     }
 
     /// One pull of this with these credentials is also for this wish.
@@ -129,30 +147,64 @@ impl Wanted {
         });
     }
 
-    pub(super) fn attempt_failed(&mut self, failure: &PullFailure, now: Instant) {
+    pub(super) fn attempt_failed(&mut self, failure: &PullFailure, seed: u64, now: Instant) {
         match failure {
             PullFailure::Cancelled => {
                 self.attempts = self.attempts.saturating_sub(1);
-                if self.attempts == 0 {
+                if self.attempts == 0 && self.uncounted == 0 {
                     self.started = None;
                 }
                 self.failure = Some("the pull was cancelled".to_owned());
+                self.state = State::Queued;
+                self.not_before = Some(now + pause(seed, &self.wish.id, self.attempts));
             }
-            PullFailure::Impossible(_) => return self.fail(failure.to_string(), now),
-            PullFailure::Refused(_) | PullFailure::TimedOut(_) | PullFailure::NoRoom(_) => {
-                self.expire(now);
-                if !self.is_open() {
-                    return;
+            PullFailure::Impossible(_) => self.fail(failure.to_string(), now),
+            // It was shared with a wish that allows less: that one's limit is used up, not this one's.
+            PullFailure::TimedOut(limit) if *limit < self.wish.timeout => {
+                self.not_counted(failure, seed, now)
+            }
+            PullFailure::Away(_) => {
+                self.not_counted(failure, seed, now);
+                // Perhaps it came all the same, and in any case the looks find out when the runtime is back.
+                if self.is_open() && !self.wish.always {
+                    self.state = State::Looking;
                 }
-                if self.attempts > self.wish.retries {
-                    return self.fail(failure.to_string(), now);
-                }
-                let all = self.wish.retries.saturating_add(1);
-                self.failure = Some(format!("attempt {} of {all} failed: {failure}", self.attempts));
+            }
+            PullFailure::Refused(_) | PullFailure::TimedOut(_) => {
+                self.counted(failure, pause(seed, &self.wish.id, self.attempts), now);
+            }
+            PullFailure::NoRoom(_) => {
+                self.counted(failure, longest_pause(seed, &self.wish.id, self.attempts), now);
             }
         }
+    }
+
+    fn counted(&mut self, failure: &PullFailure, pause: Duration, now: Instant) {
+        self.expire(now);
+        if !self.is_open() {
+            return;
+        }
+        if self.attempts > self.wish.retries {
+            return self.fail(failure.to_string(), now);
+        }
+        let all = self.wish.retries.saturating_add(1);
+        self.failure = Some(format!("attempt {} of {all} failed: {failure}", self.attempts));
+        self.uncounted = 0;
         self.state = State::Queued;
-        self.not_before = Some(now + pause(&self.wish.id, self.attempts));
+        self.not_before = Some(now + pause);
+    }
+
+    /// It says nothing about what this wish allows. Its deadline goes on.
+    fn not_counted(&mut self, failure: &PullFailure, seed: u64, now: Instant) {
+        self.expire(now);
+        if !self.is_open() {
+            return;
+        }
+        self.attempts = self.attempts.saturating_sub(1);
+        self.uncounted = self.uncounted.saturating_add(1);
+        self.failure = Some(failure.to_string());
+        self.state = State::Queued;
+        self.not_before = Some(now + pause(seed, &self.wish.id, self.uncounted));
     }
 
     /// Fails it when its time is up.

@@ -30,6 +30,8 @@ pub enum WishSource {
 pub struct ImageReference {
     /// As it was given: this is what the runtime is asked for, never anything made from the parts.
     pub given: Arc<str>,
+    /// The whole name, nothing left to defaults: what the runtime calls it; two spellings of one image have one record.
+    pub record: Arc<str>,
     /// Host and port of the registry, `docker.io` when none was given.
     pub registry: Arc<str>,
     /// The repository in it, `library/` included where the reference implies it.

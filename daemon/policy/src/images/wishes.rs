@@ -6,6 +6,7 @@ use super::{
     Images,
     backoff::later,
     event::PulledImage,
+    pulls::Pull,
     wanted::{Change, State, Wanted},
     wish::{Wish, WishId, WishSource},
 };
@@ -21,7 +22,10 @@ impl Images {
             Change::Nothing => known.wish.pin = wish.pin,
             // Not a reason to do again what is done, or to try again what was given up.
             Change::Limits if !known.is_open() => known.wish = wish,
-            Change::Limits | Change::What => self.start_anew(wish, now),
+            // The same, only for longer or shorter: no reason to ask the runtime again.
+            Change::Limits => self.start_anew(wish, |_| true, now),
+            Change::What if wish.always => self.start_anew(wish, Pull::is_fresh, now),
+            Change::What => self.start_anew(wish, |_| true, now),
         }
     }
 
@@ -39,13 +43,13 @@ impl Images {
         for wanted in self.wishes.values_mut().filter(|wanted| wanted.is_open() && which(wanted)) {
             wanted.succeed(found, now);
             if let Some(pin) = wanted.wish.pin {
-                self.pins.want(wanted.given(), &found.id, later(now, pin));
+                self.pins.want(wanted.record(), &found.id, later(now, pin));
             }
         }
     }
 
     /// Takes the wish for another one. A pull that goes on for it and is what the new one needs is not begun again.
-    fn start_anew(&mut self, mut wish: Wish, now: Instant) {
+    fn start_anew(&mut self, mut wish: Wish, serves: impl Fn(&Pull) -> bool, now: Instant) {
         let old = self.wishes.remove(&wish.id);
         if old.as_ref().is_some_and(|old| old.wish.version == wish.version) {
             // It tells how the old one ended.
@@ -57,6 +61,7 @@ impl Images {
             && let State::Pulling(pull) = old.state
             && new.is_open()
             && old.shares(new.given(), &new.wish.credentials)
+            && self.pulls.get(&pull).is_some_and(serves)
         {
             new.begin(pull, now);
         }

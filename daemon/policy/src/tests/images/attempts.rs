@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use super::play::{A, NOTHING, Play, always, secs, wish};
-use crate::{PullFailure, Wish, WishPhase};
+use crate::{ImageLimits, PullFailure, Wish, WishPhase};
 
 const PAST: &str = "pulling exceeds the activeDeadlineSeconds";
 
@@ -14,7 +14,9 @@ fn failures_count_or_do_not() {
     let table = [
         (PullFailure::Refused(text()), again("full")),
         (PullFailure::NoRoom(text()), again("full")),
-        (PullFailure::TimedOut(secs(7)), again("no image within 7 s")),
+        (PullFailure::TimedOut(secs(600)), again("no image within 600 s")),
+        (PullFailure::TimedOut(secs(599)), (WishPhase::Waiting, 0, "no image within 599 s".to_owned())),
+        (PullFailure::Away(text()), (WishPhase::Waiting, 0, text())),
         (PullFailure::Impossible(text()), (WishPhase::Failed, 1, text())),
         (PullFailure::Cancelled, (WishPhase::Waiting, 0, "the pull was cancelled".to_owned())),
     ];
@@ -24,7 +26,7 @@ fn failures_count_or_do_not() {
         play.plan();
         play.fails(1, failure.clone());
         assert_eq!(play.stands("w"), stands, "{failure:?}");
-        assert_eq!(play.report("w").started.is_some(), stands.1 > 0, "{failure:?}");
+        assert_eq!(play.report("w").started.is_some(), failure != PullFailure::Cancelled, "{failure:?}");
         assert_eq!(play.plan(), NOTHING, "{failure:?}");
         if stands.0 == WishPhase::Failed {
             assert_eq!(play.report("w").ended, Some(play.now));
@@ -62,8 +64,8 @@ fn it_is_tried_as_often_as_wished() {
 
 #[test]
 fn pauses_are_doubled_and_spread() {
-    let pauses = |key: &str| -> Vec<Duration> {
-        let mut play = Play::new();
+    let pauses = |seed: u64, key: &str| -> Vec<Duration> {
+        let mut play = Play::on(ImageLimits { parallel: 1, per_registry: 1, seed });
         play.see(Wish { retries: 8, ..always(key, A) });
         (1..=8)
             .map(|attempt| {
@@ -74,14 +76,16 @@ fn pauses_are_doubled_and_spread() {
             })
             .collect()
     };
-    let one = pauses("one");
+    let one = pauses(0, "one");
     for (pause, plain) in one.iter().zip([1, 2, 4, 8, 16, 30, 30, 30]) {
         let plain = secs(plain);
         assert!((plain..=plain + plain / 5).contains(pause), "{pause:?} {plain:?}");
     }
-    assert_eq!(one, pauses("one"), "the same each time");
-    let firsts: BTreeSet<Duration> = (0..20).map(|key| pauses(&key.to_string())[0]).collect();
-    assert!(firsts.len() > 10, "{firsts:?}");
+    assert_eq!(one, pauses(0, "one"), "the same each time");
+    let wishes: BTreeSet<Duration> = (0..20).map(|key| pauses(0, &key.to_string())[0]).collect();
+    assert!(wishes.len() > 10, "{wishes:?}");
+    let nodes: BTreeSet<Duration> = (0..20).map(|seed| pauses(seed, "one")[0]).collect();
+    assert!(nodes.len() > 10, "{nodes:?}");
 }
 
 #[test]
@@ -99,6 +103,68 @@ fn a_runtime_that_is_away_is_asked_again() {
     assert_eq!(play.plan(), ["look r.io/a:1"]);
     play.found(A);
     assert_eq!(play.stands("w"), (WishPhase::Succeeded, 0, String::new()));
+}
+
+#[test]
+fn a_runtime_that_goes_away_counts_for_nobody() {
+    let away = || PullFailure::Away("the runtime went away".to_owned());
+    for looked_for in [true, false] {
+        let mut play = Play::new();
+        let wish = Wish { retries: 0, always: !looked_for, ..wish("w", A) };
+        play.see(wish);
+        let begun = play.now;
+        let mut pauses = Vec::new();
+        for pull in 1..=8 {
+            if looked_for {
+                assert_eq!(play.plan(), ["look r.io/a:1"]);
+                play.absent(A);
+            }
+            let failed = play.now;
+            if pull > 1 {
+                assert_eq!(play.plan(), NOTHING, "not at once");
+                play.wait();
+                pauses.push(play.now - failed);
+            }
+            assert_eq!(play.plan(), [format!("pull {pull} r.io/a:1")]);
+            assert_eq!(play.stands("w").1, 1);
+            play.fails(pull, away());
+            assert_eq!(play.stands("w"), (WishPhase::Waiting, 0, "the runtime went away".to_owned()));
+            assert_eq!(play.report("w").started, Some(begun));
+        }
+        for (pause, plain) in pauses.iter().zip([1, 2, 4, 8, 16, 30, 30]) {
+            let plain = secs(plain);
+            assert!((plain..=plain + plain / 5).contains(pause), "{pause:?} {plain:?}");
+        }
+        if looked_for {
+            assert_eq!(play.plan(), ["look r.io/a:1"]);
+            play.found(A);
+            assert_eq!(play.report("w").phase, WishPhase::Succeeded, "it had come");
+        }
+    }
+    // The deadline goes on all the while.
+    let mut play = Play::new();
+    play.see(Wish { deadline: Some(secs(10)), ..always("w", A) });
+    play.plan();
+    play.pass(secs(10));
+    play.fails(1, away());
+    assert_eq!(play.stands("w"), (WishPhase::Failed, 1, PAST.to_owned()));
+}
+
+#[test]
+fn room_is_given_time_to_come() {
+    let mut play = Play::new();
+    play.see(Wish { retries: 2, ..always("w", A) });
+    for attempt in 1..=3 {
+        assert_eq!(play.plan(), [format!("pull {attempt} r.io/a:1")]);
+        play.fails(attempt, PullFailure::NoRoom("the disk is full".to_owned()));
+        if attempt < 3 {
+            let message = format!("attempt {attempt} of 3 failed: the disk is full");
+            assert_eq!(play.stands("w").2, message);
+            assert_eq!(play.plan(), NOTHING);
+            assert!((secs(30)..=secs(36)).contains(&play.wait()));
+        }
+    }
+    assert_eq!(play.stands("w"), (WishPhase::Failed, 3, "the disk is full".to_owned()));
 }
 
 #[test]
@@ -137,8 +203,34 @@ fn the_deadline_is_for_all_attempts_together() {
         assert_eq!(play.report("w").phase == WishPhase::Failed, late);
         play.pass(secs(1));
         assert_eq!(play.plan(), NOTHING);
-        assert_eq!(play.stands("w"), (WishPhase::Failed, 1, PAST.to_owned()));
+        assert_eq!(play.stands("w"), (WishPhase::Failed, u32::from(late), PAST.to_owned()));
     }
+}
+
+#[test]
+fn a_limit_that_is_used_up_counts_for_those_who_set_it() {
+    let mut play = Play::new();
+    play.see(Wish { timeout: secs(10), retries: 2, ..always("short", A) });
+    play.see(Wish { retries: 0, ..always("long", A) });
+    let begun = play.now;
+    for attempt in 1..=3 {
+        assert_eq!(play.plan(), [format!("pull {attempt} r.io/a:1")]);
+        assert_eq!(play.orders.last().unwrap().timeout, secs(10));
+        assert_eq!(play.stands("long").1, 1);
+        play.pass(secs(10));
+        play.fails(attempt, PullFailure::TimedOut(secs(10)));
+        assert_eq!(play.stands("long"), (WishPhase::Waiting, 0, "no image within 10 s".to_owned()));
+        assert_eq!(play.report("long").started, Some(begun));
+        assert_eq!(play.plan(), NOTHING);
+        // Pauses are spread: whoever is due first takes the other one along.
+        play.pass(secs(10));
+    }
+    assert_eq!(play.stands("short"), (WishPhase::Failed, 3, "no image within 10 s".to_owned()));
+    assert_eq!(play.plan(), ["pull 4 r.io/a:1"]);
+    assert_eq!(play.orders[3].timeout, secs(600), "by its own limit");
+    play.pass(secs(600));
+    play.fails(4, PullFailure::TimedOut(secs(600)));
+    assert_eq!(play.stands("long"), (WishPhase::Failed, 1, "no image within 600 s".to_owned()));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The kubelet's calls that wait for a pull of ours.
 
-use super::play::{A, NOTHING, Play, always};
+use super::play::{A, NOTHING, Play, always, wish};
 use crate::{CredentialKey, JoinedPull, PullFailure, PullId};
 
 const OURS: PullId = PullId(1);
@@ -24,6 +24,13 @@ fn a_call_joins_the_same_image_with_the_same_credential() {
     for (image, credential, joins) in table {
         let play = pulling();
         assert_eq!(play.images.joinable(image, CredentialKey(credential)), joins, "{image} {credential}");
+    }
+    let mut play = Play::new();
+    play.see(always("w", "d:1"));
+    play.plan();
+    play.asks(1, 5);
+    for (image, joins) in [("docker.io/library/d:1", Some(OURS)), ("d:1", None)] {
+        assert_eq!(play.images.joinable(image, CredentialKey(5)), joins, "by its record: {image}");
     }
     let mut play = Play::new();
     play.see(always("w", A));
@@ -98,10 +105,23 @@ fn a_wish_joins_a_pull_that_a_call_keeps() {
     let mut play = pulling();
     play.join(1, 1);
     play.gone("w");
-    play.see(always("other", A));
+    play.miss(wish("other", A));
     assert_eq!(play.plan(), NOTHING);
     play.leave(1);
     assert_eq!(play.plan(), NOTHING, "the new wish needs it");
+}
+
+#[test]
+fn a_pull_that_a_call_keeps_is_too_old_for_what_is_always_pulled() {
+    let mut play = pulling();
+    play.join(1, 1);
+    play.gone("w");
+    play.see(always("other", A));
+    assert_eq!(play.plan(), NOTHING);
+    play.leave(1);
+    assert_eq!(play.plan(), ["cancel 1"]);
+    play.fails(1, PullFailure::Cancelled);
+    assert_eq!(play.plan(), ["pull 2 r.io/a:1"]);
 }
 
 #[test]

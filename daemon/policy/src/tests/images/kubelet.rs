@@ -32,6 +32,21 @@ fn a_wish_waits_for_the_kubelet_and_looks_again() {
 }
 
 #[test]
+fn another_spelling_waits_for_the_kubelet_as_well() {
+    let mut play = Play::new();
+    play.kubelet_pulls(1, "docker.io/library/d:1");
+    play.miss(wish("w", "d:1"));
+    assert_eq!(play.plan(), NOTHING);
+    assert_eq!(play.stands("w"), waits());
+    play.see(wish("2", "docker.io/library/d:1"));
+    assert_eq!(play.plan(), ["look docker.io/library/d:1"]);
+    play.kubelet_ends(1);
+    assert_eq!(play.plan(), ["look d:1"]);
+    play.absent("docker.io/library/d:1");
+    assert_eq!(play.plan(), ["look docker.io/library/d:1"], "the pull overtook it");
+}
+
+#[test]
 fn one_that_is_always_pulled_waits_and_is_pulled() {
     let mut play = Play::new();
     play.kubelet_pulls(1, A);

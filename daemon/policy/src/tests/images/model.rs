@@ -6,14 +6,16 @@ use std::{sync::Arc, time::Duration};
 use proptest::prelude::*;
 
 use super::{
-    play::{id, pulled, reference, sealed, secs, settled, wish},
+    play::{id, pulled, record, reference, sealed, secs, settled, wish},
     truth::{Truth, Waiting},
 };
 use crate::{
     Bytes, CallId, CredentialKey, ImageEvent, ImageLimits, PullFailure, Wish, WishId, WishPhase, WishSource,
 };
 
-const IMAGES: [&str; 5] = ["r.io/a:1", "r.io/a:2", "r.io/b:1", "q.io/a:1", "q.io/c:1"];
+/// Two of one repository, one of them by its digest; two spellings of one image.
+const IMAGES: [&str; 7] =
+    ["r.io/a:1", "r.io/a@sha256:2", "r.io/b:1", "q.io/a:1", "q.io/c:1", "d:1", "docker.io/library/d:1"];
 const SOURCES: [WishSource; 4] = [WishSource::Api, WishSource::File, WishSource::Admin, WishSource::Update];
 
 #[derive(Clone, Debug)]
@@ -42,10 +44,10 @@ fn a_wish() -> impl Strategy<Value = Wish> {
     let kept = prop_oneof![2 => Just(None), 1 => (0..50_u64).prop_map(|s| Some(secs(s)))];
     let ended = prop_oneof![8 => Just(None), 1 => Just(settled(true)), 1 => Just(settled(false))];
     let which = (0..3_usize, 0..SOURCES.len(), 0..IMAGES.len(), 0..2_i64);
-    (which, any::<bool>(), any::<bool>(), limits, kept, ended).prop_map(
-        |((key, source, image, version), always, secret, (retries, deadline), pin, settled)| {
+    let timeout = prop_oneof![Just(secs(10)), Just(secs(20))];
+    (which, any::<bool>(), any::<bool>(), (limits, timeout), kept, ended).prop_map(
+        |((key, source, image, version), always, secret, ((retries, deadline), timeout), pin, settled)| {
             let id = WishId { source: SOURCES[source], key: key.to_string().into() };
-            let timeout = secs(20);
             let wish = wish("", IMAGES[image]);
             let wish = Wish { id, version, always, retries, deadline, pin, settled, timeout, ..wish };
             if secret { sealed(wish) } else { wish }
@@ -57,15 +59,17 @@ fn failure() -> impl Strategy<Value = PullFailure> {
     prop_oneof![
         4 => Just(PullFailure::Refused("refused".to_owned())),
         1 => Just(PullFailure::Impossible("impossible".to_owned())),
-        1 => Just(PullFailure::TimedOut(secs(20))),
+        1 => prop_oneof![Just(10), Just(20)].prop_map(|limit| PullFailure::TimedOut(secs(limit))),
         1 => Just(PullFailure::NoRoom("full".to_owned())),
+        1 => Just(PullFailure::Away("away".to_owned())),
         1 => Just(PullFailure::Cancelled),
     ]
 }
 
 fn op() -> impl Strategy<Value = Op> {
     let image = || (0..IMAGES.len()).prop_map(|image| IMAGES[image]);
-    let used = image().prop_flat_map(|image| prop_oneof![Just(image.to_owned()), Just(pulled(image).id)]);
+    let used =
+        image().prop_flat_map(|image| prop_oneof![Just(record(image).to_string()), Just(pulled(image).id)]);
     prop_oneof![
         8 => a_wish().prop_map(|wish| Op::See(Box::new(wish))),
         2 => a_wish().prop_map(|wish| Op::Gone(wish.id)),
@@ -143,7 +147,7 @@ impl Truth {
             }
             Op::KubeletBegins(image) => {
                 self.calls += 1;
-                let (call, image): (_, Arc<str>) = (CallId(self.calls), (*image).into());
+                let (call, image): (_, Arc<str>) = (CallId(self.calls), record(image));
                 self.kubelet.insert(call, image.clone());
                 let credential = CredentialKey(0);
                 self.apply(&ImageEvent::KubeletPullBegan { call, image, credential });
@@ -157,7 +161,7 @@ impl Truth {
                 let credential = CredentialKey(*credential);
                 let Some(pull) = pick(self.pulls.keys().copied(), *which) else { return };
                 let running = &self.pulls[&pull];
-                let joins = self.play.images.joinable(&running.order.image.given, credential);
+                let joins = self.play.images.joinable(&running.order.image.record, credential);
                 let same = running.credential == Some(credential) && !running.cancelled;
                 let others = || self.waiting.values().filter(|waiting| waiting.pull == pull);
                 assert_eq!(joins == Some(pull), same && others().all(|waiting| waiting.entitled));
@@ -242,10 +246,10 @@ proptest! {
 
     #[test]
     fn random_operations_keep_the_invariants(
-        (parallel, per_registry) in (1..4_usize, 1..4_usize),
+        (parallel, per_registry, seed) in (1..4_usize, 1..4_usize, any::<u64>()),
         ops in proptest::collection::vec(op(), 1..150),
     ) {
-        let mut truth = Truth::new(ImageLimits { parallel, per_registry });
+        let mut truth = Truth::new(ImageLimits { parallel, per_registry, seed });
         for op in &ops {
             truth.run(op);
         }
@@ -257,7 +261,7 @@ proptest! {
 #[test]
 #[should_panic(expected = "too many pulls")]
 fn the_model_catches_a_pull_too_many() {
-    let mut truth = Truth::new(ImageLimits { parallel: 2, per_registry: 2 });
+    let mut truth = Truth::new(ImageLimits { parallel: 2, per_registry: 2, seed: 0 });
     truth.limits.parallel = 1;
     for image in ["r.io/a:1", "q.io/a:1"] {
         truth.run(&Op::See(Box::new(super::play::always(image, image))));

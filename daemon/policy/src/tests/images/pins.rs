@@ -242,3 +242,53 @@ fn a_pull_of_it_makes_it_owed_again() {
     play.pin_done();
     assert_eq!(play.plan(), NOTHING);
 }
+
+#[test]
+fn a_pin_is_known_by_its_record() {
+    let mut play = Play::new();
+    for image in ["d:1", "docker.io/library/d:1"] {
+        play.see(Wish { pin: Some(secs(60)), ..wish(image, image) });
+    }
+    assert_eq!(play.plan(), ["look d:1", "look docker.io/library/d:1"]);
+    play.found("d:1");
+    play.found("docker.io/library/d:1");
+    assert_eq!(play.plan(), ["pin docker.io/library/d:1 60"], "one for both");
+    play.apply(ImageEvent::PinDone("docker.io/library/d:1".into()));
+    play.uses("docker.io/library/d:1");
+    assert_eq!(play.plan(), ["unpin docker.io/library/d:1"]);
+}
+
+#[test]
+fn a_pull_rewrites_what_is_pinned_of_its_repository() {
+    let table = [
+        ("r.io/a:1", "r.io/a:1", true),
+        ("r.io/a@sha256:1", "r.io/a:1", true),
+        ("r.io/a:1", "r.io/a@sha256:1", true),
+        ("r.io/a:1", "r.io/a:2@sha256:1", true),
+        ("r.io/a:1", "r.io/ab:1", false),
+        ("r.io/a/b:1", "r.io/a:1", false),
+        ("r.io/a:1", "q.io/a:1", false),
+        ("r.io:5000/a:1", "r.io:5000/a@sha256:1", true),
+        ("r.io:5000/a:1", "r.io:5000/b:1", false),
+    ];
+    for (kept, pulled, rewritten) in table {
+        for by_kubelet in [true, false] {
+            let mut play = Play::new();
+            play.see(Wish { pin: Some(secs(60)), ..wish("w", kept) });
+            play.plan();
+            play.found(kept);
+            play.plan();
+            play.apply(ImageEvent::PinDone(kept.into()));
+            if by_kubelet {
+                play.kubelet_pulls(1, pulled);
+                play.kubelet_ends(1);
+            } else {
+                play.see(always("2", pulled));
+                play.plan();
+                play.pulled(1);
+            }
+            let owed = format!("pin {kept} 60");
+            assert_eq!(play.plan(), Vec::from_iter(rewritten.then_some(owed)), "{kept} {pulled}");
+        }
+    }
+}

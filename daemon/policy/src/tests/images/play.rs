@@ -25,8 +25,12 @@ impl Play {
     }
 
     pub(super) fn limited(parallel: usize, per_registry: usize) -> Self {
+        Self::on(ImageLimits { parallel, per_registry, seed: 0 })
+    }
+
+    pub(super) fn on(limits: ImageLimits) -> Self {
         let start = Instant::now_for_tests();
-        let images = Images::new(ImageLimits { parallel, per_registry });
+        let images = Images::new(limits);
         Self { images, now: start, start, orders: Vec::new() }
     }
 
@@ -95,7 +99,7 @@ impl Play {
 
     pub(super) fn kubelet_pulls(&mut self, call: u64, image: &str) {
         let credential = CredentialKey(0);
-        self.apply(ImageEvent::KubeletPullBegan { call: CallId(call), image: image.into(), credential });
+        self.apply(ImageEvent::KubeletPullBegan { call: CallId(call), image: record(image), credential });
     }
 
     pub(super) fn kubelet_ends(&mut self, call: u64) {
@@ -146,11 +150,17 @@ pub(super) fn id(key: &str) -> WishId {
     WishId { source: WishSource::Api, key: key.into() }
 }
 
-/// A reference of the form `registry/repository:tag`.
+/// A reference of the form `registry/repository:tag`, `registry/repository@digest`, or `name:tag` of the default registry.
 pub(super) fn reference(given: &str) -> ImageReference {
-    let (registry, rest) = given.split_once('/').unwrap();
-    let (repository, _) = rest.split_once(':').unwrap();
-    ImageReference { given: given.into(), registry: registry.into(), repository: repository.into() }
+    let record = if given.contains('/') { given.to_owned() } else { format!("docker.io/library/{given}") };
+    let (registry, rest) = record.split_once('/').unwrap();
+    let (repository, _) = rest.split_once(['@', ':']).unwrap();
+    let (registry, repository) = (registry.into(), repository.into());
+    ImageReference { given: given.into(), record: record.into(), registry, repository }
+}
+
+pub(super) fn record(given: &str) -> Arc<str> {
+    reference(given).record
 }
 
 /// A wish with a generous limit of everything.
@@ -185,7 +195,8 @@ pub(super) fn sealed(wish: Wish) -> Wish {
 }
 
 pub(super) fn pulled(image: &str) -> PulledImage {
-    PulledImage { id: format!("id of {image}"), image_ref: format!("ref of {image}") }
+    let record = record(image);
+    PulledImage { id: format!("id of {record}"), image_ref: format!("ref of {record}") }
 }
 
 pub(super) fn settled(succeeded: bool) -> Option<Settled> {

@@ -87,6 +87,41 @@ fn what_is_always_pulled_is_pulled_with_its_own_credentials() {
 }
 
 #[test]
+fn another_spelling_is_looked_for_when_it_has_come() {
+    let mut play = Play::new();
+    play.see(always("1", "d:1"));
+    play.plan();
+    play.miss(wish("2", "docker.io/library/d:1"));
+    assert_eq!(play.plan(), NOTHING, "the runtime is asked for what was given, but not for both at once");
+    play.pulled(1);
+    assert_eq!(play.plan(), ["look docker.io/library/d:1"]);
+    play.found("docker.io/library/d:1");
+    assert_eq!(play.report("2").phase, WishPhase::Succeeded);
+}
+
+#[test]
+fn what_is_always_pulled_takes_no_answer_from_before() {
+    let mut play = Play::new();
+    play.see(always("1", A));
+    play.plan();
+    play.see(always("2", A));
+    assert_eq!(play.plan(), NOTHING, "the runtime has not been asked yet");
+    play.asks(1, 5);
+    play.see(always("3", A));
+    play.miss(wish("4", A));
+    assert_eq!(play.plan(), NOTHING, "one at a time");
+    assert_eq!(play.stands("2").0, WishPhase::Pulling);
+    assert_eq!(play.stands("3"), (WishPhase::Waiting, 0, "other pulls go first".to_owned()));
+    assert_eq!(play.stands("4").0, WishPhase::Pulling, "what is there is enough for this one");
+    play.pulled(1);
+    assert_eq!(play.report("2").phase, WishPhase::Succeeded);
+    assert_eq!(play.report("3").phase, WishPhase::Waiting);
+    assert_eq!(play.plan(), ["pull 2 r.io/a:1"]);
+    play.pulled(2);
+    assert_eq!(play.report("3").phase, WishPhase::Succeeded);
+}
+
+#[test]
 fn a_failure_counts_for_each_wish_it_served() {
     let mut play = Play::new();
     play.see(Wish { retries: 0, ..always("1", A) });

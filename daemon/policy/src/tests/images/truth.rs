@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use super::play::{Play, pulled};
@@ -11,6 +11,8 @@ use crate::{
     CallId, CredentialKey, ImageEvent, ImageLimits, ImageStep, JoinedPull, PullFailure, PullId, PullOrder,
     Wish, WishId, WishPhase, WishReport,
 };
+
+const PAST_DEADLINE: &str = "pulling exceeds the activeDeadlineSeconds";
 
 /// A pull the runtime carries out.
 pub(super) struct Running {
@@ -46,7 +48,7 @@ pub(super) struct Truth {
 impl Truth {
     pub(super) fn new(limits: ImageLimits) -> Self {
         Self {
-            play: Play::limited(limits.parallel, limits.per_registry),
+            play: Play::on(limits),
             limits,
             wishes: BTreeMap::new(),
             looks: BTreeSet::new(),
@@ -134,15 +136,17 @@ impl Truth {
         assert!(self.pulls.len() < self.limits.parallel, "too many pulls");
         assert!(repositories.len() < self.limits.per_registry, "too many pulls of {}", image.registry);
         assert!(!repositories.contains(&image.repository), "two pulls of {}", image.repository);
-        assert!(!self.kubelet.values().any(|given| *given == image.given), "the kubelet pulls {image}");
+        assert!(!self.kubelet.values().any(|record| *record == image.record), "the kubelet pulls {image}");
         assert!(!self.outcomes.contains_key(&order.pull), "{:?} was there before", order.pull);
         self.play.orders.push(order.clone());
         let running = Running { order: order.clone(), cancelled: false, credential: None };
         assert!(self.pulls.insert(order.pull, running).is_none(), "{:?} runs", order.pull);
         assert!(self.is_needed(order.pull), "nobody needs {image}");
         let served = self.wishes.values().filter(|wish| serves(order, wish) && self.is_open(wish));
-        let longest = served.map(|wish| wish.deadline.map_or(wish.timeout, |left| left.min(wish.timeout)));
-        assert!(longest.max().is_some_and(|longest| order.timeout <= longest), "too long: {order:?}");
+        let (timeouts, deadlines): (Vec<_>, Vec<_>) =
+            served.map(|wish| (wish.timeout, wish.deadline.unwrap_or(Duration::MAX))).unzip();
+        let longest = timeouts.into_iter().max().min(deadlines.into_iter().max());
+        assert!(longest.is_some_and(|longest| order.timeout <= longest), "too long: {order:?}");
     }
 
     /// A present wish is being pulled by it, or a call waits for it that is entitled to it.
@@ -176,6 +180,16 @@ impl Truth {
             _ => None,
         };
         let wished = matches!(event, ImageEvent::WishSeen(_) | ImageEvent::WishesListed(..));
+        // What says nothing about the limits of a wish.
+        let blameless = |id: &WishId| match event {
+            ImageEvent::PullEnded { result: Err(PullFailure::TimedOut(limit)), .. } => {
+                *limit < self.wishes[id].timeout
+            }
+            ImageEvent::PullEnded { result: Err(failure), .. } => {
+                matches!(failure, PullFailure::Away(_) | PullFailure::Cancelled)
+            }
+            _ => false,
+        };
         for report in self.play.images.reports() {
             let before = self.reports.get(&report.id);
             if let Some(before) = before
@@ -183,6 +197,10 @@ impl Truth {
                 && !wished
             {
                 assert_eq!(*before, report, "what has ended stays so");
+            }
+            if blameless(&report.id) && before.is_some_and(|before| before.phase < WishPhase::Succeeded) {
+                let late = report.phase == WishPhase::Failed && report.message == PAST_DEADLINE;
+                assert!(late || report.phase < WishPhase::Succeeded, "failed by {event:?}");
             }
             let new = before.is_none_or(|before| before.phase != WishPhase::Succeeded);
             if report.phase == WishPhase::Succeeded && new && !wished {
@@ -203,8 +221,17 @@ impl Truth {
             if self.is_pulled_by_us(wish) {
                 let runs = |running: &Running| serves(&running.order, wish) && !running.cancelled;
                 assert!(self.pulls.values().any(runs), "nothing goes on for {report:?}");
+                let before = self.reports.get(&wish.id);
+                let waited = before.is_some_and(|before| {
+                    (before.phase, before.version) == (WishPhase::Pulling, wish.version)
+                        && before.image == wish.image
+                });
+                let fresh = |running: &Running| runs(running) && running.credential.is_none();
+                if wish.always && !waited {
+                    assert!(self.pulls.values().any(fresh), "asked before it was wished: {report:?}");
+                }
             } else if report.phase == WishPhase::Pulling {
-                assert!(self.kubelet.values().any(|given| *given == wish.image.given), "{report:?}");
+                assert!(self.kubelet.values().any(|record| *record == wish.image.record), "{report:?}");
             }
             assert!(report.ended.is_none() || !self.is_open(wish), "{report:?}");
         }

@@ -152,6 +152,38 @@ fn a_new_version_keeps_the_pull_that_goes_on() {
 }
 
 #[test]
+fn a_new_version_of_what_is_always_pulled_asks_anew() {
+    let newer = |wish: Wish| Wish { version: 2, ..wish };
+    let longer = Wish { timeout: secs(900), ..always("w", A) };
+    // What it is changed to, whether the runtime has been asked, whether the pull goes on.
+    let table = [
+        (newer(always("w", A)), false, true),
+        (newer(always("w", A)), true, false),
+        (newer(wish("w", A)), true, true),
+        (longer, true, true),
+    ];
+    for (changed, asked, goes_on) in table {
+        let mut play = Play::new();
+        play.see(always("w", A));
+        play.plan();
+        if asked {
+            play.asks(1, 5);
+        }
+        play.see(changed.clone());
+        if goes_on {
+            assert_eq!(play.plan(), NOTHING, "{changed:?}");
+            play.pulled(1);
+        } else {
+            assert_eq!(play.plan(), ["cancel 1"], "{changed:?}");
+            play.fails(1, crate::PullFailure::Cancelled);
+            assert_eq!(play.plan(), ["pull 2 r.io/a:1"], "{changed:?}");
+            play.pulled(2);
+        }
+        assert_eq!(play.report("w").phase, WishPhase::Succeeded, "{changed:?}");
+    }
+}
+
+#[test]
 fn another_image_ends_the_pull_of_the_old_one() {
     let mut play = Play::new();
     play.see(always("w", A));
