@@ -81,7 +81,7 @@ impl Life {
         // The store of the life before is locked for as long as that one lives; this one has its own.
         let store = Store::open(tempfile::tempdir().unwrap().path()).unwrap();
         let metrics = AgentMetrics::register(&mut Registry::default());
-        let limits = berth_policy::ImageLimits { parallel: 1, per_registry: 1 };
+        let limits = berth_policy::ImageLimits { parallel: 1, per_registry: 1, seed: 0 };
         let images = Arc::new(crate::node_image::Keeper::new(limits, metrics.clone()));
         let agent = Arc::new(Agent::new(berth_policy::Config::default(), Arc::new(store), images, metrics));
         let endpoint = format!("unix://{}", runtime.socket().display()).parse().unwrap();

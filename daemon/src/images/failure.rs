@@ -36,7 +36,7 @@ impl Refusal {
         // A status with a cause was made here: there was no answer. Other credentials get none either.
         if let Some(cause) = status.source() {
             let text = format!("the runtime went away: {}", innermost(cause));
-            return Self::Final(PullFailure::Refused(cut(&text)));
+            return Self::Final(PullFailure::Away(cut(&text)));
         }
         let text = text(status, auth);
         match status.code() {
@@ -162,7 +162,7 @@ mod tests {
         let runtime = crate::images::runtime::ImageRuntime::new(&"unix:///nowhere.sock".parse().unwrap());
         let status = runtime.pull("app:1", None, &Default::default(), &Default::default()).await.unwrap_err();
         let text = "the runtime went away: No such file or directory (os error 2)".to_owned();
-        assert_eq!(Refusal::of(&status, None), Refusal::Final(PullFailure::Refused(text)));
+        assert_eq!(Refusal::of(&status, None), Refusal::Final(PullFailure::Away(text)));
     }
 
     #[test]

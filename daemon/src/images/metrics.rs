@@ -59,6 +59,7 @@ impl ImageMetrics {
         let outcome = match result {
             Ok(_) => "succeeded",
             Err(PullFailure::Refused(_)) => "refused",
+            Err(PullFailure::Away(_)) => "away",
             Err(PullFailure::Impossible(_)) => "impossible",
             Err(PullFailure::TimedOut(_)) => "timed_out",
             Err(PullFailure::NoRoom(_)) => "no_room",

@@ -192,7 +192,8 @@ impl Parts {
         result: &Result<PulledImage, PullFailure>,
         at: Timestamp,
     ) {
-        let again = matches!(result, Err(PullFailure::Refused(_) | PullFailure::TimedOut(_)));
+        let again =
+            matches!(result, Err(PullFailure::Refused(_) | PullFailure::TimedOut(_) | PullFailure::Away(_)));
         let Ok(Some(containerd)) = self.containerd().await else { return };
         if !again {
             release(containerd, &order.image.given, at).await;

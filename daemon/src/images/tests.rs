@@ -155,7 +155,12 @@ impl Node {
 }
 
 fn reference(given: &str) -> ImageReference {
-    ImageReference { given: given.into(), registry: "example.com".into(), repository: "team/app".into() }
+    ImageReference {
+        given: given.into(),
+        record: given.into(),
+        registry: "example.com".into(),
+        repository: "team/app".into(),
+    }
 }
 
 fn order() -> Box<PullOrder> {

@@ -2,7 +2,6 @@
 //! await.
 
 use std::{
-    collections::BTreeSet,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, PoisonError},
     time::Instant,
@@ -11,11 +10,10 @@ use std::{
 use berth_policy::{
     CallId, CredentialKey, ImageEvent, ImageLimits, ImageStep, Images, JoinedPull, WishId, WishReport,
 };
-use berth_proto::image::Reference;
 use tokio::sync::watch;
 use tracing::error;
 
-use crate::metrics::AgentMetrics;
+use crate::{images::record_name, metrics::AgentMetrics};
 
 /// The state of the images and the way to it.
 #[derive(Debug)]
@@ -83,8 +81,9 @@ impl Keeper {
 
     /// Waits while the agent pulls this image with these credentials. See [`berth_shim::Gate::joins`].
     pub async fn joins(&self, call: CallId, image: &str, credential: CredentialKey) -> Option<String> {
+        let record = record_name(image);
         let pull = self.guarded(|images| {
-            let pull = images.joinable(image, credential)?;
+            let pull = images.joinable(&record, credential)?;
             images.apply(ImageEvent::Joined { call, pull }, now());
             Some(pull)
         });
@@ -104,7 +103,7 @@ impl Keeper {
 
     /// A client's pull went on to the runtime.
     pub fn passed(&self, call: CallId, image: &str, credential: CredentialKey) {
-        self.apply(ImageEvent::KubeletPullBegan { call, image: Arc::from(image), credential });
+        self.apply(ImageEvent::KubeletPullBegan { call, image: Arc::from(record_name(image)), credential });
     }
 
     /// A call is over. Most are no pulls, so whoever waits for changes is left alone then.
@@ -121,11 +120,8 @@ impl Keeper {
         if self.guarded(|images| images.size().pins) == Some(0) {
             return;
         }
-        // The runtime lists the pins of an earlier process by names without defaults.
-        let whole = names.iter().filter_map(|name| Some(name.parse::<Reference>().ok()?.normalized()));
-        let all: BTreeSet<String> = names.iter().cloned().chain(whole).collect();
-        for name in all {
-            self.apply(ImageEvent::ImageUsed(Arc::from(name)));
+        for name in names {
+            self.apply(ImageEvent::ImageUsed(Arc::from(record_name(name))));
         }
     }
 

@@ -1,6 +1,10 @@
 //! Puts the parts together: who wishes, who pulls, who tells.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    hash::{BuildHasher, RandomState},
+    sync::Arc,
+    time::Duration,
+};
 
 use berth_policy::ImageLimits;
 use berth_shim::RuntimeEndpoint;
@@ -26,6 +30,7 @@ pub fn limits(config: &Configuration) -> ImageLimits {
     ImageLimits {
         parallel: config.images.parallel_pulls.get().into(),
         per_registry: config.images.parallel_pulls_per_registry.get().into(),
+        seed: RandomState::new().hash_one(()),
     }
 }
 

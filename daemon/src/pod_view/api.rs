@@ -174,7 +174,7 @@ current-context: x
         std::fs::write(&kubeconfig, NOBODY).unwrap();
         let store = Arc::new(Store::open(dir.path()).unwrap());
         let metrics = AgentMetrics::register(&mut Registry::default());
-        let limits = berth_policy::ImageLimits { parallel: 1, per_registry: 1 };
+        let limits = berth_policy::ImageLimits { parallel: 1, per_registry: 1, seed: 0 };
         let images = Arc::new(crate::node_image::Keeper::new(limits, metrics.clone()));
         let agent = Arc::new(Agent::new(berth_policy::Config::default(), store, images, metrics));
         let view = ApiView::new(agent, Connection::new(Source::kubeconfig(kubeconfig)), "node-a".to_owned());

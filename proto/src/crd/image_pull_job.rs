@@ -65,6 +65,11 @@ use super::node_image::{ImagePullPolicy, SandboxConfig};
         "fieldPath": ".completionPolicy.activeDeadlineSeconds",
     },
     {
+        "rule": "self.image == oldSelf.image",
+        "message": "image is immutable: make a new job",
+        "fieldPath": ".image",
+    },
+    {
         "rule": "has(self.pullSecrets) == has(oldSelf.pullSecrets) \
             && (!has(self.pullSecrets) || self.pullSecrets == oldSelf.pullSecrets)",
         "message": "pullSecrets is immutable: make a new job",
@@ -73,7 +78,7 @@ use super::node_image::{ImagePullPolicy, SandboxConfig};
 ]))]
 pub struct ImagePullJobSpec {
     /// The image, with tag or digest.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 1024))]
     pub image: String,
     /// Names of Secrets of this namespace (`kubernetes.io/dockerconfigjson`). The manager must have been allowed to get them; it
     /// seals what is for this image to each node that pulls it.

@@ -17,8 +17,12 @@ async fn seals_first_then_files_then_nothing() {
         CredentialFinder::new("node-a".to_owned(), Some(key.clone()), &config, ImageMetrics::default());
 
     let given = "example.com/team/app:1";
-    let image =
-        ImageReference { given: given.into(), registry: "example.com".into(), repository: "team/app".into() };
+    let image = ImageReference {
+        given: given.into(),
+        record: given.into(),
+        registry: "example.com".into(),
+        repository: "team/app".into(),
+    };
     let context = berth_proto::sealing::Context { node: "node-a", wish: "u-1", image: given };
     let credential = RegistryCredential {
         username: "seal".to_owned(),

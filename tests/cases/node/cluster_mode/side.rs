@@ -75,7 +75,7 @@ impl Side {
         let mut registry = Registry::default();
         let metrics = AgentMetrics::register(&mut registry);
         let store = Arc::new(Store::open(dir.path())?);
-        let limits = berth_policy::ImageLimits { parallel: 1, per_registry: 1 };
+        let limits = berth_policy::ImageLimits { parallel: 1, per_registry: 1, seed: 0 };
         let images = Arc::new(berthd::node_image::Keeper::new(limits, metrics.clone()));
         let agent = Arc::new(Agent::new(berth_policy::Config::default(), store, images, metrics));
         let cluster = Cluster::new(&config, NODE_NAME.to_owned(), ClusterMetrics::register(&mut registry));
