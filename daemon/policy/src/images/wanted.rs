@@ -161,7 +161,7 @@ impl Wanted {
             PullFailure::Impossible(_) => self.fail(failure.to_string(), now),
             // It was shared with a wish that allows less: that one's limit is used up, not this one's.
             PullFailure::TimedOut(limit) if *limit < self.wish.timeout => {
-                self.not_counted(failure, seed, now)
+                self.not_counted(failure, seed, now);
             }
             PullFailure::Away(_) => {
                 self.not_counted(failure, seed, now);
