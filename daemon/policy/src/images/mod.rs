@@ -1,7 +1,7 @@
 //! Images the node should have: which pull is owed now, which wish is fulfilled by which pull, and what is kept.
 //!
 //! ```text
-//!   NodeImage, files, berthctl ──ImageEvent──▶ Images ──plan──▶ Look, Pull, Cancel, Pin, Unpin ──▶ executors
+//!   NodeImage, files, berthctl ──ImageEvent──▶ Images ──plan──▶ Look, Pull, Cancel, LetGo, Pin, Unpin ──▶ executors
 //!   the kubelet's own pulls ────────────────▶        ──reports──▶ NodeImage.status, berthctl
 //!
 //!   one wish
@@ -70,16 +70,16 @@ pub enum JoinedPull {
     Failed,
 }
 
-/// How much is remembered of images, for metrics.
+/// How much is remembered of images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ImagesSize {
     /// Wishes, ended ones included.
     pub wishes: usize,
     /// Pulls of ours that have not ended, and those whose outcome a call of the kubelet has yet to ask for.
     pub pulling: usize,
-    /// Images kept from the kubelet's image collection.
+    /// Images that are kept from the kubelet's image collection, are to be, or whose pin is yet to be taken away.
     pub pins: usize,
-    /// Pulls the kubelet has the runtime do.
+    /// Pulls the kubelet has the runtime do. Those of its calls that wait for a pull of ours are not among them.
     pub kubelet_pulls: usize,
 }
 
@@ -94,6 +94,8 @@ pub struct Images {
     looks: BTreeMap<Arc<str>, Look>,
     pulls: BTreeMap<PullId, Pull>,
     last_pull: u64,
+    /// What was given out to be pulled and has not come by that, by the references that were given.
+    attempted: BTreeMap<Arc<str>, ImageReference>,
     joiners: BTreeMap<CallId, Joiner>,
     /// The records of what the kubelet has the runtime pull.
     kubelet: BTreeMap<CallId, Arc<str>>,
@@ -112,6 +114,7 @@ impl Images {
             looks: BTreeMap::new(),
             pulls: BTreeMap::new(),
             last_pull: 0,
+            attempted: BTreeMap::new(),
             joiners: BTreeMap::new(),
             kubelet: BTreeMap::new(),
             pins: Pins::default(),
@@ -160,6 +163,7 @@ impl Images {
         self.share_pulls(now);
         steps.extend(self.cancels_owed());
         steps.extend(self.pulls_owed(now));
+        steps.extend(self.let_go_owed());
         steps.extend(self.pins.owed(now));
         steps
     }

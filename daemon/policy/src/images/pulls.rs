@@ -1,11 +1,11 @@
 //! Pulls of ours that were handed out: whom they are for, how they end, and when they are told to.
 
-use std::time::Instant;
+use std::{collections::BTreeSet, sync::Arc, time::Instant};
 
 use super::{
     ImageStep, Images,
     event::{Bytes, PullFailure, PulledImage},
-    wanted::State,
+    wanted::{State, Wanted},
     wish::{CredentialKey, Credentials, ImageReference, PullId},
 };
 
@@ -57,6 +57,7 @@ impl Images {
             Ok(found) => {
                 pull.done = Some(found.image_ref.clone());
                 let (image, credentials) = (pull.image.clone(), pull.credentials.clone());
+                self.attempted.remove(&image.given);
                 self.pins.rewritten(&image.record, now);
                 self.succeed(
                     |wanted| {
@@ -88,6 +89,23 @@ impl Images {
             }
         }
         unneeded.into_iter().map(ImageStep::Cancel).collect()
+    }
+
+    /// Ends what is kept for attempts that nobody will make.
+    pub(super) fn let_go_owed(&mut self) -> Vec<ImageStep> {
+        let wished = self.wishes.values().filter(|wanted| wanted.is_open()).map(Wanted::given);
+        // One that was told to end writes until it has ended.
+        let pulled = self.pulls.values().filter(|pull| pull.is_running()).map(|pull| &pull.image.given);
+        let needed: BTreeSet<&Arc<str>> = wished.chain(pulled).collect();
+        let mut steps = Vec::new();
+        self.attempted.retain(|given, image| {
+            let stays = needed.contains(given);
+            if !stays {
+                steps.push(ImageStep::LetGo(image.clone()));
+            }
+            stays
+        });
+        steps
     }
 
     fn is_needed(&self, id: PullId) -> bool {

@@ -79,6 +79,7 @@ impl Images {
             let left = wanted.deadline().map(|deadline| deadline.saturating_duration_since(now));
             longest = longest.max(left.unwrap_or(Duration::MAX));
         }
+        self.attempted.insert(first.image.given.clone(), first.image.clone());
         self.pulls.insert(id, Pull::new(first.image.clone(), first.credentials.clone()));
         ImageStep::Pull(Box::new(PullOrder {
             pull: id,

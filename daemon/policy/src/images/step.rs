@@ -1,4 +1,5 @@
-//! What is owed to the world about images. Each step is given out once, and answered by the event it names.
+//! What is owed to the world about images. Each step is given out once, and answered by the event it names, if it names
+//! one.
 
 use std::{
     collections::BTreeMap,
@@ -17,6 +18,10 @@ pub enum ImageStep {
     Pull(Box<PullOrder>),
     /// End this pull; it is still answered by `PullEnded`.
     Cancel(PullId),
+    /// Nobody wants this any more and no pull of it goes on: what is kept of attempts that did not get there may go. Once after
+    /// such attempts, when the last wish for it has failed, was fulfilled in another way, has gone or wants another image. Not
+    /// after a pull that succeeded. No answer.
+    LetGo(ImageReference),
     /// Keep the image with this record, until then at the latest. Answered by `PinDone` or `PinFailed`.
     Pin(Arc<str>, Instant),
     /// Keep it no longer. Answered in the same way.

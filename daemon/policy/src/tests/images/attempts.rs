@@ -6,6 +6,7 @@ use super::play::{A, NOTHING, Play, always, secs, wish};
 use crate::{ImageLimits, PullFailure, Wish, WishPhase};
 
 const PAST: &str = "pulling exceeds the activeDeadlineSeconds";
+const LET_GO: &str = "let go r.io/a:1";
 
 #[test]
 fn failures_count_or_do_not() {
@@ -27,7 +28,8 @@ fn failures_count_or_do_not() {
         play.fails(1, failure.clone());
         assert_eq!(play.stands("w"), stands, "{failure:?}");
         assert_eq!(play.report("w").started.is_some(), failure != PullFailure::Cancelled, "{failure:?}");
-        assert_eq!(play.plan(), NOTHING, "{failure:?}");
+        let owed = Vec::from_iter((stands.0 == WishPhase::Failed).then_some(LET_GO));
+        assert_eq!(play.plan(), owed, "{failure:?}");
         if stands.0 == WishPhase::Failed {
             assert_eq!(play.report("w").ended, Some(play.now));
             assert_eq!(play.images.next_deadline(), None);
@@ -58,7 +60,7 @@ fn it_is_tried_as_often_as_wished() {
     }
     assert_eq!(play.stands("w"), (WishPhase::Failed, 3, "no such tag".to_owned()));
     assert_eq!(play.report("w").started, Some(begun));
-    assert_eq!(play.plan(), NOTHING);
+    assert_eq!(play.plan(), [LET_GO]);
     assert_eq!(play.images.next_deadline(), None);
 }
 
@@ -179,7 +181,7 @@ fn the_deadline_ends_an_attempt() {
     assert_eq!(play.report("w").ended, Some(play.now));
     play.fails(1, PullFailure::Cancelled);
     assert_eq!(play.stands("w"), (WishPhase::Failed, 1, PAST.to_owned()));
-    assert_eq!(play.plan(), NOTHING);
+    assert_eq!(play.plan(), [LET_GO]);
 }
 
 #[test]
@@ -202,7 +204,7 @@ fn the_deadline_is_for_all_attempts_together() {
         play.fails(1, PullFailure::TimedOut(secs(10)));
         assert_eq!(play.report("w").phase == WishPhase::Failed, late);
         play.pass(secs(1));
-        assert_eq!(play.plan(), NOTHING);
+        assert_eq!(play.plan(), [LET_GO]);
         assert_eq!(play.stands("w"), (WishPhase::Failed, u32::from(late), PAST.to_owned()));
     }
 }

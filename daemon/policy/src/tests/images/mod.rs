@@ -3,6 +3,7 @@
 mod attempts;
 mod joining;
 mod kubelet;
+mod let_go;
 mod model;
 mod pins;
 mod play;

@@ -140,6 +140,7 @@ impl Play {
                 format!("pull {} {}", order.pull.0, order.image)
             }
             ImageStep::Cancel(pull) => format!("cancel {}", pull.0),
+            ImageStep::LetGo(image) => format!("let go {image}"),
             ImageStep::Pin(image, until) => format!("pin {image} {}", (*until - self.start).as_secs()),
             ImageStep::Unpin(image) => format!("unpin {image}"),
         }

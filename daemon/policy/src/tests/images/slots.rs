@@ -74,5 +74,5 @@ fn a_cancelled_pull_has_its_repository_until_it_ends() {
     play.see(always("2", "r.io/a:2"));
     assert_eq!(play.plan(), ["cancel 1"]);
     play.fails(1, crate::PullFailure::Cancelled);
-    assert_eq!(play.plan(), ["pull 2 r.io/a:2"]);
+    assert_eq!(play.plan(), ["pull 2 r.io/a:2", "let go r.io/a:1"]);
 }

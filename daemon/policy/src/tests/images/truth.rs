@@ -37,6 +37,8 @@ pub(super) struct Truth {
     pub(super) outcomes: BTreeMap<PullId, bool>,
     pub(super) kubelet: BTreeMap<CallId, Arc<str>>,
     pub(super) waiting: BTreeMap<CallId, Waiting>,
+    /// Pulled, without a success or a word to let it go since.
+    pub(super) attempted: BTreeSet<Arc<str>>,
     /// Answers due about pins; `None` is to unpin.
     pub(super) pinning: BTreeMap<Arc<str>, Option<Instant>>,
     /// What the runtime keeps.
@@ -56,6 +58,7 @@ impl Truth {
             outcomes: BTreeMap::new(),
             kubelet: BTreeMap::new(),
             waiting: BTreeMap::new(),
+            attempted: BTreeSet::new(),
             pinning: BTreeMap::new(),
             pinned: BTreeMap::new(),
             calls: 0,
@@ -88,6 +91,9 @@ impl Truth {
     pub(super) fn end_pull(&mut self, pull: PullId, failure: Option<PullFailure>) {
         let Some(running) = self.pulls.remove(&pull) else { return };
         self.outcomes.insert(pull, failure.is_none());
+        if failure.is_none() {
+            self.attempted.remove(&running.order.image.given);
+        }
         let result = failure.map_or_else(|| Ok(pulled(&running.order.image.given)), Err);
         self.apply(&ImageEvent::PullEnded { pull, result });
     }
@@ -116,6 +122,10 @@ impl Truth {
                 let running = self.pulls.get_mut(pull).expect("it runs");
                 assert!(!std::mem::replace(&mut running.cancelled, true), "cancelled twice: {pull:?}");
             }
+            ImageStep::LetGo(image) => {
+                assert!(self.attempted.remove(&image.given), "nothing was tried: {image}");
+                assert!(!self.is_wanted(&image.given), "somebody wants {image}");
+            }
             ImageStep::Pin(image, until) => {
                 assert!(*until > self.play.now, "pinned for no time: {image}");
                 assert!(self.pinning.insert(image.clone(), Some(*until)).is_none(), "no answer yet: {image}");
@@ -139,6 +149,7 @@ impl Truth {
         assert!(!self.kubelet.values().any(|record| *record == image.record), "the kubelet pulls {image}");
         assert!(!self.outcomes.contains_key(&order.pull), "{:?} was there before", order.pull);
         self.play.orders.push(order.clone());
+        self.attempted.insert(image.given.clone());
         let running = Running { order: order.clone(), cancelled: false, credential: None };
         assert!(self.pulls.insert(order.pull, running).is_none(), "{:?} runs", order.pull);
         assert!(self.is_needed(order.pull), "nobody needs {image}");
@@ -154,6 +165,12 @@ impl Truth {
         let order = &self.pulls[&pull].order;
         let wished = self.wishes.values().any(|wish| serves(order, wish) && self.is_pulled_by_us(wish));
         wished || self.waiting.values().any(|waiting| waiting.pull == pull && waiting.entitled)
+    }
+
+    /// An open wish asks for it, or it is being pulled, be it to the end only.
+    fn is_wanted(&self, given: &Arc<str>) -> bool {
+        let pulled = self.pulls.values().any(|running| running.order.image.given == *given);
+        pulled || self.wishes.values().any(|wish| wish.image.given == *given && self.is_open(wish))
     }
 
     fn report(&self, wish: &Wish) -> WishReport {
@@ -237,6 +254,9 @@ impl Truth {
         }
         for (pull, running) in &self.pulls {
             assert!(running.cancelled || self.is_needed(*pull), "nobody needs {pull:?}");
+        }
+        for given in &self.attempted {
+            assert!(self.is_wanted(given), "kept for nobody: {given}");
         }
         for waiting in self.waiting.values() {
             let all = || self.waiting.values().filter(|other| other.pull == waiting.pull);

@@ -225,7 +225,7 @@ fn a_wish_that_goes_ends_its_pull_once() {
     assert_eq!(play.plan(), ["cancel 1"], "the slot is not free yet");
     assert_eq!(play.plan(), NOTHING, "given out once");
     play.fails(1, crate::PullFailure::Cancelled);
-    assert_eq!(play.plan(), ["pull 2 r.io/b:1"]);
+    assert_eq!(play.plan(), ["pull 2 r.io/b:1", "let go r.io/a:1"]);
 }
 
 #[test]
