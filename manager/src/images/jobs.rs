@@ -188,14 +188,15 @@ impl ImageIndex {
             }
         }
         self.dirty.extend(names);
-        self.expire(uid, now.instant + after);
+        self.expire(uid, now.instant + after, now);
     }
 
-    /// The entries of this UID go then.
-    pub(super) fn expire(&mut self, uid: &Arc<str>, at: Instant) {
+    /// The entries of this UID go then. What is over already is looked at with its nodes, not by the clock: it would be over at
+    /// every look until the last entry is shown gone.
+    pub(super) fn expire(&mut self, uid: &Arc<str>, at: Instant, now: Now) {
         if self.placed.contains_key(uid) {
             self.expiry.insert(uid.clone(), at);
-            self.timers.set(Wake::Entries(uid.clone()), Some(at));
+            self.timers.set(Wake::Entries(uid.clone()), Some(at).filter(|at| *at > now.instant));
         }
     }
 }
