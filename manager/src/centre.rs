@@ -127,14 +127,15 @@ impl Centre {
         self.carry_out(effects);
     }
 
-    fn answered(&mut self, Answer { uid, result }: Answer) {
-        // Read for a job that has ended meanwhile, or that another replica has now.
-        if !self.images.wants_secrets(&uid) {
+    fn answered(&mut self, Answer { fetch, result }: Answer) {
+        // Read for a job that has ended meanwhile, or has another image now, or that another replica has now.
+        if !self.images.wants_secrets(&fetch) {
             return;
         }
+        let Fetch { uid, image, .. } = fetch;
         let effects = match result {
             Ok(credentials) => {
-                self.vault.keep(uid.clone(), credentials);
+                self.vault.keep(uid.clone(), image, credentials);
                 self.images.secrets_ready(&uid, now())
             }
             Err(text) => {

@@ -36,7 +36,13 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 #[derive(Clone, Default)]
 pub struct Vault {
     /// A std lock: nothing is awaited under it.
-    jobs: Arc<Mutex<HashMap<Arc<str>, Vec<RegistryCredential>>>>,
+    jobs: Arc<Mutex<HashMap<Arc<str>, Kept>>>,
+}
+
+/// Credentials, and the image they were chosen for: they are sealed for no other, whose registry must never see them.
+struct Kept {
+    image: String,
+    credentials: Vec<RegistryCredential>,
 }
 
 /// Why nothing was sealed.
@@ -45,6 +51,14 @@ pub enum NotSealed {
     /// The job has ended, or its Secrets have gone.
     #[error("no credentials are kept for job {0}")]
     Gone(String),
+    /// The job has another image now.
+    #[error("the credentials of job {job} are for another image than {image}")]
+    Image {
+        /// The job's UID.
+        job: String,
+        /// What was to be pulled.
+        image: String,
+    },
     /// The node's `sealingKey` is none.
     #[error("the node's sealingKey cannot be used")]
     Key(#[source] SealError),
@@ -52,8 +66,8 @@ pub enum NotSealed {
 
 /// What came of reading the Secrets of a job.
 pub struct Answer {
-    /// The job's UID.
-    pub uid: Arc<str>,
+    /// What was asked for.
+    pub fetch: Fetch,
     /// Credentials for its image; or what is missing, with the remedy.
     pub result: Result<Vec<RegistryCredential>, String>,
 }
@@ -66,8 +80,8 @@ impl fmt::Debug for Vault {
 
 impl Vault {
     /// Keeps what was read, in the place of what was read before.
-    pub fn keep(&self, uid: Arc<str>, credentials: Vec<RegistryCredential>) {
-        self.jobs().insert(uid, credentials);
+    pub fn keep(&self, uid: Arc<str>, image: String, credentials: Vec<RegistryCredential>) {
+        self.jobs().insert(uid, Kept { image, credentials });
     }
 
     /// Nobody needs it any more.
@@ -78,16 +92,19 @@ impl Vault {
     /// Seals each credential of a job to a node.
     ///
     /// # Errors
-    /// Nothing is kept for the job, or the key is none.
+    /// Nothing is kept for the job, or it is for another image, or the key is none.
     pub fn seal(&self, uid: &str, key: &str, node: &str, image: &str) -> Result<Vec<String>, NotSealed> {
         let jobs = self.jobs();
-        let credentials = jobs.get(uid).ok_or_else(|| NotSealed::Gone(uid.to_owned()))?;
+        let kept = jobs.get(uid).ok_or_else(|| NotSealed::Gone(uid.to_owned()))?;
+        if kept.image != image {
+            return Err(NotSealed::Image { job: uid.to_owned(), image: image.to_owned() });
+        }
         let key = SealingKey::parse(key).map_err(NotSealed::Key)?;
         let context = Context { node, wish: uid, image };
-        credentials.iter().map(|one| key.seal(one, context).map_err(NotSealed::Key)).collect()
+        kept.credentials.iter().map(|one| key.seal(one, context).map_err(NotSealed::Key)).collect()
     }
 
-    fn jobs(&self) -> MutexGuard<'_, HashMap<Arc<str>, Vec<RegistryCredential>>> {
+    fn jobs(&self) -> MutexGuard<'_, HashMap<Arc<str>, Kept>> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -106,7 +123,7 @@ pub async fn read(client: Client, mut asked: mpsc::UnboundedReceiver<Fetch>, ans
                 Err(error) => warn!(%job, error, "Pull secrets cannot be read"),
             }
             // The centre has ended: nobody needs it.
-            let _ = answers.send(Answer { uid: fetch.uid, result }).await;
+            let _ = answers.send(Answer { fetch, result }).await;
         });
         while reads.try_join_next().is_some() {}
     }

@@ -114,6 +114,11 @@ impl ImageExecutor {
                 let until = wall_clock(until);
                 self.spawn(async move { parts.pin(image, Some(until)).await });
             }
+            ImageStep::LetGo(image) => self.spawn(async move {
+                if let Ok(Some(containerd)) = parts.containerd().await {
+                    pull::release(containerd, &image.given, Timestamp::now()).await;
+                }
+            }),
             ImageStep::Unpin(image) => self.spawn(async move { parts.pin(image, None).await }),
         }
     }

@@ -188,7 +188,7 @@ impl ImageIndex {
             uid: uid.clone(),
             job: job.key.clone(),
             names: spec.secrets.clone(),
-            image: spec.plan.content.image.clone(),
+            image: spec.image().to_owned(),
         };
         self.effects.push(Effect::Fetch(fetch));
         if there { Ok(None) } else { Err(None) }
@@ -210,10 +210,7 @@ impl ImageIndex {
             job.written = None;
             self.touched.insert(uid.clone());
             // Nothing can be sealed for nodes that have not got it yet.
-            for name in self.placed.get(uid).cloned().unwrap_or_default() {
-                self.undecide(uid, &name);
-                self.place(uid, &name, None, now);
-            }
+            self.undecide_all(uid, now);
         }
         self.settle(now)
     }

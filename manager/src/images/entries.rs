@@ -80,7 +80,7 @@ impl ImageIndex {
             (None, Some(ended)) => now.instant + kept(ended, now),
             (None, None) => now.instant + UNKNOWN_KEPT,
         };
-        self.expire(uid, until);
+        self.expire(uid, until, now);
         // What had not ended with its job is not pulled after it.
         let ended = || {
             let image = self.sites.get(name).and_then(|site| site.image.as_ref());

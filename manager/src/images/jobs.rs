@@ -63,9 +63,15 @@ impl ImageIndex {
         (job.shown, job.stage, job.list) = (shown, stage, list);
         job.confirm();
         let spec_is_new = job.spec != spec;
+        let mut keeps_secrets = true;
         if spec_is_new {
+            keeps_secrets =
+                matches!((&job.spec, &spec), (Ok(before), Ok(after)) if before.same_secrets(after));
             job.spec = spec;
             job.written = None;
+        }
+        if !keeps_secrets {
+            self.drop_secrets(&uid, now);
         }
         if stage == Stage::Open {
             if spec_is_new {
@@ -80,10 +86,18 @@ impl ImageIndex {
 
     /// The job has a spec it had not before.
     fn plan(&mut self, uid: &Arc<str>, key: &Key, now: Now) {
-        let Some(Job { spec: Ok(Spec { plan, .. }), secrets, .. }) = self.jobs.get_mut(uid) else { return };
+        let Some(Job { spec: Ok(Spec { plan, .. }), .. }) = self.jobs.get(uid) else { return };
         let plan = plan.clone();
-        *secrets = Secrets::Unknown;
         self.roll_out(uid, Owner::Job(key.clone()), plan, now);
+    }
+
+    /// What was read was for another image, or of other Secrets. What is not written yet is decided anew with what is read now.
+    fn drop_secrets(&mut self, uid: &Arc<str>, now: Now) {
+        let Some(job) = self.jobs.get_mut(uid) else { return };
+        if std::mem::replace(&mut job.secrets, Secrets::Unknown) != Secrets::Unknown {
+            self.effects.push(Effect::Forget(uid.clone()));
+            self.undecide_all(uid, now);
+        }
     }
 
     /// Nodes are found for a new plan; where only limits have changed, they stay.
@@ -188,14 +202,15 @@ impl ImageIndex {
             }
         }
         self.dirty.extend(names);
-        self.expire(uid, now.instant + after);
+        self.expire(uid, now.instant + after, now);
     }
 
-    /// The entries of this UID go then.
-    pub(super) fn expire(&mut self, uid: &Arc<str>, at: Instant) {
+    /// The entries of this UID go then. What is over already is looked at with its nodes, not by the clock: it would be over at
+    /// every look until the last entry is shown gone.
+    pub(super) fn expire(&mut self, uid: &Arc<str>, at: Instant, now: Now) {
         if self.placed.contains_key(uid) {
             self.expiry.insert(uid.clone(), at);
-            self.timers.set(Wake::Entries(uid.clone()), Some(at));
+            self.timers.set(Wake::Entries(uid.clone()), Some(at).filter(|at| *at > now.instant));
         }
     }
 }

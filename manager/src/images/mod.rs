@@ -68,6 +68,7 @@ use self::{
     pods::Pods,
     rollout::Rollout,
     site::Site,
+    spec::Spec,
     timers::{Timers, Wake},
 };
 pub use self::{
@@ -247,9 +248,12 @@ impl ImageIndex {
         self.settle(now)
     }
 
-    /// Whether the Secrets of this job are still asked for.
-    pub fn wants_secrets(&self, uid: &str) -> bool {
-        self.jobs.get(uid).is_some_and(|job| job.secrets != Secrets::Unknown)
+    /// Whether these Secrets of a job are still asked for, and for this image.
+    pub fn wants_secrets(&self, fetch: &Fetch) -> bool {
+        self.jobs.get(&fetch.uid).is_some_and(|job| {
+            let same = |spec: &Spec| spec.image() == fetch.image && spec.secrets == fetch.names;
+            job.secrets != Secrets::Unknown && job.spec.as_ref().is_ok_and(same)
+        })
     }
 
     /// A write could not even be queued; it is owed again soon.

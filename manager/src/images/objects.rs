@@ -181,7 +181,7 @@ impl ImageIndex {
         }
         for uid in self.placed.keys().cloned().collect::<Vec<_>>() {
             if !self.rollouts.contains_key(&uid) && !self.jobs.contains_key(&uid) {
-                self.expire(&uid, now.instant + UNKNOWN_KEPT);
+                self.expire(&uid, now.instant + UNKNOWN_KEPT, now);
             }
         }
         self.touched.extend(self.rollouts.keys().cloned());

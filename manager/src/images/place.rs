@@ -78,8 +78,20 @@ impl ImageIndex {
     pub(super) fn undecide(&mut self, uid: &Arc<str>, name: &Arc<str>) {
         let Some(image) = self.sites.get_mut(name).and_then(|site| site.image.as_mut()) else { return };
         self.dirty.insert(name.clone());
-        if image.asked.remove(uid).is_some() && !image.entries.contains_key(uid) {
-            self.unplace(uid, name);
+        if image.asked.remove(uid).is_some() {
+            // Decided once more, it may be with another content.
+            image.sent = None;
+            if !image.entries.contains_key(uid) {
+                self.unplace(uid, name);
+            }
+        }
+    }
+
+    /// The same for all nodes of a job.
+    pub(super) fn undecide_all(&mut self, uid: &Arc<str>, now: Now) {
+        for name in self.placed.get(uid).cloned().unwrap_or_default() {
+            self.undecide(uid, &name);
+            self.place(uid, &name, None, now);
         }
     }
 

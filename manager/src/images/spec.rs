@@ -34,6 +34,18 @@ pub(super) struct Spec {
     pub(super) secrets: Box<[String]>,
 }
 
+impl Spec {
+    /// What is to be pulled.
+    pub(super) fn image(&self) -> &str {
+        &self.plan.content.image
+    }
+
+    /// Whether what was read of Secrets for one is what the other needs.
+    pub(super) fn same_secrets(&self, other: &Self) -> bool {
+        self.image() == other.image() && self.secrets == other.secrets
+    }
+}
+
 /// Or what is wrong: field, object, remedy.
 pub(super) fn parse(key: &Key, uid: &Arc<str>, spec: &ImagePullJobSpec) -> Result<Spec, String> {
     let fault = |field: &str, problem: &str| Err(format!("spec.{field} of ImagePullJob {key} {problem}"));

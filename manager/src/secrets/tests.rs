@@ -52,12 +52,14 @@ fn only_the_node_it_is_for_opens_it() {
     let (vault, a, b) = (Vault::default(), NodeKey::generate(), NodeKey::generate());
     let credential = RegistryCredential { username: "u".into(), password: "p".into(), ..Default::default() };
     assert!(matches!(vault.seal("job", "", "a", "i"), Err(NotSealed::Gone(_))));
-    vault.keep("job".into(), vec![credential.clone()]);
+    vault.keep("job".into(), "i".into(), vec![credential.clone()]);
     let sealed = vault.seal("job", &a.sealing_key().encoded(), "a", "i").unwrap();
     let context = Context { node: "a", wish: "job", image: "i" };
     assert!(a.open(&sealed[0], context).unwrap() == credential);
     assert!(b.open(&sealed[0], Context { node: "b", ..context }).is_err());
     assert!(matches!(vault.seal("job", "no key", "a", "i"), Err(NotSealed::Key(_))));
+    let other = vault.seal("job", &a.sealing_key().encoded(), "a", "other");
+    assert!(matches!(other, Err(NotSealed::Image { .. })), "that registry must not see them");
     vault.forget("job");
     assert!(vault.seal("job", &a.sealing_key().encoded(), "a", "i").is_err());
 }

@@ -47,8 +47,8 @@ use super::node_image::{ImagePullPolicy, SandboxConfig};
     },
     {
         "rule": "!has(self.parallelism) || (type(self.parallelism) == int ? self.parallelism >= 0 \
-            : self.parallelism.matches('^[0-9]+%?$'))",
-        "message": "is a number of nodes from 0 on, or a percentage",
+            : self.parallelism.matches('^([0-9]+|0*(100|[0-9]{1,2})%)$'))",
+        "message": "is a number of nodes from 0 on, or a share from 0% to 100%",
         "fieldPath": ".parallelism",
     },
     {
@@ -70,14 +70,14 @@ use super::node_image::{ImagePullPolicy, SandboxConfig};
         "fieldPath": ".image",
     },
     {
-        "rule": "has(self.pullSecrets) == has(oldSelf.pullSecrets) \
-            && (!has(self.pullSecrets) || self.pullSecrets == oldSelf.pullSecrets)",
+        "rule": "(has(self.pullSecrets) ? self.pullSecrets : []) \
+            == (has(oldSelf.pullSecrets) ? oldSelf.pullSecrets : [])",
         "message": "pullSecrets is immutable: make a new job",
         "fieldPath": ".pullSecrets",
     },
 ]))]
 pub struct ImagePullJobSpec {
-    /// The image, with tag or digest.
+    /// The image, with tag or digest; it stays as it is.
     #[schemars(length(min = 1, max = 1024))]
     pub image: String,
     /// Names of Secrets of this namespace (`kubernetes.io/dockerconfigjson`). The manager must have been allowed to get them; it

@@ -130,6 +130,21 @@ fn a_deleted_job_takes_its_entries_with_it() {
     assert_eq!(world.index.size().asked, 1);
 }
 
+/// Not by turning round until it lands: `pass` sees to it that every deadline passes.
+#[test]
+fn a_removal_that_does_not_land_is_waited_for() {
+    let mut world = World::with_nodes(2);
+    world.job("j", json!({ "parallelism": 2 }));
+    let uid = world.jobs["j"].uid.clone();
+    world.waits = true;
+    world.no_job("j");
+    world.pass(seconds(1));
+    assert_eq!((world.placed(&uid).len(), world.index.next_deadline()), (2, None));
+    world.waits = false;
+    world.carry_out(Vec::new());
+    assert!(world.placed(&uid).is_empty());
+}
+
 #[test]
 fn a_job_of_the_same_name_is_another_one() {
     let mut world = World::with_nodes(1);

@@ -38,6 +38,34 @@ fn nothing_begins_before_the_secrets_are_there() {
     assert_eq!(world.forgotten, [uid], "not kept longer than needed");
 }
 
+/// An older definition lets it change: another registry must not see what is for the first one.
+#[test]
+fn what_was_read_for_one_image_is_not_for_another() {
+    let mut world = World::with_nodes(2);
+    world.agent("n0", Some("key-0"));
+    world.agent("n1", Some("key-1"));
+    world.job("j", json!({ "pullSecrets": ["one"], "image": "a.example.com/app:1" }));
+    let first = world.fetches.remove(0);
+    world.waits = true;
+    let effects = world.index.secrets_ready(&first.uid, world.now());
+    world.carry_out(effects);
+    assert_eq!(world.index.size().asked, 1);
+    world.job("j", json!({ "pullSecrets": ["one"], "image": "b.example.com/app:1" }));
+    assert_eq!((&world.forgotten, world.index.size().asked), (&vec![first.uid.clone()], 0));
+    assert!(!world.index.wants_secrets(&first), "an answer that is late");
+    let second = world.fetches.remove(0);
+    assert_eq!(second.image, "b.example.com/app:1");
+    assert!(world.index.wants_secrets(&second));
+    // The first order is the only one on its way; what was sealed for it is of that image.
+    world.orders.clear();
+    let effects = world.index.secrets_ready(&second.uid, world.now());
+    world.waits = false;
+    world.carry_out(effects);
+    assert_eq!(world.images["n0"].desired[0].image, "b.example.com/app:1");
+    world.job("j", json!({ "pullSecrets": ["one"], "image": "b.example.com/app:1", "parallelism": 2 }));
+    assert_eq!((world.asked("j").len(), world.fetches.len()), (2, 0), "other limits need no other reading");
+}
+
 #[test]
 fn a_node_without_a_key_waits() {
     let mut world = World::with_nodes(2);
