@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    in_place_update::{Batch, Metadata, MetadataKey, Observed, PodPatch, Record, Update, diff::Diff},
+    in_place_update::{
+        Batch, Metadata, MetadataKey, Observed, PodPatch, Record, Update,
+        diff::{Change, Diff},
+    },
     model::ContainerName,
 };
 
@@ -17,7 +20,7 @@ pub(super) fn select<'a>(diff: &Diff<'a>, seen: &'a Observed) -> BTreeSet<&'a Co
         .collect();
     loop {
         let keys = keys(diff, &batch);
-        let shares = |change: &crate::in_place_update::diff::Change<'_>| !change.keys.is_disjoint(&keys);
+        let shares = |change: &Change<'_>| !change.keys.is_disjoint(&keys);
         let joined: Vec<&ContainerName> = diff
             .changes
             .iter()

@@ -6,11 +6,13 @@ use std::{
     time::Instant,
 };
 
-use crate::in_place_update::{
-    ContainerView, Failure, Fate, Gate, Next, Observed, Presence, Reason, Record, Update, Why, batch,
-    diff::{Diff, counts_env},
+use crate::{
+    in_place_update::{
+        ContainerView, Failure, Fate, Gate, Next, Observed, Presence, Reason, Record, Update, Why, batch,
+        diff::{Diff, counts_env},
+    },
+    model::ContainerName,
 };
-use crate::model::ContainerName;
 
 /// The one next step towards `update`. `wall` is `now` in seconds since the epoch, for the record.
 pub fn next(update: &Update, seen: &Observed, now: Instant, wall: i64) -> Next {
@@ -83,11 +85,11 @@ impl Decision<'_> {
 
     /// A container that is to be moved, or was, and that the kubelet never starts again.
     fn ended(&self) -> Option<&ContainerView> {
-        self.seen.containers.iter().filter(|container| container.has_ended()).find(|container| {
-            let owes = container.is_image_stale()
-                || container.is_env_stale() && counts_env(self.update, self.seen, container);
-            self.diff.changes.contains_key(&container.name) || owes && self.has_moved(container)
-        })
+        self.seen
+            .containers
+            .iter()
+            .filter(|container| container.has_ended())
+            .find(|container| self.diff.changes.contains_key(&container.name) || self.has_moved(container))
     }
 
     fn own_record(&self) -> Option<&Record> {
@@ -110,7 +112,7 @@ impl Decision<'_> {
             // One that is patched again anyway is not waited for.
             !self.diff.changes.contains_key(&container.name)
                 && (self.has_moved(container)
-                    || at_the_end && (asked() || container.is_image_stale() && !container.has_ended()))
+                    || at_the_end && !container.has_ended() && (asked() || container.is_image_stale()))
         };
         let watched: Vec<&ContainerView> = self.seen.containers.iter().filter(watched).collect();
         let owes_env = |container: &ContainerView| {

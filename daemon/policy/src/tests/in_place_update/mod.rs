@@ -1,0 +1,7 @@
+//! In-place updates: tables, conversations and random ones, against a small simulated pod.
+
+mod batches;
+mod failures;
+mod record;
+mod replaced;
+mod world;
