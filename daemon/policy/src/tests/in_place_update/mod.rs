@@ -2,6 +2,7 @@
 
 mod batches;
 mod failures;
+mod model;
 mod record;
 mod replaced;
 mod world;
