@@ -6,11 +6,13 @@ use super::world::{World, annotation, names, update};
 use crate::in_place_update::{Batch, Gate, Next, Record};
 
 fn patches(steps: &[Next]) -> Vec<&Record> {
-    let record = |step| match step {
-        &Next::Patch(ref patch) => Some(&patch.record),
-        _ => None,
-    };
-    steps.iter().filter_map(record).collect()
+    let mut records = Vec::new();
+    for step in steps {
+        if let Next::Patch(patch) = step {
+            records.push(&patch.record);
+        }
+    }
+    records
 }
 
 fn batch(timestamp: i64, containers: &[&str]) -> Batch {

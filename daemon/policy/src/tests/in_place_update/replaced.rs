@@ -91,6 +91,21 @@ fn a_restart_that_the_first_still_owed_is_not_lost() {
 }
 
 #[test]
+fn a_restart_that_the_kubelet_makes_anyway_is_only_waited_for() {
+    let mut world = World::of(&[("a", Some(1), &["k"]), ("b", Some(0), &[])]);
+    let first = update("r1", &[("a", "a:2")], &[("k", "2")]);
+    while world.version == 0 {
+        let step = world.next(&first);
+        world.carry_out(&step, world.version);
+    }
+    let second = update("r2", &[("b", "b:2")], &[]);
+    let (steps, _) = world.play(&second, &[]);
+    assert_eq!(told(&steps), ["pull b:2", "patch b:2", "ready"]);
+    assert_eq!(world.restarts(), [1, 1]);
+    world.is_what_is_wanted(&second);
+}
+
+#[test]
 fn a_restart_that_is_owed_no_more_is_not_made() {
     let mut world = World::of(&[("a", None, &["k"])]);
     let first = update("r1", &[], &[("k", "2")]);
@@ -98,7 +113,9 @@ fn a_restart_that_is_owed_no_more_is_not_made() {
         let step = world.next(&first);
         world.carry_out(&step, world.version);
     }
-    let (steps, end) = world.play(&update("r2", &[], &[("k", "1")]), &[]);
+    let second = update("r2", &[], &[("k", "1")]);
+    assert_eq!(told(&[world.next(&second)]), ["patch k=1"], "before the kubelet has learned of the first");
+    let (steps, end) = world.play(&second, &[]);
     assert_eq!((told(&steps), end), (vec!["patch k=1".to_owned(), "ready".to_owned()], Next::Done));
     assert_eq!(world.restarts(), [0]);
 }

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::tests::world::NowForTests;
 use crate::{
     ContainerId, ContainerName,
     in_place_update::{
@@ -117,7 +118,7 @@ impl World {
         let images: BTreeMap<_, _> =
             containers.iter().map(|container| (container.name.clone(), container.image.clone())).collect();
         Self {
-            now: Instant::now(),
+            now: Instant::now_for_tests(),
             wall: 1000,
             fate: Fate::Alive,
             on_node: images.values().cloned().collect(),
