@@ -18,6 +18,9 @@
 //! [`Images`] is a core of its own beside [`Node`], with the same shape: what images are wanted on this node goes in with
 //! what happens to them, looks, pulls and pins come out. The two know nothing of each other.
 //!
+//! [`in_place_update`] decides the steps of an ordered update of a running pod. It is a function and remembers nothing;
+//! nothing carries its steps out yet.
+//!
 //! Invariants, each tried by the model test with random operations:
 //! - a container never starts before its turn, in a sandbox where its level's barrier was not passed;
 //! - a hold always has a deadline, and asked at that deadline the answer is another one;
@@ -28,6 +31,7 @@
 //! - what is remembered is bounded by what exists: pods, sandboxes, containers, connections and calls in flight; wishes,
 //!   pulls and pins.
 
+pub mod in_place_update;
 pub mod launch_priority;
 
 mod call;

@@ -1,0 +1,97 @@
+//! Which containers go now, and the one patch that moves them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    in_place_update::{
+        Batch, Metadata, MetadataKey, Observed, PodPatch, Record, Update,
+        diff::{Change, Diff},
+    },
+    model::ContainerName,
+};
+
+/// Those without a priority, those with the highest, and transitively all that share a key which is changed for one of them.
+pub(super) fn select<'a>(diff: &Diff<'a>, seen: &'a Observed) -> BTreeSet<&'a ContainerName> {
+    let waiting = || seen.containers.iter().filter(|container| diff.changes.contains_key(&container.name));
+    let highest = waiting().filter_map(|container| container.priority).max();
+    let mut batch: BTreeSet<&ContainerName> = waiting()
+        .filter(|container| container.priority.is_none() || container.priority == highest)
+        .map(|container| &container.name)
+        .collect();
+    loop {
+        let keys = keys(diff, &batch);
+        let shares = |change: &Change<'_>| !change.keys.is_disjoint(&keys);
+        let joined: Vec<&ContainerName> = diff
+            .changes
+            .iter()
+            .filter(|(name, change)| !batch.contains(**name) && shares(change))
+            .map(|(name, _)| *name)
+            .collect();
+        if joined.is_empty() {
+            return batch;
+        }
+        batch.extend(joined);
+    }
+}
+
+fn keys<'a>(diff: &Diff<'a>, batch: &BTreeSet<&ContainerName>) -> BTreeSet<&'a MetadataKey> {
+    let changes = diff.changes.iter().filter(|(name, _)| batch.contains(*name));
+    changes.flat_map(|(_, change)| change.keys.iter().copied()).collect()
+}
+
+/// The patch that moves the next batch.
+pub(super) fn patch(update: &Update, seen: &Observed, diff: &Diff<'_>, wall: i64) -> PodPatch {
+    let batch = select(diff, seen);
+    let mut record = begun(update, seen, wall);
+    let mut images = BTreeMap::new();
+    for container in &seen.containers {
+        let Some(change) = diff.changes.get(&container.name) else { continue };
+        let goes_now = batch.contains(&container.name);
+        record.update_env_from_metadata |= change.owes_env || !change.keys.is_empty();
+        if let Some(image) = change.image {
+            if goes_now {
+                record.update_images = true;
+                images.insert(container.name.clone(), image.clone());
+                if let Some(instance) = &container.instance {
+                    record.last_container_statuses.insert(container.name.clone(), instance.image_id.clone());
+                }
+            } else {
+                record.next_container_images.insert(container.name.clone(), image.clone());
+            }
+        }
+        if !goes_now && (change.owes_env || !change.keys.is_empty()) {
+            let awaited = diff.awaited(update, seen, container);
+            record.next_container_ref_metadata.insert(container.name.clone(), awaited);
+        }
+    }
+    let containers: BTreeSet<ContainerName> = batch.iter().map(|name| (*name).clone()).collect();
+    if record.has_next() {
+        record.containers_required_ready = containers.clone();
+    }
+    if !containers.is_empty() {
+        record.container_batches_record.push(Batch { timestamp: wall, containers });
+    }
+    let changed = keys(diff, &batch).into_iter().chain(diff.unread.iter().copied());
+    let metadata: Metadata = changed
+        .filter_map(|key| update.metadata.get(key).map(|value| (key.clone(), value.clone())))
+        .collect();
+    PodPatch { images, metadata, record }
+}
+
+/// The patch that only says that nothing waits any more, and for whom.
+pub(super) fn close(update: &Update, seen: &Observed, wall: i64) -> PodPatch {
+    PodPatch { images: BTreeMap::new(), metadata: Metadata::new(), record: begun(update, seen, wall) }
+}
+
+/// This update's record as far as it is, without what waits; a new one in place of another update's.
+fn begun(update: &Update, seen: &Observed, wall: i64) -> Record {
+    match &seen.record {
+        Some(record) if record.revision == update.revision => Record {
+            next_container_images: BTreeMap::new(),
+            next_container_ref_metadata: BTreeMap::new(),
+            containers_required_ready: BTreeSet::new(),
+            ..record.clone()
+        },
+        _ => Record { revision: update.revision.clone(), update_timestamp: wall, ..Record::default() },
+    }
+}

@@ -1,0 +1,223 @@
+//! The decision itself.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Instant,
+};
+
+use crate::{
+    in_place_update::{
+        ContainerView, Failure, Fate, Gate, Next, Observed, Presence, Reason, Record, Update, Why, batch,
+        diff::{Diff, counts_env},
+    },
+    model::ContainerName,
+};
+
+/// The one next step towards `update`. `wall` is `now` in seconds since the epoch, for the record.
+pub fn next(update: &Update, seen: &Observed, now: Instant, wall: i64) -> Next {
+    Decision { update, seen, diff: Diff::of(update, seen), now, wall }.next()
+}
+
+struct Decision<'a> {
+    update: &'a Update,
+    seen: &'a Observed,
+    diff: Diff<'a>,
+    now: Instant,
+    wall: i64,
+}
+
+impl Decision<'_> {
+    fn next(&self) -> Next {
+        if let Some((reason, message)) = self.unfit() {
+            return Next::Failed(Failure { reason, message });
+        }
+        if let Some(ended) = self.ended() {
+            let message = format!(
+                "container {} has ended and its restart policy leaves it so; create the pod anew",
+                ended.name
+            );
+            return self.fail(Reason::ContainerEnded, message);
+        }
+        let under_way = self.under_way();
+        if self.diff.is_empty() && under_way.is_none() {
+            return self.finish();
+        }
+        if self.update.deadline.is_some_and(|deadline| deadline <= self.now) {
+            let message = match under_way {
+                Some(Next::Wait { why, .. }) => format!("the update has exceeded its deadline: {why}"),
+                _ => "the update has exceeded its deadline".to_owned(),
+            };
+            return self.fail(Reason::DeadlineExceeded, message);
+        }
+        // What another update has begun is replaced, not waited for.
+        if let Some(next) = under_way
+            && (self.diff.is_empty() || self.own_record().is_some())
+        {
+            return next;
+        }
+        if let Some(next) = self.images() {
+            return next;
+        }
+        if let (false, Some(next)) = (self.diff.changes.is_empty(), self.drain()) {
+            return next;
+        }
+        Next::Patch(batch::patch(self.update, self.seen, &self.diff, self.wall))
+    }
+
+    /// A pod that cannot be updated at all.
+    fn unfit(&self) -> Option<(Reason, String)> {
+        let known =
+            |name: &ContainerName| self.seen.containers.iter().any(|container| container.name == *name);
+        match self.seen.fate {
+            Fate::Static => Some((
+                Reason::StaticPod,
+                "a static pod cannot be updated in place: the kubelet replaces it as a whole when its manifest changes"
+                    .to_owned(),
+            )),
+            Fate::Gone => Some((Reason::PodGone, "pod has gone".to_owned())),
+            Fate::Ended => Some((Reason::PodEnded, "the pod has run to its end".to_owned())),
+            Fate::Alive => self.update.images.keys().find(|name| !known(name)).map(|name| {
+                (Reason::NoSuchContainer, format!("the pod has no container {name}; init containers are not updated"))
+            }),
+        }
+    }
+
+    /// A container that is to be moved, or was, and that the kubelet never starts again.
+    fn ended(&self) -> Option<&ContainerView> {
+        self.seen
+            .containers
+            .iter()
+            .filter(|container| container.has_ended())
+            .find(|container| self.diff.changes.contains_key(&container.name) || self.has_moved(container))
+    }
+
+    fn own_record(&self) -> Option<&Record> {
+        self.seen.record.as_ref().filter(|record| record.revision == self.update.revision)
+    }
+
+    fn has_moved(&self, container: &ContainerView) -> bool {
+        self.own_record().is_some_and(|record| record.has_moved(&container.name))
+    }
+
+    /// What was patched, by whomever, and has not come about yet. Between two batches only the containers of this
+    /// update's own ones count; in the end also what another one left under way, and all that this one asks for.
+    fn under_way(&self) -> Option<Next> {
+        let at_the_end = self.diff.is_empty();
+        let watched = |container: &&ContainerView| {
+            let asked = || {
+                self.update.images.contains_key(&container.name)
+                    || container.reads.iter().any(|key| self.update.metadata.contains_key(key))
+            };
+            // One that is patched again anyway is not waited for.
+            !self.diff.changes.contains_key(&container.name)
+                && (self.has_moved(container)
+                    || at_the_end && !container.has_ended() && (asked() || container.is_image_stale()))
+        };
+        let watched: Vec<&ContainerView> = self.seen.containers.iter().filter(watched).collect();
+        let owes_env = |container: &ContainerView| {
+            container.is_env_stale() && counts_env(self.update, self.seen, container)
+        };
+        let recreated: BTreeMap<_, _> = watched
+            .iter()
+            .filter(|container| container.is_running() && !container.is_image_stale() && owes_env(container))
+            .filter_map(|container| Some((container.name.clone(), container.instance.as_ref()?.id.clone())))
+            .collect();
+        if !self.seen.kubelet_knows {
+            return Some(self.wait(Why::Kubelet));
+        }
+        if !recreated.is_empty() {
+            return Some(self.drain().unwrap_or(Next::Recreate(recreated)));
+        }
+        watched.iter().find_map(|container| {
+            let Some(instance) = container.instance.as_ref() else {
+                return Some(self.wait(Why::Restart(container.name.clone())));
+            };
+            if container.is_image_stale() || owes_env(container) {
+                return Some(self.wait(Why::Restart(container.name.clone())));
+            }
+            let (name, restarts) = (container.name.clone(), instance.restarts);
+            (!container.is_ready()).then(|| self.wait(Why::Ready { container: name, restarts }))
+        })
+    }
+
+    /// Every image of the whole update, before anything is stopped for it.
+    fn images(&self) -> Option<Next> {
+        let wanted: BTreeSet<&Arc<str>> =
+            self.diff.changes.values().filter_map(|change| change.image).collect();
+        let mut missing = BTreeSet::new();
+        for image in wanted {
+            match self.seen.images.get(image) {
+                Some(Presence::Present) => {}
+                Some(Presence::Failed(why)) => {
+                    let message = format!("image {image} could not be pulled: {why}");
+                    return Some(self.fail(Reason::ImageNotPulled, message));
+                }
+                Some(Presence::Unknown) | None => {
+                    missing.insert(image.clone());
+                }
+            }
+        }
+        (!missing.is_empty()).then_some(Next::Pull(missing))
+    }
+
+    /// Before anything is restarted the pod is set not ready, and the grace passes.
+    fn drain(&self) -> Option<Next> {
+        match self.seen.gate {
+            Gate::Absent => None,
+            Gate::Unwritten | Gate::Ready => Some(Next::SetNotReady),
+            Gate::NotReady { since } => {
+                let until = since + self.update.grace;
+                (self.now < until).then(|| Next::Wait {
+                    until: Some(self.update.deadline.map_or(until, |deadline| deadline.min(until))),
+                    why: Why::Grace,
+                })
+            }
+        }
+    }
+
+    fn wait(&self, why: Why) -> Next {
+        Next::Wait { until: self.update.deadline, why }
+    }
+
+    /// All is as wanted; what is left is to say so.
+    fn finish(&self) -> Next {
+        let stale = |record: &Record| record.revision != self.update.revision || record.has_next();
+        if self.seen.record.as_ref().is_some_and(stale) {
+            return Next::Patch(batch::close(self.update, self.seen, self.wall));
+        }
+        match self.seen.gate {
+            Gate::Absent | Gate::Ready => Next::Done,
+            Gate::Unwritten | Gate::NotReady { .. } => Next::SetReady,
+        }
+    }
+
+    /// The way back, where it is wanted and there is one. A pod that stays as it is goes back into service if all of it
+    /// runs as its spec says; if not, it stays out until somebody asks for something else.
+    fn fail(&self, reason: Reason, message: String) -> Next {
+        let failure = Failure { reason, message };
+        if let (true, Some(before)) = (self.update.rollback_on_failure, &self.seen.before)
+            && before.differs(self.seen)
+        {
+            return Next::RollBack(before.restored(self.update), failure);
+        }
+        if !matches!(self.seen.gate, Gate::NotReady { .. }) {
+            return Next::Failed(failure);
+        }
+        let mut restless = self.seen.containers.iter().filter(|container| {
+            let stale = container.is_env_stale() && self.has_moved(container);
+            !container.is_ready() || container.is_image_stale() || stale
+        });
+        // The update that this one replaced, and that nobody wants any more, is about to come to rest.
+        let settles = |container: &ContainerView| {
+            reason == Reason::ImageNotPulled
+                && self.seen.record.as_ref().is_some_and(|record| record.has_moved(&container.name))
+        };
+        match restless.next() {
+            None if !self.seen.kubelet_knows => self.wait(Why::Kubelet),
+            None => Next::SetReady,
+            Some(container) if settles(container) => self.wait(Why::Restart(container.name.clone())),
+            Some(_) => Next::Failed(failure),
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Ordered in-place updates of a running pod: given what is wanted and what is observed, what is the one next step?
+//!
+//! ```text
+//!            what differs from the wanted?
+//!                 |                   \ nothing: wait until all of it runs and is Ready,
+//!                 v                     then SetReady, then Done
+//!   Pull    every image of the whole update; nothing has been stopped yet
+//!                 |                   \ cannot be pulled: Failed (RollBack if something was moved)
+//!                 v
+//!   SetNotReady, then Wait for the grace     where the pod has the gate, once
+//!                 |
+//!                 v
+//!  .-> Patch     one batch: its images, the metadata its containers read, the new record
+//!  |              |
+//!  |              v
+//!  |   Recreate   those of the batch that run with old env values and the right image;
+//!  |              | the others the kubelet restarts by itself, and with the same restart they read the new values
+//!  |              v
+//!  |   Wait       each container of the batch runs what is wanted and is Ready
+//!  |              |                   \ not by the deadline: RollBack or Failed, lower batches untouched
+//!  '--------------'
+//! ```
+//!
+//! [`next`] is a total function of its arguments and remembers nothing, so whoever carries out its steps may die anywhere:
+//! asked again with what is observed then, it goes on. What lasts is in the pod (its images, its metadata, the condition,
+//! the [`Record`]) and in the [`Before`] that the caller keeps. A step is asked for again until its effect is observed;
+//! carrying it out twice is carrying it out once.
+//!
+//! What is pending follows from comparing the pod with the [`Update`], not from the `next*` fields of the record, which are
+//! written for those who read them. So a second update replaces the first one at any point, a rollback is just another
+//! update, and the containers that neither needs to touch are not touched.
+//!
+//! The order is OpenKruise's: containers without a launch priority go in the first batch, of those with one the highest
+//! first. Whoever reads a label or annotation that is changed for another one goes with it.
+//!
+//! This decides; nothing carries it out yet. It knows nothing of annotations as text, of RFC 3339 or of how a hash of env
+//! values is made: `wall` is in seconds since the epoch, and hashes are only compared.
+
+mod batch;
+mod decide;
+mod diff;
+mod observed;
+mod record;
+mod step;
+mod want;
+
+pub use decide::next;
+pub use observed::{
+    ContainerView, EnvHash, Fate, Gate, Instance, Life, Metadata, MetadataKey, Observed, Presence,
+};
+pub use record::{Batch, Record};
+pub use step::{Failure, Next, PodPatch, Reason, Why};
+pub use want::{Before, Update};

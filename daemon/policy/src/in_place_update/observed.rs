@@ -1,0 +1,164 @@
+//! The facts about one pod, as the pod view, the shim and the state annotation give them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Instant,
+};
+
+use crate::{
+    in_place_update::{Before, Record},
+    model::{ContainerId, ContainerName},
+};
+
+/// Something under `metadata` that an env entry can refer to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MetadataKey {
+    /// `metadata.labels['…']`.
+    Label(String),
+    /// `metadata.annotations['…']`.
+    Annotation(String),
+}
+
+/// Values of labels and annotations.
+pub type Metadata = BTreeMap<MetadataKey, String>;
+
+/// Stands for the env values that come from labels and annotations. Equal means equal values; the values themselves may
+/// be secret and never get here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EnvHash(pub u64);
+
+/// One pod. Spec, metadata, gate and record are of one and the same version of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Observed {
+    /// Whether it can be updated at all.
+    pub fate: Fate,
+    /// `spec.containers`, in their order.
+    pub containers: Vec<ContainerView>,
+    /// Its labels and annotations.
+    pub metadata: Metadata,
+    /// The readiness gate `InPlaceUpdateReady`.
+    pub gate: Gate,
+    /// The annotation `apps.kruise.io/inplace-update-state`.
+    pub record: Option<Record>,
+    /// The kubelet knows this version of the pod, or a later one. As long as it does not, a container may be started with
+    /// the images and values of an older one, so none is restarted and nothing is called complete.
+    pub kubelet_knows: bool,
+    /// What is known of images on the node; an image that is not in it is unknown.
+    pub images: BTreeMap<Arc<str>, Presence>,
+    /// What the pod was before the update; needed only to return to it.
+    pub before: Option<Before>,
+}
+
+/// Whether a pod can be updated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It can.
+    Alive,
+    /// It is being deleted, or is gone already.
+    Gone,
+    /// `status.phase` is Succeeded or Failed.
+    Ended,
+    /// It comes from a manifest of the kubelet.
+    Static,
+}
+
+/// The readiness gate `InPlaceUpdateReady` and its condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// The pod has no such gate: nobody can be told, so there is no grace either.
+    Absent,
+    /// The pod has the gate, and nobody has written the condition yet.
+    Unwritten,
+    /// The condition is True.
+    Ready,
+    /// The condition is False.
+    NotReady {
+        /// Its transition time.
+        since: Instant,
+    },
+}
+
+/// Whether an image is on the node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// Not known, or its pull goes on.
+    Unknown,
+    /// It is there.
+    Present,
+    /// It could not be pulled, for this reason, and nobody tries any more.
+    Failed(String),
+}
+
+/// One of `spec.containers`, and what runs for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerView {
+    /// Its name.
+    pub name: ContainerName,
+    /// Its image in the spec.
+    pub image: Arc<str>,
+    /// Its launch priority; `None` in a pod without a launch order.
+    pub priority: Option<i32>,
+    /// The labels and annotations that its env refers to. Entries with a literal value of the same name are not in it.
+    pub reads: BTreeSet<MetadataKey>,
+    /// What its env values would be if it were created with the present metadata.
+    pub env: EnvHash,
+    /// Its newest instance.
+    pub instance: Option<Instance>,
+}
+
+/// A container of the runtime, with what its CreateContainer call said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Instance {
+    /// Its CRI identity.
+    pub id: ContainerId,
+    /// The image reference it was created for, as the spec spelled it then.
+    pub image: Arc<str>,
+    /// The `imageID` the pod status reports of it.
+    pub image_id: String,
+    /// The env values it was created with; `None` when nobody saw that, which counts as other ones.
+    pub env: Option<EnvHash>,
+    /// Whether it runs.
+    pub life: Life,
+    /// `restartCount`, for people.
+    pub restarts: u32,
+}
+
+/// Whether an instance runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// It runs, and nobody is stopping it.
+    Running {
+        /// The kubelet calls it Ready.
+        ready: bool,
+    },
+    /// It does not run yet, is being stopped, or has exited and is started again.
+    Restarting,
+    /// It has exited, and the restart policy leaves it so.
+    Ended,
+}
+
+impl ContainerView {
+    /// The kubelet owes its restart: it runs for another image than the spec names.
+    pub(super) fn is_image_stale(&self) -> bool {
+        self.instance.as_ref().is_some_and(|instance| instance.image != self.image)
+    }
+
+    /// What exists of it was created with other values than it would be now.
+    pub(super) fn is_env_stale(&self) -> bool {
+        !self.reads.is_empty()
+            && self.instance.as_ref().is_some_and(|instance| instance.env != Some(self.env))
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.instance.as_ref().is_some_and(|instance| matches!(instance.life, Life::Running { .. }))
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.instance.as_ref().is_some_and(|instance| instance.life == Life::Running { ready: true })
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.instance.as_ref().is_some_and(|instance| instance.life == Life::Ended)
+    }
+}

@@ -1,0 +1,59 @@
+//! The progress of an update as the annotation `apps.kruise.io/inplace-update-state` holds it, field by field.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use crate::{in_place_update::Metadata, model::ContainerName};
+
+/// The state annotation. Times are seconds since the epoch; the adapter spells them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// `revision`: of the update that wrote it.
+    pub revision: String,
+    /// `updateTimestamp`: when that update wrote it first.
+    pub update_timestamp: i64,
+    /// `lastContainerStatuses`: the `imageID` of each container before its image was changed.
+    pub last_container_statuses: BTreeMap<ContainerName, String>,
+    /// `updateEnvFromMetadata`: the update restarts containers for the env values that they read from metadata.
+    pub update_env_from_metadata: bool,
+    /// `updateImages`: an image was changed.
+    pub update_images: bool,
+    /// `nextContainerImages`: what waits for later batches.
+    pub next_container_images: BTreeMap<ContainerName, Arc<str>>,
+    /// `nextContainerRefMetadata`: the same of labels and annotations, for each container that reads them.
+    pub next_container_ref_metadata: BTreeMap<ContainerName, Metadata>,
+    /// `preCheckBeforeNext.containersRequiredReady`; empty when nothing waits, and then the field is left out.
+    pub containers_required_ready: BTreeSet<ContainerName>,
+    /// `containerBatchesRecord`.
+    pub container_batches_record: Vec<Batch>,
+}
+
+/// One entry of `containerBatchesRecord`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// When it was patched.
+    pub timestamp: i64,
+    /// Its containers, by name.
+    pub containers: BTreeSet<ContainerName>,
+}
+
+impl Record {
+    /// The container was patched by the update that wrote this.
+    pub(super) fn has_moved(&self, name: &ContainerName) -> bool {
+        self.container_batches_record.iter().any(|batch| batch.containers.contains(name))
+    }
+
+    /// The container was patched by that update, or would have been.
+    pub(super) fn mentions(&self, name: &ContainerName) -> bool {
+        self.has_moved(name)
+            || self.next_container_images.contains_key(name)
+            || self.next_container_ref_metadata.contains_key(name)
+    }
+
+    /// Something waits for a later batch.
+    pub(super) fn has_next(&self) -> bool {
+        !self.next_container_images.is_empty() || !self.next_container_ref_metadata.is_empty()
+    }
+}

@@ -1,0 +1,115 @@
+//! The one next step of an update, or how it ended.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+    time::Instant,
+};
+
+use crate::{
+    in_place_update::{Metadata, Record, Update},
+    model::{ContainerId, ContainerName},
+};
+
+/// What is to be done now. Who does it decides nothing, and asks again when something has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// See to it that these images are on the node and stay there.
+    Pull(BTreeSet<Arc<str>>),
+    /// Write the condition `InPlaceUpdateReady` False, reason `StartInPlaceUpdate`.
+    SetNotReady,
+    /// Nothing, until something changes or `until` has come.
+    Wait {
+        /// Ask again by then; `None`: the update has no deadline.
+        until: Option<Instant>,
+        /// What for.
+        why: Why,
+    },
+    /// Write all of this with one patch, for exactly the version of the pod that was observed.
+    Patch(PodPatch),
+    /// Restart these instances of these containers, each once however often it is said.
+    Recreate(BTreeMap<ContainerName, ContainerId>),
+    /// Write the condition `InPlaceUpdateReady` True.
+    SetReady,
+    /// The pod is what is wanted, and all of it that was asked for is Ready.
+    Done,
+    /// It failed, and this is wanted from now on instead. The caller gives it a revision of its own if the one it returns
+    /// to could be mistaken for this one, and a deadline.
+    RollBack(Update, Failure),
+    /// It failed, and nothing further is done.
+    Failed(Failure),
+}
+
+/// One patch of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodPatch {
+    /// New images.
+    pub images: BTreeMap<ContainerName, Arc<str>>,
+    /// New values of labels and annotations.
+    pub metadata: Metadata,
+    /// The state annotation.
+    pub record: Record,
+}
+
+/// What an update waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// Those who send traffic have to learn that the pod is not ready.
+    Grace,
+    /// The kubelet has to learn what the pod is now.
+    Kubelet,
+    /// The container has to be started with what is wanted.
+    Restart(ContainerName),
+    /// The container runs what is wanted, and has to become Ready.
+    Ready {
+        /// Which one.
+        container: ContainerName,
+        /// Its restarts so far, which say whether it is slow or falls over.
+        restarts: u32,
+    },
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Grace => f.write_str("the grace period after the pod was set not ready has not passed"),
+            Self::Kubelet => f.write_str("the kubelet does not know the updated pod yet"),
+            Self::Restart(container) => write!(f, "container {container} does not run what is wanted yet"),
+            Self::Ready { container, restarts } => {
+                write!(
+                    f,
+                    "container {container} runs what is wanted and is not Ready (restart count {restarts})"
+                )
+            }
+        }
+    }
+}
+
+/// Why an update failed. `message` is for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// For programs.
+    pub reason: Reason,
+    /// For people.
+    pub message: String,
+}
+
+/// The ways to fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The kubelet replaces a static pod as a whole whenever its manifest changes.
+    StaticPod,
+    /// The pod is being deleted, or is gone.
+    PodGone,
+    /// The pod has run to its end.
+    PodEnded,
+    /// The update names a container that is not in `spec.containers`.
+    NoSuchContainer,
+    /// A container that would have to be restarted has ended for good.
+    ContainerEnded,
+    /// An image could not be pulled.
+    ImageNotPulled,
+    /// It took longer than allowed.
+    DeadlineExceeded,
+}

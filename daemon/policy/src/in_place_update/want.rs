@@ -1,0 +1,86 @@
+//! What is wanted of one pod, and what it was before.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    in_place_update::{Metadata, MetadataKey, Observed},
+    model::ContainerName,
+};
+
+/// The desired state of one pod. What it does not name stays as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Update {
+    /// Tells this update from any other one of the same pod.
+    pub revision: String,
+    /// Images by container.
+    pub images: BTreeMap<ContainerName, Arc<str>>,
+    /// Labels and annotations to set. None is ever removed.
+    pub metadata: Metadata,
+    /// From the condition False to the first patch.
+    pub grace: Duration,
+    /// On failure, return to what was before.
+    pub rollback_on_failure: bool,
+    /// By then all of it is Ready, or it failed.
+    pub deadline: Option<Instant>,
+}
+
+/// What a pod was before an update. The caller takes it before the first step and keeps it until the update has ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Before {
+    /// The revision of the update before; empty when there was none.
+    pub revision: String,
+    /// The images of the containers that the update names.
+    pub images: BTreeMap<ContainerName, Arc<str>>,
+    /// The values of the labels and annotations that it sets; `None`: not there.
+    pub metadata: BTreeMap<MetadataKey, Option<String>>,
+}
+
+impl Before {
+    /// What `update` would have to return to. `replaced` is what an update that has not ended, and that this one
+    /// replaces, would have returned to: between two updates there is nothing worth returning to.
+    pub fn of(update: &Update, seen: &Observed, replaced: Option<&Self>) -> Self {
+        let mut before = replaced.cloned().unwrap_or_else(|| Self {
+            revision: seen.record.as_ref().map(|record| record.revision.clone()).unwrap_or_default(),
+            ..Self::default()
+        });
+        for container in
+            seen.containers.iter().filter(|container| update.images.contains_key(&container.name))
+        {
+            before.images.entry(container.name.clone()).or_insert_with(|| container.image.clone());
+        }
+        for key in update.metadata.keys() {
+            let value = seen.metadata.get(key).cloned();
+            before.metadata.entry(key.clone()).or_insert(value);
+        }
+        before
+    }
+
+    /// The pod is another one now.
+    pub(super) fn differs(&self, seen: &Observed) -> bool {
+        let images = seen.containers.iter().any(|container| {
+            self.images.get(&container.name).is_some_and(|before| *before != container.image)
+        });
+        images || self.metadata.iter().any(|(key, before)| seen.metadata.get(key) != before.as_ref())
+    }
+
+    /// The way back from `failed`. A key that was not there becomes empty, which an env that refers to it cannot tell from
+    /// absent.
+    pub(super) fn restored(&self, failed: &Update) -> Update {
+        Update {
+            revision: self.revision.clone(),
+            images: self.images.clone(),
+            metadata: self
+                .metadata
+                .iter()
+                .map(|(key, before)| (key.clone(), before.clone().unwrap_or_default()))
+                .collect(),
+            grace: failed.grace,
+            rollback_on_failure: false,
+            deadline: None,
+        }
+    }
+}

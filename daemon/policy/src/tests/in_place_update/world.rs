@@ -1,0 +1,345 @@
+//! A pod, its kubelet and the node's images, reduced to what an in-place update can see of them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use crate::tests::world::NowForTests;
+use crate::{
+    ContainerId, ContainerName,
+    in_place_update::{
+        Before, ContainerView, EnvHash, Fate, Gate, Instance, Life, Metadata, MetadataKey, Next, Observed,
+        Presence, Record, Update, next,
+    },
+};
+
+pub(super) const NO_GRACE: Duration = Duration::ZERO;
+
+/// One container: what is declared, what runs, and what happened to it.
+#[derive(Clone)]
+pub(super) struct Simulated {
+    pub(super) name: ContainerName,
+    pub(super) image: Arc<str>,
+    pub(super) priority: Option<i32>,
+    pub(super) reads: BTreeSet<MetadataKey>,
+    pub(super) instance: Instance,
+    /// How often the kubelet replaced it.
+    pub(super) restarted: u32,
+    /// The instance that it was asked to replace though its image is right.
+    marked: Option<ContainerId>,
+}
+
+/// What the kubelet knows of the pod.
+#[derive(Clone)]
+struct Known {
+    images: BTreeMap<ContainerName, Arc<str>>,
+    metadata: Metadata,
+}
+
+#[derive(Clone)]
+pub(super) struct World {
+    pub(super) now: Instant,
+    pub(super) wall: i64,
+    pub(super) fate: Fate,
+    pub(super) containers: Vec<Simulated>,
+    pub(super) metadata: Metadata,
+    pub(super) gate: Gate,
+    pub(super) record: Option<Record>,
+    pub(super) before: Option<Before>,
+    pub(super) on_node: BTreeSet<Arc<str>>,
+    pub(super) refused: BTreeMap<Arc<str>, String>,
+    /// Counts the writes to the pod.
+    pub(super) version: u64,
+    known: Known,
+    known_version: u64,
+    ids: u64,
+}
+
+pub(super) fn label(key: &str) -> MetadataKey {
+    MetadataKey::Label(key.to_owned())
+}
+
+pub(super) fn annotation(key: &str) -> MetadataKey {
+    MetadataKey::Annotation(key.to_owned())
+}
+
+/// An update of these images and annotations.
+pub(super) fn update(revision: &str, images: &[(&str, &str)], annotations: &[(&str, &str)]) -> Update {
+    Update {
+        revision: revision.to_owned(),
+        images: images.iter().map(|(name, image)| ((*name).into(), (*image).into())).collect(),
+        metadata: annotations.iter().map(|(key, value)| (annotation(key), (*value).to_owned())).collect(),
+        grace: NO_GRACE,
+        rollback_on_failure: false,
+        deadline: None,
+    }
+}
+
+pub(super) fn names(names: &[&str]) -> BTreeSet<ContainerName> {
+    names.iter().map(|name| (*name).into()).collect()
+}
+
+/// Env values as a number: FNV-1a of the keys and their values.
+fn env(reads: &BTreeSet<MetadataKey>, metadata: &Metadata) -> EnvHash {
+    let text: String = reads
+        .iter()
+        .map(|key| format!("{key:?}={:?};", metadata.get(key).map_or("", String::as_str)))
+        .collect();
+    EnvHash(text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    }))
+}
+
+impl World {
+    /// A running pod with the gate: containers with their priorities and the annotations that they read, all with image
+    /// `<name>:1`, and all those annotations with value `1`.
+    pub(super) fn of(containers: &[(&str, Option<i32>, &[&str])]) -> Self {
+        let keys = |keys: &[&str]| keys.iter().map(|key| annotation(key)).collect::<BTreeSet<_>>();
+        let metadata: Metadata =
+            containers.iter().flat_map(|(.., reads)| keys(reads)).map(|key| (key, "1".to_owned())).collect();
+        let containers: Vec<Simulated> = containers
+            .iter()
+            .map(|(name, priority, reads)| {
+                let image: Arc<str> = format!("{name}:1").into();
+                let instance = Instance {
+                    id: format!("{name}-0").into(),
+                    image: image.clone(),
+                    image_id: format!("sha256:{image}"),
+                    env: Some(env(&keys(reads), &metadata)),
+                    life: Life::Running { ready: true },
+                    restarts: 0,
+                };
+                let (name, priority, reads) = ((*name).into(), *priority, keys(reads));
+                Simulated { name, image, priority, reads, instance, restarted: 0, marked: None }
+            })
+            .collect();
+        let images: BTreeMap<_, _> =
+            containers.iter().map(|container| (container.name.clone(), container.image.clone())).collect();
+        Self {
+            now: Instant::now_for_tests(),
+            wall: 1000,
+            fate: Fate::Alive,
+            on_node: images.values().cloned().collect(),
+            known: Known { images, metadata: metadata.clone() },
+            containers,
+            metadata,
+            gate: Gate::Ready,
+            record: None,
+            before: None,
+            refused: BTreeMap::new(),
+            version: 0,
+            known_version: 0,
+            ids: 0,
+        }
+    }
+
+    pub(super) fn observed(&self) -> Observed {
+        let images = self.on_node.iter().map(|image| (image.clone(), Presence::Present));
+        let refused = self.refused.iter().map(|(image, why)| (image.clone(), Presence::Failed(why.clone())));
+        Observed {
+            fate: self.fate,
+            containers: self
+                .containers
+                .iter()
+                .map(|container| ContainerView {
+                    name: container.name.clone(),
+                    image: container.image.clone(),
+                    priority: container.priority,
+                    reads: container.reads.clone(),
+                    env: env(&container.reads, &self.metadata),
+                    instance: Some(container.instance.clone()),
+                })
+                .collect(),
+            metadata: self.metadata.clone(),
+            gate: self.gate,
+            record: self.record.clone(),
+            kubelet_knows: self.version == self.known_version,
+            images: refused.chain(images).collect(),
+            before: self.before.clone(),
+        }
+    }
+
+    pub(super) fn next(&self, update: &Update) -> Next {
+        next(update, &self.observed(), self.now, self.wall)
+    }
+
+    pub(super) fn container(&mut self, name: &str) -> &mut Simulated {
+        self.containers.iter_mut().find(|container| container.name.as_str() == name).unwrap()
+    }
+
+    /// Carries a step out that was decided on `version` of the pod, and says whether it was possible.
+    pub(super) fn carry_out(&mut self, step: &Next, version: u64) -> bool {
+        match step {
+            Next::Pull(images) => {
+                let possible = images.iter().filter(|image| !self.refused.contains_key(*image)).cloned();
+                self.on_node.extend(possible.collect::<Vec<_>>());
+            }
+            Next::SetNotReady => self.gate = Gate::NotReady { since: self.now },
+            Next::SetReady => self.gate = Gate::Ready,
+            Next::Patch(_) if version != self.version => return false,
+            Next::Patch(patch) => {
+                for container in &mut self.containers {
+                    if let Some(image) = patch.images.get(&container.name) {
+                        assert_ne!(container.image, *image, "a patch that changes nothing");
+                        container.image = image.clone();
+                    }
+                }
+                self.metadata.extend(patch.metadata.clone());
+                self.record = Some(patch.record.clone());
+                self.version += 1;
+            }
+            Next::Recreate(instances) => {
+                for (name, id) in instances {
+                    let container = self.container(name.as_str());
+                    if container.instance.id == *id {
+                        container.marked = Some(id.clone());
+                    }
+                }
+            }
+            Next::Wait { .. } | Next::Done | Next::RollBack(..) | Next::Failed(_) => {}
+        }
+        true
+    }
+
+    /// The kubelet learns what the pod is.
+    pub(super) fn kubelet_learns(&mut self) {
+        let images =
+            self.containers.iter().map(|container| (container.name.clone(), container.image.clone()));
+        self.known = Known { images: images.collect(), metadata: self.metadata.clone() };
+        self.known_version = self.version;
+    }
+
+    /// The kubelet looks after one container: stops it, or starts the next instance.
+    pub(super) fn kubelet_syncs(&mut self, index: usize) {
+        let known = self.known.clone();
+        let container = &mut self.containers[index];
+        let image = &known.images[&container.name];
+        match container.instance.life {
+            Life::Running { .. } => {
+                let asked = container.marked.as_ref() == Some(&container.instance.id);
+                if container.instance.image != *image || asked {
+                    container.instance.life = Life::Restarting;
+                    container.restarted += 1;
+                }
+            }
+            Life::Restarting if self.on_node.contains(image) => {
+                self.ids += 1;
+                let new = env(&container.reads, &known.metadata);
+                container.instance = Instance {
+                    id: format!("{}-{}", container.name, self.ids).into(),
+                    image: image.clone(),
+                    image_id: format!("sha256:{image}"),
+                    env: Some(new),
+                    life: Life::Running { ready: false },
+                    restarts: container.instance.restarts + 1,
+                };
+                container.marked = None;
+            }
+            Life::Restarting | Life::Ended => {}
+        }
+    }
+
+    pub(super) fn becomes_ready(&mut self, index: usize) {
+        let life = &mut self.containers[index].instance.life;
+        if matches!(life, Life::Running { .. }) {
+            *life = Life::Running { ready: true };
+        }
+    }
+
+    /// Everything the kubelet has to do, but for the containers that fall over with these images.
+    pub(super) fn settle(&mut self, bad: &[&str]) {
+        self.kubelet_learns();
+        for index in 0..self.containers.len() {
+            for _ in 0..3 {
+                self.kubelet_syncs(index);
+            }
+            if !bad.contains(&&*self.containers[index].instance.image) {
+                self.becomes_ready(index);
+            }
+        }
+    }
+
+    /// Asks and carries out until the end, and returns it with the steps before it.
+    pub(super) fn play(&mut self, update: &Update, bad: &[&str]) -> (Vec<Next>, Next) {
+        let mut steps = Vec::new();
+        for _ in 0..100 {
+            let step = self.next(update);
+            match &step {
+                Next::Done | Next::Failed(_) | Next::RollBack(..) => return (steps, step),
+                Next::Wait { until, .. } => {
+                    self.settle(bad);
+                    if self.next(update) == step {
+                        self.now = until.expect("waits for ever").max(self.now);
+                    }
+                    continue;
+                }
+                Next::Recreate(_) => {
+                    assert!(self.carry_out(&step, self.version));
+                    self.settle(bad);
+                }
+                _ => assert!(self.carry_out(&step, self.version)),
+            }
+            self.wall += 10;
+            steps.push(step);
+        }
+        panic!("never ends: {steps:#?}");
+    }
+
+    /// Restarts by container, in spec order.
+    pub(super) fn restarts(&self) -> Vec<u32> {
+        self.containers.iter().map(|container| container.restarted).collect()
+    }
+
+    /// The pod is exactly what `update` wants, and so is what runs.
+    pub(super) fn is_what_is_wanted(&self, update: &Update) {
+        for container in &self.containers {
+            if let Some(image) = update.images.get(&container.name) {
+                assert_eq!(container.image, *image, "{}", container.name);
+            }
+            assert_eq!(container.instance.image, container.image, "{}", container.name);
+            assert_eq!(container.instance.life, Life::Running { ready: true }, "{}", container.name);
+            assert_eq!(
+                container.instance.env,
+                Some(env(&container.reads, &self.metadata)),
+                "{}",
+                container.name
+            );
+        }
+        for (key, value) in &update.metadata {
+            assert_eq!(self.metadata.get(key), Some(value));
+        }
+        assert!(!matches!(self.gate, Gate::NotReady { .. }));
+        if let Some(record) = &self.record {
+            assert_eq!(record.revision, update.revision);
+            assert!(record.next_container_images.is_empty() && record.next_container_ref_metadata.is_empty());
+            assert!(record.containers_required_ready.is_empty());
+        }
+    }
+}
+
+/// Steps in short, one word each with what matters.
+pub(super) fn told(steps: &[Next]) -> Vec<String> {
+    let list = |names: &mut dyn Iterator<Item = String>| names.collect::<Vec<_>>().join(" ");
+    let tell = |step: &Next| match step {
+        Next::Pull(images) => format!("pull {}", list(&mut images.iter().map(ToString::to_string))),
+        Next::SetNotReady => "not ready".to_owned(),
+        Next::Wait { why, .. } => format!("wait: {why}"),
+        Next::Patch(patch) => {
+            let images = patch.images.values().map(ToString::to_string);
+            let metadata = patch.metadata.iter().map(|(key, value)| match key {
+                MetadataKey::Label(key) | MetadataKey::Annotation(key) => format!("{key}={value}"),
+            });
+            format!("patch {}", list(&mut images.chain(metadata))).trim_end().to_owned()
+        }
+        Next::Recreate(instances) => {
+            format!("recreate {}", list(&mut instances.keys().map(ToString::to_string)))
+        }
+        Next::SetReady => "ready".to_owned(),
+        Next::Done => "done".to_owned(),
+        Next::RollBack(_, failure) => format!("roll back: {:?}", failure.reason),
+        Next::Failed(failure) => format!("failed: {:?}", failure.reason),
+    };
+    steps.iter().map(tell).collect()
+}
