@@ -111,28 +111,24 @@ impl ImageIndex {
         if self.jobs.get(uid)?.end.is_some() {
             return self.write_status(uid, now);
         }
-        let read_again = match self.secrets(uid, now) {
-            Ok(read_again) => read_again,
-            Err(at) => {
-                if let Some(rollout) = self.rollouts.get_mut(uid) {
-                    rollout.open = false;
-                }
-                return earliest([at, self.fill(uid, now)]);
-            }
+        // Without its Secrets no further node is asked; those that were go on, and so does its time.
+        let (ready, read_again) = match self.secrets(uid, now) {
+            Ok(read_again) => (true, read_again),
+            Err(look_again) => (false, look_again),
         };
         let job = self.jobs.get_mut(uid)?;
         let start = *job.start.get_or_insert(now.wall);
         let spec = job.spec.as_ref().ok()?;
         let (never, deadline) = (spec.never, spec.deadline.map(|seconds| until(start, seconds, now)));
         let seen = job.seen;
-        self.rollouts.get_mut(uid)?.open = true;
+        self.rollouts.get_mut(uid)?.open = ready;
         let silence = self.fill(uid, now);
 
         let rollout = self.rollouts.get(uid)?;
         let all_ended = rollout.ended() == rollout.desired();
         let mut verdict = None;
         let mut look = None;
-        if all_ended && !never {
+        if all_ended && !never && (ready || rollout.desired() > 0) {
             match self.believable(rollout.desired() == 0, seen, now) {
                 None => verdict = Some(Verdict::Ended),
                 at => look = at,
@@ -141,6 +137,7 @@ impl ImageIndex {
         if deadline.is_some_and(|left| left.is_zero()) && verdict.is_none() {
             verdict = Some(Verdict::DeadlineExceeded);
         }
+        let over = verdict.is_some();
         if let Some(verdict) = verdict {
             self.rollouts.get_mut(uid)?.open = false;
             let job = self.jobs.get(uid)?;
@@ -148,7 +145,9 @@ impl ImageIndex {
             self.jobs.get_mut(uid)?.end = Some(Box::new(status));
         }
         let deadline = deadline.and_then(|left| now.instant.checked_add(left));
-        earliest([read_again, silence, deadline, look, self.write_status(uid, now)])
+        // What it lacks is in its status, and stays there.
+        let written = if ready || over { self.write_status(uid, now) } else { None };
+        earliest([read_again, silence, deadline, look, written])
     }
 
     /// Whether it can be relied on that no more nodes are selected; else when to look again.

@@ -99,3 +99,33 @@ fn a_seal_is_not_made_anew() {
     world.carry_out(effects);
     assert!(world.asked("j").contains(&"n0".to_owned()), "what was asked stays asked");
 }
+
+#[test]
+fn without_its_secrets_a_job_still_ends() {
+    let spec = json!({
+        "pullSecrets": ["one"],
+        "parallelism": 1,
+        "completionPolicy": { "activeDeadlineSeconds": 700 },
+    });
+    // What was asked ends, and nothing more is to be done; or the deadline passes.
+    for (nodes, end) in [(1, "Complete"), (2, "Failed")] {
+        let mut world = World::with_nodes(0);
+        for number in 0..nodes {
+            world.node(&format!("n{number}"), &[]);
+            world.agent(&format!("n{number}"), Some("key"));
+        }
+        world.job("j", spec.clone());
+        let uid = world.fetches.remove(0).uid;
+        let effects = world.index.secrets_ready(&uid, world.now());
+        world.carry_out(effects);
+        assert_eq!(world.asked("j"), ["n0"]);
+        world.pass(seconds(301));
+        let effects = world.index.secrets_missing(&uid, "gone", world.now());
+        world.carry_out(effects);
+        world.succeed_all("j");
+        world.pass(seconds(400));
+        assert!(world.is_over("j"), "{:?}", world.status("j"));
+        assert_eq!(world.condition("j", end).unwrap().status, "True");
+        assert_eq!(world.status("j").succeeded, Some(1), "counted all the same");
+    }
+}
