@@ -68,6 +68,14 @@ impl Reference {
         self.parts.whole()
     }
 
+    /// What a runtime calls the image: everything that the reference leaves to defaults is in it, and no tag beside a digest.
+    pub fn record(&self) -> String {
+        match self.digest() {
+            Some(digest) => format!("{}/{}@{digest}", self.registry(), self.repository()),
+            None => self.normalized(),
+        }
+    }
+
     /// The image that an entry of `NodeImage.spec.images` stands for: a name, and a tag or a digest of it.
     pub fn of_entry(name: &str, entry: &str) -> Result<Self, InvalidReference> {
         let separator = if entry.contains(':') { '@' } else { ':' };

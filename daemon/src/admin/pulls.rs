@@ -119,13 +119,7 @@ fn state(report: &WishReport, now: Instant) -> admin::PullState {
     let age = report.started.map(|started| now.into_std().saturating_duration_since(started));
     admin::PullState {
         image: report.image.given.to_string(),
-        wanted_by: match report.id.source {
-            WishSource::Api => "api",
-            WishSource::File => "file",
-            WishSource::Admin => "admin",
-            WishSource::Update => "update",
-        }
-        .to_owned(),
+        wanted_by: report.id.source.name().to_owned(),
         // The file of a wish, and which one of it.
         name: report.id.key.replace('\0', " "),
         phase: match report.phase {

@@ -8,6 +8,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use kube::{
     Client, Config,
     config::{AuthInfo, InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError},
+    runtime::watcher,
 };
 use tokio::sync::{Mutex, watch};
 
@@ -182,7 +183,7 @@ impl Connection {
     }
 
     /// Asks one question within the time such a question may take.
-    pub(super) async fn ask<T, F>(&self, question: impl FnOnce(Client) -> F) -> Result<T, CallError>
+    pub(crate) async fn ask<T, F>(&self, question: impl FnOnce(Client) -> F) -> Result<T, CallError>
     where
         F: Future<Output = kube::Result<T>>,
     {
@@ -204,6 +205,16 @@ pub(super) async fn once<T>(answer: impl Future<Output = kube::Result<T>>) -> Re
         }
         Ok(Err(error)) => Err(CallError::Failed(Box::new(error))),
         Err(_) => Err(CallError::Silent),
+    }
+}
+
+/// With what the API server refused a watch; `None` when it did not, and the watch broke in another way.
+pub(crate) fn watch_refusal(error: &watcher::Error) -> Option<u16> {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchError(status) => Some(status.code),
+        _ => None,
     }
 }
 

@@ -21,6 +21,11 @@ impl Clock {
         Self { instant, wall }
     }
 
+    /// Both clocks, as they are now; tokio's, so that tests can pause it.
+    pub(crate) fn read() -> Self {
+        Self::new(tokio::time::Instant::now().into_std(), Timestamp::now())
+    }
+
     /// The clocks, compared again: the same as before unless somebody set the wall clock meanwhile.
     pub(crate) fn kept(self, now: Self) -> Self {
         let drift = now.wall.duration_since(self.instant_as_wall(now.instant)).unsigned_abs();

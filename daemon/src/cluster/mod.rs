@@ -54,6 +54,9 @@ use crate::{
     config::{Configuration, ServiceAccount},
 };
 
+/// The owner of what the agent writes by server-side apply, as `managedFields` shows it.
+pub(crate) const FIELD_MANAGER: &str = "berth-agent";
+
 /// The side towards the API server. A clone is the same one.
 #[derive(Clone, Debug)]
 pub struct Cluster {

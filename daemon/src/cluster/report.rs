@@ -21,6 +21,7 @@ use serde_json::json;
 use tracing::{debug, warn};
 
 use super::{
+    FIELD_MANAGER,
     client::{CallError, Connection},
     convert,
     known::Known,
@@ -32,8 +33,6 @@ use crate::{
     request_status::{COMPLETE, FAILED, SUCCEEDED, UNREADY, phase, said, state, whole_second},
 };
 
-/// Who owns the fields.
-const FIELD_MANAGER: &str = "berth-agent";
 /// How often a report is made from a newer version before somebody else's turn is waited for.
 const TRIES: usize = 3;
 

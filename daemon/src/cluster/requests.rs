@@ -8,14 +8,13 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use berth_policy::{Event, Origin, RecreateReport, RequestId, StepOutcome};
 use berth_shim::Gate;
 use futures::TryStreamExt;
-use k8s_openapi::jiff::Timestamp;
 use kube::{Api, core::DynamicObject, runtime::watcher};
-use tokio::{sync::watch, task::JoinSet, time::Instant};
+use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{
-    client::{ClientError, Connection},
+    client::{self, ClientError, Connection},
     clock::Clock,
     convert,
     known::Known,
@@ -147,11 +146,11 @@ impl Requests {
         let selected = watcher::Config::default().fields(&format!("status.nodeName={}", self.node));
         let mut events = pin!(watcher::watcher(requests, selected));
         let mut listed: Vec<Object> = Vec::new();
-        let mut clock = read_clock();
+        let mut clock = Clock::read();
         // Dropped with the watch; the next list finds what was not refused yet.
         let mut refusals = JoinSet::new();
         while let Some(event) = events.try_next().await? {
-            clock = clock.kept(read_clock());
+            clock = clock.kept(Clock::read());
             while refusals.try_join_next().is_some() {}
             match event {
                 watcher::Event::Init => listed.clear(),
@@ -215,23 +214,13 @@ async fn insist(reporter: Reporter, id: RequestId, report: RecreateReport) {
     }
 }
 
-fn read_clock() -> Clock {
-    Clock::new(Instant::now().into_std(), Timestamp::now())
-}
-
 // === impl WatchError ===
 
 impl WatchError {
     fn obstacle(&self) -> Option<Obstacle> {
         let Self::Watch { source, .. } = self else { return None };
-        let code = match &**source {
-            watcher::Error::InitialListFailed(kube::Error::Api(status))
-            | watcher::Error::WatchStartFailed(kube::Error::Api(status))
-            | watcher::Error::WatchError(status) => status.code,
-            _ => return None,
-        };
         let not_installed = |reason| Some(Obstacle::NotInstalled(reason));
-        match code {
+        match client::watch_refusal(source)? {
             404 => not_installed("the API server does not know the kind: install deploy/crds"),
             400 => not_installed(
                 "the kind installed has no selectable field status.nodeName: install deploy/crds",

@@ -34,6 +34,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{info, warn};
 
+pub(crate) use self::containerd::record_name;
 use self::{
     containerd::{Containerd, in_time},
     credentials::CredentialFinder,
@@ -46,8 +47,6 @@ use crate::{agent::chain, config::Reserve, runtime::RuntimeError};
 /// How long containerd may take until its CRI shows a label that was set, and how often that is looked at.
 const PIN_SHOWN: Duration = Duration::from_secs(2);
 const PIN_LOOK: Duration = Duration::from_millis(100);
-
-pub(crate) use self::containerd::record_name;
 
 /// Where events go.
 type Sink = Box<dyn Fn(ImageEvent) + Send + Sync>;
@@ -182,22 +181,21 @@ impl Parts {
 
     async fn look(&self, image: ImageReference) {
         // By its whole name: a short one that is not there could be taken for the beginning of an identity.
-        (self.sink)(match self.runtime.look(&record_name(&image.given)).await {
+        (self.sink)(match self.runtime.look(&image.record).await {
             Ok(found) => ImageEvent::Looked { image, found },
             Err(error) => ImageEvent::LookFailed { image, message: chain(&error) },
         });
     }
 
-    /// Pins until then, or unpins.
+    /// Pins the image of this record until then, or unpins it.
     async fn pin(&self, image: Arc<str>, until: Option<Timestamp>) {
         let done = match self.containerd().await {
             Ok(None) => Ok(false),
             Ok(Some(containerd)) => {
-                let record = record_name(&image);
                 let label = async {
                     match until {
-                        Some(until) => containerd.pin(&record, until).await,
-                        None => containerd.unpin(&record).await,
+                        Some(until) => containerd.pin(&image, until).await,
+                        None => containerd.unpin(&image).await,
                     }
                 };
                 in_time(label).await.map_err(|status| RuntimeError::Call {

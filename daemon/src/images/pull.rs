@@ -25,7 +25,6 @@ use super::{
     Parts,
     containerd::{Containerd, Progress, in_time},
     failure::{Attempts, Refusal},
-    record_name,
     room::Need,
 };
 use crate::{agent::chain, fault::Point};
@@ -202,7 +201,7 @@ impl Parts {
 
     /// The runtime's identity of what came. It is there, so a question without an answer makes no failure of it.
     async fn identify(&self, order: &PullOrder, image_ref: String) -> PulledImage {
-        match self.runtime.look(&record_name(&order.image.given)).await {
+        match self.runtime.look(&order.image.record).await {
             Ok(Some(image)) => PulledImage { id: image.id, image_ref },
             Ok(None) | Err(_) => PulledImage { id: image_ref.clone(), image_ref },
         }

@@ -27,7 +27,7 @@ use kube::{
 use serde_json::json;
 use tokio::{
     sync::watch,
-    time::{Instant, sleep, sleep_until, timeout},
+    time::{Instant, sleep, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -39,20 +39,21 @@ use super::{
 };
 use crate::{
     causes::chain,
-    cluster::{client::Connection, clock::Clock, pause},
+    cluster::{
+        FIELD_MANAGER,
+        client::{self, CallError, Connection},
+        clock::Clock,
+        pause,
+    },
     request_status::whole_second,
 };
 
-/// Who owns the fields.
-const FIELD_MANAGER: &str = "berth-agent";
 /// After a change, before it is told: a fact and what was planned for it are one thing to tell.
 const TOGETHER: Duration = Duration::from_millis(10);
 /// Between two writes; what changes meanwhile goes with the next one.
 const WRITES_APART: Duration = Duration::from_millis(50);
 /// Between two writes of nothing but progress.
 const PROGRESS_APART: Duration = Duration::from_secs(1);
-/// A write without an answer is tried again after it.
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// How often the kind is looked for when the API server does not have it, or not for us.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
@@ -212,14 +213,14 @@ impl NodeImages {
     /// Writes what changes, as long as there is an object to write it to.
     async fn answer(&self, mut seen: watch::Receiver<Option<Seen>>) {
         let mut changes = self.keeper.news();
-        let mut clock = read_clock();
+        let mut clock = Clock::read();
         let mut written: Option<(String, NodeImageStatus)> = None;
         let mut last = None;
         let mut attempt = 0;
         loop {
             changes.mark_unchanged();
             let now_seen = seen.borrow_and_update().clone();
-            clock = clock.kept(read_clock());
+            clock = clock.kept(Clock::read());
             let mut again = None;
             if let Some(object) = now_seen {
                 let before = written.as_ref().filter(|(uid, _)| *uid == object.uid).map(|(_, status)| status);
@@ -244,7 +245,7 @@ impl NodeImages {
                                 continue;
                             }
                             Err(error) => {
-                                warn!(node = self.node, error, "NodeImage not answered, trying again");
+                                warn!(node = self.node, error = %chain(&error), "NodeImage not answered, trying again");
                                 again = Some(Instant::now() + pause::after(attempt));
                                 attempt += 1;
                             }
@@ -283,26 +284,20 @@ impl NodeImages {
         status::status(&told, previous, clock, Time(whole_second(Timestamp::now(), false)))
     }
 
-    async fn write(&self, uid: &str, status: &NodeImageStatus) -> Result<(), String> {
-        let session = self.connection.session().await.map_err(|error| chain(&error))?;
-        let api: Api<NodeImage> = Api::all(session.client.clone());
-        let body = json!({
+    async fn write(&self, uid: &str, status: &NodeImageStatus) -> Result<(), CallError> {
+        let body = Patch::Apply(json!({
             "apiVersion": NodeImage::api_version(&()),
             "kind": NodeImage::kind(&()),
             "metadata": { "name": self.node, "uid": uid },
             "status": status,
-        });
+        }));
         let params = PatchParams::apply(FIELD_MANAGER).force();
-        match timeout(ANSWER_WITHIN, api.patch_status(&self.node, &params, &Patch::Apply(body))).await {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(chain(&error)),
-            Err(_) => Err(format!("no answer within {} s", ANSWER_WITHIN.as_secs())),
-        }
+        let write = async |client| {
+            let api: Api<NodeImage> = Api::all(client);
+            api.patch_status(&self.node, &params, &body).await
+        };
+        self.connection.ask(write).await.map(drop)
     }
-}
-
-fn read_clock() -> Clock {
-    Clock::new(Instant::now().into_std(), Timestamp::now())
 }
 
 // === impl Lost ===
@@ -315,11 +310,9 @@ impl Lost {
                 kube::Error::Api(status) => status.code,
                 _ => return false,
             },
-            Self::Watch(_, error) => match &**error {
-                watcher::Error::InitialListFailed(kube::Error::Api(status))
-                | watcher::Error::WatchStartFailed(kube::Error::Api(status))
-                | watcher::Error::WatchError(status) => status.code,
-                _ => return false,
+            Self::Watch(_, error) => match client::watch_refusal(error) {
+                Some(code) => code,
+                None => return false,
             },
             Self::Client(_) | Self::NoNode(_) | Self::Deleted(_) | Self::Ended(_) => return false,
         };

@@ -82,7 +82,7 @@ struct Content {
 impl ImageFiles {
     /// The files of this directory; it is not looked at yet.
     pub fn new(keeper: Arc<Keeper>, directory: PathBuf, pin: Option<Duration>) -> Self {
-        let clock = read_clock();
+        let clock = Clock::read();
         Self {
             keeper,
             directory,
@@ -126,8 +126,7 @@ impl ImageFiles {
                 return;
             }
         };
-        let there = |path: &PathBuf| listing.requests.contains_key(path) || *path == self.directory;
-        self.trouble.retain(|path, _| there(path) && *path != self.directory);
+        self.trouble.retain(|path, _| listing.requests.contains_key(path));
         let missing: BTreeSet<PathBuf> =
             self.known.keys().filter(|path| !listing.requests.contains_key(*path)).cloned().collect();
         let mut changed = false;
@@ -199,7 +198,7 @@ impl ImageFiles {
 
     async fn tell(&mut self) {
         let reports = self.keeper.reports();
-        self.clock = self.clock.kept(read_clock());
+        self.clock = self.clock.kept(Clock::read());
         for (path, file) in &mut self.known {
             let Some(content) = &mut file.content else { continue };
             let status = content.owed(path, &reports, &self.clock);
@@ -252,8 +251,4 @@ async fn write(path: &Path, status: &NodeImageStatus) -> Result<(), FileError> {
     let text = serde_saphyr::to_string(&object).map_err(|error| failed(std::io::Error::other(error)))?;
     let target = to.clone();
     blocking(move || directory::write(&target, &text)).await.map_err(failed)
-}
-
-fn read_clock() -> Clock {
-    Clock::new(Instant::now().into_std(), Timestamp::now())
 }

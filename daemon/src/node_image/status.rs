@@ -4,8 +4,6 @@
 //! as OpenKruise's tools read it. In that one two wishes for one image are one entry: the one that is furthest from its
 //! end, so that it never says more than is so.
 
-use std::collections::BTreeMap;
-
 use berth_policy::{WishPhase, WishReport};
 use berth_proto::{
     crd::{ImagePhase, ImageStatus, ImageTagStatus, NodeImageStatus, PullStatus, SyncStatus},
@@ -112,12 +110,11 @@ fn time(instant: Option<std::time::Instant>, before: Option<Time>, clock: &Clock
 }
 
 fn count(status: &mut NodeImageStatus) {
-    let mut counts = BTreeMap::from([0, 1, 2, 3].map(|distance| (distance, 0)));
-    for tag in status.image_statuses.values().flat_map(|image| &image.tags) {
-        *counts.entry(distance(tag.phase)).or_default() += 1;
-    }
-    let count = |phase| counts.get(&distance(phase)).copied();
-    status.desired = Some(counts.values().sum());
+    let tags = status.image_statuses.values().flat_map(|image| &image.tags);
+    let phases: Vec<ImagePhase> = tags.map(|tag| tag.phase).collect();
+    let number = |count: usize| Some(i32::try_from(count).unwrap_or(i32::MAX));
+    let count = |phase| number(phases.iter().filter(|other| **other == phase).count());
+    status.desired = number(phases.len());
     status.waiting = count(ImagePhase::Waiting);
     status.pulling = count(ImagePhase::Pulling);
     status.succeeded = count(ImagePhase::Succeeded);

@@ -14,7 +14,7 @@ use berth_proto::{
     image::Reference,
 };
 
-use crate::images::{credentials::sealed::sealed_entry, record_name};
+use crate::images::credentials::sealed::sealed_entry;
 
 /// Seconds one attempt may take where nothing is said; OpenKruise's default.
 const TIMEOUT_SECONDS: i32 = 600;
@@ -171,7 +171,7 @@ fn settled(phase: ImagePhase, image_id: Option<&str>, message: Option<&str>) -> 
 fn reference_of(reference: &Reference) -> ImageReference {
     ImageReference {
         given: Arc::from(reference.as_str()),
-        record: Arc::from(record_name(reference.as_str())),
+        record: Arc::from(reference.record()),
         registry: Arc::from(reference.registry()),
         repository: Arc::from(reference.repository()),
     }

@@ -4,10 +4,28 @@ use std::time::Duration;
 
 use berth_policy::Event;
 use berth_proto::cri as proto;
-use berth_tests::fake::{FakeKubelet, Reply, framed};
+use berth_tests::fake::{Exchange, FakeKubelet, FakeRuntime, Reply, framed};
 use prost::Message;
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::world::{World, within};
+
+/// A runtime whose calls the case answers, and a kubelet before the shim.
+struct Scene {
+    world: World,
+    calls: UnboundedReceiver<Exchange>,
+    kubelet: FakeKubelet,
+    _runtime: FakeRuntime,
+}
+
+impl Scene {
+    async fn set() -> Self {
+        let world = World::new().await;
+        let (_runtime, calls) = world.manual_runtime();
+        let kubelet = world.kubelet().await;
+        Self { world, calls, kubelet, _runtime }
+    }
+}
 
 const IMAGE: &str = "127.0.0.1:5000/app:1";
 
@@ -28,9 +46,7 @@ fn answer(image_ref: &str) -> Vec<u8> {
 #[tokio::test]
 async fn a_pull_of_the_agent_answers_the_kubelets() {
     within(async {
-        let world = World::new().await;
-        let (_runtime, mut calls) = world.manual_runtime();
-        let kubelet = world.kubelet().await;
+        let Scene { world, mut calls, kubelet, _runtime } = Scene::set().await;
         world.gate.pulls(IMAGE);
         let (reply, ()) = tokio::join!(pull(&kubelet), async {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -46,9 +62,7 @@ async fn a_pull_of_the_agent_answers_the_kubelets() {
 #[tokio::test]
 async fn when_the_agents_fails_the_kubelets_goes_on() {
     within(async {
-        let world = World::new().await;
-        let (_runtime, mut calls) = world.manual_runtime();
-        let kubelet = world.kubelet().await;
+        let Scene { world, mut calls, kubelet, _runtime } = Scene::set().await;
         world.gate.pulls(IMAGE);
         let (reply, ()) = tokio::join!(pull(&kubelet), async {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -70,9 +84,7 @@ async fn when_the_agents_fails_the_kubelets_goes_on() {
 #[tokio::test]
 async fn a_stop_of_the_agent_lets_a_waiting_pull_go() {
     within(async {
-        let world = World::new().await;
-        let (_runtime, mut calls) = world.manual_runtime();
-        let kubelet = world.kubelet().await;
+        let Scene { world, mut calls, kubelet, _runtime } = Scene::set().await;
         world.gate.pulls(IMAGE);
         let (reply, ()) = tokio::join!(pull(&kubelet), async {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -90,9 +102,7 @@ async fn a_stop_of_the_agent_lets_a_waiting_pull_go() {
 #[tokio::test]
 async fn a_pull_for_a_handler_of_its_own_waits_for_nobody() {
     within(async {
-        let world = World::new().await;
-        let (_runtime, mut calls) = world.manual_runtime();
-        let kubelet = world.kubelet().await;
+        let Scene { world, mut calls, kubelet, _runtime } = Scene::set().await;
         world.gate.pulls(IMAGE);
         let image = proto::ImageSpec {
             image: IMAGE.to_owned(),
@@ -113,9 +123,7 @@ async fn a_pull_for_a_handler_of_its_own_waits_for_nobody() {
 #[tokio::test]
 async fn credentials_are_told_apart_and_never_told() {
     within(async {
-        let world = World::new().await;
-        let (_runtime, mut calls) = world.manual_runtime();
-        let kubelet = world.kubelet().await;
+        let Scene { world, mut calls, kubelet, _runtime } = Scene::set().await;
         for password in ["canary-a", "canary-b", "canary-a"] {
             let message = request(password);
             let asked = kubelet.call("/runtime.v1.ImageService/PullImage", &message);

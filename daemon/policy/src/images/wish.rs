@@ -25,6 +25,18 @@ pub enum WishSource {
     Update,
 }
 
+impl WishSource {
+    /// A constant word, for people and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Api => "api",
+            Self::File => "file",
+            Self::Admin => "admin",
+            Self::Update => "update",
+        }
+    }
+}
+
 /// An image reference, parsed at the edge.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ImageReference {
@@ -105,13 +117,7 @@ impl fmt::Debug for CredentialKey {
 
 impl fmt::Display for WishId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let source = match self.source {
-            WishSource::Api => "api",
-            WishSource::File => "file",
-            WishSource::Admin => "admin",
-            WishSource::Update => "update",
-        };
-        write!(f, "{source}:{}", self.key)
+        write!(f, "{}:{}", self.source.name(), self.key)
     }
 }
 

@@ -62,17 +62,13 @@ impl Containerd {
     }
 }
 
-/// The name of an image's record: everything that the reference leaves to defaults is in it, and no tag beside a digest.
+/// The name of an image's record, from whatever text names the image.
 pub(crate) fn record_name(reference: &str) -> String {
     // An `Image.id` is a record, and looks like a name with a tag.
     if reference.starts_with("sha256:") {
         return reference.to_owned();
     }
-    let Ok(parsed) = reference.parse::<Reference>() else { return reference.to_owned() };
-    match parsed.digest() {
-        Some(digest) => format!("{}/{}@{digest}", parsed.registry(), parsed.repository()),
-        None => parsed.normalized(),
-    }
+    reference.parse::<Reference>().map_or_else(|_| reference.to_owned(), |parsed| parsed.record())
 }
 
 #[cfg(test)]
