@@ -64,7 +64,8 @@ impl Exception {
         let annotations = [(HASH_ANNOTATION.to_owned(), OTHER_HASH.to_owned())].into();
         // A second `status` is merged into the first, and of two entries of a map with one key the last one counts.
         let status = cri::ContainerStatus { annotations, ..Default::default() };
-        let suffix = cri::ContainerStatusResponse { status: Some(status) }.encode_to_vec();
+        let suffix =
+            cri::ContainerStatusResponse { status: Some(status), ..Default::default() }.encode_to_vec();
         Self { kind: Kind::Restated, append: Append::new(suffix.into()) }
     }
 

@@ -266,7 +266,7 @@ impl RuntimeService for Fake {
             finished_at: if container.state() == ContainerState::ContainerExited { now() } else { 0 },
             ..ContainerStatus::default()
         };
-        Ok(Response::new(ContainerStatusResponse { status: Some(status) }))
+        Ok(Response::new(ContainerStatusResponse { status: Some(status), ..Default::default() }))
     }
 
     async fn exec_sync(

@@ -9,15 +9,20 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
-use super::{ContainerRecreateRequest, ImagePullJob, NodeImage, NodePodProbe, PodProbeMarker};
+use super::{
+    ContainerRecreateRequest, ContainerUpdateRequest, ImagePullJob, NodeImage, NodePodProbe, NodePodUpdate,
+    PodProbeMarker,
+};
 
 /// Every kind's definition.
 pub fn definitions() -> Vec<CustomResourceDefinition> {
     let mut definitions = vec![
         ContainerRecreateRequest::crd(),
+        ContainerUpdateRequest::crd(),
         ImagePullJob::crd(),
         with_empty_spec(NodeImage::crd()),
         with_empty_spec(NodePodProbe::crd()),
+        with_empty_spec(NodePodUpdate::crd()),
         PodProbeMarker::crd(),
     ];
     for definition in &mut definitions {

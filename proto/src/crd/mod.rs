@@ -1,21 +1,27 @@
 //! The custom resources, one file per kind.
 //!
-//! Names, fields and printed columns are those OpenKruise users know (`apps.kruise.io/v1alpha1`); its manifests are valid
-//! here unchanged. What only Berth writes is in `status`. The YAML in `deploy/crds` is generated from these types.
+//! Names, fields and printed columns of `apps.kruise.io/v1alpha1` are those OpenKruise users know; its manifests are valid
+//! here unchanged. What only Berth writes is in `status`. `berth.dev/v1alpha1` has what OpenKruise has no kind for. The YAML in `deploy/crds` is generated from these types.
 //!
 //! A status has two writers, the manager and the agent of the node, each with a field manager of its own: so nothing at
 //! its top level is required, and its lists are maps.
 
 mod container_recreate_request;
+mod container_update_request;
 mod definitions;
 mod image_pull_job;
 mod node_image;
 mod node_pod_probe;
+mod node_pod_update;
 mod pod_probe_marker;
 
 pub use container_recreate_request::{
     ContainerRecreateRequest, ContainerRecreateRequestSpec, ContainerRecreateRequestStatus, FailurePolicy,
     RecreateContainer, RecreatePhase, RecreateState, RecreateStrategy, SpecStatusContext, StatusContext,
+};
+pub use container_update_request::{
+    ContainerUpdateRequest, ContainerUpdateRequestSpec, ContainerUpdateRequestStatus, PreviousState,
+    UpdateContainer, UpdateMetadata, UpdatePhase, UpdateState, UpdateStrategy,
 };
 pub use definitions::{definitions, documents};
 pub use image_pull_job::{
@@ -31,6 +37,7 @@ pub use node_pod_probe::{
     ContainerProbe, ContainerProbeState, NodePodProbe, NodePodProbeSpec, NodePodProbeStatus, PodProbe,
     PodProbeStatus, ProbeState,
 };
+pub use node_pod_update::{DesiredPod, NodePodUpdate, NodePodUpdateSpec, NodePodUpdateStatus, UpdatedPod};
 pub use pod_probe_marker::{
     MarkerState, PodContainerProbe, PodProbeMarker, PodProbeMarkerSpec, PodProbeMarkerStatus,
     ProbeMarkerPolicy,

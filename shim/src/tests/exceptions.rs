@@ -37,7 +37,7 @@ fn status(annotations: &[(&str, &str)]) -> cri::ContainerStatusResponse {
         log_path: "/var/log/pods/web/3.log".to_owned(),
         ..Default::default()
     };
-    cri::ContainerStatusResponse { status: Some(status) }
+    cri::ContainerStatusResponse { status: Some(status), ..Default::default() }
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn an_entry_has_all_the_kubelet_reads() {
 #[test]
 fn a_container_is_shown_as_not_started() {
     let status = cri::ContainerStatus { state: 2, exit_code: 3, id: "a".to_owned(), ..Default::default() };
-    let before = cri::ContainerStatusResponse { status: Some(status) };
+    let before = cri::ContainerStatusResponse { status: Some(status), ..Default::default() };
     let after = changed(Exception::shown(Showing::NotStarted).unwrap(), &before.encode_to_vec());
     let after = cri::ContainerStatusResponse::decode(&after[..]).unwrap().status.unwrap();
     assert_eq!((after.state, after.exit_code, after.id.as_str()), (0, 3, "a"));

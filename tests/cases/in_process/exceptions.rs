@@ -30,7 +30,7 @@ fn status(id: &str, hash: &str) -> proto::ContainerStatusResponse {
         annotations: map(&[(HASH_ANNOTATION, hash), ("io.kubernetes.container.restartCount", "2")]),
         ..Default::default()
     };
-    proto::ContainerStatusResponse { status: Some(status) }
+    proto::ContainerStatusResponse { status: Some(status), ..Default::default() }
 }
 
 fn list(length: usize) -> proto::ListContainersResponse {

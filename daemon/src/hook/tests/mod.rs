@@ -38,7 +38,7 @@ fn status(state: cri::ContainerState, log_path: &str) -> Answer {
         log_path: log_path.to_owned(),
         ..Default::default()
     };
-    Answer::message(&cri::ContainerStatusResponse { status: Some(status) })
+    Answer::message(&cri::ContainerStatusResponse { status: Some(status), ..Default::default() })
 }
 
 async fn run_once(played: &Played, stop: &DirectStop, hook: &Hook, limit: Duration) -> Result<(), HookError> {

@@ -1,0 +1,110 @@
+//! `NodePodUpdate`: the in-place updates one node is to carry out, and how far they are. The mailbox between the manager's
+//! workloads and the agent of a node.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{FailurePolicy, PreviousState, UpdateContainer, UpdatePhase, UpdateState};
+
+/// Nothing is asked for here: what follows from workloads is in `status.desiredPods`.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[kube(
+    group = "berth.dev",
+    version = "v1alpha1",
+    kind = "NodePodUpdate",
+    plural = "nodepodupdates",
+    shortname = "npu",
+    doc = "The in-place updates of pods of one node. It has the name of its node.",
+    status = "NodePodUpdateStatus",
+    derive = "PartialEq",
+    printcolumn = r#"{"name":"AGE","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct NodePodUpdateSpec {}
+
+/// The updates of the node. The manager writes `desiredPods`, the agent of the node `pods`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodePodUpdateStatus {
+    /// What pods of the node are to be; one entry a pod. A pod is brought there once for each revision.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["uid"]))]
+    pub desired_pods: Vec<DesiredPod>,
+    /// How far they are; an entry goes with the one of `desiredPods`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["uid"]))]
+    pub pods: Vec<UpdatedPod>,
+    /// `Understood`, False when an entry of `desiredPods` is not one that can be carried out; which, and what to do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+}
+
+/// What one pod is to be. What is not named stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DesiredPod {
+    /// UID of the pod.
+    pub uid: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Tells this desired state from any other one of the pod; the pod's annotation `apps.kruise.io/inplace-update-state` says it.
+    pub revision: String,
+    /// The containers that get another image.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub containers: Vec<UpdateContainer>,
+    /// Labels to set.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Annotations to set.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    /// When this revision was asked for: its deadline counts from here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
+    /// As in a ContainerUpdateRequest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grace_period_seconds: Option<i32>,
+    /// As in a ContainerUpdateRequest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure_policy: Option<FailurePolicy>,
+    /// As in a ContainerUpdateRequest.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rollback_on_failure: bool,
+    /// As in a ContainerUpdateRequest, from `since` on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active_deadline_seconds: Option<i64>,
+}
+
+/// How far the update of one pod is.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UpdatedPod {
+    /// UID of the pod.
+    pub uid: String,
+    /// Which revision this is about.
+    pub revision: String,
+    /// `Pending`, `Updating`, `RollingBack`, `Succeeded` or `Failed`.
+    pub phase: UpdatePhase,
+    /// Why it failed, for programs; from the beginning of the way back on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// For people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// When the phase was reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
+    /// Where each container stands.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub containers: Vec<UpdateState>,
+    /// What the pod was before the first change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous: Option<PreviousState>,
+}
