@@ -238,6 +238,7 @@ fn policy(config: &Configuration) -> berth_policy::Config {
         },
         api_requests: config.pod_view.mode == ViewMode::Api,
         file_requests: true,
+        update_requests: config.pod_view.mode == ViewMode::Api,
     }
 }
 

@@ -25,6 +25,8 @@ pub struct Config {
     pub api_requests: bool,
     /// Requests may come from files and the admin socket.
     pub file_requests: bool,
+    /// Requests may come from updates in place.
+    pub update_requests: bool,
 }
 
 /// Where the agent stands.
@@ -66,6 +68,7 @@ impl Default for Config {
             path: Path::Inline,
             api_requests: true,
             file_requests: false,
+            update_requests: false,
         }
     }
 }
@@ -76,6 +79,7 @@ impl Config {
         match origin {
             Origin::Api => self.api_requests,
             Origin::File => self.file_requests,
+            Origin::Update => self.update_requests,
         }
     }
 }

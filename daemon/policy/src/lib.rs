@@ -40,6 +40,7 @@ mod event;
 mod exit_order;
 mod explain;
 mod images;
+mod instances;
 mod launch_order;
 mod model;
 mod node;
@@ -61,6 +62,7 @@ pub use images::{
     ImagesSize, JoinedPull, PullFailure, PullId, PullOrder, PulledImage, Settled, Wish, WishId, WishPhase,
     WishReport, WishSource,
 };
+pub use instances::{InstanceView, Moment};
 pub use model::{
     CallId, ConnectionId, Container, ContainerId, ContainerName, ContainerReport, ContainerSpec,
     ContainerState, Deletion, Hook, Pod, PodRef, PodUid, Readiness, RequestId, RestartPolicy, SandboxId,

@@ -131,8 +131,8 @@ impl Files {
         let done = match step {
             Step::Report(Origin::File, id, report) => self.report(id, report).await,
             Step::DeleteRequest(Origin::File, id) => self.delete(id).await,
-            Step::Report(Origin::Api, ..)
-            | Step::DeleteRequest(Origin::Api, ..)
+            Step::Report(Origin::Api | Origin::Update, ..)
+            | Step::DeleteRequest(Origin::Api | Origin::Update, ..)
             | Step::InspectSandbox(_)
             | Step::PollKubelet
             | Step::ForgetLatches(_)

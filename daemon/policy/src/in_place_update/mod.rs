@@ -33,14 +33,18 @@
 //! The order is OpenKruise's: containers without a launch priority go in the first batch, of those with one the highest
 //! first. Whoever reads a label or annotation that is changed for another one goes with it.
 //!
-//! This decides; nothing carries it out yet. It knows nothing of annotations as text, of RFC 3339 or of how a hash of env
-//! values is made: `wall` is in seconds since the epoch, and hashes are only compared.
+//! [`plan`] stands above it: who asks, whose word counts where two ask, and what each of them is told.
+//!
+//! This knows nothing of annotations as text, of RFC 3339 or of how a hash of env values is made: `wall` is in seconds
+//! since the epoch, and hashes are only compared.
 
 mod batch;
 mod decide;
 mod diff;
 mod observed;
+mod pod_plan;
 mod record;
+mod request;
 mod step;
 mod want;
 
@@ -48,6 +52,11 @@ pub use decide::next;
 pub use observed::{
     ContainerView, EnvHash, Fate, Gate, Instance, Life, Metadata, MetadataKey, Observed, Presence,
 };
+pub use pod_plan::{PodPlan, Sight, plan};
 pub use record::{Batch, Record};
+pub use request::{
+    ContainerUpdate, ContainerUpdatePhase, UpdateOutcome, UpdatePhase, UpdateReport, UpdateRequest,
+    UpdateSource,
+};
 pub use step::{Failure, Next, PodPatch, Reason, Why};
 pub use want::{Before, Update};

@@ -112,4 +112,46 @@ pub enum Reason {
     ImageNotPulled,
     /// It took longer than allowed.
     DeadlineExceeded,
+    /// Newer requests ask for something else of all that it names.
+    Replaced,
+    /// The agent's identity may not write to pods.
+    NotPermitted,
+    /// What is asked for makes no sense.
+    Invalid,
+}
+
+impl Reason {
+    const ALL: [Self; 10] = [
+        Self::StaticPod,
+        Self::PodGone,
+        Self::PodEnded,
+        Self::NoSuchContainer,
+        Self::ContainerEnded,
+        Self::ImageNotPulled,
+        Self::DeadlineExceeded,
+        Self::Replaced,
+        Self::NotPermitted,
+        Self::Invalid,
+    ];
+
+    /// The CamelCase word of conditions.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::StaticPod => "StaticPod",
+            Self::PodGone => "PodGone",
+            Self::PodEnded => "PodEnded",
+            Self::NoSuchContainer => "ContainerNotFound",
+            Self::ContainerEnded => "ContainerEnded",
+            Self::ImageNotPulled => "ImageNotPulled",
+            Self::DeadlineExceeded => "DeadlineExceeded",
+            Self::Replaced => "Replaced",
+            Self::NotPermitted => "NotPermitted",
+            Self::Invalid => "InvalidRequest",
+        }
+    }
+
+    /// The reason of this name, as it was written before; `None` for one that is written by others only.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.name() == name)
+    }
 }

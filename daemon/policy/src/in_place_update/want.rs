@@ -67,17 +67,18 @@ impl Before {
         images || self.metadata.iter().any(|(key, before)| seen.metadata.get(key) != before.as_ref())
     }
 
-    /// The way back from `failed`. A key that was not there becomes empty, which an env that refers to it cannot tell from
+    /// The labels and annotations. A key that was not there becomes empty, which an env that refers to it cannot tell from
     /// absent.
+    pub(super) fn values(&self) -> Metadata {
+        self.metadata.iter().map(|(key, before)| (key.clone(), before.clone().unwrap_or_default())).collect()
+    }
+
+    /// The way back from `failed`.
     pub(super) fn restored(&self, failed: &Update) -> Update {
         Update {
             revision: self.revision.clone(),
             images: self.images.clone(),
-            metadata: self
-                .metadata
-                .iter()
-                .map(|(key, before)| (key.clone(), before.clone().unwrap_or_default()))
-                .collect(),
+            metadata: self.values(),
             grace: failed.grace,
             rollback_on_failure: false,
             deadline: None,

@@ -1,7 +1,7 @@
 //! The calls of the kubelet that a mark changes: what it is shown, when it is nudged, and the grace it gives.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
 };
 
@@ -83,18 +83,22 @@ impl Node {
 
     /// The made-up entries for this relist: one for each pod that the kubelet is to look at again.
     pub fn nudges(&mut self, relist: CallId, now: Instant) -> Vec<Nudge> {
-        let mut pods: BTreeSet<PodUid> = BTreeSet::new();
+        // With the time of the newest mark: a nudge before that was not for it.
+        let mut pods: BTreeMap<PodUid, Instant> = BTreeMap::new();
         for ((id, _), marked) in &self.recreates.marks {
             let Some(request) = self.recreates.requests.get(id) else { continue };
             if request.end.is_none() && self.wants_a_look(marked, request) {
-                pods.insert(request.asked.pod.clone());
+                let newest = pods.entry(request.asked.pod.clone()).or_insert(marked.since);
+                *newest = marked.since.max(*newest);
             }
         }
-        pods.retain(|pod| {
-            let lately = self.recreates.nudged.get(pod).is_some_and(|at| now < *at + NUDGE_AGAIN);
+        pods.retain(|pod, marked| {
+            let nudged = self.recreates.nudged.get(pod);
+            let lately = nudged.is_some_and(|at| now < *at + NUDGE_AGAIN && *marked <= *at);
             let on_the_way = self.recreates.nudging.values().any(|pods| pods.contains(pod));
             !lately && !on_the_way
         });
+        let pods: BTreeSet<PodUid> = pods.into_keys().collect();
         let mut nudges = Vec::new();
         for pod in &pods {
             let newest = self.sandboxes.iter().filter(|(_, sandbox)| sandbox.pod.uid == *pod);

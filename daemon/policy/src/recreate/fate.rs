@@ -82,12 +82,12 @@ impl Node {
             .map(|(_, instance)| instance)
     }
 
-    pub(super) fn sandboxes_of(&self, pod: &PodUid) -> impl Iterator<Item = &Sandbox> {
+    pub(crate) fn sandboxes_of(&self, pod: &PodUid) -> impl Iterator<Item = &Sandbox> {
         self.sandboxes.values().filter(move |sandbox| sandbox.pod.uid == *pod)
     }
 
     /// The exited instances of a container that are not `target`: those the kubelet would compute its back-off from.
-    pub(super) fn older_exited<'a>(
+    pub(crate) fn older_exited<'a>(
         &'a self,
         pod: &'a PodUid,
         name: &'a ContainerName,

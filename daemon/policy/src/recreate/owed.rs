@@ -265,7 +265,7 @@ impl Node {
     /// All requests of all sources are known.
     fn all_listed(&self) -> bool {
         let listed = |source| self.recreates.listed.contains(&source) || !self.config.has_source(source);
-        listed(Origin::Api) && listed(Origin::File)
+        [Origin::Api, Origin::File, Origin::Update].into_iter().all(listed)
     }
 
     /// Requests that left marks and are not known to any source.

@@ -40,6 +40,8 @@ pub enum Origin {
     Api,
     /// A file of the desired-state directory, or the admin socket.
     File,
+    /// An update in place, for a container whose env has to be read anew. It sees for itself what came of it.
+    Update,
 }
 
 /// A container of a request.

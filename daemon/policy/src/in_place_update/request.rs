@@ -1,0 +1,146 @@
+//! What is asked of a pod by a `ContainerUpdateRequest` or an entry of a `NodePodUpdate`, and what is answered.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    in_place_update::{Before, Failure, Metadata, Reason},
+    model::{ContainerName, PodRef, RequestId},
+};
+
+/// A request to update one pod, as its source shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpdateRequest {
+    /// Identity; of an entry of a mailbox: of this revision of it.
+    pub id: RequestId,
+    /// Where it comes from, and its answer goes.
+    pub source: UpdateSource,
+    /// `namespace/name`, for people.
+    pub key: String,
+    /// When it was made, for the order among requests; ties are broken by the identity.
+    pub created: Instant,
+    /// The pod.
+    pub pod: PodRef,
+    /// Tells this desired state from any other one of the pod.
+    pub revision: String,
+    /// Images by container.
+    pub images: BTreeMap<ContainerName, Arc<str>>,
+    /// Labels and annotations to set.
+    pub metadata: Metadata,
+    /// From the pod being not Ready to the first change.
+    pub grace: Duration,
+    /// `failurePolicy: Ignore`: a container that cannot be updated is left as it is.
+    pub ignore_failures: bool,
+    /// On failure, return to what was before.
+    pub rollback_on_failure: bool,
+    /// It fails then, unless everything is Ready.
+    pub deadline: Option<Instant>,
+    /// How long the way back may take.
+    pub rollback_limit: Duration,
+    /// How long after its end the object is to be deleted.
+    pub delete_after: Option<Duration>,
+    /// What its status says: what was reported before, by whomever.
+    pub reported: UpdateReport,
+    /// When it ended; `None` while it has not.
+    pub ended: Option<Instant>,
+}
+
+/// Where a request comes from. The order is who gives way: what a person asks for goes over what a workload wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum UpdateSource {
+    /// An entry of the `NodePodUpdate` of this node.
+    Mailbox,
+    /// A `ContainerUpdateRequest` of the API server.
+    Api,
+    /// `berthctl update`.
+    Admin,
+}
+
+/// What the status of a request is to say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpdateReport {
+    /// `None` before the node has answered.
+    pub phase: Option<UpdatePhase>,
+    /// For people; empty when there is nothing to say.
+    pub message: String,
+    /// Where each container stands that the request changes, in the order of the pod.
+    pub containers: Vec<ContainerUpdate>,
+    /// How it ended; `None` before the end.
+    pub outcome: Option<UpdateOutcome>,
+    /// Why the way back was begun, and when.
+    pub rolling_back: Option<(Failure, Instant)>,
+    /// What the pod was before the first change.
+    pub previous: Option<Before>,
+}
+
+/// How far a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum UpdatePhase {
+    /// Not begun.
+    Pending,
+    /// Begun.
+    Updating,
+    /// It failed, and the pod returns to what it was.
+    RollingBack,
+    /// Ended, well or not.
+    Ended,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpdateOutcome {
+    /// The pod is what was asked for; with `failurePolicy: Ignore`, as far as it can be.
+    Complete,
+    /// It is not.
+    Failed(Reason),
+}
+
+/// Where one container stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerUpdate {
+    /// Which one.
+    pub name: ContainerName,
+    /// How far.
+    pub phase: ContainerUpdatePhase,
+    /// For people; empty when there is nothing to say.
+    pub message: String,
+}
+
+/// How far one container is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ContainerUpdatePhase {
+    /// Its change waits for those above it, or for its image.
+    Pending,
+    /// The pod was patched; it does not run what is wanted yet, or is not Ready.
+    Updating,
+    /// It runs what is wanted, and is Ready.
+    Succeeded,
+    /// It will not.
+    Failed,
+}
+
+impl UpdateRequest {
+    /// What it wants of the pod now: what it asks for, or on its way back what was before.
+    pub(super) fn wanted(&self) -> (BTreeMap<ContainerName, Arc<str>>, Metadata) {
+        match (&self.reported.rolling_back, &self.reported.previous) {
+            (Some(_), Some(before)) => (before.images.clone(), before.values()),
+            _ => (self.images.clone(), self.metadata.clone()),
+        }
+    }
+
+    /// When it fails.
+    pub(super) fn limit(&self) -> Option<Instant> {
+        match &self.reported.rolling_back {
+            Some((_, since)) => since.checked_add(self.rollback_limit),
+            None => self.deadline,
+        }
+    }
+
+    /// Newest last.
+    pub(super) fn age(&self) -> (UpdateSource, Instant, &RequestId) {
+        (self.source, self.created, &self.id)
+    }
+}
