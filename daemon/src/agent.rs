@@ -38,6 +38,8 @@ pub struct Agent {
     /// Grows with every fact and every hold; the executor waits for it. A number of its own, because a hold that woke
     /// the calls that are held would wake itself.
     owed: watch::Sender<u64>,
+    /// Grows with every fact, whether anybody waits for it or not.
+    facts: watch::Sender<u64>,
     store: Arc<Store>,
     /// What is known of images, beside the pods: neither decides about the other.
     images: Arc<Keeper>,
@@ -56,6 +58,7 @@ impl Agent {
             node: Mutex::new(Node::new(config)),
             changes: watch::Sender::new(0),
             owed: watch::Sender::new(0),
+            facts: watch::Sender::new(0),
             store,
             images,
             metrics,
@@ -96,6 +99,11 @@ impl Agent {
     /// A number that grows whenever [`Agent::plan`] may have a new answer.
     pub fn owed(&self) -> watch::Receiver<u64> {
         self.owed.subscribe()
+    }
+
+    /// A number that grows with every fact.
+    pub fn facts(&self) -> watch::Receiver<u64> {
+        self.facts.subscribe()
     }
 
     /// Removes the latches of a sandbox that is gone. A failure is counted; the next start tries again.
@@ -247,6 +255,7 @@ impl Gate for Agent {
             self.changes.send_modify(|changes| *changes += 1);
             self.owed.send_modify(|owed| *owed += 1);
         }
+        self.facts.send_modify(|facts| *facts += 1);
     }
 
     fn changes(&self) -> watch::Receiver<u64> {

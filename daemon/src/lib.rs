@@ -14,6 +14,7 @@
 //! - [`agent`]: the one owner of the state; the gate of the data path.
 //! - [`pod_view`], [`runtime`]: where facts come from. [`exec`]: where steps go; [`hook`]: stops without the kubelet.
 //! - [`node_image`]: the images the node should have: wishes, and what is told of them. [`images`]: pulling them.
+//! - [`in_place_update`]: updates of running pods, in order.
 //! - [`desired`]: requests that are files. [`cluster`]: the side towards the API server: identity, requests, answers.
 //! - [`store`]: what survives. [`health`], [`http`], [`admin`], [`metrics`], [`heartbeat`]: what can be seen from outside.
 //! - [`ctl`]: the commands of `berthctl`. [`unix`], [`causes`], [`quantity`]: what it and the agent have in common.
@@ -34,6 +35,7 @@ pub mod heartbeat;
 pub mod hook;
 pub mod http;
 pub mod images;
+pub mod in_place_update;
 pub mod metrics;
 pub mod node_image;
 pub mod pod_view;

@@ -28,6 +28,7 @@ use crate::{
     health::Health,
     heartbeat::Heartbeat,
     http,
+    in_place_update::{Pods, Updates},
     metrics::AgentMetrics,
     node_image::{self, Keeper},
     pod_view::{
@@ -108,7 +109,15 @@ async fn serve(config: Configuration, passed: Option<UnixListener>) -> anyhow::R
     if let Some(cluster) = &cluster {
         tasks.spawn(cluster.clone().run(agent.clone(), stop.clone()));
     }
-    let api = view(&config, cluster.as_ref(), &agent, &executor, &tasks, &stop).await;
+    let updates = cluster.as_ref().map(|cluster| {
+        let pin = Some(config.images.pin_for.0).filter(|pin| !pin.is_zero());
+        Updates::new(agent.clone(), images.clone(), runtime.clone(), cluster, pin, &config.state_dir)
+    });
+    let pods = updates.as_ref().map(Updates::pods).unwrap_or_default();
+    let api = view(&config, cluster.as_ref(), pods, &agent, &executor, &tasks, &stop).await;
+    if let Some(updates) = &updates {
+        tasks.spawn(updates.clone().run(stop.clone()));
+    }
 
     let heartbeat = Arc::new(Heartbeat::new());
     let health = Health {
@@ -134,8 +143,8 @@ async fn serve(config: Configuration, passed: Option<UnixListener>) -> anyhow::R
     tasks.spawn(http::serve(http_listener, Arc::new(http::Pages { health, registry }), stop.clone()));
 
     let drain = Shutdown { token: CancellationToken::new(), drain_limit: config.drain_timeout.0 };
-    if let Some(cluster) = &cluster {
-        await_requests(cluster).await;
+    if let (Some(cluster), Some(updates)) = (&cluster, &updates) {
+        await_requests(cluster, updates).await;
     }
     let ended = match data_path {
         Some(data_path) => Some(data_path.serve(Parts {
@@ -251,9 +260,13 @@ fn kubelet(config: &Configuration) -> anyhow::Result<Option<Arc<KubeletView>>> {
 
 /// Waits for the first list of requests: what the kubelet is shown of the containers of an interrupted recreate depends on
 /// it. While the API server is away they have to wait.
-async fn await_requests(cluster: &Cluster) {
-    let mut requests = cluster.requests();
-    let first = requests.wait_for(|health| *health != WatchHealth::Starting);
+async fn await_requests(cluster: &Cluster, updates: &Updates) {
+    let (mut requests, mut updates) = (cluster.requests(), updates.ready());
+    let first = async {
+        // Errors are the end of the run.
+        let _ = requests.wait_for(|health| *health != WatchHealth::Starting).await;
+        let _ = updates.wait_for(|ready| *ready).await;
+    };
     if tokio::time::timeout(FIRST_VIEW, first).await.is_err() {
         warn!("Requests not listed yet, starting without");
     }
@@ -283,13 +296,14 @@ fn cluster(config: &Configuration, registry: &mut Registry) -> anyhow::Result<Op
 async fn view(
     config: &Configuration,
     cluster: Option<&Cluster>,
+    pods: Arc<Pods>,
     agent: &Arc<Agent>,
     executor: &Executor,
     tasks: &TaskTracker,
     stop: &CancellationToken,
 ) -> Option<watch::Receiver<api::Health>> {
     if let Some(cluster) = cluster {
-        let view = ApiView::new(agent.clone(), cluster.connection().clone(), cluster.node().to_owned());
+        let view = ApiView::new(agent.clone(), cluster.connection().clone(), cluster.node().to_owned(), pods);
         let mut health = view.health();
         tasks.spawn(view.run(stop.clone()));
         let first = tokio::time::timeout(FIRST_VIEW, health.wait_for(|health| health.synced)).await.is_ok();

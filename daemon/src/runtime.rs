@@ -2,6 +2,8 @@
 //!
 //! Every call has a deadline that fits it: a runtime that is alive lists in milliseconds, but a stop takes its grace.
 
+pub mod made;
+
 use std::{io, path::Path, time::Duration};
 
 use berth_policy::{Container, ContainerId, ContainerState, ListedSandbox, SandboxId};
@@ -14,6 +16,7 @@ use berth_shim::{RuntimeEndpoint, convert};
 use tonic::{Code, Response, Status, transport::Channel};
 use tracing::warn;
 
+use self::made::Made;
 use crate::unix;
 
 /// The kubelet's own limit for one message.
@@ -140,6 +143,15 @@ impl Runtime {
         let mut client = self.client.clone();
         let answer = within("ContainerStatus", PATIENCE, client.container_status(request)).await;
         Ok(unless_gone(answer)?.and_then(|answer| answer.status))
+    }
+
+    /// How a container was created; `None` when there is no such container, or the runtime does not tell.
+    pub async fn made(&self, id: &ContainerId) -> Result<Option<Made>, RuntimeError> {
+        let request = ContainerStatusRequest { container_id: id.as_str().to_owned(), verbose: true };
+        let mut client = self.client.clone();
+        let answer = within("ContainerStatus", PATIENCE, client.container_status(request)).await;
+        let Some(answer) = unless_gone(answer)? else { return Ok(None) };
+        Ok(answer.status.map(|status| Made::read(status, &answer.info)))
     }
 
     /// The address of a sandbox; `None` on the host's network.

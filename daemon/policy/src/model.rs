@@ -182,7 +182,7 @@ pub enum RestartPolicy {
 
 impl RestartPolicy {
     /// An exited container is started again by the kubelet (`ShouldContainerBeRestarted`).
-    pub(crate) fn restarts(self, code: Option<i32>) -> bool {
+    pub fn restarts(self, code: Option<i32>) -> bool {
         match self {
             Self::Always => true,
             Self::OnFailure => code != Some(0),

@@ -222,12 +222,12 @@ pub(crate) fn watch_refusal(error: &watcher::Error) -> Option<u16> {
 
 impl CallError {
     /// What was asked about does not exist.
-    pub(super) fn is_gone(&self) -> bool {
+    pub(crate) fn is_gone(&self) -> bool {
         self.code() == Some(404)
     }
 
     /// Somebody else wrote in between, or it is another object of that name.
-    pub(super) fn is_conflict(&self) -> bool {
+    pub(crate) fn is_conflict(&self) -> bool {
         self.code() == Some(409)
     }
 

@@ -33,7 +33,7 @@ impl Clock {
     }
 
     /// A timestamp of the API. What is out of the clock's range is now.
-    pub(super) fn instant(&self, timestamp: Timestamp) -> Instant {
+    pub(crate) fn instant(&self, timestamp: Timestamp) -> Instant {
         let since = timestamp.duration_since(self.wall);
         let there = if since.is_negative() {
             self.instant.checked_sub(since.unsigned_abs())

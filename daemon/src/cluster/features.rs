@@ -23,12 +23,15 @@ enum Needs {
 }
 
 /// All of them, in the order in which they are told.
+/// Changing pods in place.
+pub(crate) const UPDATES: &str = "in-place updates";
+
 const FEATURES: [(&str, Needs); 6] = [
     ("order", Needs::Reading),
     ("recreate", Needs::Status),
     ("pulls", Needs::Status),
     ("status", Needs::Status),
-    ("in-place updates", Needs::Pods),
+    (UPDATES, Needs::Pods),
     ("probe markers", Needs::Pods),
 ];
 

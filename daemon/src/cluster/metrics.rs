@@ -19,7 +19,7 @@ pub struct ClusterMetrics {
 
 /// What was written.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Write {
+pub(crate) enum Write {
     /// The status of a request.
     Report,
     /// The deletion of a request.
@@ -28,6 +28,10 @@ pub(super) enum Write {
     Unready,
     /// A new token.
     Token,
+    /// A batch of an update in place.
+    Update,
+    /// An annotation of a pod.
+    Annotation,
 }
 
 impl ClusterMetrics {
@@ -57,12 +61,14 @@ impl ClusterMetrics {
         metrics
     }
 
-    pub(super) fn wrote<T>(&self, write: Write, result: &Result<T, CallError>) {
+    pub(crate) fn wrote<T>(&self, write: Write, result: &Result<T, CallError>) {
         let kind = match write {
             Write::Report => "report",
             Write::Delete => "delete",
             Write::Unready => "unready",
             Write::Token => "token",
+            Write::Update => "update",
+            Write::Annotation => "annotation",
         };
         let outcome = match result {
             Ok(_) => "done",

@@ -28,7 +28,9 @@ pub mod token;
 
 pub(crate) mod clock;
 mod convert;
+pub(crate) mod follow;
 mod known;
+pub(crate) mod node_object;
 mod object;
 mod report;
 mod unready;
@@ -99,6 +101,11 @@ impl Cluster {
     /// This node's name in the API.
     pub fn node(&self) -> &str {
         &self.node
+    }
+
+    /// What the agent writes, counted.
+    pub(crate) fn metrics(&self) -> &ClusterMetrics {
+        &self.metrics
     }
 
     /// Who the agent is, and which features are on, now and later.

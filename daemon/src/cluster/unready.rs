@@ -22,6 +22,7 @@ use crate::{
     agent::chain,
     pod_view::{
         convert::identity,
+        read,
         unready::{self, CONDITION, Entry},
     },
 };
@@ -29,10 +30,6 @@ use crate::{
 /// Pauses after a conflict, as OpenKruise has them: whoever was first is done by then.
 const PAUSES: [Duration; 3] =
     [Duration::from_millis(10), Duration::from_millis(50), Duration::from_millis(250)];
-/// The condition the kubelet computes of the containers and the gates, and the one of the containers alone.
-const READY: &str = "Ready";
-const CONTAINERS_READY: &str = "ContainersReady";
-
 /// What is to become of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
@@ -51,10 +48,10 @@ pub(super) fn conditions(
     entry: &Entry,
     now: Timestamp,
 ) -> Vec<core::PodCondition> {
-    if !has_gate(pod) {
+    if !read::has_gate(pod, CONDITION) {
         return Vec::new();
     }
-    let old = condition(pod, CONDITION);
+    let old = read::condition(pod, CONDITION);
     let message = old.and_then(|old| old.message.as_deref()).unwrap_or("");
     let mut entries = unready::entries(message);
     let there = entries.contains(entry);
@@ -71,7 +68,7 @@ pub(super) fn conditions(
         Change::Hold => {
             entries.push(entry.clone());
             let mut changed = vec![gate("False", entries, Some(Time(now)))];
-            changed.extend(ready_now_false(pod, now));
+            changed.extend(read::not_ready_by(pod, CONDITION, now));
             changed
         }
         Change::Open if old.is_some() => Vec::new(),
@@ -85,31 +82,6 @@ pub(super) fn conditions(
             vec![gate(status, entries, Some(since))]
         }
     }
-}
-
-/// The kubelet would do the same a moment later; until then the pod would get traffic. A pod whose containers are not
-/// ready has another reason, which stays.
-fn ready_now_false(pod: &core::Pod, now: Timestamp) -> Option<core::PodCondition> {
-    let is =
-        |condition_type, status| condition(pod, condition_type).is_some_and(|found| found.status == status);
-    (is(CONTAINERS_READY, "True") && !is(READY, "False")).then(|| core::PodCondition {
-        type_: READY.to_owned(),
-        status: "False".to_owned(),
-        reason: Some("ReadinessGatesNotReady".to_owned()),
-        message: Some(format!(r#"the status of pod readiness gate "{CONDITION}" is not "True", but False"#)),
-        last_transition_time: Some(Time(now)),
-        ..core::PodCondition::default()
-    })
-}
-
-fn has_gate(pod: &core::Pod) -> bool {
-    let gates = pod.spec.iter().flat_map(|spec| spec.readiness_gates.iter().flatten());
-    gates.into_iter().any(|gate| gate.condition_type == CONDITION)
-}
-
-fn condition<'a>(pod: &'a core::Pod, condition_type: &str) -> Option<&'a core::PodCondition> {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions.into_iter().find(|condition| condition.type_ == condition_type)
 }
 
 /// Writes to the readiness of pods of this node.

@@ -18,6 +18,7 @@ use crate::{
         client::{ClientError, Connection},
         pause,
     },
+    in_place_update::Pods,
 };
 
 /// The watch and what became of it.
@@ -26,6 +27,8 @@ pub struct ApiView {
     agent: Arc<Agent>,
     connection: Connection,
     node: String,
+    /// Who wants to see the pods as they are, and not only what the policy needs of them.
+    pods: Arc<Pods>,
     health: watch::Sender<Health>,
 }
 
@@ -63,8 +66,8 @@ pub enum ApiViewError {
 
 impl ApiView {
     /// A view that does nothing before [`ApiView::run`].
-    pub fn new(agent: Arc<Agent>, connection: Connection, node: String) -> Self {
-        Self { agent, connection, node, health: watch::Sender::default() }
+    pub fn new(agent: Arc<Agent>, connection: Connection, node: String, pods: Arc<Pods>) -> Self {
+        Self { agent, connection, node, pods, health: watch::Sender::default() }
     }
 
     /// How the watch is, now and later.
@@ -97,6 +100,7 @@ impl ApiView {
         self.agent.metrics().view_failed();
         self.agent.metrics().view_fresh(false);
         self.agent.observe(Event::ViewFresh(false));
+        self.pods.lost();
     }
 
     /// One list and the watch after it, until it breaks.
@@ -116,9 +120,13 @@ impl ApiView {
         while let Some(event) = events.try_next().await.map_err(failed)? {
             match event {
                 watcher::Event::Init => listed.clear(),
-                watcher::Event::InitApply(pod) => listed.extend(convert::pod(pod)),
+                watcher::Event::InitApply(pod) => {
+                    self.pods.seen(&pod);
+                    listed.extend(convert::pod(pod));
+                }
                 watcher::Event::InitDone => self.listed(std::mem::take(&mut listed)),
                 watcher::Event::Apply(pod) => {
+                    self.pods.seen(&pod);
                     if let Some(pod) = convert::pod(pod) {
                         self.agent.observe(Event::PodSeen(Box::new(pod)));
                     }
@@ -135,6 +143,7 @@ impl ApiView {
 
     fn listed(&self, pods: Vec<Pod>) {
         info!(node = self.node, pods = pods.len(), "Pod watch follows");
+        self.pods.listed(|uid| pods.iter().any(|pod| pod.pod.uid == *uid));
         self.agent.observe(Event::PodsListed(pods));
         self.agent.observe(Event::ViewFresh(true));
         self.agent.metrics().view_fresh(true);
@@ -142,6 +151,7 @@ impl ApiView {
     }
 
     fn gone(&self, uid: PodUid) {
+        self.pods.gone(&uid);
         self.agent.observe(Event::PodGone(uid));
     }
 }
@@ -177,7 +187,12 @@ current-context: x
         let limits = berth_policy::ImageLimits { parallel: 1, per_registry: 1, seed: 0 };
         let images = Arc::new(crate::node_image::Keeper::new(limits, metrics.clone()));
         let agent = Arc::new(Agent::new(berth_policy::Config::default(), store, images, metrics));
-        let view = ApiView::new(agent, Connection::new(Source::kubeconfig(kubeconfig)), "node-a".to_owned());
+        let view = ApiView::new(
+            agent,
+            Connection::new(Source::kubeconfig(kubeconfig)),
+            "node-a".to_owned(),
+            Arc::default(),
+        );
         let mut health = view.health();
         let shutdown = CancellationToken::new();
         let task = tokio::spawn(view.run(shutdown.clone()));

@@ -3,43 +3,36 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use berth_policy::{
-    ContainerName, ContainerReport, ContainerSpec, Deletion, Hook, Pod, PodRef, Readiness, RestartPolicy,
-    Unready,
-    launch_priority::{EnvValue, LaunchOrder, ORDERED_ANNOTATION, PRIORITY_ENV},
+    ContainerName, ContainerReport, ContainerSpec, Deletion, Hook, Pod, PodRef, Readiness, Unready,
+    launch_priority::{EnvValue, PRIORITY_ENV},
 };
 use k8s_openapi::{
     api::core::v1 as core,
     apimachinery::pkg::{apis::meta::v1::ObjectMeta, util::intstr::IntOrString},
 };
 
-use super::unready;
+use super::{
+    read::{self, MIRROR_ANNOTATION},
+    unready,
+};
 
-/// Set on the API object that mirrors a static pod; its value is the UID the kubelet uses on this node.
-const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 /// The API server's default for `terminationGracePeriodSeconds`; a static pod may come without it.
 const DEFAULT_GRACE: i64 = 30;
 
 /// What the policy needs of a pod; `None` for an object without name or UID, which the API never shows.
 pub fn pod(pod: core::Pod) -> Option<Pod> {
     let uid = identity(&pod.metadata)?.to_owned();
+    let (order, restart_policy) = (read::order(&pod), read::restart_policy(&pod));
+    let has_gate = read::has_gate(&pod, unready::CONDITION);
     let mirror = pod.metadata.uid.clone().filter(|own| *own != uid);
     let meta = pod.metadata;
-    let annotations = meta.annotations.unwrap_or_default();
     let spec = pod.spec.unwrap_or_default();
     let status = pod.status.unwrap_or_default();
-    let order = LaunchOrder::declared(
-        annotations.get(ORDERED_ANNOTATION).map(String::as_str),
-        spec.containers.iter().map(|container| (container.name.as_str(), priority(container))),
-    );
-    let unready = has_gate(&spec).then(|| unready(status.conditions.as_deref().unwrap_or_default()));
+    let unready = has_gate.then(|| unready(status.conditions.as_deref().unwrap_or_default()));
     Some(Pod {
         pod: PodRef { uid: uid.into(), namespace: meta.namespace.unwrap_or_default(), name: meta.name? },
         order,
-        restart_policy: match spec.restart_policy.as_deref() {
-            Some("Never") => RestartPolicy::Never,
-            Some("OnFailure") => RestartPolicy::OnFailure,
-            Some(_) | None => RestartPolicy::Always,
-        },
+        restart_policy,
         deletion: meta
             .deletion_timestamp
             .map(|_| Deletion { grace: seconds(meta.deletion_grace_period_seconds.unwrap_or(0)) }),
@@ -66,7 +59,7 @@ pub fn identity(meta: &ObjectMeta) -> Option<&str> {
 }
 
 /// The last one counts, as for the process itself.
-fn priority(container: &core::Container) -> Option<EnvValue<'_>> {
+pub(super) fn priority(container: &core::Container) -> Option<EnvValue<'_>> {
     let env = container.env.iter().flatten().rfind(|env| env.name == PRIORITY_ENV)?;
     Some(match (&env.value_from, &env.value) {
         (Some(_), _) => EnvValue::ValueFrom,
@@ -141,14 +134,9 @@ fn port(container: &core::Container, port: &IntOrString) -> Option<u16> {
 }
 
 fn report(status: core::ContainerStatus) -> Option<(ContainerName, ContainerReport)> {
-    // containerd://<id>, as RuntimeName and CRI identity
-    let (_, id) = status.container_id.as_deref()?.split_once("://")?;
+    let id = read::container_id(&status)?.into();
     let restart_count = status.restart_count.try_into().unwrap_or(0);
-    Some((status.name.into(), ContainerReport { id: id.into(), ready: status.ready, restart_count }))
-}
-
-fn has_gate(spec: &core::PodSpec) -> bool {
-    spec.readiness_gates.iter().flatten().any(|gate| gate.condition_type == unready::CONDITION)
+    Some((status.name.into(), ContainerReport { id, ready: status.ready, restart_count }))
 }
 
 fn unready(conditions: &[core::PodCondition]) -> Unready {
@@ -163,7 +151,7 @@ fn seconds(seconds: i64) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use berth_policy::launch_priority::OrderError;
+    use berth_policy::{RestartPolicy, launch_priority::OrderError};
 
     use super::*;
 

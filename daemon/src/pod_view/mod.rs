@@ -9,4 +9,5 @@
 pub mod api;
 pub mod convert;
 pub mod kubelet;
+pub mod read;
 pub mod unready;

@@ -132,7 +132,7 @@ impl UpdateRequest {
     }
 
     /// When it fails.
-    pub(super) fn limit(&self) -> Option<Instant> {
+    pub fn limit(&self) -> Option<Instant> {
         match &self.reported.rolling_back {
             Some((_, since)) => since.checked_add(self.rollback_limit),
             None => self.deadline,

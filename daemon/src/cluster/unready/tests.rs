@@ -54,8 +54,8 @@ fn hold() {
         (&[gate("False", THEIRS)], vec![row(CONDITION, "False", BOTH, true)]),
         // The pod is Ready, so it must not be any more.
         (
-            &[gate("True", "[]"), simple(CONTAINERS_READY, "True"), simple(READY, "True")],
-            vec![row(CONDITION, "False", OURS, true), row(READY, "False", unready, true)],
+            &[gate("True", "[]"), simple("ContainersReady", "True"), simple("Ready", "True")],
+            vec![row(CONDITION, "False", OURS, true), row("Ready", "False", unready, true)],
         ),
     ];
     for (conditions, expect) in table {
@@ -67,9 +67,9 @@ fn hold() {
 fn ready_is_left_alone() {
     // Its containers are not ready: the kubelet says why. Or it is not Ready anyway.
     for conditions in [
-        [gate("True", "[]"), simple(CONTAINERS_READY, "False"), simple(READY, "False")],
-        [gate("True", "[]"), simple(CONTAINERS_READY, "False"), simple(READY, "True")],
-        [gate("True", "[]"), simple(CONTAINERS_READY, "True"), simple(READY, "False")],
+        [gate("True", "[]"), simple("ContainersReady", "False"), simple("Ready", "False")],
+        [gate("True", "[]"), simple("ContainersReady", "False"), simple("Ready", "True")],
+        [gate("True", "[]"), simple("ContainersReady", "True"), simple("Ready", "False")],
     ] {
         assert_eq!(changed(Change::Hold, true, &conditions), [row(CONDITION, "False", OURS, true)]);
     }
@@ -86,7 +86,7 @@ fn release() {
         (&[gate("False", BOTH)], vec![row(CONDITION, "False", THEIRS, false)]),
         // The kubelet makes the pod Ready again.
         (
-            &[gate("False", OURS), simple(CONTAINERS_READY, "True"), simple(READY, "False")],
+            &[gate("False", OURS), simple("ContainersReady", "True"), simple("Ready", "False")],
             vec![row(CONDITION, "True", "[]", true)],
         ),
     ];

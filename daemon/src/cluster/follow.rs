@@ -1,0 +1,144 @@
+//! A watch that is begun anew, with a new client where that may help, whenever it breaks.
+
+use std::{fmt::Debug, pin::pin, time::Duration};
+
+use futures::{TryStreamExt, future::BoxFuture};
+use kube::{
+    Api, Client,
+    runtime::watcher::{self, Event},
+};
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, sleep};
+use tracing::{info, warn};
+
+use super::{
+    client::{self, ClientError, Connection},
+    pause,
+};
+use crate::causes::chain;
+
+/// How often a kind is looked for when the API server does not have it, or not for us.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+
+/// What a watch shows.
+#[derive(Debug)]
+pub(crate) enum Shown<K> {
+    /// These, and no others.
+    Listed(Vec<K>),
+    /// This is new, or changed.
+    Applied(K),
+    /// This is there no more.
+    Deleted(K),
+    /// Nothing, for the time being: the API server does not have the kind, or not for us.
+    Refused,
+}
+
+/// What to watch.
+#[derive(Clone, Debug)]
+pub(crate) struct Watch {
+    /// For people: `ContainerUpdateRequests`.
+    pub(crate) what: &'static str,
+    /// Which objects.
+    pub(crate) selected: watcher::Config,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Lost {
+    #[error("no client of the API server")]
+    Client(#[source] ClientError),
+    #[error("first question")]
+    Prepared(#[source] kube::Error),
+    #[error("watch")]
+    Watch(#[source] watcher::Error),
+    #[error("the watch ended")]
+    Ended,
+}
+
+/// Follows for ever. `prepare` is asked before each watch. Cancel-safe: dropping it loses nothing that was shown.
+pub(crate) async fn follow<'a, K>(
+    connection: &Connection,
+    watch: &Watch,
+    api: impl Fn(Client) -> Api<K>,
+    prepare: impl Fn(Client) -> BoxFuture<'a, Result<(), kube::Error>>,
+    mut each: impl FnMut(Shown<K>),
+) where
+    K: kube::Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let (mut attempt, mut told) = (0, None);
+    loop {
+        let began = Instant::now();
+        let lost = once(connection, watch, &api, &prepare, &mut each).await;
+        let text = chain(&lost);
+        let lasted = began.elapsed() > LOOK_AGAIN;
+        // What was followed for a while and is lost again is news.
+        if lasted || told.as_ref() != Some(&text) {
+            warn!(what = watch.what, error = text, "Not followed, what was shown stays");
+            told = Some(text);
+        }
+        attempt = if lasted { 0 } else { attempt + 1 };
+        if lost.is_refusal() {
+            each(Shown::Refused);
+            sleep(LOOK_AGAIN).await;
+        } else {
+            sleep(pause::after(attempt)).await;
+        }
+    }
+}
+
+async fn once<'a, K>(
+    connection: &Connection,
+    watch: &Watch,
+    api: &impl Fn(Client) -> Api<K>,
+    prepare: &impl Fn(Client) -> BoxFuture<'a, Result<(), kube::Error>>,
+    each: &mut impl FnMut(Shown<K>),
+) -> Lost
+where
+    K: kube::Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let session = match connection.session().await {
+        Ok(session) => session,
+        Err(error) => return Lost::Client(error),
+    };
+    let lost = match prepare(session.client.clone()).await {
+        Ok(()) => follow_in(watch, api(session.client.clone()), each).await,
+        Err(error) => Lost::Prepared(error),
+    };
+    if !lost.is_refusal() {
+        connection.discard(&session).await;
+    }
+    lost
+}
+
+async fn follow_in<K>(watch: &Watch, api: Api<K>, each: &mut impl FnMut(Shown<K>)) -> Lost
+where
+    K: kube::Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let mut events = pin!(watcher::watcher(api, watch.selected.clone()));
+    let mut listed = Vec::new();
+    loop {
+        match events.try_next().await {
+            Ok(Some(Event::Init)) => listed.clear(),
+            Ok(Some(Event::InitApply(object))) => listed.push(object),
+            Ok(Some(Event::InitDone)) => {
+                info!(what = watch.what, objects = listed.len(), "Watch follows");
+                each(Shown::Listed(std::mem::take(&mut listed)));
+            }
+            Ok(Some(Event::Apply(object))) => each(Shown::Applied(object)),
+            Ok(Some(Event::Delete(object))) => each(Shown::Deleted(object)),
+            Ok(None) => return Lost::Ended,
+            Err(error) => return Lost::Watch(error),
+        }
+    }
+}
+
+impl Lost {
+    /// Another client, or haste, would not help.
+    fn is_refusal(&self) -> bool {
+        let code = match self {
+            Self::Prepared(kube::Error::Api(status)) => Some(status.code),
+            Self::Watch(error) => client::watch_refusal(error),
+            Self::Client(_) | Self::Prepared(_) | Self::Ended => None,
+        };
+        code.is_some_and(|code| [400, 403, 404].contains(&code))
+    }
+}

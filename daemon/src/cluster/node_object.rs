@@ -1,0 +1,52 @@
+//! Objects that a node has one of, of its own name: the agent makes them, empty, and they go with their Node.
+
+use std::fmt::Debug;
+
+use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::OwnerReference};
+use kube::{
+    Api, Client, Resource,
+    api::{ObjectMeta, PostParams},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use tracing::info;
+
+/// Makes the object of the node of this name if it is missing. False: there is no such Node; the kubelet registers it,
+/// maybe later than the agent starts.
+///
+/// # Errors
+/// What the API server said.
+pub(crate) async fn ensure<K>(
+    client: &Client,
+    node: &str,
+    make: impl FnOnce(ObjectMeta) -> K,
+) -> Result<bool, kube::Error>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Serialize,
+{
+    let api: Api<K> = Api::all(client.clone());
+    if api.get_opt(node).await?.is_some() {
+        return Ok(true);
+    }
+    let Some(owner) = Api::<Node>::all(client.clone()).get_opt(node).await? else {
+        return Ok(false);
+    };
+    let object = make(ObjectMeta {
+        name: Some(node.to_owned()),
+        labels: owner.metadata.labels,
+        owner_references: Some(vec![OwnerReference {
+            api_version: Node::api_version(&()).into_owned(),
+            kind: Node::kind(&()).into_owned(),
+            name: node.to_owned(),
+            uid: owner.metadata.uid.unwrap_or_default(),
+            ..OwnerReference::default()
+        }]),
+        ..ObjectMeta::default()
+    });
+    match api.create(&PostParams::default(), &object).await {
+        Ok(_) => info!(node, kind = %K::kind(&()), "Object of the node made"),
+        // Somebody was faster.
+        Err(kube::Error::Api(status)) if status.code == 409 => {}
+        Err(error) => return Err(error),
+    }
+    Ok(true)
+}

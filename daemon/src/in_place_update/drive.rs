@@ -1,0 +1,346 @@
+//! The loop: what is known, what follows from it, and whoever does that. One step of a pod at a time; pods do not wait for
+//! each other.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use berth_policy::{
+    ContainerId, ImageEvent, PodUid, RequestId, StepOutcome, WishId, WishSource,
+    in_place_update::{
+        Next, PodPlan, Reason, Sight, UpdateOutcome, UpdatePhase, UpdateReport, UpdateRequest, UpdateSource,
+        plan,
+    },
+};
+use k8s_openapi::jiff::Timestamp;
+use tokio::{task::JoinSet, time::sleep_until};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::{
+    Parts,
+    desk::Entry,
+    jobs::{Act, Done},
+    observe::Facts,
+    recreates::Recreates,
+};
+use crate::{
+    causes::chain,
+    cluster::{clock::Clock, pause},
+};
+
+/// After something did not work.
+#[derive(Clone, Copy, Debug)]
+struct Pause {
+    until: Instant,
+    failures: usize,
+}
+
+/// What the loop remembers from one turn to the next. None of it has to survive.
+pub(super) struct Driver {
+    pub(super) parts: Arc<Parts>,
+    pub(super) clock: Clock,
+    /// How the instances were made.
+    pub(super) facts: BTreeMap<ContainerId, Facts>,
+    /// When a pod's gate was closed by this process.
+    pub(super) closed: BTreeMap<PodUid, Instant>,
+    pub(super) recreates: Recreates,
+    /// Pods with a step, or a question about them, under way.
+    stepping: BTreeSet<PodUid>,
+    pub(super) looking: BTreeSet<PodUid>,
+    pauses: BTreeMap<PodUid, Pause>,
+    /// Requests with a write under way, and those whose last one failed.
+    writing: BTreeSet<RequestId>,
+    unwritten: BTreeMap<RequestId, Pause>,
+    wished: BTreeMap<PodUid, BTreeSet<Arc<str>>>,
+    pub(super) jobs: JoinSet<Done>,
+}
+
+impl Driver {
+    pub(super) fn new(parts: Arc<Parts>) -> Self {
+        Self {
+            parts,
+            clock: Clock::read(),
+            facts: BTreeMap::new(),
+            closed: BTreeMap::new(),
+            recreates: Recreates::default(),
+            stepping: BTreeSet::new(),
+            looking: BTreeSet::new(),
+            pauses: BTreeMap::new(),
+            writing: BTreeSet::new(),
+            unwritten: BTreeMap::new(),
+            wished: BTreeMap::new(),
+            jobs: JoinSet::new(),
+        }
+    }
+
+    /// Until the shutdown. What is under way then is given up: who comes next sees in the pod how far it got.
+    pub(super) async fn run(mut self, shutdown: CancellationToken) {
+        // Subscribed before the first look, so that no change in between is lost.
+        let mut asked = self.parts.desk.changes();
+        let mut pods = self.parts.pods.changes();
+        let mut identity = self.parts.identity.clone();
+        let (mut facts, mut images) = (self.parts.agent.facts(), self.parts.keeper.news());
+        loop {
+            asked.mark_unchanged();
+            pods.mark_unchanged();
+            identity.mark_unchanged();
+            facts.mark_unchanged();
+            images.mark_unchanged();
+            let (again, idle) = self.turn();
+            let again = async {
+                match again {
+                    // Never spin.
+                    Some(at) => sleep_until((at.max(now() + Duration::from_millis(1))).into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            // All cancel-safe: numbers, a timer, and jobs that go on.
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                _ = asked.changed() => {}
+                _ = pods.changed(), if !idle => {}
+                _ = identity.changed(), if !idle => {}
+                _ = facts.changed(), if !idle => {}
+                _ = images.changed(), if !idle => {}
+                Some(done) = self.jobs.join_next() => match done {
+                    Ok(done) => self.take(done),
+                    Err(error) => warn!(%error, "A step of an update was lost"),
+                },
+                () = again => {}
+            }
+        }
+    }
+
+    /// Looks at everything once. When to look again, and whether nobody waits for anything.
+    fn turn(&mut self) -> (Option<Instant>, bool) {
+        self.clock = self.clock.kept(Clock::read());
+        let now = now();
+        let mut again: Vec<Instant> = Vec::new();
+        let mut by_pod: BTreeMap<PodUid, Vec<UpdateRequest>> = BTreeMap::new();
+        for entry in self.parts.desk.entries() {
+            match (&entry.flaw, entry.request.ended) {
+                (_, Some(ended)) => again.extend(self.expire(entry.request, ended, now)),
+                (Some(flaw), None) => self.refuse(&entry, flaw, now),
+                (None, None) => {
+                    by_pod.entry(entry.request.pod.uid.clone()).or_default().push(entry.request);
+                }
+            }
+        }
+        again.extend(self.unwritten.values().map(|pause| pause.until).filter(|until| *until > now));
+        self.forget(&by_pod);
+        let mut unclear = false;
+        for (pod, requests) in &by_pod {
+            let (sight, next) = self.see(pod, requests, now);
+            again.extend(next);
+            unclear |= matches!(sight, Sight::Unknown);
+            let planned = plan(requests, &sight, now, Timestamp::now().as_second());
+            again.extend(requests.iter().filter_map(UpdateRequest::limit).filter(|at| *at > now));
+            again.extend(self.carry_out(pod, requests, planned, now));
+        }
+        if !unclear
+            && self.parts.desk.has_heard(&[UpdateSource::Api, UpdateSource::Mailbox, UpdateSource::Admin])
+        {
+            self.recreates.all_known(&self.parts.agent);
+            self.parts.ready.send_if_modified(|ready| !std::mem::replace(ready, true));
+        }
+        (again.into_iter().min(), by_pod.is_empty())
+    }
+
+    /// Does what was planned for a pod, and says when it is worth another look.
+    fn carry_out(
+        &mut self,
+        pod: &PodUid,
+        requests: &[UpdateRequest],
+        planned: PodPlan,
+        now: Instant,
+    ) -> Option<Instant> {
+        for (id, report) in planned.reports {
+            if let Some(request) = requests.iter().find(|request| request.id == id) {
+                self.report(request.clone(), report, now);
+            }
+        }
+        let paused = self.pauses.get(pod).map(|pause| pause.until).filter(|until| *until > now);
+        let wanted = match &planned.next {
+            Some(Next::Recreate(wanted)) => wanted.clone(),
+            _ => BTreeMap::new(),
+        };
+        let version = self.parts.pods.known(pod).there();
+        let later = version
+            .as_ref()
+            .and_then(|version| self.recreates.want(&self.parts.agent, requests, version, wanted, now));
+        let act = match planned.next {
+            Some(Next::Pull(images)) => {
+                self.wish(pod, images);
+                return None;
+            }
+            Some(Next::Wait { until, .. }) => return until,
+            Some(Next::SetNotReady) => Act::Close,
+            Some(Next::SetReady) => Act::Open,
+            Some(Next::Patch(patch)) => Act::Patch(patch),
+            // The ends are reports, and nothing is left to do.
+            Some(Next::Recreate(_) | Next::Done | Next::RollBack(..) | Next::Failed(_)) | None => {
+                return later;
+            }
+        };
+        if paused.is_some() {
+            return paused;
+        }
+        let (Some(version), Some(request)) = (version, requests.first()) else { return None };
+        if self.stepping.insert(pod.clone()) {
+            self.jobs.spawn(self.parts.clone().step(request.pod.clone(), version, act));
+        }
+        None
+    }
+
+    fn report(&mut self, request: UpdateRequest, report: UpdateReport, now: Instant) {
+        let paused = self.unwritten.get(&request.id).is_some_and(|pause| pause.until > now);
+        if !paused && self.writing.insert(request.id.clone()) {
+            self.jobs.spawn(self.parts.clone().report(request, report));
+        }
+    }
+
+    /// A request that makes no sense fails.
+    fn refuse(&mut self, entry: &Entry, flaw: &str, now: Instant) {
+        let report = UpdateReport {
+            phase: Some(UpdatePhase::Ended),
+            message: flaw.to_owned(),
+            outcome: Some(UpdateOutcome::Failed(Reason::Invalid)),
+            ..entry.request.reported.clone()
+        };
+        self.report(entry.request.clone(), report, now);
+    }
+
+    /// Deletes a request that ended long enough ago; when, where it is later.
+    fn expire(&mut self, request: UpdateRequest, ended: Instant, now: Instant) -> Option<Instant> {
+        let at = ended.checked_add(request.delete_after?)?;
+        let at = self.unwritten.get(&request.id).map_or(at, |pause| pause.until.max(at));
+        if at > now {
+            return Some(at);
+        }
+        if self.writing.insert(request.id.clone()) {
+            self.jobs.spawn(self.parts.clone().delete(request));
+        }
+        None
+    }
+
+    /// Has these images brought to the node, and kept there.
+    fn wish(&mut self, pod: &PodUid, images: BTreeSet<Arc<str>>) {
+        let wished = self.wished.entry(pod.clone()).or_default();
+        for image in images {
+            if wished.insert(image.clone())
+                && let Some(wish) = self.parts.wish(wish_id(pod, &image), &image)
+            {
+                info!(image = %image, "Image is pulled before anything is stopped for it");
+                self.parts.keeper.apply(ImageEvent::WishSeen(Box::new(wish)));
+            }
+        }
+    }
+
+    /// What nobody asks for any more.
+    fn forget(&mut self, by_pod: &BTreeMap<PodUid, Vec<UpdateRequest>>) {
+        let gone: Vec<PodUid> =
+            self.wished.keys().filter(|pod| !by_pod.contains_key(*pod)).cloned().collect();
+        for pod in gone {
+            for image in self.wished.remove(&pod).unwrap_or_default() {
+                self.parts.keeper.apply(ImageEvent::WishGone(wish_id(&pod, &image)));
+            }
+        }
+        self.parts.pods.keep_only(|pod| by_pod.contains_key(pod));
+        self.closed.retain(|pod, _| by_pod.contains_key(pod));
+        self.pauses.retain(|pod, _| by_pod.contains_key(pod));
+        self.recreates.keep_only(&self.parts.agent, |pod| by_pod.contains_key(pod));
+        if by_pod.is_empty() {
+            self.facts.clear();
+        }
+    }
+
+    fn take(&mut self, done: Done) {
+        let now = now();
+        match done {
+            Done::Fetched(pod, found) => {
+                self.looking.remove(&pod.uid);
+                match found {
+                    Ok(Some(found)) => self.parts.pods.answered(&found),
+                    Ok(None) => self.parts.pods.gone(&pod.uid),
+                    Err(error) => self.pause(pod.uid, &chain(&error), now),
+                }
+            }
+            Done::Looked(pod, found) => {
+                self.looking.remove(&pod);
+                match found {
+                    Ok(found) => self.facts.extend(found),
+                    Err(error) => self.pause(pod, &chain(&error), now),
+                }
+            }
+            Done::Stepped(pod, written) => {
+                self.stepping.remove(&pod.uid);
+                match written {
+                    Ok(closed) => {
+                        self.pauses.remove(&pod.uid);
+                        if closed {
+                            self.closed.insert(pod.uid, now);
+                        }
+                    }
+                    // Somebody else was faster: the next step is decided on what there is now.
+                    Err(error) if error.is_conflict() || error.is_gone() => {
+                        self.looking.insert(pod.uid.clone());
+                        self.jobs.spawn(self.parts.clone().fetch(pod));
+                    }
+                    Err(error) => self.pause(pod.uid, &chain(&error), now),
+                }
+            }
+            Done::Reported(id, report, outcome) => {
+                self.writing.remove(&id);
+                match outcome {
+                    StepOutcome::Done => {
+                        self.unwritten.remove(&id);
+                        self.parts.desk.reported(&id, &report, now);
+                    }
+                    StepOutcome::Gone => self.parts.desk.gone(&id),
+                    StepOutcome::Failed => self.unwritten(id, now),
+                }
+            }
+            Done::Deleted(id, outcome) => {
+                self.writing.remove(&id);
+                match outcome {
+                    StepOutcome::Done | StepOutcome::Gone => self.parts.desk.gone(&id),
+                    StepOutcome::Failed => self.unwritten(id, now),
+                }
+            }
+        }
+    }
+
+    pub(super) fn is_paused(&self, pod: &PodUid, now: Instant) -> Option<Instant> {
+        self.pauses.get(pod).map(|pause| pause.until).filter(|until| *until > now)
+    }
+
+    fn pause(&mut self, pod: PodUid, error: &str, now: Instant) {
+        warn!(pod.uid = %pod, error, "Step of an update not taken, trying again");
+        let failures = self.pauses.get(&pod).map_or(0, |pause| pause.failures);
+        self.pauses.insert(pod, Pause::after(failures, now));
+    }
+
+    fn unwritten(&mut self, id: RequestId, now: Instant) {
+        let failures = self.unwritten.get(&id).map_or(0, |pause| pause.failures);
+        self.unwritten.insert(id, Pause::after(failures, now));
+    }
+}
+
+impl Pause {
+    fn after(failures: usize, now: Instant) -> Self {
+        Self { until: now + pause::after(failures), failures: failures.saturating_add(1) }
+    }
+}
+
+/// One wish for each pod and image: no other pod's update ends it.
+pub(super) fn wish_id(pod: &PodUid, image: &str) -> WishId {
+    WishId { source: WishSource::Update, key: format!("{pod}/{image}").into() }
+}
+
+/// Tokio's clock, so that tests can pause it.
+pub(super) fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}

@@ -1,0 +1,216 @@
+//! This node's `NodePodUpdate`: what workloads want of its pods, and how far that is.
+
+use std::{collections::BTreeMap, time::Instant};
+
+use berth_policy::{
+    RequestId, StepOutcome,
+    in_place_update::{UpdateReport, UpdateRequest, UpdateSource},
+};
+use berth_proto::crd::{DesiredPod, NodePodUpdate, NodePodUpdateStatus, UpdatedPod};
+use futures::FutureExt;
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+    jiff::Timestamp,
+};
+use kube::{
+    Api, Client, Resource,
+    api::{Patch, PatchParams},
+    runtime::watcher,
+};
+use serde_json::json;
+use tokio::sync::Mutex;
+use tracing::warn;
+
+use super::{
+    asked,
+    desk::{Desk, Entry},
+    report,
+};
+use crate::{
+    causes::chain,
+    cluster::{
+        FIELD_MANAGER,
+        client::Connection,
+        clock::Clock,
+        follow::{Shown, Watch, follow},
+        node_object,
+    },
+    request_status::whole_second,
+};
+
+/// Condition: every entry can be carried out.
+const UNDERSTOOD: &str = "Understood";
+
+/// The mailbox of the node of this name.
+#[derive(Debug)]
+pub(super) struct Mailbox {
+    connection: Connection,
+    node: String,
+    /// As it was seen or written last. Held over a write: the entries are written together.
+    object: Mutex<Option<Object>>,
+}
+
+#[derive(Debug)]
+struct Object {
+    uid: String,
+    version: u64,
+    status: NodePodUpdateStatus,
+    /// What the agent says of each pod, by UID. It runs ahead of what is written.
+    pods: BTreeMap<String, UpdatedPod>,
+}
+
+impl Mailbox {
+    /// Nothing is asked before it is followed.
+    pub(super) fn new(connection: Connection, node: String) -> Self {
+        Self { connection, node, object: Mutex::new(None) }
+    }
+
+    /// Puts on the desk what is asked for; for ever.
+    pub(super) async fn follow(&self, desk: &Desk) {
+        let watch = Watch {
+            what: "NodePodUpdate",
+            selected: watcher::Config::default().fields(&format!("metadata.name={}", self.node)),
+        };
+        let (shown, mut news) = tokio::sync::mpsc::unbounded_channel();
+        let each = |event| {
+            // The receiver lives as long as this.
+            let _ = shown.send(event);
+        };
+        let ensure = |client: Client| {
+            let node = self.node.clone();
+            let make = |metadata| NodePodUpdate { metadata, ..NodePodUpdate::new("", Default::default()) };
+            // Without a Node there is nothing to watch yet; the watch shows the object when it is made.
+            async move { node_object::ensure(&client, &node, make).await.map(drop) }.boxed()
+        };
+        let watching = follow(&self.connection, &watch, Api::<NodePodUpdate>::all, ensure, each);
+        let taking = async {
+            let mut clock = Clock::read();
+            while let Some(event) = news.recv().await {
+                clock = clock.kept(Clock::read());
+                match event {
+                    Shown::Listed(objects) => self.take(objects.into_iter().next(), desk, &clock).await,
+                    Shown::Applied(object) => self.take(Some(object), desk, &clock).await,
+                    Shown::Deleted(_) | Shown::Refused => self.take(None, desk, &clock).await,
+                }
+            }
+        };
+        tokio::join!(watching, taking);
+    }
+
+    async fn take(&self, shown: Option<NodePodUpdate>, desk: &Desk, clock: &Clock) {
+        let mut object = self.object.lock().await;
+        let Some(shown) = shown else {
+            *object = None;
+            return desk.listed(UpdateSource::Mailbox, Vec::new());
+        };
+        let uid = shown.metadata.uid.unwrap_or_default();
+        let version = number(shown.metadata.resource_version.as_deref());
+        let status = shown.status.unwrap_or_default();
+        let ahead = object.take().filter(|known| known.uid == uid);
+        // What was written since is in it already, or comes.
+        let mut pods: BTreeMap<String, UpdatedPod> =
+            status.pods.iter().map(|pod| (pod.uid.clone(), pod.clone())).collect();
+        match ahead {
+            Some(ahead) if ahead.version > version => return *object = Some(ahead),
+            Some(ahead) => pods.extend(ahead.pods),
+            None => {}
+        }
+        pods.retain(|uid, _| status.desired_pods.iter().any(|desired| desired.uid == *uid));
+        let now = tokio::time::Instant::now().into_std();
+        let entries = status.desired_pods.iter().map(|desired| {
+            let first_seen = desk.entry(&id(desired)).map_or(now, |entry| entry.request.created);
+            entry(desired, pods.get(&desired.uid), version, first_seen, clock)
+        });
+        let entries = entries.collect();
+        desk.listed(UpdateSource::Mailbox, entries);
+        *object = Some(Object { uid, version, status, pods });
+    }
+
+    /// Says how far the update of one pod is.
+    pub(super) async fn report(&self, request: &UpdateRequest, report: &UpdateReport) -> StepOutcome {
+        let mut object = self.object.lock().await;
+        let Some(known) = object.as_mut() else { return StepOutcome::Gone };
+        let Some(desired) = known.status.desired_pods.iter().find(|desired| id(desired) == request.id) else {
+            return StepOutcome::Gone;
+        };
+        let uid = desired.uid.clone();
+        let old = known.pods.get(&uid).filter(|old| old.revision == request.revision);
+        let entry = report::pod(&uid, &request.revision, report, old, Timestamp::now());
+        known.pods.insert(uid, entry);
+        let wanted: Vec<UpdatedPod> = known.pods.values().cloned().collect();
+        let conditions = understood(&known.status);
+        if wanted == known.status.pods && conditions == known.status.conditions {
+            return StepOutcome::Done;
+        }
+        let body = Patch::Apply(json!({
+            "apiVersion": NodePodUpdate::api_version(&()),
+            "kind": NodePodUpdate::kind(&()),
+            "metadata": { "name": self.node, "uid": known.uid },
+            "status": { "pods": wanted, "conditions": conditions },
+        }));
+        let params = PatchParams::apply(FIELD_MANAGER).force();
+        let write = async |client: Client| {
+            Api::<NodePodUpdate>::all(client).patch_status(&self.node, &params, &body).await
+        };
+        match self.connection.ask(write).await {
+            Ok(written) => {
+                known.version = number(written.metadata.resource_version.as_deref()).max(known.version);
+                known.status = written.status.unwrap_or_default();
+                StepOutcome::Done
+            }
+            Err(error) if error.is_gone() => StepOutcome::Gone,
+            Err(error) => {
+                warn!(node = self.node, error = %chain(&error), "NodePodUpdate not answered, trying again");
+                StepOutcome::Failed
+            }
+        }
+    }
+}
+
+fn entry(
+    desired: &DesiredPod,
+    answered: Option<&UpdatedPod>,
+    version: u64,
+    seen: Instant,
+    clock: &Clock,
+) -> Entry {
+    let answered = answered.filter(|answered| answered.revision == desired.revision);
+    let reported = answered.map(|pod| report::read_pod(pod, clock)).unwrap_or_default();
+    let ended = answered.and_then(|pod| report::ended(pod, clock, seen));
+    let (request, sound) = asked::desired(desired, reported, ended, seen, clock);
+    Entry { request, flaw: sound.err().map(|flaw| flaw.to_string()), version }
+}
+
+fn id(desired: &DesiredPod) -> RequestId {
+    format!("{}@{}", desired.uid, desired.revision).into()
+}
+
+/// Whether all of it makes sense.
+fn understood(status: &NodePodUpdateStatus) -> Vec<Condition> {
+    let clock = Clock::read();
+    let faults: Vec<String> = status
+        .desired_pods
+        .iter()
+        .filter_map(|desired| {
+            let flaw = entry(desired, None, 0, Instant::now(), &clock).flaw?;
+            Some(format!("desiredPods[{}]: {flaw}", desired.uid))
+        })
+        .collect();
+    let (holds, reason) = if faults.is_empty() { ("True", "Understood") } else { ("False", "InvalidEntry") };
+    let old = status.conditions.iter().find(|old| old.type_ == UNDERSTOOD && old.status == holds);
+    vec![Condition {
+        type_: UNDERSTOOD.to_owned(),
+        status: holds.to_owned(),
+        reason: reason.to_owned(),
+        message: faults.join("; "),
+        last_transition_time: old.map_or_else(
+            || Time(whole_second(Timestamp::now(), false)),
+            |old| old.last_transition_time.clone(),
+        ),
+        observed_generation: None,
+    }]
+}
+
+fn number(version: Option<&str>) -> u64 {
+    version.and_then(|version| version.parse().ok()).unwrap_or(0)
+}

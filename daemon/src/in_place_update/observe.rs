@@ -1,0 +1,213 @@
+//! One pod as the policy is to see it: what the API server shows, what the runtime runs, which images are there.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use berth_policy::{
+    ContainerId, ContainerName, ContainerState, InstanceView,
+    in_place_update::{
+        ContainerView, EnvHash, Fate, Gate, Instance, Life, Metadata, MetadataKey, Observed, Presence, Record,
+    },
+};
+use k8s_openapi::api::core::v1 as core;
+
+use super::{env, pods::Version, state};
+use crate::{cluster::clock::Clock, pod_view::read, runtime::made::Made};
+
+/// The readiness gate of in-place updates.
+pub(super) const GATE: &str = "InPlaceUpdateReady";
+/// What exited a moment ago may be on its way to be started again, whatever its restart policy says: the kubelet stops and
+/// starts a container whose definition has changed in one go.
+const AFTERMATH: Duration = Duration::from_secs(10);
+
+/// What one container was created with, reduced to hashes.
+#[derive(Clone, Debug)]
+pub(super) struct Facts {
+    definition: Option<u32>,
+    image: Arc<str>,
+    env: Option<EnvHash>,
+    /// `extractedEnvFromMetadataHash`.
+    pub(super) published: Option<u64>,
+    /// By the node's wall clock, since the epoch.
+    finished: Option<Duration>,
+}
+
+impl Facts {
+    /// Hashes what the runtime tells of an instance of this container.
+    pub(super) fn of(container: &core::Container, made: &Made) -> Self {
+        let references = env::references(container);
+        let values = made.env.as_ref().map(|env| env::actual(&references, env));
+        Self {
+            definition: made.definition,
+            image: made.image.as_str().into(),
+            env: values.as_ref().map(env::Values::hash),
+            published: values.as_ref().map(env::Values::published),
+            finished: made.finished,
+        }
+    }
+
+    /// `plainHash`.
+    pub(super) fn plain(&self) -> u64 {
+        self.definition.unwrap_or(0).into()
+    }
+}
+
+/// What a pod's picture is made of, beside the pod.
+pub(super) struct Sources<'a> {
+    pub(super) instances: &'a BTreeMap<ContainerName, InstanceView>,
+    pub(super) facts: &'a BTreeMap<ContainerId, Facts>,
+    pub(super) images: BTreeMap<Arc<str>, Presence>,
+    /// When this process wrote the gate False.
+    pub(super) closed: Option<Instant>,
+    pub(super) clock: &'a Clock,
+    pub(super) now: Instant,
+}
+
+/// The picture, and when it changes by itself.
+pub(super) struct Picture {
+    pub(super) observed: Observed,
+    pub(super) again: Option<Instant>,
+}
+
+/// Puts it together.
+pub(super) fn observe(version: &Version, sources: Sources<'_>) -> Picture {
+    let pod = &version.pod;
+    let metadata = metadata(pod);
+    let settled = version.settled;
+    let mut again: Vec<Instant> = settled.into_iter().filter(|settled| *settled > sources.now).collect();
+    let spec = pod.spec.clone().unwrap_or_default();
+    // One whose order cannot be read has none, as at its launch.
+    let order = read::order(pod).ok().flatten();
+    let containers = spec.containers.iter().map(|container| {
+        let name = ContainerName::from(container.name.as_str());
+        let references = env::references(container);
+        let image: Arc<str> = container.image.as_deref().unwrap_or("").into();
+        ContainerView {
+            priority: order.as_ref().and_then(|order| order.priority(&name)),
+            reads: references.values().cloned().collect::<BTreeSet<MetadataKey>>(),
+            env: env::expected(&references, &metadata).hash(),
+            instance: instance(pod, container, &image, &sources, &mut again),
+            name,
+            image,
+        }
+    });
+    let observed = Observed {
+        containers: containers.collect(),
+        fate: fate(pod),
+        gate: gate(pod, &sources),
+        record: record(pod),
+        kubelet_knows: settled.is_some_and(|settled| settled <= sources.now),
+        before: None,
+        metadata,
+        images: sources.images,
+    };
+    Picture { observed, again: again.into_iter().min() }
+}
+
+/// Labels and annotations, but for the record of updates, which is none.
+fn metadata(pod: &core::Pod) -> Metadata {
+    let labels = pod.metadata.labels.iter().flatten();
+    let annotations = pod.metadata.annotations.iter().flatten();
+    let labels = labels.map(|(key, value)| (MetadataKey::Label(key.clone()), value.clone()));
+    labels
+        .chain(annotations.map(|(key, value)| (MetadataKey::Annotation(key.clone()), value.clone())))
+        .collect()
+}
+
+pub(super) fn record(pod: &core::Pod) -> Option<Record> {
+    state::read(pod.metadata.annotations.as_ref()?.get(state::ANNOTATION)?)
+}
+
+fn fate(pod: &core::Pod) -> Fate {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    if read::is_mirror(&pod.metadata) {
+        Fate::Static
+    } else if pod.metadata.deletion_timestamp.is_some() {
+        Fate::Gone
+    } else if matches!(phase, Some("Succeeded" | "Failed")) {
+        Fate::Ended
+    } else {
+        Fate::Alive
+    }
+}
+
+fn gate(pod: &core::Pod, sources: &Sources<'_>) -> Gate {
+    if !read::has_gate(pod, GATE) {
+        return Gate::Absent;
+    }
+    match read::condition(pod, GATE) {
+        None => Gate::Unwritten,
+        Some(condition) if condition.status == "True" => Gate::Ready,
+        Some(condition) => {
+            // The API's times have whole seconds: it may have been a second later.
+            let written = condition.last_transition_time.as_ref();
+            let written = written.map(|time| sources.clock.instant(time.0) + Duration::from_secs(1));
+            Gate::NotReady { since: sources.closed.or(written).unwrap_or(sources.now) }
+        }
+    }
+}
+
+fn instance(
+    pod: &core::Pod,
+    container: &core::Container,
+    wanted: &Arc<str>,
+    sources: &Sources<'_>,
+    again: &mut Vec<Instant>,
+) -> Option<Instance> {
+    let name = ContainerName::from(container.name.as_str());
+    let view = sources.instances.get(&name)?;
+    let facts = sources.facts.get(&view.id);
+    let status = read::status(pod, &container.name);
+    let told = status.filter(|status| read::container_id(status) == Some(view.id.as_str()));
+    let image = facts.map_or_else(
+        || Arc::from(""),
+        |facts| match facts.definition == Some(env::definition(&container.name, wanted)) {
+            true => wanted.clone(),
+            // Another one; by which name does not matter.
+            false => format!("not {wanted} ({})", facts.image).into(),
+        },
+    );
+    Some(Instance {
+        id: view.id.clone(),
+        image,
+        image_id: status.map(|status| status.image_id.clone()).unwrap_or_default(),
+        env: facts.and_then(|facts| facts.env),
+        life: life(pod, view, facts, told.is_some_and(|status| status.ready), sources, again),
+        restarts: view.attempt,
+    })
+}
+
+fn life(
+    pod: &core::Pod,
+    view: &InstanceView,
+    facts: Option<&Facts>,
+    ready: bool,
+    sources: &Sources<'_>,
+    again: &mut Vec<Instant>,
+) -> Life {
+    match view.state {
+        ContainerState::Running if view.stopping => Life::Restarting,
+        ContainerState::Running => Life::Running { ready },
+        ContainerState::Created | ContainerState::Unknown => Life::Restarting,
+        ContainerState::Exited { code } if read::restart_policy(pod).restarts(code) => Life::Restarting,
+        ContainerState::Exited { .. } => {
+            let wall = sources
+                .clock
+                .instant_as_wall(sources.now)
+                .duration_since(k8s_openapi::jiff::Timestamp::UNIX_EPOCH);
+            let since =
+                facts.and_then(|facts| facts.finished).map(|end| wall.unsigned_abs().saturating_sub(end));
+            match since {
+                Some(since) if since >= AFTERMATH => Life::Ended,
+                Some(since) => {
+                    again.push(sources.now + (AFTERMATH - since));
+                    Life::Restarting
+                }
+                None => Life::Restarting,
+            }
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! The pods that are to be updated, in their newest version, and since when the kubelet must have seen it.
+//!
+//! They come by the pod watch of the agent. The kubelet has a watch of its own on the same objects, and both hear of a
+//! change at once. After the watch broke that is not so: the kubelet comes back by its own clock, up to half a minute later.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use berth_policy::PodUid;
+use k8s_openapi::api::core::v1 as core;
+use tokio::sync::watch;
+
+use super::meta::Outdated;
+use crate::pod_view::convert::identity;
+
+/// After the watch has shown a version the kubelet has it, too, and its pod worker has been told.
+const SETTLED: Duration = Duration::from_millis(100);
+/// The kubelet's longest pause before it lists anew (client-go's reflector).
+const RELIST: Duration = Duration::from_secs(30);
+
+/// The pods somebody wants to be updated. Nothing awaits while the lock is held.
+#[derive(Debug, Default)]
+pub struct Pods {
+    inner: Mutex<Inner>,
+    /// Of all pods.
+    pub(super) outdated: Outdated,
+    changes: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    wanted: BTreeMap<PodUid, Known>,
+    /// The watch was complete since it was last lost.
+    follows: bool,
+    /// It was lost at least once.
+    was_lost: bool,
+}
+
+/// What is known of one.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Known {
+    /// Nothing yet.
+    #[default]
+    Nothing,
+    /// It is not there any more.
+    Gone,
+    /// This.
+    There(Arc<Version>),
+}
+
+impl Known {
+    /// The version, if it is there.
+    pub(super) fn there(self) -> Option<Arc<Version>> {
+        match self {
+            Self::There(version) => Some(version),
+            Self::Nothing | Self::Gone => None,
+        }
+    }
+}
+
+/// A version of a pod.
+#[derive(Debug)]
+pub(super) struct Version {
+    /// The pod.
+    pub(super) pod: core::Pod,
+    /// `metadata.resourceVersion`, as a number that grows.
+    pub(super) number: u64,
+    /// From then on the kubelet knows it; `None` before the watch has shown it.
+    pub(super) settled: Option<Instant>,
+}
+
+impl Pods {
+    /// A number that grows whenever something of a wanted pod is new.
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// From now on, what is new of this pod counts.
+    pub(super) fn want(&self, pod: &PodUid) {
+        self.inner().wanted.entry(pod.clone()).or_default();
+    }
+
+    /// Nobody wants anything of the others any more.
+    pub(super) fn keep_only(&self, is_wanted: impl Fn(&PodUid) -> bool) {
+        self.inner().wanted.retain(|pod, _| is_wanted(pod));
+    }
+
+    pub(super) fn known(&self, pod: &PodUid) -> Known {
+        self.inner().wanted.get(pod).cloned().unwrap_or_default()
+    }
+
+    /// The watch shows this.
+    pub fn seen(&self, pod: &core::Pod) {
+        self.outdated.seen(pod);
+        let now = now();
+        let mut inner = self.inner();
+        let wait = if inner.was_lost && !inner.follows { RELIST } else { SETTLED };
+        self.take(&mut inner, pod, Some(now + wait));
+    }
+
+    /// A question, or the answer to a write, shows this.
+    pub(super) fn answered(&self, pod: &core::Pod) {
+        let mut inner = self.inner();
+        self.take(&mut inner, pod, None);
+    }
+
+    /// It is not there any more.
+    pub fn gone(&self, pod: &PodUid) {
+        self.outdated.gone(pod);
+        let mut inner = self.inner();
+        if let Some(known) = inner.wanted.get_mut(pod) {
+            *known = Known::Gone;
+            self.changes.send_modify(|changes| *changes += 1);
+        }
+    }
+
+    /// The watch is complete, with these pods and no others.
+    pub fn listed(&self, is_there: impl Fn(&PodUid) -> bool) {
+        let mut inner = self.inner();
+        inner.follows = true;
+        for (pod, known) in &mut inner.wanted {
+            if matches!(known, Known::There(_)) && !is_there(pod) {
+                *known = Known::Gone;
+            }
+        }
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+
+    /// The watch was lost.
+    pub fn lost(&self) {
+        let mut inner = self.inner();
+        (inner.follows, inner.was_lost) = (false, true);
+    }
+
+    fn take(&self, inner: &mut Inner, pod: &core::Pod, settled: Option<Instant>) {
+        let Some(uid) = identity(&pod.metadata).map(PodUid::from) else { return };
+        let Some(known) = inner.wanted.get_mut(&uid) else { return };
+        let number =
+            pod.metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or(0);
+        let settled = match known {
+            Known::There(old) if old.number > number => return,
+            Known::There(old) if old.number == number => match (old.settled, settled) {
+                (Some(old), Some(new)) => Some(old.min(new)),
+                (old, new) => old.or(new),
+            },
+            _ => settled,
+        };
+        let mut pod = pod.clone();
+        // Often the larger half of an object, and nothing is decided by it.
+        pod.metadata.managed_fields = None;
+        *known = Known::There(Arc::new(Version { pod, number, settled }));
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tokio's clock, so that tests can pause it.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(uid: &str, version: u64) -> core::Pod {
+        let mut pod = core::Pod::default();
+        pod.metadata.uid = Some(uid.to_owned());
+        pod.metadata.resource_version = Some(version.to_string());
+        pod
+    }
+
+    fn version(pods: &Pods) -> (u64, Option<Duration>) {
+        let Known::There(version) = pods.known(&"a".into()) else { panic!("not there") };
+        (version.number, version.settled.map(|settled| settled.saturating_duration_since(now())))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_newest_version_counts_and_settles_once() {
+        let pods = Pods::default();
+        pods.seen(&pod("a", 1));
+        assert!(matches!(pods.known(&"a".into()), Known::Nothing), "nobody wants it");
+        pods.want(&"a".into());
+        pods.listed(|_| true);
+        pods.seen(&pod("a", 2));
+        assert_eq!(version(&pods), (2, Some(SETTLED)));
+        pods.answered(&pod("a", 3));
+        assert_eq!(version(&pods), (3, None));
+        pods.seen(&pod("a", 2));
+        assert_eq!(version(&pods), (3, None), "an echo of what was before");
+        pods.seen(&pod("a", 3));
+        assert_eq!(version(&pods), (3, Some(SETTLED)));
+        pods.lost();
+        pods.seen(&pod("a", 3));
+        assert_eq!(version(&pods), (3, Some(SETTLED)), "the kubelet had it before");
+        pods.seen(&pod("a", 4));
+        assert_eq!(version(&pods), (4, Some(RELIST)), "it may not have heard of it");
+        pods.listed(|_| false);
+        assert!(matches!(pods.known(&"a".into()), Known::Gone));
+    }
+}

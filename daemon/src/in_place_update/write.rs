@@ -1,0 +1,190 @@
+//! Writes to the pods of this node: one patch for each step, for exactly the version it was decided on.
+
+use berth_policy::{
+    PodRef,
+    in_place_update::{MetadataKey, PodPatch},
+};
+use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+use kube::{
+    Api, Client,
+    api::{ListParams, Patch, PatchParams},
+};
+use serde_json::{Map, Value, json};
+
+use super::{observe::GATE, state};
+use crate::{
+    cluster::{
+        client::{CallError, Connection},
+        metrics::{ClusterMetrics, Write},
+    },
+    pod_view::{convert::identity, read},
+    request_status::whole_second,
+};
+
+/// Why the gate is closed, as OpenKruise's tools know it.
+const START: &str = "StartInPlaceUpdate";
+
+/// Writes to pods of the node of this name.
+#[derive(Debug)]
+pub(super) struct Writer {
+    pub(super) connection: Connection,
+    pub(super) node: String,
+    pub(super) metrics: ClusterMetrics,
+}
+
+impl Writer {
+    /// The pod as it is now; `None` when it is gone, or another one has its name.
+    pub(super) async fn look(&self, pod: &PodRef) -> Result<Option<core::Pod>, CallError> {
+        // Listed, not got: for the kubelet's identity a pod that is gone is a pod it must not read.
+        let selected =
+            ListParams::default().fields(&format!("spec.nodeName={},metadata.name={}", self.node, pod.name));
+        let list =
+            async |client: Client| Api::<core::Pod>::namespaced(client, &pod.namespace).list(&selected).await;
+        let found = self.connection.ask(list).await?.items.into_iter().next();
+        Ok(found.filter(|found| identity(&found.metadata).is_some_and(|uid| *uid == *pod.uid.as_str())))
+    }
+
+    /// Moves a batch.
+    pub(super) async fn patch(&self, pod: &core::Pod, patch: &PodPatch) -> Result<core::Pod, CallError> {
+        let written = self.write(pod, "", body(pod, patch)).await;
+        self.metrics.wrote(Write::Update, &written);
+        written
+    }
+
+    /// Opens or closes the readiness gate.
+    pub(super) async fn gate(&self, pod: &core::Pod, open: bool) -> Result<core::Pod, CallError> {
+        let conditions = conditions(pod, open, whole_second(Timestamp::now(), false));
+        let body = json!({ "metadata": named(pod), "status": { "conditions": conditions } });
+        let written = self.write(pod, "status", body).await;
+        self.metrics.wrote(Write::Unready, &written);
+        written
+    }
+
+    /// Sets one annotation.
+    pub(super) async fn annotate(
+        &self,
+        pod: &core::Pod,
+        key: &str,
+        value: &str,
+    ) -> Result<core::Pod, CallError> {
+        let mut metadata = named(pod);
+        metadata.insert("annotations".to_owned(), json!({ key: value }));
+        let written = self.write(pod, "", json!({ "metadata": metadata })).await;
+        self.metrics.wrote(Write::Annotation, &written);
+        written
+    }
+
+    async fn write(&self, pod: &core::Pod, subresource: &str, body: Value) -> Result<core::Pod, CallError> {
+        let name = pod.metadata.name.clone().unwrap_or_default();
+        let namespace = pod.metadata.namespace.clone().unwrap_or_default();
+        // Containers are merged by their name, conditions by their type.
+        let (patch, params) = (Patch::Strategic(body), PatchParams::default());
+        let write = async |client: Client| {
+            let pods = Api::<core::Pod>::namespaced(client, &namespace);
+            match subresource {
+                "" => pods.patch(&name, &params, &patch).await,
+                _ => pods.patch_status(&name, &params, &patch).await,
+            }
+        };
+        self.connection.ask(write).await
+    }
+}
+
+/// A write to another pod of that name, or to another version of it, is a conflict.
+fn named(pod: &core::Pod) -> Map<String, Value> {
+    let mut metadata = Map::new();
+    metadata.insert("uid".to_owned(), json!(pod.metadata.uid));
+    metadata.insert("resourceVersion".to_owned(), json!(pod.metadata.resource_version));
+    metadata
+}
+
+fn body(pod: &core::Pod, patch: &PodPatch) -> Value {
+    let (mut labels, mut annotations) = (Map::new(), Map::new());
+    for (key, value) in &patch.metadata {
+        match key {
+            MetadataKey::Label(key) => labels.insert(key.clone(), json!(value)),
+            MetadataKey::Annotation(key) => annotations.insert(key.clone(), json!(value)),
+        };
+    }
+    annotations.insert(state::ANNOTATION.to_owned(), json!(state::text(&patch.record)));
+    let mut metadata = named(pod);
+    metadata.insert("labels".to_owned(), Value::Object(labels));
+    metadata.insert("annotations".to_owned(), Value::Object(annotations));
+    let mut body = json!({ "metadata": metadata });
+    if !patch.images.is_empty() {
+        let images = patch.images.iter();
+        let images: Vec<Value> =
+            images.map(|(name, image)| json!({ "name": name.as_str(), "image": &**image })).collect();
+        body["spec"] = json!({ "containers": images });
+    }
+    body
+}
+
+fn conditions(pod: &core::Pod, open: bool, now: Timestamp) -> Vec<core::PodCondition> {
+    let gate = core::PodCondition {
+        type_: GATE.to_owned(),
+        status: if open { "True" } else { "False" }.to_owned(),
+        // Merged into what is there: left out, the old one would stay.
+        reason: Some(if open { "" } else { START }.to_owned()),
+        last_transition_time: Some(Time(now)),
+        ..core::PodCondition::default()
+    };
+    let mut conditions = vec![gate];
+    if !open {
+        conditions.extend(read::not_ready_by(pod, GATE, now));
+    }
+    conditions
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use berth_policy::in_place_update::Record;
+
+    use super::*;
+
+    fn pod() -> core::Pod {
+        serde_saphyr::from_str(
+            "
+metadata: {name: web, namespace: shop, uid: u, resourceVersion: '7'}
+spec: {containers: [{name: main, image: 'a:1'}]}
+status: {conditions: [{type: ContainersReady, status: 'True'}, {type: Ready, status: 'True'}]}
+",
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn a_patch_names_what_it_was_decided_on() {
+        let patch = PodPatch {
+            images: [("main".into(), "a:2".into())].into(),
+            metadata: [
+                (MetadataKey::Label("l".to_owned()), "1".to_owned()),
+                (MetadataKey::Annotation("a".to_owned()), "two\nlines".to_owned()),
+            ]
+            .into(),
+            record: Record { revision: "r".to_owned(), ..Record::default() },
+        };
+        let body = body(&pod(), &patch);
+        assert_eq!(body["metadata"]["resourceVersion"], "7");
+        assert_eq!(body["metadata"]["uid"], "u");
+        assert_eq!(body["metadata"]["labels"], json!({"l": "1"}));
+        assert_eq!(body["metadata"]["annotations"]["a"], "two\nlines");
+        assert!(body["metadata"]["annotations"][state::ANNOTATION].as_str().unwrap().contains("\"r\""));
+        assert_eq!(body["spec"]["containers"], json!([{"name": "main", "image": "a:2"}]));
+        let nothing = PodPatch { images: BTreeMap::new(), ..patch };
+        assert!(super::body(&pod(), &nothing)["spec"].is_null());
+    }
+
+    #[test]
+    fn a_closed_gate_says_so_at_once() {
+        let of = |open| {
+            let conditions = conditions(&pod(), open, Timestamp::UNIX_EPOCH).into_iter();
+            conditions.map(|condition| (condition.type_, condition.status)).collect::<Vec<_>>()
+        };
+        let pair = |name: &str, status: &str| (name.to_owned(), status.to_owned());
+        assert_eq!(of(false), [pair(GATE, "False"), pair("Ready", "False")]);
+        assert_eq!(of(true), [pair(GATE, "True")]);
+    }
+}
