@@ -11,7 +11,7 @@ use berth_tests::node::{User, deploy, programs};
 use berth_tests::wait::await_condition;
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DynamicObject, PostParams};
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
@@ -50,6 +50,21 @@ async fn the_whole_folder_is_accepted() -> Result<()> {
     let said = tool(&kubectl, &apply).await?;
     for applied in ["deployment.apps/berth-manager", "daemonset.apps/berth-agent", "configmap/berth-agent"] {
         ensure!(said.contains(applied), "no {applied} in {said}");
+    }
+    Ok(())
+}
+
+/// Each by itself, in a namespace of its own; tried only, as above.
+#[tokio::test]
+async fn the_samples_are_accepted() -> Result<()> {
+    let client = centre().await?.client().await?;
+    namespace(&client, "policies-samples").await?;
+    let params = PatchParams { dry_run: true, ..PatchParams::apply("kubectl").validation_strict() };
+    for mut object in deploy::objects("samples")? {
+        object.metadata.namespace = Some("policies-samples".to_owned());
+        let name = object.name_any();
+        let tried = deploy::api(&client, &object)?.patch(&name, &params, &Patch::Apply(&object)).await;
+        tried.with_context(|| name)?;
     }
     Ok(())
 }
