@@ -3,7 +3,8 @@
 use std::{fs, path::PathBuf};
 
 use berth_proto::crd::{
-    ContainerRecreateRequest, ImagePullJob, NodeImage, NodePodProbe, PodProbeMarker, documents,
+    ContainerRecreateRequest, ContainerUpdateRequest, ImagePullJob, NodeImage, NodePodProbe, NodePodUpdate,
+    PodProbeMarker, documents,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -53,4 +54,11 @@ fn no_field_of_an_openkruise_manifest_is_lost() {
     keeps::<NodeImage>("node-image");
     keeps::<PodProbeMarker>("pod-probe-marker");
     keeps::<NodePodProbe>("node-pod-probe");
+}
+
+/// With everything a status can say.
+#[test]
+fn no_field_of_an_update_is_lost() {
+    keeps::<ContainerUpdateRequest>("update-all-fields");
+    keeps::<NodePodUpdate>("node-pod-update");
 }

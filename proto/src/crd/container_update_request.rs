@@ -32,7 +32,7 @@ use super::FailurePolicy;
 #[schemars(extend("x-kubernetes-validations" = [
     {"rule": "self == oldSelf", "message": "spec is immutable: make a new request"},
     {
-        "rule": "self.containers.size() > 0 || has(self.metadata)",
+        "rule": "(has(self.containers) && self.containers.size() > 0) || has(self.metadata)",
         "message": "nothing is asked for: give containers with images, or metadata with labels or annotations",
     },
 ]))]

@@ -1,18 +1,18 @@
-//! Our kinds on the real API server: it keeps every field of an OpenKruise manifest and refuses what makes no sense, in
+//! Our kinds on the real API server: it keeps every field of a manifest and refuses what makes no sense, in
 //! words that name the field.
 
 use std::fs;
 
 use anyhow::{Context, Result, ensure};
-use berth_proto::crd::{ContainerRecreateRequest, ImagePullJob};
+use berth_proto::crd::{ContainerRecreateRequest, ContainerUpdateRequest, ImagePullJob, NodePodUpdate};
 use berth_tests::node::{deploy, programs};
-use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::centre::{centre, namespace};
 
-const MANIFESTS: [&str; 8] = [
+const MANIFESTS: [&str; 10] = [
     "recreate-plain",
     "recreate-all-fields",
     "image-pull-job-names",
@@ -21,10 +21,12 @@ const MANIFESTS: [&str; 8] = [
     "node-image",
     "pod-probe-marker",
     "node-pod-probe",
+    "update-all-fields",
+    "node-pod-update",
 ];
 
 #[tokio::test]
-async fn openkruise_manifests_are_kept_whole() -> Result<()> {
+async fn manifests_are_kept_whole() -> Result<()> {
     let client = centre().await?.client().await?;
     namespace(&client, "kinds-manifests").await?;
     for file in MANIFESTS {
@@ -76,11 +78,110 @@ async fn two_writers_share_a_status() -> Result<()> {
         kept["containerStatusContexts"].is_null(),
         "given up by its only writer, and still there: {kept}"
     );
-    let mine = requests.list(&kube::api::ListParams::default().fields("status.nodeName=n")).await?;
+    let mine = requests.list(&ListParams::default().fields("status.nodeName=n")).await?;
     ensure!(mine.items.len() == 1, "found by its node: {}", mine.items.len());
-    let others = requests.list(&kube::api::ListParams::default().fields("status.nodeName=m")).await?;
+    let others = requests.list(&ListParams::default().fields("status.nodeName=m")).await?;
     ensure!(others.items.is_empty(), "found by another node");
     Ok(())
+}
+
+/// As above: neither writer of an update has the whole, and each keeps what it wrote.
+#[tokio::test]
+async fn two_writers_share_an_update() -> Result<()> {
+    let client = centre().await?.client().await?;
+    namespace(&client, "kinds-updates").await?;
+    let requests: Api<ContainerUpdateRequest> = Api::namespaced(client.clone(), "kinds-updates");
+    requests.create(&PostParams::default(), &update("shared", json!({}))?).await?;
+    let write = async |manager: &str, status: Value| {
+        let object = json!({
+            "apiVersion": "berth.dev/v1alpha1",
+            "kind": "ContainerUpdateRequest",
+            "metadata": { "name": "shared" },
+            "status": status,
+        });
+        requests.patch_status("shared", &PatchParams::apply(manager), &Patch::Apply(&object)).await
+    };
+    let states = json!([{ "name": "a", "phase": "Updating" }]);
+    let previous = json!({ "containers": [{ "name": "a", "image": "a:1" }], "missingLabels": ["l"] });
+    write("manager", json!({ "nodeName": "n", "podUID": "u" })).await?;
+    let answer = json!({ "phase": "Updating", "containerUpdateStates": states, "previous": previous });
+    write("agent", answer).await?;
+    write("manager", json!({ "nodeName": "n", "podUID": "u", "message": "seen" })).await?;
+    let kept = serde_json::to_value(requests.get("shared").await?.status)?;
+    ensure!(kept["containerUpdateStates"] == states && kept["previous"] == previous, "{kept}");
+    ensure!(kept["nodeName"] == "n" && kept["message"] == "seen" && kept["phase"] == "Updating", "{kept}");
+    let mine = requests.list(&ListParams::default().fields("status.nodeName=n")).await?;
+    ensure!(mine.items.len() == 1, "found by its node: {}", mine.items.len());
+    let others = requests.list(&ListParams::default().fields("status.nodeName=m")).await?;
+    ensure!(others.items.is_empty(), "found by another node");
+
+    let nodes: Api<NodePodUpdate> = Api::all(client);
+    let empty = serde_json::from_value(json!({ "metadata": { "name": "kinds-updates" }, "spec": {} }))?;
+    nodes.create(&PostParams::default(), &empty).await?;
+    let desired = json!([{ "uid": "u", "namespace": "n", "name": "p", "revision": "r" }]);
+    let pods = json!([{ "uid": "u", "revision": "r", "phase": "Succeeded" }]);
+    for (manager, status) in
+        [("manager", json!({ "desiredPods": desired })), ("agent", json!({ "pods": pods }))]
+    {
+        let object = json!({ "apiVersion": "berth.dev/v1alpha1", "kind": "NodePodUpdate", "status": status });
+        nodes.patch_status("kinds-updates", &PatchParams::apply(manager), &Patch::Apply(&object)).await?;
+    }
+    let kept = serde_json::to_value(nodes.get("kinds-updates").await?.status)?;
+    ensure!(kept["desiredPods"] == desired && kept["pods"] == pods, "{kept}");
+    Ok(())
+}
+
+fn update(name: &str, change: Value) -> Result<ContainerUpdateRequest> {
+    Ok(serde_json::from_value(update_json(name, change))?)
+}
+
+fn update_json(name: &str, change: Value) -> Value {
+    let mut spec = json!({ "podName": "p", "containers": [{ "name": "a", "image": "a:2" }] });
+    for (key, value) in change.as_object().into_iter().flatten() {
+        spec[key] = value.clone();
+    }
+    spec.as_object_mut().into_iter().for_each(|spec| spec.retain(|_, value| !value.is_null()));
+    json!({
+        "apiVersion": "berth.dev/v1alpha1",
+        "kind": "ContainerUpdateRequest",
+        "metadata": { "name": name },
+        "spec": spec,
+    })
+}
+
+/// A `null` leaves the field out.
+#[tokio::test]
+async fn bad_updates_are_refused_by_field() -> Result<()> {
+    let client = centre().await?.client().await?;
+    namespace(&client, "kinds-bad-updates").await?;
+    let container = |name: &str, image: &str| json!({ "name": name, "image": image });
+    let twice = [container("a", "a:2"), container("a", "a:3")];
+    let refusals = [
+        ("podName", json!({ "podName": null })),
+        ("podName", json!({ "podName": "" })),
+        ("nothing is asked for", json!({ "containers": null })),
+        ("nothing is asked for", json!({ "containers": [] })),
+        ("containers[1]", json!({ "containers": twice })),
+        ("containers[0].image", json!({ "containers": [{ "name": "a" }] })),
+        ("containers[0].image", json!({ "containers": [container("a", "")] })),
+        ("containers[0].name", json!({ "containers": [container("", "a:2")] })),
+        ("failurePolicy", json!({ "strategy": { "failurePolicy": "Retry" } })),
+        ("gracePeriodSeconds", json!({ "strategy": { "gracePeriodSeconds": -1 } })),
+        ("activeDeadlineSeconds", json!({ "activeDeadlineSeconds": 2 })),
+        ("ttlSecondsAfterFinished", json!({ "ttlSecondsAfterFinished": -1 })),
+        ("labels", json!({ "metadata": { "labels": { "a": 1 } } })),
+    ];
+    for (word, change) in refusals {
+        let mut object = update_json("bad", change);
+        object["metadata"]["namespace"] = "kinds-bad-updates".into();
+        let object: DynamicObject = serde_json::from_value(object)?;
+        is_invalid(deploy::api(&client, &object)?.create(&PostParams::default(), &object).await, word)?;
+    }
+    let requests: Api<ContainerUpdateRequest> = Api::namespaced(client, "kinds-bad-updates");
+    let mut kept = requests.create(&PostParams::default(), &update("kept", json!({}))?).await?;
+    kept.spec.containers[0].image = "a:3".to_owned();
+    let changed = requests.replace("kept", &PostParams::default(), &kept).await;
+    is_invalid(changed, "spec is immutable: make a new request")
 }
 
 /// An assignment comes from the manager, never with the request.

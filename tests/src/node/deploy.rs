@@ -101,18 +101,18 @@ pub async fn install(client: &Client) -> Result<()> {
     apply(client, "policies").await?;
     // The server takes policies over in the order in which they were made: when the last one counts, all do.
     let object: DynamicObject = serde_json::from_value(json!({
-        "apiVersion": "apps.kruise.io/v1alpha1",
-        "kind": "ContainerRecreateRequest",
+        "apiVersion": "berth.dev/v1alpha1",
+        "kind": "ContainerUpdateRequest",
         "metadata": { "namespace": "berth-system", "name": "refused" },
-        "spec": { "podName": "p", "containers": [{ "name": "a", "ports": [] }] },
+        "spec": { "podName": "p", "metadata": {} },
     }))?;
     let requests = api(client, &object)?;
     let params = PostParams { dry_run: true, ..Default::default() };
     await_condition("the policies count", Duration::from_secs(60), async || {
         match requests.create(&params, &object).await {
-            Err(kube::Error::Api(status)) if status.message.contains("berth-requests") => Ok(()),
+            Err(kube::Error::Api(status)) if status.message.contains("berth-update-requests") => Ok(()),
             Err(error) => Err(error).context("another refusal"),
-            Ok(_) => bail!("what the policy berth-requests refuses was accepted"),
+            Ok(_) => bail!("what the policy berth-update-requests refuses was accepted"),
         }
     })
     .await

@@ -106,6 +106,16 @@ pub(super) fn cluster(path: &str) -> String {
     format!("/apis/apps.kruise.io/v1alpha1/{path}")
 }
 
+/// A `ContainerUpdateRequest`.
+pub(super) fn update(path: &str) -> String {
+    format!("/apis/berth.dev/v1alpha1/namespaces/{NAMESPACE}/containerupdaterequests{path}")
+}
+
+/// A `NodePodUpdate`.
+pub(super) fn pod_update(path: &str) -> String {
+    format!("/apis/berth.dev/v1alpha1/nodepodupdates{path}")
+}
+
 pub(super) fn leases(namespace: &str) -> String {
     format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases")
 }
@@ -136,14 +146,27 @@ pub(super) fn condition(type_: &str, status: &str) -> Value {
     json!({ "type": type_, "status": status })
 }
 
+/// Of one of Berth's kinds.
 pub(super) fn object(kind: &str, name: &str, spec: Value) -> Value {
     let mut object = json!({
-        "apiVersion": "apps.kruise.io/v1alpha1", "kind": kind, "metadata": { "name": name },
+        "apiVersion": version(kind), "kind": kind, "metadata": { "name": name },
     });
     if !spec.is_null() {
         object["spec"] = spec;
     }
     object
+}
+
+/// The group and version of one of Berth's kinds.
+pub(super) fn version(kind: &str) -> &'static str {
+    match kind {
+        "ContainerUpdateRequest" | "NodePodUpdate" => "berth.dev/v1alpha1",
+        _ => "apps.kruise.io/v1alpha1",
+    }
+}
+
+pub(super) fn annotated(key: &str) -> Value {
+    json!({ "metadata": { "annotations": { key: "x" } } })
 }
 
 pub(super) fn pod_image(image: &str) -> Value {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::attempts::{
     Attempt, Verb, Who, again, bound, cluster, condition, core, event, events, kruise, lease, leases, object,
-    pod_image, request, spec, status, token_of,
+    pod_image, pod_update, request, spec, status, token_of, update,
 };
 use super::world::{A, World};
 
@@ -14,6 +14,11 @@ pub(super) fn controls(world: &World) -> Vec<Attempt> {
     use Who::{Agent, Kubelet, Manager};
     let mut applied = object("ContainerRecreateRequest", "mine", Value::Null);
     applied["status"] = json!({ "phase": "Recreating", "message": "stopping a" });
+    let mut updating = object("ContainerUpdateRequest", "mine", Value::Null);
+    let was = json!({ "containers": [{ "name": "a", "image": "registry.example/a:0" }] });
+    updating["status"] = json!({ "phase": "RollingBack", "message": "pulling", "previous": was });
+    let pods = json!([{ "uid": "u", "revision": "r", "phase": "Updating" }]);
+    let update_of = json!([{ "uid": "u", "namespace": "n", "name": "p", "revision": "r" }]);
     let desired = json!([{ "uid": "u", "image": "registry.example/a:1" }]);
     let assigned = json!({ "nodeName": A, "podUID": "u" });
     let silent =
@@ -40,6 +45,10 @@ pub(super) fn controls(world: &World) -> Vec<Attempt> {
         ),
         (Agent, Post, cluster("nodeimages"), object("NodeImage", A, Value::Null)),
         (Agent, Merge, cluster(&format!("nodeimages/{A}/status")), status(json!({ "pulling": 1 }))),
+        (Agent, Apply, update("/mine/status"), updating.clone()),
+        (Agent, Delete, update("/done-agent"), Value::Null),
+        (Agent, Post, pod_update(""), object("NodePodUpdate", A, Value::Null)),
+        (Agent, Merge, pod_update(&format!("/{A}/status")), status(json!({ "pods": pods }))),
         (Agent, Post, token_of("berth-agent"), bound("Node", A, &world.uid, 86_400)),
         (Agent, Post, events(), event("of-agent", A)),
         (Agent, Merge, format!("{}/of-agent", events()), again()),
@@ -48,8 +57,14 @@ pub(super) fn controls(world: &World) -> Vec<Attempt> {
         (Kubelet, Delete, request("/done-kubelet"), Value::Null),
         (Kubelet, Post, cluster("nodepodprobes"), object("NodePodProbe", A, json!({}))),
         (Kubelet, Merge, cluster(&format!("nodepodprobes/{A}/status")), status(json!({ "conditions": [] }))),
-        (Manager, Merge, request("/new/status"), status(assigned)),
-        (Manager, Merge, request("/new/status"), status(silent)),
+        (Kubelet, Apply, update("/mine/status"), updating),
+        (Kubelet, Delete, update("/done-kubelet"), Value::Null),
+        (Kubelet, Merge, pod_update(&format!("/{A}/status")), status(json!({ "conditions": [] }))),
+        (Manager, Merge, request("/new/status"), status(assigned.clone())),
+        (Manager, Merge, request("/new/status"), status(silent.clone())),
+        (Manager, Merge, update("/new/status"), status(assigned)),
+        (Manager, Merge, update("/new/status"), status(silent)),
+        (Manager, Merge, pod_update(&format!("/{A}/status")), status(json!({ "desiredPods": update_of }))),
         (
             Manager,
             Merge,

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::attempts::{
-    Attempt, Refused, Verb, Who, again, bound, cluster, condition, core, event, events, kruise, labelled,
-    lease, leases, object, pod_image, request, spec, status, token_of,
+    Attempt, Refused, Verb, Who, again, annotated, bound, cluster, condition, core, event, events, kruise,
+    labelled, lease, leases, object, pod_image, pod_update, request, spec, status, token_of, update,
 };
 use super::world::{A, B, NAMESPACE, World};
 
@@ -12,9 +12,11 @@ pub(super) fn refused(world: &World) -> Vec<Refused> {
     let mut all = requests();
     all.extend(pods());
     all.extend(objects());
+    all.extend(pod_updates());
     all.extend(tokens(world));
     all.extend(anything_else());
     all.extend(manager());
+    all.extend(manager_of_updates());
     let refused =
         |(who, verb, path, body, because)| Refused { attempt: Attempt::new(who, verb, path, body), because };
     let mut all: Vec<_> = all.into_iter().map(refused).collect();
@@ -33,53 +35,54 @@ const ASSIGNMENT: &str = "the assignment (nodeName, podUID, containerStatusConte
 
 /// Requests: by both identities of an agent.
 fn requests() -> Vec<Row> {
-    use Verb::{Apply, Delete, Merge, Post};
+    let contexts = json!([{ "name": "a", "containerID": "containerd://x", "restartCount": 0 }]);
+    let contexts = || status(json!({ "containerStatusContexts": contexts }));
     let mut rows = Vec::new();
     for who in [Who::Agent, Who::Kubelet] {
-        let contexts = json!([{ "name": "a", "containerID": "containerd://x", "restartCount": 0 }]);
-        let mut moved = object("ContainerRecreateRequest", "theirs", Value::Null);
-        moved["status"] = json!({ "nodeName": A });
-        let made = object(
-            "ContainerRecreateRequest",
-            "made",
-            json!({ "podName": "p", "containers": [{ "name": "a" }] }),
-        );
-        let other = || status(json!({ "message": "x" }));
-        rows.extend([
-            (who, Merge, request("/theirs/status"), other(), OTHER_REQUEST),
-            (who, Merge, request("/unassigned/status"), other(), OTHER_REQUEST),
-            (who, Merge, request("/unassigned/status"), status(json!({ "nodeName": A })), OTHER_REQUEST),
-            (who, Apply, request("/theirs/status"), moved, OTHER_REQUEST),
-            (who, Merge, request("/mine/status"), status(json!({ "nodeName": B })), ASSIGNMENT),
-            (who, Merge, request("/mine/status"), status(json!({ "nodeName": null })), ASSIGNMENT),
-            (who, Merge, request("/mine/status"), status(json!({ "podUID": "x" })), ASSIGNMENT),
-            (
-                who,
-                Merge,
-                request("/mine/status"),
-                status(json!({ "containerStatusContexts": contexts })),
-                ASSIGNMENT,
-            ),
-            (who, Merge, request("/mine/status"), json!({ "status": null }), ASSIGNMENT),
-            (who, Delete, request("/theirs-done"), Value::Null, OTHER_REQUEST),
-            (who, Delete, request("/theirs"), Value::Null, OTHER_REQUEST),
-            (who, Delete, request("/mine"), Value::Null, "deletes only finished requests"),
-            (who, Delete, request(""), Value::Null, "cannot deletecollection"),
-            (who, Post, request(""), made, "cannot create resource \"containerrecreaterequests\""),
-            (
-                who,
-                Merge,
-                request("/mine"),
-                labelled("l"),
-                "cannot patch resource \"containerrecreaterequests\"",
-            ),
-        ]);
+        rows.extend(requests_of(who, request, "ContainerRecreateRequest", json!({ "name": "a" })));
+        let container = json!({ "name": "a", "image": "registry.example/x:1" });
+        rows.extend(requests_of(who, update, "ContainerUpdateRequest", container));
+        rows.push((who, Verb::Merge, request("/mine/status"), contexts(), ASSIGNMENT));
     }
     rows
 }
 
+fn requests_of(who: Who, at: fn(&str) -> String, kind: &str, container: Value) -> Vec<Row> {
+    use Verb::{Apply, Delete, Merge, Post};
+    let mut moved = object(kind, "theirs", Value::Null);
+    moved["status"] = json!({ "nodeName": A });
+    let made = object(kind, "made", json!({ "podName": "p", "containers": [container] }));
+    let other = || status(json!({ "message": "x" }));
+    let (no_create, no_patch) = match kind {
+        "ContainerUpdateRequest" => (
+            "cannot create resource \"containerupdaterequests\"",
+            "cannot patch resource \"containerupdaterequests\"",
+        ),
+        _ => (
+            "cannot create resource \"containerrecreaterequests\"",
+            "cannot patch resource \"containerrecreaterequests\"",
+        ),
+    };
+    vec![
+        (who, Merge, at("/theirs/status"), other(), OTHER_REQUEST),
+        (who, Merge, at("/unassigned/status"), other(), OTHER_REQUEST),
+        (who, Merge, at("/unassigned/status"), status(json!({ "nodeName": A })), OTHER_REQUEST),
+        (who, Apply, at("/theirs/status"), moved, OTHER_REQUEST),
+        (who, Merge, at("/mine/status"), status(json!({ "nodeName": B })), ASSIGNMENT),
+        (who, Merge, at("/mine/status"), status(json!({ "nodeName": null })), ASSIGNMENT),
+        (who, Merge, at("/mine/status"), status(json!({ "podUID": "x" })), ASSIGNMENT),
+        (who, Merge, at("/mine/status"), json!({ "status": null }), ASSIGNMENT),
+        (who, Delete, at("/theirs-done"), Value::Null, OTHER_REQUEST),
+        (who, Delete, at("/theirs"), Value::Null, OTHER_REQUEST),
+        (who, Delete, at("/mine"), Value::Null, "deletes only finished requests"),
+        (who, Delete, at(""), Value::Null, "cannot deletecollection"),
+        (who, Post, at(""), made, no_create),
+        (who, Merge, at("/mine"), labelled("l"), no_patch),
+    ]
+}
+
 const OTHER_POD: &str = "only pods of its own node";
-const SPEC: &str = "nothing of a pod's spec but images";
+const SPEC: &str = "nothing of a pod's spec but the images of its containers";
 const STATUS: &str = "nothing of a pod's status but conditions";
 const CONDITIONS: &str = "does not write the conditions of the kubelet and the control plane";
 const KUBELET: &str = "cannot patch resource \"pods\"";
@@ -97,6 +100,7 @@ fn pods() -> Vec<Row> {
         { "operator": "Exists" },
     ]);
     let command = json!([{ "name": "a", "image": "registry.example/a:2", "command": ["sh"] }]);
+    let before = |image: &str| spec(json!({ "initContainers": [{ "name": "i", "image": image }] }));
     let with = |more: Value| status(json!({ "conditions": [condition("ContainersReady", "False"), more] }));
     let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "x" }, "spec": {
         "nodeName": A, "containers": [{ "name": "a", "image": "registry.example/a" }] } });
@@ -117,6 +121,10 @@ fn pods() -> Vec<Row> {
             "pod updates may not change fields",
         ),
         (Agent, Merge, core("pods/mine"), spec(json!({ "activeDeadlineSeconds": 1 })), SPEC),
+        (Agent, Strategic, core("pods/mine"), before("registry.example/x:1"), SPEC),
+        (Agent, Strategic, core("pods/theirs"), before("registry.example/x:1"), OTHER_POD),
+        (Agent, Merge, core("pods/mine"), annotated("kubernetes.io/config.mirror"), "mirror pod annotation"),
+        (Agent, Merge, core("pods/theirs"), annotated("apps.kruise.io/inplace-update-state"), OTHER_POD),
         (Agent, Merge, core("pods/mine"), spec(json!({ "tolerations": more })), SPEC),
         (
             Agent,
@@ -203,7 +211,7 @@ fn pods() -> Vec<Row> {
 }
 
 const OTHER_OBJECT: &str = "only objects that have the name of its own node";
-const DESIRED: &str = "what is desired (desiredImages, desiredPodProbes) is the manager's";
+const DESIRED: &str = "what is desired (desiredImages, desiredPodProbes, desiredPods) is the manager's";
 
 /// `NodeImage` and `NodePodProbe`: by both identities of an agent.
 fn objects() -> Vec<Row> {
@@ -270,6 +278,38 @@ fn objects() -> Vec<Row> {
     rows
 }
 
+/// `NodePodUpdate`, whose spec has no fields: a kubelet makes none.
+fn pod_updates() -> Vec<Row> {
+    use Verb::{Apply, Delete, Merge, Post};
+    use Who::{Agent, Kubelet};
+    let at = |name: &str, rest: &str| pod_update(&format!("/{name}{rest}"));
+    let desired = json!([{ "uid": "v", "namespace": "n", "name": "p", "revision": "r" }]);
+    let pods = json!([{ "uid": "u", "revision": "r", "phase": "Succeeded" }]);
+    let mut applied = object("NodePodUpdate", A, Value::Null);
+    applied["status"] = json!({ "desiredPods": desired });
+    let made = |name: &str| object("NodePodUpdate", name, Value::Null);
+    let no_create = "cannot create resource \"nodepodupdates\"";
+    let mut rows = vec![
+        (Agent, Post, pod_update(""), made("node-c"), OTHER_OBJECT),
+        (Kubelet, Post, pod_update(""), made("node-c"), no_create),
+        (Kubelet, Post, pod_update(""), made(A), no_create),
+    ];
+    for who in [Agent, Kubelet] {
+        rows.extend([
+            (who, Merge, at(B, "/status"), status(json!({ "conditions": [] })), OTHER_OBJECT),
+            (who, Merge, at(B, "/status"), status(json!({ "pods": pods })), OTHER_OBJECT),
+            (who, Merge, at(B, "/status"), status(json!({ "desiredPods": desired })), OTHER_OBJECT),
+            (who, Merge, at(A, "/status"), status(json!({ "desiredPods": desired })), DESIRED),
+            (who, Merge, at(A, "/status"), status(json!({ "desiredPods": null })), DESIRED),
+            (who, Apply, at(A, "/status"), applied.clone(), DESIRED),
+            (who, Merge, at(A, ""), labelled("l"), "cannot patch resource"),
+            (who, Delete, at(A, ""), Value::Null, "cannot delete resource"),
+            (who, Delete, at(B, ""), Value::Null, "cannot delete resource"),
+        ]);
+    }
+    rows
+}
+
 const OWN_NODE: &str = "only for tokens that are bound to its own node";
 const NO_NODE: &str = "denied request: ";
 
@@ -297,6 +337,9 @@ fn tokens(world: &World) -> Vec<Row> {
         (Unbound, Merge, request("/unassigned/status"), status(json!({ "message": "x" })), NO_NODE),
         (Unbound, Merge, core("pods/mine"), labelled("l"), NO_NODE),
         (Unbound, Post, cluster("nodeimages"), object("NodeImage", "node-c", Value::Null), NO_NODE),
+        (Unbound, Merge, update("/mine/status"), status(json!({ "message": "x" })), NO_NODE),
+        (Unbound, Merge, update("/unassigned/status"), status(json!({ "message": "x" })), NO_NODE),
+        (Unbound, Post, pod_update(""), object("NodePodUpdate", "node-c", Value::Null), NO_NODE),
         (Unbound, Post, events(), event("x", A), NO_NODE),
     ]
 }
@@ -400,6 +443,8 @@ fn anything_else() -> Vec<Row> {
     rows
 }
 
+const OF_NODE: &str = "what a node has (imageStatuses, pulls, sealingKey, firstSyncStatus, podProbeStatuses, pods) is the agent's";
+
 /// The manager: nothing but the status of our kinds, and there not what a node says of itself.
 fn manager() -> Vec<Row> {
     use Verb::{Delete, Merge, Post};
@@ -412,7 +457,7 @@ fn manager() -> Vec<Row> {
         "made",
         json!({ "podName": "p", "containers": [{ "name": "a" }] }),
     );
-    let of_node = "what a node has (imageStatuses, pulls, sealingKey, firstSyncStatus, podProbeStatuses) is the agent's";
+    let of_node = OF_NODE;
     let unfinished = "the manager deletes only finished jobs that have a ttlSecondsAfterFinished";
     let node_image = || cluster(&format!("nodeimages/{B}/status"));
     let pulls = json!([{ "uid": "u", "phase": "Succeeded" }]);
@@ -535,6 +580,62 @@ fn manager() -> Vec<Row> {
             token_of("berth-manager"),
             spec(json!({})),
             "cannot create resource \"serviceaccounts/token\"",
+        ),
+    ]
+}
+
+/// The manager and in-place updates: it asks for them and does not say how they go.
+fn manager_of_updates() -> Vec<Row> {
+    use Verb::{Delete, Merge, Post};
+    use Who::Manager;
+    let states = json!([{ "name": "a", "phase": "Succeeded" }]);
+    let was = json!({ "containers": [{ "name": "a", "image": "registry.example/x:1" }] });
+    let pods = json!([{ "uid": "u", "revision": "r", "phase": "Succeeded" }]);
+    let container = json!({ "name": "a", "image": "registry.example/x:1" });
+    let made = object("ContainerUpdateRequest", "made", json!({ "podName": "p", "containers": [container] }));
+    let answered = "containerUpdateStates is the agent's, once it has answered";
+    let previous = "what the pod was before an update (previous) is the agent's";
+    let finished = "the manager changes no finished request";
+    let no_patch = "cannot patch resource \"nodepodupdates\"";
+    vec![
+        (Manager, Post, update(""), made, "cannot create resource \"containerupdaterequests\""),
+        (Manager, Merge, update("/mine"), labelled("l"), "cannot patch resource \"containerupdaterequests\""),
+        (
+            Manager,
+            Delete,
+            update("/mine-done"),
+            Value::Null,
+            "cannot delete resource \"containerupdaterequests\"",
+        ),
+        (
+            Manager,
+            Merge,
+            update("/mine/status"),
+            status(json!({ "containerUpdateStates": states })),
+            answered,
+        ),
+        (Manager, Merge, update("/mine/status"), status(json!({ "containerUpdateStates": null })), answered),
+        (Manager, Merge, update("/mine/status"), json!({ "status": null }), answered),
+        (Manager, Merge, update("/mine/status"), status(json!({ "previous": was })), previous),
+        (Manager, Merge, update("/unassigned/status"), status(json!({ "previous": was })), previous),
+        (Manager, Merge, update("/mine-done/status"), status(json!({ "phase": "Pending" })), finished),
+        (Manager, Merge, update("/mine-done/status"), status(json!({ "completionTime": null })), finished),
+        (Manager, Merge, pod_update(&format!("/{B}/status")), status(json!({ "pods": pods })), OF_NODE),
+        (Manager, Merge, pod_update(&format!("/{A}/status")), status(json!({ "pods": null })), OF_NODE),
+        (Manager, Merge, pod_update(&format!("/{B}")), labelled("l"), no_patch),
+        (
+            Manager,
+            Post,
+            pod_update(""),
+            object("NodePodUpdate", "node-c", Value::Null),
+            "cannot create resource \"nodepodupdates\"",
+        ),
+        (
+            Manager,
+            Delete,
+            pod_update(&format!("/{B}")),
+            Value::Null,
+            "cannot delete resource \"nodepodupdates\"",
         ),
     ]
 }

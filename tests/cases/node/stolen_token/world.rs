@@ -8,7 +8,7 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
-use super::attempts::Who;
+use super::attempts::{Who, version};
 use crate::case::PATIENCE;
 use crate::centre::{centre, namespace};
 
@@ -67,13 +67,18 @@ impl World {
             let resources = json!({ "requests": { "cpu": "10m" } });
             let containers =
                 json!([{ "name": "a", "image": "registry.example/a:1", "resources": resources }]);
-            let spec = json!({ "nodeName": node, "containers": containers });
+            let before = json!([{ "name": "i", "image": "registry.example/i:1" }]);
+            let spec = json!({ "nodeName": node, "containers": containers, "initContainers": before });
             let conditions = json!([{ "type": "ContainersReady", "status": "False" }]);
             let status = json!({ "phase": "Running", "conditions": conditions });
             self.object("v1", "Pod", name, json!({ "spec": spec }), Some(status)).await?;
         }
-        let states = json!([{ "name": "a", "phase": "Recreating" }]);
-        let assigned = |node: &str| json!({ "nodeName": node, "podUID": "u", "phase": "Recreating", "containerRecreateStates": states });
+        let recreating = json!({ "phase": "Recreating",
+            "containerRecreateStates": [{ "name": "a", "phase": "Recreating" }] });
+        let was = json!([{ "name": "a", "image": "registry.example/a:0" }]);
+        let updating = json!({ "phase": "Updating", "previous": { "containers": was },
+            "containerUpdateStates": [{ "name": "a", "phase": "Updating" }] });
+        let assigned = |node: &str| json!({ "nodeName": node, "podUID": "u" });
         let finished = |node: &str| json!({ "nodeName": node, "phase": "Completed", "completionTime": "2026-07-02T10:00:00Z" });
         let requests = [
             ("mine", Some(assigned(A))),
@@ -86,23 +91,36 @@ impl World {
             ("new", None),
         ];
         for (name, status) in requests {
-            let spec = json!({ "podName": "mine", "containers": [{ "name": "a" }] });
-            self.kruise("ContainerRecreateRequest", name, json!({ "spec": spec }), status).await?;
+            let asked = json!({ "name": "a", "image": "registry.example/a:1" });
+            for (kind, container, answer) in [
+                ("ContainerRecreateRequest", json!({ "name": "a" }), &recreating),
+                ("ContainerUpdateRequest", asked, &updating),
+            ] {
+                let spec = json!({ "podName": "mine", "containers": [container] });
+                let mut status = status.clone();
+                if let Some(status) = status.as_mut().filter(|status| status["completionTime"].is_null()) {
+                    for (field, value) in answer.as_object().into_iter().flatten() {
+                        status[field] = value.clone();
+                    }
+                }
+                self.berth(kind, name, json!({ "spec": spec }), status).await?;
+            }
         }
         let job = json!({ "image": "registry.example/a:1", "completionPolicy": {} });
-        self.kruise("ImagePullJob", "job", json!({ "spec": job.clone() }), None).await?;
+        self.berth("ImagePullJob", "job", json!({ "spec": job.clone() }), None).await?;
         let ttl =
             json!({ "image": "registry.example/a:1", "completionPolicy": { "ttlSecondsAfterFinished": 1 } });
         for (name, spec) in [("done-with-ttl", &ttl), ("done", &job)] {
             let status = json!({ "completionTime": "2026-07-02T10:00:00Z" });
-            self.kruise("ImagePullJob", name, json!({ "spec": spec }), Some(status)).await?;
+            self.berth("ImagePullJob", name, json!({ "spec": spec }), Some(status)).await?;
         }
-        self.kruise("ImagePullJob", "with-ttl", json!({ "spec": ttl }), None).await?;
+        self.berth("ImagePullJob", "with-ttl", json!({ "spec": ttl }), None).await?;
         let probe = json!({ "name": "p", "containerName": "a", "probe": {}, "podConditionType": "x" });
         let marker = json!({ "selector": { "matchLabels": { "a": "b" } }, "probes": [probe] });
-        self.kruise("PodProbeMarker", "marker", json!({ "spec": marker }), None).await?;
-        self.kruise("NodeImage", B, json!({}), None).await?;
-        self.kruise("NodePodProbe", B, json!({}), None).await?;
+        self.berth("PodProbeMarker", "marker", json!({ "spec": marker }), None).await?;
+        self.berth("NodeImage", B, json!({}), None).await?;
+        self.berth("NodePodProbe", B, json!({}), None).await?;
+        self.berth("NodePodUpdate", B, json!({}), None).await?;
         self.object("v1", "Secret", "secret", json!({}), None).await?;
         self.object("coordination.k8s.io/v1", "Lease", "lease", json!({}), None).await?;
         let event = json!({
@@ -113,8 +131,8 @@ impl World {
         self.object("events.k8s.io/v1", "Event", "of-b", event, None).await
     }
 
-    async fn kruise(&self, kind: &str, name: &str, object: Value, status: Option<Value>) -> Result<()> {
-        self.object("apps.kruise.io/v1alpha1", kind, name, object, status).await
+    async fn berth(&self, kind: &str, name: &str, object: Value, status: Option<Value>) -> Result<()> {
+        self.object(version(kind), kind, name, object, status).await
     }
 
     async fn object(
@@ -128,7 +146,7 @@ impl World {
         object["apiVersion"] = version.into();
         object["kind"] = kind.into();
         object["metadata"] = json!({ "name": name, "labels": { "made-by": "admin" } });
-        if !["NodeImage", "NodePodProbe"].contains(&kind) {
+        if !["NodeImage", "NodePodProbe", "NodePodUpdate"].contains(&kind) {
             object["metadata"]["namespace"] = NAMESPACE.into();
         }
         let object: DynamicObject = serde_json::from_value(object)?;

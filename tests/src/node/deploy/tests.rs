@@ -69,21 +69,28 @@ fn roles_write_this_and_nothing_else() {
         "berth-agent in berth-system: create /serviceaccounts/token only berth-agent",
         "berth-agent: create apps.kruise.io/nodeimages",
         "berth-agent: create apps.kruise.io/nodepodprobes",
+        "berth-agent: create berth.dev/nodepodupdates",
         "berth-agent: create events.k8s.io/events",
         "berth-agent: delete apps.kruise.io/containerrecreaterequests",
+        "berth-agent: delete berth.dev/containerupdaterequests",
         "berth-agent: patch /pods",
         "berth-agent: patch /pods/status",
         "berth-agent: patch apps.kruise.io/containerrecreaterequests/status",
         "berth-agent: patch apps.kruise.io/nodeimages/status",
         "berth-agent: patch apps.kruise.io/nodepodprobes/status",
+        "berth-agent: patch berth.dev/containerupdaterequests/status",
+        "berth-agent: patch berth.dev/nodepodupdates/status",
         "berth-agent: patch events.k8s.io/events",
         "berth-kubelet: create apps.kruise.io/nodeimages",
         "berth-kubelet: create apps.kruise.io/nodepodprobes",
         "berth-kubelet: create events.k8s.io/events",
         "berth-kubelet: delete apps.kruise.io/containerrecreaterequests",
+        "berth-kubelet: delete berth.dev/containerupdaterequests",
         "berth-kubelet: patch apps.kruise.io/containerrecreaterequests/status",
         "berth-kubelet: patch apps.kruise.io/nodeimages/status",
         "berth-kubelet: patch apps.kruise.io/nodepodprobes/status",
+        "berth-kubelet: patch berth.dev/containerupdaterequests/status",
+        "berth-kubelet: patch berth.dev/nodepodupdates/status",
         "berth-kubelet: patch events.k8s.io/events",
         "berth-manager in berth-system: create coordination.k8s.io/leases",
         "berth-manager in berth-system: patch coordination.k8s.io/leases only berth-manager",
@@ -95,6 +102,8 @@ fn roles_write_this_and_nothing_else() {
         "berth-manager: patch apps.kruise.io/nodeimages/status",
         "berth-manager: patch apps.kruise.io/nodepodprobes/status",
         "berth-manager: patch apps.kruise.io/podprobemarkers/status",
+        "berth-manager: patch berth.dev/containerupdaterequests/status",
+        "berth-manager: patch berth.dev/nodepodupdates/status",
         "berth-manager: patch events.k8s.io/events",
     ];
     assert_eq!(writes.iter().map(String::as_str).collect::<Vec<_>>(), expected);
@@ -161,11 +170,10 @@ fn closed_lists_are_the_roles() {
         };
         let grants = all_grants();
         let granted = grants.iter().filter(of_role).map(|grant| admitted(grant));
-        // What else kubelets write is not this policy's.
+        // This policy is about Berth's kinds only.
         let kubelet = name == "berth-kubelet";
-        let granted = granted.filter(|write| !kubelet || write.contains("apps.kruise.io"));
         let granted: BTreeSet<_> =
-            granted.map(|write| if kubelet { write.replace("apps.kruise.io/", "") } else { write }).collect();
+            granted.filter(|write| !kubelet || !write.contains("events.k8s.io")).collect();
         assert_eq!(list, granted, "{name}");
     }
 }
@@ -219,12 +227,25 @@ fn the_agent_is_on_every_node() {
 #[test]
 fn samples_are_what_they_say() {
     let pods = all::<Pod>("samples", "Pod");
-    assert_eq!(pods.len(), 2);
+    assert_eq!(pods.len(), 3);
     let requests = all::<berth_proto::crd::ContainerRecreateRequest>("samples", "ContainerRecreateRequest");
     let [request] = &requests[..] else { panic!("one request") };
     let pod = pods.iter().find(|pod| pod.name_any() == request.spec.pod_name).unwrap();
     for container in &request.spec.containers {
         assert!(pod.spec.as_ref().unwrap().containers.iter().any(|other| other.name == container.name));
+    }
+    let updates = all::<berth_proto::crd::ContainerUpdateRequest>("samples", "ContainerUpdateRequest");
+    let [update] = &updates[..] else { panic!("one update") };
+    let pod = pods.iter().find(|pod| pod.name_any() == update.spec.pod_name).unwrap();
+    let containers = &pod.spec.as_ref().unwrap().containers;
+    for wanted in &update.spec.containers {
+        let container = containers.iter().find(|container| container.name == wanted.name).unwrap();
+        assert_ne!(container.image.as_ref(), Some(&wanted.image));
+    }
+    let read = serde_json::to_string(containers).unwrap();
+    for (key, value) in &update.spec.metadata.as_ref().unwrap().annotations {
+        assert!(read.contains(&format!("metadata.annotations['{key}']")), "nothing reads {key}");
+        assert_ne!(pod.annotations().get(key), Some(value));
     }
     let jobs = all::<berth_proto::crd::ImagePullJob>("samples", "ImagePullJob");
     assert_eq!(jobs.len(), 2);
