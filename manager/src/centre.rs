@@ -120,6 +120,13 @@ impl Centre {
                 self.index.delete(kind, &namespace, &name, now),
                 self.images.delete(kind, &namespace, &name, now),
             ),
+            Input::Absent(kind) => {
+                // There is nothing of it to know, and what was known stays. No other kind of requests waits for it.
+                self.index.view_broke(kind, now);
+                self.images.view_broke(kind, now);
+                self.listed.send_modify(|listed| listed.add(kind));
+                return;
+            }
             Input::Broke(kind) => {
                 self.index.view_broke(kind, now);
                 self.images.view_broke(kind, now);
