@@ -9,7 +9,7 @@ use tracing::{info, warn};
 use crate::{
     health::Listed,
     images::{Effect, Fetch, ImageIndex},
-    index::Index,
+    index::{Ask, Index, RequestId},
     lease::Tenure,
     metrics::Metrics,
     order::Order,
@@ -105,6 +105,9 @@ impl Centre {
                     Object::Request(seen) => {
                         left_alone(Kind::Request, &seen.namespace, &seen.name, &seen.status);
                     }
+                    Object::Update(seen) => {
+                        left_alone(Kind::Update, &seen.namespace, &seen.name, &seen.status);
+                    }
                     Object::ImagePullJob(seen) => {
                         left_alone(Kind::ImagePullJob, &seen.namespace, &seen.name, &seen.status);
                     }
@@ -117,6 +120,13 @@ impl Centre {
                 self.index.delete(kind, &namespace, &name, now),
                 self.images.delete(kind, &namespace, &name, now),
             ),
+            Input::Absent(kind) => {
+                // There is nothing of it to know, and what was known stays. No other kind of requests waits for it.
+                self.index.view_broke(kind, now);
+                self.images.view_broke(kind, now);
+                self.listed.send_modify(|listed| listed.add(kind));
+                return;
+            }
             Input::Broke(kind) => {
                 self.index.view_broke(kind, now);
                 self.images.view_broke(kind, now);
@@ -160,9 +170,9 @@ impl Centre {
     fn hand_on<O: Into<Order>>(&mut self, orders: impl IntoIterator<Item = O>) {
         for order in orders {
             if let Err(full) = self.writer.submit(order) {
-                match full.target.kind {
-                    Kind::Request => self.index.lost(&full.target.key, now()),
-                    _ => self.images.lost(&full.target, now()),
+                match Ask::ALL.into_iter().find(|ask| ask.kind() == full.target.kind) {
+                    Some(ask) => self.index.lost(&RequestId { ask, key: full.target.key }, now()),
+                    None => self.images.lost(&full.target, now()),
                 }
             }
         }

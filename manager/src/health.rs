@@ -1,8 +1,8 @@
-//! Is this replica ready? When every kind has been listed once: then it could lead at once.
+//! Is this replica ready? When every kind has been listed once, or is known not to be installed: then it could lead at once.
 
 use crate::seen::Kind;
 
-/// The kinds that have been listed.
+/// The kinds that have been listed, or that there are none of.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Listed([bool; Kind::ALL.len()]);
 

@@ -1,7 +1,7 @@
 //! Berth's manager: the small centre.
 //!
-//! It says on which node a request is to be carried out and on which instances of which containers, and ends those that
-//! no agent can end; and from ImagePullJobs it says which node is to have which image now, and tells from the nodes' answers
+//! It says on which node a request is to be carried out, to recreate containers (and which instances of them) or to update
+//! a pod in place, and ends those that no agent can end; and from ImagePullJobs it says which node is to have which image now, and tells from the nodes' answers
 //! how far each job is. Everything that touches a container or an image happens on its node, by the agent there, and what an
 //! agent has been told goes on while no manager runs.
 //!

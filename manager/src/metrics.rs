@@ -107,7 +107,7 @@ impl Metrics {
         );
         registry.register("watch_failures", "Times a watch broke", metrics.watch_failures.clone());
         registry.register("objects", "Objects that are remembered", metrics.objects.clone());
-        registry.register("requests", "Requests that are not over", metrics.requests.clone());
+        registry.register("requests", "Requests of both kinds that are not over", metrics.requests.clone());
         registry.register("jobs", "ImagePullJobs that are not over", metrics.jobs.clone());
         registry.register(
             "pulls",
@@ -142,8 +142,10 @@ impl Metrics {
     }
 
     pub(crate) fn size(&self, size: Size) {
-        let Size { pods, nodes, requests, unassigned, assigned } = size;
-        for (kind, count) in [(Kind::Pod, pods), (Kind::Node, nodes), (Kind::Request, requests)] {
+        let Size { pods, nodes, requests, updates, unassigned, assigned } = size;
+        let objects =
+            [(Kind::Pod, pods), (Kind::Node, nodes), (Kind::Request, requests), (Kind::Update, updates)];
+        for (kind, count) in objects {
             self.objects.get_or_create(&[("kind", kind.name())]).set(number(count));
         }
         for (stage, count) in [("unassigned", unassigned), ("assigned", assigned)] {

@@ -31,7 +31,7 @@ impl Order {
     /// The object.
     pub fn target(&self) -> Target {
         match self {
-            Self::Request(patch) => Target { kind: Kind::Request, key: patch.key.clone() },
+            Self::Request(patch) => Target { kind: patch.id.ask.kind(), key: patch.id.key.clone() },
             Self::Node(order) => {
                 Target { kind: Kind::NodeImage, key: Key { namespace: "".into(), name: order.node.clone() } }
             }

@@ -39,7 +39,7 @@ use crate::{
     metrics::Metrics,
     notices, secrets, telemetry,
     watch::follow,
-    wire::{Jobs, NodeImages, Nodes, Pods, Requests},
+    wire::{Jobs, NodeImages, Nodes, Pods, Requests, Updates},
     writer::Writer,
 };
 
@@ -118,6 +118,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     watches.spawn(follow::<Nodes>(client.clone(), sender.clone(), metrics.clone()));
     watches.spawn(follow::<Pods>(client.clone(), sender.clone(), metrics.clone()));
     watches.spawn(follow::<Requests>(client.clone(), sender.clone(), metrics.clone()));
+    watches.spawn(follow::<Updates>(client.clone(), sender.clone(), metrics.clone()));
     watches.spawn(follow::<NodeImages>(client.clone(), sender.clone(), metrics.clone()));
     watches.spawn(follow::<Jobs>(client.clone(), sender, metrics));
     watches.spawn(secrets::read(client.clone(), asked, answer));

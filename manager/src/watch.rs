@@ -35,6 +35,8 @@ pub enum Input {
     },
     /// That were all.
     ListEnds(Kind),
+    /// The API server does not have the kind. It is looked for again.
+    Absent(Kind),
     /// The watch broke, and is being tried again.
     Broke(Kind),
 }
@@ -48,6 +50,8 @@ const PAUSES: [Duration; 5] = [
     Duration::from_secs(2),
     Duration::from_secs(5),
 ];
+/// The pause before a kind is looked for again that is not installed: nobody waits for it but who installs it.
+const ABSENT_PAUSE: Duration = Duration::from_secs(10);
 /// How long one watch request lasts. A connection that died without a word is noticed 5 s after it.
 const WATCH_SECONDS: u32 = 60;
 
@@ -66,21 +70,28 @@ where
     let mut broken: Option<String> = None;
     let mut failures = 0;
     while let Some(event) = events.next().await {
-        let failed = event.is_err();
+        let mut pause = None;
         let input = match event {
             Ok(event) => input::<W>(event),
             Err(error) => {
-                metrics.watch_failed(kind);
-                let text = chain(&error);
+                let (absent, text) = (is_absent(&error), chain(&error));
                 if broken.as_ref() != Some(&text) {
-                    warn!(kind = kind.name(), error = text, "Watch lost, what it showed stays");
+                    lost::<W>(absent, &text);
                     broken = Some(text);
                 }
-                Input::Broke(kind)
+                if absent {
+                    pause = Some(ABSENT_PAUSE);
+                    Input::Absent(kind)
+                } else {
+                    metrics.watch_failed(kind);
+                    pause = Some(PAUSES[failures.min(PAUSES.len() - 1)]);
+                    failures += 1;
+                    Input::Broke(kind)
+                }
             }
         };
         // That a list begins is only an intention.
-        if !failed && !matches!(input, Input::ListBegins(_)) {
+        if pause.is_none() && !matches!(input, Input::ListBegins(_)) {
             failures = 0;
             if broken.take().is_some() {
                 info!(kind = kind.name(), "Watch follows again");
@@ -89,10 +100,31 @@ where
         if inputs.send(input).await.is_err() {
             return;
         }
-        if failed {
-            tokio::time::sleep(PAUSES[failures.min(PAUSES.len() - 1)]).await;
-            failures += 1;
+        if let Some(pause) = pause {
+            tokio::time::sleep(pause).await;
         }
+    }
+}
+
+/// The API server has no such path: the kind's definition is not there, or gone.
+fn is_absent(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => status.code == 404,
+        _ => false,
+    }
+}
+
+fn lost<W: Watchable>(absent: bool, error: &str) {
+    let kind = W::KIND.name();
+    if absent {
+        let definition = format!("{kind}.{}", W::GROUP);
+        warn!(
+            kind,
+            definition, "Kind is not installed, its objects wait; apply the definition (deploy/crds)"
+        );
+    } else {
+        warn!(kind, error, "Watch lost, what it showed stays");
     }
 }
 
@@ -111,3 +143,6 @@ fn input<W: Watchable>(event: Event<Watched<W>>) -> Input {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

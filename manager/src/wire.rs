@@ -4,6 +4,7 @@
 //! named below is skipped by the parser and never kept. Nodes are asked for as metadata only.
 
 mod images;
+mod requests;
 
 use std::{borrow::Cow, collections::BTreeMap, fmt::Debug, marker::PhantomData};
 
@@ -15,8 +16,11 @@ use kube::Resource;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned, de::IgnoredAny};
 use serde_json::Value;
 
-pub use self::images::{Jobs, NodeImages};
-use crate::seen::{ContainerSeen, Kind, NodeSeen, Object, PodSeen, PodStage, RequestSeen, Role};
+pub use self::{
+    images::{Jobs, NodeImages},
+    requests::{Requests, Updates},
+};
+use crate::seen::{ContainerSeen, Kind, NodeSeen, Object, PodSeen, PodStage, Role};
 
 /// A kind that can be watched trimmed.
 pub trait Watchable: Clone + Debug + Send + Sync + 'static {
@@ -239,37 +243,6 @@ impl Watchable for Nodes {
             created: meta.creation_timestamp.as_ref().map(|time| time.0),
             labels: meta.labels.clone().unwrap_or_default(),
         })
-    }
-}
-
-// === requests ===
-
-/// ContainerRecreateRequests.
-#[derive(Clone, Debug)]
-pub struct Requests;
-
-impl Watchable for Requests {
-    const KIND: Kind = Kind::Request;
-    const GROUP: &str = "apps.kruise.io";
-    const VERSION: &str = "v1alpha1";
-    const NAME: &str = "ContainerRecreateRequest";
-    const METADATA_ONLY: bool = false;
-    type Scope = NamespaceResourceScope;
-    // Read in two steps: one object that another CRD let in must not make the list of all of them unreadable.
-    type Spec = Value;
-    type Status = Value;
-
-    fn object(meta: &ObjectMeta, spec: Option<Value>, status: Option<Value>) -> Object {
-        Object::Request(Box::new(RequestSeen {
-            namespace: meta.namespace.clone().unwrap_or_default(),
-            name: meta.name.clone().unwrap_or_default(),
-            uid: meta.uid.clone().unwrap_or_default(),
-            resource_version: meta.resource_version.clone().unwrap_or_default(),
-            created: meta.creation_timestamp.as_ref().map(|time| time.0),
-            deleting: meta.deletion_timestamp.is_some(),
-            spec: read(spec.unwrap_or_default()),
-            status: status.map_or_else(|| Ok(Default::default()), read),
-        }))
     }
 }
 

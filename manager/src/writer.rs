@@ -13,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use k8s_openapi::NamespaceResourceScope;
 use kube::{
     Api, Client, Resource,
     api::{DeleteParams, Patch, PatchParams, Preconditions},
@@ -30,13 +31,14 @@ pub use self::queue::Full;
 use self::queue::Queue;
 use crate::{
     images::JobAct,
-    index::Write,
+    index::{Ask, Write},
     lease::Tenure,
     metrics::{Metrics, Outcome},
     order::{Order, Target},
     secrets::Vault,
+    seen::Key,
     telemetry::chain,
-    wire::{Jobs, NodeImages, Requests, Watchable, Watched},
+    wire::{Jobs, NodeImages, Requests, Updates, Watchable, Watched},
 };
 
 /// The owner of what the manager writes, as `managedFields` shows it.
@@ -210,12 +212,13 @@ impl Shared {
 async fn send(client: &Client, order: &Order, target: &Target, body: &Body) -> kube::Result<()> {
     let Target { key, .. } = target;
     match order {
-        Order::Request(_) => {
-            apply::<Requests>(&Api::namespaced(client.clone(), &key.namespace), &key.name, body).await
-        }
+        Order::Request(patch) => match patch.id.ask {
+            Ask::Recreate => apply::<Requests>(&namespaced(client, key), &key.name, body).await,
+            Ask::Update => apply::<Updates>(&namespaced(client, key), &key.name, body).await,
+        },
         Order::Node(_) => apply::<NodeImages>(&Api::all(client.clone()), &key.name, body).await,
         Order::Job(job) => {
-            let api: Api<Watched<Jobs>> = Api::namespaced(client.clone(), &key.namespace);
+            let api = namespaced::<Jobs>(client, key);
             match job.act {
                 JobAct::Status(_) => apply(&api, &key.name, body).await,
                 JobAct::Delete => {
@@ -229,6 +232,13 @@ async fn send(client: &Client, order: &Order, target: &Target, body: &Body) -> k
             }
         }
     }
+}
+
+fn namespaced<W>(client: &Client, key: &Key) -> Api<Watched<W>>
+where
+    W: Watchable<Scope = NamespaceResourceScope>,
+{
+    Api::namespaced(client.clone(), &key.namespace)
 }
 
 async fn apply<W>(api: &Api<Watched<W>>, name: &str, body: &Body) -> kube::Result<()>
@@ -258,10 +268,12 @@ fn tell(order: &Order, target: &Target, outcome: Outcome, error: &str) {
     match (outcome, order) {
         (Outcome::Written, Order::Request(patch)) => match &patch.write {
             Write::Assign(assignment) => {
-                info!(request = %object, node = %assignment.node, pod.uid = assignment.pod_uid, "Request assigned");
+                let (node, pod) = (&assignment.node, &assignment.pod_uid);
+                info!(kind = target.kind.name(), request = %object, %node, pod.uid = pod, "Request assigned");
             }
             Write::Fail(failure, _) => {
-                info!(request = %object, reason = %failure.reason, message = failure.message, "Request failed");
+                let (reason, message) = (failure.reason, &failure.message);
+                info!(kind = target.kind.name(), request = %object, %reason, message, "Request failed");
             }
         },
         (Outcome::Written, Order::Node(order)) => {

@@ -8,7 +8,7 @@ use std::{
 use jiff::Timestamp;
 
 use super::{
-    EMPTY_AFTER, ImageIndex, SECRETS_KEPT, SECRETS_PAUSE, SILENCE, WRITTEN_EVERY,
+    EMPTY_AFTER, ImageIndex, KINDS, SECRETS_KEPT, SECRETS_PAUSE, SILENCE, WRITTEN_EVERY,
     job::{Job, Secrets, Sent, Stage},
     order::{Effect, Fetch, JobAct, JobOrder},
     rollout::{Owner, Standing},
@@ -23,7 +23,7 @@ use crate::{
 impl ImageIndex {
     /// Everything that was touched is thought through; what is owed.
     pub(super) fn settle(&mut self, now: Now) -> Vec<Effect> {
-        if self.leads && self.views.complete_since().is_some() {
+        if self.leads && self.views.complete_since(KINDS).is_some() {
             while let Some(uid) = self.touched.pop_first() {
                 let at = self.advance(&uid, now);
                 self.timers.set(Wake::Wish(uid), at);
@@ -153,7 +153,8 @@ impl ImageIndex {
     /// Whether it can be relied on that no more nodes are selected; else when to look again.
     fn believable(&self, none: bool, seen: Instant, now: Now) -> Option<Instant> {
         let doubts = [Kind::Node, Kind::NodeImage, Kind::Pod].map(|kind| self.views.doubt(kind));
-        let lag = self.views.complete_since().filter(|_| none).map(|since| since.max(seen) + EMPTY_AFTER);
+        let lag =
+            self.views.complete_since(KINDS).filter(|_| none).map(|since| since.max(seen) + EMPTY_AFTER);
         doubts.into_iter().chain([lag]).flatten().filter(|at| *at > now.instant).max()
     }
 

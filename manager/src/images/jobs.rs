@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    ImageIndex,
+    ImageIndex, KINDS,
     entries::kept,
     job::{Job, Secrets, Stage},
     memory,
@@ -136,7 +136,7 @@ impl ImageIndex {
 
     /// Takes over what the job remembers, if that is news: nodes that were there then.
     pub(super) fn absorb(&mut self, uid: &Arc<str>) {
-        if self.views.complete_since().is_none() {
+        if self.views.complete_since(KINDS).is_none() {
             return;
         }
         let Some(job) = self.jobs.get_mut(uid) else { return };

@@ -102,7 +102,7 @@ const SECRETS_PAUSE: Duration = Duration::from_secs(30);
 const KINDS: &[Kind] = &[Kind::Pod, Kind::Node, Kind::NodeImage, Kind::ImagePullJob];
 
 /// What the manager knows of images, and what follows from it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ImageIndex {
     views: Views,
     /// This replica may write.
@@ -149,32 +149,6 @@ pub struct Size {
     pub asked: usize,
 }
 
-impl Default for ImageIndex {
-    fn default() -> Self {
-        Self {
-            views: Views::of(KINDS),
-            leads: false,
-            texts: Texts::default(),
-            sets: LabelSets::default(),
-            pods: Pods::default(),
-            sites: HashMap::new(),
-            node_images: 0,
-            jobs: HashMap::new(),
-            uids: HashMap::new(),
-            rollouts: HashMap::new(),
-            by_pods: HashMap::new(),
-            placed: HashMap::new(),
-            expiry: HashMap::new(),
-            timers: Timers::default(),
-            touched: BTreeSet::new(),
-            dirty: BTreeSet::new(),
-            effects: Vec::new(),
-            #[cfg(test)]
-            evaluations: 0,
-        }
-    }
-}
-
 impl ImageIndex {
     /// An object is as given. What images are not decided by is passed over.
     pub fn apply(&mut self, object: &Object, now: Now) -> Vec<Effect> {
@@ -183,7 +157,7 @@ impl ImageIndex {
             Object::Node(seen) => self.apply_node(seen, now),
             Object::NodeImage(seen) => self.apply_node_image(seen, now),
             Object::ImagePullJob(seen) => self.apply_job(seen, now),
-            Object::Request(_) => {}
+            Object::Request(_) | Object::Update(_) => {}
         }
         self.settle(now)
     }
@@ -201,12 +175,12 @@ impl ImageIndex {
 
     /// What the list has not shown is gone.
     pub fn list_ends(&mut self, kind: Kind, now: Now) -> Vec<Effect> {
-        let complete = self.views.complete_since().is_some();
+        let complete = self.views.complete_since(KINDS).is_some();
         self.views.ends(kind, now.instant);
         for (namespace, name) in self.vanished(kind) {
             self.remove(kind, &namespace, &name, now);
         }
-        if !complete && self.views.complete_since().is_some() {
+        if !complete && self.views.complete_since(KINDS).is_some() {
             self.begin(now);
         }
         self.touched.extend(self.jobs.keys().cloned());

@@ -144,7 +144,7 @@ impl ImageIndex {
                 self.select_for_all(&name, now);
                 self.sweep(&name);
             }
-            Kind::Request => {}
+            Kind::Request | Kind::Update => {}
         }
     }
 
@@ -170,7 +170,7 @@ impl ImageIndex {
                 let gone = self.jobs.values().filter(|job| job.list != list);
                 gone.map(|job| (job.key.namespace.clone(), (*job.key.name).into())).collect()
             }
-            Kind::Request => Vec::new(),
+            Kind::Request | Kind::Update => Vec::new(),
         }
     }
 

@@ -1,14 +1,19 @@
 //! Which agent gets a request, and on which instances? Or: why nobody does.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use super::{
-    failure::{DEADLINE_EXCEEDED, Failure, Reason},
-    model::{Pod, Wanted, context},
+    ask::{Ask, RequestId},
+    container_id::ContainerId,
+    failure::{Failure, Reason, deadline_exceeded},
+    model::{Container, Pod, Wanted, context},
     patch::{Assignment, Write},
     replaced::Replaced,
 };
-use crate::seen::{Key, Now, PodStage, Role};
+use crate::seen::{Now, PodStage, Role};
 
 /// What is not there when a request is first seen may only not have been seen yet: pods come by a watch of their own.
 const LAG: Duration = Duration::from_secs(3);
@@ -44,7 +49,7 @@ pub(super) struct Facts<'a> {
 }
 
 pub(super) fn decide(
-    key: &Key,
+    id: &RequestId,
     wanted: &Wanted,
     facts: &Facts<'_>,
     replaced: &mut Replaced,
@@ -55,10 +60,10 @@ pub(super) fn decide(
     }
     // No agent has it, so there is none to give its time to.
     if wanted.active_until.is_some_and(|until| until <= now.instant) {
-        return Decision::fail(Reason::DeadlineExceeded, DEADLINE_EXCEEDED, None);
+        return Decision::fail(Reason::DeadlineExceeded, deadline_exceeded(id.ask), None);
     }
     let wait = |until: Instant| Decision::Wait(wanted.active_until.map_or(until, |end| end.min(until)));
-    match snapshot(key, wanted, facts.pod) {
+    match snapshot(id, wanted, facts.pod) {
         Ok(snapshot) => {
             let until = facts.since + STALE;
             if now.instant < until && snapshot.is_history(replaced, now.instant) {
@@ -74,11 +79,11 @@ pub(super) fn decide(
     }
 }
 
-/// The pod, its node and the places of the wanted containers in it; each has an instance.
+/// The pod, its node and, where the request is about instances, those of the wanted containers.
 struct Snapshot<'a> {
     pod: &'a Pod,
-    node: std::sync::Arc<str>,
-    instances: Vec<(&'a super::model::Container, &'a super::container_id::ContainerId)>,
+    node: Arc<str>,
+    instances: Vec<(&'a Container, &'a ContainerId)>,
 }
 
 impl Snapshot<'_> {
@@ -95,11 +100,11 @@ impl Snapshot<'_> {
     }
 }
 
-fn snapshot<'a>(key: &Key, wanted: &Wanted, pod: Option<&'a Pod>) -> Result<Snapshot<'a>, Failure> {
+fn snapshot<'a>(id: &RequestId, wanted: &Wanted, pod: Option<&'a Pod>) -> Result<Snapshot<'a>, Failure> {
     let name = &wanted.pod;
     let refuse = |reason, message| Err(Failure::new(reason, message));
     let Some(pod) = pod else {
-        let namespace = &key.namespace;
+        let namespace = &id.key.namespace;
         return refuse(Reason::PodNotFound, format!("pod {name:?} is not in namespace {namespace:?}"));
     };
     match pod.stage {
@@ -122,16 +127,31 @@ fn snapshot<'a>(key: &Key, wanted: &Wanted, pod: Option<&'a Pod>) -> Result<Snap
         let Some(container) = pod.containers.iter().find(|container| *container.name == **wanted) else {
             return refuse(Reason::ContainerNotFound, format!("container {wanted:?} is not in pod {name:?}"));
         };
-        if container.role == Role::Init {
-            let what =
-                "is an init container that runs once: only those with restartPolicy Always can be recreated";
+        if let Some(what) = unfit(id.ask, container.role) {
             return refuse(Reason::InitContainer, format!("container {wanted:?} of pod {name:?} {what}"));
         }
-        let Some(id) = &container.id else {
-            let message = format!("container {wanted:?} of pod {name:?} has never started");
-            return refuse(Reason::ContainerNotStarted, message);
-        };
-        instances.push((container, id));
+        match (id.ask, &container.id) {
+            (Ask::Recreate, Some(instance)) => instances.push((container, instance)),
+            (Ask::Recreate, None) => {
+                let message = format!("container {wanted:?} of pod {name:?} has never started");
+                return refuse(Reason::ContainerNotStarted, message);
+            }
+            // One that cannot start may be what the update is for.
+            (Ask::Update, _) => {}
+        }
     }
     Ok(Snapshot { pod, node, instances })
+}
+
+/// Why a container of this role is not one that can be asked for.
+const fn unfit(ask: Ask, role: Role) -> Option<&'static str> {
+    match (ask, role) {
+        (Ask::Recreate, Role::Init) => {
+            Some("is an init container that runs once: only those with restartPolicy Always can be recreated")
+        }
+        (Ask::Update, Role::Init | Role::Sidecar) => {
+            Some("is an init container: only spec.containers are updated in place")
+        }
+        (Ask::Recreate, Role::Sidecar) | (_, Role::Regular) => None,
+    }
 }

@@ -6,8 +6,9 @@
 use std::time::{Duration, Instant};
 
 use super::{
+    ask::Ask,
     assignment::Decision,
-    failure::{AGENT_SILENT, DEADLINE_EXCEEDED, POD_GONE, Reason},
+    failure::{AGENT_SILENT, POD_GONE, Reason, deadline_exceeded},
     model::{Assigned, Pod},
 };
 use crate::seen::Now;
@@ -36,7 +37,7 @@ pub(super) struct Facts<'a> {
     pub(super) nodes_doubt: Option<Instant>,
 }
 
-pub(super) fn decide(assigned: &mut Assigned, facts: &Facts<'_>, now: Now) -> Decision {
+pub(super) fn decide(ask: Ask, assigned: &mut Assigned, facts: &Facts<'_>, now: Now) -> Decision {
     let pod = facts.pod.is_some_and(|pod| *pod.uid == *assigned.assignment.pod_uid);
     since(&mut assigned.pod_missing, !pod, now.instant);
     since(&mut assigned.node_missing, !facts.node, now.instant);
@@ -57,7 +58,7 @@ pub(super) fn decide(assigned: &mut Assigned, facts: &Facts<'_>, now: Now) -> De
     match first {
         None => Decision::Nothing,
         Some((at, _)) if now.instant < at => Decision::Wait(at),
-        Some((_, reason)) => Decision::fail(reason, text(reason, assigned), Some(&assigned.assignment)),
+        Some((_, reason)) => Decision::fail(reason, text(reason, ask, assigned), Some(&assigned.assignment)),
     }
 }
 
@@ -70,11 +71,11 @@ fn since(field: &mut Option<Instant>, is_so: bool, now: Instant) {
     }
 }
 
-fn text(reason: Reason, assigned: &Assigned) -> String {
+fn text(reason: Reason, ask: Ask, assigned: &Assigned) -> String {
     match reason {
         Reason::PodGone => POD_GONE.to_owned(),
         Reason::AgentSilent => AGENT_SILENT.to_owned(),
-        Reason::DeadlineExceeded => DEADLINE_EXCEEDED.to_owned(),
+        Reason::DeadlineExceeded => deadline_exceeded(ask).to_owned(),
         _ => format!("node {:?} has gone", assigned.assignment.node),
     }
 }

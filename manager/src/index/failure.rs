@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::ask::Ask;
+
 /// A request's end, written by the manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
@@ -32,7 +34,7 @@ pub enum Reason {
     PodFinished,
     /// The pod has no container of that name.
     ContainerNotFound,
-    /// The container runs once, before the others.
+    /// The container runs once, before the others; or, for an update, it is any init container.
     InitContainer,
     /// The container has had no instance yet.
     ContainerNotStarted,
@@ -76,5 +78,10 @@ impl fmt::Display for Reason {
 pub(super) const POD_GONE: &str = "pod has gone";
 /// OpenKruise's text.
 pub(super) const AGENT_SILENT: &str = "daemon has not responded for a long time";
-/// OpenKruise's text.
-pub(super) const DEADLINE_EXCEEDED: &str = "recreating has exceeded the activeDeadlineSeconds";
+/// OpenKruise's text, and one like it.
+pub(super) const fn deadline_exceeded(ask: Ask) -> &'static str {
+    match ask {
+        Ask::Recreate => "recreating has exceeded the activeDeadlineSeconds",
+        Ask::Update => "updating has exceeded the activeDeadlineSeconds",
+    }
+}

@@ -1,4 +1,4 @@
-//! The pure core for ContainerRecreateRequests: objects in, writes that are owed out.
+//! The pure core for requests, to recreate containers and to update pods: objects in, writes that are owed out.
 //!
 //! ```text
 //!  watches ── apply / delete / list_begins / list_ends / view_broke ──▶ Index ──▶ Vec<StatusPatch> ──▶ writer
@@ -16,13 +16,16 @@
 //!        └───────Fail─────────┴────────────Fail────────────────┘
 //! ```
 //!
+//! - `ask`: which of the two kinds a request is of. They are assigned and ended alike; but recreating is about instances, and
+//!   an update about a pod, whether its containers have ever run or not;
+//! - `spec`, `status`: what both kinds say in common. Is what is asked for possible at all;
 //! - `assignment`: which agent, which instances; what is missing is waited for, because pods come by a watch of their own;
 //! - `deadline`: ends that no agent can write;
-//! - `replaced`: instances known to be history, so that a pod seen late is not taken for news;
-//! - `spec`: is what is asked for possible at all.
+//! - `replaced`: instances known to be history, so that a pod seen late is not taken for news.
 //!
 //! Invariants:
-//! - nothing is decided before pods, nodes and requests have been listed once, completely;
+//! - nothing is decided before pods, nodes and requests of the kind have been listed once, completely; of the two kinds of
+//!   requests neither waits for the other, which may not be installed;
 //! - a write is asked for once for each version of a request, and again only if it was lost ([`Index::lost`]) or everything
 //!   is asked for ([`Index::owed`]); what became of it is seen in the next version of the object;
 //! - every write names the version it was decided on, so a decision made on old news changes nothing;
@@ -31,6 +34,7 @@
 //! - what is remembered is bounded by what exists, but for the instances of deleted requests, which are bounded by number
 //!   and time.
 
+mod ask;
 mod assignment;
 mod container_id;
 mod deadline;
@@ -40,6 +44,7 @@ mod patch;
 mod replaced;
 mod requests;
 mod spec;
+mod status;
 
 #[cfg(test)]
 mod tests;
@@ -50,26 +55,26 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub use self::{
+    ask::{Ask, RequestId},
+    failure::{Failure, Reason},
+    patch::{Assignment, RequestStatus, StatusPatch, Write},
+};
 use self::{
     assignment::Decision,
     model::{Pod, Request, Stage},
     replaced::Replaced,
     requests::Requests,
+    spec::Spec,
+    status::Status,
 };
-pub use self::{
-    failure::{Failure, Reason},
-    patch::{Assignment, StatusPatch, Write},
-};
-use crate::seen::{Key, Kind, Now, Object, Texts, Views};
+use crate::seen::{Key, Kind, Now, Object, RequestSeen, Texts, Views};
 
 /// A write that found no room is owed again after it.
 const LOST_PAUSE: Duration = Duration::from_secs(5);
 
-/// The kinds by which requests are decided.
-pub(crate) const KINDS: &[Kind] = &[Kind::Pod, Kind::Node, Kind::Request];
-
 /// What the manager knows, and what follows from it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Index {
     views: Views,
     /// With the number of the list that showed it last.
@@ -87,25 +92,14 @@ pub struct Size {
     pub pods: usize,
     /// Nodes.
     pub nodes: usize,
-    /// Requests, ended ones included.
+    /// Requests to recreate containers, ended ones included.
     pub requests: usize,
-    /// Requests that wait for an agent.
+    /// Requests to update pods, ended ones included.
+    pub updates: usize,
+    /// Requests of both kinds that wait for an agent.
     pub unassigned: usize,
-    /// Requests that an agent has.
+    /// Requests of both kinds that an agent has.
     pub assigned: usize,
-}
-
-impl Default for Index {
-    fn default() -> Self {
-        Self {
-            views: Views::of(KINDS),
-            pods: HashMap::new(),
-            nodes: HashMap::new(),
-            requests: Requests::default(),
-            replaced: Replaced::default(),
-            texts: Texts::default(),
-        }
-    }
 }
 
 impl Index {
@@ -132,22 +126,25 @@ impl Index {
                 }
                 self.evaluate_all(self.requests.of_node(&name), now)
             }
-            Object::Request(seen) => {
-                let key = self.texts.key(&seen.namespace, &seen.name);
-                let before = self.requests.remove(&key);
-                match &before {
-                    Some(before) if *before.uid == *seen.uid => self.replaced.remove(&before.replaced),
-                    Some(before) => self.replaced.depart(&before.replaced, now.instant),
-                    None => {}
-                }
-                let before = before.filter(|before| *before.uid == *seen.uid);
-                let request = Request::new(*seen, before.as_ref(), now, &mut self.texts);
-                self.replaced.add(&request.replaced);
-                self.requests.insert(key.clone(), request, self.views.list(Kind::Request));
-                self.evaluate_all(vec![key], now)
-            }
+            Object::Request(seen) => self.apply_request(&seen, now),
+            Object::Update(seen) => self.apply_request(&seen, now),
             Object::NodeImage(_) | Object::ImagePullJob(_) => Vec::new(),
         }
+    }
+
+    fn apply_request<S: Spec, T: Status>(&mut self, seen: &RequestSeen<S, T>, now: Now) -> Vec<StatusPatch> {
+        let id = RequestId { ask: T::ASK, key: self.texts.key(&seen.namespace, &seen.name) };
+        let before = self.requests.remove(&id);
+        match &before {
+            Some(before) if *before.uid == *seen.uid => self.replaced.remove(&before.replaced),
+            Some(before) => self.replaced.depart(&before.replaced, now.instant),
+            None => {}
+        }
+        let before = before.filter(|before| *before.uid == *seen.uid);
+        let request = Request::new(seen, before.as_ref(), now, &mut self.texts);
+        self.replaced.add(&request.replaced);
+        self.requests.insert(id.clone(), request, self.views.list(id.ask.kind()));
+        self.evaluate_all(vec![id], now)
     }
 
     /// An object is gone. `namespace` is empty for nodes.
@@ -162,15 +159,18 @@ impl Index {
                 self.nodes.remove(name);
                 self.evaluate_all(self.requests.of_node(name), now)
             }
-            Kind::Request => {
-                let key = self.texts.key(namespace, name);
-                if let Some(request) = self.requests.remove(&key) {
-                    self.replaced.depart(&request.replaced, now.instant);
-                }
-                Vec::new()
-            }
+            Kind::Request => self.delete_request(Ask::Recreate, namespace, name, now),
+            Kind::Update => self.delete_request(Ask::Update, namespace, name, now),
             Kind::NodeImage | Kind::ImagePullJob => Vec::new(),
         }
+    }
+
+    fn delete_request(&mut self, ask: Ask, namespace: &str, name: &str, now: Now) -> Vec<StatusPatch> {
+        let id = RequestId { ask, key: self.texts.key(namespace, name) };
+        if let Some(request) = self.requests.remove(&id) {
+            self.replaced.depart(&request.replaced, now.instant);
+        }
+        Vec::new()
     }
 
     /// All objects of a kind are about to be applied, and [`Index::list_ends`] says when that was the last one.
@@ -184,7 +184,8 @@ impl Index {
         let list = self.views.list(kind);
         let gone = match kind {
             Kind::Pod => vanished(&self.pods, |(_, shown)| *shown != list),
-            Kind::Request => self.requests.vanished(list),
+            Kind::Request => self.requests.vanished(Ask::Recreate, list),
+            Kind::Update => self.requests.vanished(Ask::Update, list),
             Kind::Node => {
                 let gone = vanished(&self.nodes, |shown| *shown != list);
                 gone.into_iter().map(|name| Key { namespace: "".into(), name }).collect()
@@ -213,20 +214,20 @@ impl Index {
 
     /// Everything that is owed, whatever was asked for before: for a manager that may write from now on.
     pub fn owed(&mut self, now: Now) -> Vec<StatusPatch> {
-        let keys = self.requests.unfinished();
-        for key in &keys {
-            if let Some(request) = self.requests.get_mut(key) {
+        let ids = self.requests.unfinished();
+        for id in &ids {
+            if let Some(request) = self.requests.get_mut(id) {
                 request.asked = None;
             }
         }
-        self.evaluate_all(keys, now)
+        self.evaluate_all(ids, now)
     }
 
     /// A write could not even be queued; it is owed again soon.
-    pub fn lost(&mut self, key: &Key, now: Now) {
-        if let Some(request) = self.requests.get_mut(key) {
+    pub fn lost(&mut self, id: &RequestId, now: Now) {
+        if let Some(request) = self.requests.get_mut(id) {
             request.asked = None;
-            self.requests.set_timer(key, Some(now.instant + LOST_PAUSE));
+            self.requests.set_timer(id, Some(now.instant + LOST_PAUSE));
         }
     }
 
@@ -241,7 +242,8 @@ impl Index {
         Size {
             pods: self.pods.len(),
             nodes: self.nodes.len(),
-            requests: self.requests.len(),
+            requests: self.requests.count(Ask::Recreate),
+            updates: self.requests.count(Ask::Update),
             unassigned: self.requests.unfinished_count() - assigned,
             assigned,
         }
@@ -249,21 +251,21 @@ impl Index {
 
     // === decisions ===
 
-    /// Since when decisions can be made; `None` while they can't. A list of requests comes in any order, so a request may
-    /// be seen before the one it follows: nothing is decided before its end.
-    fn usable_since(&self) -> Option<Instant> {
-        if self.views.is_listing(Kind::Request) { None } else { self.views.complete_since() }
+    /// Since when requests can be decided; `None` while they can't. A list of them comes in any order, so one may be seen
+    /// before the one it follows: nothing is decided before its end.
+    fn usable_since(&self, ask: Ask) -> Option<Instant> {
+        if self.views.is_listing(ask.kind()) { None } else { self.views.complete_since(ask.decided_by()) }
     }
 
-    fn evaluate_all(&mut self, keys: Vec<Key>, now: Now) -> Vec<StatusPatch> {
-        keys.into_iter().filter_map(|key| self.evaluate(key, now)).collect()
+    fn evaluate_all(&mut self, ids: Vec<RequestId>, now: Now) -> Vec<StatusPatch> {
+        ids.into_iter().filter_map(|id| self.evaluate(id, now)).collect()
     }
 
-    fn evaluate(&mut self, key: Key, now: Now) -> Option<StatusPatch> {
-        self.requests.set_timer(&key, None);
-        let usable_since = self.usable_since()?;
-        let request = self.requests.get_mut(&key)?;
-        let pod = |name: &Arc<str>| self.pods.get(&key.sibling(name)).map(|(pod, _)| pod);
+    fn evaluate(&mut self, id: RequestId, now: Now) -> Option<StatusPatch> {
+        self.requests.set_timer(&id, None);
+        let usable_since = self.usable_since(id.ask)?;
+        let request = self.requests.get_mut(&id)?;
+        let pod = |name: &Arc<str>| self.pods.get(&id.pod(name)).map(|(pod, _)| pod);
         let decision = match &mut request.stage {
             Stage::Over => return None,
             Stage::Unassigned(wanted) => {
@@ -272,7 +274,7 @@ impl Index {
                     since: request.seen.instant.max(usable_since),
                     doubt: self.views.doubt(Kind::Pod),
                 };
-                assignment::decide(&key, wanted, &facts, &mut self.replaced, now)
+                assignment::decide(&id, wanted, &facts, &mut self.replaced, now)
             }
             Stage::Assigned(assigned) => {
                 let facts = deadline::Facts {
@@ -282,13 +284,13 @@ impl Index {
                     pods_doubt: self.views.doubt(Kind::Pod),
                     nodes_doubt: self.views.doubt(Kind::Node),
                 };
-                deadline::decide(assigned, &facts, now)
+                deadline::decide(id.ask, assigned, &facts, now)
             }
         };
         match decision {
             Decision::Nothing => None,
             Decision::Wait(until) => {
-                self.requests.set_timer(&key, Some(until));
+                self.requests.set_timer(&id, Some(until));
                 None
             }
             Decision::Write(write) => {
@@ -298,7 +300,7 @@ impl Index {
                 }
                 request.asked = Some(asked.clone());
                 let (resource_version, write) = asked;
-                Some(StatusPatch { uid: request.uid.clone(), key, resource_version, write, at: now.wall })
+                Some(StatusPatch { uid: request.uid.clone(), id, resource_version, write, at: now.wall })
             }
         }
     }

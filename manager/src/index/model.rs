@@ -5,13 +5,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use berth_proto::crd::{ContainerRecreateRequestStatus, RecreatePhase, StatusContext};
+use berth_proto::crd::StatusContext;
 use jiff::Timestamp;
 
 use super::{
     container_id::ContainerId,
     patch::{Assignment, Write},
-    spec,
+    spec::Spec,
+    status::Status,
 };
 use crate::seen::{Now, PodSeen, PodStage, RequestSeen, Role, Texts};
 
@@ -96,6 +97,7 @@ pub(super) struct Assigned {
     pub(super) since: Instant,
     /// The agent has said something.
     pub(super) answered: bool,
+    /// The end it set itself; none on its way back.
     pub(super) active_until: Option<Instant>,
     /// Since when its node has not been there, as this manager saw it.
     pub(super) node_missing: Option<Instant>,
@@ -116,50 +118,47 @@ impl Stage {
 
 impl Request {
     /// `before` is the same object (UID) as it was known until now.
-    pub(super) fn new(seen: RequestSeen, before: Option<&Self>, now: Now, texts: &mut Texts) -> Self {
+    pub(super) fn new<S: Spec, T: Status>(
+        seen: &RequestSeen<S, T>,
+        before: Option<&Self>,
+        now: Now,
+        texts: &mut Texts,
+    ) -> Self {
         let first = before.map_or(now, |before| before.seen);
-        let replaced = seen.status.as_ref().map(replaced).unwrap_or_default();
+        let replaced = seen.status.as_ref().map(Status::replaced).unwrap_or_default();
         Self {
             uid: seen.uid.as_str().into(),
             resource_version: seen.resource_version.as_str().into(),
             seen: first,
             replaced,
-            stage: stage(&seen, before, first, now, texts),
+            stage: stage(seen, before, first, now, texts),
             asked: before.and_then(|before| before.asked.clone()),
             timer: None,
         }
     }
 }
 
-/// The instances that recreated containers had.
-fn replaced(status: &ContainerRecreateRequestStatus) -> Box<[ContainerId]> {
-    let done =
-        status.container_recreate_states.iter().filter(|state| state.phase == RecreatePhase::Succeeded);
-    let contexts = &status.container_status_contexts;
-    let contexts = done.filter_map(|state| contexts.iter().find(|context| context.name == state.name));
-    contexts.map(|context| ContainerId::from(context.container_id.as_str())).collect()
-}
-
-fn stage(seen: &RequestSeen, before: Option<&Request>, first: Now, now: Now, texts: &mut Texts) -> Stage {
+fn stage<S: Spec, T: Status>(
+    seen: &RequestSeen<S, T>,
+    before: Option<&Request>,
+    first: Now,
+    now: Now,
+    texts: &mut Texts,
+) -> Stage {
     // A status that is none of ours is somebody else's business.
     let Ok(status) = &seen.status else { return Stage::Over };
-    let ended = status.phase == Some(RecreatePhase::Completed) || status.completion_time.is_some();
-    if ended || seen.deleting {
+    if status.is_over() || seen.deleting {
         return Stage::Over;
     }
     let (pod, containers, deadline) = match &seen.spec {
-        Ok(spec) => (
-            spec.pod_name.as_str(),
-            spec.containers.iter().map(|container| container.name.as_str().into()).collect(),
-            spec.active_deadline_seconds,
-        ),
+        Ok(spec) => (spec.pod(), spec.containers().map(Box::from).collect(), spec.active_deadline_seconds()),
         Err(_) => ("", Box::default(), None),
     };
     let pod = texts.one(pod);
     let active_until = deadline.and_then(|seconds| active_until(seconds, seen.created, first));
-    let Some(node) = status.node_name.as_deref().filter(|node| !node.is_empty()) else {
+    let Some(node) = status.node().filter(|node| !node.is_empty()) else {
         let fault = match &seen.spec {
-            Ok(spec) => spec::fault(spec),
+            Ok(spec) => spec.check().err(),
             Err(error) => Some(format!("spec cannot be read: {error}")),
         };
         return Stage::Unassigned(Wanted {
@@ -177,12 +176,12 @@ fn stage(seen: &RequestSeen, before: Option<&Request>, first: Now, now: Now, tex
         pod,
         assignment: Assignment {
             node: texts.one(node),
-            pod_uid: status.pod_uid.clone().unwrap_or_default(),
-            contexts: status.container_status_contexts.clone(),
+            pod_uid: status.pod_uid().unwrap_or_default().to_owned(),
+            contexts: status.contexts().to_vec(),
         },
         since: before.map_or(now.instant, |before| before.since),
-        answered: status.phase.is_some(),
-        active_until,
+        answered: status.is_answered(),
+        active_until: active_until.filter(|_| !status.rolls_back()),
         node_missing: before.and_then(|before| before.node_missing),
         pod_missing: before.and_then(|before| before.pod_missing),
     })

@@ -2,18 +2,23 @@
 
 use std::sync::Arc;
 
-use berth_proto::crd::{ContainerRecreateRequestStatus, RecreatePhase, StatusContext};
+use berth_proto::crd::{
+    ContainerRecreateRequestStatus, ContainerUpdateRequestStatus, RecreatePhase, StatusContext, UpdatePhase,
+};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use serde::Serialize;
 
-use super::failure::Failure;
-use crate::seen::Key;
+use super::{
+    ask::{Ask, RequestId},
+    failure::Failure,
+};
 
 /// One write to the status of one request.
 #[derive(Clone, Debug)]
 pub struct StatusPatch {
     /// Which request.
-    pub key: Key,
+    pub id: RequestId,
     /// Which one of that name.
     pub uid: Box<str>,
     /// The version it was decided on. The write must fail on any other: what happened since is not known here.
@@ -40,38 +45,63 @@ pub struct Assignment {
     pub node: Arc<str>,
     /// The pod.
     pub pod_uid: String,
-    /// The instances to replace.
+    /// The instances to replace; an update has none.
     pub contexts: Vec<StatusContext>,
 }
 
-impl StatusPatch {
-    /// Every field of the status that is the manager's: with server-side apply, one left out is one taken back.
-    pub fn status(&self) -> ContainerRecreateRequestStatus {
-        match &self.write {
-            Write::Assign(assignment) => assigned(assignment),
-            Write::Fail(failure, assignment) => ContainerRecreateRequestStatus {
-                phase: Some(RecreatePhase::Completed),
-                completion_time: Some(Time(self.at)),
-                message: Some(failure.message.clone()),
-                conditions: vec![Condition {
-                    type_: "Failed".to_owned(),
-                    status: "True".to_owned(),
-                    reason: failure.reason.name().to_owned(),
-                    message: failure.message.clone(),
-                    last_transition_time: Time(self.at),
-                    observed_generation: None,
-                }],
-                ..assignment.as_ref().map(assigned).unwrap_or_default()
-            },
-        }
-    }
+/// Every field of a status that is the manager's: with server-side apply, one left out is one taken back.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub enum RequestStatus {
+    /// Of a ContainerRecreateRequest.
+    Recreate(Box<ContainerRecreateRequestStatus>),
+    /// Of a ContainerUpdateRequest.
+    Update(Box<ContainerUpdateRequestStatus>),
 }
 
-fn assigned(assignment: &Assignment) -> ContainerRecreateRequestStatus {
-    ContainerRecreateRequestStatus {
-        node_name: Some(assignment.node.to_string()),
-        pod_uid: Some(assignment.pod_uid.clone()),
-        container_status_contexts: assignment.contexts.clone(),
-        ..ContainerRecreateRequestStatus::default()
+impl StatusPatch {
+    /// The status as it is applied.
+    pub fn status(&self) -> RequestStatus {
+        let (failure, assignment) = match &self.write {
+            Write::Assign(assignment) => (None, Some(assignment)),
+            Write::Fail(failure, assignment) => (Some(failure), assignment.as_ref()),
+        };
+        let completion_time = failure.map(|_| Time(self.at));
+        let message = failure.map(|failure| failure.message.clone());
+        let conditions = failure.map(|failure| self.failed(failure)).into_iter().collect();
+        let node_name = assignment.map(|assignment| assignment.node.to_string());
+        let pod_uid = assignment.map(|assignment| assignment.pod_uid.clone());
+        match self.id.ask {
+            Ask::Recreate => RequestStatus::Recreate(Box::new(ContainerRecreateRequestStatus {
+                phase: failure.map(|_| RecreatePhase::Completed),
+                completion_time,
+                message,
+                conditions,
+                node_name,
+                pod_uid,
+                container_status_contexts: assignment.map(|it| it.contexts.clone()).unwrap_or_default(),
+                ..Default::default()
+            })),
+            Ask::Update => RequestStatus::Update(Box::new(ContainerUpdateRequestStatus {
+                phase: failure.map(|_| UpdatePhase::Completed),
+                completion_time,
+                message,
+                conditions,
+                node_name,
+                pod_uid,
+                ..Default::default()
+            })),
+        }
+    }
+
+    fn failed(&self, failure: &Failure) -> Condition {
+        Condition {
+            type_: "Failed".to_owned(),
+            status: "True".to_owned(),
+            reason: failure.reason.name().to_owned(),
+            message: failure.message.clone(),
+            last_transition_time: Time(self.at),
+            observed_generation: None,
+        }
     }
 }

@@ -6,82 +6,92 @@ use std::{
     time::Instant,
 };
 
-use super::model::{Request, Stage};
+use super::{
+    ask::{Ask, RequestId},
+    model::{Request, Stage},
+};
 use crate::seen::Key;
 
 /// All requests that exist. Those that are over are in none of the other collections.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     /// With the number of the list that showed it last.
-    known: HashMap<Key, (Request, u32)>,
-    by_pod: HashMap<Key, BTreeSet<Arc<str>>>,
-    by_node: HashMap<Arc<str>, BTreeSet<Key>>,
-    timers: BTreeSet<(Instant, Key)>,
+    known: HashMap<RequestId, (Request, u32)>,
+    /// Of `known`, those to update.
+    updates: usize,
+    by_pod: HashMap<Key, BTreeSet<(Ask, Arc<str>)>>,
+    by_node: HashMap<Arc<str>, BTreeSet<RequestId>>,
+    timers: BTreeSet<(Instant, RequestId)>,
 }
 
 impl Requests {
-    pub(super) fn insert(&mut self, key: Key, request: Request, list: u32) {
+    /// The one of this name that was known has been removed.
+    pub(super) fn insert(&mut self, id: RequestId, request: Request, list: u32) {
         if let Some(pod) = request.stage.pod() {
-            self.by_pod.entry(key.sibling(pod)).or_default().insert(key.name.clone());
+            let name = (id.ask, id.key.name.clone());
+            self.by_pod.entry(id.pod(pod)).or_default().insert(name);
         }
         if let Stage::Assigned(assigned) = &request.stage {
-            self.by_node.entry(assigned.assignment.node.clone()).or_default().insert(key.clone());
+            self.by_node.entry(assigned.assignment.node.clone()).or_default().insert(id.clone());
         }
-        self.known.insert(key, (request, list));
+        self.updates += usize::from(id.ask == Ask::Update);
+        self.known.insert(id, (request, list));
     }
 
-    pub(super) fn remove(&mut self, key: &Key) -> Option<Request> {
-        self.set_timer(key, None);
-        let (request, _) = self.known.remove(key)?;
-        if let Some(pod) = request.stage.pod().map(|pod| key.sibling(pod))
+    pub(super) fn remove(&mut self, id: &RequestId) -> Option<Request> {
+        self.set_timer(id, None);
+        let (request, _) = self.known.remove(id)?;
+        self.updates -= usize::from(id.ask == Ask::Update);
+        if let Some(pod) = request.stage.pod().map(|pod| id.pod(pod))
             && let Some(names) = self.by_pod.get_mut(&pod)
         {
-            names.remove(&key.name);
+            names.remove(&(id.ask, id.key.name.clone()));
             if names.is_empty() {
                 self.by_pod.remove(&pod);
             }
         }
         if let Stage::Assigned(assigned) = &request.stage
-            && let Some(keys) = self.by_node.get_mut(&assigned.assignment.node)
+            && let Some(ids) = self.by_node.get_mut(&assigned.assignment.node)
         {
-            keys.remove(key);
-            if keys.is_empty() {
+            ids.remove(id);
+            if ids.is_empty() {
                 self.by_node.remove(&assigned.assignment.node);
             }
         }
         Some(request)
     }
 
-    pub(super) fn get_mut(&mut self, key: &Key) -> Option<&mut Request> {
-        self.known.get_mut(key).map(|(request, _)| request)
+    pub(super) fn get_mut(&mut self, id: &RequestId) -> Option<&mut Request> {
+        self.known.get_mut(id).map(|(request, _)| request)
     }
 
-    pub(super) fn of_pod(&self, pod: &Key) -> Vec<Key> {
-        self.by_pod.get(pod).into_iter().flatten().map(|name| pod.sibling(name)).collect()
+    pub(super) fn of_pod(&self, pod: &Key) -> Vec<RequestId> {
+        self.by_pod.get(pod).into_iter().flatten().map(|name| of(pod, name)).collect()
     }
 
-    pub(super) fn of_node(&self, node: &str) -> Vec<Key> {
+    pub(super) fn of_node(&self, node: &str) -> Vec<RequestId> {
         self.by_node.get(node).into_iter().flatten().cloned().collect()
     }
 
     /// Those that are not over.
-    pub(super) fn unfinished(&self) -> Vec<Key> {
-        self.by_pod.iter().flat_map(|(pod, names)| names.iter().map(|name| pod.sibling(name))).collect()
+    pub(super) fn unfinished(&self) -> Vec<RequestId> {
+        self.by_pod.iter().flat_map(|(pod, names)| names.iter().map(|name| of(pod, name))).collect()
     }
 
-    /// Those that the newest list has not shown.
-    pub(super) fn vanished(&self, list: u32) -> Vec<Key> {
-        self.known.iter().filter(|(_, (_, shown))| *shown != list).map(|(key, _)| key.clone()).collect()
+    /// Those of a kind that its newest list has not shown.
+    pub(super) fn vanished(&self, ask: Ask, list: u32) -> Vec<Key> {
+        let gone = self.known.iter().filter(|(id, (_, shown))| id.ask == ask && *shown != list);
+        gone.map(|(id, _)| id.key.clone()).collect()
     }
 
     /// One timer for each request, the last one set.
-    pub(super) fn set_timer(&mut self, key: &Key, at: Option<Instant>) {
-        let Some((request, _)) = self.known.get_mut(key) else { return };
+    pub(super) fn set_timer(&mut self, id: &RequestId, at: Option<Instant>) {
+        let Some((request, _)) = self.known.get_mut(id) else { return };
         if let Some(before) = std::mem::replace(&mut request.timer, at) {
-            self.timers.remove(&(before, key.clone()));
+            self.timers.remove(&(before, id.clone()));
         }
         if let Some(at) = at {
-            self.timers.insert((at, key.clone()));
+            self.timers.insert((at, id.clone()));
         }
     }
 
@@ -90,17 +100,21 @@ impl Requests {
     }
 
     /// Takes out the timers that are over.
-    pub(super) fn due(&mut self, now: Instant) -> Vec<Key> {
+    pub(super) fn due(&mut self, now: Instant) -> Vec<RequestId> {
         let mut due = Vec::new();
-        while let Some((_, key)) = self.timers.first().filter(|(at, _)| *at <= now).cloned() {
-            self.set_timer(&key, None);
-            due.push(key);
+        while let Some((_, id)) = self.timers.first().filter(|(at, _)| *at <= now).cloned() {
+            self.set_timer(&id, None);
+            due.push(id);
         }
         due
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.known.len()
+    /// How many of a kind there are.
+    pub(super) fn count(&self, ask: Ask) -> usize {
+        match ask {
+            Ask::Recreate => self.known.len() - self.updates,
+            Ask::Update => self.updates,
+        }
     }
 
     /// How many an agent has.
@@ -112,4 +126,8 @@ impl Requests {
     pub(super) fn unfinished_count(&self) -> usize {
         self.by_pod.values().map(BTreeSet::len).sum()
     }
+}
+
+fn of(pod: &Key, (ask, name): &(Ask, Arc<str>)) -> RequestId {
+    RequestId { ask: *ask, key: pod.sibling(name) }
 }

@@ -14,7 +14,8 @@ use jiff::Timestamp;
 pub use self::{
     key::Key,
     object::{
-        ContainerSeen, JobSeen, Kind, NodeImageSeen, NodeSeen, Object, PodSeen, PodStage, RequestSeen, Role,
+        ContainerSeen, JobSeen, Kind, NodeImageSeen, NodeSeen, Object, PodSeen, PodStage, RecreateSeen,
+        RequestSeen, Role, UpdateSeen,
     },
 };
 pub(crate) use self::{key::Texts, views::Views};

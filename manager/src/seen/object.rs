@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use berth_proto::crd::{
-    ContainerRecreateRequestSpec, ContainerRecreateRequestStatus, DesiredImage, ImagePullJobSpec,
-    ImagePullJobStatus, PullStatus,
+    ContainerRecreateRequestSpec, ContainerRecreateRequestStatus, ContainerUpdateRequestSpec,
+    ContainerUpdateRequestStatus, DesiredImage, ImagePullJobSpec, ImagePullJobStatus, PullStatus,
 };
 use jiff::Timestamp;
 
@@ -19,6 +19,8 @@ pub enum Kind {
     Node,
     /// ContainerRecreateRequests.
     Request,
+    /// ContainerUpdateRequests.
+    Update,
     /// NodeImages, trimmed.
     NodeImage,
     /// ImagePullJobs.
@@ -27,7 +29,8 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Pod, Self::Node, Self::Request, Self::NodeImage, Self::ImagePullJob];
+    pub const ALL: [Self; 6] =
+        [Self::Pod, Self::Node, Self::Request, Self::Update, Self::NodeImage, Self::ImagePullJob];
 
     /// For logs and metrics.
     pub const fn name(self) -> &'static str {
@@ -35,6 +38,7 @@ impl Kind {
             Self::Pod => "pods",
             Self::Node => "nodes",
             Self::Request => "containerrecreaterequests",
+            Self::Update => "containerupdaterequests",
             Self::NodeImage => "nodeimages",
             Self::ImagePullJob => "imagepulljobs",
         }
@@ -48,8 +52,10 @@ pub enum Object {
     Pod(PodSeen),
     /// A node.
     Node(NodeSeen),
-    /// A request.
-    Request(Box<RequestSeen>),
+    /// A request to recreate containers.
+    Request(Box<RecreateSeen>),
+    /// A request to update a pod.
+    Update(Box<UpdateSeen>),
     /// The images of a node.
     NodeImage(Box<NodeImageSeen>),
     /// A job.
@@ -63,6 +69,7 @@ impl Object {
             Self::Pod(_) => Kind::Pod,
             Self::Node(_) => Kind::Node,
             Self::Request(_) => Kind::Request,
+            Self::Update(_) => Kind::Update,
             Self::NodeImage(_) => Kind::NodeImage,
             Self::ImagePullJob(_) => Kind::ImagePullJob,
         }
@@ -137,8 +144,13 @@ pub enum Role {
 }
 
 /// A ContainerRecreateRequest as it is now.
+pub type RecreateSeen = RequestSeen<ContainerRecreateRequestSpec, ContainerRecreateRequestStatus>;
+/// A ContainerUpdateRequest as it is now.
+pub type UpdateSeen = RequestSeen<ContainerUpdateRequestSpec, ContainerUpdateRequestStatus>;
+
+/// A request as it is now, of either kind.
 #[derive(Clone, Debug)]
-pub struct RequestSeen {
+pub struct RequestSeen<S, T> {
     /// Its namespace.
     pub namespace: String,
     /// Its name.
@@ -152,9 +164,9 @@ pub struct RequestSeen {
     /// Its deletion has begun.
     pub deleting: bool,
     /// Its spec, or why it is none: a CRD of another version may let through what this one would not.
-    pub spec: Result<ContainerRecreateRequestSpec, String>,
+    pub spec: Result<S, String>,
     /// Its status, or why it is none.
-    pub status: Result<ContainerRecreateRequestStatus, String>,
+    pub status: Result<T, String>,
 }
 
 /// A NodeImage as it is now.

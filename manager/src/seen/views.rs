@@ -8,18 +8,16 @@ use super::object::Kind;
 /// does not show proves nothing.
 const DOUBT: Duration = Duration::from_secs(10);
 
-/// Those that an index decides by.
-#[derive(Debug)]
+/// How far an index can rely on each.
+#[derive(Debug, Default)]
 pub(crate) struct Views {
-    of: &'static [Kind],
     views: [View; Kind::ALL.len()],
-    /// From when on all were complete.
-    complete: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
 struct View {
-    listed: bool,
+    /// Since when it has been complete once.
+    listed: Option<Instant>,
     listing: bool,
     doubt: Option<Instant>,
     /// Counts the lists; an object that the newest has not shown is gone.
@@ -27,11 +25,6 @@ struct View {
 }
 
 impl Views {
-    /// The kinds without which nothing is decided.
-    pub(crate) fn of(kinds: &'static [Kind]) -> Self {
-        Self { of: kinds, views: Default::default(), complete: None }
-    }
-
     pub(crate) fn begins(&mut self, kind: Kind, now: Instant) {
         let view = self.view(kind);
         view.listing = true;
@@ -41,19 +34,18 @@ impl Views {
 
     pub(crate) fn ends(&mut self, kind: Kind, now: Instant) {
         let view = self.view(kind);
-        (view.listed, view.listing, view.doubt) = (true, false, None);
-        if self.complete.is_none() && self.of.iter().all(|kind| self.views[*kind as usize].listed) {
-            self.complete = Some(now);
-        }
+        (view.listing, view.doubt) = (false, None);
+        view.listed.get_or_insert(now);
     }
 
     pub(crate) fn broke(&mut self, kind: Kind, now: Instant) {
         self.view(kind).doubt = Some(now + DOUBT);
     }
 
-    /// Since when every kind has been listed once; `None` before.
-    pub(crate) fn complete_since(&self) -> Option<Instant> {
-        self.complete
+    /// Since when each of these kinds has been listed once; `None` before.
+    pub(crate) fn complete_since(&self, kinds: &[Kind]) -> Option<Instant> {
+        let listed = kinds.iter().map(|kind| self.views[*kind as usize].listed);
+        listed.reduce(|one, other| Some(one?.max(other?))).flatten()
     }
 
     /// Whether a list of this kind is coming in.

@@ -1,8 +1,10 @@
 //! Objects as API servers send them.
 
+use berth_proto::crd::UpdatePhase;
 use serde_json::json;
 
 use super::*;
+use crate::seen::{RecreateSeen, UpdateSeen};
 
 fn pod(value: Value) -> PodSeen {
     let watched: Watched<Pods> = serde_json::from_value(value).unwrap();
@@ -12,10 +14,18 @@ fn pod(value: Value) -> PodSeen {
     }
 }
 
-fn request(value: Value) -> RequestSeen {
+fn request(value: Value) -> RecreateSeen {
     let watched: Watched<Requests> = serde_json::from_value(value).unwrap();
     match watched.into_object() {
         Object::Request(request) => *request,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn update(value: Value) -> UpdateSeen {
+    let watched: Watched<Updates> = serde_json::from_value(value).unwrap();
+    match watched.into_object() {
+        Object::Update(request) => *request,
         other => panic!("{other:?}"),
     }
 }
@@ -99,6 +109,44 @@ fn a_request_that_makes_no_sense_is_read_all_the_same() {
         request(json!({ "metadata": metadata, "spec": { "podName": 5 }, "status": { "phase": "Dancing" } }));
     assert!(odd.spec.unwrap_err().contains("podName") || odd.status.unwrap_err().contains("Dancing"));
     assert!(request(json!({ "metadata": metadata })).spec.is_err());
+}
+
+#[test]
+fn a_request_to_update_in_full() {
+    let read = update(json!({
+        "apiVersion": "berth.dev/v1alpha1", "kind": "ContainerUpdateRequest",
+        "metadata": { "name": "u", "namespace": "shop", "uid": "of-u", "resourceVersion": "7",
+            "creationTimestamp": "2026-01-01T00:00:00Z", "managedFields": [{ "manager": "kubectl" }] },
+        "spec": {
+            "podName": "p", "containers": [{ "name": "a", "image": "r.example.com/a:2" }],
+            "metadata": { "labels": { "tier": "web" } },
+            "strategy": { "gracePeriodSeconds": 5, "failurePolicy": "Ignore" },
+            "rollbackOnFailure": true, "activeDeadlineSeconds": 600, "ttlSecondsAfterFinished": 60,
+        },
+        "status": {
+            "phase": "RollingBack", "nodeName": "node-1", "podUID": "of-p",
+            "containerUpdateStates": [{ "name": "a", "phase": "Failed", "message": "why" }],
+            "previous": { "containers": [{ "name": "a", "image": "r.example.com/a:1" }] },
+        },
+    }));
+    assert_eq!((read.namespace.as_str(), read.name.as_str(), read.uid.as_str()), ("shop", "u", "of-u"));
+    let (spec, status) = (read.spec.unwrap(), read.status.unwrap());
+    assert_eq!((spec.pod_name.as_str(), spec.containers[0].image.as_str()), ("p", "r.example.com/a:2"));
+    assert_eq!(status.phase, Some(UpdatePhase::RollingBack));
+    assert_eq!((status.node_name.as_deref(), status.pod_uid.as_deref()), (Some("node-1"), Some("of-p")));
+
+    let odd = update(json!({ "metadata": { "name": "u" }, "spec": {}, "status": { "phase": "Recreating" } }));
+    assert!(odd.spec.unwrap_err().contains("podName"));
+    assert!(odd.status.unwrap_err().contains("Recreating"), "a phase of the other kind");
+}
+
+#[test]
+fn the_two_kinds_of_requests_have_their_paths() {
+    assert_eq!(
+        Watched::<Requests>::url_path(&(), Some("shop")),
+        "/apis/apps.kruise.io/v1alpha1/namespaces/shop/containerrecreaterequests"
+    );
+    assert_eq!(Watched::<Updates>::url_path(&(), None), "/apis/berth.dev/v1alpha1/containerupdaterequests");
 }
 
 #[test]

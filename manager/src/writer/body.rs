@@ -1,16 +1,17 @@
 //! What is sent: the object as it is applied.
 
 use berth_proto::{
-    crd::{ContainerRecreateRequestStatus, ImagePullJobStatus, NodeImageStatus},
+    crd::{ImagePullJobStatus, NodeImageStatus},
     sealing::SealError,
 };
 use serde::Serialize;
 
 use crate::{
     images::{JobAct, JobOrder, NodeOrder, Seal},
+    index::{Ask, RequestStatus},
     order::{Order, Target},
     secrets::{NotSealed, Vault},
-    seen::Kind,
+    wire::{Jobs, NodeImages, Requests, Updates, Watchable},
 };
 
 /// An object with what identifies it and the fields of its status that are the manager's: with server-side apply, one
@@ -18,7 +19,7 @@ use crate::{
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Body {
-    api_version: &'static str,
+    api_version: String,
     kind: &'static str,
     metadata: Metadata,
     status: Status,
@@ -37,7 +38,7 @@ struct Metadata {
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Status {
-    Request(Box<ContainerRecreateRequestStatus>),
+    Request(RequestStatus),
     Node(Box<NodeImageStatus>),
     Job(Box<ImagePullJobStatus>),
 }
@@ -45,27 +46,35 @@ enum Status {
 impl Body {
     /// Seals what is owed to a node: that is why this can fail.
     pub(super) fn of(order: &Order, vault: &Vault) -> Result<Self, NotSealed> {
+        let (api_version, kind) = match order {
+            Order::Request(patch) => match patch.id.ask {
+                Ask::Recreate => identity::<Requests>(),
+                Ask::Update => identity::<Updates>(),
+            },
+            Order::Node(_) => identity::<NodeImages>(),
+            Order::Job(_) => identity::<Jobs>(),
+        };
         let status = match order {
-            Order::Request(patch) => Status::Request(Box::new(patch.status())),
+            Order::Request(patch) => Status::Request(patch.status()),
             Order::Node(order) => Status::Node(Box::new(node(order, vault)?)),
             Order::Job(JobOrder { act: JobAct::Status(status), .. }) => Status::Job(status.clone()),
             // Nothing but the preconditions is sent.
             Order::Job(JobOrder { act: JobAct::Delete, .. }) => Status::Job(Box::default()),
         };
-        let Target { kind, key } = order.target();
+        let Target { key, .. } = order.target();
         let metadata = Metadata {
             name: key.name.to_string(),
             namespace: key.namespace.to_string(),
             uid: order.uid().to_owned(),
             resource_version: order.resource_version().to_owned(),
         };
-        let kind = match kind {
-            Kind::NodeImage => "NodeImage",
-            Kind::ImagePullJob => "ImagePullJob",
-            Kind::Request | Kind::Pod | Kind::Node => "ContainerRecreateRequest",
-        };
-        Ok(Self { api_version: "apps.kruise.io/v1alpha1", kind, metadata, status })
+        Ok(Self { api_version, kind, metadata, status })
     }
+}
+
+/// `apiVersion` and `kind`.
+fn identity<W: Watchable>() -> (String, &'static str) {
+    (format!("{}/{}", W::GROUP, W::VERSION), W::NAME)
 }
 
 fn node(order: &NodeOrder, vault: &Vault) -> Result<NodeImageStatus, NotSealed> {

@@ -22,7 +22,7 @@ use tower::service_fn;
 use super::*;
 use crate::{
     images::{JobOrder, NodeOrder, Seal, Wish},
-    index::{Assignment, Failure, Reason, StatusPatch},
+    index::{Assignment, Failure, Reason, RequestId, StatusPatch},
     lease::Term,
     seen::Key,
 };
@@ -33,8 +33,9 @@ pub(super) fn patch(name: &str, resource_version: &str) -> Order {
 
 fn request(name: &str, resource_version: &str) -> StatusPatch {
     let assignment = Assignment { node: "node-1".into(), pod_uid: "uid".to_owned(), contexts: Vec::new() };
+    let key = Key { namespace: "default".into(), name: name.into() };
     StatusPatch {
-        key: Key { namespace: "default".into(), name: name.into() },
+        id: RequestId { ask: Ask::Recreate, key },
         uid: "uid-of-the-request".into(),
         resource_version: resource_version.into(),
         write: Write::Assign(assignment),
@@ -135,6 +136,30 @@ async fn what_is_sent() {
     assert_eq!(body["kind"], "ContainerRecreateRequest");
     assert_eq!(body["status"]["phase"], "Completed");
     assert!(body.get("spec").is_none());
+}
+
+/// The same name in both kinds is two objects: neither write takes the place of the other.
+#[tokio::test(start_paused = true)]
+async fn what_is_sent_of_an_update() {
+    let bench = bench(|_| 200);
+    let mut update = request("r", "7");
+    update.id.ask = Ask::Update;
+    bench.writer.submit(request("r", "3")).unwrap();
+    bench.writer.submit(update).unwrap();
+    bench.until("written", 2).await;
+    assert_eq!(bench.count("superseded"), 0);
+    let seen = bench.seen();
+    let (uri, body) = seen.iter().find(|(uri, _)| uri.contains("berth.dev")).unwrap();
+    let (path, query) = uri.split_once('?').unwrap();
+    assert_eq!(path, "/apis/berth.dev/v1alpha1/namespaces/default/containerupdaterequests/r/status");
+    assert!(query.contains("fieldManager=berth-manager") && query.contains("force=true"), "{query}");
+    let metadata =
+        json!({ "name": "r", "namespace": "default", "uid": "uid-of-the-request", "resourceVersion": "7" });
+    let expected = json!({
+        "apiVersion": "berth.dev/v1alpha1", "kind": "ContainerUpdateRequest", "metadata": metadata,
+        "status": { "nodeName": "node-1", "podUID": "uid" },
+    });
+    assert_eq!(*body, expected);
 }
 
 #[tokio::test(start_paused = true)]

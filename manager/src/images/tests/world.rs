@@ -105,7 +105,7 @@ impl World {
                 Kind::ImagePullJob => {
                     self.jobs.values().cloned().map(|seen| Object::ImagePullJob(Box::new(seen))).collect()
                 }
-                Kind::Request => Vec::new(),
+                Kind::Request | Kind::Update => Vec::new(),
             };
             for object in objects {
                 self.show(&object);

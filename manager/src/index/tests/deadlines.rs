@@ -7,11 +7,11 @@ use berth_proto::crd::RecreatePhase;
 use super::world::*;
 use crate::{
     index::{Index, Reason, Write},
-    seen::{Kind, Object, PodSeen, PodStage, RequestSeen},
+    seen::{Kind, Object, PodSeen, PodStage, RecreateSeen},
 };
 
 /// A world in which the request `r` for the pod `p` is assigned; the request as it is then.
-fn begin(deadline: Option<i64>) -> (World, RequestSeen) {
+fn begin(deadline: Option<i64>) -> (World, RecreateSeen) {
     let mut world = World::new();
     world.pod(pod("p", &[container("a", 1)]));
     let wanted = request("r", "p", &["a"]);

@@ -6,4 +6,5 @@ mod order;
 mod patches;
 mod random;
 mod spec;
+mod updates;
 mod world;

@@ -2,13 +2,13 @@
 
 use super::world::*;
 use crate::{
-    index::{KINDS, Reason},
+    index::{Ask, Reason},
     seen::{Kind, Object},
 };
 
 #[test]
 fn nothing_is_decided_before_everything_was_listed() {
-    for &last in KINDS {
+    for &last in Ask::Recreate.decided_by() {
         let mut world = World::unlisted();
         let now = world.now();
         for kind in Kind::ALL {
@@ -18,7 +18,7 @@ fn nothing_is_decided_before_everything_was_listed() {
         assert!(world.request(request("bad", "none", &["a"])).is_empty());
         assert!(world.node("node-1").is_empty());
         assert!(world.pod(pod("p", &[container("a", 1)])).is_empty());
-        for kind in KINDS.iter().copied().filter(|kind| *kind != last) {
+        for kind in Kind::ALL.into_iter().filter(|kind| *kind != last) {
             let now = world.now();
             assert!(world.index.list_ends(kind, now).is_empty());
             assert!(world.pass(seconds(100)).is_empty(), "{last:?} is missing");
@@ -133,7 +133,7 @@ fn a_write_that_found_no_room_is_owed_again_soon() {
     world.pod(pod("p", &[container("a", 1)]));
     let patches = world.request(request("r", "p", &["a"]));
     let now = world.now();
-    world.index.lost(&patches[0].key, now);
+    world.index.lost(&patches[0].id, now);
     assert!(world.pass(seconds(4)).is_empty());
     let patches = world.pass(seconds(1));
     assert_eq!(only(&patches), assigned(&[("a", 1)]));

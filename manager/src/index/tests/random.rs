@@ -1,4 +1,4 @@
-//! Random histories, shown to two indexes that differ in how the two watches are interleaved: whatever the order, each
+//! Random histories, shown to two indexes that differ in how the watches are interleaved: whatever the order, each
 //! request ends up with one and the same write, and a converged world owes nothing.
 
 use std::collections::BTreeMap;
@@ -7,17 +7,17 @@ use proptest::prelude::*;
 
 use super::world::*;
 use crate::{
-    index::StatusPatch,
-    seen::{Object, PodSeen, PodStage, RequestSeen},
+    index::{Ask, RequestId, StatusPatch},
+    seen::{Object, PodSeen, PodStage},
 };
 
-/// What a user or a kubelet does. Three pods, four requests.
+/// What a user or a kubelet does. Three pods, four requests of each kind.
 #[derive(Clone, Debug)]
 enum Deed {
     Run { pod: u8, instance: u32 },
     Terminate { pod: u8 },
     Remove { pod: u8 },
-    Ask { request: u8, pod: u8, container: &'static str },
+    Ask { ask: Ask, request: u8, pod: u8, container: &'static str },
 }
 
 fn deed() -> impl Strategy<Value = Deed> {
@@ -25,13 +25,26 @@ fn deed() -> impl Strategy<Value = Deed> {
         4 => (0..3u8, 1..50u32).prop_map(|(pod, instance)| Deed::Run { pod, instance }),
         1 => (0..3u8).prop_map(|pod| Deed::Terminate { pod }),
         1 => (0..3u8).prop_map(|pod| Deed::Remove { pod }),
-        4 => (0..4u8, 0..3u8, prop_oneof![9 => Just("a"), 1 => Just("b")])
-            .prop_map(|(request, pod, container)| Deed::Ask { request, pod, container }),
+        4 => (
+            prop_oneof![Just(Ask::Recreate), Just(Ask::Update)],
+            0..4u8,
+            0..3u8,
+            prop_oneof![9 => Just("a"), 1 => Just("b")],
+        )
+            .prop_map(|(ask, request, pod, container)| Deed::Ask { ask, request, pod, container }),
     ]
 }
 
-/// What each of the two watches shows, in its own order.
-fn watches(deeds: &[Deed]) -> (Vec<Result<PodSeen, String>>, Vec<RequestSeen>) {
+/// A request of either kind.
+fn asked(ask: Ask, name: &str, pod: &str, container: &str) -> Object {
+    match ask {
+        Ask::Recreate => Object::Request(Box::new(request(name, pod, &[container]))),
+        Ask::Update => Object::Update(Box::new(update(name, pod, &[container]))),
+    }
+}
+
+/// What the watch of the pods and those of the requests show, each in its own order; the latter as lists that are mixed.
+fn watches(deeds: &[Deed]) -> (Vec<Result<PodSeen, String>>, Vec<Object>) {
     let (mut pods, mut requests) = (Vec::new(), BTreeMap::new());
     for deed in deeds {
         let name = |pod: &u8| format!("p{pod}");
@@ -44,11 +57,10 @@ fn watches(deeds: &[Deed]) -> (Vec<Result<PodSeen, String>>, Vec<RequestSeen>) {
                 pods.push(Ok(PodSeen { stage: PodStage::Terminating, ..terminating }));
             }
             Deed::Remove { pod } => pods.push(Err(name(pod))),
-            Deed::Ask { request: number, pod, container } => {
-                let name_of = format!("r{number}");
+            Deed::Ask { ask, request: number, pod, container } => {
                 requests
-                    .entry(name_of.clone())
-                    .or_insert_with(|| request(&name_of, &name(pod), &[*container]));
+                    .entry((*number, *ask))
+                    .or_insert_with(|| asked(*ask, &format!("r{number}"), &name(pod), container));
             }
         }
     }
@@ -56,14 +68,14 @@ fn watches(deeds: &[Deed]) -> (Vec<Result<PodSeen, String>>, Vec<RequestSeen>) {
 }
 
 /// Shows both, interleaved as `first_pods` says; the last write that is owed to each request.
-fn owed(deeds: &[Deed], interleaving: &[bool]) -> BTreeMap<String, Said> {
+fn owed(deeds: &[Deed], interleaving: &[bool]) -> BTreeMap<RequestId, Said> {
     let (pods, requests) = watches(deeds);
     let (mut pods, mut requests) = (pods.into_iter(), requests.into_iter());
     let mut world = World::new();
     let mut writes = BTreeMap::new();
     let mut keep = |patches: Vec<StatusPatch>| {
         for patch in patches {
-            writes.insert(patch.key.name.to_string(), said(&patch));
+            writes.insert(patch.id.clone(), said(&patch));
         }
     };
     for pods_first in interleaving.iter().copied().chain([true; 64]).chain([false; 64]) {
@@ -75,7 +87,7 @@ fn owed(deeds: &[Deed], interleaving: &[bool]) -> BTreeMap<String, Said> {
             }
         } else {
             let Some(request) = requests.next() else { continue };
-            world.request(request)
+            world.show(request)
         };
         keep(patches);
     }
@@ -119,15 +131,15 @@ proptest! {
                 }
             } else {
                 let Some(request) = requests.next() else { continue };
-                world.request(request)
+                world.show(request)
             };
             for patch in patches {
-                world.write(&patch);
+                world.write_any(&patch);
             }
         }
         for _ in 0..100 {
             for patch in world.pass(seconds(1)) {
-                world.write(&patch);
+                world.write_any(&patch);
             }
         }
         let size = world.index.size();

@@ -6,14 +6,17 @@ use std::{
 };
 
 use berth_proto::crd::{
-    ContainerRecreateRequestSpec, ContainerRecreateRequestStatus, RecreateContainer, RecreatePhase,
-    RecreateState,
+    ContainerRecreateRequestSpec, ContainerRecreateRequestStatus, ContainerUpdateRequestSpec,
+    ContainerUpdateRequestStatus, RecreateContainer, RecreatePhase, RecreateState, UpdateContainer,
 };
 use jiff::Timestamp;
 
 use crate::{
-    index::{Assignment, Index, Reason, StatusPatch, Write},
-    seen::{ContainerSeen, Kind, NodeSeen, Now, Object, PodSeen, PodStage, RequestSeen, Role},
+    index::{Ask, Assignment, Index, Reason, RequestStatus, StatusPatch, Write},
+    seen::{
+        ContainerSeen, Kind, NodeSeen, Now, Object, PodSeen, PodStage, RecreateSeen, RequestSeen, Role,
+        UpdateSeen,
+    },
 };
 
 pub(super) const NAMESPACE: &str = "default";
@@ -55,9 +58,9 @@ pub(super) fn pod(name: &str, containers: &[ContainerSeen]) -> PodSeen {
 }
 
 /// A request for containers of `pod`, as a user makes it.
-pub(super) fn request(name: &str, pod: &str, containers: &[&str]) -> RequestSeen {
+pub(super) fn request(name: &str, pod: &str, containers: &[&str]) -> RecreateSeen {
     let container = |name: &&str| RecreateContainer { name: (*name).to_owned(), ..Default::default() };
-    RequestSeen {
+    RecreateSeen {
         namespace: NAMESPACE.to_owned(),
         name: name.to_owned(),
         uid: format!("uid-of-{name}"),
@@ -73,7 +76,27 @@ pub(super) fn request(name: &str, pod: &str, containers: &[&str]) -> RequestSeen
     }
 }
 
-pub(super) fn with_deadline(mut request: RequestSeen, seconds: i64) -> RequestSeen {
+/// A request to update containers of `pod` to another image, as a user makes it.
+pub(super) fn update(name: &str, pod: &str, containers: &[&str]) -> UpdateSeen {
+    let container =
+        |name: &&str| UpdateContainer { name: (*name).to_owned(), image: "r.example.com/a:2".to_owned() };
+    UpdateSeen {
+        namespace: NAMESPACE.to_owned(),
+        name: name.to_owned(),
+        uid: format!("uid-of-update-{name}"),
+        resource_version: "1".to_owned(),
+        created: Some(World::BEGUN),
+        deleting: false,
+        spec: Ok(ContainerUpdateRequestSpec {
+            pod_name: pod.to_owned(),
+            containers: containers.iter().map(container).collect(),
+            ..Default::default()
+        }),
+        status: Ok(ContainerUpdateRequestStatus::default()),
+    }
+}
+
+pub(super) fn with_deadline(mut request: RecreateSeen, seconds: i64) -> RecreateSeen {
     if let Ok(spec) = &mut request.spec {
         spec.active_deadline_seconds = Some(seconds);
     }
@@ -81,7 +104,7 @@ pub(super) fn with_deadline(mut request: RequestSeen, seconds: i64) -> RequestSe
 }
 
 /// The request after its agent has ended it well.
-pub(super) fn succeeded(mut request: RequestSeen) -> RequestSeen {
+pub(super) fn succeeded(mut request: RecreateSeen) -> RecreateSeen {
     let status = request.status.as_mut().unwrap();
     status.phase = Some(RecreatePhase::Completed);
     let states = status.container_status_contexts.iter().map(|context| RecreateState {
@@ -94,13 +117,13 @@ pub(super) fn succeeded(mut request: RequestSeen) -> RequestSeen {
     changed(request)
 }
 
-pub(super) fn phase(mut request: RequestSeen, phase: RecreatePhase) -> RequestSeen {
+pub(super) fn phase(mut request: RecreateSeen, phase: RecreatePhase) -> RecreateSeen {
     request.status.as_mut().unwrap().phase = Some(phase);
     changed(request)
 }
 
 /// The same object in its next version.
-pub(super) fn changed(mut request: RequestSeen) -> RequestSeen {
+pub(super) fn changed<S, T>(mut request: RequestSeen<S, T>) -> RequestSeen<S, T> {
     let version: u64 = request.resource_version.parse().unwrap();
     request.resource_version = (version + 1).to_string();
     request
@@ -130,7 +153,9 @@ pub(super) struct World {
     start: Instant,
     passed: Duration,
     /// What the API server has.
-    pub(super) requests: BTreeMap<String, RequestSeen>,
+    pub(super) requests: BTreeMap<String, RecreateSeen>,
+    /// The same of updates.
+    pub(super) updates: BTreeMap<String, UpdateSeen>,
 }
 
 impl World {
@@ -139,7 +164,8 @@ impl World {
     /// One in which nothing has been listed yet.
     pub(super) fn unlisted() -> Self {
         let index = Index::default();
-        Self { index, start: Instant::now(), passed: Duration::ZERO, requests: BTreeMap::new() }
+        let (requests, updates) = (BTreeMap::new(), BTreeMap::new());
+        Self { index, start: Instant::now(), passed: Duration::ZERO, requests, updates }
     }
 
     /// One with empty complete lists and `node-1`.
@@ -181,10 +207,31 @@ impl World {
         self.index.delete(Kind::Node, "", name, now)
     }
 
-    pub(super) fn request(&mut self, request: RequestSeen) -> Vec<StatusPatch> {
+    pub(super) fn request(&mut self, request: RecreateSeen) -> Vec<StatusPatch> {
         self.requests.insert(request.name.clone(), request.clone());
         let now = self.now();
         self.index.apply(Object::Request(Box::new(request)), now)
+    }
+
+    pub(super) fn update(&mut self, request: UpdateSeen) -> Vec<StatusPatch> {
+        self.updates.insert(request.name.clone(), request.clone());
+        let now = self.now();
+        self.index.apply(Object::Update(Box::new(request)), now)
+    }
+
+    /// Of either kind.
+    pub(super) fn show(&mut self, request: Object) -> Vec<StatusPatch> {
+        match request {
+            Object::Request(seen) => self.request(*seen),
+            Object::Update(seen) => self.update(*seen),
+            other => panic!("no request: {other:?}"),
+        }
+    }
+
+    pub(super) fn no_update(&mut self, name: &str) -> Vec<StatusPatch> {
+        self.updates.remove(name);
+        let now = self.now();
+        self.index.delete(Kind::Update, NAMESPACE, name, now)
     }
 
     pub(super) fn no_request(&mut self, name: &str) -> Vec<StatusPatch> {
@@ -210,20 +257,45 @@ impl World {
     }
 
     /// The API server does what is owed, and the watch shows it; what follows from that must be nothing.
-    pub(super) fn write(&mut self, patch: &StatusPatch) -> RequestSeen {
-        let request = self.requests.get(&*patch.key.name).expect("a write for a request that exists").clone();
-        assert_eq!(*request.resource_version, *patch.resource_version, "decided on old news");
-        assert_eq!(*request.uid, *patch.uid);
-        let request = changed(RequestSeen { status: Ok(patch.status()), ..request });
+    pub(super) fn write(&mut self, patch: &StatusPatch) -> RecreateSeen {
+        let RequestStatus::Recreate(status) = patch.status() else { panic!("{patch:?}") };
+        let request = written(&self.requests, patch, *status);
         assert!(self.request(request.clone()).is_empty(), "a second write follows from the first");
         request
     }
 
+    /// The same for an update.
+    pub(super) fn write_update(&mut self, patch: &StatusPatch) -> UpdateSeen {
+        let RequestStatus::Update(status) = patch.status() else { panic!("{patch:?}") };
+        let request = written(&self.updates, patch, *status);
+        assert!(self.update(request.clone()).is_empty(), "a second write follows from the first");
+        request
+    }
+
+    /// Of either kind.
+    pub(super) fn write_any(&mut self, patch: &StatusPatch) {
+        match patch.id.ask {
+            Ask::Recreate => drop(self.write(patch)),
+            Ask::Update => drop(self.write_update(patch)),
+        }
+    }
+
     /// Expects one patch and writes it.
-    pub(super) fn write_only(&mut self, patches: &[StatusPatch]) -> RequestSeen {
+    pub(super) fn write_only(&mut self, patches: &[StatusPatch]) -> RecreateSeen {
         assert_eq!(patches.len(), 1, "{patches:?}");
         self.write(&patches[0])
     }
+}
+
+fn written<S: Clone, T: Clone>(
+    known: &BTreeMap<String, RequestSeen<S, T>>,
+    patch: &StatusPatch,
+    status: T,
+) -> RequestSeen<S, T> {
+    let request = known.get(&*patch.id.key.name).expect("a write for a request that exists").clone();
+    assert_eq!(*request.resource_version, *patch.resource_version, "decided on old news");
+    assert_eq!(*request.uid, *patch.uid);
+    changed(RequestSeen { status: Ok(status), ..request })
 }
 
 pub(super) fn only(patches: &[StatusPatch]) -> Said {

@@ -1,0 +1,98 @@
+//! What a request's status tells the manager, whichever of the two kinds it is.
+
+use berth_proto::crd::{
+    ContainerRecreateRequestStatus, ContainerUpdateRequestStatus, RecreatePhase, StatusContext, UpdatePhase,
+};
+
+use super::{ask::Ask, container_id::ContainerId};
+
+/// What both kinds of requests say of themselves.
+pub(super) trait Status {
+    /// Which of the two it is.
+    const ASK: Ask;
+
+    /// It ended, however.
+    fn is_over(&self) -> bool;
+    /// The agent has said something.
+    fn is_answered(&self) -> bool;
+    /// The request failed and the agent takes back what was done. The deadline is behind it, and the way back has none.
+    fn rolls_back(&self) -> bool;
+    /// The node of the assignment.
+    fn node(&self) -> Option<&str>;
+    /// The pod of the assignment.
+    fn pod_uid(&self) -> Option<&str>;
+    /// The instances of the assignment.
+    fn contexts(&self) -> &[StatusContext];
+    /// The instances that are history because of it.
+    fn replaced(&self) -> Box<[ContainerId]>;
+}
+
+impl Status for ContainerRecreateRequestStatus {
+    const ASK: Ask = Ask::Recreate;
+
+    fn is_over(&self) -> bool {
+        self.phase == Some(RecreatePhase::Completed) || self.completion_time.is_some()
+    }
+
+    fn is_answered(&self) -> bool {
+        self.phase.is_some()
+    }
+
+    fn rolls_back(&self) -> bool {
+        false
+    }
+
+    fn node(&self) -> Option<&str> {
+        self.node_name.as_deref()
+    }
+
+    fn pod_uid(&self) -> Option<&str> {
+        self.pod_uid.as_deref()
+    }
+
+    fn contexts(&self) -> &[StatusContext] {
+        &self.container_status_contexts
+    }
+
+    /// Those that recreated containers had.
+    fn replaced(&self) -> Box<[ContainerId]> {
+        let states = self.container_recreate_states.iter();
+        let done = states.filter(|state| state.phase == RecreatePhase::Succeeded);
+        let contexts = &self.container_status_contexts;
+        let contexts = done.filter_map(|state| contexts.iter().find(|context| context.name == state.name));
+        contexts.map(|context| ContainerId::from(context.container_id.as_str())).collect()
+    }
+}
+
+/// An update is about a pod, whatever instances its containers have.
+impl Status for ContainerUpdateRequestStatus {
+    const ASK: Ask = Ask::Update;
+
+    fn is_over(&self) -> bool {
+        self.phase == Some(UpdatePhase::Completed) || self.completion_time.is_some()
+    }
+
+    fn is_answered(&self) -> bool {
+        self.phase.is_some()
+    }
+
+    fn rolls_back(&self) -> bool {
+        self.phase == Some(UpdatePhase::RollingBack)
+    }
+
+    fn node(&self) -> Option<&str> {
+        self.node_name.as_deref()
+    }
+
+    fn pod_uid(&self) -> Option<&str> {
+        self.pod_uid.as_deref()
+    }
+
+    fn contexts(&self) -> &[StatusContext] {
+        &[]
+    }
+
+    fn replaced(&self) -> Box<[ContainerId]> {
+        Box::default()
+    }
+}

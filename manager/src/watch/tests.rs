@@ -1,0 +1,68 @@
+//! A watch against an API server that lacks the kind at first.
+
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use http::{Request, Response};
+use kube::client::Body;
+use prometheus_client::registry::Registry;
+use rstest::rstest;
+use serde_json::json;
+use tokio::time::Instant;
+use tower::service_fn;
+
+use super::*;
+use crate::wire::Updates;
+
+/// A client whose first `times` requests are answered with `code`, lists with one object, and watches never.
+fn client(times: usize, code: u16) -> Client {
+    let count = Arc::new(AtomicUsize::new(0));
+    let service = service_fn(move |request: Request<Body>| {
+        let number = count.fetch_add(1, Ordering::Relaxed);
+        async move {
+            // As it answers a path that it does not have: no Status, a line of text.
+            if number < times {
+                let body = Body::from(b"404 page not found\n".to_vec());
+                return Ok::<_, Infallible>(Response::builder().status(code).body(body).unwrap());
+            }
+            if request.uri().query().unwrap_or_default().contains("watch=true") {
+                std::future::pending::<()>().await;
+            }
+            let list = json!({
+                "kind": "ContainerUpdateRequestList", "apiVersion": "berth.dev/v1alpha1",
+                "metadata": { "resourceVersion": "9" },
+                "items": [{ "metadata": { "name": "u", "namespace": "shop", "resourceVersion": "7" } }],
+            });
+            Ok(Response::new(Body::from(serde_json::to_vec(&list).unwrap())))
+        }
+    });
+    Client::new(service, "default")
+}
+
+/// A kind that is not installed is looked for again, slowly, and is not taken for a watch that broke.
+#[rstest]
+#[case::absent(404, ABSENT_PAUSE)]
+#[case::broken(503, PAUSES[0])]
+#[tokio::test(start_paused = true)]
+async fn what_is_not_there_is_looked_for_again(#[case] code: u16, #[case] pause: Duration) {
+    let (sender, mut inputs) = mpsc::channel(16);
+    let metrics = Metrics::register(&mut Registry::default());
+    let begun = Instant::now();
+    let task = tokio::spawn(follow::<Updates>(client(1, code), sender, metrics));
+    let mut next = async || inputs.recv().await.unwrap();
+    assert!(matches!(next().await, Input::ListBegins(Kind::Update)));
+    match code {
+        404 => assert!(matches!(next().await, Input::Absent(Kind::Update))),
+        _ => assert!(matches!(next().await, Input::Broke(Kind::Update))),
+    }
+    assert!(matches!(next().await, Input::ListBegins(Kind::Update)));
+    assert!(matches!(next().await, Input::Apply(Object::Update(seen)) if seen.name == "u"));
+    assert!(matches!(next().await, Input::ListEnds(Kind::Update)));
+    assert_eq!(begun.elapsed().as_millis(), pause.as_millis());
+    task.abort();
+}

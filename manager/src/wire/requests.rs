@@ -1,0 +1,65 @@
+//! Requests, of both kinds.
+
+use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{Watchable, read};
+use crate::seen::{Kind, Object, RequestSeen};
+
+/// ContainerRecreateRequests.
+#[derive(Clone, Debug)]
+pub struct Requests;
+
+impl Watchable for Requests {
+    const KIND: Kind = Kind::Request;
+    const GROUP: &str = "apps.kruise.io";
+    const VERSION: &str = "v1alpha1";
+    const NAME: &str = "ContainerRecreateRequest";
+    const METADATA_ONLY: bool = false;
+    type Scope = NamespaceResourceScope;
+    // Read in two steps: one object that another CRD let in must not make the list of all of them unreadable.
+    type Spec = Value;
+    type Status = Value;
+
+    fn object(meta: &ObjectMeta, spec: Option<Value>, status: Option<Value>) -> Object {
+        Object::Request(Box::new(request(meta, spec, status)))
+    }
+}
+
+/// ContainerUpdateRequests.
+#[derive(Clone, Debug)]
+pub struct Updates;
+
+impl Watchable for Updates {
+    const KIND: Kind = Kind::Update;
+    const GROUP: &str = "berth.dev";
+    const VERSION: &str = "v1alpha1";
+    const NAME: &str = "ContainerUpdateRequest";
+    const METADATA_ONLY: bool = false;
+    type Scope = NamespaceResourceScope;
+    // In two steps, too.
+    type Spec = Value;
+    type Status = Value;
+
+    fn object(meta: &ObjectMeta, spec: Option<Value>, status: Option<Value>) -> Object {
+        Object::Update(Box::new(request(meta, spec, status)))
+    }
+}
+
+fn request<S, T>(meta: &ObjectMeta, spec: Option<Value>, status: Option<Value>) -> RequestSeen<S, T>
+where
+    S: DeserializeOwned,
+    T: DeserializeOwned + Default,
+{
+    RequestSeen {
+        namespace: meta.namespace.clone().unwrap_or_default(),
+        name: meta.name.clone().unwrap_or_default(),
+        uid: meta.uid.clone().unwrap_or_default(),
+        resource_version: meta.resource_version.clone().unwrap_or_default(),
+        created: meta.creation_timestamp.as_ref().map(|time| time.0),
+        deleting: meta.deletion_timestamp.is_some(),
+        spec: read(spec.unwrap_or_default()),
+        status: status.map_or_else(|| Ok(T::default()), read),
+    }
+}
