@@ -9,4 +9,5 @@ pub mod manifest;
 pub mod node;
 pub mod observe;
 pub mod recreate;
+pub mod update;
 pub mod wait;

@@ -20,6 +20,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 static NODE: OnceCell<Result<Node, String>> = OnceCell::const_new();
 /// The node of the tests of path `beside`, by the same rules.
 static BESIDE: OnceCell<Result<Node, String>> = OnceCell::const_new();
+/// The node of the tests of updates: berthd has a token of its own there, and all policies count.
+static UPDATING: OnceCell<Result<Node, String>> = OnceCell::const_new();
 /// Set, it leaves berthd out. Then the tests of an order have to fail: it shows that they can.
 const WITHOUT_BERTH: &str = "BERTH_TESTS_WITHOUT_BERTH";
 /// Written by tests that disturb the node.
@@ -51,6 +53,26 @@ pub(crate) async fn run_beside(name: &str, test: impl AsyncFnOnce(&Case) -> Resu
     let turn = Turn::Shared { _guard: TURN.read().await };
     let bring_up = async || Node::builder().beside().start().await.map_err(|error| format!("{error:#}"));
     in_namespace(name, turn, BESIDE.get_or_init(bring_up).await, test).await
+}
+
+/// Runs a test on the node whose berthd may change pods.
+pub(crate) async fn run_updating(name: &str, test: impl AsyncFnOnce(&Case) -> Result<()>) -> Result<()> {
+    let turn = Turn::Shared { _guard: TURN.read().await };
+    in_namespace(name, turn, updating().await, test).await
+}
+
+/// The same for a test that others must not meet.
+pub(crate) async fn run_updating_alone(
+    name: &str,
+    test: impl AsyncFnOnce(&Case) -> Result<()>,
+) -> Result<()> {
+    let turn = Turn::Alone { _guard: TURN.write().await };
+    in_namespace(name, turn, updating().await, test).await
+}
+
+async fn updating() -> &'static Result<Node, String> {
+    let bring_up = async || Node::updating().await.map_err(|error| format!("{error:#}"));
+    UPDATING.get_or_init(bring_up).await
 }
 
 /// Runs a test that others must not meet.

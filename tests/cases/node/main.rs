@@ -21,4 +21,5 @@ mod recreate;
 mod standalone;
 mod standalone_requests;
 mod stolen_token;
+mod update;
 mod waiting;

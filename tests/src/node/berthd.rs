@@ -27,6 +27,7 @@ const DOCKER_CONFIG: &str = "berth/docker.json";
 const PROVIDERS: &str = "berth/providers.yaml";
 const PROVIDER_DIR: &str = "berth/providers";
 const PROVIDER: &str = "berth/providers/provider";
+const TOKEN: &str = "berth/token";
 
 /// Where berthd learns what the pods are.
 #[derive(Clone, Debug)]
@@ -159,6 +160,18 @@ podView:
     pub async fn set_images(&self, line: &str) -> Result<()> {
         let config = fs::read_to_string(self.run.path(CONFIG)).context("its configuration")?;
         self.run.write(CONFIG, &config.replacen("images:\n", &format!("images:\n  {line}\n"), 1))?;
+        self.service.stop()?;
+        self.service.start()?;
+        self.ready().await
+    }
+
+    /// Starts it anew with this token of a service account in place of the kubelet's identity.
+    pub async fn act_as(&self, token: &str) -> Result<()> {
+        let file = self.run.write(TOKEN, token)?;
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).context("keep the token")?;
+        let config = fs::read_to_string(self.run.path(CONFIG)).context("its configuration")?;
+        let account = format!("cluster:\n  serviceAccount:\n    tokenFile: {}\n", file.display());
+        self.run.write(CONFIG, &format!("{config}{account}"))?;
         self.service.stop()?;
         self.service.start()?;
         self.ready().await

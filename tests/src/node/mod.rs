@@ -195,6 +195,16 @@ impl Node {
         }
     }
 
+    /// A node as `deploy/` makes it: all roles and policies count, and berthd has a token of its own, bound to the node.
+    pub async fn updating() -> Result<Self> {
+        let node = Self::builder().start().await?;
+        let client = node.client().await?;
+        deploy::install(&client).await?;
+        let token = token::of(&client, "berth-agent", Some(NODE_NAME)).await?;
+        node.berthd()?.act_as(&token).await?;
+        Ok(node)
+    }
+
     /// The run's directory, ports and names.
     pub fn run(&self) -> &Arc<Run> {
         &self.run
