@@ -7,7 +7,8 @@
 //!
 //! [`index`] and [`images`] decide and are pure, in the words of [`seen`]; [`watch`] and [`wire`] feed them, [`centre`] owns
 //! them, [`writer`] carries out the [`order`]s they give, [`lease`] says who may. [`secrets`] reads what a job's pulls need and
-//! seals it. [`notices`] says of kinds without a feature behind them that nothing acts on them.
+//! seals it. [`notices`] says of kinds without a feature behind them that nothing acts on them. [`pod_updates`] is the entrance for
+//! workloads to updates in place; it has no caller yet.
 //!
 //! What the manager never does: write anything but `status` of Berth's own kinds and its Lease; touch a pod or a node;
 //! delete anything but ImagePullJobs that are over and say when they are to go; read a Secret that nobody has allowed it
@@ -23,6 +24,7 @@ pub mod lease;
 pub mod metrics;
 pub mod notices;
 pub mod order;
+pub mod pod_updates;
 pub mod run;
 pub mod secrets;
 pub mod seen;

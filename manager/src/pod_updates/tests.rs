@@ -1,0 +1,358 @@
+//! What workloads want against what the nodes' objects show; and random histories against a model.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_proto::crd::{UpdateContainer, UpdatePhase};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use proptest::prelude::*;
+
+use super::*;
+
+/// Every pod is on one of two nodes, and its UID says on which.
+fn node_of(uid: &str) -> &'static str {
+    if uid.ends_with(['0', '2', '4']) { "even" } else { "odd" }
+}
+
+fn desired(uid: &str, revision: u32) -> DesiredPod {
+    DesiredPod {
+        uid: uid.to_owned(),
+        namespace: "shop".to_owned(),
+        name: format!("name-of-{uid}"),
+        revision: revision.to_string(),
+        containers: vec![UpdateContainer {
+            name: "a".to_owned(),
+            image: format!("r.example.com/a:{revision}"),
+        }],
+        ..DesiredPod::default()
+    }
+}
+
+fn since(seconds: i64) -> Option<Time> {
+    Some(Time(Timestamp::from_second(seconds).unwrap()))
+}
+
+/// NodePodUpdates as the API server has them, and an index that is shown them.
+#[derive(Default)]
+struct World {
+    updates: PodUpdates,
+    objects: BTreeMap<&'static str, NodePodUpdateSeen>,
+}
+
+impl World {
+    /// One with the objects of both nodes, empty.
+    fn new() -> Self {
+        let mut world = Self::default();
+        for node in ["even", "odd"] {
+            let seen = NodePodUpdateSeen { name: node.to_owned(), uid: "u".to_owned(), ..Default::default() };
+            world.objects.insert(node, seen);
+            world.changed(node);
+        }
+        world
+    }
+
+    fn want(&mut self, uid: &str, revision: u32) {
+        self.updates.want(desired(uid, revision), node_of(uid));
+    }
+
+    fn show(&mut self, node: &str) {
+        self.updates.apply(self.objects[node].clone());
+    }
+
+    /// Somebody writes an object of the API server; it gets its next version, and is shown.
+    fn changed(&mut self, node: &str) {
+        let object = self.objects.get_mut(node).unwrap();
+        let version: u32 = object.resource_version.parse().unwrap_or_default();
+        object.resource_version = (version + 1).to_string();
+        self.show(node);
+    }
+
+    /// The API server carries out an order, if it was not decided on old news. It is not shown yet.
+    fn write(&mut self, order: &PodUpdateOrder) {
+        let object = self.objects.get_mut(&*order.node).unwrap();
+        if *object.resource_version != *order.resource_version || *object.uid != *order.uid {
+            return;
+        }
+        object.desired.clone_from(&order.pods);
+        let version: u32 = object.resource_version.parse().unwrap();
+        object.resource_version = (version + 1).to_string();
+    }
+
+    /// All that is owed is written and shown, until nothing is.
+    fn settle(&mut self) {
+        for _ in 0..10 {
+            let orders = self.updates.owed();
+            if orders.is_empty() {
+                return;
+            }
+            for order in orders {
+                self.write(&order);
+                self.show(&order.node);
+            }
+        }
+        panic!("it never settles");
+    }
+
+    /// The agent of a node says how far a pod is.
+    fn answer(&mut self, uid: &str, revision: u32, phase: UpdatePhase) {
+        let object = self.objects.get_mut(node_of(uid)).unwrap();
+        object.pods.retain(|pod| pod.uid != uid);
+        object.pods.push(UpdatedPod {
+            uid: uid.to_owned(),
+            revision: revision.to_string(),
+            phase,
+            reason: None,
+            message: None,
+            since: None,
+            containers: Vec::new(),
+            previous: None,
+        });
+        self.changed(node_of(uid));
+    }
+
+    fn there(&self, node: &str) -> Vec<(&str, &str)> {
+        self.objects[node].desired.iter().map(|pod| (&*pod.uid, &*pod.revision)).collect()
+    }
+}
+
+#[test]
+fn one_write_has_the_whole_list_of_a_node() {
+    let mut world = World::new();
+    for uid in ["p4", "p1", "p0"] {
+        world.want(uid, 1);
+    }
+    let orders = world.updates.owed();
+    let lists: Vec<(&str, &str, Vec<&str>)> = orders
+        .iter()
+        .map(|it| (&*it.node, &*it.resource_version, it.pods.iter().map(|pod| &*pod.uid).collect()))
+        .collect();
+    assert_eq!(lists, [("even", "1", vec!["p0", "p4"]), ("odd", "1", vec!["p1"])]);
+    world.want("p4", 1);
+    assert!(world.updates.owed().is_empty(), "asked for already");
+    world.changed("even");
+    let again = world.updates.owed();
+    assert_eq!(
+        (again.len(), &*again[0].resource_version),
+        (1, "2"),
+        "somebody has changed it: the first write fails"
+    );
+    world.write(&again[0]);
+    world.show("even");
+    assert!(world.updates.owed().is_empty(), "what is shown is owed no more");
+}
+
+#[test]
+fn a_node_without_its_object_is_written_when_it_comes() {
+    let mut world = World::default();
+    world.want("p0", 1);
+    assert!(world.updates.owed().is_empty());
+    world.updates.apply(NodePodUpdateSeen { name: "even".into(), deleting: true, ..Default::default() });
+    assert!(world.updates.owed().is_empty(), "it is on its way out");
+    world.updates.delete("even");
+    world.updates.apply(NodePodUpdateSeen { name: "even".into(), ..Default::default() });
+    assert_eq!(world.updates.owed().len(), 1);
+}
+
+#[test]
+fn progress_is_about_the_revision_that_is_wanted() {
+    let mut world = World::new();
+    assert!(world.updates.progress("p0").is_none());
+    world.want("p0", 1);
+    world.settle();
+    assert!(world.updates.progress("p0").is_none());
+    world.answer("p0", 1, UpdatePhase::Succeeded);
+    assert_eq!(world.updates.progress("p0").unwrap().phase, UpdatePhase::Succeeded);
+    world.want("p0", 2);
+    world.settle();
+    assert!(world.updates.progress("p0").is_none(), "that was the revision before");
+    world.answer("p0", 2, UpdatePhase::RollingBack);
+    assert_eq!(world.updates.progress("p0").unwrap().phase, UpdatePhase::RollingBack);
+    world.updates.forget("p0");
+    assert!(world.updates.progress("p0").is_none());
+}
+
+/// Its deadline counts from there, whoever leads.
+#[test]
+fn a_revision_keeps_the_time_at_which_it_was_asked_for() {
+    let mut world = World::new();
+    let at = |revision, seconds| DesiredPod { since: since(seconds), ..desired("p0", revision) };
+    world.updates.want(at(1, 100), "even");
+    world.settle();
+    world.updates.want(at(1, 200), "even");
+    assert!(world.updates.owed().is_empty());
+    world.updates = PodUpdates::default();
+    world.show("even");
+    world.updates.want(at(1, 300), "even");
+    assert!(world.updates.owed().is_empty(), "the same revision, said by another manager");
+    world.updates.want(at(2, 400), "even");
+    world.settle();
+    assert_eq!(world.objects["even"].desired[0].since, since(400));
+}
+
+/// The write that put the entry there was on its way when it was forgotten.
+#[test]
+fn an_entry_that_is_forgotten_while_it_is_written_is_taken_back() {
+    let mut world = World::new();
+    world.want("p0", 1);
+    let first = world.updates.owed().remove(0);
+    world.updates.forget("p0");
+    let second = world.updates.owed().remove(0);
+    assert!(second.pods.is_empty());
+    world.write(&first);
+    world.write(&second);
+    world.show("even");
+    assert_eq!(world.there("even"), [("p0", "1")], "the second was decided on old news");
+    world.settle();
+    assert!(world.there("even").is_empty());
+}
+
+/// The first of three writes is still on its way, and the last one asked for was without the entry.
+#[test]
+fn an_entry_of_any_write_on_its_way_is_taken_back() {
+    let mut world = World::new();
+    world.want("p0", 1);
+    let first = world.updates.owed().remove(0);
+    world.updates.forget("p0");
+    assert_eq!(world.updates.owed().len(), 1);
+    world.want("p0", 1);
+    world.updates.pod_gone("p0", "even");
+    world.write(&first);
+    world.show("even");
+    world.settle();
+    assert!(world.there("even").is_empty());
+}
+
+#[test]
+fn entries_of_pods_that_are_gone_are_dropped_and_those_of_nobody_else() {
+    let mut world = World::new();
+    for uid in ["p0", "p2", "p4"] {
+        world.want(uid, 1);
+    }
+    world.settle();
+    // A manager that comes new: workloads have said nothing yet, and p0 went while nobody watched.
+    world.updates = PodUpdates::default();
+    world.show("even");
+    world.show("odd");
+    world.settle();
+    assert_eq!(world.there("even").len(), 3, "their workload has not spoken yet");
+    world.updates.pods_listed(|pod| pod.uid != "p0");
+    world.settle();
+    assert_eq!(world.there("even"), [("p2", "1"), ("p4", "1")]);
+    world.updates.pod_gone("p2", "even");
+    world.updates.pod_gone("p3", "odd");
+    world.settle();
+    assert_eq!(world.there("even"), [("p4", "1")]);
+    assert!(world.updates.nodes["odd"].let_go.is_empty(), "pods nobody wants anything of cost nothing");
+}
+
+#[test]
+fn a_new_leader_owes_everything_and_what_was_lost_is_owed_again() {
+    let mut world = World::new();
+    world.want("p0", 1);
+    let first = world.updates.owed();
+    world.updates.leads();
+    assert_eq!(world.updates.owed(), first);
+    world.updates.lost("even");
+    assert_eq!(world.updates.owed(), first);
+    assert!(world.updates.owed().is_empty());
+}
+
+/// What happens around the index. Five pods on two nodes.
+#[derive(Clone, Debug)]
+enum Deed {
+    Want {
+        pod: u8,
+        revision: u32,
+    },
+    Forget {
+        pod: u8,
+    },
+    Gone {
+        pod: u8,
+    },
+    Answer {
+        pod: u8,
+    },
+    /// What is owed is taken, and written only later, if at all.
+    Ask {
+        write: bool,
+    },
+    Show,
+    Restart,
+}
+
+fn deed() -> impl Strategy<Value = Deed> {
+    prop_oneof![
+        6 => (0..5u8, 1..4u32).prop_map(|(pod, revision)| Deed::Want { pod, revision }),
+        2 => (0..5u8).prop_map(|pod| Deed::Forget { pod }),
+        1 => (0..5u8).prop_map(|pod| Deed::Gone { pod }),
+        2 => (0..5u8).prop_map(|pod| Deed::Answer { pod }),
+        4 => any::<bool>().prop_map(|write| Deed::Ask { write }),
+        3 => Just(Deed::Show),
+        1 => Just(Deed::Restart),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    /// However writes, events and restarts fall: in the end each node has what is wanted of its pods, and nothing of pods
+    /// that are gone or forgotten.
+    #[test]
+    fn in_the_end_each_node_has_what_is_wanted(deeds in proptest::collection::vec(deed(), 1..60)) {
+        let mut world = World::new();
+        let (mut wanted, mut gone) = (BTreeMap::new(), BTreeSet::new());
+        let mut on_their_way = Vec::new();
+        for deed in deeds {
+            match deed {
+                Deed::Want { pod, revision } => {
+                    let uid = format!("p{pod}");
+                    if !gone.contains(&uid) {
+                        world.want(&uid, revision);
+                        wanted.insert(uid, revision);
+                    }
+                }
+                Deed::Forget { pod } => {
+                    world.updates.forget(&format!("p{pod}"));
+                    wanted.remove(&format!("p{pod}"));
+                }
+                Deed::Gone { pod } => {
+                    let uid = format!("p{pod}");
+                    world.updates.pod_gone(&uid, node_of(&uid));
+                    wanted.remove(&uid);
+                    gone.insert(uid);
+                }
+                Deed::Answer { pod } => world.answer(&format!("p{pod}"), 1, UpdatePhase::Updating),
+                Deed::Ask { write } => {
+                    on_their_way.extend(world.updates.owed());
+                    if write {
+                        std::mem::take(&mut on_their_way).iter().for_each(|order| world.write(order));
+                    }
+                }
+                Deed::Show => ["even", "odd"].into_iter().for_each(|node| world.show(node)),
+                Deed::Restart => {
+                    // What was forgotten and never written is forgotten twice: its workload says so, as it says what it wants.
+                    // Its writes have arrived before the lists, or never do: the lease comes free only after them.
+                    on_their_way.clear();
+                    world.updates = PodUpdates::default();
+                    ["even", "odd"].into_iter().for_each(|node| world.show(node));
+                    for pod in 0..5 {
+                        let uid = format!("p{pod}");
+                        world.want(&uid, wanted.get(&uid).copied().unwrap_or(1));
+                        if !wanted.contains_key(&uid) {
+                            world.updates.forget(&uid);
+                        }
+                    }
+                    world.updates.pods_listed(|pod| !gone.contains(&pod.uid));
+                }
+            }
+        }
+        on_their_way.iter().for_each(|order| world.write(order));
+        ["even", "odd"].into_iter().for_each(|node| world.show(node));
+        world.settle();
+        let there = ["even", "odd"].into_iter().flat_map(|node| world.there(node));
+        let there: BTreeMap<_, _> = there.map(|(uid, revision)| (uid.to_owned(), revision.parse().unwrap())).collect();
+        prop_assert_eq!(there, wanted);
+        prop_assert!(world.updates.nodes.values().all(|node| node.let_go.is_empty()));
+    }
+}
