@@ -4,14 +4,16 @@
 //! node: it is counted, and the call is forwarded.
 
 use std::{
+    collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use berth_policy::{
-    Call, CallId, ConnectionId, ContainerId, CredentialKey, Event, HookTurn, Latch, Mark, MarkPhase, Node,
-    Nudge, Request, RequestId, Restate, Showing, Step, Turn, Verdict,
+    Call, CallId, ConnectionId, ContainerId, ContainerName, CreateContainer, CredentialKey, EnvValues, Event,
+    HookTurn, Latch, Mark, MarkPhase, Node, Nudge, PodUid, Request, RequestId, Restate, Showing, Step, Turn,
+    Verdict,
 };
 use berth_shim::Gate;
 use tokio::{sync::watch, time::Instant};
@@ -41,6 +43,8 @@ pub struct Agent {
     /// Grows with every fact, whether anybody waits for it or not.
     facts: watch::Sender<u64>,
     store: Arc<Store>,
+    /// What containers of pods that are being updated are to be created with.
+    env: Mutex<BTreeMap<PodUid, BTreeMap<ContainerName, EnvValues>>>,
     /// What is known of images, beside the pods: neither decides about the other.
     images: Arc<Keeper>,
     metrics: AgentMetrics,
@@ -60,6 +64,7 @@ impl Agent {
             owed: watch::Sender::new(0),
             facts: watch::Sender::new(0),
             store,
+            env: Mutex::default(),
             images,
             metrics,
         };
@@ -99,6 +104,16 @@ impl Agent {
     /// A number that grows whenever [`Agent::plan`] may have a new answer.
     pub fn owed(&self) -> watch::Receiver<u64> {
         self.owed.subscribe()
+    }
+
+    /// From now on the containers of this pod are created with these values, whatever the kubelet read; without any, as the
+    /// kubelet says.
+    pub fn set_env(&self, pod: &PodUid, values: BTreeMap<ContainerName, EnvValues>) {
+        let mut env = self.env.lock().unwrap_or_else(PoisonError::into_inner);
+        match values.is_empty() {
+            true => env.remove(pod),
+            false => env.insert(pod.clone(), values),
+        };
     }
 
     /// A number that grows with every fact.
@@ -283,6 +298,11 @@ impl Gate for Agent {
                 return Showing::Truth;
             }
         }
+    }
+
+    fn env(&self, create: &CreateContainer) -> EnvValues {
+        let env = self.env.lock().unwrap_or_else(PoisonError::into_inner);
+        env.get(&create.pod.uid).and_then(|pod| pod.get(&create.container)).cloned().unwrap_or_default()
     }
 
     async fn joins(&self, call: CallId, image: &str, credential: CredentialKey) -> Option<String> {

@@ -109,10 +109,9 @@ async fn serve(config: Configuration, passed: Option<UnixListener>) -> anyhow::R
     if let Some(cluster) = &cluster {
         tasks.spawn(cluster.clone().run(agent.clone(), stop.clone()));
     }
-    let updates = cluster.as_ref().map(|cluster| {
-        let pin = Some(config.images.pin_for.0).filter(|pin| !pin.is_zero());
-        Updates::new(agent.clone(), images.clone(), runtime.clone(), cluster, pin, &config.state_dir)
-    });
+    let updates = cluster
+        .as_ref()
+        .map(|cluster| Updates::new(agent.clone(), images.clone(), runtime.clone(), cluster, &config));
     let pods = updates.as_ref().map(Updates::pods).unwrap_or_default();
     let api = view(&config, cluster.as_ref(), pods, &agent, &executor, &tasks, &stop).await;
     if let Some(updates) = &updates {

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use berth_policy::{Amendment, Call, CallId, ConnectionId, Event, HookTurn, Request as Wanted};
+use berth_policy::{Amendment, Call, CallId, ConnectionId, EnvValues, Event, HookTurn, Request as Wanted};
 use berth_proto::cri;
 use bytes::Bytes;
 use h2::{RecvStream, server::SendResponse};
@@ -20,6 +20,7 @@ use tracing::{debug, info};
 
 use crate::{
     convert::PullImage,
+    env,
     exceptions::Exception,
     forward::{forward, refuse, succeed},
     frames::{Assembler, Payload, TooLarge, framed},
@@ -228,8 +229,24 @@ impl<G: Gate> Context<G> {
             let rest: HeaderValue = timeout::format(timeout.saturating_sub(held));
             head.headers_mut().insert(GRPC_TIMEOUT, rest);
         }
+        let env = match &call.request {
+            Wanted::CreateContainer(create) if self.kubelet => self.gate.env(create),
+            Wanted::CreateContainer(_) | Wanted::StopContainer(_) => EnvValues::default(),
+        };
         let frames = match amended {
-            None => assembler.into_frames(),
+            None if env.0.is_empty() => assembler.into_frames(),
+            None => match env::set_env(message, &env.0) {
+                Ok(Some(edited)) => {
+                    info!(call = call.id.0, "Env of a container set to what its pod says now");
+                    vec![framed(&edited)]
+                }
+                Ok(None) => assembler.into_frames(),
+                Err(error) => {
+                    // Cannot be: the same bytes were decoded.
+                    debug!(rpc = method.name(), %error, "Request not edited");
+                    assembler.into_frames()
+                }
+            },
             Some(Amendment::StopTimeout(timeout)) => {
                 match wire::set_varint(message, STOP_TIMEOUT_FIELD, timeout.as_secs()) {
                     Ok(edited) => vec![framed(&edited)],

@@ -3,7 +3,8 @@
 use std::future::Future;
 
 use berth_policy::{
-    Call, CallId, ConnectionId, ContainerId, CredentialKey, Event, HookTurn, Latch, Nudge, Showing, Verdict,
+    Call, CallId, ConnectionId, ContainerId, CreateContainer, CredentialKey, EnvValues, Event, HookTurn,
+    Latch, Nudge, Showing, Verdict,
 };
 use tokio::sync::watch;
 
@@ -39,6 +40,13 @@ pub trait Gate: Send + Sync + 'static {
         connection: ConnectionId,
         container: &ContainerId,
     ) -> impl Future<Output = HookTurn> + Send;
+
+    /// The env variables whose values are known to be newer than what the kubelet may have; usually none. Asked when the call
+    /// of the kubelet goes on.
+    fn env(&self, create: &CreateContainer) -> EnvValues {
+        let _ = create;
+        EnvValues::default()
+    }
 
     /// A client asks for an image: waits while the agent pulls just that with the same credentials, and gives the
     /// `image_ref` it got; `None` at once when it does not, and when its pull fails. Not waited for any longer when the client

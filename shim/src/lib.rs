@@ -42,6 +42,7 @@ mod append;
 mod call;
 mod download;
 mod endpoint;
+mod env;
 mod forward;
 mod gate;
 mod hold;

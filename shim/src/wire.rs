@@ -13,16 +13,24 @@ pub struct Malformed {
 }
 
 /// A field of the message, as it lies in its bytes.
-struct Field {
-    number: u64,
-    wire_type: u8,
+pub(crate) struct Field {
+    pub(crate) number: u64,
+    pub(crate) wire_type: u8,
     /// Where its value begins and ends; what lies before, back to the end of the previous field, is its key.
-    value: std::ops::Range<usize>,
+    pub(crate) value: std::ops::Range<usize>,
+}
+
+impl Field {
+    /// Where the content of a length-delimited field lies, without its length.
+    pub(crate) fn content(&self, message: &[u8]) -> Result<std::ops::Range<usize>, Malformed> {
+        let (_, begin) = varint(message, self.value.start)?;
+        Ok(begin..self.value.end)
+    }
 }
 
 const VARINT: u8 = 0;
 const FIXED64: u8 = 1;
-const LENGTH_DELIMITED: u8 = 2;
+pub(crate) const LENGTH_DELIMITED: u8 = 2;
 const GROUP_START: u8 = 3;
 const GROUP_END: u8 = 4;
 const FIXED32: u8 = 5;
@@ -56,7 +64,8 @@ pub fn set_varint(message: &[u8], number: u32, value: u64) -> Result<Bytes, Malf
     Ok(edited.freeze())
 }
 
-fn field(message: &[u8], start: usize) -> Result<Field, Malformed> {
+/// The field that begins at `start`.
+pub(crate) fn field(message: &[u8], start: usize) -> Result<Field, Malformed> {
     let (key, at) = varint(message, start)?;
     let (number, wire_type) = (key >> 3, (key & 7) as u8);
     if number == 0 || number > MAX_FIELD_NUMBER {
@@ -117,7 +126,7 @@ fn varint(message: &[u8], at: usize) -> Result<(u64, usize), Malformed> {
     Err(Malformed { at })
 }
 
-fn put_varint(out: &mut BytesMut, mut value: u64) {
+pub(crate) fn put_varint(out: &mut BytesMut, mut value: u64) {
     while value >= 0x80 {
         out.put_u8(value as u8 | 0x80);
         value >>= 7;

@@ -137,8 +137,10 @@ impl Updated {
     /// Waits for its end, which must be a good one.
     pub async fn succeeded(&self) -> Result<ContainerUpdateRequestStatus> {
         let status = self.ended().await?;
-        let good =
-            status.conditions.iter().any(|condition| condition.type_ == "Complete" && condition.status == "True");
+        let good = status
+            .conditions
+            .iter()
+            .any(|condition| condition.type_ == "Complete" && condition.status == "True");
         ensure!(good, "request {} failed: {}", self.name, serde_json::to_string(&status)?);
         Ok(status)
     }

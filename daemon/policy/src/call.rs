@@ -1,6 +1,9 @@
 //! What the kubelet asks for: the CRI calls that may have to wait, reduced to what a decision needs.
 
-use std::time::{Duration, Instant};
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
 
 use crate::{
     launch_priority::OrderError,
@@ -67,4 +70,14 @@ pub struct StopContainer {
     pub container: ContainerId,
     /// `timeout`: from the stop signal to SIGKILL. The kubelet has taken the time of preStop off already.
     pub timeout: Duration,
+}
+
+/// Env variables by name. Their values may be secret: they are printed nowhere.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct EnvValues(pub Vec<(String, String)>);
+
+impl fmt::Debug for EnvValues {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
+    }
 }

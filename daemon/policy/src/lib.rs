@@ -53,7 +53,7 @@ mod verdict;
 #[cfg(test)]
 mod tests;
 
-pub use call::{Call, CreateContainer, Declared, Request, StopContainer};
+pub use call::{Call, CreateContainer, Declared, EnvValues, Request, StopContainer};
 pub use config::{Config, Path, UnknownPods, View};
 pub use event::{Event, ListedSandbox, StepOutcome};
 pub use explain::{ContainerOrder, HeldCall, PodOrder, Size};

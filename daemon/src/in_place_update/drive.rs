@@ -10,8 +10,8 @@ use std::{
 use berth_policy::{
     ContainerId, ImageEvent, PodUid, RequestId, StepOutcome, WishId, WishSource,
     in_place_update::{
-        Next, PodPlan, Reason, Sight, UpdateOutcome, UpdatePhase, UpdateReport, UpdateRequest, UpdateSource,
-        plan,
+        Metadata, Next, PodPlan, Reason, Sight, UpdateOutcome, UpdatePhase, UpdateReport, UpdateRequest,
+        UpdateSource, plan,
     },
 };
 use k8s_openapi::jiff::Timestamp;
@@ -23,7 +23,7 @@ use super::{
     Parts,
     desk::Entry,
     jobs::{Act, Done},
-    observe::Facts,
+    observe::{self, Facts},
     recreates::Recreates,
 };
 use crate::{
@@ -55,6 +55,8 @@ pub(super) struct Driver {
     writing: BTreeSet<RequestId>,
     unwritten: BTreeMap<RequestId, Pause>,
     wished: BTreeMap<PodUid, BTreeSet<Arc<str>>>,
+    /// The pods of the turn before.
+    known: BTreeSet<PodUid>,
     pub(super) jobs: JoinSet<Done>,
 }
 
@@ -72,6 +74,7 @@ impl Driver {
             writing: BTreeSet::new(),
             unwritten: BTreeMap::new(),
             wished: BTreeMap::new(),
+            known: BTreeSet::new(),
             jobs: JoinSet::new(),
         }
     }
@@ -162,12 +165,15 @@ impl Driver {
                 self.report(request.clone(), report, now);
             }
         }
-        let paused = self.pauses.get(pod).map(|pause| pause.until).filter(|until| *until > now);
+        let paused = self.is_paused(pod, now);
         let wanted = match &planned.next {
             Some(Next::Recreate(wanted)) => wanted.clone(),
             _ => BTreeMap::new(),
         };
         let version = self.parts.pods.known(pod).there();
+        if let (Some(version), false) = (&version, self.stepping.contains(pod)) {
+            self.parts.agent.set_env(pod, observe::env(&version.pod, &Metadata::new()));
+        }
         let later = version
             .as_ref()
             .and_then(|version| self.recreates.want(&self.parts.agent, requests, version, wanted, now));
@@ -249,6 +255,10 @@ impl Driver {
             }
         }
         self.parts.pods.keep_only(|pod| by_pod.contains_key(pod));
+        for pod in self.known.iter().filter(|pod| !by_pod.contains_key(*pod)) {
+            self.parts.agent.set_env(pod, BTreeMap::new());
+        }
+        self.known = by_pod.keys().cloned().collect();
         self.closed.retain(|pod, _| by_pod.contains_key(pod));
         self.pauses.retain(|pod, _| by_pod.contains_key(pod));
         self.recreates.keep_only(&self.parts.agent, |pod| by_pod.contains_key(pod));

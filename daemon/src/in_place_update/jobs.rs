@@ -10,7 +10,11 @@ use berth_shim::Gate;
 use k8s_openapi::api::core::v1 as core;
 use tracing::{info, warn};
 
-use super::{Parts, observe::Facts, pods::Version};
+use super::{
+    Parts,
+    observe::{self, Facts},
+    pods::Version,
+};
 use crate::{
     causes::chain,
     cluster::client::CallError,
@@ -85,6 +89,8 @@ impl Parts {
             Act::Open => self.writer.gate(&version.pod, true).await,
             Act::Patch(patch) => {
                 self.clear_back_off(&pod.uid, patch).await;
+                // Before the kubelet can have it: what it starts from now on is not to be too old.
+                self.agent.set_env(&pod.uid, observe::env(&version.pod, &patch.metadata));
                 self.writer.patch(&version.pod, patch).await
             }
         };

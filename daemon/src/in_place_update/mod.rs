@@ -45,6 +45,7 @@ use self::{
 use crate::{
     agent::Agent,
     cluster::{Cluster, features, identity::IdentityState},
+    config::{Configuration, Place},
     node_image::{self, Keeper},
     runtime::Runtime,
 };
@@ -79,22 +80,21 @@ impl Updates {
         keeper: Arc<Keeper>,
         runtime: Runtime,
         cluster: &Cluster,
-        pin: Option<Duration>,
-        state_dir: &std::path::Path,
+        config: &Configuration,
     ) -> Self {
         let (connection, node) = (cluster.connection().clone(), cluster.node().to_owned());
         Self(Arc::new(Parts {
             agent,
             keeper,
             runtime,
-            pods: Arc::default(),
+            pods: Arc::new(Pods::new(config.path == Place::Beside)),
             desk: Desk::default(),
             requests: Requests::new(connection.clone(), node.clone()),
             mailbox: Mailbox::new(connection.clone(), node.clone()),
-            submitted: Submitted::new(state_dir),
+            submitted: Submitted::new(&config.state_dir),
             writer: Writer { connection, node, metrics: cluster.metrics().clone() },
             identity: cluster.identity(),
-            pin,
+            pin: Some(config.images.pin_for.0).filter(|pin| !pin.is_zero()),
             ready: watch::Sender::new(false),
         }))
     }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use berth_policy::{
-    ContainerId, ContainerName, ContainerState, InstanceView,
+    ContainerId, ContainerName, ContainerState, EnvValues, InstanceView,
     in_place_update::{
         ContainerView, EnvHash, Fate, Gate, Instance, Life, Metadata, MetadataKey, Observed, Presence, Record,
     },
@@ -107,7 +107,21 @@ pub(super) fn observe(version: &Version, sources: Sources<'_>) -> Picture {
     Picture { observed, again: again.into_iter().min() }
 }
 
-/// Labels and annotations, but for the record of updates, which is none.
+/// What the containers are to be created with once the pod has these values, too. Only those that read some are in it.
+pub(super) fn env(pod: &core::Pod, changes: &Metadata) -> BTreeMap<ContainerName, EnvValues> {
+    let mut metadata = metadata(pod);
+    metadata.extend(changes.clone());
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    containers
+        .map(|container| {
+            let values = env::expected(&env::references(container), &metadata);
+            (ContainerName::from(container.name.as_str()), values.into_values())
+        })
+        .filter(|(_, values)| !values.0.is_empty())
+        .collect()
+}
+
+/// Labels and annotations.
 fn metadata(pod: &core::Pod) -> Metadata {
     let labels = pod.metadata.labels.iter().flatten();
     let annotations = pod.metadata.annotations.iter().flatten();

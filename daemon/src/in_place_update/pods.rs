@@ -2,6 +2,10 @@
 //!
 //! They come by the pod watch of the agent. The kubelet has a watch of its own on the same objects, and both hear of a
 //! change at once. After the watch broke that is not so: the kubelet comes back by its own clock, up to half a minute later.
+//! And a pod worker of the kubelet that waits for the next list of containers goes on with the pod as it was before.
+//!
+//! Between kubelet and runtime the agent sees to it that what is started then is not too old all the same
+//! ([`crate::agent::Agent::set_env`]). Beside them it can only wait.
 
 use std::{
     collections::BTreeMap,
@@ -18,6 +22,8 @@ use crate::pod_view::convert::identity;
 
 /// After the watch has shown a version the kubelet has it, too, and its pod worker has been told.
 const SETTLED: Duration = Duration::from_millis(100);
+/// After that no pod worker has an older one: two lists of the kubelet, and what it makes of them.
+const WORKED_OFF: Duration = Duration::from_millis(2500);
 /// The kubelet's longest pause before it lists anew (client-go's reflector).
 const RELIST: Duration = Duration::from_secs(30);
 
@@ -28,6 +34,7 @@ pub struct Pods {
     /// Of all pods.
     pub(super) outdated: Outdated,
     changes: watch::Sender<u64>,
+    beside: bool,
 }
 
 #[derive(Debug, Default)]
@@ -73,6 +80,11 @@ pub(super) struct Version {
 }
 
 impl Pods {
+    /// For an agent that stands beside kubelet and runtime, or between them.
+    pub fn new(beside: bool) -> Self {
+        Self { beside, ..Self::default() }
+    }
+
     /// A number that grows whenever something of a wanted pod is new.
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
@@ -97,7 +109,11 @@ impl Pods {
         self.outdated.seen(pod);
         let now = now();
         let mut inner = self.inner();
-        let wait = if inner.was_lost && !inner.follows { RELIST } else { SETTLED };
+        let wait = match (self.beside, inner.was_lost && !inner.follows) {
+            (false, _) => SETTLED,
+            (true, false) => WORKED_OFF,
+            (true, true) => RELIST + WORKED_OFF,
+        };
         self.take(&mut inner, pod, Some(now + wait));
     }
 
@@ -196,12 +212,21 @@ mod tests {
         assert_eq!(version(&pods), (3, None), "an echo of what was before");
         pods.seen(&pod("a", 3));
         assert_eq!(version(&pods), (3, Some(SETTLED)));
-        pods.lost();
-        pods.seen(&pod("a", 3));
-        assert_eq!(version(&pods), (3, Some(SETTLED)), "the kubelet had it before");
-        pods.seen(&pod("a", 4));
-        assert_eq!(version(&pods), (4, Some(RELIST)), "it may not have heard of it");
         pods.listed(|_| false);
         assert!(matches!(pods.known(&"a".into()), Known::Gone));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn beside_the_kubelet_it_takes_longer() {
+        let pods = Pods::new(true);
+        pods.want(&"a".into());
+        pods.listed(|_| true);
+        pods.seen(&pod("a", 3));
+        assert_eq!(version(&pods), (3, Some(WORKED_OFF)));
+        pods.lost();
+        pods.seen(&pod("a", 3));
+        assert_eq!(version(&pods), (3, Some(WORKED_OFF)), "the kubelet had it before");
+        pods.seen(&pod("a", 4));
+        assert_eq!(version(&pods), (4, Some(RELIST + WORKED_OFF)), "it may not have heard of it");
     }
 }

@@ -38,13 +38,17 @@ impl<'a> Scene<'a> {
         fill: impl FnOnce(PodManifest, &Evidence) -> PodManifest,
     ) -> Result<Self> {
         let evidence = Evidence::new(case.node.run(), &case.namespace, pod)?;
-        let manifest = evidence.mount(case.manifest(pod)).spec("readinessGates", json!([{ "conditionType": GATE }]));
+        let manifest =
+            evidence.mount(case.manifest(pod)).spec("readinessGates", json!([{ "conditionType": GATE }]));
         case.create(&fill(manifest, &evidence)).await?;
         let scene = Self { case, pod: pod.to_owned(), evidence };
         // Whoever makes such pods opens their gate, as OpenKruise's workloads do.
         let open = json!({ "status": { "conditions": [{ "type": GATE, "status": "True" }] } });
         let params = kube::api::PatchParams::default();
-        case.pods.patch_status(pod, &params, &kube::api::Patch::Strategic(&open)).await.context("open the gate")?;
+        case.pods
+            .patch_status(pod, &params, &kube::api::Patch::Strategic(&open))
+            .await
+            .context("open the gate")?;
         case.await_ready(pod).await?;
         Ok(scene)
     }
@@ -112,7 +116,8 @@ pub(crate) fn container(evidence: &Evidence, name: &str, env: &[(&str, &str)]) -
 /// An annotation of a pod that is JSON.
 pub(crate) fn annotation(pod: &Pod, key: &str) -> Result<Value> {
     let text = pod.metadata.annotations.as_ref().and_then(|all| all.get(key));
-    serde_json::from_str(text.with_context(|| format!("no annotation {key}"))?).context("an annotation that is no JSON")
+    serde_json::from_str(text.with_context(|| format!("no annotation {key}"))?)
+        .context("an annotation that is no JSON")
 }
 
 /// The image of a container in the spec.

@@ -1,8 +1,11 @@
 //! What is updated, by how many restarts, and in which order.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 use berth_proto::crd::UpdatePhase;
 use berth_tests::node::images::{BUSYBOX, BUSYBOX_NEXT};
+use berth_tests::observe::Instance;
 use berth_tests::update::Update;
 use serde_json::json;
 
@@ -35,7 +38,9 @@ async fn update_one_image() -> Result<()> {
         ensure!(record["updateImages"] == true && record["updateEnvFromMetadata"].is_null(), "{record}");
         ensure!(record["containerBatchesRecord"][0]["containers"] == json!(["main"]), "{record}");
         ensure!(
-            record["lastContainerStatuses"]["main"]["imageID"].as_str().is_some_and(|id| id.contains("sha256:")),
+            record["lastContainerStatuses"]["main"]["imageID"]
+                .as_str()
+                .is_some_and(|id| id.contains("sha256:")),
             "{record}"
         );
         let running = scene.running("main").await?.id;
@@ -52,4 +57,184 @@ async fn update_one_image() -> Result<()> {
         Ok(())
     })
     .await
+}
+
+/// An image and values that come from an annotation and a label, for two containers, the second of them lower.
+#[tokio::test]
+async fn update_two_levels_of_image_and_env() -> Result<()> {
+    run_updating("update_two_levels_of_image_and_env", async |case: &Case| {
+        let scene = Scene::begin(case, "pod", |pod, evidence| {
+            let main = [("CONFIG", "metadata.annotations['config']"), ("TIER", "metadata.labels['tier']")];
+            pod.annotation("config", "one")
+                .container(container(evidence, "main", &main).priority(1))
+                .container(
+                    container(evidence, "sidecar", &[("VERSION", "metadata.annotations['version']")])
+                        .priority(5)
+                        .ready_when("test $(cut -d. -f1 /proc/uptime) -gt 0"),
+                )
+        })
+        .await?;
+        let update = Update::new("pod")
+            .image("main", BUSYBOX_NEXT)
+            .image("sidecar", BUSYBOX_NEXT)
+            .annotation("config", "two")
+            .annotation("version", "2")
+            .annotation("unread", "by anybody")
+            .label("tier", "back");
+        let asked = scene.ask("both", &update).await?;
+        // Main waits for the sidecar, and the pod says so.
+        let record = case
+            .await_pod("pod", "the first batch is recorded", |pod| annotation(pod, STATE).map(drop))
+            .await
+            .and_then(|pod| annotation(&pod, STATE))?;
+        ensure!(record["nextContainerImages"] == json!({ "main": BUSYBOX_NEXT }), "{record}");
+        ensure!(
+            record["nextContainerRefMetadata"]
+                == json!({ "main": { "labels": { "tier": "back" }, "annotations": { "config": "two" } } }),
+            "{record}"
+        );
+        ensure!(
+            record["preCheckBeforeNext"] == json!({ "containersRequiredReady": ["sidecar"] }),
+            "{record}"
+        );
+        asked.succeeded().await?;
+        for name in ["main", "sidecar"] {
+            ensure!(scene.restarts(name).await? == 1, "{name} was restarted more than once");
+            ensure!(image(&scene.now().await?, name)? == BUSYBOX_NEXT, "{name} has the old image");
+        }
+        scene.in_order("sidecar", "main").await?;
+        ensure!(
+            scene.env("main", "CONFIG").await? == "two" && scene.env("main", "TIER").await? == "back",
+            "old env"
+        );
+        ensure!(scene.env("sidecar", "VERSION").await? == "2", "old env");
+        let now = scene.now().await?;
+        let record = annotation(&now, STATE)?;
+        ensure!(record["containerBatchesRecord"][0]["containers"] == json!(["sidecar"]), "{record}");
+        ensure!(record["containerBatchesRecord"][1]["containers"] == json!(["main"]), "{record}");
+        ensure!(
+            record["nextContainerImages"].is_null() && record["preCheckBeforeNext"].is_null(),
+            "{record}"
+        );
+        ensure!(
+            now.metadata.annotations.as_ref().is_some_and(|all| all["unread"] == "by anybody"),
+            "an annotation nobody reads was not set"
+        );
+        Ok(())
+    })
+    .await
+}
+
+/// Three levels by env alone, two containers on one of them.
+#[tokio::test]
+async fn update_three_levels_by_env() -> Result<()> {
+    run_updating("update_three_levels_by_env", async |case: &Case| {
+        let scene = Scene::begin(case, "pod", |pod, evidence| {
+            let of = |name: &str, key: &str, priority: i64| {
+                let path = format!("metadata.annotations['{key}']");
+                container(evidence, name, &[("VALUE", path.as_str())]).priority(priority)
+            };
+            pod.annotation("low", "1")
+                .container(of("low", "low", 0))
+                .container(of("high", "high", 9))
+                .container(of("middle-a", "middle-a", 4))
+                .container(of("middle-b", "middle-b", 4))
+        })
+        .await?;
+        let names = ["low", "high", "middle-a", "middle-b"];
+        let update =
+            names.into_iter().fold(Update::new("pod"), |update, name| update.annotation(name, "new value"));
+        scene.ask("all", &update).await?.succeeded().await?;
+        for name in names {
+            ensure!(scene.restarts(name).await? == 1, "{name} was restarted more than once");
+            ensure!(scene.env(name, "VALUE").await? == "new value", "{name} has the old value");
+        }
+        for (higher, lower) in
+            [("high", "middle-a"), ("high", "middle-b"), ("middle-a", "low"), ("middle-b", "low")]
+        {
+            scene.in_order(higher, lower).await?;
+        }
+        let record = annotation(&scene.now().await?, STATE)?;
+        let batches: Vec<_> = record["containerBatchesRecord"]
+            .as_array()
+            .context("no batches")?
+            .iter()
+            .map(|batch| batch["containers"].clone())
+            .collect();
+        ensure!(batches == [json!(["high"]), json!(["middle-a", "middle-b"]), json!(["low"])], "{batches:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// No priorities: one batch. One of the containers gets the same image under another name, and its env has what env can have.
+#[tokio::test]
+async fn update_unordered_same_digest_and_odd_values() -> Result<()> {
+    run_updating("update_unordered_same_digest_and_odd_values", async |case: &Case| {
+        const SAME: &str = "berth.test/busybox:same";
+        const ODD: &str = "  two\nlines = and \t blanks, übergröße 漢字 $(HOME) <&> ";
+        case.node.containerd().ctr(&["images", "tag", "--force", BUSYBOX, SAME]).await?;
+        let scene = Scene::begin(case, "pod", |pod, evidence| {
+            pod.container(container(evidence, "a", &[])).container(container(
+                evidence,
+                "b",
+                &[("VALUE", "metadata.annotations['value']")],
+            ))
+        })
+        .await?;
+        let asked = scene.ask("same", &Update::new("pod").image("a", SAME).annotation("value", ODD)).await?;
+        asked.succeeded().await?;
+        for name in ["a", "b"] {
+            ensure!(scene.restarts(name).await? == 1, "{name} was restarted more than once");
+        }
+        ensure!(scene.env("b", "VALUE").await? == ODD, "{:?}", scene.env("b", "VALUE").await?);
+        let record = annotation(&scene.now().await?, STATE)?;
+        ensure!(record["containerBatchesRecord"].as_array().is_some_and(|all| all.len() == 1), "{record}");
+        // The same again is done already.
+        let again = scene.ask("again", &Update::new("pod").image("a", SAME).annotation("value", ODD)).await?;
+        again.succeeded().await?;
+        ensure!(scene.restarts("a").await? == 1 && scene.restarts("b").await? == 1, "restarted for nothing");
+        Ok(())
+    })
+    .await
+}
+
+/// Five times in a row: the last is done as the first was, without a back-off of the kubelet.
+#[tokio::test]
+async fn update_in_a_row() -> Result<()> {
+    run_updating("update_in_a_row", async |case: &Case| {
+        let scene = Scene::begin(case, "pod", |pod, evidence| {
+            pod.container(container(evidence, "a", &[("VALUE", "metadata.annotations['value']")]))
+        })
+        .await?;
+        for round in 1..=5 {
+            let (old, new) = (scene.running("a").await?, if round % 2 == 1 { BUSYBOX_NEXT } else { BUSYBOX });
+            scene
+                .ask(&format!("image-{round}"), &Update::new("pod").image("a", new))
+                .await?
+                .succeeded()
+                .await?;
+            down(&scene, &old).await.with_context(|| format!("image, round {round}"))?;
+        }
+        for round in 1..=5 {
+            let old = scene.running("a").await?;
+            let value = format!("value {round}");
+            let update = Update::new("pod").annotation("value", &value);
+            scene.ask(&format!("env-{round}"), &update).await?.succeeded().await?;
+            ensure!(scene.env("a", "VALUE").await? == value, "old env");
+            down(&scene, &old).await.with_context(|| format!("env, round {round}"))?;
+        }
+        ensure!(scene.restarts("a").await? == 10, "{} restarts", scene.restarts("a").await?);
+        Ok(())
+    })
+    .await
+}
+
+/// Measured by `berth-bench update`; here only: no back-off.
+async fn down(scene: &Scene<'_>, old: &Instance) -> Result<()> {
+    let (ended, now) = (scene.instances("a").await?, scene.running("a").await?);
+    let ended = ended.iter().find(|instance| instance.id == old.id).context("the old instance is gone")?;
+    let down = Duration::from_nanos(u64::try_from(now.started_at - ended.finished_at)?);
+    ensure!(down < Duration::from_secs(5), "down for {down:?}");
+    Ok(())
 }
