@@ -3,7 +3,7 @@
 //! The file named by `BERTH_FAULT_FILE` holds the name of a point. The first time it is reached the file is removed and
 //! the process kills itself, as hard as `kill -9`: nothing is flushed, nothing unwinds.
 
-/// A point on the way of a recreate, or of a pull. The order is that of the way.
+/// A point on the way of a recreate, of a pull, or of an update. The order is that of the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
     /// The old exited instances are about to be removed.
@@ -40,6 +40,22 @@ pub enum Point {
     Pulling,
     /// The runtime has pulled; nobody was told.
     Pulled,
+    /// The status of an update is about to be written.
+    Telling,
+    /// It is written.
+    Told,
+    /// The pod is about to be set not ready.
+    Closing,
+    /// It is.
+    Closed,
+    /// A batch is about to be patched.
+    Patching,
+    /// It is patched.
+    Patched,
+    /// The pod is about to be set ready.
+    Opening,
+    /// It is.
+    Opened,
 }
 
 impl Point {
@@ -65,6 +81,27 @@ impl Point {
     /// Those of a pull.
     pub const PULL: [Self; 2] = [Self::Pulling, Self::Pulled];
 
+    /// Those of an update that restarts a container for its env.
+    pub const UPDATE: [Self; 17] = [
+        Self::Telling,
+        Self::Told,
+        Self::Closing,
+        Self::Closed,
+        Self::Patching,
+        Self::Patched,
+        Self::Marking,
+        Self::Marked,
+        Self::Nudging,
+        Self::Shown,
+        Self::Hooked,
+        Self::StopAsked,
+        Self::Stopped,
+        Self::Created,
+        Self::Started,
+        Self::Opening,
+        Self::Opened,
+    ];
+
     /// As the file spells it.
     pub fn name(self) -> &'static str {
         match self {
@@ -85,6 +122,14 @@ impl Point {
             Self::Unmarked => "unmarked",
             Self::Pulling => "pulling",
             Self::Pulled => "pulled",
+            Self::Telling => "telling",
+            Self::Told => "told",
+            Self::Closing => "closing",
+            Self::Closed => "closed",
+            Self::Patching => "patching",
+            Self::Patched => "patched",
+            Self::Opening => "opening",
+            Self::Opened => "opened",
         }
     }
 

@@ -18,6 +18,7 @@ use super::{
 use crate::{
     causes::chain,
     cluster::client::CallError,
+    fault::Point,
     pod_view::read,
     runtime::{RuntimeError, made::Made},
 };
@@ -53,6 +54,24 @@ pub(super) enum Act {
     Patch(PodPatch),
 }
 
+impl Act {
+    fn about_to(&self) -> Point {
+        match self {
+            Self::Close => Point::Closing,
+            Self::Open => Point::Opening,
+            Self::Patch(_) => Point::Patching,
+        }
+    }
+
+    fn done(&self) -> Point {
+        match self {
+            Self::Close => Point::Closed,
+            Self::Open => Point::Opened,
+            Self::Patch(_) => Point::Patched,
+        }
+    }
+}
+
 impl Parts {
     pub(super) async fn fetch(self: Arc<Self>, pod: PodRef) -> Done {
         let found = self.writer.look(&pod).await;
@@ -84,6 +103,7 @@ impl Parts {
     }
 
     pub(super) async fn step(self: Arc<Self>, pod: PodRef, version: Arc<Version>, act: Act) -> Done {
+        act.about_to().reached();
         let written = match &act {
             Act::Close => self.writer.gate(&version.pod, false).await,
             Act::Open => self.writer.gate(&version.pod, true).await,
@@ -111,6 +131,7 @@ impl Parts {
                     "Pod patched"
                 ),
             }
+            act.done().reached();
             self.pods.answered(written);
         }
         Done::Stepped(pod, written.map(|_| matches!(act, Act::Close)))
@@ -157,11 +178,13 @@ impl Parts {
     }
 
     pub(super) async fn report(self: Arc<Self>, request: UpdateRequest, report: UpdateReport) -> Done {
+        Point::Telling.reached();
         let outcome = match request.source {
             UpdateSource::Api => self.requests.report(&request.id, &report, &self.desk).await,
             UpdateSource::Mailbox => self.mailbox.report(&request, &report).await,
             UpdateSource::Admin => self.submitted.report(&request.id, &report, &self.desk).await,
         };
+        Point::Told.reached();
         if let (StepOutcome::Done, Some(outcome)) = (outcome, report.outcome) {
             info!(request = request.key, ?outcome, message = report.message, "Update ended");
         }

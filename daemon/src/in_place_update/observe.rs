@@ -175,7 +175,6 @@ fn instance(
     let view = sources.instances.get(&name)?;
     let facts = sources.facts.get(&view.id);
     let status = read::status(pod, &container.name);
-    let told = status.filter(|status| read::container_id(status) == Some(view.id.as_str()));
     let image = facts.map_or_else(
         || Arc::from(""),
         |facts| match facts.definition == Some(env::definition(&container.name, wanted)) {
@@ -189,24 +188,32 @@ fn instance(
         image,
         image_id: status.map(|status| status.image_id.clone()).unwrap_or_default(),
         env: facts.and_then(|facts| facts.env),
-        life: life(pod, view, facts, told.is_some_and(|status| status.ready), sources, again),
+        life: life(pod, container, view, facts, sources, again),
         restarts: view.attempt,
     })
 }
 
 fn life(
     pod: &core::Pod,
+    container: &core::Container,
     view: &InstanceView,
     facts: Option<&Facts>,
-    ready: bool,
     sources: &Sources<'_>,
     again: &mut Vec<Instant>,
 ) -> Life {
+    let status = read::status(pod, &container.name);
+    let told = status.filter(|status| read::container_id(status) == Some(view.id.as_str()));
+    let ready = told.is_some_and(|status| status.ready);
+    let waiting = status.and_then(|status| status.state.as_ref()?.waiting.as_ref()?.reason.as_deref());
+    let crashes = waiting == Some("CrashLoopBackOff");
     match view.state {
         ContainerState::Running if view.stopping => Life::Restarting,
         ContainerState::Running => Life::Running { ready },
         ContainerState::Created | ContainerState::Unknown => Life::Restarting,
-        ContainerState::Exited { code } if read::restart_policy(pod).restarts(code) => Life::Restarting,
+        ContainerState::Exited { code } if read::restart_policy(pod).restarts(code) => match crashes {
+            true => Life::Crashing,
+            false => Life::Restarting,
+        },
         ContainerState::Exited { .. } => {
             let wall = sources
                 .clock

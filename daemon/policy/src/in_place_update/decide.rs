@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use crate::{
@@ -13,6 +13,9 @@ use crate::{
     },
     model::ContainerName,
 };
+
+/// How long after its batch was patched a container may fall over. By then the kubelet has waited 10 s and 20 s.
+const CRASHES_FOR: Duration = Duration::from_secs(30);
 
 /// The one next step towards `update`. `wall` is `now` in seconds since the epoch, for the record.
 pub fn next(update: &Update, seen: &Observed, now: Instant, wall: i64) -> Next {
@@ -136,9 +139,37 @@ impl Decision<'_> {
             if container.is_image_stale() || owes_env(container) {
                 return Some(self.wait(Why::Restart(container.name.clone())));
             }
+            if container.is_crashing() {
+                return Some(self.crashing(container, instance.restarts));
+            }
             let (name, restarts) = (container.name.clone(), instance.restarts);
             (!container.is_ready()).then(|| self.wait(Why::Ready { container: name, restarts }))
         })
+    }
+
+    /// One that falls over may come up yet, when what it needs is there; but not for ever.
+    fn crashing(&self, container: &ContainerView, restarts: u32) -> Next {
+        let batches = self.own_record().map(|record| record.container_batches_record.as_slice());
+        let batch = batches.into_iter().flatten().rfind(|batch| batch.containers.contains(&container.name));
+        let since = batch.map_or(Duration::ZERO, |batch| {
+            Duration::from_secs(self.wall.saturating_sub(batch.timestamp).try_into().unwrap_or(0))
+        });
+        match CRASHES_FOR.checked_sub(since) {
+            Some(left) if !left.is_zero() => {
+                let until = self.now + left;
+                Next::Wait {
+                    until: Some(self.update.deadline.map_or(until, |deadline| deadline.min(until))),
+                    why: Why::Ready { container: container.name.clone(), restarts },
+                }
+            }
+            _ => self.fail(
+                Reason::CrashLoop,
+                format!(
+                    "container {} runs what is wanted and falls over again and again (restart count {restarts})",
+                    container.name
+                ),
+            ),
+        }
     }
 
     /// Every image of the whole update, before anything is stopped for it.

@@ -134,6 +134,8 @@ pub enum Life {
     },
     /// It does not run yet, is being stopped, or has exited and is started again.
     Restarting,
+    /// It has exited again and again, and the kubelet waits before it starts it once more (`CrashLoopBackOff`).
+    Crashing,
     /// It has exited, and the restart policy leaves it so.
     Ended,
 }
@@ -156,6 +158,10 @@ impl ContainerView {
 
     pub(super) fn is_ready(&self) -> bool {
         self.instance.as_ref().is_some_and(|instance| instance.life == Life::Running { ready: true })
+    }
+
+    pub(super) fn is_crashing(&self) -> bool {
+        self.instance.as_ref().is_some_and(|instance| instance.life == Life::Crashing)
     }
 
     pub(super) fn has_ended(&self) -> bool {

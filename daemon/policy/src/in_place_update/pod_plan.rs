@@ -196,6 +196,10 @@ fn going_on(
             Some(format!("pulling {} before anything is stopped", images.join(", ")))
         }
         Next::Wait { why, .. } => Some(why.to_string()),
+        Next::Recreate(containers) => {
+            let names: Vec<&str> = containers.keys().map(ContainerName::as_str).collect();
+            Some(format!("{} is restarted to read the new values", names.join(", ")))
+        }
         // Over in a moment.
         _ => None,
     };

@@ -110,6 +110,8 @@ pub enum Reason {
     ContainerEnded,
     /// An image could not be pulled.
     ImageNotPulled,
+    /// What was asked for falls over whenever it is started.
+    CrashLoop,
     /// It took longer than allowed.
     DeadlineExceeded,
     /// Newer requests ask for something else of all that it names.
@@ -121,13 +123,14 @@ pub enum Reason {
 }
 
 impl Reason {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::StaticPod,
         Self::PodGone,
         Self::PodEnded,
         Self::NoSuchContainer,
         Self::ContainerEnded,
         Self::ImageNotPulled,
+        Self::CrashLoop,
         Self::DeadlineExceeded,
         Self::Replaced,
         Self::NotPermitted,
@@ -143,6 +146,7 @@ impl Reason {
             Self::NoSuchContainer => "ContainerNotFound",
             Self::ContainerEnded => "ContainerEnded",
             Self::ImageNotPulled => "ImageNotPulled",
+            Self::CrashLoop => "CrashLoop",
             Self::DeadlineExceeded => "DeadlineExceeded",
             Self::Replaced => "Replaced",
             Self::NotPermitted => "NotPermitted",
