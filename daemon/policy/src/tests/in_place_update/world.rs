@@ -237,7 +237,7 @@ impl World {
                 };
                 container.marked = None;
             }
-            Life::Restarting | Life::Ended => {}
+            Life::Restarting | Life::Crashing | Life::Ended => {}
         }
     }
 
