@@ -16,7 +16,7 @@ pub struct InstanceView {
     pub attempt: u32,
     /// Whether it runs.
     pub state: ContainerState,
-    /// A client asked the runtime to stop it, and that goes on.
+    /// A client asked the runtime to stop it, or the kubelet was shown that it has to.
     pub stopping: bool,
 }
 
@@ -81,6 +81,6 @@ impl Node {
     fn is_being_stopped(&self, id: &ContainerId) -> bool {
         let stops =
             |kind: &InFlightKind| matches!(kind, InFlightKind::Stop { container, .. } if container == id);
-        self.calls.values().any(|call| stops(&call.kind))
+        self.recreates.was_shown(id) || self.calls.values().any(|call| stops(&call.kind))
     }
 }

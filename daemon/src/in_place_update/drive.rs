@@ -10,8 +10,8 @@ use std::{
 use berth_policy::{
     ContainerId, ImageEvent, PodUid, RequestId, StepOutcome, WishId, WishSource,
     in_place_update::{
-        Metadata, Next, PodPlan, Reason, Sight, UpdateOutcome, UpdatePhase, UpdateReport, UpdateRequest,
-        UpdateSource, plan,
+        Metadata, Next, PodPlan, Reason, UpdateOutcome, UpdatePhase, UpdateReport, UpdateRequest,
+        UpdateSource, Why, plan,
     },
 };
 use k8s_openapi::jiff::Timestamp;
@@ -138,8 +138,13 @@ impl Driver {
         for (pod, requests) in &by_pod {
             let (sight, next) = self.see(pod, requests, now);
             again.extend(next);
-            unclear |= matches!(sight, Sight::Unknown);
             let planned = plan(requests, &sight, now, Timestamp::now().as_second());
+            // What an earlier process began is known when it is known what is to be done next.
+            unclear |= match &planned.next {
+                None => true,
+                Some(Next::Wait { why, .. }) => *why == Why::Kubelet,
+                Some(_) => false,
+            };
             again.extend(requests.iter().filter_map(UpdateRequest::limit).filter(|at| *at > now));
             again.extend(self.carry_out(pod, requests, planned, now));
         }

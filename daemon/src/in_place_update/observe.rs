@@ -99,7 +99,7 @@ pub(super) fn observe(version: &Version, sources: Sources<'_>) -> Picture {
         fate: fate(pod),
         gate: gate(pod, &sources),
         record: record(pod),
-        kubelet_knows: settled.is_some_and(|settled| settled <= sources.now),
+        kubelet_knows: settled.is_some_and(|settled| settled <= sources.now) && is_worked_on(pod),
         before: None,
         metadata,
         images: sources.images,
@@ -129,6 +129,13 @@ fn metadata(pod: &core::Pod) -> Metadata {
     labels
         .chain(annotations.map(|(key, value)| (MetadataKey::Annotation(key.clone()), value.clone())))
         .collect()
+}
+
+/// The kubelet's pod worker is at this spec: what it does from now on, it does for that. While a container is being stopped for
+/// an older one, nothing else shows it. Kubelets before 1.34 do not tell.
+fn is_worked_on(pod: &core::Pod) -> bool {
+    let told = pod.status.as_ref().and_then(|status| status.observed_generation);
+    told.is_none_or(|told| pod.metadata.generation.is_none_or(|wanted| wanted <= told))
 }
 
 pub(super) fn record(pod: &core::Pod) -> Option<Record> {

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! So a request that comes while another one is carried out replaces it where they differ, and what only the older one
-//! asks for is carried out with it: no half of an update is left. They succeed and fail together. One of which nothing is
-//! left ends at once. What somebody asks for goes over what a workload wants.
+//! asks for is carried out with it: no half of an update is left. They succeed and fail together, the newest last. One of
+//! which nothing is left ends at once. What somebody asks for goes over what a workload wants.
 //!
 //! Nothing is done to the pod before it was reported what the pod was, and no way back is begun before that was reported:
 //! whoever takes over after a crash reads it there.
@@ -95,9 +95,18 @@ pub fn plan(requests: &[UpdateRequest], sight: &Sight, now: Instant, wall: i64) 
     let each = |report: &dyn Fn(&UpdateRequest) -> (RequestId, UpdateReport)| -> Vec<_> {
         open.iter().map(|request| report(request)).collect()
     };
+    // The newest last: without it the others would want again what it has replaced.
+    let ending = match &open[..] {
+        [_newest] => &open[..],
+        [older @ .., _newest] => older,
+        [] => &[],
+    };
+    let ended = |result: Result<&BTreeMap<ContainerName, String>, &Failure>| {
+        ending.iter().map(|request| end(request, result, Some(&seen))).collect()
+    };
     let (told, next) = match next {
-        Next::Done => (each(&|request| end(request, Ok(&skipped), Some(&seen))), None),
-        Next::Failed(failure) => (each(&|request| end(request, Err(&failure), Some(&seen))), None),
+        Next::Done => (ended(Ok(&skipped)), None),
+        Next::Failed(failure) => (ended(Err(&failure)), None),
         Next::RollBack(_, failure) => (each(&|request| turn_back(request, &failure, now)), None),
         next => (each(&|request| going_on(request, &next, &seen, &skipped)), Some(next)),
     };

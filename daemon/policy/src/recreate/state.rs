@@ -239,6 +239,11 @@ impl Recreates {
         self.marks.values().find(|marked| marked.mark.container == *container)
     }
 
+    /// The kubelet may have been shown that this instance has to be replaced, or the agent stops it itself.
+    pub(crate) fn was_shown(&self, container: &ContainerId) -> bool {
+        self.mark_of(container).is_some_and(|marked| marked.mark.phase > MarkPhase::Armed)
+    }
+
     pub(super) fn mark_of_mut(&mut self, container: &ContainerId) -> Option<&mut Marked> {
         self.marks.values_mut().find(|marked| marked.mark.container == *container)
     }
