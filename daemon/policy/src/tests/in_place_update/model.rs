@@ -146,6 +146,10 @@ impl Truth {
                     let target = self.update.images.get(&container.name).unwrap_or(&container.image);
                     assert_eq!(container.image, *target);
                     assert_eq!(container.instance.image, *target, "{step:?}");
+                    let asked = self.update.images.contains_key(&container.name)
+                        || container.reads.iter().any(|key| self.update.metadata.contains_key(key));
+                    let ready = container.instance.life == Life::Running { ready: true };
+                    assert!(ready || !asked, "{step:?}");
                 }
             }
             Next::Failed(failure) => panic!("{failure:?}"),
@@ -210,6 +214,8 @@ impl Truth {
             let step = self.world.next(&self.update);
             self.check(&step);
             if step == Next::Done {
+                // One that exited by itself and that nobody asked for is not waited for.
+                self.world.settle(&[]);
                 self.world.is_what_is_wanted(&self.update);
                 return;
             }

@@ -237,8 +237,18 @@ impl World {
                 };
                 container.marked = None;
             }
+            // The back-off is that of one definition: another one is started at once.
+            Life::Crashing if container.instance.image != *image => {
+                container.instance.life = Life::Restarting;
+                container.restarted += 1;
+            }
             Life::Restarting | Life::Crashing | Life::Ended => {}
         }
+    }
+
+    pub(super) fn pass(&mut self, time: Duration) {
+        self.now += time;
+        self.wall += i64::try_from(time.as_secs()).unwrap();
     }
 
     pub(super) fn becomes_ready(&mut self, index: usize) {
