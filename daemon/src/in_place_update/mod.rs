@@ -13,13 +13,14 @@
 //!
 //! - `asked`, `report`: between objects and the policy's words. `state`: the annotation. `env`: hashes.
 //! - `meta`: an annotation for others. `jobs`: the questions and writes, one at a time a pod.
-//! - `submit`: the way in for `berthctl update`.
+//! - `submit`: the way in for `berthctl update`. `keys`: Kubernetes' rules for metadata.
 
 mod asked;
 mod desk;
 mod drive;
 mod env;
 mod jobs;
+mod keys;
 mod mailbox;
 mod meta;
 mod observe;

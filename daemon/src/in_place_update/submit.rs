@@ -101,7 +101,7 @@ impl Updates {
         let request = object(&pod, spec, &parts.writer.node, Timestamp::now()).map_err(SubmitError::Name)?;
         let name = request.metadata.name.clone().unwrap_or_default();
         let object = parts.submitted.prepare(request.clone()).map_err(|unfit| match unfit {
-            Unfit::Flaw(_) | Unfit::TooLong(_) | Unfit::Nameless => SubmitError::Invalid(unfit.to_string()),
+            Unfit::Flaw(_) | Unfit::Nameless => SubmitError::Invalid(unfit.to_string()),
         })?;
         let key = || format!("{}/{}", pod.namespace, pod.name);
         let found = parts.writer.look(&pod).await;

@@ -38,9 +38,7 @@ use crate::{
 
 /// The end of the names of the files. JSON keeps every text as it is.
 const SUFFIX: &str = "json";
-/// More than a pod can be given; what is written down of the pod comes to it later.
-const LONGEST_ASKED: usize = 1 << 20;
-/// More than any file has.
+/// More than any file has: the annotations that are asked for and those that were there, each character as six at most.
 const LONGEST: u64 = 4 << 20;
 
 /// Where they are kept.
@@ -76,9 +74,6 @@ pub(super) enum Unfit {
     /// Its values cannot be.
     #[error(transparent)]
     Flaw(#[from] Flaw),
-    /// No pod takes so much.
-    #[error("the request has {0} bytes, one has at most {LONGEST_ASKED}: give fewer or shorter annotations")]
-    TooLong(usize),
     /// It has no name, namespace, UID or time.
     #[error("metadata is not that of a request")]
     Nameless,
@@ -119,10 +114,7 @@ impl Submitted {
         let path = self.directory.join(format!("{name}.{SUFFIX}"));
         let object = Object::of(path, request).ok_or(Unfit::Nameless)?;
         object.asked(&self.kept().clock).1?;
-        match object.text().len() {
-            LONGEST_ASKED.. => Err(Unfit::TooLong(object.text().len())),
-            _ => Ok(object),
-        }
+        Ok(object)
     }
 
     /// Takes a request. On return it survives the agent, and is on the desk.
@@ -267,7 +259,7 @@ mod tests {
 
     use berth_policy::in_place_update::{Reason, UpdateOutcome, UpdatePhase};
 
-    use super::*;
+    use super::{super::keys::LONGEST_ANNOTATIONS, *};
 
     const REQUEST: &str = r#"
 apiVersion: berth.dev/v1alpha1
@@ -403,9 +395,20 @@ status: {nodeName: node, podUID: p-1}
         assert!(nothing.contains("what is to change"), "{nothing}");
         let long = refused(&|request| {
             let annotations = &mut request.spec.metadata.as_mut().unwrap().annotations;
-            annotations.insert("long".to_owned(), "x".repeat(LONGEST_ASKED));
+            annotations.insert("long".to_owned(), "x".repeat(LONGEST_ANNOTATIONS));
         });
-        assert!(long.contains("shorter annotations"), "{long}");
+        assert!(long.contains("a pod has at most 262144"), "{long}");
+        let label = refused(&|request| {
+            let labels = &mut request.spec.metadata.as_mut().unwrap().labels;
+            labels.insert("track".to_owned(), "not one word".to_owned());
+        });
+        let keys = |request: &mut ContainerUpdateRequest| {
+            let annotations = &mut request.spec.metadata.as_mut().unwrap().annotations;
+            annotations.insert("Example.com/Config".to_owned(), "capitals".to_owned());
+            annotations.insert("two words".to_owned(), String::new());
+        };
+        assert!(refused(&keys).contains("metadata.annotations[two words]"), "{}", refused(&keys));
+        assert!(label.contains("metadata.labels[track] cannot be set: the value"), "{label}");
         assert!(refused(&|request| request.metadata.uid = None).contains("metadata"));
     }
 }
