@@ -149,12 +149,12 @@ pub(super) fn request(
     let pod =
         PodRef { uid: uid.as_str().into(), namespace: namespace.to_owned(), name: spec.pod_name.clone() };
     let flaw = readable
-        .and_then(|()| if spec.pod_name.is_empty() { Err(Flaw::Empty("spec.podName")) } else { Ok(()) })
+        .and(if spec.pod_name.is_empty() { Err(Flaw::Empty("spec.podName")) } else { Ok(()) })
         .and_then(|()| check(&wanted))
         .and_then(|()| {
             not_less("spec.ttlSecondsAfterFinished", spec.ttl_seconds_after_finished.map(i64::from), 0)
         })
-        .and_then(|()| if uid.is_empty() { Err(Flaw::Unassigned) } else { Ok(()) });
+        .and(if uid.is_empty() { Err(Flaw::Unassigned) } else { Ok(()) });
     // Distinct in the pod's annotation, and people find the request by it.
     let short: String = id.as_str().chars().filter(char::is_ascii_alphanumeric).take(8).collect();
     let request = UpdateRequest {
