@@ -4,8 +4,10 @@
 
 use std::io;
 
-use berth_policy::in_place_update::UpdateSource;
-use berth_policy::{AssignError, PodRef, in_place_update::UpdateRequest};
+use berth_policy::{
+    AssignError, PodRef,
+    in_place_update::{UpdateRequest, UpdateSource},
+};
 use berth_proto::crd::{ContainerUpdateRequest, ContainerUpdateRequestSpec, ContainerUpdateRequestStatus};
 use k8s_openapi::{
     api::core::v1 as core,
@@ -13,7 +15,7 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 
-use super::{Updates, submitted::Unfit};
+use super::Updates;
 use crate::{
     cluster::client::CallError,
     desired::{self, FileError, Submitted as Taken},
@@ -100,9 +102,8 @@ impl Updates {
         spec.pod_name.clone_from(&pod.name);
         let request = object(&pod, spec, &parts.writer.node, Timestamp::now()).map_err(SubmitError::Name)?;
         let name = request.metadata.name.clone().unwrap_or_default();
-        let object = parts.submitted.prepare(request.clone()).map_err(|unfit| match unfit {
-            Unfit::Flaw(_) | Unfit::Nameless => SubmitError::Invalid(unfit.to_string()),
-        })?;
+        let object = parts.submitted.prepare(request.clone());
+        let object = object.map_err(|unfit| SubmitError::Invalid(unfit.to_string()))?;
         let key = || format!("{}/{}", pod.namespace, pod.name);
         let found = parts.writer.look(&pod).await;
         let found = found.map_err(|source| SubmitError::Unseen { pod: key(), source })?;

@@ -12,7 +12,9 @@
 use std::{
     collections::HashMap,
     ffi::OsStr,
-    fs, io,
+    fs::{self, DirBuilder},
+    io,
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
 };
@@ -120,7 +122,8 @@ impl Submitted {
     /// Takes a request. On return it survives the agent, and is on the desk.
     pub(super) async fn keep(&self, object: Object, desk: &Desk) -> Result<(), FileError> {
         let directory = self.directory.clone();
-        let made = blocking(move || fs::create_dir_all(directory)).await;
+        // Values of annotations are nobody's business but root's.
+        let made = blocking(move || DirBuilder::new().recursive(true).mode(0o700).create(directory)).await;
         made.map_err(|source| FileError::Write { path: self.directory.clone(), source })?;
         object.write().await?;
         info!(request = format!("{}/{}", object.namespace, object.name), file = ?object.path, "Update taken");
@@ -255,7 +258,7 @@ fn read_all(directory: &Path) -> io::Result<Vec<(PathBuf, Read)>> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{os::unix::fs::PermissionsExt, time::Duration};
 
     use berth_policy::in_place_update::{Reason, UpdateOutcome, UpdatePhase};
 
@@ -304,6 +307,8 @@ status: {nodeName: node, podUID: p-1}
         assert_eq!((taken.request.key.as_str(), taken.flaw), ("shop/web-x7k2p", None));
         assert_eq!(taken.request.source, UpdateSource::Admin);
         assert_eq!(taken.request.pod.uid.as_str(), "p-1");
+        let mode = fs::metadata(dir.path().join("updates")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
 
         let (next, anew) = (Submitted::new(dir.path()), Desk::default());
         next.load(&anew).await;
