@@ -134,6 +134,7 @@ async fn serve(config: Configuration, passed: Option<UnixListener>) -> anyhow::R
         runtime_endpoint: endpoint.to_string(),
         started: std::time::Instant::now(),
         files,
+        updates: updates.clone(),
         images,
         stop: stop.clone(),
         identity: cluster.as_ref().map(Cluster::identity),

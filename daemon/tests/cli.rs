@@ -234,6 +234,11 @@ fn a_file_is_answered_beside_it_and_listed_by_berthctl() {
         let unknown = berthctl(&home, &["recreate", "web", "app"]);
         assert_eq!(unknown.status.code(), Some(1));
         assert!(stderr(&unknown).contains("pod web is not on this node"), "{}", stderr(&unknown));
+        for command in [&["update", "web", "app=web:v2"][..], &["get", "updates"]] {
+            let refused = berthctl(&home, command);
+            assert_eq!(refused.status.code(), Some(1));
+            assert!(stderr(&refused).contains("updates need podView.mode api"), "{}", stderr(&refused));
+        }
         let status = berthctl(&home, &["status", "-o", "json"]);
         assert!(status.status.success(), "{}", stderr(&status));
     }

@@ -3,6 +3,7 @@
 mod order;
 mod pulls;
 mod requests;
+mod updates;
 
 use std::{io, pin::Pin, sync::Arc, time::Instant};
 
@@ -24,6 +25,7 @@ use crate::{
     },
     desired::Files,
     health::Health,
+    in_place_update::Updates,
     node_image::Keeper,
 };
 
@@ -44,6 +46,8 @@ pub struct Admin {
     pub started: Instant,
     /// The requests that are files.
     pub files: Files,
+    /// The in-place updates, where there is an API server.
+    pub updates: Option<Updates>,
     /// The images that are wanted.
     pub images: Arc<Keeper>,
     /// Ends what would go on for ever.
@@ -161,6 +165,25 @@ impl admin_server::Admin for Admin {
         Ok(Response::new(admin::RecreateResponse { namespace: kept.namespace, name: kept.name }))
     }
 
+    async fn update(
+        &self,
+        request: Request<admin::UpdateRequest>,
+    ) -> Result<Response<admin::UpdateResponse>, Status> {
+        let updates = self.in_place()?;
+        let (pod, spec) = updates::wanted(request.into_inner())?;
+        let kept = updates.submit(&pod, spec).await.map_err(|error| updates::refusal(&error))?;
+        Ok(Response::new(admin::UpdateResponse { namespace: kept.namespace, name: kept.name }))
+    }
+
+    async fn updates(
+        &self,
+        request: Request<admin::UpdatesRequest>,
+    ) -> Result<Response<admin::UpdatesResponse>, Status> {
+        let known = self.in_place()?.states().ok_or_else(updates::early)?;
+        let now = self.health.agent.read(|_, now| now);
+        Ok(Response::new(updates::answer(known, &request.get_ref().name, now)))
+    }
+
     type PullStream = Pin<Box<dyn Stream<Item = Result<admin::PullState, Status>> + Send>>;
 
     async fn pull(&self, request: Request<admin::PullRequest>) -> Result<Response<Self::PullStream>, Status> {
@@ -186,6 +209,13 @@ impl admin_server::Admin for Admin {
         let known = self.health.agent.read(|node, now| node.requests(now));
         let api = known.into_iter().filter(|known| known.origin == Origin::Api).map(requests::of_api);
         Ok(Response::new(requests::answer(files.chain(api), &wanted)))
+    }
+}
+
+impl Admin {
+    #[allow(clippy::result_large_err, reason = "what a service answers")]
+    fn in_place(&self) -> Result<&Updates, Status> {
+        self.updates.as_ref().ok_or_else(|| updates::no_cluster(self.health.mode.name()))
     }
 }
 

@@ -19,18 +19,8 @@ use crate::{
 /// The pod that is named and what is to be done with it.
 #[allow(clippy::result_large_err, reason = "what a service answers")]
 pub(super) fn wanted(asked: admin::RecreateRequest) -> Result<(String, ContainerRecreateRequest), Status> {
-    let failure_policy = match asked.failure_policy.as_str() {
-        "" => None,
-        "Fail" => Some(FailurePolicy::Fail),
-        "Ignore" => Some(FailurePolicy::Ignore),
-        other => {
-            return Err(Status::invalid_argument(format!(
-                "failure policy {other:?} is neither Fail nor Ignore"
-            )));
-        }
-    };
     let strategy = RecreateStrategy {
-        failure_policy,
+        failure_policy: failure_policy(&asked.failure_policy)?,
         ordered_recreate: asked.ordered_recreate,
         force_recreate: asked.force_recreate,
         termination_grace_period_seconds: asked.termination_grace_period_seconds,
@@ -47,6 +37,19 @@ pub(super) fn wanted(asked: admin::RecreateRequest) -> Result<(String, Container
     };
     let request = ContainerRecreateRequest { metadata: Default::default(), spec, status: None };
     Ok((asked.pod, request))
+}
+
+/// What a container that fails means.
+#[allow(clippy::result_large_err, reason = "what a service answers")]
+pub(super) fn failure_policy(word: &str) -> Result<Option<FailurePolicy>, Status> {
+    match word {
+        "" => Ok(None),
+        "Fail" => Ok(Some(FailurePolicy::Fail)),
+        "Ignore" => Ok(Some(FailurePolicy::Ignore)),
+        other => {
+            Err(Status::invalid_argument(format!("failure policy {other:?} is neither Fail nor Ignore")))
+        }
+    }
 }
 
 /// Why a request was not taken.
@@ -66,16 +69,17 @@ pub(super) fn refusal(error: &SubmitError) -> Status {
     }
 }
 
+/// It is one of those that are asked for: by its name, as `namespace/name`, or all by nothing.
+pub(super) fn is_named(wanted: &str, namespace: &str, name: &str) -> bool {
+    wanted.is_empty() || wanted == name || wanted.split_once('/') == Some((namespace, name))
+}
+
 /// The requests of that name, or all, the oldest first.
 pub(super) fn answer(
     requests: impl Iterator<Item = admin::RecreateState>,
     wanted: &str,
 ) -> admin::RequestsResponse {
-    let picks = |request: &admin::RecreateState| {
-        wanted.is_empty()
-            || wanted == request.name
-            || wanted.split_once('/') == Some((&request.namespace, &request.name))
-    };
+    let picks = |request: &admin::RecreateState| is_named(wanted, &request.namespace, &request.name);
     let mut requests: Vec<admin::RecreateState> = requests.filter(picks).collect();
     requests.sort_by_key(|request| std::cmp::Reverse(request.age_milliseconds));
     admin::RequestsResponse { requests }

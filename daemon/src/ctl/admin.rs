@@ -40,68 +40,12 @@ fn unreachable(socket: &Path, error: &str) -> anyhow::Error {
 
 #[cfg(test)]
 mod tests {
-    use berth_proto::admin::admin_server::{Admin, AdminServer};
-    use berth_proto::admin::{
-        OrderRequest, OrderResponse, PodOrder, RecreateRequest, RecreateResponse, RecreateState,
-        RequestsRequest, RequestsResponse, StatusRequest, StatusResponse,
-    };
-    use tonic::Response;
-    use tower::Service;
-
-    use super::*;
-    use crate::ctl::fake::{Node, serve};
+    use crate::ctl::fake::Node;
+    use crate::ctl::fake_berthd::Berthd;
+    use crate::ctl::get::{Get, ListArgs, get};
     use crate::ctl::order::{OrderArgs, order};
     use crate::ctl::output::{Format, OutputArgs};
-    use crate::ctl::requests::{Get, RequestsArgs, get};
     use crate::ctl::status::{StatusArgs, status};
-
-    /// A berthd that knows one pod.
-    struct Berthd;
-
-    #[tonic::async_trait]
-    impl Admin for Berthd {
-        type PullStream = futures::stream::Empty<Result<berth_proto::admin::PullState, Status>>;
-
-        async fn pull(
-            &self,
-            _: Request<berth_proto::admin::PullRequest>,
-        ) -> Result<Response<Self::PullStream>, Status> {
-            Err(Status::unimplemented("not part of these tests"))
-        }
-
-        async fn pulls(
-            &self,
-            _: Request<berth_proto::admin::PullsRequest>,
-        ) -> Result<Response<berth_proto::admin::PullsResponse>, Status> {
-            Err(Status::unimplemented("not part of these tests"))
-        }
-
-        async fn status(&self, _: Request<StatusRequest>) -> Result<Response<StatusResponse>, Status> {
-            Ok(Response::new(StatusResponse { version: "1.2.3".into(), ..StatusResponse::default() }))
-        }
-
-        async fn order(&self, request: Request<OrderRequest>) -> Result<Response<OrderResponse>, Status> {
-            let pods = match request.into_inner().pod.as_str() {
-                "web" => vec![PodOrder { name: "web".into(), error: "x".repeat(100), ..PodOrder::default() }],
-                "broken" => return Err(Status::internal("on fire")),
-                _ => Vec::new(),
-            };
-            Ok(Response::new(OrderResponse { pods }))
-        }
-
-        async fn recreate(&self, _: Request<RecreateRequest>) -> Result<Response<RecreateResponse>, Status> {
-            Err(Status::unimplemented("its tests have a berthd of their own"))
-        }
-
-        async fn requests(
-            &self,
-            request: Request<RequestsRequest>,
-        ) -> Result<Response<RequestsResponse>, Status> {
-            let known = matches!(request.into_inner().name.as_str(), "" | "again");
-            let request = RecreateState { name: "again".into(), ..RecreateState::default() };
-            Ok(Response::new(RequestsResponse { requests: known.then_some(request).into_iter().collect() }))
-        }
-    }
 
     #[tokio::test]
     async fn berthd_is_asked_over_its_socket() {
@@ -115,11 +59,7 @@ mod tests {
             "{down}"
         );
 
-        let server = AdminServer::new(Berthd);
-        serve(&global.admin_socket, move |request| {
-            let mut server = server.clone();
-            async move { server.call(request).await }
-        });
+        Berthd::default().serve(&node);
         status(&global, &StatusArgs { output: output(Format::Json) }).await.unwrap();
         let ask = |pod: Option<&str>| OrderArgs {
             pod: pod.map(str::to_owned),
@@ -134,11 +74,13 @@ mod tests {
 
         let ask = |name: Option<&str>| {
             let name = name.map(str::to_owned);
-            Get::Requests(RequestsArgs { name, output: output(Format::Json) })
+            ListArgs { name, output: output(Format::Json) }
         };
-        get(&global, &ask(None)).await.unwrap();
-        get(&global, &ask(Some("again"))).await.unwrap();
-        let unknown = get(&global, &ask(Some("other"))).await.unwrap_err().to_string();
-        assert!(unknown.contains("berthd knows no request \"other\""), "{unknown}");
+        for (list, what) in [(Get::Requests as fn(ListArgs) -> Get, "request"), (Get::Updates, "update")] {
+            get(&global, &list(ask(None))).await.unwrap();
+            get(&global, &list(ask(Some("again")))).await.unwrap();
+            let unknown = get(&global, &list(ask(Some("other")))).await.unwrap_err().to_string();
+            assert!(unknown.contains(&format!("berthd knows no {what} \"other\"")), "{unknown}");
+        }
     }
 }

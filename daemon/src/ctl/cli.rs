@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use super::{duration, order, pods, ps, pull, recreate, requests, run, status, stop, version};
+use super::{duration, get, order, pods, ps, pull, recreate, run, status, stop, update, version};
 
-/// Plays, lists and stops pods on this node, recreates their containers, and shows what berthd does with them.
+/// Plays, lists and stops pods on this node, recreates and updates their containers, and shows what berthd does with them.
 #[derive(Debug, Parser)]
 #[command(name = "berthctl", version, disable_help_subcommand = true, subcommand_required = true)]
 pub struct Cli {
@@ -78,6 +78,13 @@ pub enum Command {
     /// whatever its restartPolicy. berthd keeps the request and carries it out whether berthctl waits or not; Ctrl-C ends
     /// only the waiting. Without --ordered, the containers are taken together. The exit code is 1 when the request fails.
     Recreate(recreate::RecreateArgs),
+    /// Change images, labels and annotations of a running pod in place
+    ///
+    /// The pod stays, and its containers are replaced in the order of their launch priorities, each after its new image is on
+    /// the node. berthd does it with its own identity and needs podView.mode api; no object is made at the API server. It
+    /// keeps the request and carries it out whether berthctl waits or not; Ctrl-C ends only the waiting. A later update of the
+    /// same pod replaces this one where the two differ. The exit code is 1 when the request fails.
+    Update(update::UpdateArgs),
     /// Pull an image as the agent does
     ///
     /// With the node's own credentials (the kubelet's docker configuration and credential providers), within berthd's limits,
@@ -88,7 +95,7 @@ pub enum Command {
     Pulls(pull::PullsArgs),
     /// List what berthd was asked for
     #[command(subcommand)]
-    Get(requests::Get),
+    Get(get::Get),
     /// Show the launch order of pods and who waits for whom
     Order(order::OrderArgs),
     /// Show what berthd is connected to and what it holds
@@ -117,12 +124,14 @@ mod tests {
     }
 
     #[test]
-    fn requests_have_two_names() {
+    fn lists_have_two_names() {
+        for name in ["updates", "cur"] {
+            let cli = Cli::try_parse_from(["berthctl", "get", name, "-o", "json"]).unwrap();
+            assert!(matches!(cli.command, Command::Get(get::Get::Updates(_))), "{:?}", cli.command);
+        }
         for name in ["requests", "crr"] {
             let cli = Cli::try_parse_from(["berthctl", "get", name, "shop/web-x", "-o", "yaml"]).unwrap();
-            let Command::Get(requests::Get::Requests(args)) = cli.command else {
-                panic!("{:?}", cli.command)
-            };
+            let Command::Get(get::Get::Requests(args)) = cli.command else { panic!("{:?}", cli.command) };
             assert_eq!(args.name.as_deref(), Some("shop/web-x"));
         }
         assert!(Cli::try_parse_from(["berthctl", "recreate", "web"]).is_err(), "which containers?");

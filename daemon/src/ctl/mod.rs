@@ -2,7 +2,7 @@
 //!
 //! It speaks CRI to the runtime (through berthd where that runs) and the admin API to berthd. Nothing here decides about
 //! an order or a restart: `run` and `stop` do what a kubelet would do, so that what they show is what a kubelet gets, and
-//! `recreate` asks berthd. Data goes to stdout, everything else to stderr.
+//! `recreate` and `update` ask berthd. Data goes to stdout, everything else to stderr.
 
 pub mod admin;
 pub mod channel;
@@ -11,6 +11,8 @@ pub mod cri;
 pub mod duration;
 pub mod endpoint;
 pub mod filter;
+pub mod follow;
+pub mod get;
 pub mod manifest;
 pub mod order;
 pub mod output;
@@ -25,10 +27,14 @@ pub mod select;
 pub mod status;
 pub mod stop;
 pub mod timeline;
+pub mod update;
+pub mod updates;
 pub mod version;
 
 #[cfg(test)]
 pub(crate) mod fake;
+#[cfg(test)]
+pub(crate) mod fake_berthd;
 
 use std::process::ExitCode;
 
@@ -73,7 +79,8 @@ async fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Recreate(args) => return recreate::recreate(global, &args).await,
         Command::Pull(args) => return pull::pull(global, &args).await,
         Command::Pulls(args) => pull::pulls(global, &args).await?,
-        Command::Get(what) => requests::get(global, &what).await?,
+        Command::Update(args) => return update::update(global, &args).await,
+        Command::Get(what) => get::get(global, &what).await?,
         Command::Order(args) => order::order(global, &args).await?,
         Command::Status(args) => status::status(global, &args).await?,
         Command::Version(args) => version::version(global, &args).await?,

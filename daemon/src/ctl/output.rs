@@ -58,6 +58,16 @@ pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> St
     table.trim_fmt() + "\n"
 }
 
+/// `namespace/name`, of what has one.
+pub fn full_name(namespace: &str, name: &str) -> String {
+    if namespace.is_empty() || name.is_empty() { or_dash(name) } else { format!("{namespace}/{name}") }
+}
+
+/// A cell with nothing in it.
+pub fn or_dash(text: &str) -> String {
+    if text.is_empty() { "-".to_owned() } else { text.to_owned() }
+}
+
 /// Prints data to stdout. A reader that has gone away is no error.
 pub fn print(text: &str) -> Result<()> {
     let mut stdout = std::io::stdout().lock();

@@ -3,38 +3,17 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use berth_proto::admin::{ContainerRecreateState, RecreateState, RequestsRequest};
-use clap::{Args, Subcommand};
+use berth_proto::admin::{RecreateState, RequestsRequest};
 use serde::Serialize;
 
 use super::cli::Global;
-use super::output::{self, OutputArgs};
+use super::follow::{containers, message};
+use super::get::ListArgs;
+use super::output::{self, full_name, or_dash};
 use super::{admin, duration};
 
-/// What `get` gets.
-#[derive(Debug, Subcommand)]
-pub enum Get {
-    /// List requests to recreate containers
-    ///
-    /// Those of the API server, of files in berthd's desired-state directory, and of berthctl recreate, the oldest first.
-    #[command(visible_alias = "crr", alias = "request")]
-    Requests(RequestsArgs),
-}
-
-/// Flags of `get requests`.
-#[derive(Args, Debug)]
-pub struct RequestsArgs {
-    /// Only the request of this name, or namespace/name
-    #[arg(value_name = "NAME")]
-    pub name: Option<String>,
-    /// How to show it.
-    #[command(flatten)]
-    pub output: OutputArgs,
-}
-
-/// Runs `get`.
-pub async fn get(global: &Global, what: &Get) -> Result<()> {
-    let Get::Requests(args) = what;
+/// Runs `get requests`.
+pub async fn requests(global: &Global, args: &ListArgs) -> Result<()> {
     let mut client = admin::connect(global).await?;
     let request = RequestsRequest { name: args.name.clone().unwrap_or_default() };
     let answer = client.requests(admin::request(global, request)).await;
@@ -60,44 +39,12 @@ fn text(requests: &[RecreateState]) -> String {
             request.name.clone(),
             full_name(&request.namespace, &request.pod),
             or_dash(&request.phase),
-            or_dash(&containers(&request.containers)),
+            containers(request),
             duration::short(Duration::from_millis(request.age_milliseconds)),
             or_dash(&message(request)),
         ]
     });
     output::table(&["NAME", "POD", "PHASE", "CONTAINERS", "AGE", "MESSAGE"], rows)
-}
-
-/// `namespace/name`, of what has one.
-pub fn full_name(namespace: &str, name: &str) -> String {
-    if namespace.is_empty() || name.is_empty() { or_dash(name) } else { format!("{namespace}/{name}") }
-}
-
-/// What is to be known of a request besides its phase, which says `Completed` however it ended.
-pub fn message(request: &RecreateState) -> String {
-    let ended = match (request.outcome.as_str(), request.message.as_str()) {
-        ("Failed", "") => format!("failed ({})", request.reason),
-        ("Failed", message) => format!("failed ({}): {message}", request.reason),
-        (_, message) => message.to_owned(),
-    };
-    match (request.objection.as_str(), ended.as_str()) {
-        ("", _) => ended,
-        (objection, message) if message.is_empty() || message == objection => objection.to_owned(),
-        (objection, message) => format!("{message}; {objection}"),
-    }
-}
-
-/// `app (Succeeded), log (Recreating)`; without phases where there are none yet.
-fn containers(containers: &[ContainerRecreateState]) -> String {
-    let one = |container: &ContainerRecreateState| match container.phase.as_str() {
-        "" => container.name.clone(),
-        phase => format!("{} ({phase})", container.name),
-    };
-    containers.iter().map(one).collect::<Vec<_>>().join(", ")
-}
-
-fn or_dash(text: &str) -> String {
-    if text.is_empty() { "-".to_owned() } else { text.to_owned() }
 }
 
 /// The answer as protobuf's JSON.
@@ -161,6 +108,8 @@ impl From<&RecreateState> for ShownRequest {
 
 #[cfg(test)]
 mod tests {
+    use berth_proto::admin::ContainerRecreateState;
+
     use super::*;
 
     #[test]

@@ -93,9 +93,14 @@ pub(crate) fn status_of(request: &Path) -> PathBuf {
 
 /// Reads a file of a size that can be meant.
 pub(crate) fn read(path: &Path) -> io::Result<String> {
+    read_up_to(path, LONGEST)
+}
+
+/// Reads a file of at most so many bytes.
+pub(crate) fn read_up_to(path: &Path, longest: u64) -> io::Result<String> {
     let size = fs::metadata(path)?.len();
-    if size > LONGEST {
-        let what = format!("it has {size} bytes, a request has at most {LONGEST}");
+    if size > longest {
+        let what = format!("it has {size} bytes, a request has at most {longest}");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
     }
     fs::read_to_string(path)

@@ -50,7 +50,6 @@ use berth_shim::Gate;
 use jiff::Timestamp;
 use tracing::{info, warn};
 
-pub(crate) use self::node_image::read as node_image_manifest;
 pub use self::{
     assign::Unassigned,
     list::FileRequest,
@@ -62,6 +61,7 @@ use self::{
     known::Known,
     request::Clock,
 };
+pub(crate) use self::{node_image::read as node_image_manifest, submit::new_name};
 use crate::{
     agent::{Agent, chain},
     runtime::Runtime,

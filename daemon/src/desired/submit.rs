@@ -61,8 +61,7 @@ impl Files {
             return Err(SubmitError::Early);
         }
         let (assigned, contexts) = self.assign(pod, &request.spec).await?;
-        let stem: String = assigned.pod.name.chars().take(LONGEST_STEM).collect();
-        let name = format!("{stem}-{}", random().map_err(SubmitError::Name)?);
+        let name = new_name(&assigned.pod.name).map_err(SubmitError::Name)?;
         request.metadata.name = Some(name.clone());
         request.metadata.namespace = Some(assigned.pod.namespace.clone());
 
@@ -98,6 +97,12 @@ impl Files {
         self.give(&entry, &state);
         Ok(Submitted { namespace: assigned.pod.namespace, name })
     }
+}
+
+/// The name of a new request: its pod's, and something random.
+pub(crate) fn new_name(pod: &str) -> io::Result<String> {
+    let stem: String = pod.chars().take(LONGEST_STEM).collect();
+    Ok(format!("{stem}-{}", random()?))
 }
 
 /// Five letters, as `generateName` has them.

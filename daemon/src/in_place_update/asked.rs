@@ -20,7 +20,10 @@ use berth_proto::{
     image::Reference,
 };
 
-use super::{meta, report, state};
+use super::{
+    keys::{self, LONGEST_ANNOTATIONS},
+    meta, report, state,
+};
 use crate::cluster::clock::Clock;
 
 /// How long a request that is to return on failure may take where it does not say: what a Deployment gives its progress.
@@ -75,6 +78,21 @@ pub(super) enum Flaw {
         /// Why not.
         why: &'static str,
     },
+    /// A label or an annotation that no pod can have.
+    #[error("metadata.{field}[{key}] cannot be set: {why}")]
+    Metadata {
+        /// `labels` or `annotations`.
+        field: &'static str,
+        /// Which one.
+        key: String,
+        /// Why not.
+        why: &'static str,
+    },
+    /// More annotations than a pod can have.
+    #[error(
+        "metadata.annotations has {0} bytes, a pod has at most {LONGEST_ANNOTATIONS}: make a new request with less"
+    )]
+    TooLong(usize),
     /// It is assigned to this node without a pod.
     #[error("status.podUID is missing although status.nodeName is set: make a new request")]
     Unassigned,
@@ -131,12 +149,12 @@ pub(super) fn request(
     let pod =
         PodRef { uid: uid.as_str().into(), namespace: namespace.to_owned(), name: spec.pod_name.clone() };
     let flaw = readable
-        .and_then(|()| if spec.pod_name.is_empty() { Err(Flaw::Empty("spec.podName")) } else { Ok(()) })
+        .and(if spec.pod_name.is_empty() { Err(Flaw::Empty("spec.podName")) } else { Ok(()) })
         .and_then(|()| check(&wanted))
         .and_then(|()| {
             not_less("spec.ttlSecondsAfterFinished", spec.ttl_seconds_after_finished.map(i64::from), 0)
         })
-        .and_then(|()| if uid.is_empty() { Err(Flaw::Unassigned) } else { Ok(()) });
+        .and(if uid.is_empty() { Err(Flaw::Unassigned) } else { Ok(()) });
     // Distinct in the pod's annotation, and people find the request by it.
     let short: String = id.as_str().chars().filter(char::is_ascii_alphanumeric).take(8).collect();
     let request = UpdateRequest {
@@ -240,11 +258,27 @@ fn check(wanted: &Wanted<'_>) -> Result<(), Flaw> {
             return Err(Flaw::Reserved { key, why });
         }
     }
-    if wanted.labels.contains_key("") || wanted.annotations.contains_key("") {
-        return Err(Flaw::Empty("a key of metadata"));
+    if let Some((field, key, why)) = unfit(wanted) {
+        return Err(Flaw::Metadata { field, key: key.to_owned(), why });
+    }
+    let annotations = wanted.annotations.iter().map(|(key, value)| key.len() + value.len()).sum();
+    if annotations > LONGEST_ANNOTATIONS {
+        return Err(Flaw::TooLong(annotations));
     }
     not_less("activeDeadlineSeconds", wanted.deadline, 3)?;
     not_less("gracePeriodSeconds", wanted.grace.map(i64::from), 0)
+}
+
+/// A label or annotation that the API server would refuse.
+fn unfit<'a>(wanted: &Wanted<'a>) -> Option<(&'static str, &'a str, &'static str)> {
+    let label = |(key, value): (&'a String, &String)| {
+        Some(("labels", key.as_str(), keys::key(key).or_else(|| keys::label(value))?))
+    };
+    // In the prefix of an annotation's key capitals are as good.
+    let annotation =
+        |key: &'a String| Some(("annotations", key.as_str(), keys::key(&key.to_ascii_lowercase())?));
+    let mut annotations = wanted.annotations.keys();
+    wanted.labels.iter().find_map(label).or_else(|| annotations.find_map(annotation))
 }
 
 fn not_less(field: &'static str, value: Option<i64>, least: i64) -> Result<(), Flaw> {

@@ -13,12 +13,14 @@
 //!
 //! - `asked`, `report`: between objects and the policy's words. `state`: the annotation. `env`: hashes.
 //! - `meta`: an annotation for others. `jobs`: the questions and writes, one at a time a pod.
+//! - `submit`: the way in for `berthctl update`. `keys`: Kubernetes' rules for metadata.
 
 mod asked;
 mod desk;
 mod drive;
 mod env;
 mod jobs;
+mod keys;
 mod mailbox;
 mod meta;
 mod observe;
@@ -28,6 +30,7 @@ mod report;
 mod requests;
 mod see;
 mod state;
+mod submit;
 mod submitted;
 mod write;
 
@@ -38,10 +41,10 @@ use berth_proto::image::Reference;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-pub use self::pods::Pods;
 use self::{
     desk::Desk, drive::Driver, mailbox::Mailbox, requests::Requests, submitted::Submitted, write::Writer,
 };
+pub use self::{pods::Pods, submit::SubmitError};
 use crate::{
     agent::Agent,
     cluster::{Cluster, features, identity::IdentityState},

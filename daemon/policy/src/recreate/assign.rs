@@ -54,6 +54,11 @@ pub enum AssignError {
 }
 
 impl Node {
+    /// The pod of this name, or `namespace/name`.
+    pub fn pod_named(&self, pod: &str) -> Result<PodRef, AssignError> {
+        self.sandbox_named(pod).map(|sandbox| sandbox.pod.clone())
+    }
+
     /// The instances of these containers, as they are now. `pod` is a name, or `namespace/name`.
     pub fn assign(&self, pod: &str, containers: &[ContainerName]) -> Result<Assigned, AssignError> {
         let sandbox = self.sandbox_named(pod)?;

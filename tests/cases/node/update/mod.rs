@@ -1,6 +1,7 @@
 //! Updates in place: every container gets what was asked for by one restart, in the order of the pod, and nothing is
 //! stopped for what cannot be had.
 
+mod by_hand;
 mod failures;
 mod faults;
 mod order;
