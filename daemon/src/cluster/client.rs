@@ -226,6 +226,14 @@ impl CallError {
         self.code() == Some(404)
     }
 
+    /// What the API server does not take, however often it is asked; in its words.
+    pub(crate) fn refusal(&self) -> Option<&str> {
+        match self {
+            Self::Refused { code: 400 | 403 | 422, message } => Some(message),
+            Self::Refused { .. } | Self::NoClient(_) | Self::Failed(_) | Self::Silent => None,
+        }
+    }
+
     /// Somebody else wrote in between, or it is another object of that name.
     pub(crate) fn is_conflict(&self) -> bool {
         self.code() == Some(409)

@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     causes::chain,
-    cluster::{clock::Clock, pause},
+    cluster::{client::CallError, clock::Clock, pause},
 };
 
 /// After something did not work.
@@ -46,6 +46,8 @@ pub(super) struct Driver {
     pub(super) facts: BTreeMap<ContainerId, Facts>,
     /// When a pod's gate was closed by this process.
     pub(super) closed: BTreeMap<PodUid, Instant>,
+    /// Patches that the API server did not take.
+    pub(super) refused: BTreeMap<PodUid, (String, String)>,
     pub(super) recreates: Recreates,
     /// Pods with a step, or a question about them, under way.
     stepping: BTreeSet<PodUid>,
@@ -67,6 +69,7 @@ impl Driver {
             clock: Clock::read(),
             facts: BTreeMap::new(),
             closed: BTreeMap::new(),
+            refused: BTreeMap::new(),
             recreates: Recreates::default(),
             stepping: BTreeSet::new(),
             looking: BTreeSet::new(),
@@ -190,7 +193,7 @@ impl Driver {
             Some(Next::Wait { until, .. }) => return until,
             Some(Next::SetNotReady) => Act::Close,
             Some(Next::SetReady) => Act::Open,
-            Some(Next::Patch(patch)) => Act::Patch(patch),
+            Some(Next::Patch(patch)) => Act::Patch(Box::new(patch)),
             // The ends are reports, and nothing is left to do.
             Some(Next::Recreate(_) | Next::Done | Next::RollBack(..) | Next::Failed(_)) | None => {
                 return later;
@@ -265,6 +268,7 @@ impl Driver {
         }
         self.known = by_pod.keys().cloned().collect();
         self.closed.retain(|pod, _| by_pod.contains_key(pod));
+        self.refused.retain(|pod, _| by_pod.contains_key(pod));
         self.pauses.retain(|pod, _| by_pod.contains_key(pod));
         self.recreates.keep_only(&self.parts.agent, |pod| by_pod.contains_key(pod));
         if by_pod.is_empty() {
@@ -290,21 +294,27 @@ impl Driver {
                     Err(error) => self.pause(pod, &chain(&error), now),
                 }
             }
-            Done::Stepped(pod, written) => {
+            Done::Stepped(pod, act, written) => {
                 self.stepping.remove(&pod.uid);
-                match written {
-                    Ok(closed) => {
+                let refusal = written.as_ref().err().and_then(CallError::refusal).map(str::to_owned);
+                match (written, act) {
+                    (Ok(()), act) => {
                         self.pauses.remove(&pod.uid);
-                        if closed {
+                        if matches!(act, Act::Close) {
                             self.closed.insert(pod.uid, now);
                         }
                     }
                     // Somebody else was faster: the next step is decided on what there is now.
-                    Err(error) if error.is_conflict() || error.is_gone() => {
+                    (Err(error), _) if error.is_conflict() || error.is_gone() => {
                         self.looking.insert(pod.uid.clone());
                         self.jobs.spawn(self.parts.clone().fetch(pod));
                     }
-                    Err(error) => self.pause(pod.uid, &chain(&error), now),
+                    (Err(error), act) => {
+                        if let (Act::Patch(patch), Some(why)) = (act, refusal) {
+                            self.refused.insert(pod.uid.clone(), (patch.record.revision, why));
+                        }
+                        self.pause(pod.uid, &chain(&error), now);
+                    }
                 }
             }
             Done::Reported(id, report, outcome) => {

@@ -35,8 +35,8 @@ pub(super) enum Done {
     Fetched(PodRef, Result<Option<Box<core::Pod>>, CallError>),
     /// The runtime was asked about instances.
     Looked(PodUid, Result<Vec<(ContainerId, Facts)>, RuntimeError>),
-    /// A step was taken. True: it closed the gate.
-    Stepped(PodRef, Result<bool, CallError>),
+    /// A step was taken, or not.
+    Stepped(PodRef, Act, Result<(), CallError>),
     /// A status was written, or not.
     Reported(RequestId, UpdateReport, StepOutcome),
     /// An ended request was deleted, or not.
@@ -51,7 +51,7 @@ pub(super) enum Act {
     /// See [`berth_policy::in_place_update::Next::SetReady`].
     Open,
     /// See [`berth_policy::in_place_update::Next::Patch`].
-    Patch(PodPatch),
+    Patch(Box<PodPatch>),
 }
 
 impl Act {
@@ -134,7 +134,8 @@ impl Parts {
             act.done().reached();
             self.pods.answered(written);
         }
-        Done::Stepped(pod, written.map(|_| matches!(act, Act::Close)))
+        let written = written.map(drop);
+        Done::Stepped(pod, act, written)
     }
 
     /// The kubelet takes an exited instance of a container as a sign that the image it starts next keeps crashing, if it

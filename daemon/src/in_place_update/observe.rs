@@ -62,6 +62,8 @@ pub(super) struct Sources<'a> {
     pub(super) images: BTreeMap<Arc<str>, Presence>,
     /// When this process wrote the gate False.
     pub(super) closed: Option<Instant>,
+    /// What the API server does not take, and of which revision.
+    pub(super) refused: Option<(String, String)>,
     pub(super) clock: &'a Clock,
     pub(super) now: Instant,
 }
@@ -101,6 +103,7 @@ pub(super) fn observe(version: &Version, sources: Sources<'_>) -> Picture {
         record: record(pod),
         kubelet_knows: settled.is_some_and(|settled| settled <= sources.now) && is_worked_on(pod),
         before: None,
+        refused: sources.refused,
         metadata,
         images: sources.images,
     };

@@ -152,8 +152,10 @@ impl Pods {
     }
 
     fn take(&self, inner: &mut Inner, pod: &core::Pod, settled: Option<Instant>) {
-        let Some(uid) = identity(&pod.metadata).map(PodUid::from) else { return };
-        let Some(known) = inner.wanted.get_mut(&uid) else { return };
+        // A static pod is asked for by the identity of its mirror.
+        let names = [identity(&pod.metadata), pod.metadata.uid.as_deref()];
+        let wanted = names.into_iter().flatten().map(PodUid::from).find(|uid| inner.wanted.contains_key(uid));
+        let Some(known) = wanted.and_then(|uid| inner.wanted.get_mut(&uid)) else { return };
         let number =
             pod.metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or(0);
         let settled = match known {

@@ -56,6 +56,7 @@ impl Driver {
             facts: &self.facts,
             images: self.images(pod, requests, &version),
             closed: self.closed.get(pod).copied(),
+            refused: self.refused.get(pod).cloned(),
             clock: &self.clock,
             now,
         };

@@ -41,7 +41,9 @@ impl Writer {
         let list =
             async |client: Client| Api::<core::Pod>::namespaced(client, &pod.namespace).list(&selected).await;
         let found = self.connection.ask(list).await?.items.into_iter().next();
-        Ok(found.filter(|found| identity(&found.metadata).is_some_and(|uid| *uid == *pod.uid.as_str())))
+        // A static pod is asked for by the identity of its mirror; it is told apart later.
+        let is = |uid: Option<&str>| uid == Some(pod.uid.as_str());
+        Ok(found.filter(|found| is(identity(&found.metadata)) || is(found.metadata.uid.as_deref())))
     }
 
     /// Moves a batch.

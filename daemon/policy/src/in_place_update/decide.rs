@@ -62,6 +62,12 @@ impl Decision<'_> {
         if let Some(next) = self.images() {
             return next;
         }
+        // The same would be said again; what is wrong is in the request, or in what others allow it.
+        if let Some((_, why)) =
+            self.seen.refused.as_ref().filter(|(revision, _)| *revision == self.update.revision)
+        {
+            return self.fail(Reason::Refused, format!("the pod cannot be changed in this way: {why}"));
+        }
         if let (false, Some(next)) = (self.diff.changes.is_empty(), self.drain()) {
             return next;
         }

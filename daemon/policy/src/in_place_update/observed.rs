@@ -46,6 +46,8 @@ pub struct Observed {
     pub kubelet_knows: bool,
     /// What is known of images on the node; an image that is not in it is unknown.
     pub images: BTreeMap<Arc<str>, Presence>,
+    /// The API server refuses what this revision would write next, in its words.
+    pub refused: Option<(String, String)>,
     /// What the pod was before the update; needed only to return to it.
     pub before: Option<Before>,
 }

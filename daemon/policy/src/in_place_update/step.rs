@@ -110,6 +110,8 @@ pub enum Reason {
     ContainerEnded,
     /// An image could not be pulled.
     ImageNotPulled,
+    /// The API server does not take what is asked for.
+    Refused,
     /// What was asked for falls over whenever it is started.
     CrashLoop,
     /// It took longer than allowed.
@@ -123,13 +125,14 @@ pub enum Reason {
 }
 
 impl Reason {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::StaticPod,
         Self::PodGone,
         Self::PodEnded,
         Self::NoSuchContainer,
         Self::ContainerEnded,
         Self::ImageNotPulled,
+        Self::Refused,
         Self::CrashLoop,
         Self::DeadlineExceeded,
         Self::Replaced,
@@ -146,6 +149,7 @@ impl Reason {
             Self::NoSuchContainer => "ContainerNotFound",
             Self::ContainerEnded => "ContainerEnded",
             Self::ImageNotPulled => "ImageNotPulled",
+            Self::Refused => "Refused",
             Self::CrashLoop => "CrashLoop",
             Self::DeadlineExceeded => "DeadlineExceeded",
             Self::Replaced => "Replaced",

@@ -239,9 +239,11 @@ impl Recreates {
         self.marks.values().find(|marked| marked.mark.container == *container)
     }
 
-    /// The kubelet may have been shown that this instance has to be replaced, or the agent stops it itself.
+    /// The kubelet may have been shown that this instance has to be replaced, or the agent stops it itself. A mark whose
+    /// request is not known (any more, or yet) does nothing.
     pub(crate) fn was_shown(&self, container: &ContainerId) -> bool {
-        self.mark_of(container).is_some_and(|marked| marked.mark.phase > MarkPhase::Armed)
+        let marked = self.mark_of(container).filter(|marked| marked.mark.phase > MarkPhase::Armed);
+        marked.is_some_and(|marked| self.requests.contains_key(&marked.mark.request))
     }
 
     pub(super) fn mark_of_mut(&mut self, container: &ContainerId) -> Option<&mut Marked> {

@@ -128,6 +128,7 @@ impl World {
             gate: Gate::Ready,
             record: None,
             before: None,
+            refused: None,
             refused: BTreeMap::new(),
             version: 0,
             known_version: 0,
