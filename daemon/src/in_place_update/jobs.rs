@@ -117,10 +117,10 @@ impl Parts {
         if let Ok(written) = &written {
             match &act {
                 Act::Close => {
-                    info!(pod = %pod.name, namespace = %pod.namespace, "Pod set not ready for its update")
+                    info!(pod = %pod.name, namespace = %pod.namespace, "Pod set not ready for its update");
                 }
                 Act::Open => {
-                    info!(pod = %pod.name, namespace = %pod.namespace, "Pod set ready, its update is complete")
+                    info!(pod = %pod.name, namespace = %pod.namespace, "Pod set ready, its update is complete");
                 }
                 Act::Patch(patch) => info!(
                     pod = %pod.name,
@@ -156,7 +156,7 @@ impl Parts {
                 Ok(()) => self.agent.observe(Event::ContainerRemoved(id)),
                 // The worst that follows is a pause before the start.
                 Err(error) => {
-                    warn!(container.id = %id, error = %chain(&error), "Exited container not removed")
+                    warn!(container.id = %id, error = %chain(&error), "Exited container not removed");
                 }
             }
         }

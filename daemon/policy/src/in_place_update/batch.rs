@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     in_place_update::{
         Batch, Metadata, MetadataKey, Observed, PodPatch, Record, Update,
-        diff::{Change, Diff},
+        diff::{Change, Diff, counts_env},
     },
     model::ContainerName,
 };
@@ -47,7 +47,9 @@ pub(super) fn patch(update: &Update, seen: &Observed, diff: &Diff<'_>, wall: i64
     for container in &seen.containers {
         let Some(change) = diff.changes.get(&container.name) else { continue };
         let goes_now = batch.contains(&container.name);
-        record.update_env_from_metadata |= change.owes_env || !change.keys.is_empty();
+        // With its old image back, the kubelet may have nothing to restart it for but the values of the update before.
+        let owed = container.is_env_stale() && counts_env(update, seen, container);
+        record.update_env_from_metadata |= owed || !change.keys.is_empty();
         if let Some(image) = change.image {
             if goes_now {
                 record.update_images = true;

@@ -35,6 +35,10 @@ impl Decision<'_> {
         if let Some((reason, message)) = self.unfit() {
             return Next::Failed(Failure { reason, message });
         }
+        if let Some(name) = self.unknown() {
+            let message = format!("the pod has no container {name}; init containers are not updated");
+            return self.fail(Reason::NoSuchContainer, message);
+        }
         if let Some(ended) = self.ended() {
             let message = format!(
                 "container {} has ended and its restart policy leaves it so; create the pod anew",
@@ -76,8 +80,6 @@ impl Decision<'_> {
 
     /// A pod that cannot be updated at all.
     fn unfit(&self) -> Option<(Reason, String)> {
-        let known =
-            |name: &ContainerName| self.seen.containers.iter().any(|container| container.name == *name);
         match self.seen.fate {
             Fate::Static => Some((
                 Reason::StaticPod,
@@ -86,10 +88,14 @@ impl Decision<'_> {
             )),
             Fate::Gone => Some((Reason::PodGone, "pod has gone".to_owned())),
             Fate::Ended => Some((Reason::PodEnded, "the pod has run to its end".to_owned())),
-            Fate::Alive => self.update.images.keys().find(|name| !known(name)).map(|name| {
-                (Reason::NoSuchContainer, format!("the pod has no container {name}; init containers are not updated"))
-            }),
+            Fate::Alive => None,
         }
+    }
+
+    /// A container that the update names and the pod does not have.
+    fn unknown(&self) -> Option<&ContainerName> {
+        let is_known = |name: &ContainerName| self.seen.containers.iter().any(|known| known.name == *name);
+        self.update.images.keys().find(|name| !is_known(name))
     }
 
     /// A container that is to be moved, or was, and that the kubelet never starts again.
@@ -138,6 +144,13 @@ impl Decision<'_> {
         if !recreated.is_empty() {
             return Some(self.drain().unwrap_or(Next::Recreate(recreated)));
         }
+        // Before those that are only slow: they may wait for it.
+        let crashing = watched.iter().filter(|container| {
+            container.is_crashing() && !container.is_image_stale() && !owes_env(container)
+        });
+        if let Some(container) = crashing.max_by_key(|container| self.since_batch(container)) {
+            return Some(self.crashing(container));
+        }
         watched.iter().find_map(|container| {
             let Some(instance) = container.instance.as_ref() else {
                 return Some(self.wait(Why::Restart(container.name.clone())));
@@ -145,22 +158,24 @@ impl Decision<'_> {
             if container.is_image_stale() || owes_env(container) {
                 return Some(self.wait(Why::Restart(container.name.clone())));
             }
-            if container.is_crashing() {
-                return Some(self.crashing(container, instance.restarts));
-            }
             let (name, restarts) = (container.name.clone(), instance.restarts);
             (!container.is_ready()).then(|| self.wait(Why::Ready { container: name, restarts }))
         })
     }
 
-    /// One that falls over may come up yet, when what it needs is there; but not for ever.
-    fn crashing(&self, container: &ContainerView, restarts: u32) -> Next {
+    /// How long ago the container was patched last.
+    fn since_batch(&self, container: &ContainerView) -> Duration {
         let batches = self.own_record().map(|record| record.container_batches_record.as_slice());
         let batch = batches.into_iter().flatten().rfind(|batch| batch.containers.contains(&container.name));
-        let since = batch.map_or(Duration::ZERO, |batch| {
+        batch.map_or(Duration::ZERO, |batch| {
             Duration::from_secs(self.wall.saturating_sub(batch.timestamp).try_into().unwrap_or(0))
-        });
-        match CRASHES_FOR.checked_sub(since) {
+        })
+    }
+
+    /// One that falls over may come up yet, when what it needs is there; but not for ever.
+    fn crashing(&self, container: &ContainerView) -> Next {
+        let restarts = container.instance.as_ref().map_or(0, |instance| instance.restarts);
+        match CRASHES_FOR.checked_sub(self.since_batch(container)) {
             Some(left) if !left.is_zero() => {
                 let until = self.now + left;
                 Next::Wait {
@@ -214,7 +229,7 @@ impl Decision<'_> {
     }
 
     fn wait(&self, why: Why) -> Next {
-        Next::Wait { until: self.update.deadline, why }
+        Next::Wait { until: self.update.deadline.filter(|deadline| *deadline > self.now), why }
     }
 
     /// All is as wanted; what is left is to say so.
@@ -236,7 +251,7 @@ impl Decision<'_> {
         if let (true, Some(before)) = (self.update.rollback_on_failure, &self.seen.before)
             && before.differs(self.seen)
         {
-            return Next::RollBack(before.restored(self.update), failure);
+            return Next::RollBack(before.restored(self.update, self.seen), failure);
         }
         if !matches!(self.seen.gate, Gate::NotReady { .. }) {
             return Next::Failed(failure);
@@ -247,7 +262,8 @@ impl Decision<'_> {
         });
         // The update that this one replaced, and that nobody wants any more, is about to come to rest.
         let settles = |container: &ContainerView| {
-            reason == Reason::ImageNotPulled
+            matches!(reason, Reason::ImageNotPulled | Reason::NoSuchContainer)
+                && !container.is_crashing()
                 && self.seen.record.as_ref().is_some_and(|record| record.has_moved(&container.name))
         };
         match restless.next() {

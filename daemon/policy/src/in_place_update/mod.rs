@@ -38,6 +38,7 @@
 //! This knows nothing of annotations as text, of RFC 3339 or of how a hash of env values is made: `wall` is in seconds
 //! since the epoch, and hashes are only compared.
 
+mod answer;
 mod batch;
 mod decide;
 mod diff;

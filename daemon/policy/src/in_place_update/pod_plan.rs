@@ -6,7 +6,8 @@
 //!
 //! So a request that comes while another one is carried out replaces it where they differ, and what only the older one
 //! asks for is carried out with it: no half of an update is left. They succeed and fail together, the newest last. One of
-//! which nothing is left ends at once. What somebody asks for goes over what a workload wants.
+//! which nothing is left ends at once. What somebody asks for goes over what a workload wants, and what anybody asks for
+//! over a way back. One whose own time is over goes back alone.
 //!
 //! Nothing is done to the pod before it was reported what the pod was, and no way back is begun before that was reported:
 //! whoever takes over after a crash reads it there.
@@ -15,8 +16,11 @@ use std::{collections::BTreeMap, time::Instant};
 
 use crate::{
     in_place_update::{
-        Before, ContainerUpdate, ContainerUpdatePhase, Failure, Metadata, Next, Observed, Presence, Reason,
-        Update, UpdateOutcome, UpdatePhase, UpdateReport, UpdateRequest, decide, diff::Diff,
+        Before, ContainerView, Failure, Metadata, Next, Observed, Presence, Reason, Record, Update,
+        UpdatePhase, UpdateReport, UpdateRequest,
+        answer::{containers, end, going_on, turn_back},
+        decide,
+        diff::Diff,
     },
     model::{ContainerName, RequestId},
 };
@@ -61,6 +65,15 @@ pub fn plan(requests: &[UpdateRequest], sight: &Sight, now: Instant, wall: i64) 
         Sight::Seen(seen) => seen,
     };
     let Some(newest) = open.last() else { return PodPlan::default() };
+    // First, so that it reaches back to before those that end now.
+    if open.iter().any(|request| request.reported.previous.is_none()) {
+        return PodPlan { reports: take_up(&open, seen), next: None };
+    }
+    let untold = untold(&open);
+    if !untold.is_empty() {
+        return PodPlan { reports: untold, next: None };
+    }
+    let seen = Observed { before: before(&open), ..(**seen).clone() };
     let overdue = |request: &UpdateRequest| request.limit().is_some_and(|limit| limit <= now);
     // Its own time is over, and the newer ones go on without it.
     let (late, open): (Vec<&UpdateRequest>, Vec<&UpdateRequest>) =
@@ -72,26 +85,31 @@ pub fn plan(requests: &[UpdateRequest], sight: &Sight, now: Instant, wall: i64) 
                 "the update has exceeded its deadline while request {} was carried out with it",
                 newest.key
             );
-            end(request, Err(&Failure { reason: Reason::DeadlineExceeded, message }), Some(seen))
+            let failure = Failure { reason: Reason::DeadlineExceeded, message };
+            let moved = request.reported.previous.as_ref().is_some_and(|before| before.differs(&seen));
+            match request.rollback_on_failure && !request.is_going_back() && moved {
+                true => turn_back(request, &failure, now),
+                false => end(request, Err(&failure), Some(&seen)),
+            }
         })
         .collect();
-
-    let update = merge(&open);
-    if open.iter().any(|request| request.reported.previous.is_none()) {
-        reports.extend(take_up(&open, &update, seen));
+    if reports.iter().any(|(_, report)| report.outcome.is_none()) {
         return PodPlan { reports, next: None };
     }
+
+    let update = merge(&open, &seen);
     let (replaced, open): (Vec<&UpdateRequest>, Vec<&UpdateRequest>) =
-        open.iter().partition(|request| is_replaced(request, &open));
+        open.iter().partition(|request| is_replaced(request, &open, &seen));
     reports.extend(replaced.into_iter().map(|request| {
         let message = format!("replaced by request {}", newest.key);
-        end(request, Err(&Failure { reason: Reason::Replaced, message }), Some(seen))
+        end(request, Err(&Failure { reason: Reason::Replaced, message }), Some(&seen))
     }));
 
-    let seen = Observed { before: newest.reported.previous.clone(), ..(**seen).clone() };
-    let (update, skipped) =
-        if newest.ignore_failures { reduced(update, &seen) } else { (update, BTreeMap::new()) };
-    let next = decide::next(&update, &seen, now, wall);
+    let (update, judged, skipped) = match newest.ignore_failures {
+        true => reduced(update, &seen),
+        false => (update, seen.clone(), BTreeMap::new()),
+    };
+    let next = decide::next(&update, &judged, now, wall);
     let each = |report: &dyn Fn(&UpdateRequest) -> (RequestId, UpdateReport)| -> Vec<_> {
         open.iter().map(|request| report(request)).collect()
     };
@@ -119,7 +137,7 @@ pub fn plan(requests: &[UpdateRequest], sight: &Sight, now: Instant, wall: i64) 
 }
 
 /// What all of them together want.
-fn merge(open: &[&UpdateRequest]) -> Update {
+pub(super) fn merge(open: &[&UpdateRequest], seen: &Observed) -> Update {
     let mut update = Update {
         revision: String::new(),
         images: BTreeMap::new(),
@@ -129,10 +147,10 @@ fn merge(open: &[&UpdateRequest]) -> Update {
         deadline: None,
     };
     for request in open {
-        let (images, metadata) = request.wanted();
+        let (images, metadata) = request.wanted(seen);
         update.images.extend(images);
         update.metadata.extend(metadata);
-        let back = request.reported.rolling_back.is_some();
+        let back = request.is_going_back();
         // One way back is enough, and it is told from the way there.
         update.revision = if back { format!("{}-back", request.revision) } else { request.revision.clone() };
         update.rollback_on_failure = request.rollback_on_failure && !back;
@@ -142,20 +160,47 @@ fn merge(open: &[&UpdateRequest]) -> Update {
     update
 }
 
-/// Nothing of what it wants is left: newer ones want something else of all of it.
-fn is_replaced(request: &UpdateRequest, open: &[&UpdateRequest]) -> bool {
-    let (images, metadata) = request.wanted();
-    let newer: Vec<_> =
-        open.iter().filter(|other| other.age() > request.age()).map(|other| other.wanted()).collect();
+/// Nothing of what it wants is left: newer ones want something else of all of it. One that goes back wants nothing else.
+fn is_replaced(request: &UpdateRequest, open: &[&UpdateRequest], seen: &Observed) -> bool {
+    let (images, metadata) = request.wanted(seen);
+    let newer: Vec<_> = open
+        .iter()
+        .filter(|other| other.age() > request.age() && !other.is_going_back())
+        .map(|other| other.wanted(seen))
+        .collect();
     !newer.is_empty()
         && images.keys().all(|name| newer.iter().any(|(images, _)| images.contains_key(name)))
         && metadata.keys().all(|key| newer.iter().any(|(_, metadata)| metadata.contains_key(key)))
 }
 
+/// Those that are to go back with the newest one, and that whoever told that one did not get to tell.
+fn untold(open: &[&UpdateRequest]) -> Vec<(RequestId, UpdateReport)> {
+    let leader = open.iter().max_by_key(|request| request.rank());
+    let Some((leader, (failure, since))) =
+        leader.and_then(|leader| Some((leader, leader.reported.rolling_back.as_ref()?)))
+    else {
+        return Vec::new();
+    };
+    let covers =
+        |previous: &Before| leader.reported.previous.as_ref().is_some_and(|all| all.covers(previous));
+    open.iter()
+        .filter(|request| !request.is_going_back() && request.created < *since)
+        .filter(|request| request.reported.previous.as_ref().is_some_and(covers))
+        .map(|request| turn_back(request, failure, *since))
+        .collect()
+}
+
+/// What the pod was before all of them; what an earlier one wrote down counts.
+fn before(open: &[&UpdateRequest]) -> Option<Before> {
+    let mut earlier: Vec<&UpdateRequest> = open.to_vec();
+    earlier.sort_by_key(|request| (request.created, &request.id));
+    let previous = earlier.into_iter().filter_map(|request| request.reported.previous.clone());
+    previous.reduce(Before::and)
+}
+
 /// Writes down what the pod is, for those for whom that was not done yet.
-fn take_up(open: &[&UpdateRequest], update: &Update, seen: &Observed) -> Vec<(RequestId, UpdateReport)> {
-    let replaced = open.iter().rev().find_map(|request| request.reported.previous.as_ref());
-    let before = Before::of(update, seen, replaced);
+fn take_up(open: &[&UpdateRequest], seen: &Observed) -> Vec<(RequestId, UpdateReport)> {
+    let before = Before::of(&merge(open, seen), seen, before(open).as_ref());
     open.iter()
         .filter(|request| request.reported.previous.is_none())
         .map(|request| {
@@ -170,19 +215,29 @@ fn take_up(open: &[&UpdateRequest], update: &Update, seen: &Observed) -> Vec<(Re
         .collect()
 }
 
-/// Without the containers that cannot be updated, and why they cannot.
-fn reduced(mut update: Update, seen: &Observed) -> (Update, BTreeMap<ContainerName, String>) {
-    let mut skipped = BTreeMap::new();
+/// Without the containers that cannot be updated: what is wanted then, of which pod, and why they cannot.
+fn reduced(mut update: Update, seen: &Observed) -> (Update, Observed, BTreeMap<ContainerName, String>) {
+    let own = seen.record.as_ref().filter(|record| record.revision == update.revision);
+    let moved = |name: &ContainerName| own.is_some_and(|record: &Record| record.has_moved(name));
+    let diff = Diff::of(&update, seen);
+    let ended = |container: &&ContainerView| {
+        container.has_ended() && (diff.changes.contains_key(&container.name) || moved(&container.name))
+    };
+    let mut skipped: BTreeMap<ContainerName, String> = seen
+        .containers
+        .iter()
+        .filter(ended)
+        .map(|container| {
+            (container.name.clone(), "it has ended, and its restart policy leaves it so".to_owned())
+        })
+        .collect();
     update.images.retain(|name, image| {
         let Some(container) = seen.containers.iter().find(|container| container.name == *name) else {
             skipped.insert(name.clone(), format!("the pod has no container {name}"));
             return false;
         };
-        if container.has_ended() {
-            skipped.insert(name.clone(), "it has ended, and its restart policy leaves it so".to_owned());
-            return false;
-        }
         match seen.images.get(image) {
+            _ if container.has_ended() => false,
             Some(Presence::Failed(why)) if container.image != *image => {
                 skipped.insert(name.clone(), format!("image {image} could not be pulled: {why}"));
                 false
@@ -190,115 +245,7 @@ fn reduced(mut update: Update, seen: &Observed) -> (Update, BTreeMap<ContainerNa
             _ => true,
         }
     });
-    (update, skipped)
-}
-
-fn going_on(
-    request: &UpdateRequest,
-    next: &Next,
-    seen: &Observed,
-    skipped: &BTreeMap<ContainerName, String>,
-) -> (RequestId, UpdateReport) {
-    let what = match next {
-        Next::Pull(images) => {
-            let images: Vec<&str> = images.iter().map(|image| &**image).collect();
-            Some(format!("pulling {} before anything is stopped", images.join(", ")))
-        }
-        Next::Wait { why, .. } => Some(why.to_string()),
-        Next::Recreate(containers) => {
-            let names: Vec<&str> = containers.keys().map(ContainerName::as_str).collect();
-            Some(format!("{} is restarted to read the new values", names.join(", ")))
-        }
-        // Over in a moment.
-        _ => None,
-    };
-    let back = request.reported.rolling_back.as_ref();
-    let message = what.map(|what| match back {
-        Some((failure, _)) => format!("{}; the pod returns to what it was: {what}", failure.message),
-        None => what,
-    });
-    let report = UpdateReport {
-        phase: Some(if back.is_some() { UpdatePhase::RollingBack } else { UpdatePhase::Updating }),
-        message: message.unwrap_or_else(|| request.reported.message.clone()),
-        containers: containers(request, seen, skipped),
-        ..request.reported.clone()
-    };
-    (request.id.clone(), report)
-}
-
-fn turn_back(request: &UpdateRequest, failure: &Failure, now: Instant) -> (RequestId, UpdateReport) {
-    let report = UpdateReport {
-        phase: Some(UpdatePhase::RollingBack),
-        message: format!("{}; the pod returns to what it was", failure.message),
-        rolling_back: Some((failure.clone(), now)),
-        ..request.reported.clone()
-    };
-    (request.id.clone(), report)
-}
-
-/// How it ended. `Ok` has the containers that were left out.
-fn end(
-    request: &UpdateRequest,
-    result: Result<&BTreeMap<ContainerName, String>, &Failure>,
-    seen: Option<&Observed>,
-) -> (RequestId, UpdateReport) {
-    let nothing = BTreeMap::new();
-    let mut states = match seen {
-        Some(seen) => containers(request, seen, result.unwrap_or(&nothing)),
-        None => request.reported.containers.clone(),
-    };
-    let (outcome, message) = match (result, &request.reported.rolling_back) {
-        (Ok(_), None) => (UpdateOutcome::Complete, String::new()),
-        (Ok(_), Some((failure, _))) => (
-            UpdateOutcome::Failed(failure.reason),
-            format!("{}; the pod is what it was before", failure.message),
-        ),
-        (Err(failure), None) => (UpdateOutcome::Failed(failure.reason), failure.message.clone()),
-        (Err(failure), Some((first, _))) => (
-            UpdateOutcome::Failed(first.reason),
-            format!("{}; the way back failed too: {}", first.message, failure.message),
-        ),
-    };
-    if matches!(outcome, UpdateOutcome::Failed(_)) {
-        for state in states.iter_mut().filter(|state| state.phase == ContainerUpdatePhase::Updating) {
-            state.phase = ContainerUpdatePhase::Failed;
-        }
-    }
-    let report = UpdateReport {
-        phase: Some(UpdatePhase::Ended),
-        message,
-        containers: states,
-        outcome: Some(outcome),
-        ..request.reported.clone()
-    };
-    (request.id.clone(), report)
-}
-
-/// Where the containers stand that this request changes.
-fn containers(
-    request: &UpdateRequest,
-    seen: &Observed,
-    skipped: &BTreeMap<ContainerName, String>,
-) -> Vec<ContainerUpdate> {
-    let wanted = merge(&[request]);
-    let diff = Diff::of(&wanted, seen);
-    let is_asked = |name: &ContainerName| wanted.images.contains_key(name);
-    seen.containers
-        .iter()
-        .filter(|container| {
-            is_asked(&container.name) || container.reads.iter().any(|key| wanted.metadata.contains_key(key))
-        })
-        .map(|container| {
-            let name = container.name.clone();
-            let (phase, message) = match skipped.get(&name) {
-                Some(why) => (ContainerUpdatePhase::Failed, why.clone()),
-                None if diff.changes.contains_key(&name) => (ContainerUpdatePhase::Pending, String::new()),
-                None if container.is_image_stale() || container.is_env_stale() || !container.is_ready() => {
-                    (ContainerUpdatePhase::Updating, String::new())
-                }
-                None => (ContainerUpdatePhase::Succeeded, String::new()),
-            };
-            ContainerUpdate { name, phase, message }
-        })
-        .collect()
+    let mut judged = seen.clone();
+    judged.containers.retain(|container| !container.has_ended());
+    (update, judged, skipped)
 }

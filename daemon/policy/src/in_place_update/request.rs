@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    in_place_update::{Before, Failure, Metadata, Reason},
+    in_place_update::{Before, Failure, Metadata, Observed, Reason},
     model::{ContainerName, PodRef, RequestId},
 };
 
@@ -124,11 +124,16 @@ pub enum ContainerUpdatePhase {
 
 impl UpdateRequest {
     /// What it wants of the pod now: what it asks for, or on its way back what was before.
-    pub(super) fn wanted(&self) -> (BTreeMap<ContainerName, Arc<str>>, Metadata) {
+    pub(super) fn wanted(&self, seen: &Observed) -> (BTreeMap<ContainerName, Arc<str>>, Metadata) {
         match (&self.reported.rolling_back, &self.reported.previous) {
-            (Some(_), Some(before)) => (before.images.clone(), before.values()),
+            (Some(_), Some(before)) => (before.images.clone(), before.values(seen)),
             _ => (self.images.clone(), self.metadata.clone()),
         }
+    }
+
+    /// It failed, and what was before is wanted.
+    pub(super) fn is_going_back(&self) -> bool {
+        self.reported.rolling_back.is_some()
     }
 
     /// When it fails.
@@ -139,8 +144,14 @@ impl UpdateRequest {
         }
     }
 
-    /// Newest last.
-    pub(super) fn age(&self) -> (UpdateSource, Instant, &RequestId) {
+    /// Newest last. One that goes back gives way to all that are to come.
+    pub(super) fn age(&self) -> (bool, UpdateSource, Instant, &RequestId) {
+        let (source, created, id) = self.rank();
+        (!self.is_going_back(), source, created, id)
+    }
+
+    /// The same, whichever way they go.
+    pub(super) fn rank(&self) -> (UpdateSource, Instant, &RequestId) {
         (self.source, self.created, &self.id)
     }
 }

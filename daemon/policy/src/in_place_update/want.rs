@@ -68,17 +68,38 @@ impl Before {
     }
 
     /// The labels and annotations. A key that was not there becomes empty, which an env that refers to it cannot tell from
-    /// absent.
-    pub(super) fn values(&self) -> Metadata {
-        self.metadata.iter().map(|(key, before)| (key.clone(), before.clone().unwrap_or_default())).collect()
+    /// absent; one that never came stays away.
+    pub(super) fn values(&self, seen: &Observed) -> Metadata {
+        self.metadata
+            .iter()
+            .filter(|(key, before)| before.is_some() || seen.metadata.contains_key(*key))
+            .map(|(key, before)| (key.clone(), before.clone().unwrap_or_default()))
+            .collect()
+    }
+
+    /// This, and of the other one what this does not have.
+    pub(super) fn and(mut self, other: Self) -> Self {
+        for (name, image) in other.images {
+            self.images.entry(name).or_insert(image);
+        }
+        for (key, value) in other.metadata {
+            self.metadata.entry(key).or_insert(value);
+        }
+        self
+    }
+
+    /// This speaks of all that the other one speaks of.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        other.images.keys().all(|name| self.images.contains_key(name))
+            && other.metadata.keys().all(|key| self.metadata.contains_key(key))
     }
 
     /// The way back from `failed`.
-    pub(super) fn restored(&self, failed: &Update) -> Update {
+    pub(super) fn restored(&self, failed: &Update, seen: &Observed) -> Update {
         Update {
             revision: self.revision.clone(),
             images: self.images.clone(),
-            metadata: self.values(),
+            metadata: self.values(seen),
             grace: failed.grace,
             rollback_on_failure: false,
             deadline: None,

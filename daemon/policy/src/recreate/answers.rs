@@ -83,18 +83,20 @@ impl Node {
 
     /// The made-up entries for this relist: one for each pod that the kubelet is to look at again.
     pub fn nudges(&mut self, relist: CallId, now: Instant) -> Vec<Nudge> {
-        // With the time of the newest mark: a nudge before that was not for it.
-        let mut pods: BTreeMap<PodUid, Instant> = BTreeMap::new();
+        // With the time of the newest mark that nobody has looked at: a nudge before that was not for it.
+        let mut pods: BTreeMap<PodUid, Option<Instant>> = BTreeMap::new();
         for ((id, _), marked) in &self.recreates.marks {
             let Some(request) = self.recreates.requests.get(id) else { continue };
             if request.end.is_none() && self.wants_a_look(marked, request) {
-                let newest = pods.entry(request.asked.pod.clone()).or_insert(marked.since);
-                *newest = marked.since.max(*newest);
+                let made = (marked.mark.phase == MarkPhase::Armed).then_some(marked.since);
+                let newest = pods.entry(request.asked.pod.clone()).or_default();
+                *newest = made.max(*newest);
             }
         }
         pods.retain(|pod, marked| {
             let nudged = self.recreates.nudged.get(pod);
-            let lately = nudged.is_some_and(|at| now < *at + NUDGE_AGAIN && *marked <= *at);
+            let lately =
+                nudged.is_some_and(|at| now < *at + NUDGE_AGAIN && marked.is_none_or(|made| made <= *at));
             let on_the_way = self.recreates.nudging.values().any(|pods| pods.contains(pod));
             !lately && !on_the_way
         });

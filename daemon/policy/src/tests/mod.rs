@@ -4,6 +4,7 @@ mod bookkeeping;
 mod exit_order;
 mod images;
 mod in_place_update;
+mod instances;
 mod launch_order;
 mod launch_priority;
 mod model;

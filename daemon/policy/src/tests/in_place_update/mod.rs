@@ -1,8 +1,12 @@
 //! In-place updates: tables, conversations and random ones, against a small simulated pod.
 
+mod asking;
+mod backward;
 mod batches;
+mod crashes;
 mod failures;
 mod model;
 mod record;
 mod replaced;
+mod requests;
 mod world;

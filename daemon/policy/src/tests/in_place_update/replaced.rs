@@ -91,6 +91,21 @@ fn a_restart_that_the_first_still_owed_is_not_lost() {
 }
 
 #[test]
+fn values_that_came_with_an_image_that_is_taken_back_are_still_read() {
+    let mut world = World::of(&[("a", None, &["k"])]);
+    let first = update("r1", &[("a", "a:2")], &[("k", "2")]);
+    while world.version == 0 {
+        let step = world.next(&first);
+        world.carry_out(&step, world.version);
+    }
+    let second = update("r2", &[("a", "a:1")], &[]);
+    let (steps, end) = world.play(&second, &[]);
+    assert_eq!(told(&steps), ["patch a:1", "recreate a", "ready"]);
+    assert_eq!((world.restarts(), end), (vec![1], Next::Done));
+    world.is_what_is_wanted(&second);
+}
+
+#[test]
 fn a_restart_that_the_kubelet_makes_anyway_is_only_waited_for() {
     let mut world = World::of(&[("a", Some(1), &["k"]), ("b", Some(0), &[])]);
     let first = update("r1", &[("a", "a:2")], &[("k", "2")]);

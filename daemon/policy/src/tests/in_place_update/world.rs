@@ -128,7 +128,6 @@ impl World {
             gate: Gate::Ready,
             record: None,
             before: None,
-            refused: None,
             refused: BTreeMap::new(),
             version: 0,
             known_version: 0,
@@ -158,6 +157,7 @@ impl World {
             record: self.record.clone(),
             kubelet_knows: self.version == self.known_version,
             images: refused.chain(images).collect(),
+            refused: None,
             before: self.before.clone(),
         }
     }

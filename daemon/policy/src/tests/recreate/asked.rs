@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::tests::world::pod;
 use crate::{
-    Amendment, ContainerId, ContainerPhase, Event, MarkPhase, Readiness, RecreateStrategy, RequestPhase,
-    Verdict,
+    Amendment, CallId, ContainerId, ContainerPhase, Event, MarkPhase, Readiness, RecreateStrategy,
+    RequestPhase, Verdict,
 };
 
 use super::play::{Play, one, strategy};
@@ -39,6 +39,45 @@ fn a_kubelet_that_did_not_look_is_nudged_again() {
     play.world.pass(Duration::from_secs(1));
     assert_eq!(play.relist(), 0);
     play.world.pass(Duration::from_secs(2));
+    assert_eq!(play.relist(), 1);
+}
+
+#[test]
+fn a_mark_made_after_a_nudge_gets_its_own() {
+    let mut play = Play::new(pod(&[("a", "0"), ("b", "0")]));
+    play.request("r1", &["a"], strategy());
+    assert_eq!(play.relist(), 1);
+    play.world.pass(Duration::from_millis(500));
+    assert_eq!(play.relist(), 0, "the same mark");
+    play.request("r2", &["b"], strategy());
+    assert_eq!(play.relist(), 1, "at once");
+    play.world.pass(Duration::from_millis(500));
+    assert_eq!(play.relist(), 0, "and once");
+}
+
+#[test]
+fn a_mark_that_was_looked_at_gets_no_second_nudge_for_that() {
+    let mut play = Play::new(one());
+    play.request("r", &["a"], strategy());
+    assert_eq!(play.relist(), 1);
+    play.world.pass(Duration::from_millis(500));
+    assert!(play.looks("a-1"));
+    play.world.pass(Duration::from_millis(500));
+    assert_eq!(play.relist(), 0, "the kubelet is about to stop it");
+    play.world.pass(Duration::from_millis(2500));
+    assert_eq!(play.relist(), 1, "or is not");
+}
+
+#[test]
+fn a_nudge_that_was_not_delivered_is_none() {
+    let mut play = Play::new(one());
+    play.request("r", &["a"], strategy());
+    let (call, connection) = (CallId(1), play.world.connection);
+    play.world.apply(Event::RelistAsked { call, connection });
+    assert_eq!(play.world.node.nudges(call, play.world.now).len(), 1);
+    let second = CallId(2);
+    assert!(play.world.node.nudges(second, play.world.now).is_empty(), "it is on its way");
+    play.world.apply(Event::CallEnded(call));
     assert_eq!(play.relist(), 1);
 }
 
