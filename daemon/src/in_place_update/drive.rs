@@ -282,7 +282,7 @@ impl Driver {
             Done::Fetched(pod, found) => {
                 self.looking.remove(&pod.uid);
                 match found {
-                    Ok(Some(found)) => self.parts.pods.answered(&found),
+                    Ok(Some(found)) => self.parts.pods.looked(&found),
                     Ok(None) => self.parts.pods.gone(&pod.uid),
                     Err(error) => self.pause(pod.uid, &chain(&error), now),
                 }

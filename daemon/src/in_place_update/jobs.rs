@@ -132,7 +132,7 @@ impl Parts {
                 ),
             }
             act.done().reached();
-            self.pods.answered(written);
+            self.pods.written(written);
         }
         let written = written.map(drop);
         Done::Stepped(pod, act, written)

@@ -79,7 +79,7 @@ pub(super) fn observe(version: &Version, sources: Sources<'_>) -> Picture {
     let pod = &version.pod;
     let metadata = metadata(pod);
     let settled = version.settled;
-    let mut again: Vec<Instant> = settled.into_iter().filter(|settled| *settled > sources.now).collect();
+    let mut again: Vec<Instant> = [settled].into_iter().filter(|settled| *settled > sources.now).collect();
     let spec = pod.spec.clone().unwrap_or_default();
     // One whose order cannot be read has none, as at its launch.
     let order = read::order(pod).ok().flatten();
@@ -101,7 +101,7 @@ pub(super) fn observe(version: &Version, sources: Sources<'_>) -> Picture {
         fate: fate(pod),
         gate: gate(pod, &sources),
         record: record(pod),
-        kubelet_knows: settled.is_some_and(|settled| settled <= sources.now) && is_worked_on(pod),
+        kubelet_knows: settled <= sources.now && is_worked_on(pod),
         before: None,
         refused: sources.refused,
         metadata,

@@ -22,6 +22,8 @@ use crate::pod_view::convert::identity;
 
 /// After the watch has shown a version the kubelet has it, too, and its pod worker has been told.
 const SETTLED: Duration = Duration::from_millis(100);
+/// A watch that is well shows a write within this.
+const SHOWN: Duration = Duration::from_secs(2);
 /// After that no pod worker has an older one: two lists of the kubelet, and what it makes of them.
 const WORKED_OFF: Duration = Duration::from_millis(2500);
 /// The kubelet's longest pause before it lists anew (client-go's reflector).
@@ -75,8 +77,8 @@ pub(super) struct Version {
     pub(super) pod: core::Pod,
     /// `metadata.resourceVersion`, as a number that grows.
     pub(super) number: u64,
-    /// From then on the kubelet knows it; `None` before the watch has shown it.
-    pub(super) settled: Option<Instant>,
+    /// From then on the kubelet knows it.
+    pub(super) settled: Instant,
 }
 
 impl Pods {
@@ -107,20 +109,30 @@ impl Pods {
     /// The watch shows this.
     pub fn seen(&self, pod: &core::Pod) {
         self.outdated.seen(pod);
-        let now = now();
+        self.looked(pod);
+    }
+
+    /// It was asked for: whoever watches has it, too.
+    pub(super) fn looked(&self, pod: &core::Pod) {
         let mut inner = self.inner();
-        let wait = match (self.beside, inner.was_lost && !inner.follows) {
+        let settled = now() + self.wait(&inner);
+        self.take(&mut inner, pod, settled);
+    }
+
+    /// The answer to a write shows this; the watch will.
+    pub(super) fn written(&self, pod: &core::Pod) {
+        let mut inner = self.inner();
+        let settled = now() + SHOWN + self.wait(&inner);
+        self.take(&mut inner, pod, settled);
+    }
+
+    /// From the watch to the kubelet's pod worker.
+    fn wait(&self, inner: &Inner) -> Duration {
+        match (self.beside, inner.was_lost && !inner.follows) {
             (false, _) => SETTLED,
             (true, false) => WORKED_OFF,
             (true, true) => RELIST + WORKED_OFF,
-        };
-        self.take(&mut inner, pod, Some(now + wait));
-    }
-
-    /// A question, or the answer to a write, shows this.
-    pub(super) fn answered(&self, pod: &core::Pod) {
-        let mut inner = self.inner();
-        self.take(&mut inner, pod, None);
+        }
     }
 
     /// It is not there any more.
@@ -151,7 +163,7 @@ impl Pods {
         (inner.follows, inner.was_lost) = (false, true);
     }
 
-    fn take(&self, inner: &mut Inner, pod: &core::Pod, settled: Option<Instant>) {
+    fn take(&self, inner: &mut Inner, pod: &core::Pod, settled: Instant) {
         // A static pod is asked for by the identity of its mirror.
         let names = [identity(&pod.metadata), pod.metadata.uid.as_deref()];
         let wanted = names.into_iter().flatten().map(PodUid::from).find(|uid| inner.wanted.contains_key(uid));
@@ -160,10 +172,7 @@ impl Pods {
             pod.metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or(0);
         let settled = match known {
             Known::There(old) if old.number > number => return,
-            Known::There(old) if old.number == number => match (old.settled, settled) {
-                (Some(old), Some(new)) => Some(old.min(new)),
-                (old, new) => old.or(new),
-            },
+            Known::There(old) if old.number == number => old.settled.min(settled),
             _ => settled,
         };
         let mut pod = pod.clone();
@@ -194,9 +203,9 @@ mod tests {
         pod
     }
 
-    fn version(pods: &Pods) -> (u64, Option<Duration>) {
+    fn version(pods: &Pods) -> (u64, Duration) {
         let Known::There(version) = pods.known(&"a".into()) else { panic!("not there") };
-        (version.number, version.settled.map(|settled| settled.saturating_duration_since(now())))
+        (version.number, version.settled.saturating_duration_since(now()))
     }
 
     #[tokio::test(start_paused = true)]
@@ -207,13 +216,13 @@ mod tests {
         pods.want(&"a".into());
         pods.listed(|_| true);
         pods.seen(&pod("a", 2));
-        assert_eq!(version(&pods), (2, Some(SETTLED)));
-        pods.answered(&pod("a", 3));
-        assert_eq!(version(&pods), (3, None));
+        assert_eq!(version(&pods), (2, SETTLED));
+        pods.written(&pod("a", 3));
+        assert_eq!(version(&pods), (3, SHOWN + SETTLED));
         pods.seen(&pod("a", 2));
-        assert_eq!(version(&pods), (3, None), "an echo of what was before");
+        assert_eq!(version(&pods), (3, SHOWN + SETTLED), "an echo of what was before");
         pods.seen(&pod("a", 3));
-        assert_eq!(version(&pods), (3, Some(SETTLED)));
+        assert_eq!(version(&pods), (3, SETTLED));
         pods.listed(|_| false);
         assert!(matches!(pods.known(&"a".into()), Known::Gone));
     }
@@ -224,11 +233,11 @@ mod tests {
         pods.want(&"a".into());
         pods.listed(|_| true);
         pods.seen(&pod("a", 3));
-        assert_eq!(version(&pods), (3, Some(WORKED_OFF)));
+        assert_eq!(version(&pods), (3, WORKED_OFF));
         pods.lost();
         pods.seen(&pod("a", 3));
-        assert_eq!(version(&pods), (3, Some(WORKED_OFF)), "the kubelet had it before");
+        assert_eq!(version(&pods), (3, WORKED_OFF), "the kubelet had it before");
         pods.seen(&pod("a", 4));
-        assert_eq!(version(&pods), (4, Some(RELIST + WORKED_OFF)), "it may not have heard of it");
+        assert_eq!(version(&pods), (4, RELIST + WORKED_OFF), "it may not have heard of it");
     }
 }

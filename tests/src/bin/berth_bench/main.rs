@@ -12,6 +12,7 @@ mod proxy_bench;
 mod pull;
 mod recreate;
 mod report;
+mod update;
 
 use std::path::PathBuf;
 
@@ -21,8 +22,15 @@ use clap::{Args, Parser, Subcommand};
 use crate::report::{Bench, Row};
 
 /// Every bench, in the order of `berth-bench list`.
-const BENCHES: &[Bench] =
-    &[proxy_bench::BENCH, launch::BENCH, recreate::BENCH, pull::BENCH, manager::BENCH, images::BENCH];
+const BENCHES: &[Bench] = &[
+    proxy_bench::BENCH,
+    launch::BENCH,
+    recreate::BENCH,
+    update::BENCH,
+    pull::BENCH,
+    manager::BENCH,
+    images::BENCH,
+];
 
 #[derive(Parser)]
 #[command(version, about = "Measures Berth against the same work without it.")]
@@ -44,6 +52,8 @@ enum Command {
     Launch(Options),
     /// Eight recreates of one container in a row: running, completed, down.
     Recreate(Options),
+    /// Updates in place in a row, by image and by env, and two ordered batches.
+    Update(Options),
     /// An image on one node by an ImagePullJob, against the runtime's own pull.
     Pull(Options),
     /// Time until requests made at once are assigned, and the manager's memory and CPU.
@@ -92,6 +102,7 @@ async fn main() -> Result<()> {
         Command::Proxy(options) => (proxy_bench::BENCH, options),
         Command::Launch(options) => (launch::BENCH, options),
         Command::Recreate(options) => (recreate::BENCH, options),
+        Command::Update(options) => (update::BENCH, options),
         Command::Pull(options) => (pull::BENCH, options),
         Command::Manager(options) => (manager::BENCH, &options.common),
         Command::Images(options) => (images::BENCH, &options.common),
@@ -106,6 +117,7 @@ async fn run(command: &Command) -> Result<Vec<Row>> {
         Command::Proxy(options) => proxy_bench::run(options).await,
         Command::Launch(options) => launch::run(options).await,
         Command::Recreate(options) => recreate::run(options).await,
+        Command::Update(options) => update::run(options).await,
         Command::Pull(options) => pull::run(options).await,
         Command::Manager(options) => manager::run(options).await,
         Command::Images(options) => images::run(options).await,
