@@ -157,12 +157,16 @@ impl Decision<'_> {
         })
     }
 
-    /// How long ago the container was patched last.
+    /// How long ago the container was patched last, by whomever; where an update that this one replaced did that and its
+    /// record is gone, how long ago this one began.
     fn since_batch(&self, container: &ContainerView) -> Duration {
-        let batches = self.own_record().map(|record| record.container_batches_record.as_slice());
-        let batch = batches.into_iter().flatten().rfind(|batch| batch.containers.contains(&container.name));
-        batch.map_or(Duration::ZERO, |batch| {
-            Duration::from_secs(self.wall.saturating_sub(batch.timestamp).try_into().unwrap_or(0))
+        let batches = self.seen.record.iter().flat_map(|record| &record.container_batches_record);
+        let last = batches.filter(|batch| batch.containers.contains(&container.name)).last();
+        let at = last
+            .map(|batch| batch.timestamp)
+            .or_else(|| self.own_record().map(|record| record.update_timestamp));
+        at.map_or(Duration::ZERO, |at| {
+            Duration::from_secs(self.wall.saturating_sub(at).try_into().unwrap_or(0))
         })
     }
 
