@@ -161,7 +161,7 @@ impl Decision<'_> {
     /// record is gone, how long ago this one began.
     fn since_batch(&self, container: &ContainerView) -> Duration {
         let batches = self.seen.record.iter().flat_map(|record| &record.container_batches_record);
-        let last = batches.filter(|batch| batch.containers.contains(&container.name)).last();
+        let last = batches.filter(|batch| batch.containers.contains(&container.name)).next_back();
         let at = last
             .map(|batch| batch.timestamp)
             .or_else(|| self.own_record().map(|record| record.update_timestamp));
@@ -254,14 +254,17 @@ impl Decision<'_> {
         if !matches!(self.seen.gate, Gate::NotReady { .. }) {
             return Next::Failed(failure);
         }
-        let mut restless = self.seen.containers.iter().filter(|container| {
-            let stale = container.is_env_stale() && self.has_moved(container);
-            !container.is_ready() || container.is_image_stale() || stale
-        });
-        // The update that this one replaced, and that nobody wants any more, is about to come to rest.
+        let owes_env = |container: &ContainerView| container.is_env_stale() && self.has_moved(container);
+        let mut restless =
+            self.seen.containers.iter().filter(|container| {
+                !container.is_ready() || container.is_image_stale() || owes_env(container)
+            });
+        // The update that this one replaced, and that nobody wants any more, is about to come to rest. A restart that the
+        // kubelet does not make by itself is not made any more.
         let settles = |container: &ContainerView| {
             matches!(reason, Reason::ImageNotPulled | Reason::NoSuchContainer)
                 && !container.is_crashing()
+                && !(container.is_running() && !container.is_image_stale() && owes_env(container))
                 && self.seen.record.as_ref().is_some_and(|record| record.has_moved(&container.name))
         };
         match restless.next() {

@@ -274,8 +274,14 @@ impl Truth {
             Life::Running { .. } if instance.image.ends_with(&BAD.to_string()) => {
                 instance.life = Life::Crashing;
             }
+            // The back-off is over.
+            Life::Crashing => instance.life = Life::Restarting,
             _ => self.asking.world.becomes_ready(index),
         }
+    }
+
+    fn is_crashing(&self, index: usize) -> bool {
+        self.asking.world.containers[index].instance.life == Life::Crashing
     }
 
     /// From now on nothing goes wrong but what has to.
@@ -294,15 +300,21 @@ impl Truth {
             self.asking.world.kubelet_learns();
             for index in 0..NAMES.len() {
                 (0..3).for_each(|_| self.asking.world.kubelet_syncs(index));
-                self.comes_up(index);
+                if !self.is_crashing(index) {
+                    self.comes_up(index);
+                }
             }
             if before.reports.is_empty() && self.plan() == before {
                 let Some(Next::Wait { until, .. }) = before.next else { panic!("{before:#?}") };
                 let open = self.asking.requests.iter().filter(|request| request.ended.is_none());
                 let limits = open.filter_map(UpdateRequest::limit).chain(until);
                 let now = self.asking.world.now;
-                let next = limits.filter(|limit| *limit > now).min().expect("waits for ever");
-                self.asking.world.pass(next - now);
+                let next = limits.filter(|limit| *limit > now).min();
+                let crashing: Vec<usize> =
+                    (0..NAMES.len()).filter(|index| self.is_crashing(*index)).collect();
+                assert!(next.is_some() || !crashing.is_empty(), "waits for ever: {before:#?}");
+                self.asking.world.pass(next.map_or(Duration::from_secs(10), |next| next - now));
+                crashing.into_iter().for_each(|index| self.comes_up(index));
             }
         }
         panic!("never ends: {:#?}", self.asking.plan());
