@@ -160,8 +160,8 @@ impl Decision<'_> {
     /// How long ago the container was patched last, by whomever; where an update that this one replaced did that and its
     /// record is gone, how long ago this one began.
     fn since_batch(&self, container: &ContainerView) -> Duration {
-        let batches = self.seen.record.iter().flat_map(|record| &record.container_batches_record);
-        let last = batches.filter(|batch| batch.containers.contains(&container.name)).next_back();
+        let batches = self.seen.record.as_ref().map(|record| record.container_batches_record.as_slice());
+        let last = batches.into_iter().flatten().rfind(|batch| batch.containers.contains(&container.name));
         let at = last
             .map(|batch| batch.timestamp)
             .or_else(|| self.own_record().map(|record| record.update_timestamp));
