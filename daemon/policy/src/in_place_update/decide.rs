@@ -163,12 +163,16 @@ impl Decision<'_> {
         })
     }
 
-    /// How long ago the container was patched last.
+    /// How long ago the container was patched last, by whomever; where an update that this one replaced did that and its
+    /// record is gone, how long ago this one began.
     fn since_batch(&self, container: &ContainerView) -> Duration {
-        let batches = self.own_record().map(|record| record.container_batches_record.as_slice());
-        let batch = batches.into_iter().flatten().rfind(|batch| batch.containers.contains(&container.name));
-        batch.map_or(Duration::ZERO, |batch| {
-            Duration::from_secs(self.wall.saturating_sub(batch.timestamp).try_into().unwrap_or(0))
+        let batches = self.seen.record.as_ref().map(|record| record.container_batches_record.as_slice());
+        let last = batches.into_iter().flatten().rfind(|batch| batch.containers.contains(&container.name));
+        let at = last
+            .map(|batch| batch.timestamp)
+            .or_else(|| self.own_record().map(|record| record.update_timestamp));
+        at.map_or(Duration::ZERO, |at| {
+            Duration::from_secs(self.wall.saturating_sub(at).try_into().unwrap_or(0))
         })
     }
 
@@ -256,14 +260,17 @@ impl Decision<'_> {
         if !matches!(self.seen.gate, Gate::NotReady { .. }) {
             return Next::Failed(failure);
         }
-        let mut restless = self.seen.containers.iter().filter(|container| {
-            let stale = container.is_env_stale() && self.has_moved(container);
-            !container.is_ready() || container.is_image_stale() || stale
-        });
-        // The update that this one replaced, and that nobody wants any more, is about to come to rest.
+        let owes_env = |container: &ContainerView| container.is_env_stale() && self.has_moved(container);
+        let mut restless =
+            self.seen.containers.iter().filter(|container| {
+                !container.is_ready() || container.is_image_stale() || owes_env(container)
+            });
+        // The update that this one replaced, and that nobody wants any more, is about to come to rest. A restart that the
+        // kubelet does not make by itself is not made any more.
         let settles = |container: &ContainerView| {
             matches!(reason, Reason::ImageNotPulled | Reason::NoSuchContainer)
                 && !container.is_crashing()
+                && !(container.is_running() && !container.is_image_stale() && owes_env(container))
                 && self.seen.record.as_ref().is_some_and(|record| record.has_moved(&container.name))
         };
         match restless.next() {

@@ -90,6 +90,24 @@ fn one_that_is_slow_does_not_hide_one_that_falls_over() {
 }
 
 #[test]
+fn a_second_update_does_not_make_it_wait_for_ever() {
+    let mut world = ordered();
+    fallen(&mut world, &update("r", &[("a", "bad")], &[]));
+    let both = update("r2", &[("a", "bad"), ("b", "b:2")], &[]);
+    let start = world.now;
+    world.on_node.insert("b:2".into());
+    let patch = world.next(&both);
+    assert_eq!(told(std::slice::from_ref(&patch)), ["patch b:2"]);
+    assert!(world.carry_out(&patch, world.version));
+    world.kubelet_learns();
+    world.settle(&["bad"]);
+    let Next::Wait { until, .. } = world.next(&both) else { panic!("{:?}", world.next(&both)) };
+    assert_eq!(until, Some(start + SECOND * 30));
+    world.pass(SECOND * 30);
+    assert_eq!(told(&[world.next(&both)]), ["failed: CrashLoop"]);
+}
+
+#[test]
 fn it_is_rolled_back_and_the_old_one_is_fine_again() {
     let mut world = ordered();
     let update = Update { rollback_on_failure: true, ..wanted() };

@@ -8,5 +8,6 @@ mod failures;
 mod model;
 mod record;
 mod replaced;
+mod request_model;
 mod requests;
 mod world;

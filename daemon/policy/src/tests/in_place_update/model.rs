@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::world::{World, annotation, label, update};
 use crate::in_place_update::{Gate, Life, MetadataKey, Next, PodPatch, Update};
 
-const NAMES: [&str; 3] = ["a", "b", "c"];
+pub(super) const NAMES: [&str; 3] = ["a", "b", "c"];
 
 /// Something that happens to the pod or to the agent.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ struct Wanted {
     values: [u8; 4],
 }
 
-fn keys() -> [MetadataKey; 4] {
+pub(super) fn keys() -> [MetadataKey; 4] {
     [annotation("k"), annotation("l"), label("k"), label("m")]
 }
 
@@ -55,9 +55,9 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 /// Priorities, if the pod has an order, and which of the four keys each container reads.
-type Shape = (bool, [i32; 3], [[bool; 4]; 3]);
+pub(super) type Shape = (bool, [i32; 3], [[bool; 4]; 3]);
 
-fn shape() -> impl Strategy<Value = Shape> {
+pub(super) fn shape() -> impl Strategy<Value = Shape> {
     let reads = prop::array::uniform3(prop::array::uniform4(any::<bool>()));
     (any::<bool>(), prop::array::uniform3(0..3_i32), reads)
 }
@@ -70,21 +70,27 @@ struct Truth {
     revisions: u32,
 }
 
+/// A pod of three that run with the values they read.
+pub(super) fn world((ordered, priorities, reads): Shape) -> World {
+    let all: Vec<_> =
+        NAMES.iter().zip(priorities).map(|(name, p)| (*name, ordered.then_some(p), &[][..])).collect();
+    let mut world = World::of(&all);
+    world.metadata = keys().into_iter().map(|key| (key, "1".to_owned())).collect();
+    for (container, reads) in world.containers.iter_mut().zip(reads) {
+        container.reads =
+            keys().into_iter().zip(reads).filter_map(|(key, reads)| reads.then_some(key)).collect();
+    }
+    world.kubelet_learns();
+    let envs: Vec<_> = world.observed().containers.iter().map(|container| container.env).collect();
+    for (container, env) in world.containers.iter_mut().zip(envs) {
+        container.instance.env = Some(env);
+    }
+    world
+}
+
 impl Truth {
-    fn new((ordered, priorities, reads): Shape, wanted: &Wanted) -> Self {
-        let all: Vec<_> =
-            NAMES.iter().zip(priorities).map(|(name, p)| (*name, ordered.then_some(p), &[][..])).collect();
-        let mut world = World::of(&all);
-        world.metadata = keys().into_iter().map(|key| (key, "1".to_owned())).collect();
-        for (container, reads) in world.containers.iter_mut().zip(reads) {
-            container.reads =
-                keys().into_iter().zip(reads).filter_map(|(key, reads)| reads.then_some(key)).collect();
-        }
-        world.kubelet_learns();
-        let envs: Vec<_> = world.observed().containers.iter().map(|container| container.env).collect();
-        for (container, env) in world.containers.iter_mut().zip(envs) {
-            container.instance.env = Some(env);
-        }
+    fn new(shape: Shape, wanted: &Wanted) -> Self {
+        let world = world(shape);
         let mut truth = Self { world, update: update("", &[], &[]), decided: None, revisions: 0 };
         truth.want(wanted);
         truth

@@ -173,3 +173,18 @@ fn a_failed_second_returns_to_what_was_before_the_first() {
     }
     world.is_what_is_wanted(&back);
 }
+
+#[test]
+fn a_restart_that_nobody_makes_any_more_is_not_waited_for() {
+    let mut world = World::of(&[("a", None, &["k"])]);
+    let first = update("r1", &[], &[("k", "2")]);
+    while world.version == 0 {
+        let step = world.next(&first);
+        world.carry_out(&step, world.version);
+    }
+    // Another one joins it, beneath.
+    world.refused.insert("a:3".into(), "no".to_owned());
+    let (steps, end) = world.play(&update("r1", &[("a", "a:3")], &[("k", "2")]), &[]);
+    assert_eq!((told(&steps), told(&[end])), (vec![], vec!["failed: ImageNotPulled".to_owned()]));
+    assert!(matches!(world.gate, crate::in_place_update::Gate::NotReady { .. }), "until somebody asks again");
+}

@@ -1,0 +1,357 @@
+//! Random requests for one pod, and an agent that dies at any point: it knows again what was written down and what is in
+//! the pod.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use proptest::prelude::*;
+
+use super::{
+    asking::Asking,
+    model::{NAMES, Shape, keys, shape, world},
+};
+use crate::{
+    ContainerName, RequestId,
+    in_place_update::{
+        ContainerUpdatePhase, Gate, Life, MetadataKey, Next, PodPlan, UpdateOutcome, UpdatePhase,
+        UpdateReport, UpdateRequest, UpdateSource,
+    },
+};
+
+/// Falls over whenever it is started.
+const BAD: u8 = 4;
+/// Cannot be pulled.
+const MISSING: u8 = 5;
+const MOST_REQUESTS: usize = 5;
+
+/// What happens to the pod, to those who ask or to the agent.
+#[derive(Clone, Debug)]
+enum Op {
+    Ask(Box<Wish>),
+    /// The agent looks, and has reports and a step under way.
+    Plan,
+    /// One of its reports arrives, however late.
+    Written(usize),
+    CarriedOut,
+    /// It dies, with all that was under way.
+    Die,
+    KubeletLearns,
+    KubeletSyncs(usize),
+    ComesUp(usize),
+    Exits(usize),
+    Pass(u8),
+}
+
+#[derive(Clone, Debug)]
+struct Wish {
+    /// By container; 0: none.
+    images: [u8; 3],
+    values: [u8; 4],
+    source: UpdateSource,
+    rollback: bool,
+    ignore: bool,
+    deadline: Option<u8>,
+}
+
+fn wish() -> impl Strategy<Value = Wish> {
+    let image = prop_oneof![4 => Just(0), 6 => 1..4_u8, 1 => Just(BAD), 1 => Just(MISSING)];
+    let images = prop::array::uniform3(image);
+    let values = prop::array::uniform4(prop_oneof![2 => Just(0), 1 => 1..4_u8]);
+    let source = prop_oneof![Just(UpdateSource::Mailbox), Just(UpdateSource::Api), Just(UpdateSource::Admin)];
+    let flags = (any::<bool>(), prop::bool::weighted(0.2), prop::option::of(5..200_u8));
+    (images, values, source, flags)
+        .prop_filter("asks for something", |(images, values, ..)| {
+            images.iter().chain(values).any(|wanted| *wanted > 0)
+        })
+        .prop_map(|(images, values, source, (rollback, ignore, deadline))| {
+            // As everywhere: who wants to return has a limit.
+            let deadline = deadline.or(rollback.then_some(200));
+            Wish { images, values, source, rollback, ignore, deadline }
+        })
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        1 => wish().prop_map(|wish| Op::Ask(Box::new(wish))),
+        8 => Just(Op::Plan),
+        8 => (0..3_usize).prop_map(Op::Written),
+        8 => Just(Op::CarriedOut),
+        1 => Just(Op::Die),
+        3 => Just(Op::KubeletLearns),
+        6 => (0..3_usize).prop_map(Op::KubeletSyncs),
+        4 => (0..3_usize).prop_map(Op::ComesUp),
+        1 => (0..3_usize).prop_map(Op::Exits),
+        2 => (1..60_u8).prop_map(Op::Pass),
+    ]
+}
+
+/// What of the pod is known for certain. `None`: a failed request without a way back was about it.
+type Known<K, V> = BTreeMap<K, Option<V>>;
+
+struct Truth {
+    asking: Asking,
+    reports: Vec<(RequestId, UpdateReport)>,
+    step: Option<(Next, u64)>,
+    /// How often a patch changed what a container runs with.
+    changes: BTreeMap<ContainerName, u32>,
+    images: Known<ContainerName, Arc<str>>,
+    values: Known<MetadataKey, String>,
+}
+
+impl Truth {
+    fn new(shape: Shape) -> Self {
+        let mut world = world(shape);
+        for name in NAMES {
+            world.refused.insert(format!("{name}:{MISSING}").into(), "no".to_owned());
+        }
+        let images = world.containers.iter().map(|each| (each.name.clone(), Some(each.image.clone())));
+        let values = world.metadata.iter().map(|(key, value)| (key.clone(), Some(value.clone())));
+        let (images, values) = (images.collect(), values.collect());
+        let asking = Asking::of(world);
+        Self { asking, reports: Vec::new(), step: None, changes: BTreeMap::new(), images, values }
+    }
+
+    fn run(&mut self, op: &Op) {
+        match op {
+            Op::Ask(wish) => self.ask(wish),
+            Op::Plan => {
+                let planned = self.plan();
+                self.step = planned.next.map(|step| (step, self.asking.world.version));
+                // One write at a time for each request.
+                for (id, report) in planned.reports {
+                    if self.reports.iter().all(|(known, _)| *known != id) {
+                        self.reports.push((id, report));
+                    }
+                }
+            }
+            Op::Written(index) if *index < self.reports.len() => {
+                let (id, report) = self.reports.remove(*index);
+                let mut all = vec![(id, report)];
+                // Ends are written together; what is lost between two of them is nobody's fault.
+                if all[0].1.outcome.is_some() {
+                    let ends = |(_, report): &(RequestId, UpdateReport)| report.outcome.is_some();
+                    all.extend(self.reports.extract_if(.., |report| ends(report)));
+                }
+                self.write(all);
+            }
+            Op::Written(_) => {}
+            Op::CarriedOut => {
+                if let Some((step, version)) = self.step.take() {
+                    self.carry_out(&step, version);
+                }
+            }
+            Op::Die => (self.reports, self.step) = (Vec::new(), None),
+            Op::KubeletLearns => self.asking.world.kubelet_learns(),
+            Op::KubeletSyncs(index) => self.asking.world.kubelet_syncs(*index),
+            Op::ComesUp(index) => self.comes_up(*index),
+            Op::Exits(index) => self.asking.world.containers[*index].instance.life = Life::Restarting,
+            Op::Pass(seconds) => self.asking.world.pass(Duration::from_secs((*seconds).into())),
+        }
+    }
+
+    fn ask(&mut self, wish: &Wish) {
+        let number = self.asking.requests.len();
+        if number == MOST_REQUESTS {
+            return;
+        }
+        let now = self.asking.world.now;
+        let request = self.asking.ask(&format!("r{number}"), &[], &[]);
+        for (name, tag) in NAMES.iter().zip(wish.images).filter(|(_, tag)| *tag > 0) {
+            request.images.insert((*name).into(), format!("{name}:{tag}").into());
+        }
+        for (key, value) in keys().into_iter().zip(wish.values).filter(|(_, value)| *value > 0) {
+            request.metadata.insert(key, value.to_string());
+        }
+        request.source = wish.source;
+        request.rollback_on_failure = wish.rollback;
+        request.ignore_failures = wish.ignore;
+        request.deadline = wish.deadline.map(|deadline| now + Duration::from_secs(deadline.into()));
+        // What was decided without it counts no more.
+        self.step = None;
+    }
+
+    /// What is owed, and what must be so then.
+    fn plan(&self) -> PodPlan {
+        let planned = self.asking.plan();
+        let open = || self.asking.requests.iter().filter(|request| request.ended.is_none());
+        if planned.next.is_some() {
+            assert!(open().all(|request| request.reported.previous.is_some()), "begun before it was said");
+        }
+        for (_, report) in &planned.reports {
+            assert_eq!(report.outcome.is_some(), report.phase == Some(UpdatePhase::Ended));
+        }
+        let ends = |request: &UpdateRequest| {
+            planned.reports.iter().any(|(id, report)| *id == request.id && report.outcome.is_some())
+        };
+        let world = &self.asking.world;
+        let seen = world.observed();
+        let at_rest = seen.containers.iter().all(|container| {
+            let instance = container.instance.as_ref().unwrap();
+            let ready = instance.life == Life::Running { ready: true };
+            ready && instance.image == container.image && instance.env == Some(container.env)
+        });
+        if open().next().is_some() && open().all(ends) && at_rest {
+            assert_eq!(world.gate, Gate::Ready, "left out of service: {planned:#?}");
+        }
+        match &planned.next {
+            Some(Next::Patch(patch)) if !patch.images.is_empty() => {
+                assert!(matches!(world.gate, Gate::NotReady { .. }), "restarted in service");
+                for image in patch.images.values().chain(patch.record.next_container_images.values()) {
+                    assert!(world.on_node.contains(image), "stopped before {image} is there");
+                }
+            }
+            Some(Next::Recreate(_)) => {
+                assert!(matches!(world.gate, Gate::NotReady { .. }), "restarted in service");
+            }
+            Some(next @ (Next::Done | Next::Failed(_) | Next::RollBack(..))) => panic!("{next:?}"),
+            _ => {}
+        }
+        planned
+    }
+
+    /// What arrives when somebody else has written in the meantime is refused.
+    fn write(&mut self, reports: Vec<(RequestId, UpdateReport)>) {
+        let mut ended: Vec<UpdateRequest> = Vec::new();
+        for (id, report) in reports {
+            let request = self.asking.requests.iter_mut().find(|request| request.id == id).unwrap();
+            if request.ended.is_some() {
+                continue;
+            }
+            request.reported = report;
+            if request.reported.phase == Some(UpdatePhase::Ended) {
+                request.ended = Some(self.asking.world.now);
+                ended.push(request.clone());
+            }
+        }
+        ended.sort_by_key(|request| (request.source, request.created));
+        ended.iter().for_each(|request| self.has_ended(request));
+    }
+
+    fn has_ended(&mut self, request: &UpdateRequest) {
+        let report = &request.reported;
+        let certain = match report.outcome.unwrap() {
+            UpdateOutcome::Complete => true,
+            UpdateOutcome::Failed(_) if report.message.ends_with("the pod is what it was before") => return,
+            // Newer ones are about the same.
+            UpdateOutcome::Failed(_) if report.message.contains("replaced by") => return,
+            UpdateOutcome::Failed(_) => false,
+        };
+        let skipped = |name: &ContainerName| {
+            let mut states = report.containers.iter();
+            states.any(|state| state.name == *name && state.phase == ContainerUpdatePhase::Failed)
+        };
+        for (name, image) in &request.images {
+            let known = (certain && !skipped(name)).then(|| image.clone());
+            self.images.insert(name.clone(), known);
+        }
+        for (key, value) in &request.metadata {
+            self.values.insert(key.clone(), certain.then(|| value.clone()));
+        }
+    }
+
+    fn carry_out(&mut self, step: &Next, version: u64) {
+        if let Next::Patch(patch) = step
+            && version == self.asking.world.version
+        {
+            for container in &self.asking.world.containers {
+                let image = patch.images.contains_key(&container.name);
+                let reads = |key| {
+                    patch
+                        .metadata
+                        .get(key)
+                        .is_some_and(|new| Some(new) != self.asking.world.metadata.get(key))
+                };
+                if image || container.reads.iter().any(reads) {
+                    *self.changes.entry(container.name.clone()).or_default() += 1;
+                }
+            }
+        }
+        self.asking.world.carry_out(step, version);
+    }
+
+    fn comes_up(&mut self, index: usize) {
+        let instance = &mut self.asking.world.containers[index].instance;
+        match instance.life {
+            Life::Running { .. } if instance.image.ends_with(&BAD.to_string()) => {
+                instance.life = Life::Crashing;
+            }
+            // The back-off is over.
+            Life::Crashing => instance.life = Life::Restarting,
+            _ => self.asking.world.becomes_ready(index),
+        }
+    }
+
+    fn is_crashing(&self, index: usize) -> bool {
+        self.asking.world.containers[index].instance.life == Life::Crashing
+    }
+
+    /// From now on nothing goes wrong but what has to.
+    fn comes_to_rest(&mut self) {
+        (self.reports, self.step) = (Vec::new(), None);
+        for _ in 0..400 {
+            if self.asking.requests.iter().all(|request| request.ended.is_some()) {
+                assert_eq!(self.asking.plan(), PodPlan::default());
+                return;
+            }
+            let before = self.plan();
+            self.write(before.reports.clone());
+            if let Some(step) = &before.next {
+                self.carry_out(step, self.asking.world.version);
+            }
+            self.asking.world.kubelet_learns();
+            for index in 0..NAMES.len() {
+                (0..3).for_each(|_| self.asking.world.kubelet_syncs(index));
+                if !self.is_crashing(index) {
+                    self.comes_up(index);
+                }
+            }
+            if before.reports.is_empty() && self.plan() == before {
+                let Some(Next::Wait { until, .. }) = before.next else { panic!("{before:#?}") };
+                let open = self.asking.requests.iter().filter(|request| request.ended.is_none());
+                let limits = open.filter_map(UpdateRequest::limit).chain(until);
+                let now = self.asking.world.now;
+                let next = limits.filter(|limit| *limit > now).min();
+                let crashing: Vec<usize> =
+                    (0..NAMES.len()).filter(|index| self.is_crashing(*index)).collect();
+                assert!(next.is_some() || !crashing.is_empty(), "waits for ever: {before:#?}");
+                self.asking.world.pass(next.map_or(Duration::from_secs(10), |next| next - now));
+                crashing.into_iter().for_each(|index| self.comes_up(index));
+            }
+        }
+        panic!("never ends: {:#?}", self.asking.plan());
+    }
+
+    fn is_as_it_should_be(&self) {
+        let world = &self.asking.world;
+        for container in &world.containers {
+            if let Some(image) = &self.images[&container.name] {
+                assert_eq!(container.image, *image, "{}", container.name);
+            }
+            let needed = self.changes.get(&container.name).copied().unwrap_or_default();
+            assert!(container.restarted <= needed, "{} {} > {needed}", container.name, container.restarted);
+        }
+        for (key, value) in &self.values {
+            if let Some(value) = value {
+                assert_eq!(world.metadata.get(key), Some(value), "{key:?}");
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whoever_asks_for_whatever_it_ends_as_it_was_said(
+        shape in shape(),
+        first in wish(),
+        ops in proptest::collection::vec(op(), 1..150),
+    ) {
+        let mut truth = Truth::new(shape);
+        truth.ask(&first);
+        for op in &ops {
+            truth.run(op);
+        }
+        truth.comes_to_rest();
+        truth.is_as_it_should_be();
+    }
+}
