@@ -33,7 +33,7 @@ use crate::{
         client::Connection,
         clock::Clock,
         follow::{Shown, Watch, follow},
-        node_object,
+        node_object, pause,
     },
     request_status::whole_second,
 };
@@ -92,6 +92,7 @@ impl Mailbox {
                     Shown::Applied(object) => self.take(Some(object), desk, &clock).await,
                     Shown::Deleted(_) | Shown::Refused => self.take(None, desk, &clock).await,
                 }
+                self.tidy().await;
             }
         };
         tokio::join!(watching, taking);
@@ -137,6 +138,11 @@ impl Mailbox {
         let old = known.pods.get(&uid).filter(|old| old.revision == request.revision);
         let entry = report::pod(&uid, &request.revision, report, old, Timestamp::now());
         known.pods.insert(uid, entry);
+        self.answer(known).await
+    }
+
+    /// Says all there is to say, unless the object says so.
+    async fn answer(&self, known: &mut Object) -> StepOutcome {
         let wanted: Vec<UpdatedPod> = known.pods.values().cloned().collect();
         let conditions = understood(&known.status);
         if wanted == known.status.pods && conditions == known.status.conditions {
@@ -163,6 +169,21 @@ impl Mailbox {
                 warn!(node = self.node, error = %chain(&error), "NodePodUpdate not answered, trying again");
                 StepOutcome::Failed
             }
+        }
+    }
+
+    /// What is not desired any more is not spoken of, and what makes no sense is told, whether an update goes on or not.
+    async fn tidy(&self) {
+        let mut attempt = 0;
+        loop {
+            if let Some(known) = self.object.lock().await.as_mut()
+                && self.answer(known).await == StepOutcome::Failed
+            {
+                attempt += 1;
+            } else {
+                return;
+            }
+            tokio::time::sleep(pause::after(attempt)).await;
         }
     }
 }
@@ -196,6 +217,9 @@ fn understood(status: &NodePodUpdateStatus) -> Vec<Condition> {
             Some(format!("desiredPods[{}]: {flaw}", desired.uid))
         })
         .collect();
+    if status.desired_pods.is_empty() && status.conditions.is_empty() {
+        return Vec::new();
+    }
     let (holds, reason) = if faults.is_empty() { ("True", "Understood") } else { ("False", "InvalidEntry") };
     let old = status.conditions.iter().find(|old| old.type_ == UNDERSTOOD && old.status == holds);
     vec![Condition {

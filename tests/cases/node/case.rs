@@ -51,7 +51,8 @@ pub(crate) async fn run(name: &str, test: impl AsyncFnOnce(&Case) -> Result<()>)
 /// Runs a test on the node whose kubelet speaks to containerd itself, with berthd beside them.
 pub(crate) async fn run_beside(name: &str, test: impl AsyncFnOnce(&Case) -> Result<()>) -> Result<()> {
     let turn = Turn::Shared { _guard: TURN.read().await };
-    let bring_up = async || Node::builder().beside().start().await.map_err(|error| format!("{error:#}"));
+    let bring_up =
+        async || Node::builder().beside().start_updating().await.map_err(|error| format!("{error:#}"));
     in_namespace(name, turn, BESIDE.get_or_init(bring_up).await, test).await
 }
 

@@ -110,6 +110,11 @@ impl Builder {
         self
     }
 
+    /// Brings it up as `deploy/` makes it: all roles and policies count, and berthd has a token of its own, bound to the node.
+    pub async fn start_updating(self) -> Result<Node> {
+        Node::with_rights(self.start().await?).await
+    }
+
     /// Brings it up and waits until it is ready.
     pub async fn start(self) -> Result<Node> {
         // What a crashed run left would only be in the way.
@@ -195,9 +200,12 @@ impl Node {
         }
     }
 
-    /// A node as `deploy/` makes it: all roles and policies count, and berthd has a token of its own, bound to the node.
+    /// A node whose berthd may change pods.
     pub async fn updating() -> Result<Self> {
-        let node = Self::builder().start().await?;
+        Self::builder().start_updating().await
+    }
+
+    async fn with_rights(node: Self) -> Result<Self> {
         let client = node.client().await?;
         deploy::install(&client).await?;
         let token = token::of(&client, "berth-agent", Some(NODE_NAME)).await?;

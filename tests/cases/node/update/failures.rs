@@ -2,7 +2,8 @@
 
 use anyhow::{Context, Result, ensure};
 use berth_proto::crd::UpdatePhase;
-use berth_tests::manifest::PodManifest;
+use berth_tests::manifest::{Container, PodManifest};
+use berth_tests::node::NODE_NAME;
 use berth_tests::node::images::{BUSYBOX, BUSYBOX_NEXT};
 use berth_tests::recreate::Evidence;
 use berth_tests::update::Update;
@@ -118,6 +119,24 @@ async fn update_that_crashes_returns() -> Result<()> {
         ensure!(scene.restarts("low").await? == 0, "low was restarted");
         ensure!(gate(&now)? == "True", "the gate is closed");
         case.await_pod("pod", "Ready again", is_ready).await?;
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn update_of_a_static_pod_is_refused() -> Result<()> {
+    run_updating("update_of_a_static_pod_is_refused", async |case: &Case| {
+        let kubelet = case.node.kubelet()?;
+        let pod = format!("fixed-{NODE_NAME}");
+        kubelet.play("fixed", case.manifest("fixed").container(Container::new("a")).json())?;
+        case.await_ready(&pod).await?;
+        let update = Update::new(&pod).image("a", BUSYBOX_NEXT);
+        let asked = update.begin(&case.node.client().await?, &case.namespace, "fixed").await?;
+        let status = asked.failed("StaticPod").await;
+        kubelet.unplay("fixed")?;
+        let message = status?.message.context("no message")?;
+        ensure!(message.contains("the kubelet replaces it as a whole"), "{message}");
         Ok(())
     })
     .await

@@ -1,9 +1,11 @@
 //! Updates in place: every container gets what was asked for by one restart, in the order of the pod, and nothing is
 //! stopped for what cannot be had.
 
+mod beside;
 mod by_hand;
 mod failures;
 mod faults;
+mod mailbox;
 mod order;
 
 use std::time::Duration;
