@@ -14,14 +14,10 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use berth_policy::{ImageEvent, WishSource};
 use berth_proto::crd::{NodeImage, NodeImageStatus};
 use futures::TryStreamExt;
-use k8s_openapi::{
-    api::core::v1::Node,
-    apimachinery::pkg::apis::meta::v1::{OwnerReference, Time},
-    jiff::Timestamp,
-};
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kube::{
     Api, Client, Resource,
-    api::{ObjectMeta, Patch, PatchParams, PostParams},
+    api::{Patch, PatchParams},
     runtime::watcher::{self, Event},
 };
 use serde_json::json;
@@ -30,7 +26,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::warn;
 
 use super::{
     Keeper,
@@ -43,7 +39,7 @@ use crate::{
         FIELD_MANAGER,
         client::{self, CallError, Connection},
         clock::Clock,
-        pause,
+        node_object, pause,
     },
     request_status::whole_second,
 };
@@ -134,7 +130,8 @@ impl NodeImages {
             Ok(session) => session,
             Err(error) => return Lost::Client(error),
         };
-        let lost = match self.ensure(&session.client).await {
+        let make = |metadata| NodeImage { metadata, ..NodeImage::new("", Default::default()) };
+        let lost = match node_object::ensure(&session.client, &self.node, make).await {
             Ok(true) => self.watch(&session.client, seen).await,
             Ok(false) => return Lost::NoNode(self.node.clone()),
             Err(error) => Lost::Made(self.node.clone(), Box::new(error)),
@@ -143,37 +140,6 @@ impl NodeImages {
             self.connection.discard(&session).await;
         }
         lost
-    }
-
-    /// Makes the object if it is missing, to go when its Node goes. False: there is no Node.
-    async fn ensure(&self, client: &Client) -> Result<bool, kube::Error> {
-        let api: Api<NodeImage> = Api::all(client.clone());
-        if api.get_opt(&self.node).await?.is_some() {
-            return Ok(true);
-        }
-        let Some(node) = Api::<Node>::all(client.clone()).get_opt(&self.node).await? else {
-            return Ok(false);
-        };
-        let metadata = ObjectMeta {
-            name: Some(self.node.clone()),
-            labels: node.metadata.labels,
-            owner_references: Some(vec![OwnerReference {
-                api_version: Node::api_version(&()).into_owned(),
-                kind: Node::kind(&()).into_owned(),
-                name: self.node.clone(),
-                uid: node.metadata.uid.unwrap_or_default(),
-                ..OwnerReference::default()
-            }]),
-            ..ObjectMeta::default()
-        };
-        let object = NodeImage { metadata, ..NodeImage::new(&self.node, Default::default()) };
-        match api.create(&PostParams::default(), &object).await {
-            Ok(_) => info!(node = self.node, "NodeImage made"),
-            // Somebody was faster.
-            Err(kube::Error::Api(status)) if status.code == 409 => {}
-            Err(error) => return Err(error),
-        }
-        Ok(true)
     }
 
     async fn watch(&self, client: &Client, seen: &watch::Sender<Option<Seen>>) -> Lost {
