@@ -226,10 +226,12 @@ impl CallError {
         self.code() == Some(404)
     }
 
-    /// What the API server does not take, however often it is asked; in its words.
-    pub(crate) fn refusal(&self) -> Option<&str> {
+    /// What the API server does not take, however often it is asked; in its words. `lasts`: it has said so again and again,
+    /// so that a 403 is meant, too.
+    pub(crate) fn refusal(&self, lasts: bool) -> Option<&str> {
         match self {
-            Self::Refused { code: 400 | 403 | 422, message } => Some(message),
+            Self::Refused { code: 400 | 422, message } => Some(message),
+            Self::Refused { code: 403, message } if lasts => Some(message),
             Self::Refused { .. } | Self::NoClient(_) | Self::Failed(_) | Self::Silent => None,
         }
     }

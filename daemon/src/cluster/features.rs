@@ -22,10 +22,10 @@ enum Needs {
     Pods,
 }
 
-/// All of them, in the order in which they are told.
 /// Changing pods in place.
 pub(crate) const UPDATES: &str = "in-place updates";
 
+/// All of them, in the order in which they are told.
 const FEATURES: [(&str, Needs); 6] = [
     ("order", Needs::Reading),
     ("recreate", Needs::Status),

@@ -29,7 +29,9 @@ pub(crate) enum Shown<K> {
     Applied(K),
     /// This is there no more.
     Deleted(K),
-    /// Nothing, for the time being: the API server does not have the kind, or not for us.
+    /// Nothing, for the time being: the API server does not have the kind, or not the way it is needed.
+    NotInstalled,
+    /// Nothing, for the time being: the API server does not let us.
     Refused,
 }
 
@@ -38,6 +40,8 @@ pub(crate) enum Shown<K> {
 pub(crate) struct Watch {
     /// For people: `ContainerUpdateRequests`.
     pub(crate) what: &'static str,
+    /// There is one object, and without it nothing to watch.
+    pub(crate) single: bool,
     /// Which objects.
     pub(crate) selected: watcher::Config,
 }
@@ -48,18 +52,22 @@ enum Lost {
     Client(#[source] ClientError),
     #[error("first question")]
     Prepared(#[source] kube::Error),
+    #[error("there is no Node yet, and the object goes with its Node")]
+    NoNode,
+    #[error("the object is not there")]
+    Absent,
     #[error("watch")]
     Watch(#[source] watcher::Error),
     #[error("the watch ended")]
     Ended,
 }
 
-/// Follows for ever. `prepare` is asked before each watch. Cancel-safe: dropping it loses nothing that was shown.
+/// Follows for ever. `prepare` is asked before each watch; false: there is nothing to watch yet. Cancel-safe: dropping it loses nothing that was shown.
 pub(crate) async fn follow<'a, K>(
     connection: &Connection,
     watch: &Watch,
     api: impl Fn(Client) -> Api<K>,
-    prepare: impl Fn(Client) -> BoxFuture<'a, Result<(), kube::Error>>,
+    prepare: impl Fn(Client) -> BoxFuture<'a, Result<bool, kube::Error>>,
     mut each: impl FnMut(Shown<K>),
 ) where
     K: kube::Resource + Clone + Debug + DeserializeOwned + Send + 'static,
@@ -72,16 +80,19 @@ pub(crate) async fn follow<'a, K>(
         let lasted = began.elapsed() > LOOK_AGAIN;
         // What was followed for a while and is lost again is news.
         if lasted || told.as_ref() != Some(&text) {
-            warn!(what = watch.what, error = text, "Not followed, what was shown stays");
+            warn!(what = watch.what, error = text, "Not followed");
             told = Some(text);
         }
         attempt = if lasted { 0 } else { attempt + 1 };
-        if lost.is_refusal() {
-            each(Shown::Refused);
-            sleep(LOOK_AGAIN).await;
-        } else {
-            sleep(pause::after(attempt)).await;
+        match lost.refusal() {
+            Some(403) => each(Shown::Refused),
+            Some(_) => each(Shown::NotInstalled),
+            None => {
+                sleep(pause::after(attempt)).await;
+                continue;
+            }
         }
+        sleep(LOOK_AGAIN).await;
     }
 }
 
@@ -89,7 +100,7 @@ async fn once<'a, K>(
     connection: &Connection,
     watch: &Watch,
     api: &impl Fn(Client) -> Api<K>,
-    prepare: &impl Fn(Client) -> BoxFuture<'a, Result<(), kube::Error>>,
+    prepare: &impl Fn(Client) -> BoxFuture<'a, Result<bool, kube::Error>>,
     each: &mut impl FnMut(Shown<K>),
 ) -> Lost
 where
@@ -100,10 +111,11 @@ where
         Err(error) => return Lost::Client(error),
     };
     let lost = match prepare(session.client.clone()).await {
-        Ok(()) => follow_in(watch, api(session.client.clone()), each).await,
+        Ok(false) => return Lost::NoNode,
+        Ok(true) => follow_in(watch, api(session.client.clone()), each).await,
         Err(error) => Lost::Prepared(error),
     };
-    if !lost.is_refusal() {
+    if lost.refusal().is_none() && !matches!(lost, Lost::Absent) {
         connection.discard(&session).await;
     }
     lost
@@ -121,10 +133,19 @@ where
             Ok(Some(Event::InitApply(object))) => listed.push(object),
             Ok(Some(Event::InitDone)) => {
                 info!(what = watch.what, objects = listed.len(), "Watch follows");
+                let absent = watch.single && listed.is_empty();
                 each(Shown::Listed(std::mem::take(&mut listed)));
+                if absent {
+                    return Lost::Absent;
+                }
             }
             Ok(Some(Event::Apply(object))) => each(Shown::Applied(object)),
-            Ok(Some(Event::Delete(object))) => each(Shown::Deleted(object)),
+            Ok(Some(Event::Delete(object))) => {
+                each(Shown::Deleted(object));
+                if watch.single {
+                    return Lost::Absent;
+                }
+            }
             Ok(None) => return Lost::Ended,
             Err(error) => return Lost::Watch(error),
         }
@@ -132,13 +153,13 @@ where
 }
 
 impl Lost {
-    /// Another client, or haste, would not help.
-    fn is_refusal(&self) -> bool {
+    /// With what the API server refused it: another client, or haste, would not help.
+    fn refusal(&self) -> Option<u16> {
         let code = match self {
             Self::Prepared(kube::Error::Api(status)) => Some(status.code),
             Self::Watch(error) => client::watch_refusal(error),
-            Self::Client(_) | Self::Prepared(_) | Self::Ended => None,
+            Self::Client(_) | Self::Prepared(_) | Self::NoNode | Self::Absent | Self::Ended => None,
         };
-        code.is_some_and(|code| [400, 403, 404].contains(&code))
+        code.filter(|code| [400, 403, 404].contains(code))
     }
 }

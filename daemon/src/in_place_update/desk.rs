@@ -62,8 +62,14 @@ impl Desk {
     /// It was listed anew: these and no others.
     pub(super) fn listed(&self, source: UpdateSource, entries: Vec<Entry>) {
         let mut inner = self.inner();
-        inner.entries.retain(|_, entry| entry.request.source != source);
-        inner.entries.extend(entries.into_iter().map(|entry| (entry.request.id.clone(), entry)));
+        let mut entries: BTreeMap<RequestId, Entry> =
+            entries.into_iter().map(|entry| (entry.request.id.clone(), entry)).collect();
+        inner.entries.retain(|id, known| match entries.get(id) {
+            // A list can be older than the answer to a write.
+            Some(shown) if known.version > shown.version => entries.remove(id).is_some(),
+            _ => known.request.source != source,
+        });
+        inner.entries.extend(entries);
         inner.listed.insert(source);
         self.changed(inner);
     }

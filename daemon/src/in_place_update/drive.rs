@@ -10,8 +10,8 @@ use std::{
 use berth_policy::{
     ContainerId, ImageEvent, PodUid, RequestId, StepOutcome, WishId, WishSource,
     in_place_update::{
-        Metadata, Next, PodPlan, Reason, UpdateOutcome, UpdatePhase, UpdateReport, UpdateRequest,
-        UpdateSource, Why, plan,
+        Metadata, MetadataKey, Next, PodPlan, Reason, UpdateOutcome, UpdatePhase, UpdateReport,
+        UpdateRequest, UpdateSource, Why, plan,
     },
 };
 use k8s_openapi::jiff::Timestamp;
@@ -28,8 +28,13 @@ use super::{
 };
 use crate::{
     causes::chain,
-    cluster::{client::CallError, clock::Clock, pause},
+    cluster::{clock::Clock, pause},
 };
+
+/// How long what an earlier process began is waited for, before what nobody has asked for again is dropped.
+const CLEARED_BY: Duration = Duration::from_secs(10);
+/// A refusal that comes so often is meant: an API server that comes up refuses what it will allow in a moment.
+const MEANT: usize = 6;
 
 /// After something did not work.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +64,8 @@ pub(super) struct Driver {
     wished: BTreeMap<PodUid, BTreeSet<Arc<str>>>,
     /// The pods of the turn before.
     known: BTreeSet<PodUid>,
+    /// Since when all requests are known.
+    heard: Option<Instant>,
     pub(super) jobs: JoinSet<Done>,
 }
 
@@ -78,11 +85,13 @@ impl Driver {
             unwritten: BTreeMap::new(),
             wished: BTreeMap::new(),
             known: BTreeSet::new(),
+            heard: None,
             jobs: JoinSet::new(),
         }
     }
 
-    /// Until the shutdown. What is under way then is given up: who comes next sees in the pod how far it got.
+    /// Until the shutdown, or until a job was lost. What is under way then is given up: who comes next sees in the pod how far
+    /// it got.
     pub(super) async fn run(mut self, shutdown: CancellationToken) {
         // Subscribed before the first look, so that no change in between is lost.
         let mut asked = self.parts.desk.changes();
@@ -113,7 +122,10 @@ impl Driver {
                 _ = images.changed(), if !idle => {}
                 Some(done) = self.jobs.join_next() => match done {
                     Ok(done) => self.take(done),
-                    Err(error) => warn!(%error, "A step of an update was lost"),
+                    Err(error) => {
+                        warn!(%error, "A step of an update was lost");
+                        return;
+                    }
                 },
                 () = again => {}
             }
@@ -135,6 +147,8 @@ impl Driver {
                 }
             }
         }
+        let desk = &self.parts.desk;
+        self.unwritten.retain(|id, _| desk.entry(id).is_some());
         again.extend(self.unwritten.values().map(|pause| pause.until).filter(|until| *until > now));
         self.forget(&by_pod);
         let mut unclear = false;
@@ -142,18 +156,11 @@ impl Driver {
             let (sight, next) = self.see(pod, requests, now);
             again.extend(next);
             let planned = plan(requests, &sight, now, Timestamp::now().as_second());
-            // What an earlier process began is known when it is known what is to be done next.
-            unclear |= match &planned.next {
-                None => true,
-                Some(Next::Wait { why, .. }) => *why == Why::Kubelet,
-                Some(_) => false,
-            };
+            unclear |= !is_clear(&planned);
             again.extend(requests.iter().filter_map(UpdateRequest::limit).filter(|at| *at > now));
             again.extend(self.carry_out(pod, requests, planned, now));
         }
-        if !unclear
-            && self.parts.desk.has_heard(&[UpdateSource::Api, UpdateSource::Mailbox, UpdateSource::Admin])
-        {
+        if self.is_clear(unclear, now, &mut again) {
             self.recreates.all_known(&self.parts.agent);
             self.parts.ready.send_if_modified(|ready| !std::mem::replace(ready, true));
         }
@@ -168,6 +175,7 @@ impl Driver {
         planned: PodPlan,
         now: Instant,
     ) -> Option<Instant> {
+        let clear = is_clear(&planned);
         for (id, report) in planned.reports {
             if let Some(request) = requests.iter().find(|request| request.id == id) {
                 self.report(request.clone(), report, now);
@@ -180,11 +188,13 @@ impl Driver {
         };
         let version = self.parts.pods.known(pod).there();
         if let (Some(version), false) = (&version, self.stepping.contains(pod)) {
-            self.parts.agent.set_env(pod, observe::env(&version.pod, &Metadata::new()));
+            self.parts.agent.set_env(pod, observe::env(&version.pod, &Metadata::new(), &named(requests)));
         }
+        // What was asked for stands until it is known that it is not wanted any more.
         let later = version
             .as_ref()
-            .and_then(|version| self.recreates.want(&self.parts.agent, requests, version, wanted, now));
+            .filter(|_| clear)
+            .and_then(|version| self.recreates.want(&self.parts, requests, version, wanted, now));
         let act = match planned.next {
             Some(Next::Pull(images)) => {
                 self.wish(pod, images);
@@ -204,9 +214,23 @@ impl Driver {
         }
         let (Some(version), Some(request)) = (version, requests.first()) else { return None };
         if self.stepping.insert(pod.clone()) {
-            self.jobs.spawn(self.parts.clone().step(request.pod.clone(), version, act));
+            let keys = named(requests);
+            self.jobs.spawn(self.parts.clone().step(request.pod.clone(), version, act, keys));
         }
         None
+    }
+
+    /// Everything is known that an earlier process may have begun; or it takes too long, and the others must not wait for it.
+    fn is_clear(&mut self, unclear: bool, now: Instant, again: &mut Vec<Instant>) -> bool {
+        let sources = [UpdateSource::Api, UpdateSource::Mailbox, UpdateSource::Admin];
+        if !self.parts.desk.has_heard(&sources) {
+            return false;
+        }
+        let until = *self.heard.get_or_insert(now) + CLEARED_BY;
+        if unclear && now < until {
+            again.push(until);
+        }
+        !unclear || now >= until
     }
 
     fn report(&mut self, request: UpdateRequest, report: UpdateReport, now: Instant) {
@@ -296,12 +320,19 @@ impl Driver {
             }
             Done::Stepped(pod, act, written) => {
                 self.stepping.remove(&pod.uid);
-                let refusal = written.as_ref().err().and_then(CallError::refusal).map(str::to_owned);
+                if !self.parts.desk.wants(&pod.uid) {
+                    self.parts.agent.set_env(&pod.uid, BTreeMap::new());
+                }
+                let failures = self.pauses.get(&pod.uid).map_or(0, |pause| pause.failures);
+                let refusal = written.as_ref().err().and_then(|error| error.refusal(failures >= MEANT));
+                let refusal = refusal.map(str::to_owned);
                 match (written, act) {
                     (Ok(()), act) => {
                         self.pauses.remove(&pod.uid);
-                        if matches!(act, Act::Close) {
-                            self.closed.insert(pod.uid, now);
+                        match act {
+                            Act::Close => drop(self.closed.insert(pod.uid, now)),
+                            Act::Open => drop(self.closed.remove(&pod.uid)),
+                            Act::Patch(_) => {}
                         }
                     }
                     // Somebody else was faster: the next step is decided on what there is now.
@@ -358,6 +389,22 @@ impl Pause {
     fn after(failures: usize, now: Instant) -> Self {
         Self { until: now + pause::after(failures), failures: failures.saturating_add(1) }
     }
+}
+
+/// It is known what is to be done next: not while something has to be reported first, or the kubelet has to learn of it.
+fn is_clear(planned: &PodPlan) -> bool {
+    match &planned.next {
+        None => false,
+        Some(Next::Wait { why, .. }) => *why != Why::Kubelet,
+        Some(_) => true,
+    }
+}
+
+/// The labels and annotations that these requests are about.
+fn named(requests: &[UpdateRequest]) -> BTreeSet<MetadataKey> {
+    let before = requests.iter().filter_map(|request| request.reported.previous.as_ref());
+    let before = before.flat_map(|previous| previous.metadata.keys());
+    requests.iter().flat_map(|request| request.metadata.keys()).chain(before).cloned().collect()
 }
 
 /// One wish for each pod and image: no other pod's update ends it.

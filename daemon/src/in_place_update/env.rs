@@ -35,6 +35,14 @@ pub(super) fn references(container: &core::Container) -> BTreeMap<String, Metada
     references
 }
 
+/// The kubelet puts the value of this variable into another one, or into the command.
+pub(super) fn is_expanded(container: &core::Container, name: &str) -> bool {
+    let reference = format!("$({name})");
+    let values = container.env.iter().flatten().filter_map(|env| env.value.as_ref());
+    let words = container.command.iter().flatten().chain(container.args.iter().flatten());
+    values.chain(words).any(|text| text.contains(&reference))
+}
+
 /// `metadata.labels['k']` and `metadata.annotations['k']`.
 fn key(path: &str) -> Option<MetadataKey> {
     let inner = |prefix: &str| path.strip_prefix(prefix)?.strip_suffix("']").map(str::to_owned);

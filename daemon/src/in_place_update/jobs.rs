@@ -1,10 +1,10 @@
 //! What is done for a pod, beside the loop that decides: each a question or a write, and what came of it.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use berth_policy::{
-    ContainerId, ContainerName, Event, PodRef, PodUid, RequestId, StepOutcome,
-    in_place_update::{PodPatch, UpdateReport, UpdateRequest, UpdateSource},
+    ContainerId, ContainerName, ContainerState, Event, InstanceView, PodRef, PodUid, RequestId, StepOutcome,
+    in_place_update::{MetadataKey, PodPatch, UpdateReport, UpdateRequest, UpdateSource},
 };
 use berth_shim::Gate;
 use k8s_openapi::api::core::v1 as core;
@@ -83,18 +83,19 @@ impl Parts {
         self: Arc<Self>,
         version: Arc<Version>,
         pod: PodUid,
-        instances: Vec<(ContainerName, ContainerId)>,
+        instances: Vec<(ContainerName, InstanceView)>,
     ) -> Done {
         let containers = || version.pod.spec.iter().flat_map(|spec| &spec.containers);
         let mut facts = Vec::new();
-        for (name, id) in instances {
+        for (name, InstanceView { id, state, .. }) in instances {
             let Some(container) = containers().find(|container| container.name == name.as_str()) else {
                 continue;
             };
             match self.runtime.made(&id).await {
                 Ok(made) => {
                     let made = made.unwrap_or_else(Made::unknown);
-                    facts.push((id, Facts::of(container, &made)));
+                    let exited = matches!(state, ContainerState::Exited { .. });
+                    facts.push((id, Facts::of(container, &made, exited)));
                 }
                 Err(error) => return Done::Looked(pod, Err(error)),
             }
@@ -102,7 +103,13 @@ impl Parts {
         Done::Looked(pod, Ok(facts))
     }
 
-    pub(super) async fn step(self: Arc<Self>, pod: PodRef, version: Arc<Version>, act: Act) -> Done {
+    pub(super) async fn step(
+        self: Arc<Self>,
+        pod: PodRef,
+        version: Arc<Version>,
+        act: Act,
+        keys: BTreeSet<MetadataKey>,
+    ) -> Done {
         act.about_to().reached();
         let written = match &act {
             Act::Close => self.writer.gate(&version.pod, false).await,
@@ -110,7 +117,7 @@ impl Parts {
             Act::Patch(patch) => {
                 self.clear_back_off(&pod.uid, patch).await;
                 // Before the kubelet can have it: what it starts from now on is not to be too old.
-                self.agent.set_env(&pod.uid, observe::env(&version.pod, &patch.metadata));
+                self.agent.set_env(&pod.uid, observe::env(&version.pod, &patch.metadata, &keys));
                 self.writer.patch(&version.pod, patch).await
             }
         };
@@ -141,12 +148,12 @@ impl Parts {
     /// The kubelet takes an exited instance of a container as a sign that the image it starts next keeps crashing, if it
     /// started that image before. None is left when it looks.
     async fn clear_back_off(&self, pod: &PodUid, patch: &PodPatch) {
-        let (moment, exited) = self.agent.read(|node, _| {
+        let exited = self.agent.read(|node, _| {
             let instances = node.instances(pod);
             let newest = patch.images.keys().filter_map(|name| Some((name, &instances.get(name)?.id)));
-            let exited: Vec<ContainerId> =
-                newest.flat_map(|(name, newest)| node.exited_before(pod, name, newest)).collect();
-            (node.moment(), exited)
+            newest
+                .flat_map(|(name, newest)| node.exited_before(pod, name, newest))
+                .collect::<Vec<ContainerId>>()
         });
         if exited.is_empty() {
             return;
@@ -160,6 +167,7 @@ impl Parts {
                 }
             }
         }
+        let moment = self.agent.read(|node, _| node.moment());
         let mut facts = self.agent.facts();
         let relisted = async {
             loop {

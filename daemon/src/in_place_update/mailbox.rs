@@ -69,6 +69,7 @@ impl Mailbox {
     pub(super) async fn follow(&self, desk: &Desk) {
         let watch = Watch {
             what: "NodePodUpdate",
+            single: true,
             selected: watcher::Config::default().fields(&format!("metadata.name={}", self.node)),
         };
         let (shown, mut news) = tokio::sync::mpsc::unbounded_channel();
@@ -79,8 +80,7 @@ impl Mailbox {
         let ensure = |client: Client| {
             let node = self.node.clone();
             let make = |metadata| NodePodUpdate { metadata, ..NodePodUpdate::new("", Default::default()) };
-            // Without a Node there is nothing to watch yet; the watch shows the object when it is made.
-            async move { node_object::ensure(&client, &node, make).await.map(drop) }.boxed()
+            async move { node_object::ensure(&client, &node, make).await }.boxed()
         };
         let watching = follow(&self.connection, &watch, Api::<NodePodUpdate>::all, ensure, each);
         let taking = async {
@@ -90,7 +90,11 @@ impl Mailbox {
                 match event {
                     Shown::Listed(objects) => self.take(objects.into_iter().next(), desk, &clock).await,
                     Shown::Applied(object) => self.take(Some(object), desk, &clock).await,
-                    Shown::Deleted(_) | Shown::Refused => self.take(None, desk, &clock).await,
+                    // What was shown stays; before anything was, there is nothing.
+                    Shown::Refused if desk.has_heard(&[UpdateSource::Mailbox]) => {}
+                    Shown::Deleted(_) | Shown::Refused | Shown::NotInstalled => {
+                        self.take(None, desk, &clock).await;
+                    }
                 }
                 self.tidy().await;
             }
@@ -137,8 +141,16 @@ impl Mailbox {
         let uid = desired.uid.clone();
         let old = known.pods.get(&uid).filter(|old| old.revision == request.revision);
         let entry = report::pod(&uid, &request.revision, report, old, Timestamp::now());
-        known.pods.insert(uid, entry);
-        self.answer(known).await
+        let before = known.pods.insert(uid.clone(), entry);
+        let outcome = self.answer(known).await;
+        if outcome != StepOutcome::Done {
+            // Not said, so it is not known to whoever takes over.
+            match before {
+                Some(before) => known.pods.insert(uid, before),
+                None => known.pods.remove(&uid),
+            };
+        }
+        outcome
     }
 
     /// Says all there is to say, unless the object says so.

@@ -4,16 +4,12 @@
 //! It is kept for pods that OpenKruise's own daemon would keep it for, for those that can be updated in place, and for
 //! those that have it. It is written only when an instance in it is another one, and after an update, not during it.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
 use berth_policy::{ContainerId, PodUid};
 use k8s_openapi::api::core::v1 as core;
 use serde::{Deserialize, Serialize};
-use tokio::{sync::watch, time::sleep};
+use tokio::time::sleep;
 use tracing::warn;
 
 use super::{
@@ -21,11 +17,7 @@ use super::{
     observe::{Facts, GATE},
     state,
 };
-use crate::{
-    causes::chain,
-    pod_view::{convert::identity, read},
-    runtime::made::Made,
-};
+use crate::{causes::chain, pod_view::read, runtime::made::Made};
 
 /// Where it stands.
 pub(super) const ANNOTATION: &str = "apps.kruise.io/runtime-containers-meta";
@@ -61,55 +53,22 @@ struct Hashes {
     extracted_env_from_metadata_hash: Option<u64>,
 }
 
-/// Pods whose annotation is not true any more.
-#[derive(Debug, Default)]
-pub(super) struct Outdated {
-    pods: Mutex<BTreeMap<PodUid, Arc<core::Pod>>>,
-    changes: watch::Sender<u64>,
-}
-
-impl Outdated {
-    /// The pod watch shows this.
-    pub(super) fn seen(&self, pod: &core::Pod) {
-        let Some(uid) = identity(&pod.metadata).map(PodUid::from) else { return };
-        let mut pods = self.pods();
-        if !is_outdated(pod) {
-            pods.remove(&uid);
-            return;
-        }
-        let mut pod = pod.clone();
-        pod.metadata.managed_fields = None;
-        pods.insert(uid, Arc::new(pod));
-        drop(pods);
-        self.changes.send_modify(|changes| *changes += 1);
-    }
-
-    /// It is not there any more.
-    pub(super) fn gone(&self, pod: &PodUid) {
-        self.pods().remove(pod);
-    }
-
-    fn next(&self, may: impl Fn(&PodUid) -> bool) -> Option<Arc<core::Pod>> {
-        let mut pods = self.pods();
-        let uid = pods.keys().find(|uid| may(uid)).cloned()?;
-        pods.remove(&uid)
-    }
-
-    fn pods(&self) -> MutexGuard<'_, BTreeMap<PodUid, Arc<core::Pod>>> {
-        self.pods.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Parts {
     /// Keeps the annotations true; for ever.
     pub(super) async fn keep_meta(&self) {
-        let (mut outdated, mut asked) = (self.pods.outdated.changes.subscribe(), self.desk.changes());
+        let mut last = PodUid::from("");
+        let (mut outdated, mut asked) = (self.pods.outdated.changes(), self.desk.changes());
         loop {
             outdated.mark_unchanged();
             asked.mark_unchanged();
-            while let Some(pod) = self.pods.outdated.next(|uid| !self.desk.wants(uid)) {
-                let pause = if self.write_meta(&pod).await { APART } else { AGAIN };
-                sleep(pause).await;
+            while let Some((uid, pod)) = self.pods.outdated.next(&last, |uid| !self.desk.wants(uid)) {
+                let written = self.write_meta(&pod).await;
+                last = uid.clone();
+                if !written {
+                    sleep(AGAIN).await;
+                    self.pods.outdated.put_back(uid, pod);
+                }
+                sleep(APART).await;
             }
             // Cancel-safe: numbers.
             tokio::select! {
@@ -119,7 +78,7 @@ impl Parts {
         }
     }
 
-    /// False: not written, for a reason that a newer version of the pod does not mend.
+    /// False: not written, for a reason that may be over in a moment.
     async fn write_meta(&self, pod: &core::Pod) -> bool {
         let mut containers = Vec::new();
         for status in statuses(pod) {
@@ -137,7 +96,7 @@ impl Parts {
                     return false;
                 }
             };
-            let facts = Facts::of(container, &made);
+            let facts = Facts::of(container, &made, false);
             containers.push(ContainerMeta {
                 name: status.name.clone(),
                 container_id: status.container_id.clone().unwrap_or_default(),
@@ -154,10 +113,13 @@ impl Parts {
             Ok(_) => true,
             // The watch shows what is there now.
             Err(error) if error.is_conflict() || error.is_gone() => true,
+            Err(error) if error.refusal(true).is_some() => {
+                warn!(pod = pod.metadata.name, error = %chain(&error), "Annotation of what runs refused");
+                true
+            }
             Err(error) => {
                 let name = pod.metadata.name.as_deref().unwrap_or_default();
                 warn!(pod = name, error = %chain(&error), "Annotation of what runs not written");
-                self.pods.outdated.seen(pod);
                 false
             }
         }
@@ -169,7 +131,7 @@ fn statuses(pod: &core::Pod) -> impl Iterator<Item = &core::ContainerStatus> {
 }
 
 /// It ought to have the annotation, all its containers run, and one of them is not the one in it.
-fn is_outdated(pod: &core::Pod) -> bool {
+pub(super) fn is_outdated(pod: &core::Pod) -> bool {
     let annotation = |key: &str| pod.metadata.annotations.as_ref()?.get(key);
     let text = annotation(ANNOTATION);
     let owners = pod.metadata.owner_references.iter().flatten();

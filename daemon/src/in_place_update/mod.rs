@@ -12,13 +12,14 @@
 //! annotation) and in the status of the requests; nothing else is kept.
 //!
 //! - `asked`, `report`: between objects and the policy's words. `state`: the annotation. `env`: hashes.
-//! - `meta`: an annotation for others. `jobs`: the questions and writes, one at a time a pod.
+//! - `meta`: an annotation for others. `gates`: where no update goes on. `ward`: the pods of both. `jobs`: the questions and writes, one at a time a pod.
 //! - `submit`: the way in for `berthctl update`. `keys`: Kubernetes' rules for metadata.
 
 mod asked;
 mod desk;
 mod drive;
 mod env;
+mod gates;
 mod jobs;
 mod keys;
 mod mailbox;
@@ -32,6 +33,7 @@ mod see;
 mod state;
 mod submit;
 mod submitted;
+mod ward;
 mod write;
 
 use std::{sync::Arc, time::Duration};
@@ -40,6 +42,7 @@ use berth_policy::{Wish, WishId, in_place_update::UpdateSource};
 use berth_proto::image::Reference;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tracing::error;
 
 use self::{
     desk::Desk, drive::Driver, mailbox::Mailbox, requests::Requests, submitted::Submitted, write::Writer,
@@ -53,9 +56,23 @@ use crate::{
     runtime::Runtime,
 };
 
+/// Before everything is looked at anew.
+const BEGIN_ANEW: Duration = Duration::from_secs(1);
+
 /// The updates of this node.
 #[derive(Clone, Debug)]
 pub struct Updates(Arc<Parts>);
+
+/// Whether the agent may write to pods.
+#[derive(Clone, Debug)]
+enum Permission {
+    /// Nobody knows yet.
+    Unknown,
+    /// It may.
+    Given,
+    /// It may not; why, and what to do about that.
+    Denied(String),
+}
 
 /// Who is needed for them.
 #[derive(Debug)]
@@ -119,8 +136,7 @@ impl Updates {
         let sources = async {
             tokio::join!(parts.requests.follow(&parts.desk), parts.follow_mailbox());
         };
-        let driver = Driver::new(parts.clone());
-        tokio::join!(driver.run(shutdown.clone()), async {
+        tokio::join!(parts.clone().drive(shutdown.clone()), async {
             // Cancel-safe: the next process lists anew.
             shutdown.run_until_cancelled(sources).await;
         });
@@ -128,26 +144,54 @@ impl Updates {
 }
 
 impl Parts {
-    /// Follows the mailbox, and keeps annotations, if that can be done at all.
+    /// Follows the mailbox, and keeps annotations, as long as what is in it can be done at all; for ever.
     async fn follow_mailbox(&self) {
         let mut identity = self.identity.clone();
-        // An error is the end of the run.
-        let known = identity.wait_for(|state| matches!(state, IdentityState::Known(_))).await.is_ok();
-        if known && self.forbidden().is_none() {
-            tokio::join!(self.mailbox.follow(&self.desk), self.keep_meta());
-        } else {
-            self.desk.listed(UpdateSource::Mailbox, Vec::new());
+        loop {
+            identity.mark_unchanged();
+            let both =
+                async { tokio::join!(self.mailbox.follow(&self.desk), self.keep_meta(), self.keep_gates()) };
+            let changed = match self.permission() {
+                Permission::Unknown => identity.changed().await,
+                Permission::Denied(_) => {
+                    self.desk.listed(UpdateSource::Mailbox, Vec::new());
+                    identity.changed().await
+                }
+                // Cancel-safe: it is listed anew.
+                Permission::Given => tokio::select! {
+                    changed = identity.changed() => changed,
+                    _ = both => return,
+                },
+            };
+            if changed.is_err() {
+                return;
+            }
         }
     }
 
-    /// Why the agent may not write to pods; `None` as long as nothing says so.
-    fn forbidden(&self) -> Option<String> {
+    /// Whether the agent may write to pods.
+    fn permission(&self) -> Permission {
         match &*self.identity.borrow() {
             IdentityState::Known(identity) => {
                 let mut all = identity.features.iter();
-                all.find(|feature| feature.name == features::UPDATES).and_then(|feature| feature.off.clone())
+                let off = all.find(|feature| feature.name == features::UPDATES);
+                off.and_then(|feature| feature.off.clone()).map_or(Permission::Given, Permission::Denied)
             }
-            IdentityState::Unknown | IdentityState::Failed(_) => None,
+            IdentityState::Unknown | IdentityState::Failed(_) => Permission::Unknown,
+        }
+    }
+
+    /// Decides and does, until the shutdown. What a mistake in it takes down is put up again: nothing it remembers has to last.
+    async fn drive(self: Arc<Self>, shutdown: CancellationToken) {
+        while !shutdown.is_cancelled() {
+            let driver = Driver::new(self.clone());
+            let ended = tokio::spawn(driver.run(shutdown.clone())).await;
+            if shutdown.is_cancelled() {
+                return;
+            }
+            self.agent.metrics().policy_panicked();
+            error!(error = ?ended.err(), "Updates begin anew");
+            tokio::time::sleep(BEGIN_ANEW).await;
         }
     }
 

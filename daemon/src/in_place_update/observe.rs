@@ -23,6 +23,9 @@ pub(super) const GATE: &str = "InPlaceUpdateReady";
 /// starts a container whose definition has changed in one go.
 const AFTERMATH: Duration = Duration::from_secs(10);
 
+/// As long has a container to run that has fallen over before: the kubelet's own back-off begins with it.
+const PROVEN: Duration = Duration::from_secs(10);
+
 /// What one container was created with, reduced to hashes.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
@@ -33,11 +36,13 @@ pub(super) struct Facts {
     pub(super) published: Option<u64>,
     /// By the node's wall clock, since the epoch.
     finished: Option<Duration>,
+    /// It had exited when the runtime was asked.
+    exited: bool,
 }
 
 impl Facts {
     /// Hashes what the runtime tells of an instance of this container.
-    pub(super) fn of(container: &core::Container, made: &Made) -> Self {
+    pub(super) fn of(container: &core::Container, made: &Made, exited: bool) -> Self {
         let references = env::references(container);
         let values = made.env.as_ref().map(|env| env::actual(&references, env));
         Self {
@@ -46,7 +51,13 @@ impl Facts {
             env: values.as_ref().map(env::Values::hash),
             published: values.as_ref().map(env::Values::published),
             finished: made.finished,
+            exited,
         }
+    }
+
+    /// Whether the runtime can tell no more of an instance in this state.
+    pub(super) fn are_all(&self, state: ContainerState) -> bool {
+        self.exited || !matches!(state, ContainerState::Exited { .. })
     }
 
     /// `plainHash`.
@@ -110,14 +121,25 @@ pub(super) fn observe(version: &Version, sources: Sources<'_>) -> Picture {
     Picture { observed, again: again.into_iter().min() }
 }
 
-/// What the containers are to be created with once the pod has these values, too. Only those that read some are in it.
-pub(super) fn env(pod: &core::Pod, changes: &Metadata) -> BTreeMap<ContainerName, EnvValues> {
+/// What the containers are to be created with once the pod has these values, too: as far as it comes from these keys. Only
+/// containers that read some of them are in it, and none in which the kubelet puts such a value into another text
+/// (`$(NAME)`): the two would not fit together.
+pub(super) fn env(
+    pod: &core::Pod,
+    changes: &Metadata,
+    keys: &BTreeSet<MetadataKey>,
+) -> BTreeMap<ContainerName, EnvValues> {
     let mut metadata = metadata(pod);
     metadata.extend(changes.clone());
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
     containers
         .map(|container| {
-            let values = env::expected(&env::references(container), &metadata);
+            let mut references = env::references(container);
+            references.retain(|_, key| keys.contains(key));
+            if references.keys().any(|name| env::is_expanded(container, name)) {
+                references.clear();
+            }
+            let values = env::expected(&references, &metadata);
             (ContainerName::from(container.name.as_str()), values.into_values())
         })
         .filter(|(_, values)| !values.0.is_empty())
@@ -136,7 +158,7 @@ fn metadata(pod: &core::Pod) -> Metadata {
 
 /// The kubelet's pod worker is at this spec: what it does from now on, it does for that. While a container is being stopped for
 /// an older one, nothing else shows it. Kubelets before 1.34 do not tell.
-fn is_worked_on(pod: &core::Pod) -> bool {
+pub(super) fn is_worked_on(pod: &core::Pod) -> bool {
     let told = pod.status.as_ref().and_then(|status| status.observed_generation);
     told.is_none_or(|told| pod.metadata.generation.is_none_or(|wanted| wanted <= told))
 }
@@ -203,6 +225,19 @@ fn instance(
     })
 }
 
+/// When a container that has fallen over since its batch was patched has run long enough to count: the kubelet calls one
+/// without a probe Ready whenever it is started. `None` for one that has not.
+fn proven(pod: &core::Pod, status: &core::ContainerStatus, sources: &Sources<'_>) -> Option<Instant> {
+    let record = record(pod)?;
+    let mut batches = record.container_batches_record.iter();
+    let batch =
+        batches.rfind(|batch| batch.containers.contains(&ContainerName::from(status.name.as_str())))?;
+    let before = status.last_state.as_ref()?.terminated.as_ref()?.started_at.as_ref()?.0;
+    let since = status.state.as_ref()?.running.as_ref()?.started_at.as_ref()?.0;
+    // Times have whole seconds: one that was started in the second of the patch may have been started before it.
+    (before.as_second() > batch.timestamp).then(|| sources.clock.instant(since) + PROVEN)
+}
+
 fn life(
     pod: &core::Pod,
     container: &core::Container,
@@ -213,7 +248,13 @@ fn life(
 ) -> Life {
     let status = read::status(pod, &container.name);
     let told = status.filter(|status| read::container_id(status) == Some(view.id.as_str()));
-    let ready = told.is_some_and(|status| status.ready);
+    let mut ready = told.is_some_and(|status| status.ready);
+    if let Some(at) = told.and_then(|status| proven(pod, status, sources))
+        && at > sources.now
+    {
+        again.push(at);
+        ready = false;
+    }
     let waiting = status.and_then(|status| status.state.as_ref()?.waiting.as_ref()?.reason.as_deref());
     let crashes = waiting == Some("CrashLoopBackOff");
     match view.state {

@@ -17,7 +17,7 @@ use berth_policy::PodUid;
 use k8s_openapi::api::core::v1 as core;
 use tokio::sync::watch;
 
-use super::meta::Outdated;
+use super::{gates, meta, ward::Ward};
 use crate::pod_view::convert::identity;
 
 /// After the watch has shown a version the kubelet has it, too, and its pod worker has been told.
@@ -30,11 +30,13 @@ const WORKED_OFF: Duration = Duration::from_millis(2500);
 const RELIST: Duration = Duration::from_secs(30);
 
 /// The pods somebody wants to be updated. Nothing awaits while the lock is held.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Pods {
     inner: Mutex<Inner>,
-    /// Of all pods.
-    pub(super) outdated: Outdated,
+    /// Those whose annotation of what runs is not true any more.
+    pub(super) outdated: Ward,
+    /// Those whose gate the agent has to open.
+    pub(super) shut: Ward,
     changes: watch::Sender<u64>,
     beside: bool,
 }
@@ -58,6 +60,12 @@ pub(super) enum Known {
     Gone,
     /// This.
     There(Arc<Version>),
+}
+
+impl Default for Pods {
+    fn default() -> Self {
+        Self::new(false)
+    }
 }
 
 impl Known {
@@ -84,7 +92,13 @@ pub(super) struct Version {
 impl Pods {
     /// For an agent that stands beside kubelet and runtime, or between them.
     pub fn new(beside: bool) -> Self {
-        Self { beside, ..Self::default() }
+        Self {
+            inner: Mutex::default(),
+            outdated: Ward::of(meta::is_outdated),
+            shut: Ward::of(gates::is_left_shut),
+            changes: watch::Sender::default(),
+            beside,
+        }
     }
 
     /// A number that grows whenever something of a wanted pod is new.
@@ -109,6 +123,7 @@ impl Pods {
     /// The watch shows this.
     pub fn seen(&self, pod: &core::Pod) {
         self.outdated.seen(pod);
+        self.shut.seen(pod);
         self.looked(pod);
     }
 
@@ -138,6 +153,7 @@ impl Pods {
     /// It is not there any more.
     pub fn gone(&self, pod: &PodUid) {
         self.outdated.gone(pod);
+        self.shut.gone(pod);
         let mut inner = self.inner();
         if let Some(known) = inner.wanted.get_mut(pod) {
             *known = Known::Gone;
@@ -151,7 +167,8 @@ impl Pods {
         inner.follows = true;
         for (pod, known) in &mut inner.wanted {
             if matches!(known, Known::There(_)) && !is_there(pod) {
-                *known = Known::Gone;
+                // The list may be older than the answer to a question: it is asked again.
+                *known = Known::Nothing;
             }
         }
         self.changes.send_modify(|changes| *changes += 1);
@@ -224,7 +241,7 @@ mod tests {
         pods.seen(&pod("a", 3));
         assert_eq!(version(&pods), (3, SETTLED));
         pods.listed(|_| false);
-        assert!(matches!(pods.known(&"a".into()), Known::Gone));
+        assert!(matches!(pods.known(&"a".into()), Known::Nothing), "asked for again");
     }
 
     #[tokio::test(start_paused = true)]

@@ -15,7 +15,7 @@ use berth_policy::{
 };
 use berth_shim::Gate;
 
-use super::{pods::Version, state};
+use super::{Parts, pods::Version, state};
 use crate::agent::Agent;
 
 /// A container that was restarted for its env and did not get it: the kubelet had an older version of the pod after all.
@@ -41,7 +41,7 @@ impl Recreates {
     /// These instances of the pod are to be restarted, and no others. When to look again, where one has to wait.
     pub(super) fn want(
         &mut self,
-        agent: &Arc<Agent>,
+        parts: &Parts,
         requests: &[UpdateRequest],
         version: &Version,
         wanted: BTreeMap<ContainerName, ContainerId>,
@@ -49,7 +49,7 @@ impl Recreates {
     ) -> Option<Instant> {
         let request = requests.first()?;
         let pod = &request.pod.uid;
-        let instances = agent.read(|node, _| node.instances(pod));
+        let (agent, instances) = (&parts.agent, parts.instances(pod, version));
         let over: Vec<(PodUid, ContainerName)> = self
             .asked
             .iter()
@@ -65,6 +65,11 @@ impl Recreates {
             .collect();
         for key in over {
             if let Some(asked) = self.asked.remove(&key) {
+                let newest = instances.get(&key.1);
+                if newest.is_some_and(|newest| newest.id == asked.instance) {
+                    // It was not restarted, so it may be at once when it is wanted again.
+                    self.done.remove(&key);
+                }
                 agent.observe(Event::RecreateGone(asked.request.id));
             }
         }

@@ -77,6 +77,7 @@ impl Requests {
     pub(super) async fn follow(&self, desk: &Desk) {
         let watch = Watch {
             what: "ContainerUpdateRequests",
+            single: false,
             selected: watcher::Config::default().fields(&format!("status.nodeName={}", self.node)),
         };
         let mut clock = Clock::read();
@@ -101,14 +102,16 @@ impl Requests {
                         desk.gone(&object.id);
                     }
                 }
-                Shown::Refused => {
+                // What was shown stays; before anything was, there is nothing.
+                Shown::Refused if desk.has_heard(&[UpdateSource::Api]) => {}
+                Shown::Refused | Shown::NotInstalled => {
                     self.targets().clear();
                     desk.listed(UpdateSource::Api, Vec::new());
                 }
             }
         };
         let api = |client| Api::<DynamicObject>::all_with(client, &kind());
-        follow(&self.connection, &watch, api, |_| ready(Ok(())).boxed(), each).await;
+        follow(&self.connection, &watch, api, |_| ready(Ok(true)).boxed(), each).await;
     }
 
     /// Writes what the status of a request is to say, unless it says so.

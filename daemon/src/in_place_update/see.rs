@@ -3,11 +3,12 @@
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use berth_policy::{
-    ContainerId, ContainerName, ContainerState, InstanceView, PodUid, WishPhase,
+    ContainerName, ContainerState, InstanceView, PodUid, WishPhase,
     in_place_update::{Presence, Sight, UpdateRequest},
 };
 
 use super::{
+    Parts, Permission,
     drive::{Driver, wish_id},
     jobs,
     observe::{Picture, Sources, observe},
@@ -22,8 +23,11 @@ impl Driver {
         requests: &[UpdateRequest],
         now: Instant,
     ) -> (Sight, Option<Instant>) {
-        if let Some(why) = self.parts.forbidden() {
-            return (Sight::Forbidden(why), None);
+        match self.parts.permission() {
+            Permission::Given => {}
+            // Whoever may not write to pods must not even begin.
+            Permission::Unknown => return (Sight::Unknown, None),
+            Permission::Denied(why) => return (Sight::Forbidden(why), None),
         }
         let Some(request) = requests.first() else { return (Sight::Unknown, None) };
         self.parts.pods.want(pod);
@@ -38,11 +42,11 @@ impl Driver {
                 return (Sight::Unknown, paused);
             }
         };
-        let instances = self.instances(pod, &version);
-        let unknown: Vec<(ContainerName, ContainerId)> = instances
+        let instances = self.parts.instances(pod, &version);
+        let unknown: Vec<(ContainerName, InstanceView)> = instances
             .iter()
-            .filter(|(_, view)| !self.facts.contains_key(&view.id))
-            .map(|(name, view)| (name.clone(), view.id.clone()))
+            .filter(|(_, view)| !self.facts.get(&view.id).is_some_and(|facts| facts.are_all(view.state)))
+            .map(|(name, view)| (name.clone(), view.clone()))
             .collect();
         if !unknown.is_empty() {
             let paused = self.is_paused(pod, now);
@@ -62,21 +66,6 @@ impl Driver {
         };
         let Picture { observed, again } = observe(&version, sources);
         (Sight::Seen(Box::new(observed)), again)
-    }
-
-    /// What runs, as the runtime tells; where nobody tells of a restart in time, as the pod's status does.
-    fn instances(&self, pod: &PodUid, version: &Version) -> BTreeMap<ContainerName, InstanceView> {
-        let mut instances = self.parts.agent.read(|node, _| node.instances(pod));
-        let regular = version.pod.spec.iter().flat_map(|spec| &spec.containers);
-        let regular: Vec<&str> = regular.map(|container| container.name.as_str()).collect();
-        instances.retain(|name, _| regular.contains(&name.as_str()));
-        for (name, id, attempt) in jobs::told(&version.pod) {
-            if instances.get(&name).is_none_or(|known| known.attempt < attempt) {
-                let view = InstanceView { id, attempt, state: ContainerState::Running, stopping: false };
-                instances.insert(name, view);
-            }
-        }
-        instances
     }
 
     /// What is known of the images that are asked for.
@@ -109,5 +98,24 @@ impl Driver {
                 Some((image.clone(), presence))
             })
             .collect()
+    }
+}
+
+impl Parts {
+    /// What runs, as the runtime tells; where nobody tells of a restart in time, as the pod's status does.
+    pub(super) fn instances(&self, pod: &PodUid, version: &Version) -> BTreeMap<ContainerName, InstanceView> {
+        let mut instances = self.agent.read(|node, _| node.instances(pod));
+        let regular = version.pod.spec.iter().flat_map(|spec| &spec.containers);
+        let regular: Vec<&str> = regular.map(|container| container.name.as_str()).collect();
+        instances.retain(|name, _| regular.contains(&name.as_str()));
+        for (name, id, attempt) in jobs::told(&version.pod) {
+            // Where the runtime was looked at before the container was started, the status is newer.
+            let begun = |known: &InstanceView| known.id == id && known.state == ContainerState::Created;
+            if instances.get(&name).is_none_or(|known| known.attempt < attempt || begun(known)) {
+                let view = InstanceView { id, attempt, state: ContainerState::Running, stopping: false };
+                instances.insert(name, view);
+            }
+        }
+        instances
     }
 }

@@ -15,7 +15,7 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 
-use super::Updates;
+use super::{Permission, Updates};
 use crate::{
     cluster::client::CallError,
     desired::{self, FileError, Submitted as Taken},
@@ -92,7 +92,7 @@ impl Updates {
         mut spec: ContainerUpdateRequestSpec,
     ) -> Result<Taken, SubmitError> {
         let parts = &self.0;
-        if let Some(why) = parts.forbidden() {
+        if let Permission::Denied(why) = parts.permission() {
             return Err(SubmitError::Forbidden(why));
         }
         if !parts.desk.has_heard(&[UpdateSource::Admin]) {

@@ -24,6 +24,9 @@ use crate::{
 /// Why the gate is closed, as OpenKruise's tools know it.
 const START: &str = "StartInPlaceUpdate";
 
+/// By whom: another's is another's to open.
+pub(super) const CLOSED_BY: &str = "the agent of the node updates the pod in place";
+
 /// Writes to pods of the node of this name.
 #[derive(Debug)]
 pub(super) struct Writer {
@@ -128,6 +131,7 @@ fn conditions(pod: &core::Pod, open: bool, now: Timestamp) -> Vec<core::PodCondi
         status: if open { "True" } else { "False" }.to_owned(),
         // Merged into what is there: left out, the old one would stay.
         reason: Some(if open { "" } else { START }.to_owned()),
+        message: Some(if open { "" } else { CLOSED_BY }.to_owned()),
         last_transition_time: Some(Time(now)),
         ..core::PodCondition::default()
     };

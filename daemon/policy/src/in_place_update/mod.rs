@@ -42,6 +42,7 @@ mod answer;
 mod batch;
 mod decide;
 mod diff;
+mod gate;
 mod observed;
 mod pod_plan;
 mod record;
@@ -50,6 +51,7 @@ mod step;
 mod want;
 
 pub use decide::next;
+pub use gate::may_open;
 pub use observed::{
     ContainerView, EnvHash, Fate, Gate, Instance, Life, Metadata, MetadataKey, Observed, Presence,
 };

@@ -233,7 +233,8 @@ impl Node {
 
     /// Entries of requests that are over, or that nobody knows any more, in the shared readiness gate.
     fn release_steps(&self) -> Vec<Step> {
-        if !self.all_listed() {
+        // Updates hold nothing in this gate.
+        if !self.are_listed(&[Origin::Api, Origin::File]) {
             return Vec::new();
         }
         let wanted: BTreeSet<&str> = self
@@ -262,16 +263,16 @@ impl Node {
         gates.any(|unready| unready.unwritten || !unready.requests.is_empty())
     }
 
-    /// All requests of all sources are known.
-    fn all_listed(&self) -> bool {
+    /// All requests of these sources are known.
+    fn are_listed(&self, origins: &[Origin]) -> bool {
         let listed = |source| self.recreates.listed.contains(&source) || !self.config.has_source(source);
-        [Origin::Api, Origin::File, Origin::Update].into_iter().all(listed)
+        origins.iter().copied().all(listed)
     }
 
     /// Requests that left marks and are not known to any source.
     fn orphaned_marks(&self) -> BTreeSet<RequestId> {
         let recreates = &self.recreates;
-        if !self.all_listed() {
+        if !self.are_listed(&[Origin::Api, Origin::File, Origin::Update]) {
             return BTreeSet::new();
         }
         let marked = recreates.marks.keys().map(|(request, _)| request);
