@@ -3,8 +3,11 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-use berth_proto::crd::{ContainerRecreateRequest, ImagePullJob, NodeImage, PodProbeMarker, RecreatePhase};
+use anyhow::{Context, Result, anyhow, ensure};
+use berth_proto::crd::{
+    ContainerRecreateRequest, ContainerUpdateRequest, ImagePullJob, NodeImage, PodProbeMarker, RecreatePhase,
+};
+use berth_proto::cri::ContainerState;
 use berth_tests::manifest::{Container, PodManifest};
 use berth_tests::node::{
     ClusterAddress, NODE_NAME, Node, PASSWORD, Registry, USER, deploy, images, program_images, programs,
@@ -14,7 +17,8 @@ use berth_tests::wait::await_condition;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
-use kube::api::{Api, DynamicObject, ListParams, PostParams};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
 
@@ -71,6 +75,7 @@ async fn deployed(node: &Node) -> Result<()> {
     })
     .await?;
     a_request_is_carried_out(&client).await?;
+    a_pod_is_updated(&client, node, &registry).await?;
     an_image_is_pulled(&client, &manager).await?;
     a_secret_is_used_where_it_may_be(&client, node).await?;
     what_nothing_acts_on_says_so(&client).await
@@ -124,6 +129,80 @@ async fn a_request_is_carried_out(client: &Client) -> Result<()> {
     let writers: Vec<_> =
         request.managed_fields().iter().filter_map(|entry| entry.manager.as_deref()).collect();
     ensure!(writers.contains(&"berth-manager"), "not assigned by the manager: {writers:?}");
+    Ok(())
+}
+
+/// The sample as it is, but for its images and what they run: the image of the one container and a value of the other.
+async fn a_pod_is_updated(client: &Client, node: &Node, registry: &Registry) -> Result<()> {
+    let [mut pod, mut request] = <[DynamicObject; 2]>::try_from(deploy::objects("samples/update.yaml")?)
+        .map_err(|found| anyhow!("the sample has {} objects", found.len()))?;
+    let (name, next) = (pod.name_any(), images::archives().await?);
+    let next = next.get(1).context("no second image")?;
+    let next = registry.push(next, "proxy:2").await?;
+    for object in [&mut pod, &mut request] {
+        object.metadata.namespace = Some("default".to_owned());
+    }
+    let spec = &mut pod.data["spec"];
+    (spec["nodeName"], spec["terminationGracePeriodSeconds"]) = (NODE_NAME.into(), 1.into());
+    for container in spec["containers"].as_array_mut().into_iter().flatten() {
+        container["image"] = images::BUSYBOX.into();
+        container["command"] = json!(["/bin/busybox", "httpd", "-f", "-p", "15001"]);
+        if container["name"] == "app" {
+            container["command"] = json!(["/bin/sleep", "1000000"]);
+        }
+    }
+    request.data["spec"]["containers"][0]["image"] = next.as_str().into();
+
+    let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
+    deploy::apply_object(client, &pod).await?;
+    // Whoever makes such pods opens their gate.
+    let open = json!({ "status": { "conditions": [{ "type": "InPlaceUpdateReady", "status": "True" }] } });
+    pods.patch_status(&name, &PatchParams::default(), &Patch::Strategic(&open))
+        .await
+        .context("open the gate")?;
+    let before = await_condition("the pod of the sample is Ready", PATIENCE, async || {
+        let pod = pods.get(&name).await?;
+        is_ready(&pod).map(|()| pod)
+    })
+    .await?;
+    deploy::apply_object(client, &request).await?;
+    let requests: Api<ContainerUpdateRequest> = Api::namespaced(client.clone(), "default");
+    let request = await_condition("the update is complete", PATIENCE, async || {
+        let request = requests.get(&request.name_any()).await?;
+        let status = request.status.as_ref().context("no status yet")?;
+        let complete = |condition: &Condition| condition.type_ == "Complete" && condition.status == "True";
+        ensure!(status.conditions.iter().any(complete), "{}", serde_json::to_string(status)?);
+        Ok(request)
+    })
+    .await?;
+    let writers: Vec<_> =
+        request.managed_fields().iter().filter_map(|entry| entry.manager.as_deref()).collect();
+    ensure!(writers.contains(&"berth-manager"), "not assigned by the manager: {writers:?}");
+
+    let after = await_condition("the pod is Ready again", PATIENCE, async || {
+        let pod = pods.get(&name).await?;
+        is_ready(&pod).map(|()| pod)
+    })
+    .await?;
+    ensure!(after.uid() == before.uid(), "another pod");
+    for (container_name, image) in [("proxy", next.as_str()), ("app", images::BUSYBOX)] {
+        let now = container(&after, container_name)?;
+        ensure!(now.restart_count == container(&before, container_name)?.restart_count + 1, "{now:?}");
+        let spec =
+            after.spec.iter().flat_map(|spec| &spec.containers).find(|other| other.name == container_name);
+        ensure!(
+            spec.and_then(|spec| spec.image.as_deref()) == Some(image),
+            "{container_name} is not of {image}"
+        );
+    }
+    let cri = node.containerd().cri()?;
+    let instances = cri.containers("default", &name).await?;
+    let app = instances
+        .iter()
+        .find(|instance| instance.name == "app" && instance.state == ContainerState::ContainerRunning);
+    let app = app.with_context(|| format!("app does not run: {instances:?}"))?;
+    let (code, value) = cri.exec(&app.id, &["/bin/sh", "-c", "printf %s \"$APP_CONFIG\""]).await?;
+    ensure!((code, value.as_str()) == (0, "v2"), "exit {code}, {value:?}");
     Ok(())
 }
 

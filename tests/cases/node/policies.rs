@@ -3,14 +3,15 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use berth_policy::launch_priority::{EnvValue, LaunchOrder, OrderError};
 use berth_tests::manifest::{CONTAINER_PRIORITY, LAUNCH_PRIORITY};
 use berth_tests::node::tool::run as tool;
 use berth_tests::node::{User, deploy, programs};
 use berth_tests::wait::await_condition;
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::authentication::v1::TokenRequest;
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
@@ -134,7 +135,7 @@ async fn a_launch_order_is_judged_as_on_the_node() -> Result<()> {
                     "{reason}\n{refusal:?}"
                 );
             }
-            (of_node, outcome) => anyhow::bail!("{object}: node {of_node:?}, policy {outcome:?}"),
+            (of_node, outcome) => bail!("{object}: node {of_node:?}, policy {outcome:?}"),
         }
     }
     Ok(())
@@ -188,7 +189,7 @@ async fn what_openkruise_fills_in_is_refused_from_users() -> Result<()> {
             "spec": { "podName": "p", "containers": [{ "name": "a" }, container] },
         }))?;
         let refused = deploy::api(&client, &object)?.create(&PostParams::default(), &object).await;
-        let Err(kube::Error::Api(status)) = refused else { anyhow::bail!("{field}: {refused:?}") };
+        let Err(kube::Error::Api(status)) = refused else { bail!("{field}: {refused:?}") };
         let named = status.message.contains(field) && status.message.contains("container \"b\"");
         ensure!(named && status.message.contains("leave them out"), "{field}: {status:?}");
     }
@@ -268,7 +269,7 @@ async fn updates_that_cannot_be_carried_out_are_refused() -> Result<()> {
         if words.is_empty() {
             outcome.with_context(|| change.to_string())?;
         } else {
-            let Err(kube::Error::Api(status)) = outcome else { anyhow::bail!("{change}: {outcome:?}") };
+            let Err(kube::Error::Api(status)) = outcome else { bail!("{change}: {outcome:?}") };
             ensure!(words.iter().all(|word| status.message.contains(word)), "{change}: {status:?}");
         }
         if words.iter().any(|word| word.contains("not changed") || word.contains("neither")) {
@@ -286,11 +287,90 @@ async fn updates_that_cannot_be_carried_out_are_refused() -> Result<()> {
     Ok(())
 }
 
+/// The agent patches the pod in its own name, so the right to patch it is asked of who makes the request.
+#[tokio::test]
+async fn who_updates_a_pod_must_be_allowed_to_patch_it() -> Result<()> {
+    const HOME: &str = "policies-updates-by";
+    let centre = centre().await?;
+    let client = centre.client().await?;
+    namespace(&client, HOME).await?;
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), HOME);
+    let account = serde_json::from_value(json!({ "metadata": { "name": "user" } }))?;
+    accounts.create(&PostParams::default(), &account).await.context("make an account")?;
+    let token =
+        accounts.create_token_request("user", &PostParams::default(), &TokenRequest::default()).await?;
+    let token = token.status.context("a token without a status")?.token;
+    let user = centre.api().client_with("policies-updates-by", &token).await?;
+    let ask = async |pod: &str| -> Result<String> {
+        Ok(
+            match asked(&user, HOME, &json!({ "podName": pod, "metadata": { "labels": { "a": "b" } } }))
+                .await?
+            {
+                Ok(_) => "taken".to_owned(),
+                Err(kube::Error::Api(status)) if status.code == 403 => status.message.clone(),
+                Err(error) => bail!("{pod}: {error:?}"),
+            },
+        )
+    };
+    let mine =
+        json!({ "apiGroups": ["berth.dev"], "resources": ["containerupdaterequests"], "verbs": ["create"] });
+    let see = json!({ "apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "update", "delete"] });
+    let patch =
+        json!({ "apiGroups": [""], "resources": ["pods"], "resourceNames": ["p"], "verbs": ["patch"] });
+    let elsewhere = json!({ "apiGroups": [""], "resources": ["pods/status"], "verbs": ["patch"] });
+    let refused = |pod: &str| {
+        format!(
+            "spec.podName: system:serviceaccount:{HOME}:user may not patch pod {HOME}/{pod}, which the request would \
+             change: get a role with the verb patch on this pod"
+        )
+    };
+    // The rules are one longer each time, and what they say of the two pods.
+    let rules = [mine, see, elsewhere, patch];
+    let rows = [
+        (1, refused("p"), refused("q")),
+        (3, refused("p"), refused("q")),
+        (4, "taken".to_owned(), refused("q")),
+    ];
+    for (count, of_p, of_q) in rows {
+        let role = json!({ "metadata": { "name": "user" }, "rules": rules[..count] });
+        grant(&client, HOME, role).await?;
+        await_condition(format!("{count} rules hold"), Duration::from_secs(60), async || {
+            for (pod, expected) in [("p", &of_p), ("q", &of_q)] {
+                let said = ask(pod).await?;
+                ensure!(said.ends_with(expected), "{pod} with {count} rules: {said}");
+            }
+            Ok(())
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// Gives the account `user` of a namespace this role and no other.
+async fn grant(client: &Client, namespace: &str, role: Value) -> Result<()> {
+    let binding = json!({
+        "metadata": { "name": "user" },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "user" },
+        "subjects": [{ "kind": "ServiceAccount", "namespace": namespace, "name": "user" }],
+    });
+    for (kind, mut object) in [("Role", role), ("RoleBinding", binding)] {
+        object["apiVersion"] = "rbac.authorization.k8s.io/v1".into();
+        object["kind"] = kind.into();
+        object["metadata"]["namespace"] = namespace.into();
+        deploy::apply_object(client, &serde_json::from_value(object)?).await?;
+    }
+    Ok(())
+}
+
 async fn ask(client: &Client, change: &Value) -> Result<kube::Result<DynamicObject>> {
+    asked(client, "policies-updates", change).await
+}
+
+async fn asked(client: &Client, namespace: &str, change: &Value) -> Result<kube::Result<DynamicObject>> {
     let mut object = json!({
         "apiVersion": "berth.dev/v1alpha1",
         "kind": "ContainerUpdateRequest",
-        "metadata": { "namespace": "policies-updates", "name": "judged" },
+        "metadata": { "namespace": namespace, "name": "judged" },
         "spec": { "podName": "p" },
     });
     for (key, value) in change.as_object().into_iter().flatten() {
