@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail, ensure};
 use berth_proto::crd::{ContainerUpdateRequest, ContainerUpdateRequestStatus, UpdatePhase};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::node::NODE_NAME;
@@ -108,6 +108,12 @@ impl Updated {
     /// As it is now; `None` when it is gone.
     pub async fn now(&self) -> Result<Option<ContainerUpdateRequest>> {
         Ok(self.api.get_opt(&self.name).await?)
+    }
+
+    /// Takes it back.
+    pub async fn delete(&self) -> Result<()> {
+        self.api.delete(&self.name, &DeleteParams::default()).await.context("delete a request")?;
+        Ok(())
     }
 
     /// Waits until its status is accepted.

@@ -11,7 +11,7 @@ use berthd::fault::Point;
 use kube::api::DeleteParams;
 
 use super::{A_WHILE, Scene, container, gate, image};
-use crate::case::{Case, run_updating, run_updating_alone};
+use crate::case::{Case, is_ready, run_updating, run_updating_alone};
 
 /// `high` takes its time to stop, and reads an annotation; `low` is below it.
 async fn begin<'a>(case: &'a Case, hook: &str) -> Result<Scene<'a>> {
@@ -93,6 +93,27 @@ async fn update_of_a_pod_that_is_deleted() -> Result<()> {
         case.pods.delete("pod", &DeleteParams::default()).await?;
         asked.failed("PodGone").await?;
         case.await_gone("pod").await
+    })
+    .await
+}
+
+/// What was begun stays as it is, and the pod goes back into service.
+#[tokio::test]
+async fn update_called_off() -> Result<()> {
+    run_updating("update_called_off", async |case: &Case| {
+        let scene = begin(case, "sleep 2").await?;
+        let update = Update::new("pod").image("high", BUSYBOX_NEXT).image("low", BUSYBOX_NEXT);
+        let asked = scene.ask("off", &update).await?;
+        hook_runs(&scene, 1).await?;
+        asked.delete().await?;
+        case.await_pod("pod", "Ready again", |pod| {
+            ensure!(crate::case::container(pod, "high")?.restart_count == 1, "not restarted yet");
+            is_ready(pod)
+        })
+        .await?;
+        ensure!(scene.restarts("low").await? == 0, "low was restarted");
+        ensure!(image(&scene.now().await?, "low")? == BUSYBOX, "low was changed");
+        Ok(())
     })
     .await
 }
