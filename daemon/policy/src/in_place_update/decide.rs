@@ -57,6 +57,9 @@ impl Decision<'_> {
             };
             return self.fail(Reason::DeadlineExceeded, message);
         }
+        if matches!(under_way, Some(Next::Wait { why: Why::Ready { .. }, .. })) && self.may_open() {
+            return Next::SetReady;
+        }
         // What another update has begun is replaced, not waited for.
         if let Some(next) = under_way
             && (self.diff.is_empty() || self.own_record().is_some())
@@ -118,21 +121,8 @@ impl Decision<'_> {
     /// What was patched, by whomever, and has not come about yet. Between two batches only the containers of this
     /// update's own ones count; in the end also what another one left under way, and all that this one asks for.
     fn under_way(&self) -> Option<Next> {
-        let at_the_end = self.diff.is_empty();
-        let watched = |container: &&ContainerView| {
-            let asked = || {
-                self.update.images.contains_key(&container.name)
-                    || container.reads.iter().any(|key| self.update.metadata.contains_key(key))
-            };
-            // One that is patched again anyway is not waited for.
-            !self.diff.changes.contains_key(&container.name)
-                && (self.has_moved(container)
-                    || at_the_end && !container.has_ended() && (asked() || container.is_image_stale()))
-        };
-        let watched: Vec<&ContainerView> = self.seen.containers.iter().filter(watched).collect();
-        let owes_env = |container: &ContainerView| {
-            container.is_env_stale() && counts_env(self.update, self.seen, container)
-        };
+        let watched = self.watched();
+        let owes_env = |container: &ContainerView| self.owes_env(container);
         let recreated: BTreeMap<_, _> = watched
             .iter()
             .filter(|container| container.is_running() && !container.is_image_stale() && owes_env(container))
@@ -161,6 +151,36 @@ impl Decision<'_> {
             let (name, restarts) = (container.name.clone(), instance.restarts);
             (!container.is_ready()).then(|| self.wait(Why::Ready { container: name, restarts }))
         })
+    }
+
+    /// The containers that have to come about.
+    fn watched(&self) -> Vec<&ContainerView> {
+        let at_the_end = self.diff.is_empty();
+        let watched = |container: &&ContainerView| {
+            let asked = || {
+                self.update.images.contains_key(&container.name)
+                    || container.reads.iter().any(|key| self.update.metadata.contains_key(key))
+            };
+            // One that is patched again anyway is not waited for.
+            !self.diff.changes.contains_key(&container.name)
+                && (self.has_moved(container)
+                    || at_the_end && !container.has_ended() && (asked() || container.is_image_stale()))
+        };
+        self.seen.containers.iter().filter(watched).collect()
+    }
+
+    fn owes_env(&self, container: &ContainerView) -> bool {
+        container.is_env_stale() && counts_env(self.update, self.seen, container)
+    }
+
+    /// Nothing is stopped any more, and the gate is still shut. A container that is not Ready keeps the pod out by itself; the
+    /// kubelet looks at containers and gates together, once a second: opened now, both are seen in one look.
+    fn may_open(&self) -> bool {
+        let runs = |container: &&ContainerView| {
+            container.is_running() && !container.is_image_stale() && !self.owes_env(container)
+        };
+        let shut = matches!(self.seen.gate, Gate::Unwritten | Gate::NotReady { .. });
+        shut && self.diff.is_empty() && self.watched().iter().all(runs)
     }
 
     /// How long ago the container was patched last, by whomever; where an update that this one replaced did that and its

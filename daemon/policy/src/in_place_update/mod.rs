@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!            what differs from the wanted?
-//!                 |                   \ nothing: wait until all of it runs and is Ready,
-//!                 v                     then SetReady, then Done
+//!                 |                   \ nothing: wait until all of it runs, then SetReady,
+//!                 v                     wait until it is Ready, then Done
 //!   Pull    every image of the whole update; nothing has been stopped yet
 //!                 |                   \ cannot be pulled: Failed (RollBack if something was moved)
 //!                 v

@@ -79,7 +79,7 @@ fn a_rollback_brings_values_back_too() {
     let Next::RollBack(back, _) = end else { panic!("{end:?}") };
     assert!(!back.rollback_on_failure);
     let (steps, end) = world.play(&back, &["bad"]);
-    assert_eq!(told(&steps), ["patch k=1 new=", "recreate a", "patch b:1", "ready"]);
+    assert_eq!(told(&steps), ["not ready", "patch k=1 new=", "recreate a", "patch b:1", "ready"]);
     assert_eq!(end, Next::Done);
     assert_eq!(world.restarts(), [2, 2]);
 }
