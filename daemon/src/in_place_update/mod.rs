@@ -25,6 +25,7 @@ mod keys;
 mod mailbox;
 mod meta;
 mod observe;
+mod outcomes;
 mod pods;
 mod recreates;
 mod report;
