@@ -13,10 +13,7 @@ use berth_proto::crd::{
     ContainerRecreateRequestSpec, ContainerRecreateRequestStatus, FailurePolicy, RecreatePhase, StatusContext,
 };
 
-use super::{
-    clock::Clock,
-    object::{Object, Target},
-};
+use super::{clock::Clock, object::Object, target::Target};
 use crate::request_status::{COMPLETE, FAILED, UNREADY, holds, request_phase, unready_since};
 
 /// The reason of a request that was refused here.

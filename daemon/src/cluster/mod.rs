@@ -15,7 +15,7 @@
 //!
 //! - [`client`]: the identity and the one client, which the pod watch uses too. [`identity`], [`features`]: who that is.
 //! - [`token`], `renewal`: a token of a service account, renewed by the agent.
-//! - `requests`, `object`, `known`, `convert`, `clock`: the watch. `report`, `unready`: the writers.
+//! - `requests`, `convert`: the watch; `object`, `target`, `known`, `clock` serve that of updates, too. `report`, `unready`: the writers.
 
 pub mod client;
 pub mod features;
@@ -29,10 +29,11 @@ pub mod token;
 pub(crate) mod clock;
 mod convert;
 pub(crate) mod follow;
-mod known;
+pub(crate) mod known;
 pub(crate) mod node_object;
-mod object;
+pub(crate) mod object;
 mod report;
+pub(crate) mod target;
 mod unready;
 
 use std::sync::Arc;

@@ -13,11 +13,10 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 use kube::{
-    Api, Client, Resource,
-    api::{ApiResource, DeleteParams, Patch, PatchParams, Preconditions},
+    Api,
+    api::{ApiResource, Patch, PatchParams},
     core::DynamicObject,
 };
-use serde_json::json;
 use tracing::{debug, warn};
 
 use super::{
@@ -26,7 +25,8 @@ use super::{
     convert,
     known::Known,
     metrics::{ClusterMetrics, Write},
-    object::{Object, Target},
+    object::Object,
+    target::Target,
 };
 use crate::{
     agent::chain,
@@ -100,21 +100,6 @@ fn own(status: &ContainerRecreateRequestStatus) -> ContainerRecreateRequestStatu
     own
 }
 
-/// The object to apply.
-fn apply(id: &RequestId, target: &Target, status: &ContainerRecreateRequestStatus) -> serde_json::Value {
-    json!({
-        "apiVersion": ContainerRecreateRequest::api_version(&()),
-        "kind": ContainerRecreateRequest::kind(&()),
-        "metadata": {
-            "namespace": target.namespace,
-            "name": target.name,
-            "uid": id.as_str(),
-            "resourceVersion": target.version,
-        },
-        "status": status,
-    })
-}
-
 /// Whether it ended in another way than this report would have it: that is not changed any more.
 fn ended_otherwise(target: &Target, report: &RecreateReport) -> bool {
     let there = convert::reported(target);
@@ -141,14 +126,13 @@ impl Reporter {
             if status == own(&target.status) {
                 return StepOutcome::Done;
             }
-            let patch = Patch::Apply(apply(id, &target, &status));
+            let patch = Patch::Apply(target.with_status::<ContainerRecreateRequest>(id, &status));
             let name = target.name.clone();
-            let written = self
-                .ask(&target, move |api| async move {
-                    let params = PatchParams::apply(FIELD_MANAGER).force();
-                    api.patch_status(&name, &params, &patch).await
-                })
-                .await;
+            let write = async move |api: Api<DynamicObject>| {
+                let params = PatchParams::apply(FIELD_MANAGER).force();
+                api.patch_status(&name, &params, &patch).await
+            };
+            let written = target.ask(&self.connection, &kind(), write).await;
             self.metrics.wrote(Write::Report, &written);
             match written {
                 Ok(object) => {
@@ -169,13 +153,7 @@ impl Reporter {
     /// Deletes the request.
     pub(super) async fn delete(&self, id: &RequestId) -> StepOutcome {
         let Some(target) = self.known.target(id) else { return StepOutcome::Gone };
-        let uid = Some(id.as_str().to_owned());
-        let params = DeleteParams {
-            preconditions: Some(Preconditions { uid, ..Preconditions::default() }),
-            ..DeleteParams::default()
-        };
-        let name = target.name.clone();
-        let deleted = self.ask(&target, move |api| async move { api.delete(&name, &params).await }).await;
+        let deleted = target.delete(&self.connection, &kind(), id).await;
         self.metrics.wrote(Write::Delete, &deleted);
         match deleted {
             Ok(_) => StepOutcome::Done,
@@ -188,7 +166,8 @@ impl Reporter {
     /// Somebody else wrote: what does it look like now?
     async fn look_again(&self, id: &RequestId, target: &Target) -> StepOutcome {
         let name = target.name.clone();
-        match self.ask(target, move |api| async move { api.get_opt(&name).await }).await {
+        let look = async move |api: Api<DynamicObject>| api.get_opt(&name).await;
+        match target.ask(&self.connection, &kind(), look).await {
             Ok(Some(object)) if object.metadata.uid.as_deref() == Some(id.as_str()) => {
                 self.see(object);
                 StepOutcome::Done
@@ -199,23 +178,9 @@ impl Reporter {
     }
 
     fn see(&self, object: DynamicObject) {
-        if let Some(object) = Object::read(object) {
+        if let Some(object) = <Object>::read(object) {
             self.known.put(&object);
         }
-    }
-
-    async fn ask<T, F>(
-        &self,
-        target: &Target,
-        question: impl FnOnce(Api<DynamicObject>) -> F,
-    ) -> Result<T, CallError>
-    where
-        F: Future<Output = kube::Result<T>>,
-    {
-        let namespace = target.namespace.clone();
-        self.connection
-            .ask(|client: Client| question(Api::namespaced_with(client, &namespace, &kind())))
-            .await
     }
 }
 

@@ -110,7 +110,7 @@ impl Requests {
             info!(reason, "No ContainerRecreateRequests, looking again every 30 s");
             self.metrics.watch_follows(false);
             // They went with their kind.
-            self.known.replace(&[]);
+            self.known.clear();
             self.agent.observe(Event::RecreatesListed(Origin::Api, Vec::new()));
         }
     }
@@ -158,7 +158,7 @@ impl Requests {
                 watcher::Event::InitDone => self.listed(&std::mem::take(&mut listed), &clock, &mut refusals),
                 watcher::Event::Apply(object) => self.seen(object, &clock, &mut refusals),
                 watcher::Event::Delete(object) => {
-                    if let Some(object) = Object::read(object) {
+                    if let Some(object) = <Object>::read(object) {
                         self.known.remove(&object.id);
                         self.agent.observe(Event::RecreateGone(object.id));
                     }

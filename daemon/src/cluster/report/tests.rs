@@ -155,12 +155,13 @@ fn what_is_applied_names_one_version_of_one_object() {
         "metadata": { "namespace": "shop", "name": "again", "uid": "r-1", "resourceVersion": "7" },
         "status": { "phase": "Pending" },
     });
-    assert_eq!(apply(&"r-1".into(), &target, &status), expect);
+    assert_eq!(target.with_status::<ContainerRecreateRequest>(&"r-1".into(), &status), expect);
 }
 
 #[test]
 fn the_newer_state_is_kept() {
-    let target = |version: &str| Target { version: Some(version.to_owned()), ..Target::default() };
+    let target =
+        |version: &str| -> Target { Target { version: Some(version.to_owned()), ..Target::default() } };
     assert!(target("10").is_newer_than(&target("9")));
     assert!(!target("9").is_newer_than(&target("10")));
     assert!(!target("9").is_newer_than(&target("9")));

@@ -1,0 +1,101 @@
+//! What has to be known of a request to write to it, and the writes that all kinds of requests have.
+
+use berth_policy::RequestId;
+use berth_proto::crd::{ContainerRecreateRequestStatus, RecreatePhase};
+use kube::{
+    Api, Client, Resource,
+    api::{ApiResource, DeleteParams, Preconditions},
+    core::DynamicObject,
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::client::{CallError, Connection};
+
+/// A request with this status; a ContainerRecreateRequest, where nothing else is said.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Target<T = ContainerRecreateRequestStatus> {
+    /// `metadata.namespace`.
+    pub(crate) namespace: String,
+    /// `metadata.name`.
+    pub(crate) name: String,
+    /// `metadata.resourceVersion`.
+    pub(crate) version: Option<String>,
+    /// What was written before, by whomever.
+    pub(crate) status: T,
+}
+
+impl<T> Target<T> {
+    /// `namespace/name`.
+    pub(crate) fn key(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
+    /// The version as a number: those of one object grow.
+    pub(crate) fn number(&self) -> Option<u64> {
+        self.version.as_deref().and_then(|version| version.parse().ok())
+    }
+
+    /// Whether `other` is an older state of the same object.
+    pub(crate) fn is_newer_than(&self, other: &Self) -> bool {
+        match (self.number(), other.number()) {
+            (Some(own), Some(others)) => own > others,
+            (None, _) | (_, None) => false,
+        }
+    }
+
+    /// The object to apply, for exactly this version of it.
+    pub(crate) fn with_status<K>(&self, id: &RequestId, status: &impl Serialize) -> Value
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        json!({
+            "apiVersion": K::api_version(&()),
+            "kind": K::kind(&()),
+            "metadata": {
+                "namespace": self.namespace,
+                "name": self.name,
+                "uid": id.as_str(),
+                "resourceVersion": self.version,
+            },
+            "status": status,
+        })
+    }
+
+    /// Asks something of the objects of its kind in its namespace.
+    pub(crate) async fn ask<A, F>(
+        &self,
+        connection: &Connection,
+        kind: &ApiResource,
+        question: impl FnOnce(Api<DynamicObject>) -> F,
+    ) -> Result<A, CallError>
+    where
+        F: Future<Output = kube::Result<A>>,
+    {
+        let namespace = self.namespace.clone();
+        connection.ask(|client: Client| question(Api::namespaced_with(client, &namespace, kind))).await
+    }
+
+    /// Deletes it, and no other request of its name.
+    pub(crate) async fn delete(
+        &self,
+        connection: &Connection,
+        kind: &ApiResource,
+        id: &RequestId,
+    ) -> Result<(), CallError> {
+        let uid = Some(id.as_str().to_owned());
+        let params = DeleteParams {
+            preconditions: Some(Preconditions { uid, ..Preconditions::default() }),
+            ..DeleteParams::default()
+        };
+        let name = self.name.clone();
+        self.ask(connection, kind, async move |api| api.delete(&name, &params).await).await.map(drop)
+    }
+}
+
+impl Target {
+    /// It is over, whoever wrote that.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.status.completion_time.is_some() || self.status.phase == Some(RecreatePhase::Completed)
+    }
+}
