@@ -3,7 +3,7 @@
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let files = ["cri.proto", "admin.proto"];
+    let files = ["cri.proto", "admin.proto", "health.proto"];
     for file in files {
         println!("cargo:rerun-if-changed={file}");
     }

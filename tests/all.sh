@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 
 step() { printf '\n\033[1m== %s\033[0m\n' "$*" >&2; }
 
-tests/setup.sh --fuzz
+tests/setup.sh --all
 
 # The Kubernetes programs take some minutes from an empty cache, and most of the Rust work does not need them.
 log=$(mktemp)
@@ -21,10 +21,13 @@ step "cargo clippy"
 cargo clippy --workspace --all-targets --quiet -- -D warnings
 
 step "unit, process and in-process tests"
-cargo test --workspace --quiet --lib --bins --test cli --test crds --test systemd --test in_process
+cargo test --workspace --quiet --lib --bins --test cli --test crds --test systemd --test takeover --test in_process
+
+step "cargo deny"
+cargo deny --log-level error check licenses bans sources
 
 step "a short fuzz run"
-shim/fuzz/run.sh 10
+fuzz/run.sh 3
 
 step "the Kubernetes programs"
 wait "$kubernetes" || { cat "$log" >&2; exit 1; }

@@ -5,15 +5,14 @@
 
 use std::{
     collections::BTreeMap,
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use berth_policy::{
     Call, CallId, ConnectionId, ContainerId, ContainerName, CreateContainer, CredentialKey, EnvValues, Event,
-    HookTurn, Latch, Mark, MarkPhase, Node, Nudge, PodUid, Request, RequestId, Restate, Showing, Step, Turn,
-    Verdict,
+    HookTurn, Latch, Mark, MarkPhase, Node, Nudge, PodUid, Request, RequestId, Restate, Showing, SidecarMark,
+    Step, Turn, Verdict,
 };
 use berth_shim::Gate;
 use tokio::{sync::watch, time::Instant};
@@ -42,6 +41,8 @@ pub struct Agent {
     owed: watch::Sender<u64>,
     /// Grows with every fact, whether anybody waits for it or not.
     facts: watch::Sender<u64>,
+    /// Whether there are pods for which the end of a container counts.
+    follows: watch::Sender<bool>,
     store: Arc<Store>,
     /// What containers of pods that are being updated are to be created with.
     env: Mutex<BTreeMap<PodUid, BTreeMap<ContainerName, EnvValues>>>,
@@ -63,6 +64,7 @@ impl Agent {
             changes: watch::Sender::new(0),
             owed: watch::Sender::new(0),
             facts: watch::Sender::new(0),
+            follows: watch::Sender::new(false),
             store,
             env: Mutex::default(),
             images,
@@ -81,6 +83,13 @@ impl Agent {
             Err(error) => {
                 agent.metrics.store_failed();
                 error!(error = %chain(&error), "Marks not read from the store");
+            }
+        }
+        match agent.store.sidecars() {
+            Ok(marks) => agent.observe(Event::SidecarsLoaded(marks)),
+            Err(error) => {
+                agent.metrics.store_failed();
+                error!(error = %chain(&error), "Marks of job sidecars not read from the store");
             }
         }
         agent
@@ -121,6 +130,11 @@ impl Agent {
         self.facts.subscribe()
     }
 
+    /// Whether there are pods for which the end of a container counts, now and later.
+    pub fn follows(&self) -> watch::Receiver<bool> {
+        self.follows.subscribe()
+    }
+
     /// Removes the latches of a sandbox that is gone. A failure is counted; the next start tries again.
     pub fn forget_latches(&self, sandbox: &berth_policy::SandboxId) {
         if let Err(error) = self.store.forget(sandbox) {
@@ -138,6 +152,16 @@ impl Agent {
     /// Removes the marks of a request from the store.
     pub async fn forget_marks(&self, request: RequestId) -> bool {
         self.write("Marks not removed", move |store| store.unmark(&request)).await
+    }
+
+    /// Makes marks of job sidecars durable; all or none.
+    pub async fn write_sidecars(&self, marks: Vec<SidecarMark>) -> bool {
+        self.write("Marks of job sidecars not written", move |store| store.mark_sidecars(&marks)).await
+    }
+
+    /// Removes the marks of these containers from the store.
+    pub async fn forget_sidecars(&self, containers: Vec<ContainerId>) -> bool {
+        self.write("Marks of job sidecars not removed", move |store| store.unmark_sidecars(&containers)).await
     }
 
     /// A mark that a call of the kubelet makes due, and waits for.
@@ -169,6 +193,10 @@ impl Agent {
         let store = self.store.clone();
         match tokio::task::spawn_blocking(move || work(&store)).await {
             Ok(Ok(())) => true,
+            Ok(Err(error @ StoreError::Closed)) => {
+                debug!(%error, "{failure}");
+                false
+            }
             Ok(Err(error)) => {
                 self.metrics.store_failed();
                 error!(error = %chain(&error), "{failure}");
@@ -189,12 +217,7 @@ impl Agent {
     fn guarded<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
         // The state may be half-changed after a panic; every later decision still goes through the same checks, and a
         // node that goes on with an imperfect order is better than one that stops.
-        catch_unwind(AssertUnwindSafe(work))
-            .inspect_err(|_| {
-                self.metrics.policy_panicked();
-                error!("Policy panicked, its answer is to let everything through");
-            })
-            .ok()
+        self.metrics.guarded("Policy panicked, its answer is to let everything through", work)
     }
 
     fn log(call: &Call, verdict: &Verdict) {
@@ -263,10 +286,12 @@ impl Gate for Agent {
         let take = || {
             let mut node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
             node.apply(event, now());
-            node.is_waiting()
+            (node.is_waiting(), node.follows())
         };
         // Whoever begins to wait later asks after this fact was taken.
-        if self.guarded(take).unwrap_or(true) {
+        let (waiting, follows) = self.guarded(take).unwrap_or((true, true));
+        self.follows.send_if_modified(|before| std::mem::replace(before, follows) != follows);
+        if waiting {
             self.changes.send_modify(|changes| *changes += 1);
             self.owed.send_modify(|owed| *owed += 1);
         }
@@ -309,6 +334,10 @@ impl Gate for Agent {
         self.images.joins(call, image, credential).await
     }
 
+    fn is_completed(&self, container: &ContainerId) -> bool {
+        self.guarded(|| self.read(|node, _| node.is_completed(container))).unwrap_or(false)
+    }
+
     async fn hook_begins(&self, connection: ConnectionId, container: &ContainerId) -> HookTurn {
         match self.guarded(|| self.read(|node, _| node.hook_begins(container))) {
             Some(Turn::Take(turn)) => turn,
@@ -338,6 +367,6 @@ impl Gate for Agent {
 }
 
 /// Tokio's clock, so that tests can pause it.
-fn now() -> std::time::Instant {
+pub(crate) fn now() -> std::time::Instant {
     Instant::now().into_std()
 }

@@ -2,20 +2,16 @@
 
 use std::error::Error;
 
-/// The error with all its causes.
-pub fn chain(error: &dyn Error) -> String {
-    let texts: Vec<String> = causes(error).map(ToString::to_string).collect();
-    texts.join(": ")
+use berth_proto::quoting;
+
+/// The error with all its causes. Values that a parser of JSON quotes are left out.
+pub fn chain(error: &(dyn Error + 'static)) -> String {
+    quoting::texts(error).join(": ")
 }
 
 /// The cause of all causes: the layers above it may only say "transport error".
-pub fn innermost(error: &dyn Error) -> String {
-    causes(error).last().unwrap_or(error).to_string()
-}
-
-/// The error first, what caused it after it.
-fn causes<'a>(error: &'a (dyn Error + 'a)) -> impl Iterator<Item = &'a (dyn Error + 'a)> {
-    std::iter::successors(Some(error), |&error| error.source().map(|cause| cause as _))
+pub fn innermost(error: &(dyn Error + 'static)) -> String {
+    quoting::texts(error).pop().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -4,7 +4,12 @@
 //! more calls than any kubelet makes. The socket is taken on it at once, because a socket belongs to the runtime it was
 //! made on; clients wait in its backlog until the agent is ready and says go.
 
-use std::{os::unix::net::UnixListener, path::PathBuf, sync::Arc, thread};
+use std::{
+    os::{fd::OwnedFd, unix::net::UnixListener},
+    path::PathBuf,
+    sync::Arc,
+    thread,
+};
 
 use anyhow::{Context, anyhow};
 use berth_shim::{Clients, Listener, Metrics, RuntimeEndpoint, Shutdown};
@@ -35,12 +40,13 @@ pub struct Parts {
 }
 
 impl DataPath {
-    /// Starts the thread, which takes the socket at `path`, or `passed` if systemd passed one.
+    /// Starts the thread, which takes the socket at `path`, or `passed` if systemd or a predecessor passed one. Gives a second
+    /// descriptor of it, to be passed on.
     pub async fn take(
         path: PathBuf,
         passed: Option<UnixListener>,
         endpoint: RuntimeEndpoint,
-    ) -> anyhow::Result<Self> {
+    ) -> anyhow::Result<(Self, OwnedFd)> {
         let (taken_tx, taken) = oneshot::channel();
         let (go, go_rx) = oneshot::channel();
         let (ended_tx, ended) = oneshot::channel();
@@ -53,10 +59,14 @@ impl DataPath {
                     Some(socket) => Listener::adopt(socket, &endpoint),
                     None => berth_shim::bind(&path, &endpoint).await,
                 };
-                let listener = match listener {
-                    Ok(listener) => {
+                let taken = listener.map_err(anyhow::Error::from).and_then(|listener| {
+                    let descriptor = listener.descriptor()?;
+                    Ok((listener, descriptor))
+                });
+                let listener = match taken {
+                    Ok((listener, descriptor)) => {
                         // Nobody to tell means that the start was given up.
-                        let _ = taken_tx.send(Ok(()));
+                        let _ = taken_tx.send(Ok(descriptor));
                         listener
                     }
                     Err(error) => {
@@ -69,8 +79,8 @@ impl DataPath {
                 }
             });
         })?;
-        taken.await.map_err(|_| anyhow!("the data path's thread died"))?.context("cannot listen")?;
-        Ok(Self { go, ended })
+        let taken = taken.await.map_err(|_| anyhow!("the data path's thread died"))?;
+        Ok((Self { go, ended }, taken.context("cannot listen")?))
     }
 
     /// Lets it serve. What is returned ends with the data path.

@@ -3,7 +3,7 @@
 //! The file named by `BERTH_FAULT_FILE` holds the name of a point. The first time it is reached the file is removed and
 //! the process kills itself, as hard as `kill -9`: nothing is flushed, nothing unwinds.
 
-/// A point on the way of a recreate, of a pull, or of an update. The order is that of the way.
+/// A point on the way of a recreate, of a pull, of an update, of the end of a job sidecar, or of a hand-over. The order is that of the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
     /// The old exited instances are about to be removed.
@@ -48,6 +48,12 @@ pub enum Point {
     Closing,
     /// It is.
     Closed,
+    /// The mark of a job sidecar is about to be written.
+    Ending,
+    /// It is durable.
+    Ended,
+    /// The agent has stopped a container without the kubelet, and nobody has seen it.
+    DirectlyStopped,
     /// A batch is about to be patched.
     Patching,
     /// It is patched.
@@ -56,6 +62,12 @@ pub enum Point {
     Opening,
     /// It is.
     Opened,
+    /// A successor has taken the sockets and the store.
+    Taken,
+    /// It accepts, and has not said so.
+    Accepting,
+    /// It has said so.
+    Succeeded,
 }
 
 impl Point {
@@ -102,6 +114,12 @@ impl Point {
         Self::Opened,
     ];
 
+    /// Those of the end of a job sidecar.
+    pub const SIDECAR: [Self; 3] = [Self::Ending, Self::Ended, Self::DirectlyStopped];
+
+    /// Those of a hand-over, in the successor.
+    pub const HANDOVER: [Self; 3] = [Self::Taken, Self::Accepting, Self::Succeeded];
+
     /// As the file spells it.
     pub fn name(self) -> &'static str {
         match self {
@@ -126,10 +144,16 @@ impl Point {
             Self::Told => "told",
             Self::Closing => "closing",
             Self::Closed => "closed",
+            Self::Ending => "ending",
+            Self::Ended => "ended",
+            Self::DirectlyStopped => "directly-stopped",
             Self::Patching => "patching",
             Self::Patched => "patched",
             Self::Opening => "opening",
             Self::Opened => "opened",
+            Self::Taken => "taken",
+            Self::Accepting => "accepting",
+            Self::Succeeded => "succeeded",
         }
     }
 

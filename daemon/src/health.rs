@@ -11,6 +11,7 @@ use crate::{
     heartbeat::Heartbeat,
     pod_view,
     runtime::Runtime,
+    takeover::Place,
 };
 
 /// A data path that stood still for so long is dead.
@@ -27,6 +28,8 @@ pub struct Health {
     pub heartbeat: Arc<Heartbeat>,
     /// Which pod view.
     pub mode: ViewMode,
+    /// The runtime's place, where it is taken.
+    pub place: Option<Arc<Place>>,
     /// The watch, where there is one.
     pub api: Option<watch::Receiver<pod_view::api::Health>>,
 }
@@ -44,6 +47,9 @@ impl Health {
     pub async fn ready(&self) -> Checks {
         let mut checks = self.live();
         checks.push(("runtime", self.runtime.version().await.map(drop).map_err(|error| chain(&error))));
+        if let Some(place) = &self.place {
+            checks.push(("place", place.health()));
+        }
         let synced = |view: pod_view::api::Health| {
             if view.synced { Ok(()) } else { Err(view.error.unwrap_or_else(|| "not listed yet".to_owned())) }
         };

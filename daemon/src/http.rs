@@ -8,7 +8,7 @@ use http_body_util::Full;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::registry::Registry;
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::Semaphore};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, info, warn};
 
@@ -16,6 +16,8 @@ use crate::health::Health;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// Open connections at most.
+const CONNECTIONS: usize = 64;
 /// A client that sends no request for so long is dropped.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -34,11 +36,18 @@ pub async fn serve(listener: TcpListener, pages: Arc<Pages>, shutdown: Cancellat
         info!(%address, "Health and metrics served");
     }
     let tasks = TaskTracker::new();
+    let room = Arc::new(Semaphore::new(CONNECTIONS));
     // Cancel-safe: accept takes no connection unless it returns it.
     while let Some(accepted) = shutdown.run_until_cancelled(listener.accept()).await {
         match accepted {
             Ok((stream, peer)) => {
-                tasks.spawn(connection(TokioIo::new(stream), peer, pages.clone(), shutdown.clone()));
+                // One too many is closed: whoever watches us comes again.
+                let Ok(place) = room.clone().try_acquire_owned() else { continue };
+                let served = connection(TokioIo::new(stream), peer, pages.clone(), shutdown.clone());
+                tasks.spawn(async move {
+                    served.await;
+                    drop(place);
+                });
             }
             Err(error) => {
                 warn!(%error, "HTTP connection not accepted");

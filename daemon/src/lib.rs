@@ -11,12 +11,15 @@
 //!
 //! - [`config`], [`telemetry`], [`systemd`], [`allocator`]: how a run begins.
 //! - [`run`]: wires all of it, and ends it in order; [`data_path`] is the thread of the calls.
+//! - [`handover`]: how a new process takes the place of this one. [`takeover`]: how this one takes the runtime's.
 //! - [`agent`]: the one owner of the state; the gate of the data path.
 //! - [`pod_view`], [`runtime`]: where facts come from. [`exec`]: where steps go; [`hook`]: stops without the kubelet.
+//! - [`probe`]: carries out one run of a probe.
 //! - [`node_image`]: the images the node should have: wishes, and what is told of them. [`images`]: pulling them.
 //! - [`in_place_update`]: updates of running pods, in order.
+//! - [`node_pod_probe`]: probes of one's own, written on pods. [`probe`]: running one.
 //! - [`desired`]: requests that are files. [`cluster`]: the side towards the API server: identity, requests, answers.
-//! - [`store`]: what survives. [`health`], [`http`], [`admin`], [`metrics`], [`heartbeat`]: what can be seen from outside.
+//! - [`store`]: what survives. `descriptor`: descriptors that are passed. `durable`: files that are replaced. [`health`], [`http`], [`admin`], [`metrics`], [`heartbeat`]: what can be seen from outside.
 //! - [`ctl`]: the commands of `berthctl`. [`unix`], [`causes`], [`quantity`]: what it and the agent have in common.
 
 pub mod admin;
@@ -27,23 +30,35 @@ pub mod cluster;
 pub mod config;
 pub mod ctl;
 pub mod data_path;
+mod deadline;
+mod descriptor;
 pub mod desired;
+mod durable;
 pub mod exec;
 pub mod fault;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
+pub mod handover;
 pub mod health;
 pub mod heartbeat;
 pub mod hook;
 pub mod http;
+mod http_get;
 pub mod images;
 pub mod in_place_update;
 pub mod metrics;
 pub mod node_image;
+pub mod node_pod_probe;
 pub mod pod_view;
+pub mod probe;
 pub mod quantity;
 mod request_status;
 pub mod run;
 pub mod runtime;
+mod stop;
 pub mod store;
 pub mod systemd;
+pub mod takeover;
 pub mod telemetry;
 pub mod unix;

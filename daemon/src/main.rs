@@ -4,8 +4,11 @@ use std::process::ExitCode;
 
 use berthd::{
     allocator,
-    config::{Cli, Command, ConfigCommand, Configuration, DEFAULTS},
-    run, systemd, telemetry,
+    config::{Cli, Command, ConfigCommand, Configuration, DEFAULTS, LogFormat, Logging},
+    run::{self, Start},
+    systemd,
+    takeover::guardian::{self, GuardianFlags},
+    telemetry,
 };
 use clap::Parser;
 
@@ -23,6 +26,7 @@ fn main() -> ExitCode {
         }
     };
     match cli.command {
+        Some(Command::Guardian(flags)) => guard(&flags),
         Some(Command::Config(ConfigCommand::PrintDefaults)) => {
             print!("{DEFAULTS}");
             ExitCode::SUCCESS
@@ -36,24 +40,46 @@ fn main() -> ExitCode {
                 Err(error) => usage(&error.into()),
             }
         }
-        None => match cli.run.configuration() {
-            Ok(config) => start(config),
-            Err(error) => usage(&error.into()),
-        },
+        None => {
+            let (config_file, take_over) = (cli.run.config.clone(), cli.run.take_over.clone());
+            match cli.run.configuration() {
+                Ok(config) => start(config, Start { config_file, take_over, passed: None }),
+                Err(error) => usage(&error.into()),
+            }
+        }
     }
 }
 
-fn start(config: Configuration) -> ExitCode {
+/// Stays single-threaded: only such a process can leave its container's mounts.
+fn guard(flags: &GuardianFlags) -> ExitCode {
+    if let Err(error) = telemetry::init(&Logging { format: LogFormat::Text, ..Logging::default() }) {
+        return usage(&error.into());
+    }
+    match guardian::guard(flags) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(error = format!("{error:#}"), "Guardian ended");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(config: Configuration, start: Start) -> ExitCode {
     let settled = allocator::settle();
+    // After the last exec, which would undo it: no core file has our memory, and no process without CAP_SYS_PTRACE reads it.
+    let undumped = nix::sys::prctl::set_dumpable(false);
     if let Err(error) = telemetry::init(&config.logging) {
         return usage(&error.into());
+    }
+    if let Err(error) = undumped {
+        tracing::warn!(%error, "Core files not switched off");
     }
     if let Err(error) = settled {
         tracing::warn!(%error, "Allocator not set up, running with the system's settings");
     }
     // Taken before any thread is started: it reads the environment and owns a bare descriptor.
     let passed = systemd::passed_socket();
-    match run::run(config, passed) {
+    match run::run(config, Start { passed, ..start }) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!(error = format!("{error:#}"), "berthd ended");

@@ -1,10 +1,13 @@
 //! What the agent counts beside the data path. Labels come from closed lists, never from object names.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use berth_policy::{Call, Request, Size, Verdict};
 use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
+use tracing::error;
 
 type Labels = [(&'static str, &'static str); 2];
 type Kind = [(&'static str, &'static str); 1];
@@ -80,6 +83,16 @@ impl AgentMetrics {
             Verdict::Refuse(refusal) => refusal.label(),
         };
         self.verdicts.get_or_create(&[("rpc", rpc), ("verdict", verdict)]).inc();
+    }
+
+    /// Asks a policy. A panic in it must not stop the node: it is counted, said in these words, and there is no answer.
+    pub(crate) fn guarded<T>(&self, words: &'static str, work: impl FnOnce() -> T) -> Option<T> {
+        catch_unwind(AssertUnwindSafe(work))
+            .inspect_err(|_| {
+                self.policy_panicked();
+                error!("{words}");
+            })
+            .ok()
     }
 
     pub(crate) fn policy_panicked(&self) {

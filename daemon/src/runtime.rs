@@ -2,9 +2,17 @@
 //!
 //! Every call has a deadline that fits it: a runtime that is alive lists in milliseconds, but a stop takes its grace.
 
+pub mod exits;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 pub mod made;
+pub mod network;
 
-use std::{io, path::Path, time::Duration};
+use std::{
+    io,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use berth_policy::{Container, ContainerId, ContainerState, ListedSandbox, SandboxId};
 use berth_proto::cri::{
@@ -13,12 +21,15 @@ use berth_proto::cri::{
     VersionRequest, VersionResponse, runtime_service_client::RuntimeServiceClient,
 };
 use berth_shim::{RuntimeEndpoint, convert};
+use k8s_openapi::jiff::Timestamp;
 use tonic::{Code, Response, Status, transport::Channel};
 use tracing::warn;
 
-use self::made::Made;
-use crate::unix;
+use self::{made::Made, network::Network};
+use crate::{cluster::clock::Clock, unix};
 
+/// What a command may print before its answer is refused; see [`Runtime::exec_output`].
+pub const OUTPUT_LIMIT: usize = 1 << 20;
 /// The kubelet's own limit for one message.
 pub(crate) const MESSAGE_LIMIT: usize = 16 << 20;
 /// A runtime that is alive lists in milliseconds.
@@ -63,6 +74,8 @@ pub struct Listing {
     pub sandboxes: Vec<ListedSandbox>,
     /// All containers.
     pub containers: Vec<(SandboxId, Container)>,
+    /// When each container was created.
+    pub created: Vec<(ContainerId, Instant)>,
 }
 
 impl Runtime {
@@ -82,8 +95,16 @@ impl Runtime {
         let mut client = self.client.clone();
         let listing = client.list_pod_sandbox(ListPodSandboxRequest::default());
         let sandboxes = within("ListPodSandbox", PATIENCE, listing).await?.items;
-        let containers = self.containers(None).await?;
+        let listed = self.listed(None).await?;
+        let clock = Clock::read();
+        let created = |container: &cri::Container| {
+            let at = Timestamp::from_nanosecond(container.created_at.into()).ok()?;
+            Some((container.id.as_str().into(), clock.instant(at)))
+        };
+        let created = listed.iter().filter_map(created).collect();
+        let containers = understood(listed)?;
         Ok(Listing {
+            created,
             sandboxes: sandboxes
                 .into_iter()
                 .map(convert::listed_sandbox)
@@ -96,7 +117,7 @@ impl Runtime {
     /// The containers of a sandbox, those that ended with their exit code.
     pub async fn inspect(&self, sandbox: &SandboxId) -> Result<Vec<Container>, RuntimeError> {
         let mut containers = Vec::new();
-        for (_, container) in self.containers(Some(sandbox)).await? {
+        for (_, container) in understood(self.listed(Some(sandbox)).await?)? {
             match container.state {
                 ContainerState::Exited { .. } => containers.extend(self.status(&container.id).await?),
                 ContainerState::Created | ContainerState::Running | ContainerState::Unknown => {
@@ -107,22 +128,14 @@ impl Runtime {
         Ok(containers)
     }
 
-    async fn containers(
-        &self,
-        sandbox: Option<&SandboxId>,
-    ) -> Result<Vec<(SandboxId, Container)>, RuntimeError> {
+    async fn listed(&self, sandbox: Option<&SandboxId>) -> Result<Vec<cri::Container>, RuntimeError> {
         let filter = sandbox.map(|sandbox| ContainerFilter {
             pod_sandbox_id: sandbox.as_str().to_owned(),
             ..ContainerFilter::default()
         });
         let mut client = self.client.clone();
         let listing = client.list_containers(ListContainersRequest { filter });
-        let listed = within("ListContainers", PATIENCE, listing).await?.containers;
-        listed
-            .into_iter()
-            .map(convert::listed_container)
-            .collect::<Result<_, _>>()
-            .map_err(understand("ListContainers"))
+        Ok(within("ListContainers", PATIENCE, listing).await?.containers)
     }
 
     /// Which attempt of its container this instance is: as often it was restarted before. `None` when it is not there.
@@ -170,16 +183,35 @@ impl Runtime {
         command: &[String],
         limit: Duration,
     ) -> Result<i32, RuntimeError> {
-        let request = ExecSyncRequest {
-            container_id: container.as_str().to_owned(),
-            cmd: command.to_vec(),
-            // Never 0, which is no limit.
-            timeout: whole_seconds(limit).max(1),
-        };
+        let request = exec_request(container, command, limit);
         let mut client = self.client.clone();
         // The runtime ends the command at the whole second; a moment later we do not wait any more.
         let answer = within("ExecSync", limit + PATIENCE, client.exec_sync(request)).await?;
         Ok(answer.exit_code)
+    }
+
+    /// Runs a command in a container for at most `limit`, and gives what it printed.
+    ///
+    /// The runtime sends all of it in one message, up to 16 MiB, and would have us keep it twice. Beyond [`OUTPUT_LIMIT`]
+    /// the answer is dropped unread (`OUT_OF_RANGE`), beyond the runtime's own limit it never sends one
+    /// (`RESOURCE_EXHAUSTED`): in both cases the exit code is lost with it.
+    pub async fn exec_output(
+        &self,
+        container: &ContainerId,
+        command: &[String],
+        limit: Duration,
+    ) -> Result<cri::ExecSyncResponse, RuntimeError> {
+        let request = exec_request(container, command, limit);
+        let mut client = self.client.clone().max_decoding_message_size(OUTPUT_LIMIT);
+        within("ExecSync", limit, client.exec_sync(request)).await
+    }
+
+    /// Where the network of a sandbox is; `None` while it has no address.
+    pub async fn network(&self, sandbox: &SandboxId) -> Result<Option<Network>, RuntimeError> {
+        let request = PodSandboxStatusRequest { pod_sandbox_id: sandbox.as_str().to_owned(), verbose: true };
+        let mut client = self.client.clone();
+        let answer = within("PodSandboxStatus", PATIENCE, client.pod_sandbox_status(request)).await?;
+        Ok(Network::read(answer))
     }
 
     /// Sends the stop signal, and SIGKILL after `grace`. One that is not there is stopped.
@@ -215,6 +247,15 @@ impl Runtime {
         let mut client = self.client.clone();
         let answer = within("RemoveContainer", LONG_PATIENCE, client.remove_container(request)).await;
         unless_gone(answer).map(drop)
+    }
+}
+
+fn exec_request(container: &ContainerId, command: &[String], limit: Duration) -> ExecSyncRequest {
+    ExecSyncRequest {
+        container_id: container.as_str().to_owned(),
+        cmd: command.to_vec(),
+        // Never 0, which is no limit.
+        timeout: whole_seconds(limit).max(1),
     }
 }
 
@@ -270,6 +311,11 @@ async fn remove_logs(log: &Path) {
         }
         Ok(()) | Err(_) => {}
     }
+}
+
+fn understood(listed: Vec<cri::Container>) -> Result<Vec<(SandboxId, Container)>, RuntimeError> {
+    let containers = listed.into_iter().map(convert::listed_container).collect::<Result<_, _>>();
+    containers.map_err(understand("ListContainers"))
 }
 
 fn understand(method: &'static str) -> impl Fn(convert::Missing) -> RuntimeError {

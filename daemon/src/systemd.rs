@@ -1,12 +1,16 @@
 //! What berthd and systemd say to each other: the sockets it passes, readiness, and the watchdog.
 
-use std::{os::unix::net::UnixListener, sync::Arc, time::Duration};
+use std::{
+    os::{fd::BorrowedFd, unix::net::UnixListener},
+    sync::Arc,
+    time::Duration,
+};
 
+use berth_shim::Shutdown;
 use sd_notify::NotifyState;
-use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use crate::heartbeat::Heartbeat;
+use crate::{descriptor::own, heartbeat::Heartbeat};
 
 /// `FileDescriptorName=` of the CRI socket in `berthd.socket`.
 const CRI_SOCKET: &str = "cri";
@@ -24,15 +28,16 @@ pub fn passed_socket() -> Option<UnixListener> {
     let named = passed.iter().find(|(_, name)| name == CRI_SOCKET);
     // A socket unit without FileDescriptorName= names its socket after itself.
     let (fd, _) = named.or_else(|| passed.first().filter(|_| passed.len() == 1))?;
-    Some(adopt(*fd))
+    Some(own(*fd).into())
 }
 
-#[expect(unsafe_code, reason = "a passed descriptor is a number; there is no safe way to own it")]
-fn adopt(fd: std::os::fd::RawFd) -> UnixListener {
-    use std::os::fd::FromRawFd;
-    // SAFETY: systemd passed this descriptor to this process (LISTEN_PID is ours) and nobody else in it has taken it:
-    // this is called once, before any thread is started. That it is a listening unix socket shows at the first accept.
-    unsafe { UnixListener::from_raw_fd(fd) }
+/// Gives systemd a descriptor of the CRI socket to keep, for one that was bound by berthd itself: after a crash it comes back as
+/// one that was passed, and connections have waited in it. Nothing without systemd, or without `FileDescriptorStoreMax=`.
+pub fn keep(socket: BorrowedFd<'_>) {
+    let state = [NotifyState::FdStore, NotifyState::FdName(CRI_SOCKET)];
+    if let Err(error) = sd_notify::notify_with_fds(&state, &[socket]) {
+        debug!(%error, "Socket not kept by systemd");
+    }
 }
 
 /// Tells systemd, where there is one.
@@ -44,15 +49,18 @@ pub fn notify(state: &[NotifyState<'_>]) {
 
 /// Pings the watchdog while both threads of the agent turn, and for no other reason: a runtime or an API server that is
 /// away must not get the agent restarted.
-pub async fn watchdog(heartbeat: Arc<Heartbeat>, shutdown: CancellationToken) {
+pub async fn watchdog(heartbeat: Arc<Heartbeat>, shutdown: Shutdown) {
     let Some(limit) = sd_notify::watchdog_enabled() else { return };
     let mut tick = tokio::time::interval((limit / 3).max(Duration::from_millis(100)));
-    while shutdown.run_until_cancelled(tick.tick()).await.is_some() {
+    while shutdown.token.run_until_cancelled(tick.tick()).await.is_some() {
         if heartbeat.is_alive(limit) {
             notify(&[NotifyState::Watchdog]);
         } else {
             warn!("Data path does not turn, watchdog not pinged");
         }
+    }
+    if shutdown.succeeded.is_cancelled() {
+        return; // the successor is the main process now, and pings
     }
     // During a drain the streams that are left decide when it is over, not the watchdog.
     let mut tick = tokio::time::interval(limit / 3);

@@ -37,8 +37,7 @@ pub fn init(config: &Logging) -> Result<(), TelemetryError> {
         .level
         .parse()
         .map_err(|source| TelemetryError::Level { level: config.level.clone(), source })?;
-    // Said by the pod view, once for each outage and not once for each attempt.
-    let filter = filter.with_target("kube_client::client::builder", LevelFilter::OFF);
+    let filter = without_secrets(filter);
     let format = match config.format {
         LogFormat::Auto if stderr_is_the_journal() => LogFormat::Journald,
         LogFormat::Auto => LogFormat::Text,
@@ -52,6 +51,16 @@ pub fn init(config: &Logging) -> Result<(), TelemetryError> {
     };
     tracing_subscriber::registry().with(layer.with_filter(filter)).init();
     Ok(())
+}
+
+/// A filter that lets nothing of a pod's env through, whatever level it asks for: the API client logs the whole of an answer that it
+/// cannot read. That one could not be read is said by who asked, once for each outage and not once for each attempt.
+pub fn without_secrets(filter: Targets) -> Targets {
+    filter
+        .with_target("kube_client::client", LevelFilter::OFF)
+        .with_target("kube_client::client::builder", LevelFilter::OFF)
+        .with_target("kube_client::client::tls", LevelFilter::WARN)
+        .with_target("kube_runtime::watcher", LevelFilter::OFF)
 }
 
 fn colour() -> bool {

@@ -53,6 +53,26 @@ fn the_units_are_valid() {
     assert!(output.status.success() && said.trim().is_empty(), "{said}");
 }
 
+/// What systemd makes of the sandbox, from 0.0 to 10.0. What is left is what the agent is for: it is root's program, on the host's
+/// network, and enters those of pods.
+#[test]
+fn the_sandbox_is_as_tight_as_it_was() {
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../systemd/berthd.service");
+    let output = Command::new("systemd-analyze")
+        .args(["security", "--offline=true", "--no-pager", "--threshold=20"])
+        .arg(unit)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let score = said.lines().find(|line| line.contains("Overall exposure level")).unwrap_or_default();
+    eprintln!("{score}");
+    assert!(
+        output.status.success() && !score.is_empty(),
+        "{said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
 #[test]
 fn it_tells_when_it_is_ready_and_that_it_is_alive() {
     let dir = tempfile::tempdir().unwrap();

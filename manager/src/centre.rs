@@ -12,7 +12,8 @@ use crate::{
     index::{Ask, Index, RequestId},
     lease::Tenure,
     metrics::Metrics,
-    order::Order,
+    order::{Order, Target},
+    probes::ProbeIndex,
     secrets::{Answer, Vault},
     seen::{Kind, Now, Object},
     watch::Input,
@@ -29,6 +30,8 @@ pub struct Centre {
     pub index: Index,
     /// Images. Pure.
     pub images: ImageIndex,
+    /// Probes. Pure.
+    pub probes: ProbeIndex,
     /// Takes what is to be read of Secrets.
     pub fetches: mpsc::UnboundedSender<Fetch>,
     /// Gives what was read.
@@ -68,36 +71,44 @@ impl Centre {
                 () = self.tenure.changed() => {}
                 () = deadline(self.index.next_deadline()) => {}
                 () = deadline(self.images.next_deadline()) => {}
+                () = deadline(self.probes.next_deadline()) => {}
             }
             let before = std::mem::replace(&mut term, self.tenure.term());
             let now = now();
-            let (patches, effects) = if term.is_some() && term != before {
-                (self.index.owed(now), self.images.owed(now))
+            let (patches, effects, orders) = if term.is_some() && term != before {
+                (self.index.owed(now), self.images.owed(now), self.probes.owed(now))
             } else if term.is_none() && before.is_some() {
-                (self.index.due(now), self.images.rests(now))
+                (self.index.due(now), self.images.rests(now), self.probes.rests(now))
             } else {
-                (self.index.due(now), self.images.due(now))
+                (self.index.due(now), self.images.due(now), self.probes.due(now))
             };
             self.hand_on(patches);
             self.carry_out(effects);
+            self.hand_on(orders);
             self.metrics.size(self.index.size());
             self.metrics.images(self.images.size());
+            self.metrics.probes(self.probes.size());
         }
     }
 
     fn take(&mut self, input: Input) {
         let now = now();
-        let (patches, effects) = match input {
+        let (patches, effects, orders) = match input {
             Input::ListBegins(kind) => {
                 self.index.list_begins(kind, now);
                 self.images.list_begins(kind, now);
+                self.probes.list_begins(kind, now);
                 return;
             }
             Input::ListEnds(kind) => {
-                let owed = (self.index.list_ends(kind, now), self.images.list_ends(kind, now));
+                let owed = (
+                    self.index.list_ends(kind, now),
+                    self.images.list_ends(kind, now),
+                    self.probes.list_ends(kind, now),
+                );
                 self.listed.send_modify(|listed| listed.add(kind));
                 let (requests, images) = (self.index.size(), self.images.size());
-                info!(kind = kind.name(), ?requests, ?images, "Listed");
+                info!(kind = kind.name(), ?requests, ?images, probes = ?self.probes.size(), "Listed");
                 owed
             }
             Input::Apply(object) => {
@@ -111,30 +122,37 @@ impl Centre {
                     Object::ImagePullJob(seen) => {
                         left_alone(Kind::ImagePullJob, &seen.namespace, &seen.name, &seen.status);
                     }
-                    Object::Pod(_) | Object::Node(_) | Object::NodeImage(_) => {}
+                    Object::PodProbeMarker(seen) => {
+                        left_alone(Kind::PodProbeMarker, &seen.namespace, &seen.name, &seen.status);
+                    }
+                    Object::Pod(_) | Object::Node(_) | Object::NodeImage(_) | Object::NodePodProbe(_) => {}
                 }
-                let effects = self.images.apply(&object, now);
-                (self.index.apply(object, now), effects)
+                let (effects, orders) = (self.images.apply(&object, now), self.probes.apply(&object, now));
+                (self.index.apply(object, now), effects, orders)
             }
             Input::Delete { kind, namespace, name } => (
                 self.index.delete(kind, &namespace, &name, now),
                 self.images.delete(kind, &namespace, &name, now),
+                self.probes.delete(kind, &namespace, &name, now),
             ),
             Input::Absent(kind) => {
                 // There is nothing of it to know, and what was known stays. No other kind of requests waits for it.
                 self.index.view_broke(kind, now);
                 self.images.view_broke(kind, now);
+                self.probes.view_broke(kind, now);
                 self.listed.send_modify(|listed| listed.add(kind));
                 return;
             }
             Input::Broke(kind) => {
                 self.index.view_broke(kind, now);
                 self.images.view_broke(kind, now);
+                self.probes.view_broke(kind, now);
                 return;
             }
         };
         self.hand_on(patches);
         self.carry_out(effects);
+        self.hand_on(orders);
     }
 
     fn answered(&mut self, Answer { fetch, result }: Answer) {
@@ -170,12 +188,21 @@ impl Centre {
     fn hand_on<O: Into<Order>>(&mut self, orders: impl IntoIterator<Item = O>) {
         for order in orders {
             if let Err(full) = self.writer.submit(order) {
-                match Ask::ALL.into_iter().find(|ask| ask.kind() == full.target.kind) {
-                    Some(ask) => self.index.lost(&RequestId { ask, key: full.target.key }, now()),
-                    None => self.images.lost(&full.target, now()),
-                }
+                self.lost(full.target);
             }
         }
+    }
+
+    fn lost(&mut self, target: Target) {
+        let ask = match target.kind {
+            Kind::Request => Ask::Recreate,
+            Kind::Update => Ask::Update,
+            Kind::PodProbeMarker | Kind::NodePodProbe => return self.probes.lost(&target, now()),
+            Kind::Pod | Kind::Node | Kind::NodeImage | Kind::ImagePullJob => {
+                return self.images.lost(&target, now());
+            }
+        };
+        self.index.lost(&RequestId { ask, key: target.key }, now());
     }
 }
 

@@ -2,33 +2,40 @@
 //!
 //! It says on which node a request is to be carried out, to recreate containers (and which instances of them) or to update
 //! a pod in place, and ends those that no agent can end; and from ImagePullJobs it says which node is to have which image now, and tells from the nodes' answers
-//! how far each job is. Everything that touches a container or an image happens on its node, by the agent there, and what an
+//! how far each job is; and from PodProbeMarkers it says what each node is to probe. Everything that touches a container or an image happens on its node, by the agent there, and what an
 //! agent has been told goes on while no manager runs.
 //!
-//! [`index`] and [`images`] decide and are pure, in the words of [`seen`]; [`watch`] and [`wire`] feed them, [`centre`] owns
-//! them, [`writer`] carries out the [`order`]s they give, [`lease`] says who may. [`secrets`] reads what a job's pulls need and
-//! seals it. [`notices`] says of kinds without a feature behind them that nothing acts on them. [`pod_updates`] is the entrance for
-//! workloads to updates in place; it has no caller yet.
+//! [`index`], [`images`] and [`probes`] decide and are pure, in the words of [`seen`]; [`watch`] and [`wire`] feed them, [`centre`]
+//! owns them, [`writer`] carries out the [`order`]s they give, [`lease`] says who may. [`secrets`] reads what a job's pulls need and
+//! seals it. [`pod_updates`] is the entrance for workloads to updates in place; it has no caller yet.
 //!
-//! What the manager never does: write anything but `status` of Berth's own kinds and its Lease; touch a pod or a node;
+//! [`virtual_nodes`] says what nobody may do there.
+//!
+//! What the manager never does: write anything but `status` of Berth's own kinds, its Lease and Events; touch a pod or a node;
 //! delete anything but ImagePullJobs that are over and say when they are to go; read a Secret that nobody has allowed it
 //! by name.
 
 pub mod centre;
 pub mod config;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod health;
 pub mod http;
 pub mod images;
 pub mod index;
 pub mod lease;
 pub mod metrics;
-pub mod notices;
 pub mod order;
 pub mod pod_updates;
+pub mod probes;
 pub mod run;
 pub mod secrets;
 pub mod seen;
+mod selector;
 pub mod telemetry;
+mod timers;
+pub mod virtual_nodes;
 pub mod watch;
 pub mod wire;
 pub mod writer;

@@ -12,7 +12,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::{images, index::Size, seen::Kind};
+use crate::{images, index::Size, probes, seen::Kind};
 
 type Pair = [(&'static str, &'static str); 2];
 type One = [(&'static str, &'static str); 1];
@@ -69,6 +69,8 @@ pub struct Metrics {
     requests: Family<One, Gauge>,
     jobs: Family<One, Gauge>,
     pulls: Gauge,
+    markers: Family<One, Gauge>,
+    probed: Gauge,
 }
 
 impl Metrics {
@@ -87,6 +89,8 @@ impl Metrics {
             requests: Family::default(),
             jobs: Family::default(),
             pulls: Gauge::default(),
+            markers: Family::default(),
+            probed: Gauge::default(),
         };
         registry.register(
             "writes",
@@ -114,6 +118,12 @@ impl Metrics {
             "Nodes that jobs have asked and that have not ended",
             metrics.pulls.clone(),
         );
+        registry.register(
+            "markers",
+            "PodProbeMarkers, and whether they can be carried out",
+            metrics.markers.clone(),
+        );
+        registry.register("probed_pods", "Pods that PodProbeMarkers have probed", metrics.probed.clone());
         metrics
     }
 
@@ -162,6 +172,17 @@ impl Metrics {
             self.jobs.get_or_create(&[("stage", stage)]).set(number(count));
         }
         self.pulls.set(number(asked));
+    }
+
+    pub(crate) fn probes(&self, size: probes::Size) {
+        let probes::Size { markers, refused, nodes, probed } = size;
+        for (kind, count) in [(Kind::PodProbeMarker, markers), (Kind::NodePodProbe, nodes)] {
+            self.objects.get_or_create(&[("kind", kind.name())]).set(number(count));
+        }
+        for (stage, count) in [("accepted", markers - refused), ("refused", refused)] {
+            self.markers.get_or_create(&[("stage", stage)]).set(number(count));
+        }
+        self.probed.set(number(probed));
     }
 }
 

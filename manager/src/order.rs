@@ -1,8 +1,11 @@
 //! A write as a value: what the indexes decide, what waits in the queue, and what the writer carries out.
 
+use std::sync::Arc;
+
 use crate::{
     images::{JobAct, JobOrder, NodeOrder},
     index::{StatusPatch, Write},
+    probes::{MarkerOrder, NodeAct, NodeProbesOrder},
     seen::{Key, Kind},
 };
 
@@ -16,6 +19,10 @@ pub enum Order {
     Node(NodeOrder),
     /// To the status of a job, or its deletion.
     Job(JobOrder),
+    /// What is to be probed on a node.
+    NodeProbes(NodeProbesOrder),
+    /// To the status of a PodProbeMarker.
+    Marker(MarkerOrder),
 }
 
 /// Which object.
@@ -32,10 +39,10 @@ impl Order {
     pub fn target(&self) -> Target {
         match self {
             Self::Request(patch) => Target { kind: patch.id.ask.kind(), key: patch.id.key.clone() },
-            Self::Node(order) => {
-                Target { kind: Kind::NodeImage, key: Key { namespace: "".into(), name: order.node.clone() } }
-            }
+            Self::Node(order) => of_node(Kind::NodeImage, &order.node),
             Self::Job(order) => Target { kind: Kind::ImagePullJob, key: order.key.clone() },
+            Self::NodeProbes(order) => of_node(Kind::NodePodProbe, &order.node),
+            Self::Marker(order) => Target { kind: Kind::PodProbeMarker, key: order.key.clone() },
         }
     }
 
@@ -45,6 +52,8 @@ impl Order {
             Self::Request(patch) => &patch.uid,
             Self::Node(order) => &order.uid,
             Self::Job(order) => &order.uid,
+            Self::NodeProbes(order) => &order.uid,
+            Self::Marker(order) => &order.uid,
         }
     }
 
@@ -54,6 +63,8 @@ impl Order {
             Self::Request(patch) => &patch.resource_version,
             Self::Node(order) => &order.resource_version,
             Self::Job(order) => &order.resource_version,
+            Self::NodeProbes(order) => &order.resource_version,
+            Self::Marker(order) => &order.resource_version,
         }
     }
 
@@ -69,8 +80,18 @@ impl Order {
                 JobAct::Status(_) => "job_status",
                 JobAct::Delete => "job_delete",
             },
+            Self::NodeProbes(order) => match order.act {
+                NodeAct::Desired(_) => "desired_probes",
+                NodeAct::TakeNoticeBack => "notice",
+            },
+            Self::Marker(_) => "marker_status",
         }
     }
+}
+
+/// The object that has the name of its node.
+fn of_node(kind: Kind, node: &Arc<str>) -> Target {
+    Target { kind, key: Key { namespace: "".into(), name: node.clone() } }
 }
 
 impl From<StatusPatch> for Order {

@@ -1,9 +1,9 @@
 //! Wires the manager together, and takes it apart in order.
 //!
 //! ```text
-//!   watches ──▶ Centre { Index, ImageIndex } ──▶ Writer ──▶ status of requests, NodeImages, ImagePullJobs
-//!   Secrets ──▶    ▲                                ▲
-//!                  └─────────── Tenure ─────────────┘ ◀── Candidate ──▶ Lease
+//!   watches ──▶ Centre { Index, ImageIndex, ProbeIndex } ──▶ Writer ──▶ status of Berth's kinds
+//!   Secrets ──▶    ▲                                            ▲
+//!                  └───────────────── Tenure ───────────────────┘ ◀── Candidate ──▶ Lease
 //! ```
 //!
 //! Every replica watches and decides; only the one that holds the lease writes. So its index is warm when it takes over.
@@ -12,11 +12,10 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
-use berth_proto::crd::{NodePodProbe, PodProbeMarker};
 use clap::Parser;
 use kube::{
     Client,
-    config::{KubeConfigOptions, Kubeconfig},
+    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use prometheus_client::registry::Registry;
 use tokio::{
@@ -26,7 +25,7 @@ use tokio::{
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::{
     centre::Centre,
@@ -37,9 +36,10 @@ use crate::{
     index::Index,
     lease::{Candidate, Terms},
     metrics::Metrics,
-    notices, secrets, telemetry,
+    probes::ProbeIndex,
+    secrets, telemetry, virtual_nodes,
     watch::follow,
-    wire::{Jobs, NodeImages, Nodes, Pods, Requests, Updates},
+    wire::{Jobs, Markers, NodeImages, NodeProbes, Nodes, Pods, Requests, Updates},
     writer::Writer,
 };
 
@@ -59,7 +59,12 @@ pub fn main() -> ExitCode {
             return ExitCode::from(code);
         }
     };
+    // It reads Secrets: no core file has its memory.
+    let undumped = nix::sys::prctl::set_dumpable(false);
     telemetry::init(config.log_filter(), config.log_format);
+    if let Err(error) = undumped {
+        warn!(%error, "Core files not switched off");
+    }
     match run(config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -94,12 +99,13 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let (candidate, tenure) = Candidate::new(client.clone(), terms, metrics.clone());
     let vault = secrets::Vault::default();
     let writer = Writer::new(tenure.clone(), metrics.clone(), vault.clone());
-    let notified = tenure.clone();
+    let tells = tenure.clone();
     let (fetches, asked) = mpsc::unbounded_channel();
     let (answer, answers) = mpsc::channel(INPUTS);
     let centre = Centre {
         index: Index::default(),
         images: ImageIndex::default(),
+        probes: ProbeIndex::default(),
         fetches,
         answers,
         vault,
@@ -120,10 +126,11 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     watches.spawn(follow::<Requests>(client.clone(), sender.clone(), metrics.clone()));
     watches.spawn(follow::<Updates>(client.clone(), sender.clone(), metrics.clone()));
     watches.spawn(follow::<NodeImages>(client.clone(), sender.clone(), metrics.clone()));
-    watches.spawn(follow::<Jobs>(client.clone(), sender, metrics));
+    watches.spawn(follow::<Jobs>(client.clone(), sender.clone(), metrics.clone()));
+    watches.spawn(follow::<Markers>(client.clone(), sender.clone(), metrics.clone()));
+    watches.spawn(follow::<NodeProbes>(client.clone(), sender, metrics));
+    watches.spawn(virtual_nodes::follow(client.clone(), tells));
     watches.spawn(secrets::read(client.clone(), asked, answer));
-    watches.spawn(notices::follow::<PodProbeMarker>(client.clone(), notified.clone()));
-    watches.spawn(notices::follow::<NodePodProbe>(client.clone(), notified));
     watches.spawn(centre.run());
     // The lease is given up when nothing is written any more.
     let written = CancellationToken::new();
@@ -156,7 +163,14 @@ async fn client(config: &Config) -> anyhow::Result<Client> {
     let found = match &config.kubeconfig {
         Some(path) => {
             let read = || format!("--kubeconfig {}", path.display());
-            let kubeconfig = Kubeconfig::read_from(path).with_context(read)?;
+            let kubeconfig = Kubeconfig::read_from(path).map_err(|error| match error {
+                // It would quote lines, and lines of it have tokens.
+                KubeconfigError::Parse(error) => {
+                    anyhow!("no kubeconfig, line {}", error.location().map_or(0, |at| at.line()))
+                }
+                error => error.into(),
+            });
+            let kubeconfig = kubeconfig.with_context(read)?;
             let options = KubeConfigOptions::default();
             kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.with_context(read)?
         }

@@ -2,6 +2,7 @@
 
 use std::{error::Error, io::IsTerminal};
 
+use berth_proto::quoting;
 use clap::ValueEnum;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{Layer, Registry, filter::Targets, layer::SubscriberExt, util::SubscriberInitExt};
@@ -20,7 +21,10 @@ pub enum LogFormat {
 pub fn init(filter: Targets, format: LogFormat) {
     // Said by us, once for each outage and not once for each attempt.
     let filter = filter
+        // It also logs the whole of an answer that it cannot read, be it a Secret.
+        .with_target("kube_client::client", LevelFilter::OFF)
         .with_target("kube_client::client::builder", LevelFilter::OFF)
+        .with_target("kube_client::client::tls", LevelFilter::WARN)
         .with_target("kube_runtime::watcher", LevelFilter::OFF);
     let stderr = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let layer: Box<dyn Layer<Registry> + Send + Sync> = match format {
@@ -31,15 +35,9 @@ pub fn init(filter: Targets, format: LogFormat) {
 }
 
 /// An error with all that caused it. The client's errors repeat their causes in their own text: those are left out.
-pub(crate) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let words = error.to_string();
-        if !text.contains(&words) {
-            text = format!("{text}: {words}");
-        }
-        cause = error.source();
-    }
-    text
+/// Values that a parser quotes are left out as well: they may be a Secret's.
+pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
+    let said = quoting::texts(error).into_iter();
+    said.reduce(|text, words| if text.contains(&words) { text } else { format!("{text}: {words}") })
+        .unwrap_or_default()
 }

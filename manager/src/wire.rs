@@ -4,12 +4,14 @@
 //! named below is skipped by the parser and never kept. Nodes are asked for as metadata only.
 
 mod images;
+mod pods;
+mod probes;
 mod requests;
 
 use std::{borrow::Cow, collections::BTreeMap, fmt::Debug, marker::PhantomData};
 
 use k8s_openapi::{
-    ClusterResourceScope, NamespaceResourceScope,
+    ClusterResourceScope,
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
 };
 use kube::Resource;
@@ -18,9 +20,11 @@ use serde_json::Value;
 
 pub use self::{
     images::{Jobs, NodeImages},
+    pods::Pods,
+    probes::{Markers, NodeProbes},
     requests::{Requests, Updates},
 };
-use crate::seen::{ContainerSeen, Kind, NodeSeen, Object, PodSeen, PodStage, Role};
+use crate::seen::{Kind, NodeSeen, Object};
 
 /// A kind that can be watched trimmed.
 pub trait Watchable: Clone + Debug + Send + Sync + 'static {
@@ -101,6 +105,7 @@ impl<'de, W: Watchable> Deserialize<'de> for Watched<W> {
             namespace: metadata.namespace,
             uid: metadata.uid,
             resource_version: metadata.resource_version,
+            generation: metadata.generation,
             creation_timestamp: metadata.creation_timestamp,
             deletion_timestamp: metadata.deletion_timestamp,
             labels: metadata.labels,
@@ -128,99 +133,12 @@ struct Metadata {
     namespace: Option<String>,
     uid: Option<String>,
     resource_version: Option<String>,
+    generation: Option<i64>,
     creation_timestamp: Option<Time>,
     deletion_timestamp: Option<Time>,
     labels: Option<BTreeMap<String, String>>,
     owner_references: Option<Vec<OwnerReference>>,
 }
-
-// === pods ===
-
-/// Pods.
-#[derive(Clone, Debug)]
-pub struct Pods;
-
-/// What is read of a pod's spec.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PodSpec {
-    node_name: Option<String>,
-    containers: Option<Vec<Container>>,
-    init_containers: Option<Vec<Container>>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Container {
-    name: String,
-    restart_policy: Option<String>,
-}
-
-/// What is read of a pod's status.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PodStatus {
-    phase: Option<String>,
-    container_statuses: Option<Vec<ContainerStatus>>,
-    init_container_statuses: Option<Vec<ContainerStatus>>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ContainerStatus {
-    name: String,
-    #[serde(rename = "containerID")]
-    container_id: Option<String>,
-    #[serde(default)]
-    restart_count: i32,
-}
-
-impl Watchable for Pods {
-    const KIND: Kind = Kind::Pod;
-    const GROUP: &str = "";
-    const VERSION: &str = "v1";
-    const NAME: &str = "Pod";
-    const METADATA_ONLY: bool = false;
-    type Scope = NamespaceResourceScope;
-    type Spec = PodSpec;
-    type Status = PodStatus;
-
-    fn object(meta: &ObjectMeta, spec: Option<PodSpec>, status: Option<PodStatus>) -> Object {
-        let status = status.unwrap_or_default();
-        let stage = match status.phase.as_deref() {
-            _ if meta.deletion_timestamp.is_some() => PodStage::Terminating,
-            Some("Succeeded" | "Failed") => PodStage::Finished,
-            _ => PodStage::Active,
-        };
-        let (node, containers, init) = spec
-            .map_or_else(Default::default, |spec| (spec.node_name, spec.containers, spec.init_containers));
-        let mut statuses: Vec<ContainerStatus> = status.container_statuses.unwrap_or_default();
-        statuses.extend(status.init_container_statuses.unwrap_or_default());
-        // Names are unique across containers and init containers of a pod.
-        let mut with_status = |container: Container, role| {
-            let status = statuses.iter_mut().find(|status| status.name == container.name);
-            let (id, restarts) =
-                status.map_or((None, 0), |status| (status.container_id.take(), status.restart_count));
-            ContainerSeen { name: container.name, role, id, restarts }
-        };
-        let init = init.unwrap_or_default().into_iter().map(|container| {
-            let always = container.restart_policy.as_deref() == Some("Always");
-            (container, if always { Role::Sidecar } else { Role::Init })
-        });
-        let regular = containers.unwrap_or_default().into_iter().map(|container| (container, Role::Regular));
-        Object::Pod(PodSeen {
-            namespace: meta.namespace.clone().unwrap_or_default(),
-            name: meta.name.clone().unwrap_or_default(),
-            uid: meta.uid.clone().unwrap_or_default(),
-            node,
-            labels: meta.labels.clone().unwrap_or_default(),
-            stage,
-            containers: init.chain(regular).map(|(container, role)| with_status(container, role)).collect(),
-        })
-    }
-}
-
-// === nodes ===
 
 /// Nodes.
 #[derive(Clone, Debug)]
@@ -248,6 +166,11 @@ impl Watchable for Nodes {
 
 fn read<T: DeserializeOwned>(value: Value) -> Result<T, String> {
     serde_json::from_value(value).map_err(|error| error.to_string())
+}
+
+/// Those that make sense here.
+fn readable<T: DeserializeOwned>(values: Option<Vec<Value>>) -> Vec<T> {
+    values.unwrap_or_default().into_iter().filter_map(|value| read(value).ok()).collect()
 }
 
 #[cfg(test)]

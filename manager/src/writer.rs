@@ -1,5 +1,5 @@
 //! The one writer: the only place from which the manager changes anything but its own Lease. All it changes is `status` of
-//! requests, NodeImages and ImagePullJobs, by server-side apply; and it deletes jobs that are over, where they say when.
+//! Berth's kinds, by server-side apply; and it deletes jobs that are over, where they say when.
 //!
 //! A write names the UID and the version of the object it was decided on, so one that is late, or of a leader that has
 //! been followed without noticing, is refused by the API server (409) and harms nobody. That is also why it may be forced:
@@ -35,14 +35,17 @@ use crate::{
     lease::Tenure,
     metrics::{Metrics, Outcome},
     order::{Order, Target},
+    probes::NodeAct,
     secrets::Vault,
     seen::Key,
     telemetry::chain,
-    wire::{Jobs, NodeImages, Requests, Updates, Watchable, Watched},
+    wire::{Jobs, Markers, NodeImages, NodeProbes, Requests, Updates, Watchable, Watched},
 };
 
 /// The owner of what the manager writes, as `managedFields` shows it.
 pub const FIELD_MANAGER: &str = "berth-manager";
+/// The owner of what earlier versions said of kinds that nothing acted on.
+const NOTICES: &str = "berth-manager-notices";
 /// Requests to the API server at the same time: some hundred writes a second, and a small part of what one client may
 /// have in flight there. With 48 an image was on 1,000 nodes no sooner: it is the API server's work that is waited for.
 const AT_ONCE: usize = 16;
@@ -217,6 +220,14 @@ async fn send(client: &Client, order: &Order, target: &Target, body: &Body) -> k
             Ask::Update => apply::<Updates>(&namespaced(client, key), &key.name, body).await,
         },
         Order::Node(_) => apply::<NodeImages>(&Api::all(client.clone()), &key.name, body).await,
+        Order::NodeProbes(order) => {
+            let owner = match order.act {
+                NodeAct::Desired(_) => FIELD_MANAGER,
+                NodeAct::TakeNoticeBack => NOTICES,
+            };
+            apply_as::<NodeProbes>(&Api::all(client.clone()), &key.name, body, owner).await
+        }
+        Order::Marker(_) => apply::<Markers>(&namespaced(client, key), &key.name, body).await,
         Order::Job(job) => {
             let api = namespaced::<Jobs>(client, key);
             match job.act {
@@ -246,7 +257,15 @@ where
     W: Watchable,
     Watched<W>: Resource<DynamicType = ()>,
 {
-    let params = PatchParams::apply(FIELD_MANAGER).force();
+    apply_as(api, name, body, FIELD_MANAGER).await
+}
+
+async fn apply_as<W>(api: &Api<Watched<W>>, name: &str, body: &Body, owner: &str) -> kube::Result<()>
+where
+    W: Watchable,
+    Watched<W>: Resource<DynamicType = ()>,
+{
+    let params = PatchParams::apply(owner).force();
     api.patch_status(name, &params, &Patch::Apply(body)).await.map(drop)
 }
 
@@ -287,6 +306,13 @@ fn tell(order: &Order, target: &Target, outcome: Outcome, error: &str) {
             JobAct::Status(_) => debug!(job = %object, "Job's status written"),
             JobAct::Delete => info!(job = %object, "Job deleted, its time after its end has passed"),
         },
+        (Outcome::Written, Order::NodeProbes(order)) => match &order.act {
+            NodeAct::Desired(pods) => debug!(node = %object, pods = pods.len(), "Desired probes written"),
+            NodeAct::TakeNoticeBack => debug!(node = %object, "Notice that nothing acts on it taken back"),
+        },
+        (Outcome::Written, Order::Marker(order)) => {
+            debug!(marker = %object, pods = order.status.matched_pods, "Marker's status written");
+        }
         (Outcome::Refused, _) => {
             warn!(%object, what, error, "Write refused, not tried before the object changes");
         }

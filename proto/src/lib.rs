@@ -2,9 +2,10 @@
 //!
 //! [`cri`] is our own subset of the CRI v1 API: only the messages and fields that Berth reads or that `berthctl run`
 //! writes. A message decoded with it loses what it does not know, so it is never encoded again and sent on: what passes
-//! between kubelet and runtime passes as bytes (`berth-shim`). [`admin`] is the API between `berthctl` and `berthd`.
+//! between kubelet and runtime passes as bytes (`berth-shim`). [`admin`] is the API between `berthctl` and `berthd`,
+//! [`health`] what a `grpc` probe asks.
 //! [`crd`] are the custom resources, [`image`] the references in them, [`sealing`] what the manager gives to one node
-//! alone, [`docker_config`] where credentials are found.
+//! alone, [`docker_config`] where credentials are found, [`quoting`] how errors are told without what they are about.
 
 /// CRI v1 (`runtime.v1`), the part of it that Berth reads.
 #[allow(missing_docs, clippy::all, clippy::use_self)]
@@ -18,7 +19,14 @@ pub mod admin {
     tonic::include_proto!("berth.admin.v1alpha1");
 }
 
+/// gRPC's own health checking (`grpc.health.v1`).
+#[allow(missing_docs, clippy::all, clippy::use_self)]
+pub mod health {
+    tonic::include_proto!("grpc.health.v1");
+}
+
 pub mod crd;
 pub mod docker_config;
 pub mod image;
+pub mod quoting;
 pub mod sealing;

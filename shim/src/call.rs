@@ -11,15 +11,16 @@ use std::{
 use berth_policy::{Amendment, Call, CallId, ConnectionId, EnvValues, Event, HookTurn, Request as Wanted};
 use berth_proto::cri;
 use bytes::Bytes;
-use h2::{RecvStream, server::SendResponse};
+use h2::{Reason, RecvStream, server::SendResponse};
 use http::{HeaderValue, Request};
 use prost::Message;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
 use crate::{
+    bounds::{Memory, OutOfMemory, Room},
     convert::PullImage,
+    edit::Edit,
     env,
     exceptions::Exception,
     forward::{forward, refuse, succeed},
@@ -30,6 +31,7 @@ use crate::{
     metrics::{Metrics, Unread},
     observe::{Observer, OnSuccess},
     relist::Relists,
+    serve::Leaving,
     status::Status,
     timeout,
     upload::Upload,
@@ -50,7 +52,8 @@ pub(crate) struct Context<G> {
     pub(crate) gate: Arc<G>,
     pub(crate) upstream: Upstream,
     pub(crate) metrics: Metrics,
-    pub(crate) draining: CancellationToken,
+    pub(crate) memory: Memory,
+    pub(crate) leaving: Leaving,
     /// Over all connections: an identity is never used twice.
     pub(crate) next_call: Arc<AtomicU64>,
 }
@@ -62,6 +65,8 @@ enum Prepared {
     Refuse(Status),
     /// Answered with this message and OK, without the runtime.
     Done(Vec<u8>),
+    /// Given back as if it had never come.
+    Unprocessed,
     ClientGone,
 }
 
@@ -74,6 +79,8 @@ pub(crate) async fn serve_call<G: Gate>(
     let method = Method::of(request.uri().path());
     context.metrics.call(method);
     let mut observer = Observer::new(context.gate.clone(), context.connection);
+    // Given back when the call ends, in whatever way.
+    let mut room = context.memory.room();
     let (head, body) = request.into_parts();
     let mut head = Request::from_parts(head, ());
     let prepared = match method {
@@ -83,7 +90,7 @@ pub(crate) async fn serve_call<G: Gate>(
             // other one has no effect but those its drop undoes.
             biased;
             _ = poll_fn(|cx| respond.poll_reset(cx)) => Prepared::ClientGone,
-            prepared = context.prepare(method, &mut head, body, &mut observer) => prepared,
+            prepared = context.prepare(method, &mut head, body, &mut room, &mut observer) => prepared,
         },
     };
     match prepared {
@@ -99,6 +106,8 @@ pub(crate) async fn serve_call<G: Gate>(
             observer.ended();
             succeed(respond, &message);
         }
+        // The client's own library sends it again, over a connection to whoever accepts now.
+        Prepared::Unprocessed => respond.send_reset(Reason::REFUSED_STREAM),
         Prepared::ClientGone => {}
     }
 }
@@ -112,11 +121,13 @@ impl<G: Gate> Context<G> {
         method: Method,
         head: &mut Request<()>,
         body: RecvStream,
+        room: &mut Room,
         observer: &mut Observer<G>,
     ) -> Prepared {
-        let assembler = match assemble(body).await {
+        let assembler = match assemble(body, room).await {
             Ok(assembler) => assembler,
             Err(Unassembled::TooLarge(error)) => return Prepared::Refuse(error.into()),
+            Err(Unassembled::OutOfMemory(error)) => return Prepared::Refuse(error.into()),
             Err(Unassembled::ClientGone) => return Prepared::ClientGone,
         };
         let message = match assembler.payload() {
@@ -163,6 +174,15 @@ impl<G: Gate> Context<G> {
                 if self.kubelet {
                     let shown = self.gate.shows(self.connection, &container).await;
                     exception = Exception::shown(shown).map(Box::new);
+                    observer.shows(container);
+                }
+            }
+            Asked::Statuses(field) => {
+                if method == Method::GetContainerEvents {
+                    observer.ends_with(&self.leaving.goodbye);
+                }
+                if self.kubelet {
+                    exception = Some(Box::new(Exception::edited(Edit::new(field, self.gate.clone()))));
                 }
             }
             Asked::Hook(container) => {
@@ -178,7 +198,7 @@ impl<G: Gate> Context<G> {
                 // Cancel-safe: whoever stops waiting has joined nothing.
                 let joined = tokio::select! {
                     joined = self.gate.joins(call, &image, credential), if !handler => joined,
-                    () = self.draining.cancelled(), if !handler => None,
+                    () = self.leaving.goodbye.cancelled(), if !handler => None,
                     else => None,
                 };
                 if let Some(image_ref) = joined {
@@ -217,9 +237,10 @@ impl<G: Gate> Context<G> {
             request,
         };
         observer.announce(call.id);
-        let (amended, held) = match pass(&*self.gate, &call, method, &self.draining, &self.metrics).await {
+        let (amended, held) = match pass(&*self.gate, &call, method, &self.leaving, &self.metrics).await {
             Passage::Pass { amended, held } => (amended, held),
             Passage::Refuse(refusal) => return Prepared::Refuse(Status::from(&refusal)),
+            Passage::Unprocessed => return Prepared::Unprocessed,
             Passage::DeadlinePassed => return Prepared::Refuse(Status::deadline_exceeded()),
         };
         if let Some(timeout) = timeout
@@ -275,15 +296,17 @@ impl<G: Gate> Context<G> {
 /// A request that was not read to its end.
 enum Unassembled {
     TooLarge(TooLarge),
+    OutOfMemory(OutOfMemory),
     ClientGone,
 }
 
-async fn assemble(mut body: RecvStream) -> Result<Assembler, Unassembled> {
+async fn assemble(mut body: RecvStream, room: &mut Room) -> Result<Assembler, Unassembled> {
     let mut assembler = Assembler::default();
     while let Some(frame) = body.data().await {
         let frame = frame.map_err(|_| Unassembled::ClientGone)?;
         // An error means that the stream is gone, and its window with it.
         let _ = body.flow_control().release_capacity(frame.len());
+        room.take(frame.len()).map_err(Unassembled::OutOfMemory)?;
         assembler.push(frame).map_err(Unassembled::TooLarge)?;
     }
     Ok(assembler)

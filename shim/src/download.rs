@@ -14,10 +14,14 @@ use crate::exceptions::Exception;
 
 /// Sees what passes, before it passes.
 pub(crate) trait Tap {
+    /// The answer begins, and passes as it is so far. What else is it to say?
+    fn begun(&mut self) -> Option<Box<Exception>>;
     /// A frame of the body.
     fn data(&mut self, frame: &Bytes);
     /// The end; `None` when it came without trailers.
     fn end(&mut self, trailers: Option<&HeaderMap>);
+    /// Ready when the answer is to end now, although the runtime goes on: a stream that never ends by itself.
+    fn poll_cut(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 }
 
 /// How an answer ended.
@@ -27,6 +31,8 @@ pub(crate) enum DownloadEnd {
     Finished,
     /// The runtime reset it, or its connection is lost.
     RuntimeFailed(h2::Error),
+    /// The tap has cut it.
+    Cut,
     /// The client takes no more.
     ClientGone,
 }

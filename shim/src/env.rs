@@ -4,9 +4,9 @@
 //! wait. A container that it starts then has values from before, and nothing in the container's definition tells. So what the
 //! agent knows to be newer takes the place of the old value, and every other byte stays as it came.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 
-use crate::wire::{LENGTH_DELIMITED, Malformed, field, put_varint};
+use crate::wire::{LENGTH_DELIMITED, Malformed, field, put_field, replace_each};
 
 /// `CreateContainerRequest.config`, `ContainerConfig.envs`, and both fields of `KeyValue`.
 const CONFIG: u64 = 2;
@@ -17,34 +17,7 @@ const VALUE: u64 = 2;
 /// A `CreateContainerRequest` with these values in place of others of the same name. `None`: it has them already, or has no
 /// such variables.
 pub(crate) fn set_env(message: &[u8], values: &[(String, String)]) -> Result<Option<Bytes>, Malformed> {
-    each(message, CONFIG, |config| each(config, ENVS, |entry| replaced(entry, values)))
-}
-
-/// The message with some of the fields of this number replaced; `None` when none was.
-fn each(
-    message: &[u8],
-    number: u64,
-    replace: impl Fn(&[u8]) -> Result<Option<Bytes>, Malformed>,
-) -> Result<Option<Bytes>, Malformed> {
-    let mut edited = BytesMut::new();
-    let (mut at, mut copied) = (0, 0);
-    while at < message.len() {
-        let field = field(message, at)?;
-        if field.number == number && field.wire_type == LENGTH_DELIMITED {
-            let content = field.content(message)?;
-            if let Some(content) = replace(&message[content])? {
-                edited.put_slice(&message[copied..at]);
-                put_field(&mut edited, number, &content);
-                copied = field.value.end;
-            }
-        }
-        at = field.value.end;
-    }
-    if copied == 0 {
-        return Ok(None);
-    }
-    edited.put_slice(&message[copied..]);
-    Ok(Some(edited.freeze()))
+    replace_each(message, CONFIG, |config| replace_each(config, ENVS, |entry| replaced(entry, values)))
 }
 
 /// The entry with another value.
@@ -69,12 +42,6 @@ fn replaced(entry: &[u8], values: &[(String, String)]) -> Result<Option<Bytes>, 
     // Of several occurrences the last one counts.
     put_field(&mut edited, VALUE, wanted);
     Ok(Some(edited.freeze()))
-}
-
-fn put_field(out: &mut BytesMut, number: u64, content: &[u8]) {
-    put_varint(out, number << 3 | u64::from(LENGTH_DELIMITED));
-    put_varint(out, content.len() as u64);
-    out.put_slice(content);
 }
 
 #[cfg(test)]

@@ -1,27 +1,32 @@
-//! The two exceptions from the runtime's own words, and all there is of them.
+//! The three exceptions from the runtime's own words, and all there is of them.
 //!
 //! A container that is to be recreated is shown to the kubelet with another definition hash, so that the kubelet itself
 //! stops it and starts it anew; and so that the kubelet looks, one list of containers shows it, once, a container that
-//! is not there. Which container and which list, the gate says. Both are bytes after the runtime's ([`Append`]); both
-//! go to the kubelet's own connections only.
+//! is not there. A job sidecar that is to end with its mains is shown as one that ended well, so that the kubelet judges its pod
+//! by the main containers. Which container and which list, the gate says. All are bytes after the runtime's ([`Append`]), or at the
+//! end of a status among others ([`Edit`]); all go to the kubelet's own connections only.
 
 use std::collections::HashMap;
 
 use berth_policy::{Nudge, Showing};
 use berth_proto::cri;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use prost::Message;
 use tracing::{debug, info};
 
 use crate::{
     append::{Append, Outcome},
+    edit::{self, Edit},
     metrics::Metrics,
+    wire::put_field,
 };
 
 /// The annotation by which the kubelet knows the definition a container was made from.
 pub const HASH_ANNOTATION: &str = "io.kubernetes.container.hash";
 /// In hexadecimal, as the kubelet writes it. The kubelet reads 64 bits and computes 32, so no definition has this one.
 pub const OTHER_HASH: &str = "100000000";
+/// `ContainerStatusResponse.status`.
+const STATUS: u64 = 1;
 /// The name of the container that is not there.
 pub const NUDGE_NAME: &str = "berth-nudge";
 /// Its image; nobody ever pulls it.
@@ -31,7 +36,13 @@ pub const NUDGE_IMAGE: &str = "berth.dev/nudge";
 #[derive(Debug)]
 pub(crate) struct Exception {
     kind: Kind,
-    append: Append,
+    change: Change,
+}
+
+#[derive(Debug)]
+enum Change {
+    Append(Append),
+    Edit(Edit),
 }
 
 #[derive(Debug)]
@@ -49,6 +60,7 @@ impl Exception {
             Showing::Truth => None,
             Showing::OtherDefinition => Some(Self::restated()),
             Showing::NotStarted => Some(Self::not_started()),
+            Showing::Completed => Some(Self::completed()),
         }
     }
 
@@ -56,7 +68,23 @@ impl Exception {
     /// policy.
     fn not_started() -> Self {
         // `status` (1) with `state` (3) = CONTAINER_CREATED, which is 0 and which the encoder would leave out.
-        Self { kind: Kind::Restated, append: Append::new(Bytes::from_static(&[0x0a, 2, 0x18, 0])) }
+        Self {
+            kind: Kind::Restated,
+            change: Change::Append(Append::new(Bytes::from_static(&[0x0a, 2, 0x18, 0]))),
+        }
+    }
+
+    /// The same status with the exit code and the reason of a container that ended well. While it runs nobody reads them.
+    pub(crate) fn completed() -> Self {
+        let status = edit::completed();
+        let mut suffix = BytesMut::new();
+        put_field(&mut suffix, STATUS, &status);
+        Self { kind: Kind::Restated, change: Change::Append(Append::new(suffix.freeze())) }
+    }
+
+    /// Of several containers in one message.
+    pub(crate) fn edited(edit: Edit) -> Self {
+        Self { kind: Kind::Restated, change: Change::Edit(edit) }
     }
 
     /// The same status, made from another definition.
@@ -66,7 +94,7 @@ impl Exception {
         let status = cri::ContainerStatus { annotations, ..Default::default() };
         let suffix =
             cri::ContainerStatusResponse { status: Some(status), ..Default::default() }.encode_to_vec();
-        Self { kind: Kind::Restated, append: Append::new(suffix.into()) }
+        Self { kind: Kind::Restated, change: Change::Append(Append::new(suffix.into())) }
     }
 
     /// For `ListContainersResponse`: these entries too. `None` without any.
@@ -85,22 +113,32 @@ impl Exception {
         let entries = nudges.len() as u64;
         let containers = nudges.into_iter().map(entry).collect();
         let suffix = cri::ListContainersResponse { containers }.encode_to_vec();
-        Some(Self { kind: Kind::Nudged { entries }, append: Append::new(suffix.into()) })
+        Some(Self { kind: Kind::Nudged { entries }, change: Change::Append(Append::new(suffix.into())) })
     }
 
     /// What goes to the client for this frame of the runtime; empty when it has to wait for the next one.
     pub(crate) fn frame(&mut self, frame: Bytes) -> Bytes {
-        self.append.frame(frame)
+        match &mut self.change {
+            Change::Append(append) => append.frame(frame),
+            Change::Edit(edit) => edit.frame(frame),
+        }
     }
 
     /// What is still to go at the end of the answer.
     pub(crate) fn end(&mut self) -> Bytes {
-        self.append.end()
+        match &mut self.change {
+            Change::Append(append) => append.end(),
+            Change::Edit(edit) => edit.end(),
+        }
     }
 
     /// Counts what became of it, once the answer is over.
     pub(crate) fn count(&self, metrics: &Metrics) {
-        match (self.append.outcome(), &self.kind) {
+        let append = match &self.change {
+            Change::Append(append) => append,
+            Change::Edit(edit) => return (0..edit.edited()).for_each(|_| metrics.restated()),
+        };
+        match (append.outcome(), &self.kind) {
             (Some(Outcome::Appended), Kind::Restated) => metrics.restated(),
             (Some(Outcome::Appended), Kind::Nudged { entries }) => metrics.nudged(*entries),
             (Some(why @ (Outcome::Compressed | Outcome::Empty | Outcome::TooLarge)), kind) => {

@@ -7,6 +7,7 @@
 //! | resets the stream | a reset with the same code |
 //! | did not process it, and says so | nothing: it is sent once more over a fresh connection |
 //! | its connection breaks | UNAVAILABLE, after what was handed on already |
+//! | streams without end, and we go | UNAVAILABLE: the client asks our successor |
 //!
 //! Nothing that may have been processed is ever sent again.
 
@@ -61,15 +62,15 @@ pub(crate) async fn forward(
     tap: &mut impl Tap,
     metrics: &Metrics,
 ) {
-    let mut attempt = attempt(upstream, head.clone(), &mut upload, &mut respond).await;
+    let mut attempt = attempt(upstream, head.clone(), &mut upload, &mut respond, tap).await;
     if matches!(attempt, Attempt::Unprocessed) && upload.rewind() {
         debug!("Call not processed by the runtime, sent again");
         metrics.replayed();
-        attempt = self::attempt(upstream, head, &mut upload, &mut respond).await;
+        attempt = self::attempt(upstream, head, &mut upload, &mut respond, tap).await;
     }
     match attempt {
         Attempt::Answered(response, send) => {
-            let mut download = Download::new(exception);
+            let mut download = Download::new(exception.or_else(|| tap.begun()));
             answer(upstream, response, send, upload, respond, &mut download, tap).await;
             if let Some(exception) = download.exception() {
                 exception.count(metrics);
@@ -109,6 +110,7 @@ async fn attempt(
     mut head: Request<()>,
     upload: &mut Upload,
     respond: &mut SendResponse<Bytes>,
+    tap: &mut impl Tap,
 ) -> Attempt {
     let sender = tokio::select! {
         biased;
@@ -127,7 +129,7 @@ async fn attempt(
             return Attempt::Unprocessed;
         }
     };
-    let ended = poll_fn(|cx| poll_answer(cx, &mut response, &mut send, upload, respond)).await;
+    let ended = poll_fn(|cx| poll_answer(cx, &mut response, &mut send, upload, respond, tap)).await;
     match ended {
         Answer::Begun(response) => {
             upload.forget();
@@ -138,6 +140,10 @@ async fn attempt(
             Failure::Reset(reason) => Attempt::Reset(reason),
             Failure::Lost => Attempt::Failed(Status::connection_lost(upstream.endpoint(), &error)),
         },
+        Answer::Cut => {
+            send.send_reset(Reason::CANCEL);
+            Attempt::Failed(Status::restarting())
+        }
         Answer::ClientGone(reason) => {
             send.send_reset(reason);
             Attempt::ClientGone
@@ -149,6 +155,7 @@ async fn attempt(
 enum Answer {
     Begun(Response<h2::RecvStream>),
     Failed(h2::Error),
+    Cut,
     ClientGone(Reason),
 }
 
@@ -158,6 +165,7 @@ fn poll_answer(
     send: &mut SendStream<Bytes>,
     upload: &mut Upload,
     respond: &mut SendResponse<Bytes>,
+    tap: &mut impl Tap,
 ) -> Poll<Answer> {
     // First, so that nothing goes up for a client that is gone.
     if let Poll::Ready(reset) = respond.poll_reset(cx) {
@@ -165,6 +173,9 @@ fn poll_answer(
     }
     if let Poll::Ready(error) = upload.poll(cx, send) {
         return Poll::Ready(Answer::ClientGone(error.reason().unwrap_or(Reason::CANCEL)));
+    }
+    if tap.poll_cut(cx).is_ready() {
+        return Poll::Ready(Answer::Cut);
     }
     std::pin::Pin::new(response).poll(cx).map(|answer| answer.map_or_else(Answer::Failed, Answer::Begun))
 }
@@ -200,6 +211,9 @@ async fn answer(
         if let Poll::Ready(error) = upload.poll(cx, &mut send) {
             return Poll::Ready(Err(error.reason().unwrap_or(Reason::CANCEL)));
         }
+        if tap.poll_cut(cx).is_ready() {
+            return Poll::Ready(Ok(DownloadEnd::Cut));
+        }
         download.poll(cx, &mut body, &mut client, tap).map(Ok)
     });
     match ended.await {
@@ -215,6 +229,12 @@ async fn answer(
                     let _ = client.send_trailers(status.into_trailers());
                 }
             }
+        }
+        Ok(DownloadEnd::Cut) => {
+            tap.end(None);
+            send.send_reset(Reason::CANCEL);
+            // An error means that the client is gone.
+            let _ = client.send_trailers(Status::restarting().into_trailers());
         }
         Ok(DownloadEnd::ClientGone) => send.send_reset(Reason::CANCEL),
         Err(reason) => send.send_reset(reason),

@@ -17,9 +17,10 @@ pub struct Assembler {
     collected: usize,
 }
 
-/// A message above [`MAX_MESSAGE`].
+/// A message above [`MAX_MESSAGE`]. The words are those of grpc-go, by which the runtime refuses the same message when
+/// it comes past us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a request of {length} bytes is larger than the {MAX_MESSAGE} bytes that can be looked at")]
+#[error("grpc: received message larger than max ({length} vs. {MAX_MESSAGE})")]
 pub struct TooLarge {
     /// What its prefix announces, or what has arrived when that is more.
     pub length: usize,

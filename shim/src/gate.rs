@@ -33,6 +33,14 @@ pub trait Gate: Send + Sync + 'static {
         container: &ContainerId,
     ) -> impl Future<Output = Showing> + Send;
 
+    /// Whether [`Showing::Completed`] is what the kubelet sees of this container, wherever its status is told. Asked when the
+    /// runtime has answered: the agent may have made up its mind since the question, and the answer may tell what came of that.
+    /// Never blocks.
+    fn is_completed(&self, container: &ContainerId) -> bool {
+        let _ = container;
+        false
+    }
+
     /// The kubelet begins a lifecycle hook in this container, by a command without a time limit. The command goes on when
     /// it is durable that it may have begun, where that matters; one that had begun before is answered without it.
     fn hook_begins(

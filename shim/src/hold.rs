@@ -4,7 +4,7 @@
 //!          +--------- change, or `until` passed ---------+
 //!          v                                             |
 //!   subscribe -> ask --Hold--> wait ---------------------+
-//!                 |              | drain (CreateContainer only) --> Refuse(Draining)
+//!                 |              | drain (CreateContainer only) --> Refuse(Draining), or Unprocessed where a successor accepts
 //!                 |              | the call's own deadline -------> DeadlinePassed
 //!                 +--Forward, Latch (once durable)--> Pass
 //!                 +--Amend--> Pass, changed
@@ -23,7 +23,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
-use crate::{gate::Gate, intercept::Method, metrics::Metrics};
+use crate::{gate::Gate, intercept::Method, metrics::Metrics, serve::Leaving};
 
 /// A hold that is over before it begins would turn the loop into a spin; this bounds a mistake of the policy.
 const SHORTEST_WAIT: Duration = Duration::from_millis(1);
@@ -40,6 +40,8 @@ pub(crate) enum Passage {
     },
     /// Answer with this error.
     Refuse(Refusal),
+    /// Give it back as one that was never looked at: the client asks our successor.
+    Unprocessed,
     /// Its client does not wait any longer.
     DeadlinePassed,
 }
@@ -49,7 +51,7 @@ pub(crate) async fn pass<G: Gate>(
     gate: &G,
     call: &Call,
     method: Method,
-    draining: &CancellationToken,
+    leaving: &Leaving,
     metrics: &Metrics,
 ) -> Passage {
     let mut changes = gate.changes();
@@ -83,7 +85,10 @@ pub(crate) async fn pass<G: Gate>(
         tokio::select! {
             () = changed(&mut changes) => {}
             () = sleep_until(until) => {}
-            () = drained(draining, &call.request) => break Passage::Refuse(Refusal::Draining),
+            () = drained(&leaving.goodbye, &call.request) => break match leaving.succeeded.is_cancelled() {
+                true => Passage::Unprocessed,
+                false => Passage::Refuse(Refusal::Draining),
+            },
             () = deadline(call) => break Passage::DeadlinePassed,
         }
     };
@@ -100,6 +105,15 @@ pub(crate) async fn pass<G: Gate>(
             info!(rpc = method.name(), call = call.id.0, container = container(call), %refusal, "Call refused");
             metrics.refused(&refusal);
             Passage::Refuse(refusal)
+        }
+        Passage::Unprocessed => {
+            info!(
+                rpc = method.name(),
+                call = call.id.0,
+                container = container(call),
+                "Call left to the successor"
+            );
+            Passage::Unprocessed
         }
         Passage::DeadlinePassed => Passage::DeadlinePassed,
     }
@@ -132,9 +146,9 @@ async fn changed(changes: &mut watch::Receiver<u64>) {
 }
 
 /// A held CreateContainer is cheap to ask again; an error on StopContainer would make the kubelet kill the whole pod.
-async fn drained(draining: &CancellationToken, request: &Request) {
+async fn drained(goodbye: &CancellationToken, request: &Request) {
     match request {
-        Request::CreateContainer(_) => draining.cancelled().await,
+        Request::CreateContainer(_) => goodbye.cancelled().await,
         Request::StopContainer(_) => pending().await,
     }
 }

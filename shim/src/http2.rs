@@ -6,6 +6,8 @@
 
 use h2::{client, server};
 
+use crate::bounds::STREAMS;
+
 /// What a peer may send on one stream before we have passed it on. A list of 500 containers is 445 kB.
 const STREAM_WINDOW: u32 = 4 << 20;
 /// The same over all streams of a connection.
@@ -29,6 +31,7 @@ const SMALL_FRAMES: usize = 64 << 20;
 pub(crate) fn server() -> server::Builder {
     let mut builder = server::Builder::new();
     builder
+        .max_concurrent_streams(STREAMS)
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_header_list_size(MAX_HEADER_LIST)

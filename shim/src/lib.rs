@@ -20,6 +20,7 @@
 //!                                     (+ exceptions, to the kubelet only)
 //! ```
 //!
+//! - `bounds`: how much of all that at once.
 //! - `serve`: connections, one upstream connection for each, GOAWAY and drain.
 //! - `call`, `intercept`, `frames`, `observe`, `hold`: the closed table of calls that are looked at.
 //! - `forward`, `upload`, `download`, `upstream`: bytes both ways, and every way a call can end.
@@ -36,11 +37,16 @@
 pub mod convert;
 pub mod exceptions;
 pub mod frames;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod wire;
 
 mod append;
+mod bounds;
 mod call;
 mod download;
+mod edit;
 mod endpoint;
 mod env;
 mod forward;

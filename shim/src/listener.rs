@@ -3,7 +3,10 @@
 use std::{
     fs::{DirBuilder, File, OpenOptions},
     io,
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::fs::{DirBuilderExt, OpenOptionsExt},
+    },
     path::{Path, PathBuf},
 };
 
@@ -87,6 +90,11 @@ impl Listener {
     /// The next connection. Cancel-safe.
     pub async fn accept(&self) -> io::Result<UnixStream> {
         self.socket.accept().await.map(|(stream, _)| stream)
+    }
+
+    /// A second descriptor of the same socket, to be handed on: it goes on listening when this one is closed.
+    pub fn descriptor(&self) -> io::Result<OwnedFd> {
+        self.socket.as_fd().try_clone_to_owned()
     }
 
     /// Takes over a socket that already listens, as systemd or a predecessor hands it on.

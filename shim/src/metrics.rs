@@ -29,6 +29,7 @@ pub struct Metrics {
     dial_failures: Counter,
     replays: Counter,
     undecodable: Family<Labels, Counter>,
+    shed: Family<Labels, Counter>,
     refused: Family<Labels, Counter>,
     restated: Counter,
     nudges: Counter,
@@ -47,6 +48,15 @@ pub(crate) enum Unread {
     Undecodable,
 }
 
+/// What there can be too much of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Shed {
+    /// Connections.
+    Connection,
+    /// Requests under way.
+    Memory,
+}
+
 // === impl Metrics ===
 
 impl Metrics {
@@ -63,6 +73,7 @@ impl Metrics {
             dial_failures: Counter::default(),
             replays: Counter::default(),
             undecodable: Family::default(),
+            shed: Family::default(),
             refused: Family::default(),
             restated: Counter::default(),
             nudges: Counter::default(),
@@ -87,10 +98,11 @@ impl Metrics {
             "Calls of the intercept table passed on without a look at them",
             metrics.undecodable.clone(),
         );
+        registry.register("shed", "What was not taken on, because there was too much", metrics.shed.clone());
         registry.register("refused", "Calls refused by the gate", metrics.refused.clone());
         registry.register(
             "restated",
-            "Answers that showed the kubelet a changed definition of a container",
+            "Answers that showed the kubelet a container otherwise than the runtime does",
             metrics.restated.clone(),
         );
         registry.register(
@@ -128,7 +140,7 @@ impl Metrics {
         of(Unread::Compressed) + of(Unread::Truncated) + of(Unread::Undecodable)
     }
 
-    /// Answers that showed the kubelet a changed definition of a container.
+    /// Answers that showed the kubelet a container otherwise than the runtime does.
     pub fn restated_answers(&self) -> u64 {
         self.restated.get()
     }
@@ -142,6 +154,20 @@ impl Metrics {
     pub fn unchanged(&self) -> u64 {
         let of = |why: Outcome| self.unchanged.get_or_create(&[("reason", why.label())]).get();
         of(Outcome::Compressed) + of(Outcome::Empty) + of(Outcome::TooLarge)
+    }
+
+    /// Something was not taken on, because there is too much of it.
+    pub(crate) fn shed(&self, what: Shed) {
+        let what = match what {
+            Shed::Connection => "connection",
+            Shed::Memory => "memory",
+        };
+        self.shed.get_or_create(&[("what", what)]).inc();
+    }
+
+    /// How often that was.
+    pub fn shed_so_far(&self) -> u64 {
+        ["connection", "memory"].map(|what| self.shed.get_or_create(&[("what", what)]).get()).iter().sum()
     }
 
     /// Counts an open connection until the answer is dropped.

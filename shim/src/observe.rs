@@ -3,17 +3,23 @@
 //! Everything is told before the end of the answer goes to the client, so that the kubelet's next call meets a state that
 //! knows of this one. A call that was announced ends exactly once, also when its future is dropped.
 
-use std::sync::Arc;
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use berth_policy::{CallId, ConnectionId, ContainerId, Declared, Event, PodRef, SandboxId};
 use berth_proto::cri;
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use prost::Message;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tracing::debug;
 
 use crate::{
     download::Tap,
+    exceptions::Exception,
     frames::{Assembler, Payload},
     gate::Gate,
 };
@@ -29,6 +35,10 @@ pub(crate) struct Observer<G: Gate> {
     announced: Option<CallId>,
     on_success: OnSuccess,
     answer: Answer,
+    /// The kubelet asks for the status of this container.
+    status_of: Option<ContainerId>,
+    /// When this is over, so is the answer.
+    cut: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
 }
 
 /// What a successful answer means.
@@ -56,7 +66,15 @@ enum Answer {
 impl<G: Gate> Observer<G> {
     /// Watches a call of which the policy knows nothing yet.
     pub(crate) fn new(gate: Arc<G>, connection: ConnectionId) -> Self {
-        Self { gate, connection, announced: None, on_success: OnSuccess::Nothing, answer: Answer::Ignored }
+        Self {
+            gate,
+            connection,
+            announced: None,
+            on_success: OnSuccess::Nothing,
+            answer: Answer::Ignored,
+            status_of: None,
+            cut: None,
+        }
     }
 
     /// From now on the policy knows of this call, and will be told of its end.
@@ -71,6 +89,16 @@ impl<G: Gate> Observer<G> {
             _ => Answer::Ignored,
         };
         self.on_success = on_success;
+    }
+
+    /// The answer is the status of this container, and it is for the kubelet.
+    pub(crate) fn shows(&mut self, container: ContainerId) {
+        self.status_of = Some(container);
+    }
+
+    /// The answer has no end of its own; this is one.
+    pub(crate) fn ends_with(&mut self, token: &CancellationToken) {
+        self.cut = Some(Box::pin(token.clone().cancelled_owned()));
     }
 
     /// Tells this at once.
@@ -125,6 +153,11 @@ impl<G: Gate> Observer<G> {
 }
 
 impl<G: Gate> Tap for Observer<G> {
+    fn begun(&mut self) -> Option<Box<Exception>> {
+        let container = self.status_of.take()?;
+        self.gate.is_completed(&container).then(|| Box::new(Exception::completed()))
+    }
+
     fn data(&mut self, frame: &Bytes) {
         if let Answer::Collected(bytes) = &mut self.answer {
             if bytes.len() + frame.len() > MAX_ANSWER {
@@ -141,6 +174,13 @@ impl<G: Gate> Tap for Observer<G> {
             self.succeeded();
         }
         self.ended();
+    }
+
+    fn poll_cut(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.cut {
+            Some(cut) => cut.as_mut().poll(cx),
+            None => Poll::Pending,
+        }
     }
 }
 

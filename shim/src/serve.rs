@@ -4,7 +4,7 @@ use std::{
     pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -15,12 +15,13 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use crate::{
+    bounds::{CONNECTIONS, Memory},
     call::{Context, serve_call},
     endpoint::RuntimeEndpoint,
     gate::Gate,
     http2,
     listener::Listener,
-    metrics::Metrics,
+    metrics::{Metrics, Shed},
     peer::Clients,
     relist::Relists,
     upstream::Upstream,
@@ -36,12 +37,32 @@ pub struct Shutdown {
     pub token: CancellationToken,
     /// How long the calls that are under way then may take. A pull has no deadline of its own.
     pub drain_limit: Duration,
+    /// Cancelled before `token` where a successor accepts on the same socket from then on. Then the calls that are under way
+    /// have all the time they need, and a held `CreateContainer` goes back to its client as not processed, whose library asks
+    /// the successor without anybody noticing.
+    pub succeeded: CancellationToken,
+}
+
+/// What the calls of a connection know of its end.
+#[derive(Clone, Debug)]
+pub(crate) struct Leaving {
+    /// The client was told to go elsewhere, on this connection: what it is given back now it takes there.
+    pub(crate) goodbye: CancellationToken,
+    /// Somebody is there.
+    pub(crate) succeeded: CancellationToken,
+}
+
+impl Shutdown {
+    /// One that nobody has asked for yet.
+    pub fn new(drain_limit: Duration) -> Self {
+        Self { token: CancellationToken::new(), drain_limit, succeeded: CancellationToken::new() }
+    }
 }
 
 /// Serves the socket until the shutdown, and then the calls that are still open, up to the limit.
 ///
 /// After the shutdown no connection is accepted, every client is told to go elsewhere (GOAWAY), held `CreateContainer`
-/// calls are refused at once and held `StopContainer` calls are kept to their end.
+/// calls are given back at once and held `StopContainer` calls are kept to their end.
 pub async fn serve<G: Gate>(
     listener: Listener,
     runtime: RuntimeEndpoint,
@@ -54,8 +75,10 @@ pub async fn serve<G: Gate>(
         runtime,
         gate,
         clients,
+        memory: Memory::new(metrics.clone()),
+        shedding: AtomicBool::new(false),
         metrics,
-        draining: shutdown.token.clone(),
+        shutdown: shutdown.clone(),
         cutoff: CancellationToken::new(),
         next_connection: AtomicU64::new(1),
         next_call: Arc::new(AtomicU64::new(1)),
@@ -68,7 +91,9 @@ pub async fn serve<G: Gate>(
             () = shutdown.token.cancelled() => break,
             Some(_) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
-                Ok(socket) => { connections.spawn(server.connection(socket)); }
+                Ok(socket) => if let Some(connection) = server.connection(socket, connections.len()) {
+                    connections.spawn(connection);
+                },
                 Err(error) => {
                     warn!(%error, "Connection not accepted");
                     sleep(ACCEPT_PAUSE).await;
@@ -80,7 +105,9 @@ pub async fn serve<G: Gate>(
     drop(listener);
     info!(connections = connections.len(), "Draining");
     let drained = async { while connections.join_next().await.is_some() {} };
-    if tokio::time::timeout(shutdown.drain_limit, drained).await.is_err() {
+    if shutdown.succeeded.is_cancelled() {
+        drained.await;
+    } else if tokio::time::timeout(shutdown.drain_limit, drained).await.is_err() {
         warn!(connections = connections.len(), "Drain limit reached, open calls are cut");
         server.cutoff.cancel();
         while connections.join_next().await.is_some() {}
@@ -91,8 +118,11 @@ struct Server<G> {
     runtime: RuntimeEndpoint,
     gate: Arc<G>,
     clients: Clients,
+    memory: Memory,
+    /// It was said that connections are not accepted any more.
+    shedding: AtomicBool,
     metrics: Metrics,
-    draining: CancellationToken,
+    shutdown: Shutdown,
     /// The drain limit was reached.
     cutoff: CancellationToken,
     next_connection: AtomicU64,
@@ -102,23 +132,49 @@ struct Server<G> {
 // === impl Server ===
 
 impl<G: Gate> Server<G> {
-    fn connection(&self, socket: UnixStream) -> impl Future<Output = ()> + Send + use<G> {
+    /// The life of a connection; `None` for one too many. The kubelet always has another one.
+    fn connection(
+        &self,
+        socket: UnixStream,
+        open: usize,
+    ) -> Option<impl Future<Output = ()> + Send + use<G>> {
+        // At once: later the process may be gone.
+        let kubelet = self.clients.is_kubelet(&socket);
+        if open >= CONNECTIONS && !kubelet {
+            if !self.shedding.swap(true, Ordering::Relaxed) {
+                warn!(open, "Too many connections, new ones are closed at once");
+            }
+            self.metrics.shed(Shed::Connection);
+            return None;
+        }
+        if open < CONNECTIONS / 2 && self.shedding.swap(false, Ordering::Relaxed) {
+            info!(open, "Connections are accepted again");
+        }
         let context = Context {
             connection: ConnectionId(self.next_connection.fetch_add(1, Ordering::Relaxed)),
-            // At once: later the process may be gone.
-            kubelet: self.clients.is_kubelet(&socket),
+            kubelet,
+            memory: self.memory.clone(),
             relists: Relists::default(),
             gate: self.gate.clone(),
             upstream: Upstream::new(self.runtime.clone(), self.metrics.clone()),
             metrics: self.metrics.clone(),
-            draining: self.draining.clone(),
+            leaving: Leaving {
+                goodbye: CancellationToken::new(),
+                succeeded: self.shutdown.succeeded.clone(),
+            },
             next_call: self.next_call.clone(),
         };
-        serve_connection(Arc::new(context), socket, self.cutoff.clone())
+        let (draining, cutoff) = (self.shutdown.token.clone(), self.cutoff.clone());
+        Some(serve_connection(Arc::new(context), socket, draining, cutoff))
     }
 }
 
-async fn serve_connection<G: Gate>(context: Arc<Context<G>>, socket: UnixStream, cutoff: CancellationToken) {
+async fn serve_connection<G: Gate>(
+    context: Arc<Context<G>>,
+    socket: UnixStream,
+    draining: CancellationToken,
+    cutoff: CancellationToken,
+) {
     let _open = context.metrics.connection_opened();
     debug!(connection = context.connection.0, kubelet = context.kubelet, "Connection accepted");
     let handshake = http2::server().handshake(socket);
@@ -127,7 +183,7 @@ async fn serve_connection<G: Gate>(context: Arc<Context<G>>, socket: UnixStream,
         () = cutoff.cancelled() => return,
     };
     match connection {
-        Ok(connection) => serve_calls(&context, connection, &cutoff).await,
+        Ok(connection) => serve_calls(&context, connection, &draining, &cutoff).await,
         Err(error) => debug!(connection = context.connection.0, %error, "Connection speaks no HTTP/2"),
     }
     context.gate.observe(Event::ConnectionClosed(context.connection));
@@ -137,12 +193,13 @@ async fn serve_connection<G: Gate>(context: Arc<Context<G>>, socket: UnixStream,
 async fn serve_calls<G: Gate>(
     context: &Arc<Context<G>>,
     mut connection: h2::server::Connection<UnixStream, bytes::Bytes>,
+    draining: &CancellationToken,
     cutoff: &CancellationToken,
 ) {
     // Owns the calls: when the connection ends, so do they.
     let mut calls = JoinSet::new();
     let mut told = false;
-    let mut goodbye = pin!(context.draining.cancelled());
+    let mut goodbye = pin!(draining.cancelled());
     let mut cutoff = pin!(cutoff.cancelled());
     loop {
         // Cancel-safe: accept keeps a call it did not return, join_next a task.
@@ -164,6 +221,8 @@ async fn serve_calls<G: Gate>(
             }
             () = &mut goodbye, if !told => {
                 connection.graceful_shutdown();
+                // What the calls answer from now on goes out after it.
+                context.leaving.goodbye.cancel();
                 told = true;
             }
             () = &mut cutoff => break,

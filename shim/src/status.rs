@@ -6,7 +6,7 @@
 use berth_policy::Refusal;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, header::CONTENT_TYPE};
 
-use crate::{frames::TooLarge, upstream::DialError};
+use crate::{bounds::OutOfMemory, frames::TooLarge, upstream::DialError};
 
 /// A gRPC status that is not OK.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +34,11 @@ impl Status {
             code: Code::DeadlineExceeded,
             message: "the deadline of the call passed while it was held".to_owned(),
         }
+    }
+
+    /// The agent goes away, and with it a stream that would never end.
+    pub(crate) fn restarting() -> Self {
+        Self { code: Code::Unavailable, message: "the agent is restarting".to_owned() }
     }
 
     /// The connection to the runtime broke while the call was under way: nobody knows what came of it.
@@ -90,6 +95,12 @@ impl From<&Refusal> for Status {
 
 impl From<TooLarge> for Status {
     fn from(error: TooLarge) -> Self {
+        Self { code: Code::ResourceExhausted, message: error.to_string() }
+    }
+}
+
+impl From<OutOfMemory> for Status {
+    fn from(error: OutOfMemory) -> Self {
         Self { code: Code::ResourceExhausted, message: error.to_string() }
     }
 }

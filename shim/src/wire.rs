@@ -64,6 +64,40 @@ pub fn set_varint(message: &[u8], number: u32, value: u64) -> Result<Bytes, Malf
     Ok(edited.freeze())
 }
 
+/// The message with some of the fields of this number replaced; `None` when none was.
+pub(crate) fn replace_each(
+    message: &[u8],
+    number: u64,
+    replace: impl Fn(&[u8]) -> Result<Option<Bytes>, Malformed>,
+) -> Result<Option<Bytes>, Malformed> {
+    let mut edited = BytesMut::new();
+    let (mut at, mut copied) = (0, 0);
+    while at < message.len() {
+        let field = field(message, at)?;
+        if field.number == number && field.wire_type == LENGTH_DELIMITED {
+            let content = field.content(message)?;
+            if let Some(content) = replace(&message[content])? {
+                edited.put_slice(&message[copied..at]);
+                put_field(&mut edited, number, &content);
+                copied = field.value.end;
+            }
+        }
+        at = field.value.end;
+    }
+    if copied == 0 {
+        return Ok(None);
+    }
+    edited.put_slice(&message[copied..]);
+    Ok(Some(edited.freeze()))
+}
+
+/// Appends a length-delimited field.
+pub(crate) fn put_field(out: &mut BytesMut, number: u64, content: &[u8]) {
+    put_varint(out, number << 3 | u64::from(LENGTH_DELIMITED));
+    put_varint(out, content.len() as u64);
+    out.put_slice(content);
+}
+
 /// The field that begins at `start`.
 pub(crate) fn field(message: &[u8], start: usize) -> Result<Field, Malformed> {
     let (key, at) = varint(message, start)?;

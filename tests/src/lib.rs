@@ -4,8 +4,11 @@
 //! [`node`] runs the programs; [`manifest`] writes the pods that the tests play; [`observe`] reads from the runtime what
 //! really happened to them. Nothing here believes what Berth says of itself: the truth is the runtime's.
 
+pub mod compare;
 pub mod fake;
+pub mod jobs;
 pub mod manifest;
+pub mod markers;
 pub mod node;
 pub mod observe;
 pub mod recreate;

@@ -1,6 +1,8 @@
-//! The pods that the tests and benchmarks play, written in few words. Everything that is not said is the API's default.
+//! The pods and Jobs that the tests and benchmarks play, written in few words. Everything that is not said is the API's
+//! default.
 
 use anyhow::{Context, Result};
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Map, Value, json};
 
@@ -52,6 +54,12 @@ impl PodManifest {
         self
     }
 
+    /// Adds a label.
+    pub fn label(mut self, key: &str, value: &str) -> Self {
+        self.pod["metadata"]["labels"][key] = value.into();
+        self
+    }
+
     /// Ordered as listed.
     pub fn ordered(self) -> Self {
         self.annotation(LAUNCH_PRIORITY, "Ordered")
@@ -76,6 +84,19 @@ impl PodManifest {
     /// The same for a file.
     pub fn json(&self) -> &Value {
         &self.pod
+    }
+
+    /// A Job of the same name that makes this pod, and a new one after each of the first `backoff_limit` failures.
+    pub fn job(&self, backoff_limit: i32) -> Result<Job> {
+        let meta = &self.pod["metadata"];
+        let job = json!({
+            "metadata": { "namespace": meta["namespace"], "name": meta["name"] },
+            "spec": {
+                "backoffLimit": backoff_limit,
+                "template": { "metadata": { "annotations": meta["annotations"] }, "spec": self.pod["spec"] },
+            },
+        });
+        serde_json::from_value(job).context("a manifest that is no Job")
     }
 }
 

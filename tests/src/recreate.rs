@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 use berth_proto::crd::{ContainerRecreateRequest, ContainerRecreateRequestStatus, RecreatePhase};
@@ -184,13 +184,18 @@ impl Evidence {
         pod.spec("volumes", json!([{ "name": "evidence", "hostPath": { "path": self.dir } }]))
     }
 
+    /// Lets a container of the pod write there, below `/evidence`.
+    pub fn mounted(&self, container: Container) -> Container {
+        container.field("volumeMounts", json!([{ "name": "evidence", "mountPath": "/evidence" }]))
+    }
+
     /// A container that writes down its starts and its end, and takes `hook` (a script) before.
     pub fn container(&self, name: &str, hook: &str) -> Container {
         let container = Container::new(name)
             .only(&format!(
                 "echo start >> /evidence/{name}\ntrap 'echo term | tee -a /evidence/{name}; exit 0' TERM\nsleep 1000000 & wait"
-            ))
-            .field("volumeMounts", json!([{ "name": "evidence", "mountPath": "/evidence" }]));
+            ));
+        let container = self.mounted(container);
         if hook.is_empty() {
             return container;
         }
@@ -201,12 +206,35 @@ impl Evidence {
 
     /// How often a container wrote this word.
     pub fn count(&self, container: &str, word: &str) -> Result<usize> {
+        Ok(self.words(container)?.iter().filter(|written| *written == word).count())
+    }
+
+    /// All that a container wrote.
+    pub fn words(&self, container: &str) -> Result<Vec<String>> {
         let file = self.dir.join(container);
         let text = match fs::read_to_string(&file) {
             // It has not written anything yet.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
             read => read.with_context(|| file.display().to_string())?,
         };
-        Ok(text.lines().filter(|line| *line == word).count())
+        Ok(text.lines().map(str::to_owned).collect())
+    }
+
+    /// When a container last wrote to a file, in nanoseconds since the epoch.
+    pub fn written_at(&self, file: &str) -> Result<i64> {
+        let file = self.dir.join(file);
+        let written = fs::metadata(&file).and_then(|meta| meta.modified());
+        let since = written.with_context(|| file.display().to_string())?.duration_since(UNIX_EPOCH)?;
+        Ok(i64::try_from(since.as_nanos())?)
+    }
+
+    /// Gives the containers a file to wait for.
+    pub fn put(&self, file: &str) -> Result<()> {
+        fs::write(self.dir.join(file), "").with_context(|| format!("put {file}"))
+    }
+
+    /// Takes one from them.
+    pub fn take(&self, file: &str) -> Result<()> {
+        fs::remove_file(self.dir.join(file)).with_context(|| format!("take {file}"))
     }
 }

@@ -15,6 +15,13 @@ pub struct Config {
     pub exit_order: bool,
     /// The longest a `CreateContainer` is held. It blocks the pod's worker in the kubelet, so it is short.
     pub hold: Duration,
+    /// The agent runs the probes of containers that others wait for, and their success opens the gate before the kubelet's
+    /// does. Where the path is not inline there is no gate and nothing is run.
+    pub early_readiness: bool,
+    /// The longest a `CreateContainer` is held for such a success, counted from when the awaited container began to run.
+    /// It blocks the pod's worker in the kubelet, and so the kubelet's own probes of that container. Never longer than half of
+    /// the call's own deadline.
+    pub early_hold: Duration,
     /// What becomes of a container whose pod the view does not show in time and whose request shows no order.
     pub unknown_pods: UnknownPods,
     /// The kubelet can be asked for its pods.
@@ -63,6 +70,8 @@ impl Default for Config {
             launch_order: true,
             exit_order: true,
             hold: Duration::from_secs(5),
+            early_readiness: true,
+            early_hold: Duration::from_secs(10),
             unknown_pods: UnknownPods::Open,
             kubelet_poll: true,
             path: Path::Inline,

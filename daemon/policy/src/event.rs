@@ -1,9 +1,13 @@
 //! What happened: facts from the CRI connection, the runtime and the pod view. Applying one never fails.
 
+use std::{collections::BTreeSet, time::Instant};
+
 use crate::{
     call::Declared,
     images::CredentialKey,
+    job_sidecars::SidecarMark,
     model::{CallId, ConnectionId, Container, ContainerId, Pod, PodRef, PodUid, RequestId, SandboxId},
+    probes::{ProbeResult, ProbeRun},
     recreate::{Mark, Origin, RecreateRequest},
     step::Step,
     verdict::Latch,
@@ -93,6 +97,12 @@ pub enum Event {
     /// The runtime gave no answer.
     InspectionFailed(SandboxId),
 
+    /// The executor began to run a probe (see [`crate::Step::Probe`]); it is not owed again before it ended, or is given
+    /// up ten seconds after its own timeout.
+    ProbeBegan(ProbeRun),
+    /// That run ended.
+    ProbeEnded(ProbeRun, ProbeResult),
+
     /// The executor began to list the runtime; what comes into being from now on may be missing in the answer.
     ListingStarted,
     /// Everything the runtime has: at start, and now and then against drift. What is missing here is forgotten.
@@ -102,6 +112,11 @@ pub enum Event {
         /// All containers, with the sandbox of each.
         containers: Vec<(SandboxId, Container)>,
     },
+    /// When containers were created, as far as the agent has not seen it: after each list.
+    ContainersCreated(Vec<(ContainerId, Instant)>),
+    /// Another process takes the place of this one: it does what is owed, and has the store. This one keeps the calls it has
+    /// until they end, and asks only what their holds need.
+    HandedOver,
     /// The latches read from the store at start.
     LatchesLoaded(Vec<Latch>),
     /// The store has no latch of this sandbox any more.
@@ -115,12 +130,19 @@ pub enum Event {
     RecreatesListed(Origin, Vec<RecreateRequest>),
     /// The marks read from the store at start.
     MarksLoaded(Vec<Mark>),
+    /// The marks of job sidecars read from the store at start.
+    SidecarsLoaded(Vec<SidecarMark>),
     /// A mark became durable on behalf of a call on this connection.
     MarkWritten(Mark, ConnectionId),
     /// The executor began to carry out a step about a request; the step is not owed again before it ended.
     StepBegan(Step),
     /// It ended, well or not.
     StepEnded(Step, StepOutcome),
+
+    /// The runtime says that the main process of this container has ended. A hint to look.
+    EndHinted(ContainerId),
+    /// These pods are probed, and no others.
+    ProbedPods(BTreeSet<PodUid>),
 
     /// The pod view follows the API server (`true`), or lost it and shows what it knew (`false`).
     ViewFresh(bool),

@@ -32,7 +32,7 @@ pub struct ContainerOrder {
     pub priority: i32,
     /// Its newest instance, if it has one.
     pub instance: Option<(ContainerId, ContainerState)>,
-    /// The pod view calls that instance Ready.
+    /// The pod view calls that instance Ready, or, while others wait for it, the agent's own runs of its probes do.
     pub ready: bool,
     /// Whom it waits for, and for how long already; empty when it does not wait.
     pub waiting_for: Vec<ContainerName>,
@@ -167,13 +167,15 @@ impl Node {
                 sandbox.and_then(|(_, sandbox)| sandbox.newest(name)).map(|instance| &instance.container);
             let report = view.and_then(|view| view.statuses.get(name));
             let waiting = sandbox.and_then(|(_, sandbox)| sandbox.waiting.get(name));
+            let reported = report.is_some_and(|report| {
+                report.ready && newest.is_some_and(|container| container.id == report.id)
+            });
+            let early = sandbox.is_some_and(|(_, sandbox)| self.is_early_ready(sandbox, name));
             ContainerOrder {
                 name: name.clone(),
                 priority,
                 instance: newest.map(|container| (container.id.clone(), container.state)),
-                ready: report.is_some_and(|report| {
-                    report.ready && newest.is_some_and(|container| container.id == report.id)
-                }),
+                ready: reported || early,
                 waiting_for: waiting.map(|waiting| waiting.waiting_for.clone()).unwrap_or_default(),
                 waiting: waiting
                     .map(|waiting| now.saturating_duration_since(waiting.since))

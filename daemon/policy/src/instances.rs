@@ -1,10 +1,11 @@
-//! What runs for the containers of a pod, for those who judge an update by it.
+//! What runs for the containers of a pod, for those who judge by it: an update, the end of a job, a probe.
 
 use std::collections::BTreeMap;
 
 use crate::{
-    model::{ContainerId, ContainerName, ContainerState, PodUid},
+    model::{Container, ContainerId, ContainerName, ContainerState, PodUid, SandboxId},
     node::{InFlightKind, Node},
+    sandbox::Instance,
 };
 
 /// The newest instance of a container.
@@ -27,34 +28,34 @@ pub struct Moment(u64);
 impl Node {
     /// The newest instance of each container, in whichever sandbox of the pod; one that runs goes before all others.
     pub fn instances(&self, pod: &PodUid) -> BTreeMap<ContainerName, InstanceView> {
+        let view = |container: &Container| InstanceView {
+            id: container.id.clone(),
+            attempt: container.attempt,
+            state: container.state,
+            stopping: self.is_being_stopped(&container.id),
+        };
+        let newest = self.newest(pod, |_| true).into_iter();
+        newest.map(|(name, (_, instance))| (name.clone(), view(&instance.container))).collect()
+    }
+
+    /// The same with its sandbox, of those whose state counts.
+    pub(crate) fn newest(
+        &self,
+        pod: &PodUid,
+        counts: impl Fn(ContainerState) -> bool,
+    ) -> BTreeMap<&ContainerName, (&SandboxId, &Instance)> {
         let mut newest = BTreeMap::new();
-        for sandbox in self.sandboxes_of(pod) {
+        for (id, sandbox) in self.sandboxes.iter().filter(|(_, sandbox)| sandbox.pod.uid == *pod) {
             for instance in sandbox.instances.values() {
-                let container = &instance.container;
-                let rank = (
-                    container.state == ContainerState::Running,
-                    sandbox.since,
-                    container.attempt,
-                    instance.changed,
-                );
-                let known = newest.get(&container.name).map(|(known, _)| *known);
-                if known.is_none_or(|known| known < rank) {
-                    newest.insert(container.name.clone(), (rank, container));
+                let Container { name, state, attempt, .. } = &instance.container;
+                let rank = (*state == ContainerState::Running, sandbox.since, *attempt, instance.changed);
+                let known = newest.get(name).map(|(known, _)| *known);
+                if counts(*state) && known.is_none_or(|known| known < rank) {
+                    newest.insert(name, (rank, (id, instance)));
                 }
             }
         }
-        newest
-            .into_iter()
-            .map(|(name, (_, container))| {
-                let view = InstanceView {
-                    id: container.id.clone(),
-                    attempt: container.attempt,
-                    state: container.state,
-                    stopping: self.is_being_stopped(&container.id),
-                };
-                (name, view)
-            })
-            .collect()
+        newest.into_iter().map(|(name, (_, found))| (name, found)).collect()
     }
 
     /// The exited instances beside the newest ones. From them the kubelet computes the back-off of the next start.

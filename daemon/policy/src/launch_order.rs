@@ -8,10 +8,17 @@
 //!   is its level's barrier open in this sandbox? -----------------> Forward
 //!   every higher container satisfied? ----------------------------> Latch, then forward
 //!   a higher one is not running ----------------------------------> Refuse    (the kubelet goes on to it)
+//!   the agent's own probes of a higher one may succeed soon ------> Hold      (see `early_readiness`)
 //!   a higher one was started in this very SyncPod ----------------> Refuse    (holding is a deadlock: its probes
 //!                                                                              start after the pod worker returns)
 //!   otherwise ----------------------------------------------------> Hold      (its probes run beside the worker)
 //! ```
+//!
+//! A running container that has a probe is satisfied by the kubelet's Ready in the pod view, or by the agent's own runs of
+//! all its probes, whichever comes first. Both speak of one instance, and both can be taken back until the barrier is
+//! passed. For its own runs the agent holds a call also in the first SyncPod, but only for [`crate::Config::early_hold`]
+//! from when the container began to run, and only if they can succeed by then: with an initial delay beyond that the
+//! kubelet is not kept waiting. After that the rules are those of the kubelet's probes alone.
 //!
 //! A refusal costs nothing when the kubelet has a reason of its own to come back: a PLEG event or a changed probe result
 //! starts the next SyncPod at once. A hold bridges the time in which the kubelet knows of a readiness that the pod view
@@ -22,6 +29,7 @@ use std::time::{Duration, Instant};
 use crate::{
     call::{Call, CreateContainer},
     config::{UnknownPods, View},
+    early_readiness::Early,
     launch_priority::{LaunchOrder, OrderError},
     model::{ContainerName, ContainerState, Pod, Readiness},
     node::{InFlightKind, Node},
@@ -48,7 +56,7 @@ const READY_UNDER_NEW_KUBELET: Duration = Duration::from_secs(1);
 enum Standing {
     Satisfied,
     NotRunning,
-    /// It runs; waiting may help for as long as this.
+    /// It runs; waiting may help for as long as this after the call came.
     NotReady(Duration),
     /// It runs, and cannot become Ready while this call waits.
     NotReadyInThisPass,
@@ -156,7 +164,7 @@ impl Node {
         }
 
         let mut waiting_for = Vec::new();
-        let mut wait = self.config.hold;
+        let mut wait = Duration::MAX;
         let mut may_hold = true;
         for higher in above {
             match self.standing(call, sandbox, &source, higher, now) {
@@ -168,7 +176,9 @@ impl Node {
         }
         if waiting_for.is_empty() {
             if sandbox.inspection.answered.is_none_or(|asked| now > asked.at + FRESH) {
-                return ask_runtime(call, self.config.hold + PATIENCE_FOR_RUNTIME, now);
+                let early = if self.config.early_readiness { self.config.early_hold } else { Duration::ZERO };
+                let hold = self.config.hold.max(early);
+                return ask_runtime(call, hold.saturating_add(PATIENCE_FOR_RUNTIME), now);
             }
             return Verdict::Latch(Latch { sandbox: request.sandbox.clone(), priority });
         }
@@ -262,6 +272,11 @@ impl Node {
         if ready && (!reported_anew || (lasted && !first_pass)) {
             return Standing::Satisfied;
         }
+        let early = match self.early(pod, instance) {
+            Early::Ready => return Standing::Satisfied,
+            Early::Until(end) => Some(end.saturating_duration_since(call.arrived)),
+            Early::Silent => None,
+        };
         let earlier_pass = instance.start.pass < sandbox.pass.number;
         let relisted = client.is_some_and(|client| client.relisted > Some(instance.start.at));
         let status_asked = instance
@@ -269,11 +284,9 @@ impl Node {
             .is_some_and(|(connection, asked)| connection == call.connection && asked > instance.start.at);
         // Only the next SyncPod takes a false Ready back: holding this one would keep it from coming.
         let correction_due = ready && first_pass;
-        if earlier_pass && (relisted || status_asked) && !correction_due {
-            Standing::NotReady(limit)
-        } else {
-            Standing::NotReadyInThisPass
-        }
+        let by_kubelet = (earlier_pass && (relisted || status_asked) && !correction_due)
+            .then(|| limit.min(self.config.hold));
+        early.max(by_kubelet).map_or(Standing::NotReadyInThisPass, Standing::NotReady)
     }
 }
 

@@ -8,24 +8,30 @@
 //!              |                     |                      |
 //!              v                     v                      v
 //!        Node::apply           Node::admit             Node::plan
-//!     (total, idempotent)    -> Forward | Latch      -> InspectSandbox | PollKubelet | ForgetLatches
+//!     (total, idempotent)    -> Forward | Latch      -> InspectSandbox | PollKubelet | ForgetLatches | Probe
 //!                               Amend | Hold | Refuse
 //! ```
 //!
 //! One feature is one file with one table of tests: [`launch_priority`] reads a declared order, `launch_order` decides
-//! about `CreateContainer`, `exit_order` about `StopContainer`.
+//! about `CreateContainer`, `exit_order` about `StopContainer`. `early_readiness` runs the probes of containers that others
+//! wait for, where the agent can, so that `launch_order` learns of a success in the SyncPod that started the container.
 //!
 //! [`Images`] is a core of its own beside [`Node`], with the same shape: what images are wanted on this node goes in with
 //! what happens to them, looks, pulls and pins come out. The two know nothing of each other.
 //!
-//! [`in_place_update`] decides the steps of an ordered update of a running pod. It is a function and remembers nothing;
-//! nothing carries its steps out yet.
+//! [`Probes`] is another: which probes of one's own run when, what follows from their results for the pods, and what is told.
+//!
+//! [`in_place_update`] decides the steps of an ordered update of a running pod. It is a function and remembers nothing.
 //!
 //! Invariants, each tried by the model test with random operations:
 //! - a container never starts before its turn, in a sandbox where its level's barrier was not passed;
 //! - a hold always has a deadline, and asked at that deadline the answer is another one;
-//! - a `CreateContainer` is never held in a SyncPod in which waiting cannot help;
+//! - a `CreateContainer` is never held in a SyncPod in which waiting cannot help: for a container that was started in it,
+//!   only the agent's own probes can, and only for a bounded time;
+//! - never two runs of a container's probes at once, and none that nobody waits for;
 //! - the restart of a container is never gated;
+//! - a job sidecar is stopped only after all mains of its pod have ended for good, and marked before that; its hook is begun at
+//!   most once;
 //! - no more images are pulled at once than allowed, never two of one repository, and none that nobody needs;
 //! - a wish for an image is fulfilled as soon as nothing goes wrong any more, and what ended before is not done again;
 //! - what is remembered is bounded by what exists: pods, sandboxes, containers, connections and calls in flight; wishes,
@@ -34,17 +40,26 @@
 pub mod in_place_update;
 pub mod launch_priority;
 
+mod backoff;
 mod call;
 mod config;
+mod containers;
+mod early_readiness;
+mod errand;
 mod event;
 mod exit_order;
 mod explain;
+mod followed;
 mod images;
 mod instances;
+mod job_sidecars;
 mod launch_order;
+mod listed;
 mod model;
 mod node;
+mod own_probes;
 mod plan;
+mod probes;
 mod recreate;
 mod sandbox;
 mod step;
@@ -63,16 +78,23 @@ pub use images::{
     WishReport, WishSource,
 };
 pub use instances::{InstanceView, Moment};
+pub use job_sidecars::{JOB_SIDECAR_ENV, SidecarMark, is_job_sidecar};
 pub use model::{
     CallId, ConnectionId, Container, ContainerId, ContainerName, ContainerReport, ContainerSpec,
     ContainerState, Deletion, Hook, Pod, PodRef, PodUid, Readiness, RequestId, RestartPolicy, SandboxId,
     Unready,
 };
 pub use node::Node;
+pub use probes::{
+    AskedMarks, ConditionMark, ConditionStatus, Instance, InstanceState, Markers, PodMarks, PodReport, Probe,
+    ProbeAction, ProbeEvent, ProbeEventText, ProbeLimits, ProbeOutcome, ProbeReason, ProbeReport,
+    ProbeResult, ProbeRun, ProbeState, ProbeStep, ProbeView, Probes, ProbesSize, RunId, Shown,
+    ShownCondition, Strain, WantedPod, WantedProbe,
+};
 pub use recreate::{
     AssignError, Assigned, ContainerPhase, ContainerProgress, Mark, MarkPhase, Origin, Outcome,
     RecreateReport, RecreateRequest, RecreateStrategy, RecreateTarget, RequestPhase, RequestView, Restate,
     Turn,
 };
-pub use step::{DirectStop, Step};
+pub use step::{DirectStop, Notice, Step};
 pub use verdict::{Amendment, HoldReason, HookTurn, Latch, Nudge, Refusal, Showing, Verdict};

@@ -4,7 +4,10 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-use crate::launch_priority::{LaunchOrder, OrderError};
+use crate::{
+    launch_priority::{LaunchOrder, OrderError},
+    probes::Probe,
+};
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
@@ -114,10 +117,18 @@ pub struct ContainerSpec {
     pub position: usize,
     /// It is an init container with `restartPolicy: Always`.
     pub sidecar: bool,
+    /// `restartPolicy` of a regular container; it takes the place of the pod's.
+    pub restart_policy: Option<RestartPolicy>,
     /// How it becomes Ready.
     pub readiness: Readiness,
     /// `lifecycle.preStop`.
     pub pre_stop: Option<Hook>,
+    /// `startupProbe`, where the agent can run it as the kubelet does.
+    pub startup_probe: Option<Probe>,
+    /// `readinessProbe`, where the agent can run it as the kubelet does, and `startupProbe` too if there is one.
+    pub readiness_probe: Option<Probe>,
+    /// It is to end when the other containers of a job have ended: env `KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT`.
+    pub ends_with_job: bool,
 }
 
 /// A lifecycle handler, its named port resolved.
@@ -214,6 +225,8 @@ pub struct ContainerReport {
     pub ready: bool,
     /// `restartCount`.
     pub restart_count: u32,
+    /// `state.terminated` is there: the kubelet does not start it again.
+    pub ended: bool,
 }
 
 /// A container instance as the runtime shows it.

@@ -6,15 +6,16 @@ use std::{
 };
 
 use crate::{
-    call::{Call, Declared, Request},
+    call::{Call, Request},
     config::Config,
-    event::{Event, ListedSandbox},
-    model::{
-        CallId, ConnectionId, Container, ContainerId, ContainerName, ContainerState, Pod, PodRef, PodUid,
-        SandboxId,
-    },
+    early_readiness::EarlyReadiness,
+    errand::Errands,
+    event::Event,
+    job_sidecars::JobSidecars,
+    model::{CallId, ConnectionId, ContainerId, ContainerName, ContainerState, Pod, PodUid, SandboxId},
     recreate::Recreates,
-    sandbox::{Asked, Instance, Sandbox, Seq, Start},
+    sandbox::{Asked, Instance, Sandbox, Seq},
+    step::Step,
     verdict::{HoldReason, Latch, Verdict},
 };
 
@@ -37,8 +38,18 @@ pub struct Node {
     pub(crate) kubelet_poll: KubeletPoll,
     /// The runtime was listed at least once: what it has is known.
     pub(crate) runtime_listed: bool,
+    /// Steps that are carried out one at a time.
+    pub(crate) errands: Errands,
+    /// When it was last planned; a deadline before that was looked at.
+    pub(crate) looked: Option<Instant>,
     pub(crate) recreates: Recreates,
-    listing_asked: Seq,
+    pub(crate) sidecars: JobSidecars,
+    pub(crate) early: EarlyReadiness,
+    /// Pods that are probed.
+    pub(crate) probed: BTreeSet<PodUid>,
+    pub(crate) listing_asked: Seq,
+    /// A successor does what is owed. Left to do here is only what the calls need that still wait.
+    pub(crate) handed_over: bool,
 }
 
 /// A call that was admitted or watched and has not ended.
@@ -99,8 +110,14 @@ impl Node {
             view_fresh: false,
             kubelet_poll: KubeletPoll::default(),
             runtime_listed: false,
+            errands: Errands::default(),
+            looked: None,
             recreates: Recreates::default(),
+            sidecars: JobSidecars::default(),
+            early: EarlyReadiness::default(),
+            probed: BTreeSet::new(),
             listing_asked: 0,
+            handed_over: false,
         }
     }
 
@@ -110,7 +127,12 @@ impl Node {
         self.meet(call.connection, call.arrived);
         let verdict = match &call.request {
             Request::CreateContainer(request) => self.admit_create(call, request, now),
-            Request::StopContainer(request) => self.admit_stop(call, request, now),
+            Request::StopContainer(request) => {
+                if let Some(instance) = self.instance_mut(&request.container) {
+                    instance.stop_asked = true;
+                }
+                self.admit_stop(call, request, now)
+            }
         };
         if let Some(in_flight) = self.calls.get_mut(&call.id) {
             in_flight.hold = match &verdict {
@@ -130,8 +152,10 @@ impl Node {
             Event::PodSeen(pod) => self.pod_seen(*pod, now),
             Event::PodGone(uid) => {
                 self.pods.remove(&uid);
+                self.sidecars.pod_gone(&uid);
             }
             Event::PodsListed(pods) => {
+                self.pods.keys().for_each(|uid| self.sidecars.pod_gone(uid));
                 self.pods.clear();
                 for pod in pods {
                     self.pod_seen(pod, now);
@@ -165,6 +189,8 @@ impl Node {
                 if let Some(instance) = self.instance_mut(&container) {
                     instance.status_asked = Some((connection, seq));
                 }
+                self.hint(&container);
+                self.sidecars.status_asked(&container);
             }
             // The business of [`crate::Images`].
             Event::PullPassed { .. } => {}
@@ -197,10 +223,12 @@ impl Node {
             Event::RuntimeListed { sandboxes, containers } => {
                 self.runtime_listed(sandboxes, containers, now);
             }
+            Event::ContainersCreated(times) => self.created(times),
             Event::LatchesLoaded(latches) => {
                 self.loaded.extend(latches);
                 self.place_latches();
             }
+            Event::HandedOver => self.handed_over = true,
             Event::LatchesForgotten(id) => {
                 self.forgotten.remove(&id);
             }
@@ -208,11 +236,27 @@ impl Node {
             Event::RecreateGone(id) => self.recreates.gone(&id),
             Event::RecreatesListed(origin, requests) => self.recreates.listed(origin, requests),
             Event::MarksLoaded(marks) => self.recreates.marks_loaded(marks, now),
+            Event::SidecarsLoaded(marks) => self.sidecars.loaded(marks, now),
             Event::MarkWritten(mark, connection) => {
                 self.recreates.place(mark, Some(connection), false, now);
             }
-            Event::StepBegan(step) => self.recreates.step_began(&step),
-            Event::StepEnded(step, outcome) => self.step_ended(step, outcome, now),
+            Event::StepBegan(step) => {
+                if let Step::StopContainer(stop) = &step {
+                    self.sidecars.stop_began(&stop.container, now);
+                }
+                self.errands.began(&step);
+                self.recreates.step_began(&step);
+            }
+            Event::StepEnded(step, outcome) => {
+                if self.errands.ended(&step, outcome, now) {
+                    self.sidecar_step_ended(&step, now);
+                    self.step_ended(step, outcome, now);
+                }
+            }
+            Event::ProbeBegan(run) => self.probe_began(run, now),
+            Event::ProbeEnded(run, result) => self.probe_ended(&run, &result),
+            Event::EndHinted(container) => self.end_hinted(container, now),
+            Event::ProbedPods(pods) => self.probed = pods,
             Event::ViewFresh(fresh) => self.view_fresh = fresh,
             Event::KubeletPollStarted => self.kubelet_poll.in_flight = true,
             Event::KubeletPollEnded => self.kubelet_poll = KubeletPoll { in_flight: false, ended: Some(now) },
@@ -242,92 +286,13 @@ impl Node {
                 instance.ready_since = report.ready.then(|| instance.ready_since.unwrap_or(now));
             }
         }
-        self.pods.insert(pod.pod.uid.clone(), pod);
-    }
-
-    pub(crate) fn sandbox_seen(&mut self, id: SandboxId, pod: PodRef, declared: Declared) {
+        self.sidecars.pod_seen(&pod);
         let seq = self.seq;
-        let sandbox = self.sandboxes.entry(id).or_insert_with(|| Sandbox::new(pod, Declared::default(), seq));
-        sandbox.confirmed = true;
-        sandbox.declared = declared;
-    }
-
-    fn forget_sandbox(&mut self, id: &SandboxId) {
-        if let Some(sandbox) = self.sandboxes.remove(id) {
-            for container in sandbox.instances.keys() {
-                self.containers.remove(container);
-            }
-            if !sandbox.latched.is_empty() {
-                self.forgotten.insert(id.clone());
-            }
-        }
-    }
-
-    fn container_created(&mut self, call: CallId, id: ContainerId) {
-        let Some(InFlight { kind: InFlightKind::Create { sandbox, container, attempt }, .. }) =
-            self.calls.get(&call)
-        else {
-            return;
-        };
-        let created = Container {
-            id: id.clone(),
-            name: container.clone(),
-            attempt: *attempt,
-            state: ContainerState::Created,
-        };
-        let sandbox_id = sandbox.clone();
-        if let Some(sandbox) = self.sandboxes.get_mut(&sandbox_id) {
-            sandbox.confirmed = true;
-            let start = Start { at: self.seq, pass: sandbox.pass.number };
-            let instance = Instance {
-                container: created,
-                changed: self.seq,
-                start,
-                status_asked: None,
-                running_since: None,
-                ready_since: None,
-            };
-            sandbox.instances.insert(id.clone(), instance);
-            self.containers.insert(id, sandbox_id);
-        }
-    }
-
-    fn container_started(&mut self, id: &ContainerId, now: Instant) {
-        let seq = self.seq;
-        let Some(sandbox) = self.containers.get(id).and_then(|sandbox| self.sandboxes.get_mut(sandbox))
-        else {
-            return;
-        };
-        let pass = sandbox.pass.number;
-        if let Some(instance) = sandbox.instances.get_mut(id) {
-            instance.container.state = ContainerState::Running;
-            instance.changed = seq;
-            instance.start = Start { at: seq, pass };
-            instance.runs(now);
-        }
-    }
-
-    /// Its process has ended.
-    pub(crate) fn container_stopped(&mut self, id: &ContainerId) {
-        let seq = self.seq;
-        if let Some(instance) = self.instance_mut(id) {
-            if !matches!(instance.container.state, ContainerState::Exited { .. }) {
-                instance.container.state = ContainerState::Exited { code: None };
-            }
-            instance.running_since = None;
-            instance.changed = seq;
-        }
-    }
-
-    /// The runtime has it no more.
-    pub(crate) fn forget_container(&mut self, id: &ContainerId) {
-        if let Some(sandbox) = self.containers.remove(id).and_then(|id| self.sandboxes.get_mut(&id)) {
-            sandbox.instances.remove(id);
-        }
-    }
-
-    fn instance_mut(&mut self, id: &ContainerId) -> Option<&mut Instance> {
-        self.sandboxes.get_mut(self.containers.get(id)?)?.instances.get_mut(id)
+        let own = self.sandboxes.values_mut().filter(|sandbox| sandbox.pod.uid == pod.pod.uid);
+        own.for_each(|sandbox| sandbox.hinted = seq);
+        let uid = pod.pod.uid.clone();
+        self.pods.insert(uid.clone(), pod);
+        self.note_launch_of(&uid);
     }
 
     fn call_ended(&mut self, call: CallId) {
@@ -357,76 +322,5 @@ impl Node {
         if imagined && !self.calls.values().any(|call| named(&call.kind)) {
             self.forget_sandbox(&id);
         }
-    }
-
-    fn inspected(&mut self, id: &SandboxId, containers: Vec<Container>, now: Instant) {
-        let seq = self.seq;
-        let Some(sandbox) = self.sandboxes.get_mut(id) else { return };
-        if !std::mem::take(&mut sandbox.inspection.in_flight) {
-            return;
-        }
-        sandbox.inspection.answered = sandbox.inspection.asked;
-        let Some(Asked { seq: asked, .. }) = sandbox.inspection.asked else { return };
-        sandbox.inspection.ended = Some(now);
-        let shown: BTreeSet<ContainerId> = containers.iter().map(|container| container.id.clone()).collect();
-        for container in containers {
-            self.containers.insert(container.id.clone(), id.clone());
-            sandbox.learn(container, asked, seq, now);
-        }
-        sandbox.keep_only(&shown, asked);
-        self.drop_stale_index();
-    }
-
-    fn runtime_listed(
-        &mut self,
-        sandboxes: Vec<ListedSandbox>,
-        containers: Vec<(SandboxId, Container)>,
-        now: Instant,
-    ) {
-        self.runtime_listed = true;
-        let asked = self.listing_asked;
-        let seq = self.seq;
-        let shown: BTreeSet<SandboxId> = sandboxes.iter().map(|listed| listed.sandbox.clone()).collect();
-        let gone: Vec<SandboxId> = self
-            .sandboxes
-            .iter()
-            .filter(|(id, sandbox)| !shown.contains(*id) && sandbox.since <= asked)
-            .map(|(id, _)| id.clone())
-            .collect();
-        gone.iter().for_each(|id| self.forget_sandbox(id));
-        for ListedSandbox { sandbox, pod, declared } in sandboxes {
-            self.sandbox_seen(sandbox, pod, declared);
-        }
-        let shown: BTreeSet<ContainerId> =
-            containers.iter().map(|(_, container)| container.id.clone()).collect();
-        for (id, container) in containers {
-            if let Some(sandbox) = self.sandboxes.get_mut(&id) {
-                self.containers.insert(container.id.clone(), id);
-                sandbox.learn(container, asked, seq, now);
-            }
-        }
-        self.sandboxes.values_mut().for_each(|sandbox| sandbox.keep_only(&shown, asked));
-        self.drop_stale_index();
-        self.place_latches();
-        // What is left belongs to sandboxes that went while the agent was away.
-        self.forgotten.extend(self.loaded.drain(..).map(|latch| latch.sandbox));
-    }
-
-    fn drop_stale_index(&mut self) {
-        let sandboxes = &self.sandboxes;
-        self.containers.retain(|container, sandbox| {
-            sandboxes.get(sandbox).is_some_and(|sandbox| sandbox.instances.contains_key(container))
-        });
-    }
-
-    fn place_latches(&mut self) {
-        let sandboxes = &mut self.sandboxes;
-        self.loaded.retain(|latch| match sandboxes.get_mut(&latch.sandbox) {
-            Some(sandbox) => {
-                sandbox.latched.insert(latch.priority);
-                false
-            }
-            None => true,
-        });
     }
 }

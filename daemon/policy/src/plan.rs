@@ -1,6 +1,9 @@
 //! What the node owes the world right now, and when to ask again.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use crate::{
     model::SandboxId,
@@ -19,38 +22,66 @@ const KUBELET_POLL_PERIOD: Duration = Duration::from_millis(250);
 impl Node {
     /// The effects owed now; empty when all is done or under way. What follows from the time alone happens here too.
     pub fn plan(&mut self, now: Instant) -> Vec<Step> {
-        self.advance_recreates(now);
-        let mut steps: Vec<Step> = self
-            .inspections()
-            .chain(self.recreate_inspections())
-            .filter(|(_, due)| due.is_none_or(|due| due <= now))
-            .map(|(sandbox, _)| Step::InspectSandbox(sandbox.clone()))
-            .collect();
-        steps.sort_unstable();
-        steps.dedup();
-        if self.kubelet_poll_due().is_some_and(|due| due.is_none_or(|due| due <= now)) {
-            steps.push(Step::PollKubelet);
+        self.looked = Some(now);
+        if self.handed_over {
+            return self.questions(now, self.inspections()).collect();
         }
+        self.advance_recreates(now);
+        self.advance_early_readiness(now);
+        let inspections =
+            self.inspections().chain(self.recreate_inspections()).chain(self.followed_inspections());
+        let mut steps: Vec<Step> = self.questions(now, inspections).collect();
         steps.extend(self.forgotten.iter().cloned().map(Step::ForgetLatches));
         steps.extend(self.recreate_steps(now));
+        steps.extend(self.sidecar_steps(now));
+        steps.extend(self.probe_runs(now).into_iter().map(Step::Probe));
+        steps.retain(|step| self.errands.may_begin(step, now));
         steps
+    }
+
+    /// What is to be asked now: the runtime about these sandboxes, and the kubelet about its pods.
+    fn questions<'a>(
+        &self,
+        now: Instant,
+        inspections: impl Iterator<Item = (&'a SandboxId, Option<Instant>)>,
+    ) -> impl Iterator<Item = Step> {
+        let due = |due: Option<Instant>| due.is_none_or(|due| due <= now);
+        let sandboxes: BTreeSet<&SandboxId> =
+            inspections.filter(|(_, at)| due(*at)).map(|(sandbox, _)| sandbox).collect();
+        let kubelet = self.kubelet_poll_due().is_some_and(due).then_some(Step::PollKubelet);
+        sandboxes.into_iter().cloned().map(Step::InspectSandbox).chain(kubelet)
     }
 
     /// Something waits for a change, so that the next fact is worth waking somebody. On a quiet node nothing does, and
     /// facts cost no more than their own bookkeeping.
     pub fn is_waiting(&self) -> bool {
+        let held = self.calls.values().any(|call| call.hold.is_some());
+        if self.handed_over {
+            return held;
+        }
         !self.forgotten.is_empty()
             || self.recreates.is_active()
+            || self.errands.is_busy()
+            || self.awaits_sidecars()
+            || !self.probed.is_empty()
             || self.has_gates()
-            || self.calls.values().any(|call| call.hold.is_some())
+            || self.has_probes_to_run()
+            || held
     }
 
     /// Ask again by then, even if nothing happens; `None` when only an event can change anything.
     pub fn next_deadline(&self) -> Option<Instant> {
         let holds = self.calls.values().filter_map(|call| call.hold.as_ref()).map(|hold| hold.until);
-        let inspections = self.inspections().chain(self.recreate_inspections()).filter_map(|(_, due)| due);
         let polls = self.kubelet_poll_due().flatten();
-        holds.chain(inspections).chain(polls).chain(self.recreate_deadlines()).min()
+        if self.handed_over {
+            return holds.chain(self.inspections().filter_map(|(_, due)| due)).chain(polls).min();
+        }
+        let inspections =
+            self.inspections().chain(self.recreate_inspections()).chain(self.followed_inspections());
+        let inspections = inspections.filter_map(|(_, due)| due);
+        let timers = self.recreate_deadlines().chain(self.sidecar_deadlines()).chain(self.errands.retries());
+        let timers = timers.filter(|deadline| self.looked.is_none_or(|looked| *deadline > looked));
+        holds.chain(inspections).chain(polls).chain(timers).chain(self.probe_deadlines()).min()
     }
 
     /// The sandboxes to ask the runtime about, with the time when; `None` = at once.

@@ -8,6 +8,7 @@ use std::{
 use crate::{
     call::Declared,
     model::{ConnectionId, Container, ContainerId, ContainerName, ContainerState, PodRef},
+    own_probes::OwnProbes,
 };
 
 /// A position in the sequence of everything that happened; later is greater.
@@ -32,6 +33,11 @@ pub(crate) struct Sandbox {
     pub(crate) latched: BTreeSet<i32>,
     pub(crate) pass: Pass,
     pub(crate) inspection: Inspection,
+    /// When something last hinted at an exit: the kubelet asked about a container, or the pod view showed the pod anew.
+    pub(crate) hinted: Seq,
+    /// A container that is said to have ended, and until when the runtime's list may not show it yet: containerd says so before
+    /// its own CRI plugin has heard of it.
+    pub(crate) ending: Option<(ContainerId, Instant)>,
     /// `StopPodSandbox` was asked.
     pub(crate) stopping: bool,
     /// Containers that asked to be created and were not let through, for people.
@@ -58,6 +64,12 @@ pub(crate) struct Instance {
     pub(crate) running_since: Option<Instant>,
     /// Since when the pod view has called it Ready without a break.
     pub(crate) ready_since: Option<Instant>,
+    /// Somebody asked the runtime to stop it.
+    pub(crate) stop_asked: bool,
+    /// What the agent's own runs of its probes have shown.
+    pub(crate) own: OwnProbes,
+    /// When it was created, once a list has told.
+    pub(crate) created: Option<Instant>,
 }
 
 /// When an instance was started, as far as the kubelet's knowledge of it depends on that.
@@ -119,6 +131,21 @@ pub(crate) struct Asked {
 }
 
 impl Instance {
+    /// One of which nothing is known but that it is there.
+    pub(crate) fn new(container: Container, changed: Seq, start: Start) -> Self {
+        Self {
+            container,
+            changed,
+            start,
+            status_asked: None,
+            running_since: None,
+            ready_since: None,
+            stop_asked: false,
+            own: OwnProbes::default(),
+            created: None,
+        }
+    }
+
     /// Keeps the time since when it runs in step with its state.
     pub(crate) fn runs(&mut self, now: Instant) {
         let running = self.container.state == ContainerState::Running;
@@ -137,6 +164,8 @@ impl Sandbox {
             latched: BTreeSet::new(),
             pass: Pass::default(),
             inspection: Inspection::default(),
+            hinted: since,
+            ending: None,
             stopping: false,
             waiting: BTreeMap::new(),
         }
@@ -153,14 +182,11 @@ impl Sandbox {
     /// Takes what the runtime showed of one container at `asked`. What happened after that is newer than the answer.
     pub(crate) fn learn(&mut self, container: Container, asked: Seq, now: Seq, at: Instant) {
         let first_pass = 1; // unknown start: as if the first SyncPod seen from here had started it
-        let instance = self.instances.entry(container.id.clone()).or_insert_with(|| Instance {
-            container: container.clone(),
-            changed: 0,
-            start: Start { at: now, pass: first_pass },
-            status_asked: None,
-            running_since: None,
-            ready_since: None,
-        });
+        let start = Start { at: now, pass: first_pass };
+        let instance = self
+            .instances
+            .entry(container.id.clone())
+            .or_insert_with(|| Instance::new(container.clone(), 0, start));
         if instance.changed > asked {
             return;
         }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::{
+    job_sidecars::SidecarMark,
     model::{ContainerId, Hook, PodRef, RequestId, SandboxId},
+    probes::ProbeRun,
     recreate::{Mark, Origin, RecreateReport},
 };
 
@@ -16,6 +18,9 @@ pub enum Step {
     PollKubelet,
     /// Remove the latches of this sandbox from the store: it is gone.
     ForgetLatches(SandboxId),
+    /// Run this probe of a container that others wait for, once. Its beginning and its end come back as
+    /// [`crate::Event::ProbeBegan`] and [`crate::Event::ProbeEnded`].
+    Probe(ProbeRun),
 
     /// Remove these exited containers from the runtime, and their logs.
     RemoveContainers(Vec<ContainerId>),
@@ -33,8 +38,25 @@ pub enum Step {
     ReleaseUnready(PodRef, String),
     /// Let the pod become Ready: it has the gate, and nobody has written its condition yet.
     OpenGate(PodRef),
+    /// Write these marks of job sidecars down durably, all or none; what they say happens only after that.
+    MarkSidecars(Vec<SidecarMark>),
+    /// Remove the marks of these containers from the store: they are gone.
+    ForgetSidecars(Vec<ContainerId>),
+    /// Tell the users of this pod.
+    Tell(PodRef, Notice),
     /// Delete the request: it ended long enough ago.
     DeleteRequest(Origin, RequestId),
+}
+
+/// An Event about a pod; each is a new one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Notice {
+    /// A constant word.
+    pub reason: &'static str,
+    /// Something is not as it was asked for.
+    pub warning: bool,
+    /// For people.
+    pub note: String,
 }
 
 /// How a container is stopped without the kubelet.

@@ -55,6 +55,8 @@ pub enum Showing {
     /// Created and not started: the kubelet starts it anew whatever the restart policy. Only of a container that has exited
     /// because the agent asked for it, at a moment when nobody could tell the kubelet to go on.
     NotStarted,
+    /// With the exit code 0, should it have exited. Only of a job sidecar that was marked before the agent stopped it.
+    Completed,
 }
 
 /// What becomes of a lifecycle hook that the kubelet begins.

@@ -1,15 +1,18 @@
 //! The admin API: what `berthctl` asks. Root only, twice: by the mode of the socket and by the caller's credentials.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod order;
+mod place;
 mod pulls;
 mod requests;
 mod updates;
 
-use std::{io, pin::Pin, sync::Arc, time::Instant};
+use std::{io, path::PathBuf, pin::Pin, sync::Arc, time::Instant};
 
 use berth_policy::{Origin, PodOrder};
 use berth_proto::admin::{self, admin_server};
-use berth_shim::{Listener, Metrics};
+use berth_shim::{Listener, Metrics, Shutdown};
 use futures::{Stream, StreamExt};
 use tokio::{net::UnixStream, sync::watch};
 use tokio_util::sync::CancellationToken;
@@ -24,10 +27,14 @@ use crate::{
         identity::{Identity, IdentityState},
     },
     desired::Files,
+    handover::HandOver,
     health::Health,
     in_place_update::Updates,
     node_image::Keeper,
 };
+
+/// Open calls of a connection at most; the client's library keeps the rest.
+const CALLS: u32 = 64;
 
 /// The service behind the admin socket.
 #[derive(Debug)]
@@ -54,12 +61,19 @@ pub struct Admin {
     pub stop: CancellationToken,
     /// Who the agent is to the API server, where there is one.
     pub identity: Option<watch::Receiver<IdentityState>>,
+    /// The place of this process.
+    pub handover: HandOver,
+    /// How this process ends.
+    pub shutdown: Shutdown,
+    /// Where the configuration comes from.
+    pub config_file: Option<PathBuf>,
 }
 
 /// Serves the admin API until the shutdown.
 pub async fn serve(listener: Listener, admin: Admin, shutdown: CancellationToken) {
     let service = admin_server::AdminServer::with_interceptor(admin, root_only);
     let served = tonic::transport::Server::builder()
+        .max_concurrent_streams(CALLS)
         .add_service(service)
         .serve_with_incoming_shutdown(accepted(listener), shutdown.cancelled_owned())
         .await;
@@ -137,6 +151,7 @@ impl admin_server::Admin for Admin {
             features: features.into_iter().map(feature).collect(),
             identity,
             identity_error,
+            pid: std::process::id(),
         }))
     }
 
@@ -189,6 +204,24 @@ impl admin_server::Admin for Admin {
     async fn pull(&self, request: Request<admin::PullRequest>) -> Result<Response<Self::PullStream>, Status> {
         let states = pulls::pull(&self.images, request.get_ref())?;
         Ok(Response::new(Box::pin(states.take_until(self.stop.clone().cancelled_owned()))))
+    }
+
+    type UpgradeStream = Pin<Box<dyn Stream<Item = Result<admin::UpgradeStage, Status>> + Send>>;
+
+    async fn upgrade(
+        &self,
+        request: Request<admin::UpgradeRequest>,
+    ) -> Result<Response<Self::UpgradeStream>, Status> {
+        Ok(Response::new(Box::pin(place::upgrade(self, request.into_inner()))))
+    }
+
+    type DrainStream = Pin<Box<dyn Stream<Item = Result<admin::DrainState, Status>> + Send>>;
+
+    async fn drain(
+        &self,
+        _request: Request<admin::DrainRequest>,
+    ) -> Result<Response<Self::DrainStream>, Status> {
+        Ok(Response::new(Box::pin(place::drain(&self.shutdown, &self.shim, self.health.place.as_deref()))))
     }
 
     async fn pulls(

@@ -29,7 +29,7 @@ struct Listener {
 
 /// What is wished by this question.
 #[allow(clippy::result_large_err, reason = "what a service answers")]
-fn wish(asked: &admin::PullRequest) -> Result<Wish, Status> {
+pub(super) fn wish(asked: &admin::PullRequest) -> Result<Wish, Status> {
     static NUMBER: AtomicU64 = AtomicU64::new(1);
     let reference: Reference = asked.image.parse().map_err(|error| {
         Status::invalid_argument(format!("{error}; give [registry/]repository[:tag][@digest]"))

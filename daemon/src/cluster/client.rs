@@ -44,6 +44,16 @@ pub enum ClientError {
         /// What is wrong.
         source: Box<KubeconfigError>,
     },
+    /// The file is no kubeconfig. What is there is not said: lines of it have tokens.
+    #[error("kubeconfig {path:?} is none: line {line}, column {column}")]
+    Form {
+        /// The file.
+        path: PathBuf,
+        /// Where it is wrong; 0 where that is not known.
+        line: u64,
+        /// The same.
+        column: u64,
+    },
     /// The service account of this pod cannot be used.
     #[error("the service account of this pod")]
     Pod(#[source] Box<InClusterError>),
@@ -128,8 +138,13 @@ impl Source {
     async fn base_config(&self) -> Result<Config, ClientError> {
         match &self.base {
             Base::Kubeconfig(path) => {
-                let failed =
-                    |source| ClientError::Kubeconfig { path: path.clone(), source: Box::new(source) };
+                let failed = |source| match source {
+                    KubeconfigError::Parse(error) => {
+                        let (line, column) = error.location().map_or((0, 0), |at| (at.line(), at.column()));
+                        ClientError::Form { path: path.clone(), line, column }
+                    }
+                    source => ClientError::Kubeconfig { path: path.clone(), source: Box::new(source) },
+                };
                 let kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
                 let options = KubeConfigOptions::default();
                 Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(failed)
@@ -261,5 +276,29 @@ impl CallError {
 impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Session").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::causes::chain;
+
+    #[tokio::test]
+    async fn what_is_no_kubeconfig_is_told_without_a_word_of_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("kubeconfig");
+        for text in [
+            "users:\n- name: a\n  user:\n    token: hunter2\n   oops\n",
+            "users:\n- name: a\n  user: hunter2\n",
+            "hunter2",
+            "users: [{name: a, user: {token: {hunter2: hunter2}}}]\n",
+            "users:\n- name: a\n  user:\n    token: hunter2\nclusters: hunter2\n",
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let error = Source::kubeconfig(path.clone()).base_client().await.err().unwrap();
+            let error = chain(&error) + &format!("{error:?}");
+            assert!(!error.contains("hunter2") && error.contains("kubeconfig"), "{error}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! What the agent can do towards the API server, by who it is. A list for people: what is off says why, and what to do.
 
-use super::identity::Who;
+use super::identity::{IdentityState, Who};
 
 /// Something the agent does in a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,6 +9,17 @@ pub struct Feature {
     pub name: &'static str,
     /// Why it is off; `None` = it is on.
     pub off: Option<String>,
+}
+
+/// Whether the agent may do what a feature needs.
+#[derive(Clone, Debug)]
+pub(crate) enum Permission {
+    /// Nobody knows yet.
+    Unknown,
+    /// It may.
+    Given,
+    /// It may not; why, and what to do about that.
+    Denied(String),
 }
 
 /// What has to be allowed for a feature.
@@ -25,6 +36,9 @@ enum Needs {
 /// Changing pods in place.
 pub(crate) const UPDATES: &str = "in-place updates";
 
+/// Probes whose results are written on pods.
+pub(crate) const PROBES: &str = "probe markers";
+
 /// All of them, in the order in which they are told.
 const FEATURES: [(&str, Needs); 6] = [
     ("order", Needs::Reading),
@@ -32,12 +46,23 @@ const FEATURES: [(&str, Needs); 6] = [
     ("pulls", Needs::Status),
     ("status", Needs::Status),
     (UPDATES, Needs::Pods),
-    ("probe markers", Needs::Pods),
+    (PROBES, Needs::Pods),
 ];
 
 /// What can be done as this user.
 pub(super) fn of(who: &Who) -> Vec<Feature> {
     FEATURES.into_iter().map(|(name, needs)| Feature { name, off: off(who, needs) }).collect()
+}
+
+/// Whether the agent may do what this feature needs.
+pub(crate) fn permission(identity: &IdentityState, name: &str) -> Permission {
+    match identity {
+        IdentityState::Known(identity) => {
+            let off = identity.features.iter().find(|feature| feature.name == name);
+            off.and_then(|feature| feature.off.clone()).map_or(Permission::Given, Permission::Denied)
+        }
+        IdentityState::Unknown | IdentityState::Failed(_) => Permission::Unknown,
+    }
 }
 
 fn off(who: &Who, needs: Needs) -> Option<String> {

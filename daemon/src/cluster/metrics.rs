@@ -32,6 +32,10 @@ pub(crate) enum Write {
     Update,
     /// An annotation of a pod.
     Annotation,
+    /// An Event about a pod.
+    Event,
+    /// What probes write on a pod.
+    Mark,
 }
 
 impl ClusterMetrics {
@@ -69,6 +73,8 @@ impl ClusterMetrics {
             Write::Token => "token",
             Write::Update => "update",
             Write::Annotation => "annotation",
+            Write::Event => "event",
+            Write::Mark => "mark",
         };
         let outcome = match result {
             Ok(_) => "done",

@@ -15,10 +15,12 @@
 //!
 //! - [`client`]: the identity and the one client, which the pod watch uses too. [`identity`], [`features`]: who that is.
 //! - [`token`], `renewal`: a token of a service account, renewed by the agent.
-//! - `requests`, `convert`: the watch; `object`, `target`, `known`, `clock` serve that of updates, too. `report`, `unready`: the writers.
+//! - `requests`, `convert`: the watch; `object`, `target`, `known`, `clock` serve that of updates, too. `report`, `unready`, `events`: the writers.
 
 pub mod client;
 pub mod features;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 pub mod identity;
 pub mod metrics;
 pub mod pause;
@@ -28,9 +30,11 @@ pub mod token;
 
 pub(crate) mod clock;
 mod convert;
+mod events;
 pub(crate) mod follow;
 pub(crate) mod known;
 pub(crate) mod node_object;
+pub(crate) mod node_pods;
 pub(crate) mod object;
 mod report;
 pub(crate) mod target;
@@ -38,15 +42,17 @@ mod unready;
 
 use std::sync::Arc;
 
-use berth_policy::{Origin, Step, StepOutcome};
+use berth_policy::{Notice, Origin, PodRef, Step, StepOutcome};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use self::{
     client::{Connection, Source},
+    events::Events,
     identity::IdentityState,
     known::Known,
     metrics::ClusterMetrics,
+    node_pods::NodePods,
     renewal::{Renewal, TokenState},
     report::Reporter,
     requests::{Requests, WatchHealth},
@@ -68,7 +74,8 @@ pub struct Cluster {
     account: Option<ServiceAccount>,
     known: Arc<Known>,
     reporter: Reporter,
-    readiness: Readiness,
+    pods: NodePods,
+    events: Events,
     metrics: ClusterMetrics,
     identity: watch::Sender<IdentityState>,
     token: watch::Sender<TokenState>,
@@ -82,7 +89,8 @@ impl Cluster {
         let known = Arc::<Known>::default();
         Self {
             reporter: Reporter::new(connection.clone(), known.clone(), metrics.clone()),
-            readiness: Readiness::new(connection.clone(), node.clone(), metrics.clone()),
+            pods: NodePods::new(connection.clone(), node.clone(), metrics.clone()),
+            events: Events::new(connection.clone(), node.clone(), metrics.clone()),
             connection,
             node,
             account: config.cluster.service_account.clone(),
@@ -104,9 +112,13 @@ impl Cluster {
         &self.node
     }
 
-    /// What the agent writes, counted.
-    pub(crate) fn metrics(&self) -> &ClusterMetrics {
-        &self.metrics
+    /// The pods of the node, read by name and patched.
+    pub(crate) fn pods(&self) -> NodePods {
+        self.pods.clone()
+    }
+
+    async fn change_readiness(&self, pod: &PodRef, key: &str, change: Change) -> StepOutcome {
+        Readiness(self.pods()).change(pod, key, change).await
     }
 
     /// Who the agent is, and which features are on, now and later.
@@ -152,14 +164,23 @@ impl Cluster {
         tokio::join!(requests.run(shutdown.clone()), learning, renewing);
     }
 
+    /// Tells the users of a pod.
+    pub(crate) async fn tell(&self, pod: &PodRef, notice: &Notice) {
+        self.events.tell(pod, notice).await;
+    }
+
     /// Carries out a step that concerns the API server. Whatever else is asked is not there.
     pub async fn carry_out(&self, step: &Step) -> StepOutcome {
         match step {
             Step::Report(Origin::Api, request, report) => self.reporter.report(request, report).await,
             Step::DeleteRequest(Origin::Api, request) => self.reporter.delete(request).await,
-            Step::HoldUnready(pod, key) => self.readiness.change(pod, key, Change::Hold).await,
-            Step::ReleaseUnready(pod, key) => self.readiness.change(pod, key, Change::Release).await,
-            Step::OpenGate(pod) => self.readiness.change(pod, "", Change::Open).await,
+            Step::HoldUnready(pod, key) => self.change_readiness(pod, key, Change::Hold).await,
+            Step::ReleaseUnready(pod, key) => self.change_readiness(pod, key, Change::Release).await,
+            Step::OpenGate(pod) => self.change_readiness(pod, "", Change::Open).await,
+            Step::Tell(pod, notice) => {
+                self.tell(pod, notice).await;
+                StepOutcome::Done
+            }
             _ => StepOutcome::Gone,
         }
     }
@@ -174,5 +195,6 @@ pub fn concerns(step: &Step) -> bool {
             | Step::HoldUnready(..)
             | Step::ReleaseUnready(..)
             | Step::OpenGate(_)
+            | Step::Tell(..)
     )
 }

@@ -1,14 +1,18 @@
-//! Objects that a node has one of, of its own name: the agent makes them, empty, and they go with their Node.
+//! Objects that a node has one of, of its own name: the agent makes them, empty, and answers in their status; they go with their
+//! Node.
 
 use std::fmt::Debug;
 
 use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use kube::{
     Api, Client, Resource,
-    api::{ObjectMeta, PostParams},
+    api::{ObjectMeta, Patch, PatchParams, PostParams},
 };
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::json;
 use tracing::info;
+
+use super::client::{CallError, Connection};
 
 /// Makes the object of the node of this name if it is missing. False: there is no such Node; the kubelet registers it,
 /// maybe later than the agent starts.
@@ -49,4 +53,28 @@ where
         Err(error) => return Err(error),
     }
     Ok(true)
+}
+
+/// Lets this be all of the status of the node's object that `manager` owns; not of another object of that name.
+///
+/// # Errors
+/// What the API server said.
+pub(crate) async fn apply_status<K>(
+    connection: &Connection,
+    node: &str,
+    uid: &str,
+    manager: &str,
+    status: impl Serialize,
+) -> Result<K, CallError>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    let body = Patch::Apply(json!({
+        "apiVersion": K::api_version(&()),
+        "kind": K::kind(&()),
+        "metadata": { "name": node, "uid": uid },
+        "status": status,
+    }));
+    let params = PatchParams::apply(manager).force();
+    connection.ask(async |client| Api::<K>::all(client).patch_status(node, &params, &body).await).await
 }

@@ -4,6 +4,7 @@
 
 use berth_policy::RequestId;
 use berth_proto::crd::{ContainerRecreateRequestSpec, ContainerRecreateRequestStatus};
+use berth_proto::quoting::unquoted;
 use k8s_openapi::jiff::Timestamp;
 use kube::core::DynamicObject;
 use serde::de::DeserializeOwned;
@@ -41,7 +42,7 @@ impl<S: DeserializeOwned, T: DeserializeOwned + Default> Object<S, T> {
                 version: metadata.resource_version,
                 status,
             },
-            spec: serde_json::from_value(data["spec"].take()).map_err(|error| error.to_string()),
+            spec: serde_json::from_value(data["spec"].take()).map_err(|error| unquoted(&error.to_string())),
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use berth_policy::RequestId;
 use berth_proto::crd::{ContainerRecreateRequestStatus, RecreatePhase};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Client, Resource,
     api::{ApiResource, DeleteParams, Preconditions},
@@ -98,4 +99,9 @@ impl Target {
     pub(crate) fn has_ended(&self) -> bool {
         self.status.completion_time.is_some() || self.status.phase == Some(RecreatePhase::Completed)
     }
+}
+
+/// `metadata.resourceVersion` as a number that grows; 0 for one that is none.
+pub(crate) fn version(meta: &ObjectMeta) -> u64 {
+    meta.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or(0)
 }

@@ -7,21 +7,17 @@ use std::time::Duration;
 
 use berth_policy::{PodRef, StepOutcome};
 use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
-use kube::{
-    Api, Client,
-    api::{ListParams, Patch, PatchParams},
-};
 use serde_json::json;
 use tracing::{info, warn};
 
 use super::{
-    client::{CallError, Connection},
-    metrics::{ClusterMetrics, Write},
+    client::CallError,
+    metrics::Write,
+    node_pods::{NodePods, Part},
 };
 use crate::{
     agent::chain,
     pod_view::{
-        convert::identity,
         read,
         unready::{self, CONDITION, Entry},
     },
@@ -86,18 +82,9 @@ pub(super) fn conditions(
 
 /// Writes to the readiness of pods of this node.
 #[derive(Clone, Debug)]
-pub(super) struct Readiness {
-    connection: Connection,
-    node: String,
-    metrics: ClusterMetrics,
-}
+pub(super) struct Readiness(pub(super) NodePods);
 
 impl Readiness {
-    /// A writer to pods of the node of this name.
-    pub(super) fn new(connection: Connection, node: String, metrics: ClusterMetrics) -> Self {
-        Self { connection, node, metrics }
-    }
-
     /// Has the entry of the request with this key there, or not there.
     pub(super) async fn change(&self, pod: &PodRef, key: &str, change: Change) -> StepOutcome {
         let entry = unready::request(key);
@@ -119,45 +106,21 @@ impl Readiness {
     }
 
     async fn attempt(&self, pod: &PodRef, entry: &Entry, change: Change) -> Result<StepOutcome, CallError> {
-        let PodRef { uid, namespace, name } = pod.clone();
-        // Listed, not got: for the kubelet's identity a pod that is gone is a pod it must not read.
-        let selected =
-            ListParams::default().fields(&format!("spec.nodeName={},metadata.name={name}", self.node));
-        let pods = {
-            let namespace = namespace.clone();
-            let list = |client: Client| async move {
-                Api::<core::Pod>::namespaced(client, &namespace).list(&selected).await
-            };
-            self.connection.ask(list).await?
-        };
-        let found = pods.items.into_iter().next();
-        let Some(found) =
-            found.filter(|found| identity(&found.metadata).is_some_and(|found| *found == *uid.as_str()))
-        else {
-            return Ok(StepOutcome::Gone);
-        };
+        let Some(found) = self.0.find(pod).await? else { return Ok(StepOutcome::Gone) };
         let conditions = conditions(&found, change, entry, Timestamp::now());
         if conditions.is_empty() {
             return Ok(StepOutcome::Done);
         }
-        // Conditions are merged by their type. The version makes it a conflict when somebody else was faster.
-        let patch = Patch::Strategic(json!({
+        // The version makes it a conflict when somebody else was faster.
+        let body = json!({
             "metadata": { "uid": found.metadata.uid, "resourceVersion": found.metadata.resource_version },
             "status": { "conditions": conditions },
-        }));
-        let patched = {
-            let name = name.clone();
-            let write = |client: Client| async move {
-                let pods = Api::<core::Pod>::namespaced(client, &namespace);
-                pods.patch_status(&name, &PatchParams::default(), &patch).await
-            };
-            self.connection.ask(write).await
-        };
-        self.metrics.wrote(Write::Unready, &patched);
+        });
+        let patched = self.0.patch(&pod.namespace, &pod.name, Part::Status, body, Write::Unready).await;
         match patched {
             Ok(_) => {
                 info!(
-                    pod = format!("{}/{name}", pod.namespace),
+                    pod = format!("{}/{}", pod.namespace, pod.name),
                     request = entry.key,
                     ?change,
                     "Readiness of a pod written"

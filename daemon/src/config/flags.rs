@@ -5,6 +5,7 @@ use std::{net::SocketAddr, path::PathBuf};
 use clap::{Args, Parser, Subcommand};
 
 use super::{ConfigError, Configuration, Endpoint, LogFormat, SocketPath};
+use crate::{handover::TakeOver, takeover::guardian::GuardianFlags};
 
 /// Berth's node agent: sits on the CRI socket between kubelet and container runtime and makes the containers of a pod
 /// start and stop in their declared order.
@@ -22,6 +23,9 @@ pub struct Cli {
 /// What `berthd` does besides running.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Put the runtime's socket back when nobody answers in its place; started by a berthd with `path: takeover`
+    #[command(hide = true)]
+    Guardian(GuardianFlags),
     /// Look at configurations
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -67,6 +71,9 @@ pub struct RunFlags {
     /// Name of this node in the API
     #[arg(long, env = "BERTH_NODE_NAME")]
     pub node_name: Option<String>,
+    /// Take the place of the berthd that listens on this handover.sock; if none does, start as usual
+    #[arg(long, env = crate::handover::TAKE_OVER, value_name = "PATH", hide_env_values = true)]
+    pub take_over: Option<TakeOver>,
     /// How a line of log looks
     #[arg(long, env = "BERTH_LOG_FORMAT")]
     pub log_format: Option<LogFormat>,

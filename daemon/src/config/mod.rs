@@ -4,8 +4,11 @@
 //! carries the line and the field where it stands.
 
 mod flags;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod images;
 mod pod_view;
+mod probes;
 mod values;
 
 use std::{
@@ -18,6 +21,7 @@ use std::{
 pub use flags::{Cli, Command, ConfigCommand, RunFlags};
 pub use images::{Images, InvalidReserve, Reserve};
 pub use pod_view::{Cluster, Kubelet, PodView, ServiceAccount, ViewMode};
+pub use probes::Probes;
 use serde::{Deserialize, Serialize};
 pub use values::{Endpoint, GoDuration, SocketPath};
 
@@ -62,6 +66,8 @@ pub struct Configuration {
     pub exit_order: ExitOrder,
     /// Images that are wanted before they are needed.
     pub images: Images,
+    /// Probes of one's own.
+    pub probes: Probes,
     /// Logs.
     pub logging: Logging,
 }
@@ -92,6 +98,8 @@ pub enum Place {
     Inline,
     /// Another client of the runtime, where the kubelet's endpoint cannot be changed: no order, everything else.
     Beside,
+    /// Between kubelet and runtime, at the runtime's own path: everything works where the kubelet's endpoint cannot be changed.
+    Takeover,
 }
 
 /// Launch order.
@@ -102,6 +110,10 @@ pub struct LaunchOrder {
     pub enabled: bool,
     /// The longest a `CreateContainer` is held.
     pub hold_timeout: GoDuration,
+    /// Run the probes of containers that others wait for, so that their success counts before the kubelet tells of it.
+    pub early_readiness: bool,
+    /// The longest a `CreateContainer` is held for such a success, from the start of the awaited container on.
+    pub early_hold_timeout: GoDuration,
     /// What happens to a container whose pod cannot be seen.
     pub failure_policy: FailurePolicy,
 }
@@ -200,6 +212,7 @@ impl Default for Configuration {
             launch_order: LaunchOrder::default(),
             exit_order: ExitOrder::default(),
             images: Images::default(),
+            probes: Probes::default(),
             logging: Logging::default(),
         }
     }
@@ -210,6 +223,8 @@ impl Default for LaunchOrder {
         Self {
             enabled: true,
             hold_timeout: GoDuration(Duration::from_secs(5)),
+            early_readiness: true,
+            early_hold_timeout: GoDuration(Duration::from_secs(10)),
             failure_policy: FailurePolicy::Open,
         }
     }
@@ -233,6 +248,7 @@ impl Place {
         match self {
             Self::Inline => "inline",
             Self::Beside => "beside",
+            Self::Takeover => "takeover",
         }
     }
 }
@@ -270,12 +286,17 @@ impl Configuration {
         if !self.http_address.ip().is_loopback() {
             return conflict("httpAddress", "must be a loopback address, such as 127.0.0.1:10353");
         }
-        let hold = self.launch_order.hold_timeout.0;
-        if hold.is_zero() || hold > Duration::from_secs(30) {
-            return conflict(
-                "launchOrder.holdTimeout",
-                "must be more than 0s and at most 30s: a held call blocks its pod in the kubelet",
-            );
+        let holds = [
+            ("launchOrder.holdTimeout", self.launch_order.hold_timeout),
+            ("launchOrder.earlyHoldTimeout", self.launch_order.early_hold_timeout),
+        ];
+        for (field, GoDuration(hold)) in holds {
+            if hold.is_zero() || hold > Duration::from_secs(30) {
+                return conflict(
+                    field,
+                    "must be more than 0s and at most 30s: a held call blocks its pod in the kubelet",
+                );
+            }
         }
         let kept = 1..=berth_shim::MAX_PROCESS_NAME;
         if let Some(name) = self.kubelet_processes.iter().find(|name| !kept.contains(&name.len())) {

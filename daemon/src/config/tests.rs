@@ -96,6 +96,7 @@ fn contradictions_name_the_field() {
         ("kubeletProcesses: [sixteen-bytes-xx]\n", "kubeletProcesses"),
         ("launchOrder: {holdTimeout: 0s}\n", "launchOrder.holdTimeout"),
         ("launchOrder: {holdTimeout: 31s}\n", "launchOrder.holdTimeout"),
+        ("launchOrder: {earlyHoldTimeout: 0s}\n", "launchOrder.earlyHoldTimeout"),
         ("adminSocket: /run/berth/cri.sock\n", "adminSocket"),
         ("desiredDir: desired\n", "desiredDir"),
         ("desiredDir: /var/lib/berth/requests\n", "desiredDir"),

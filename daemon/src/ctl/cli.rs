@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use super::{duration, get, order, pods, ps, pull, recreate, run, status, stop, update, version};
+use super::install::{InstallArgs, UninstallArgs, bypass::BypassArgs, doctor::DoctorArgs};
+use super::{duration, get, order, pods, ps, pull, recreate, run, status, stop, update, upgrade, version};
 
 /// Plays, lists and stops pods on this node, recreates and updates their containers, and shows what berthd does with them.
 #[derive(Debug, Parser)]
@@ -98,8 +99,39 @@ pub enum Command {
     Get(get::Get),
     /// Show the launch order of pods and who waits for whom
     Order(order::OrderArgs),
+    /// Put Berth between the kubelet and the container runtime of this node
+    ///
+    /// Finds the kubelet (kubeadm or plain, k3s, RKE2) and its runtime, installs and starts berthd, and only when that
+    /// serves, restarts the kubelet on its socket. If the node is not Ready through Berth in time, everything is put back.
+    /// Running pods are not touched. Files that are there already stay; doing it again mends what is missing.
+    Install(InstallArgs),
+    /// Take Berth off this node and put everything back
+    ///
+    /// Works from what install has written down before each change, also after it was interrupted. Pods are not touched.
+    Uninstall(UninstallArgs),
+    /// Lead the kubelet past Berth, at once
+    ///
+    /// Removes the file that leads the kubelet to Berth and restarts the kubelet. Needs neither berthd nor the API server.
+    /// Pods are not touched, and berthd goes on running.
+    Bypass(BypassArgs),
+    /// Check that everything is as Berth needs it, and say what to do if not
+    ///
+    /// The exit code is 1 when a check fails.
+    Doctor(DoctorArgs),
     /// Show what berthd is connected to and what it holds
     Status(status::StatusArgs),
+    /// Put another berthd in the place of the one that runs, without a failed call
+    ///
+    /// The new program is started by the old one, takes its sockets and its store, and accepts before the old one stops; calls
+    /// that are under way end in the old one. If the new program does not run, does not take the configuration, or is not ready
+    /// in time, the old one goes on. Under systemd the unit's main process changes; what the unit starts after a crash is the
+    /// file that it names, so put the new program there (and leave --to out).
+    Upgrade(upgrade::UpgradeArgs),
+    /// Let berthd end with its last open call
+    ///
+    /// It accepts no connection any more and sends its clients away; held calls that create go back at once. Under systemd it
+    /// is then started again; to stop it there, use systemctl stop.
+    Drain(upgrade::DrainArgs),
     /// Show the versions of berthctl and of the runtime
     Version(version::VersionArgs),
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
-/// Where berthd listens.
-const BERTH: &str = "/run/berth/cri.sock";
+/// Where berthd listens; the second where CRI-O is the runtime.
+const BERTH: [&str; 2] = ["/run/berth/cri.sock", "/run/berth/run/crio/crio.sock"];
 /// crictl's list.
 const RUNTIMES: [&str; 3] =
     ["/run/containerd/containerd.sock", "/run/crio/crio.sock", "/var/run/cri-dockerd.sock"];
@@ -15,7 +15,7 @@ const RUNTIMES: [&str; 3] =
 pub fn find(given: Option<&str>) -> Result<PathBuf> {
     match given.filter(|endpoint| !endpoint.is_empty()) {
         Some(endpoint) => parse(endpoint),
-        None => first([BERTH].into_iter().chain(RUNTIMES)),
+        None => first(BERTH.into_iter().chain(RUNTIMES)),
     }
 }
 

@@ -42,6 +42,10 @@ impl<Q, S: Clone> Told<Q, S> {
 pub(crate) struct Berthd {
     pub(crate) recreates: Told<RecreateRequest, RecreateState>,
     pub(crate) updates: Told<UpdateRequest, UpdateState>,
+    /// How an upgrade goes.
+    pub(crate) upgrade: Vec<Result<UpgradeStage, Status>>,
+    /// How a drain goes.
+    pub(crate) drain: Vec<DrainState>,
 }
 
 impl Berthd {
@@ -69,8 +73,27 @@ impl Admin for Berthd {
         Err(Status::unimplemented("not part of these tests"))
     }
 
+    type UpgradeStream = futures::stream::Iter<std::vec::IntoIter<Result<UpgradeStage, Status>>>;
+
+    async fn upgrade(&self, _: Request<UpgradeRequest>) -> Result<Response<Self::UpgradeStream>, Status> {
+        Ok(Response::new(futures::stream::iter(self.upgrade.clone())))
+    }
+
+    type DrainStream = futures::stream::Iter<std::vec::IntoIter<Result<DrainState, Status>>>;
+
+    async fn drain(&self, _: Request<DrainRequest>) -> Result<Response<Self::DrainStream>, Status> {
+        let states: Vec<_> = self.drain.iter().cloned().map(Ok).collect();
+        Ok(Response::new(futures::stream::iter(states)))
+    }
+
     async fn status(&self, _: Request<StatusRequest>) -> Result<Response<StatusResponse>, Status> {
-        Ok(Response::new(StatusResponse { version: "1.2.3".into(), ..StatusResponse::default() }))
+        let runtime = Some(Runtime { reachable: true, ..Runtime::default() });
+        Ok(Response::new(StatusResponse {
+            version: "1.2.3".into(),
+            pid: 7,
+            runtime,
+            ..StatusResponse::default()
+        }))
     }
 
     async fn order(&self, request: Request<OrderRequest>) -> Result<Response<OrderResponse>, Status> {

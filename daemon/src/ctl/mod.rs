@@ -13,6 +13,7 @@ pub mod endpoint;
 pub mod filter;
 pub mod follow;
 pub mod get;
+pub mod install;
 pub mod manifest;
 pub mod order;
 pub mod output;
@@ -29,6 +30,7 @@ pub mod stop;
 pub mod timeline;
 pub mod update;
 pub mod updates;
+pub mod upgrade;
 pub mod version;
 
 #[cfg(test)]
@@ -82,7 +84,13 @@ async fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Update(args) => return update::update(global, &args).await,
         Command::Get(what) => get::get(global, &what).await?,
         Command::Order(args) => order::order(global, &args).await?,
+        Command::Install(args) => return install::install(global, &args).await,
+        Command::Uninstall(args) => return install::uninstall(&args).await,
+        Command::Bypass(args) => return install::bypass::bypass(global, &args).await,
+        Command::Doctor(args) => return install::doctor::doctor(global, &args).await,
         Command::Status(args) => status::status(global, &args).await?,
+        Command::Upgrade(args) => upgrade::upgrade(global, &args).await?,
+        Command::Drain(args) => upgrade::drain(global, &args).await?,
         Command::Version(args) => version::version(global, &args).await?,
     }
     Ok(ExitCode::SUCCESS)

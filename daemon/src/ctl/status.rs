@@ -45,6 +45,7 @@ fn text(status: &StatusResponse) -> String {
         ("Mode", status.mode.clone()),
         ("Path", status.path.clone()),
         ("Socket", status.socket.clone()),
+        ("Process", status.pid.to_string()),
         ("Uptime", duration::short(Duration::from_secs(status.uptime_seconds))),
         ("Runtime", runtime_state),
         ("Pod view", view_state),
@@ -124,6 +125,7 @@ struct Shown {
     identity: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     identity_error: String,
+    pid: u32,
 }
 
 #[derive(Serialize)]
@@ -188,6 +190,7 @@ impl From<&StatusResponse> for Shown {
             features: status.features.iter().map(ShownFeature::from).collect(),
             identity: status.identity.clone(),
             identity_error: status.identity_error.clone(),
+            pid: status.pid,
         }
     }
 }

@@ -3,12 +3,14 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::OsStr,
-    fs::{self, File, Metadata, Permissions},
-    io::{self, Write},
-    os::unix::fs::{MetadataExt, PermissionsExt},
+    fs::{self, Metadata},
+    io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
+
+use crate::durable;
 
 /// What the name of a status file has after the name of its request's.
 const STATUS: &str = ".status.yaml";
@@ -117,17 +119,8 @@ pub(crate) fn read_if_there(path: &Path) -> io::Result<Option<String>> {
 
 /// Writes a file; durable on return. Whoever looks meanwhile sees the old one or the new one.
 pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
-    let directory = path.parent().unwrap_or(Path::new("/"));
-    let mut file = tempfile::Builder::new()
-        .prefix(UNFINISHED)
-        .permissions(Permissions::from_mode(0o644))
-        .tempfile_in(directory)?;
     // The umask is the service manager's; what is in the file is for everyone on the node.
-    file.as_file().set_permissions(Permissions::from_mode(0o644))?;
-    file.write_all(text.as_bytes())?;
-    file.as_file().sync_all()?;
-    file.persist(path).map_err(|error| error.error)?;
-    File::open(directory)?.sync_all()
+    durable::write(path, text.as_bytes(), 0o644, UNFINISHED)
 }
 
 /// Removes a file; whether it was there.

@@ -22,6 +22,8 @@
 mod assign;
 pub(crate) mod directory;
 mod entry;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod known;
 mod list;
 mod manifest;
@@ -136,13 +138,17 @@ impl Files {
             | Step::InspectSandbox(_)
             | Step::PollKubelet
             | Step::ForgetLatches(_)
+            | Step::Probe(_)
             | Step::RemoveContainers(..)
             | Step::WriteMarks(_)
             | Step::ForgetMarks(_)
             | Step::StopContainer(_)
             | Step::HoldUnready(..)
             | Step::ReleaseUnready(..)
-            | Step::OpenGate(_) => Ok(StepOutcome::Gone),
+            | Step::OpenGate(_)
+            | Step::MarkSidecars(_)
+            | Step::ForgetSidecars(_)
+            | Step::Tell(..) => Ok(StepOutcome::Gone),
         };
         done.unwrap_or_else(|error| {
             // The policy tries again, with pauses that grow.

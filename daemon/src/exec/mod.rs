@@ -4,17 +4,18 @@ mod requests;
 
 use std::{sync::Arc, time::Duration};
 
-use berth_policy::{Event, Step};
+use berth_policy::{Event, ProbeRun, Step};
 use berth_shim::Gate;
-use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
 
 use crate::{
     agent::{Agent, chain},
     cluster::Cluster,
+    deadline,
     desired::Files,
     pod_view::kubelet::KubeletView,
+    probe::Prober,
     runtime::Runtime,
 };
 
@@ -34,7 +35,12 @@ pub struct Executor {
     kubelet: Option<Arc<KubeletView>>,
     files: Files,
     cluster: Option<Cluster>,
+    prober: Prober,
+    /// Questions under way.
     tasks: TaskTracker,
+    /// What changes something, under way, and how it is broken off.
+    effects: TaskTracker,
+    break_off: CancellationToken,
 }
 
 impl Executor {
@@ -45,8 +51,11 @@ impl Executor {
         kubelet: Option<Arc<KubeletView>>,
         files: Files,
         cluster: Option<Cluster>,
+        prober: Prober,
     ) -> Self {
-        Self { agent, runtime, kubelet, files, cluster, tasks: TaskTracker::new() }
+        let (tasks, effects) = (TaskTracker::new(), TaskTracker::new());
+        let break_off = CancellationToken::new();
+        Self { agent, runtime, kubelet, files, cluster, prober, tasks, effects, break_off }
     }
 
     /// Asks what is owed after every change and at every deadline, until the shutdown.
@@ -59,25 +68,28 @@ impl Executor {
             for step in steps {
                 self.begin(step, &shutdown);
             }
-            let deadline = async {
-                match deadline {
-                    // Never spin: a deadline that has passed is somebody else's to act on.
-                    Some(deadline) => {
-                        let soon = Instant::now() + Duration::from_millis(1);
-                        tokio::time::sleep_until(Instant::from_std(deadline).max(soon)).await;
-                    }
-                    None => std::future::pending().await,
-                }
-            };
             // All cancel-safe: a flag, a version number and a timer.
             tokio::select! {
                 () = shutdown.cancelled() => break,
                 changed = owed.changed() => if changed.is_err() { break },
-                () = deadline => {}
+                () = deadline::reached(deadline) => {}
             }
         }
-        self.tasks.close();
-        self.tasks.wait().await;
+        for tasks in [&self.tasks, &self.effects] {
+            tasks.close();
+            tasks.wait().await;
+        }
+    }
+
+    /// Lets what changes something come to its end, and breaks it off after `limit`, as a crash would: whoever comes next finds
+    /// how far it was. The policy must owe nothing of the kind any more.
+    pub async fn give_up(&self, limit: Duration) {
+        self.effects.close();
+        if tokio::time::timeout(limit, self.effects.wait()).await.is_err() {
+            warn!(steps = self.effects.len(), "Steps under way are broken off for the successor");
+            self.break_off.cancel();
+            self.effects.wait().await;
+        }
     }
 
     /// Marks a step as begun before anything awaits, so that the next plan does not owe it again.
@@ -104,6 +116,13 @@ impl Executor {
                 self.tasks.spawn(async move { this.poll_kubelet().await });
             }
             Step::ForgetLatches(sandbox) => self.agent.forget_latches(&sandbox),
+            Step::Probe(run) => {
+                self.agent.observe(Event::ProbeBegan(run.clone()));
+                let this = self.clone();
+                let shutdown = shutdown.clone();
+                // Cancel-safe: nobody waits for the result any more.
+                self.tasks.spawn(async move { shutdown.run_until_cancelled(this.probe(run)).await });
+            }
             Step::RemoveContainers(..)
             | Step::WriteMarks(_)
             | Step::ForgetMarks(_)
@@ -112,8 +131,17 @@ impl Executor {
             | Step::HoldUnready(..)
             | Step::ReleaseUnready(..)
             | Step::OpenGate(_)
+            | Step::MarkSidecars(_)
+            | Step::ForgetSidecars(_)
+            | Step::Tell(..)
             | Step::DeleteRequest(..) => self.begin_about_request(step, shutdown),
         }
+    }
+
+    async fn probe(&self, run: ProbeRun) {
+        let ip = self.agent.read(|node, _| node.ip(&run.pod.uid));
+        let result = self.prober.run(&run, ip.as_deref()).await;
+        self.agent.observe(Event::ProbeEnded(run, result));
     }
 
     /// Asks the kubelet for its pods once.
@@ -137,6 +165,7 @@ impl Executor {
         let (sandboxes, containers) = (listing.sandboxes.len(), listing.containers.len());
         self.agent
             .observe(Event::RuntimeListed { sandboxes: listing.sandboxes, containers: listing.containers });
+        self.agent.observe(Event::ContainersCreated(listing.created));
         debug!(sandboxes, containers, "Runtime listed");
         Ok(())
     }

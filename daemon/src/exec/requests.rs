@@ -1,6 +1,6 @@
 //! The steps about requests: where each goes, and how it ended.
 
-use berth_policy::{ContainerId, Event, Mark, Origin, Step, StepOutcome};
+use berth_policy::{ContainerId, Event, Mark, Origin, SidecarMark, Step, StepOutcome};
 use berth_shim::Gate;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -13,9 +13,11 @@ impl Executor {
     pub(super) fn begin_about_request(&self, step: Step, shutdown: &CancellationToken) {
         self.agent.observe(Event::StepBegan(step.clone()));
         let (this, shutdown) = (self.clone(), shutdown.clone());
-        self.tasks.spawn(async move {
-            let outcome = this.carry_out(&step, &shutdown).await;
-            this.agent.observe(Event::StepEnded(step, outcome));
+        self.effects.spawn(async move {
+            let carried_out = this.break_off.run_until_cancelled(this.carry_out(&step, &shutdown)).await;
+            if let Some(outcome) = carried_out {
+                this.agent.observe(Event::StepEnded(step, outcome));
+            }
         });
     }
 
@@ -29,9 +31,21 @@ impl Executor {
                 Point::Unmarked.reached();
                 outcome
             }
+            Step::MarkSidecars(marks) => self.mark_sidecars(marks).await,
+            Step::ForgetSidecars(containers) => done(self.agent.forget_sidecars(containers.clone()).await),
+            Step::Tell(pod, notice) => {
+                info!(
+                    pod = %format_args!("{}/{}", pod.namespace, pod.name),
+                    reason = notice.reason,
+                    "{}", notice.note
+                );
+                self.ask_cluster(step).await
+            }
             Step::StopContainer(stop) => {
                 info!(container.id = %stop.container, hook = stop.hook.is_some(), "Container is stopped without the kubelet");
-                match hook::stop_directly(&self.runtime, stop, shutdown).await {
+                let stopped = hook::stop_directly(&self.runtime, stop, shutdown).await;
+                Point::DirectlyStopped.reached();
+                match stopped {
                     Ok(_) => StepOutcome::Done,
                     Err(error) => {
                         warn!(container.id = %stop.container, error = %chain(&error), "Container not stopped");
@@ -54,7 +68,9 @@ impl Executor {
                 self.ask_cluster(step).await
             }
             // Carried out where they come up.
-            Step::InspectSandbox(_) | Step::PollKubelet | Step::ForgetLatches(_) => StepOutcome::Done,
+            Step::InspectSandbox(_) | Step::PollKubelet | Step::ForgetLatches(_) | Step::Probe(_) => {
+                StepOutcome::Done
+            }
         }
     }
 
@@ -90,6 +106,26 @@ impl Executor {
                     request = %mark.request,
                     phase = ?mark.phase,
                     "Container is to be recreated"
+                );
+            }
+        }
+        done(written)
+    }
+}
+
+impl Executor {
+    async fn mark_sidecars(&self, marks: &[SidecarMark]) -> StepOutcome {
+        Point::Ending.reached();
+        let written = self.agent.write_sidecars(marks.to_vec()).await;
+        Point::Ended.reached();
+        if written {
+            for mark in marks {
+                info!(
+                    container = %mark.name,
+                    container.id = %mark.container,
+                    pod.uid = %mark.pod,
+                    hook = mark.hooked,
+                    "Job sidecar is to end"
                 );
             }
         }

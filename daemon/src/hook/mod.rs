@@ -15,11 +15,12 @@ use berth_policy::{DirectStop, Hook, SandboxId};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
-pub use self::{
-    http::HttpError,
-    stop::{StopError, StopOutcome, stop_directly},
+pub use self::stop::{StopError, StopOutcome, stop_directly};
+pub use crate::http_get::HttpError;
+use crate::{
+    http_get::Target,
+    runtime::{Runtime, RuntimeError},
 };
-use crate::runtime::{Runtime, RuntimeError};
 
 /// A hook did not succeed. `Display` carries nothing of what it printed, sent or was answered.
 #[derive(Debug, thiserror::Error)]
@@ -89,7 +90,7 @@ async fn run_to_its_end(
         }
         Hook::Http { host, port, path, https, headers } => {
             let host = address(runtime, stop, host.as_deref()).await?;
-            let target = http::Target::new(*https, host, *port, path);
+            let target = Target::new(*https, host, *port, path);
             http::get(target, headers).await
         }
         Hook::Tcp { host, port } => {
@@ -126,4 +127,4 @@ async fn dial(host: &str, port: u16) -> Result<TcpStream, HookError> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

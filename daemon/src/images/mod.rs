@@ -12,6 +12,8 @@
 mod containerd;
 pub mod credentials;
 mod failure;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 pub mod metrics;
 pub mod node_key;
 mod pull;

@@ -91,6 +91,28 @@ impl Desk {
         self.inner().entries.values().cloned().collect()
     }
 
+    /// Those that have not ended.
+    pub(super) fn open(&self) -> Vec<Entry> {
+        let inner = self.inner();
+        inner.entries.values().filter(|entry| entry.request.ended.is_none()).cloned().collect()
+    }
+
+    /// Those that have, with the time from which on they are to be deleted.
+    pub(super) fn over(&self) -> Vec<(RequestId, Instant)> {
+        let inner = self.inner();
+        let requests = inner.entries.values().map(|entry| &entry.request);
+        requests
+            .filter_map(|request| {
+                Some((request.id.clone(), request.ended?.checked_add(request.delete_after?)?))
+            })
+            .collect()
+    }
+
+    /// Whether it is on the desk.
+    pub(super) fn has(&self, id: &RequestId) -> bool {
+        self.inner().entries.contains_key(id)
+    }
+
     /// One of them.
     pub(super) fn entry(&self, id: &RequestId) -> Option<Entry> {
         self.inner().entries.get(id).cloned()

@@ -15,7 +15,7 @@ use berth_policy::{
     },
 };
 use k8s_openapi::jiff::Timestamp;
-use tokio::{task::JoinSet, time::sleep_until};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -27,7 +27,7 @@ use super::{
     outcomes::Pause,
     recreates::Recreates,
 };
-use crate::cluster::clock::Clock;
+use crate::{agent::now, cluster::clock::Clock, deadline};
 
 /// How long what an earlier process began is waited for, before what nobody has asked for again is dropped.
 const CLEARED_BY: Duration = Duration::from_secs(10);
@@ -94,13 +94,6 @@ impl Driver {
             facts.mark_unchanged();
             images.mark_unchanged();
             let (again, idle) = self.turn();
-            let again = async {
-                match again {
-                    // Never spin.
-                    Some(at) => sleep_until((at.max(now() + Duration::from_millis(1))).into()).await,
-                    None => std::future::pending().await,
-                }
-            };
             // All cancel-safe: numbers, a timer, and jobs that go on.
             tokio::select! {
                 () = shutdown.cancelled() => return,
@@ -116,7 +109,7 @@ impl Driver {
                         return;
                     }
                 },
-                () = again => {}
+                () = deadline::reached(again) => {}
             }
         }
     }
@@ -127,17 +120,17 @@ impl Driver {
         let now = now();
         let mut again: Vec<Instant> = Vec::new();
         let mut by_pod: BTreeMap<PodUid, Vec<UpdateRequest>> = BTreeMap::new();
-        for entry in self.parts.desk.entries() {
-            match (&entry.flaw, entry.request.ended) {
-                (_, Some(ended)) => again.extend(self.expire(entry.request, ended, now)),
-                (Some(flaw), None) => self.refuse(&entry, flaw, now),
-                (None, None) => {
-                    by_pod.entry(entry.request.pod.uid.clone()).or_default().push(entry.request);
-                }
+        for (id, at) in self.parts.desk.over() {
+            again.extend(self.expire(id, at, now));
+        }
+        for entry in self.parts.desk.open() {
+            match &entry.flaw {
+                Some(flaw) => self.refuse(&entry, flaw, now),
+                None => by_pod.entry(entry.request.pod.uid.clone()).or_default().push(entry.request),
             }
         }
         let desk = &self.parts.desk;
-        self.unwritten.retain(|id, _| desk.entry(id).is_some());
+        self.unwritten.retain(|id, _| desk.has(id));
         again.extend(self.unwritten.values().map(|pause| pause.until).filter(|until| *until > now));
         self.forget(&by_pod);
         let mut unclear = false;
@@ -145,7 +138,7 @@ impl Driver {
             let (sight, next) = self.see(pod, requests, now);
             again.extend(next);
             let planned = plan(requests, &sight, now, Timestamp::now().as_second());
-            unclear |= !is_clear(&planned);
+            unclear |= !is_decided(&planned);
             again.extend(requests.iter().filter_map(UpdateRequest::limit).filter(|at| *at > now));
             again.extend(self.carry_out(pod, requests, planned, now));
         }
@@ -164,7 +157,7 @@ impl Driver {
         planned: PodPlan,
         now: Instant,
     ) -> Option<Instant> {
-        let clear = is_clear(&planned);
+        let decided = is_decided(&planned);
         for (id, report) in planned.reports {
             if let Some(request) = requests.iter().find(|request| request.id == id) {
                 self.report(request.clone(), report, now);
@@ -182,7 +175,7 @@ impl Driver {
         // What was asked for stands until it is known that it is not wanted any more.
         let later = version
             .as_ref()
-            .filter(|_| clear)
+            .filter(|_| decided)
             .and_then(|version| self.recreates.want(&self.parts, requests, version, wanted, now));
         let act = match planned.next {
             Some(Next::Pull(images)) => {
@@ -211,8 +204,7 @@ impl Driver {
 
     /// Everything is known that an earlier process may have begun; or it takes too long, and the others must not wait for it.
     fn is_clear(&mut self, unclear: bool, now: Instant, again: &mut Vec<Instant>) -> bool {
-        let sources = [UpdateSource::Api, UpdateSource::Mailbox, UpdateSource::Admin];
-        if !self.parts.desk.has_heard(&sources) {
+        if !self.parts.desk.has_heard(&UpdateSource::ALL) {
             return false;
         }
         let until = *self.heard.get_or_insert(now) + CLEARED_BY;
@@ -240,15 +232,17 @@ impl Driver {
         self.report(entry.request.clone(), report, now);
     }
 
-    /// Deletes a request that ended long enough ago; when, where it is later.
-    fn expire(&mut self, request: UpdateRequest, ended: Instant, now: Instant) -> Option<Instant> {
-        let at = ended.checked_add(request.delete_after?)?;
-        let at = self.unwritten.get(&request.id).map_or(at, |pause| pause.until.max(at));
+    /// Deletes a request that has ended, from then on; when, where that is later.
+    fn expire(&mut self, id: RequestId, at: Instant, now: Instant) -> Option<Instant> {
+        let at = self.unwritten.get(&id).map_or(at, |pause| pause.until.max(at));
         if at > now {
             return Some(at);
         }
-        if self.writing.insert(request.id.clone()) {
-            self.jobs.spawn(self.parts.clone().delete(request));
+        if !self.writing.contains(&id)
+            && let Some(entry) = self.parts.desk.entry(&id)
+        {
+            self.writing.insert(id);
+            self.jobs.spawn(self.parts.clone().delete(entry.request));
         }
         None
     }
@@ -291,7 +285,7 @@ impl Driver {
 }
 
 /// It is known what is to be done next: not while something has to be reported first, or the kubelet has to learn of it.
-fn is_clear(planned: &PodPlan) -> bool {
+fn is_decided(planned: &PodPlan) -> bool {
     match &planned.next {
         None => false,
         Some(Next::Wait { why, .. }) => *why != Why::Kubelet,
@@ -309,9 +303,4 @@ fn named(requests: &[UpdateRequest]) -> BTreeSet<MetadataKey> {
 /// One wish for each pod and image: no other pod's update ends it.
 pub(super) fn wish_id(pod: &PodUid, image: &str) -> WishId {
     WishId { source: WishSource::Update, key: format!("{pod}/{image}").into() }
-}
-
-/// Tokio's clock, so that tests can pause it.
-pub(super) fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
 }

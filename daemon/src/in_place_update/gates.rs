@@ -39,34 +39,31 @@ pub(super) fn is_left_shut(pod: &core::Pod) -> bool {
 impl Parts {
     /// Opens what nobody else opens; for ever.
     pub(super) async fn keep_gates(&self) {
+        let (ward, mut asked) = (&self.pods.shut, self.desk.changes());
         let mut last = PodUid::from("");
-        let (mut shut, mut asked) = (self.pods.shut.changes(), self.desk.changes());
-        loop {
-            shut.mark_unchanged();
-            asked.mark_unchanged();
-            let sources = [UpdateSource::Api, UpdateSource::Mailbox, UpdateSource::Admin];
-            while self.desk.has_heard(&sources)
-                && let Some((uid, pod)) = self.pods.shut.next(&last, |uid| !self.desk.wants(uid))
-            {
-                last = uid.clone();
-                let name = pod.metadata.name.as_deref().unwrap_or_default();
-                match self.writer.gate(&pod, true).await {
-                    Ok(_) => info!(pod = name, "Readiness gate of updates opened"),
-                    // The watch shows what is there now.
-                    Err(error) if error.is_conflict() || error.is_gone() => {}
-                    Err(error) => {
-                        warn!(pod = name, error = %chain(&error), "Readiness gate of updates not opened");
-                        sleep(AGAIN).await;
-                        self.pods.shut.put_back(uid, pod.clone());
-                    }
-                }
-                sleep(APART).await;
+        let may = |uid: &PodUid| self.desk.has_heard(&UpdateSource::ALL) && !self.desk.wants(uid);
+        while let Some((uid, pod)) = ward.next(&last, &mut asked, may).await {
+            last = uid.clone();
+            if !self.open_gate(&pod).await {
+                sleep(AGAIN).await;
+                ward.put_back(uid, pod);
             }
-            // Cancel-safe: numbers.
-            tokio::select! {
-                changed = shut.changed() => if changed.is_err() { return },
-                changed = asked.changed() => if changed.is_err() { return },
+            sleep(APART).await;
+        }
+    }
+
+    /// False: not opened, for a reason that may be over in a moment.
+    async fn open_gate(&self, pod: &core::Pod) -> bool {
+        let name = pod.metadata.name.as_deref().unwrap_or_default();
+        match self.writer.gate(pod, true).await {
+            Ok(_) => info!(pod = name, "Readiness gate of updates opened"),
+            // The watch shows what is there now.
+            Err(error) if error.is_conflict() || error.is_gone() => {}
+            Err(error) => {
+                warn!(pod = name, error = %chain(&error), "Readiness gate of updates not opened");
+                return false;
             }
         }
+        true
     }
 }

@@ -12,11 +12,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
     jiff::Timestamp,
 };
-use kube::{
-    Api, Client, Resource,
-    api::{Patch, PatchParams},
-    runtime::watcher,
-};
+use kube::{Api, Client, runtime::watcher};
 use serde_json::json;
 use tokio::sync::Mutex;
 use tracing::warn;
@@ -27,6 +23,7 @@ use super::{
     report,
 };
 use crate::{
+    agent::now,
     causes::chain,
     cluster::{
         FIELD_MANAGER,
@@ -34,6 +31,7 @@ use crate::{
         clock::Clock,
         follow::{Shown, Watch, follow},
         node_object, pause,
+        target::version,
     },
     request_status::whole_second,
 };
@@ -108,8 +106,8 @@ impl Mailbox {
             *object = None;
             return desk.listed(UpdateSource::Mailbox, Vec::new());
         };
+        let version = version(&shown.metadata);
         let uid = shown.metadata.uid.unwrap_or_default();
-        let version = number(shown.metadata.resource_version.as_deref());
         let status = shown.status.unwrap_or_default();
         let ahead = object.take().filter(|known| known.uid == uid);
         // What was written since is in it already, or comes.
@@ -121,7 +119,7 @@ impl Mailbox {
             None => {}
         }
         pods.retain(|uid, _| status.desired_pods.iter().any(|desired| desired.uid == *uid));
-        let now = tokio::time::Instant::now().into_std();
+        let now = now();
         let entries = status.desired_pods.iter().map(|desired| {
             let first_seen = desk.entry(&id(desired)).map_or(now, |entry| entry.request.created);
             entry(desired, pods.get(&desired.uid), version, first_seen, clock)
@@ -160,19 +158,17 @@ impl Mailbox {
         if wanted == known.status.pods && conditions == known.status.conditions {
             return StepOutcome::Done;
         }
-        let body = Patch::Apply(json!({
-            "apiVersion": NodePodUpdate::api_version(&()),
-            "kind": NodePodUpdate::kind(&()),
-            "metadata": { "name": self.node, "uid": known.uid },
-            "status": { "pods": wanted, "conditions": conditions },
-        }));
-        let params = PatchParams::apply(FIELD_MANAGER).force();
-        let write = async |client: Client| {
-            Api::<NodePodUpdate>::all(client).patch_status(&self.node, &params, &body).await
-        };
-        match self.connection.ask(write).await {
+        let status = json!({ "pods": wanted, "conditions": conditions });
+        let written = node_object::apply_status::<NodePodUpdate>(
+            &self.connection,
+            &self.node,
+            &known.uid,
+            FIELD_MANAGER,
+            status,
+        );
+        match written.await {
             Ok(written) => {
-                known.version = number(written.metadata.resource_version.as_deref()).max(known.version);
+                known.version = version(&written.metadata).max(known.version);
                 known.status = written.status.unwrap_or_default();
                 StepOutcome::Done
             }
@@ -245,8 +241,4 @@ fn understood(status: &NodePodUpdateStatus) -> Vec<Condition> {
         ),
         observed_generation: None,
     }]
-}
-
-fn number(version: Option<&str>) -> u64 {
-    version.and_then(|version| version.parse().ok()).unwrap_or(0)
 }

@@ -56,25 +56,15 @@ struct Hashes {
 impl Parts {
     /// Keeps the annotations true; for ever.
     pub(super) async fn keep_meta(&self) {
+        let (ward, mut asked) = (&self.pods.outdated, self.desk.changes());
         let mut last = PodUid::from("");
-        let (mut outdated, mut asked) = (self.pods.outdated.changes(), self.desk.changes());
-        loop {
-            outdated.mark_unchanged();
-            asked.mark_unchanged();
-            while let Some((uid, pod)) = self.pods.outdated.next(&last, |uid| !self.desk.wants(uid)) {
-                let written = self.write_meta(&pod).await;
-                last = uid.clone();
-                if !written {
-                    sleep(AGAIN).await;
-                    self.pods.outdated.put_back(uid, pod);
-                }
-                sleep(APART).await;
+        while let Some((uid, pod)) = ward.next(&last, &mut asked, |uid| !self.desk.wants(uid)).await {
+            last = uid.clone();
+            if !self.write_meta(&pod).await {
+                sleep(AGAIN).await;
+                ward.put_back(uid, pod);
             }
-            // Cancel-safe: numbers.
-            tokio::select! {
-                changed = outdated.changed() => if changed.is_err() { return },
-                changed = asked.changed() => if changed.is_err() { return },
-            }
+            sleep(APART).await;
         }
     }
 

@@ -8,17 +8,21 @@
 //!                                 report ──────┴────────'  '── see, observe: pods (the pod watch), the runtime, images
 //! ```
 //!
-//! Nothing here decides about a pod. What it takes to go on after a crash is in the pod (its images, its metadata, its
+//! What is to be done with a pod the policy decides; here facts are put into its words (`observe`), and what was asked of the
+//! kubelet is not asked twice (`recreates`). What it takes to go on after a crash is in the pod (its images, its metadata, its
 //! annotation) and in the status of the requests; nothing else is kept.
 //!
 //! - `asked`, `report`: between objects and the policy's words. `state`: the annotation. `env`: hashes.
-//! - `meta`: an annotation for others. `gates`: where no update goes on. `ward`: the pods of both. `jobs`: the questions and writes, one at a time a pod.
+//! - `jobs`, `outcomes`: the questions and writes, one at a time a pod, and what came of them.
+//! - `meta`: an annotation for others. `gates`: where no update goes on. `ward`: the pods of both.
 //! - `submit`: the way in for `berthctl update`. `keys`: Kubernetes' rules for metadata.
 
 mod asked;
 mod desk;
 mod drive;
 mod env;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod gates;
 mod jobs;
 mod keys;
@@ -51,7 +55,11 @@ use self::{
 pub use self::{pods::Pods, submit::SubmitError};
 use crate::{
     agent::Agent,
-    cluster::{Cluster, features, identity::IdentityState},
+    cluster::{
+        Cluster,
+        features::{self, Permission},
+        identity::IdentityState,
+    },
     config::{Configuration, Place},
     node_image::{self, Keeper},
     runtime::Runtime,
@@ -63,17 +71,6 @@ const BEGIN_ANEW: Duration = Duration::from_secs(1);
 /// The updates of this node.
 #[derive(Clone, Debug)]
 pub struct Updates(Arc<Parts>);
-
-/// Whether the agent may write to pods.
-#[derive(Clone, Debug)]
-enum Permission {
-    /// Nobody knows yet.
-    Unknown,
-    /// It may.
-    Given,
-    /// It may not; why, and what to do about that.
-    Denied(String),
-}
 
 /// Who is needed for them.
 #[derive(Debug)]
@@ -113,7 +110,7 @@ impl Updates {
             requests: Requests::new(connection.clone(), node.clone()),
             mailbox: Mailbox::new(connection.clone(), node.clone()),
             submitted: Submitted::new(&config.state_dir),
-            writer: Writer { connection, node, metrics: cluster.metrics().clone() },
+            writer: Writer(cluster.pods()),
             identity: cluster.identity(),
             pin: Some(config.images.pin_for.0).filter(|pin| !pin.is_zero()),
             ready: watch::Sender::new(false),
@@ -172,14 +169,7 @@ impl Parts {
 
     /// Whether the agent may write to pods.
     fn permission(&self) -> Permission {
-        match &*self.identity.borrow() {
-            IdentityState::Known(identity) => {
-                let mut all = identity.features.iter();
-                let off = all.find(|feature| feature.name == features::UPDATES);
-                off.and_then(|feature| feature.off.clone()).map_or(Permission::Given, Permission::Denied)
-            }
-            IdentityState::Unknown | IdentityState::Failed(_) => Permission::Unknown,
-        }
+        features::permission(&self.identity.borrow(), features::UPDATES)
     }
 
     /// Decides and does, until the shutdown. What a mistake in it takes down is put up again: nothing it remembers has to last.
@@ -196,7 +186,7 @@ impl Parts {
         }
     }
 
-    /// A wish for an image; `None` for a reference that is none, which the API server would have refused.
+    /// A wish for an image; `None` for a reference that is none.
     fn wish(&self, id: WishId, image: &str) -> Option<Wish> {
         let reference: Reference = image.parse().ok()?;
         Some(Wish { pin: self.pin, ..node_image::plain(id, &reference) })

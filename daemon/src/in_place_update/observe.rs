@@ -12,7 +12,7 @@ use berth_policy::{
         ContainerView, EnvHash, Fate, Gate, Instance, Life, Metadata, MetadataKey, Observed, Presence, Record,
     },
 };
-use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::{api::core::v1 as core, jiff::Timestamp};
 
 use super::{env, pods::Version, state};
 use crate::{cluster::clock::Clock, pod_view::read, runtime::made::Made};
@@ -85,16 +85,24 @@ pub(super) struct Picture {
     pub(super) again: Option<Instant>,
 }
 
+/// What one container's part of the picture is made of, and when it changes by itself.
+struct Look<'a> {
+    pod: &'a core::Pod,
+    record: Option<Record>,
+    sources: Sources<'a>,
+    again: Vec<Instant>,
+}
+
 /// Puts it together.
 pub(super) fn observe(version: &Version, sources: Sources<'_>) -> Picture {
-    let pod = &version.pod;
-    let metadata = metadata(pod);
-    let settled = version.settled;
-    let mut again: Vec<Instant> = [settled].into_iter().filter(|settled| *settled > sources.now).collect();
-    let spec = pod.spec.clone().unwrap_or_default();
+    let (pod, now) = (&version.pod, sources.now);
+    let (metadata, gate) = (metadata(pod), gate(pod, &sources));
+    let settled = version.settled <= now;
+    let again = if settled { Vec::new() } else { vec![version.settled] };
+    let mut look = Look { pod, record: record(pod), sources, again };
     // One whose order cannot be read has none, as at its launch.
     let order = read::order(pod).ok().flatten();
-    let containers = spec.containers.iter().map(|container| {
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers).map(|container| {
         let name = ContainerName::from(container.name.as_str());
         let references = env::references(container);
         let image: Arc<str> = container.image.as_deref().unwrap_or("").into();
@@ -102,23 +110,24 @@ pub(super) fn observe(version: &Version, sources: Sources<'_>) -> Picture {
             priority: order.as_ref().and_then(|order| order.priority(&name)),
             reads: references.values().cloned().collect::<BTreeSet<MetadataKey>>(),
             env: env::expected(&references, &metadata).hash(),
-            instance: instance(pod, container, &image, &sources, &mut again),
+            instance: look.instance(container, &name, &image),
             name,
             image,
         }
     });
+    let containers = containers.collect();
     let observed = Observed {
-        containers: containers.collect(),
+        containers,
         fate: fate(pod),
-        gate: gate(pod, &sources),
-        record: record(pod),
-        kubelet_knows: settled <= sources.now && is_worked_on(pod),
+        gate,
+        record: look.record,
+        kubelet_knows: settled && is_worked_on(pod),
         before: None,
-        refused: sources.refused,
+        refused: look.sources.refused,
         metadata,
-        images: sources.images,
+        images: look.sources.images,
     };
-    Picture { observed, again: again.into_iter().min() }
+    Picture { observed, again: look.again.into_iter().min() }
 }
 
 /// What the containers are to be created with once the pod has these values, too: as far as it comes from these keys. Only
@@ -163,7 +172,7 @@ pub(super) fn is_worked_on(pod: &core::Pod) -> bool {
     told.is_none_or(|told| pod.metadata.generation.is_none_or(|wanted| wanted <= told))
 }
 
-pub(super) fn record(pod: &core::Pod) -> Option<Record> {
+fn record(pod: &core::Pod) -> Option<Record> {
     state::read(pod.metadata.annotations.as_ref()?.get(state::ANNOTATION)?)
 }
 
@@ -196,90 +205,84 @@ fn gate(pod: &core::Pod, sources: &Sources<'_>) -> Gate {
     }
 }
 
-fn instance(
-    pod: &core::Pod,
-    container: &core::Container,
-    wanted: &Arc<str>,
-    sources: &Sources<'_>,
-    again: &mut Vec<Instant>,
-) -> Option<Instance> {
-    let name = ContainerName::from(container.name.as_str());
-    let view = sources.instances.get(&name)?;
-    let facts = sources.facts.get(&view.id);
-    let status = read::status(pod, &container.name);
-    let image = facts.map_or_else(
-        || Arc::from(""),
-        |facts| match facts.definition == Some(env::definition(&container.name, wanted)) {
-            true => wanted.clone(),
-            // Another one; by which name does not matter.
-            false => format!("not {wanted} ({})", facts.image).into(),
-        },
-    );
-    Some(Instance {
-        id: view.id.clone(),
-        image,
-        image_id: status.map(|status| status.image_id.clone()).unwrap_or_default(),
-        env: facts.and_then(|facts| facts.env),
-        life: life(pod, container, view, facts, sources, again),
-        restarts: view.attempt,
-    })
-}
-
-/// When a container that has fallen over since its batch was patched has run long enough to count: the kubelet calls one
-/// without a probe Ready whenever it is started. `None` for one that has not.
-fn proven(pod: &core::Pod, status: &core::ContainerStatus, sources: &Sources<'_>) -> Option<Instant> {
-    let record = record(pod)?;
-    let mut batches = record.container_batches_record.iter();
-    let batch =
-        batches.rfind(|batch| batch.containers.contains(&ContainerName::from(status.name.as_str())))?;
-    let before = status.last_state.as_ref()?.terminated.as_ref()?.started_at.as_ref()?.0;
-    let since = status.state.as_ref()?.running.as_ref()?.started_at.as_ref()?.0;
-    // Times have whole seconds: one that was started in the second of the patch may have been started before it.
-    (before.as_second() > batch.timestamp).then(|| sources.clock.instant(since) + PROVEN)
-}
-
-fn life(
-    pod: &core::Pod,
-    container: &core::Container,
-    view: &InstanceView,
-    facts: Option<&Facts>,
-    sources: &Sources<'_>,
-    again: &mut Vec<Instant>,
-) -> Life {
-    let status = read::status(pod, &container.name);
-    let told = status.filter(|status| read::container_id(status) == Some(view.id.as_str()));
-    let mut ready = told.is_some_and(|status| status.ready);
-    if let Some(at) = told.and_then(|status| proven(pod, status, sources))
-        && at > sources.now
-    {
-        again.push(at);
-        ready = false;
+impl Look<'_> {
+    fn instance(
+        &mut self,
+        container: &core::Container,
+        name: &ContainerName,
+        wanted: &Arc<str>,
+    ) -> Option<Instance> {
+        let view = self.sources.instances.get(name)?;
+        let facts = self.sources.facts.get(&view.id);
+        let status = read::status(self.pod, &container.name);
+        let image = facts.map_or_else(
+            || Arc::from(""),
+            |facts| match facts.definition == Some(env::definition(&container.name, wanted)) {
+                true => wanted.clone(),
+                // Another one; by which name does not matter.
+                false => format!("not {wanted} ({})", facts.image).into(),
+            },
+        );
+        Some(Instance {
+            id: view.id.clone(),
+            image,
+            image_id: status.map(|status| status.image_id.clone()).unwrap_or_default(),
+            env: facts.and_then(|facts| facts.env),
+            life: self.life(name, status, view, facts),
+            restarts: view.attempt,
+        })
     }
-    let waiting = status.and_then(|status| status.state.as_ref()?.waiting.as_ref()?.reason.as_deref());
-    let crashes = waiting == Some("CrashLoopBackOff");
-    match view.state {
-        ContainerState::Running if view.stopping => Life::Restarting,
-        ContainerState::Running => Life::Running { ready },
-        ContainerState::Created | ContainerState::Unknown => Life::Restarting,
-        ContainerState::Exited { code } if read::restart_policy(pod).restarts(code) => match crashes {
-            true => Life::Crashing,
-            false => Life::Restarting,
-        },
-        ContainerState::Exited { .. } => {
-            let wall = sources
-                .clock
-                .instant_as_wall(sources.now)
-                .duration_since(k8s_openapi::jiff::Timestamp::UNIX_EPOCH);
-            let since =
-                facts.and_then(|facts| facts.finished).map(|end| wall.unsigned_abs().saturating_sub(end));
-            match since {
-                Some(since) if since >= AFTERMATH => Life::Ended,
-                Some(since) => {
-                    again.push(sources.now + (AFTERMATH - since));
-                    Life::Restarting
+
+    fn life(
+        &mut self,
+        name: &ContainerName,
+        status: Option<&core::ContainerStatus>,
+        view: &InstanceView,
+        facts: Option<&Facts>,
+    ) -> Life {
+        let now = self.sources.now;
+        let told = status.filter(|status| read::container_id(status) == Some(view.id.as_str()));
+        let mut ready = told.is_some_and(|status| status.ready);
+        if let Some(at) = told.and_then(|status| self.proven(name, status))
+            && at > now
+        {
+            self.again.push(at);
+            ready = false;
+        }
+        let waiting = status.and_then(|status| status.state.as_ref()?.waiting.as_ref()?.reason.as_deref());
+        let crashes = waiting == Some("CrashLoopBackOff");
+        match view.state {
+            ContainerState::Running if view.stopping => Life::Restarting,
+            ContainerState::Running => Life::Running { ready },
+            ContainerState::Created | ContainerState::Unknown => Life::Restarting,
+            ContainerState::Exited { code } if read::restart_policy(self.pod).restarts(code) => match crashes
+            {
+                true => Life::Crashing,
+                false => Life::Restarting,
+            },
+            ContainerState::Exited { .. } => {
+                let wall = self.sources.clock.instant_as_wall(now).duration_since(Timestamp::UNIX_EPOCH);
+                let end = facts.and_then(|facts| facts.finished);
+                match end.map(|end| wall.unsigned_abs().saturating_sub(end)) {
+                    Some(since) if since >= AFTERMATH => Life::Ended,
+                    Some(since) => {
+                        self.again.push(now + (AFTERMATH - since));
+                        Life::Restarting
+                    }
+                    None => Life::Restarting,
                 }
-                None => Life::Restarting,
             }
         }
+    }
+
+    /// When a container that has fallen over since its batch was patched has run long enough to count: the kubelet calls one
+    /// without a probe Ready whenever it is started. `None` for one that has not.
+    fn proven(&self, name: &ContainerName, status: &core::ContainerStatus) -> Option<Instant> {
+        let mut batches = self.record.as_ref()?.container_batches_record.iter();
+        let batch = batches.rfind(|batch| batch.containers.contains(name))?;
+        let before = status.last_state.as_ref()?.terminated.as_ref()?.started_at.as_ref()?.0;
+        let since = status.state.as_ref()?.running.as_ref()?.started_at.as_ref()?.0;
+        // Times have whole seconds: one that was started in the second of the patch may have been started before it.
+        (before.as_second() > batch.timestamp).then(|| self.sources.clock.instant(since) + PROVEN)
     }
 }

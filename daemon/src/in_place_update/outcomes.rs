@@ -6,10 +6,10 @@ use berth_policy::{PodUid, RequestId, StepOutcome};
 use tracing::warn;
 
 use super::{
-    drive::{Driver, now},
+    drive::Driver,
     jobs::{Act, Done},
 };
-use crate::{causes::chain, cluster::pause};
+use crate::{agent::now, causes::chain, cluster::pause, pod_view::api::Onlooker};
 
 /// A refusal that comes so often is meant: an API server that comes up refuses what it will allow in a moment.
 const MEANT: usize = 6;

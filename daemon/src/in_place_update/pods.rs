@@ -18,7 +18,11 @@ use k8s_openapi::api::core::v1 as core;
 use tokio::sync::watch;
 
 use super::{gates, meta, ward::Ward};
-use crate::pod_view::convert::identity;
+use crate::{
+    agent::now,
+    cluster::target::version,
+    pod_view::{api::Onlooker, convert::identity},
+};
 
 /// After the watch has shown a version the kubelet has it, too, and its pod worker has been told.
 const SETTLED: Duration = Duration::from_millis(100);
@@ -120,13 +124,6 @@ impl Pods {
         self.inner().wanted.get(pod).cloned().unwrap_or_default()
     }
 
-    /// The watch shows this.
-    pub fn seen(&self, pod: &core::Pod) {
-        self.outdated.seen(pod);
-        self.shut.seen(pod);
-        self.looked(pod);
-    }
-
     /// It was asked for: whoever watches has it, too.
     pub(super) fn looked(&self, pod: &core::Pod) {
         let mut inner = self.inner();
@@ -150,43 +147,12 @@ impl Pods {
         }
     }
 
-    /// It is not there any more.
-    pub fn gone(&self, pod: &PodUid) {
-        self.outdated.gone(pod);
-        self.shut.gone(pod);
-        let mut inner = self.inner();
-        if let Some(known) = inner.wanted.get_mut(pod) {
-            *known = Known::Gone;
-            self.changes.send_modify(|changes| *changes += 1);
-        }
-    }
-
-    /// The watch is complete, with these pods and no others.
-    pub fn listed(&self, is_there: impl Fn(&PodUid) -> bool) {
-        let mut inner = self.inner();
-        inner.follows = true;
-        for (pod, known) in &mut inner.wanted {
-            if matches!(known, Known::There(_)) && !is_there(pod) {
-                // The list may be older than the answer to a question: it is asked again.
-                *known = Known::Nothing;
-            }
-        }
-        self.changes.send_modify(|changes| *changes += 1);
-    }
-
-    /// The watch was lost.
-    pub fn lost(&self) {
-        let mut inner = self.inner();
-        (inner.follows, inner.was_lost) = (false, true);
-    }
-
     fn take(&self, inner: &mut Inner, pod: &core::Pod, settled: Instant) {
         // A static pod is asked for by the identity of its mirror.
         let names = [identity(&pod.metadata), pod.metadata.uid.as_deref()];
         let wanted = names.into_iter().flatten().map(PodUid::from).find(|uid| inner.wanted.contains_key(uid));
         let Some(known) = wanted.and_then(|uid| inner.wanted.get_mut(&uid)) else { return };
-        let number =
-            pod.metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or(0);
+        let number = version(&pod.metadata);
         let settled = match known {
             Known::There(old) if old.number > number => return,
             Known::There(old) if old.number == number => old.settled.min(settled),
@@ -204,9 +170,39 @@ impl Pods {
     }
 }
 
-/// Tokio's clock, so that tests can pause it.
-fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
+impl Onlooker for Pods {
+    fn seen(&self, pod: &core::Pod) {
+        self.outdated.seen(pod);
+        self.shut.seen(pod);
+        self.looked(pod);
+    }
+
+    fn gone(&self, pod: &PodUid) {
+        self.outdated.gone(pod);
+        self.shut.gone(pod);
+        let mut inner = self.inner();
+        if let Some(known) = inner.wanted.get_mut(pod) {
+            *known = Known::Gone;
+            self.changes.send_modify(|changes| *changes += 1);
+        }
+    }
+
+    fn listed(&self, is_there: &dyn Fn(&PodUid) -> bool) {
+        let mut inner = self.inner();
+        inner.follows = true;
+        for (pod, known) in &mut inner.wanted {
+            if matches!(known, Known::There(_)) && !is_there(pod) {
+                // The list may be older than the answer to a question: it is asked again.
+                *known = Known::Nothing;
+            }
+        }
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+
+    fn lost(&self) {
+        let mut inner = self.inner();
+        (inner.follows, inner.was_lost) = (false, true);
+    }
 }
 
 #[cfg(test)]
@@ -220,7 +216,7 @@ mod tests {
         pod
     }
 
-    fn version(pods: &Pods) -> (u64, Duration) {
+    fn newest(pods: &Pods) -> (u64, Duration) {
         let Known::There(version) = pods.known(&"a".into()) else { panic!("not there") };
         (version.number, version.settled.saturating_duration_since(now()))
     }
@@ -231,16 +227,16 @@ mod tests {
         pods.seen(&pod("a", 1));
         assert!(matches!(pods.known(&"a".into()), Known::Nothing), "nobody wants it");
         pods.want(&"a".into());
-        pods.listed(|_| true);
+        pods.listed(&|_| true);
         pods.seen(&pod("a", 2));
-        assert_eq!(version(&pods), (2, SETTLED));
+        assert_eq!(newest(&pods), (2, SETTLED));
         pods.written(&pod("a", 3));
-        assert_eq!(version(&pods), (3, SHOWN + SETTLED));
+        assert_eq!(newest(&pods), (3, SHOWN + SETTLED));
         pods.seen(&pod("a", 2));
-        assert_eq!(version(&pods), (3, SHOWN + SETTLED), "an echo of what was before");
+        assert_eq!(newest(&pods), (3, SHOWN + SETTLED), "an echo of what was before");
         pods.seen(&pod("a", 3));
-        assert_eq!(version(&pods), (3, SETTLED));
-        pods.listed(|_| false);
+        assert_eq!(newest(&pods), (3, SETTLED));
+        pods.listed(&|_| false);
         assert!(matches!(pods.known(&"a".into()), Known::Nothing), "asked for again");
     }
 
@@ -248,13 +244,13 @@ mod tests {
     async fn beside_the_kubelet_it_takes_longer() {
         let pods = Pods::new(true);
         pods.want(&"a".into());
-        pods.listed(|_| true);
+        pods.listed(&|_| true);
         pods.seen(&pod("a", 3));
-        assert_eq!(version(&pods), (3, WORKED_OFF));
+        assert_eq!(newest(&pods), (3, WORKED_OFF));
         pods.lost();
         pods.seen(&pod("a", 3));
-        assert_eq!(version(&pods), (3, WORKED_OFF), "the kubelet had it before");
+        assert_eq!(newest(&pods), (3, WORKED_OFF), "the kubelet had it before");
         pods.seen(&pod("a", 4));
-        assert_eq!(version(&pods), (4, RELIST + WORKED_OFF), "it may not have heard of it");
+        assert_eq!(newest(&pods), (4, RELIST + WORKED_OFF), "it may not have heard of it");
     }
 }

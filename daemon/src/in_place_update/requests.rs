@@ -7,7 +7,7 @@ use std::future::ready;
 
 use berth_policy::{
     RequestId, StepOutcome,
-    in_place_update::{UpdateReport, UpdateSource},
+    in_place_update::{UpdateReport, UpdateRequest, UpdateSource},
 };
 use berth_proto::crd::{ContainerUpdateRequest, ContainerUpdateRequestSpec, ContainerUpdateRequestStatus};
 use futures::FutureExt;
@@ -21,7 +21,7 @@ use kube::{
 use tracing::{info, warn};
 
 use super::{
-    asked::{self, Named},
+    asked::{self, Flaw, Named},
     desk::{Desk, Entry},
     report,
 };
@@ -176,7 +176,8 @@ fn failed(target: &Target, error: &CallError, what: &'static str) -> StepOutcome
     StepOutcome::Failed
 }
 
-fn entry(object: &Object, clock: &Clock) -> Entry {
+/// What an object asks for.
+pub(super) fn asked_by(object: &Object, clock: &Clock) -> (UpdateRequest, Result<(), Flaw>) {
     let named = Named {
         id: object.id.clone(),
         source: UpdateSource::Api,
@@ -184,7 +185,11 @@ fn entry(object: &Object, clock: &Clock) -> Entry {
         name: &object.target.name,
         created: clock.instant(object.created),
     };
-    let (request, sound) = asked::request(named, object.spec.as_ref(), &object.target.status, clock);
+    asked::request(named, object.spec.as_ref(), &object.target.status, clock)
+}
+
+fn entry(object: &Object, clock: &Clock) -> Entry {
+    let (request, sound) = asked_by(object, clock);
     let flaw = sound.err().map(|flaw| flaw.to_string());
     Entry { request, flaw, version: object.target.number().unwrap_or(0) }
 }

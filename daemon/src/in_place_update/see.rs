@@ -8,12 +8,13 @@ use berth_policy::{
 };
 
 use super::{
-    Parts, Permission,
+    Parts,
     drive::{Driver, wish_id},
     jobs,
     observe::{Picture, Sources, observe},
     pods::{Known, Version},
 };
+use crate::cluster::features::Permission;
 
 impl Driver {
     /// The pod as the policy is to see it, and when that changes by itself.

@@ -2,7 +2,7 @@
 //!
 //! What cannot come to anything is refused at once, before it is kept; everything else ends in the status of the request.
 
-use std::io;
+use std::io::{self, Read};
 
 use berth_policy::{
     AssignError, PodRef,
@@ -100,7 +100,7 @@ impl Updates {
         }
         let pod = parts.agent.read(|node, _| node.pod_named(pod))?;
         spec.pod_name.clone_from(&pod.name);
-        let request = object(&pod, spec, &parts.writer.node, Timestamp::now()).map_err(SubmitError::Name)?;
+        let request = object(&pod, spec, parts.writer.node(), Timestamp::now()).map_err(SubmitError::Name)?;
         let name = request.metadata.name.clone().unwrap_or_default();
         let object = parts.submitted.prepare(request.clone());
         let object = object.map_err(|unfit| SubmitError::Invalid(unfit.to_string()))?;
@@ -152,11 +152,15 @@ fn object(
 
 /// A UUID of version 7. They are in the order of time, which decides between two requests of the same second.
 fn uid(now: Timestamp) -> io::Result<String> {
-    let random = std::fs::read_to_string("/proc/sys/kernel/random/uuid")?;
-    let random = random.trim().get("01234567-0123-4".len()..).unwrap_or_default();
+    // Not the kernel's own UUIDs: the unit lets the agent see nothing of /proc but processes.
+    let mut random = [0_u8; 10];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut random)?;
+    // The variant of RFC 9562 is in the two highest bits.
+    random[2] = random[2] & 0x3f | 0x80;
+    let random = random.map(|byte| format!("{byte:02x}")).concat();
     let time = format!("{:012x}", now.as_millisecond().max(0));
     let (high, low) = time.split_at(8);
-    Ok(format!("{high}-{low}-7{random}"))
+    Ok(format!("{high}-{low}-7{}-{}-{}", &random[1..4], &random[4..8], &random[8..]))
 }
 
 /// The pod has the containers, and can be changed.
@@ -227,6 +231,7 @@ spec: {{initContainers: [{{name: setup}}], containers: [{{name: main}}, {{name: 
         let [one, two] = [first.metadata.uid.unwrap(), second.metadata.uid.unwrap()];
         assert!(one < two, "{one} {two}");
         assert_eq!((one.len(), one.matches('-').count(), &one[14..15]), (36, 4, "7"));
+        assert!("89ab".contains(&one[19..20]), "{one}");
         assert!(first.metadata.name.unwrap().starts_with("web-"));
         let status = first.status.unwrap();
         assert_eq!((status.node_name.as_deref(), status.pod_uid.as_deref()), (Some("node"), Some("p-1")));

@@ -23,7 +23,10 @@ use berth_policy::{
     RequestId, StepOutcome,
     in_place_update::{UpdateReport, UpdateRequest, UpdateSource},
 };
-use berth_proto::crd::{ContainerUpdateRequest, ContainerUpdateRequestStatus};
+use berth_proto::{
+    crd::{ContainerUpdateRequest, ContainerUpdateRequestStatus},
+    quoting::unquoted,
+};
 use k8s_openapi::jiff::Timestamp;
 use tracing::{info, warn};
 
@@ -96,7 +99,7 @@ impl Submitted {
         });
         let mut kept = self.kept();
         for (path, read) in found {
-            let object = read.map_err(|error| error.to_string()).and_then(|request| {
+            let object = read.map_err(|error| unquoted(&error.to_string())).and_then(|request| {
                 Object::of(path.clone(), request).ok_or_else(|| Unfit::Nameless.to_string())
             });
             match object {

@@ -26,11 +26,6 @@ impl Ward {
         Self { needs, pods: Mutex::default(), changes: watch::Sender::default() }
     }
 
-    /// A number that grows with every pod that comes in.
-    pub(super) fn changes(&self) -> watch::Receiver<u64> {
-        self.changes.subscribe()
-    }
-
     /// The pod watch shows this.
     pub(super) fn seen(&self, pod: &core::Pod) {
         let Some(uid) = identity(&pod.metadata).map(PodUid::from) else { return };
@@ -51,12 +46,30 @@ impl Ward {
         self.pods().remove(pod);
     }
 
-    /// The next one after this one, round and round.
-    pub(super) fn next(
+    /// Waits for the next one after this one, round and round. `may` is asked again when another pod comes in, and at every
+    /// change of `others`; `None`: nothing changes any more. Cancel-safe: a pod is taken out at the very end.
+    pub(super) async fn next(
         &self,
         after: &PodUid,
+        others: &mut watch::Receiver<u64>,
         may: impl Fn(&PodUid) -> bool,
     ) -> Option<(PodUid, Arc<core::Pod>)> {
+        let mut changes = self.changes.subscribe();
+        loop {
+            changes.mark_unchanged();
+            others.mark_unchanged();
+            if let Some(next) = self.take(after, &may) {
+                return Some(next);
+            }
+            let changed = tokio::select! {
+                changed = changes.changed() => changed,
+                changed = others.changed() => changed,
+            };
+            changed.ok()?;
+        }
+    }
+
+    fn take(&self, after: &PodUid, may: impl Fn(&PodUid) -> bool) -> Option<(PodUid, Arc<core::Pod>)> {
         let mut pods = self.pods();
         let later = pods.keys().find(|uid| *uid > after && may(uid));
         let uid = later.or_else(|| pods.keys().find(|uid| may(uid))).cloned()?;

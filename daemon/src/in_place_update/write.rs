@@ -5,19 +5,16 @@ use berth_policy::{
     in_place_update::{MetadataKey, PodPatch},
 };
 use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
-use kube::{
-    Api, Client,
-    api::{ListParams, Patch, PatchParams},
-};
 use serde_json::{Map, Value, json};
 
 use super::{observe::GATE, state};
 use crate::{
     cluster::{
-        client::{CallError, Connection},
-        metrics::{ClusterMetrics, Write},
+        client::CallError,
+        metrics::Write,
+        node_pods::{NodePods, Part},
     },
-    pod_view::{convert::identity, read},
+    pod_view::read,
     request_status::whole_second,
 };
 
@@ -27,42 +24,31 @@ const START: &str = "StartInPlaceUpdate";
 /// By whom: another's is another's to open.
 pub(super) const CLOSED_BY: &str = "the agent of the node updates the pod in place";
 
-/// Writes to pods of the node of this name.
+/// Writes to pods of this node.
 #[derive(Debug)]
-pub(super) struct Writer {
-    pub(super) connection: Connection,
-    pub(super) node: String,
-    pub(super) metrics: ClusterMetrics,
-}
+pub(super) struct Writer(pub(super) NodePods);
 
 impl Writer {
     /// The pod as it is now; `None` when it is gone, or another one has its name.
     pub(super) async fn look(&self, pod: &PodRef) -> Result<Option<core::Pod>, CallError> {
-        // Listed, not got: for the kubelet's identity a pod that is gone is a pod it must not read.
-        let selected =
-            ListParams::default().fields(&format!("spec.nodeName={},metadata.name={}", self.node, pod.name));
-        let list =
-            async |client: Client| Api::<core::Pod>::namespaced(client, &pod.namespace).list(&selected).await;
-        let found = self.connection.ask(list).await?.items.into_iter().next();
-        // A static pod is asked for by the identity of its mirror; it is told apart later.
-        let is = |uid: Option<&str>| uid == Some(pod.uid.as_str());
-        Ok(found.filter(|found| is(identity(&found.metadata)) || is(found.metadata.uid.as_deref())))
+        self.0.find(pod).await
+    }
+
+    /// The name of the node.
+    pub(super) fn node(&self) -> &str {
+        self.0.node()
     }
 
     /// Moves a batch.
     pub(super) async fn patch(&self, pod: &core::Pod, patch: &PodPatch) -> Result<core::Pod, CallError> {
-        let written = self.write(pod, "", body(pod, patch)).await;
-        self.metrics.wrote(Write::Update, &written);
-        written
+        self.write(pod, Part::Pod, body(pod, patch), Write::Update).await
     }
 
     /// Opens or closes the readiness gate.
     pub(super) async fn gate(&self, pod: &core::Pod, open: bool) -> Result<core::Pod, CallError> {
         let conditions = conditions(pod, open, whole_second(Timestamp::now(), false));
         let body = json!({ "metadata": named(pod), "status": { "conditions": conditions } });
-        let written = self.write(pod, "status", body).await;
-        self.metrics.wrote(Write::Unready, &written);
-        written
+        self.write(pod, Part::Status, body, Write::Unready).await
     }
 
     /// Sets one annotation.
@@ -74,24 +60,19 @@ impl Writer {
     ) -> Result<core::Pod, CallError> {
         let mut metadata = named(pod);
         metadata.insert("annotations".to_owned(), json!({ key: value }));
-        let written = self.write(pod, "", json!({ "metadata": metadata })).await;
-        self.metrics.wrote(Write::Annotation, &written);
-        written
+        self.write(pod, Part::Pod, json!({ "metadata": metadata }), Write::Annotation).await
     }
 
-    async fn write(&self, pod: &core::Pod, subresource: &str, body: Value) -> Result<core::Pod, CallError> {
-        let name = pod.metadata.name.clone().unwrap_or_default();
-        let namespace = pod.metadata.namespace.clone().unwrap_or_default();
-        // Containers are merged by their name, conditions by their type.
-        let (patch, params) = (Patch::Strategic(body), PatchParams::default());
-        let write = async |client: Client| {
-            let pods = Api::<core::Pod>::namespaced(client, &namespace);
-            match subresource {
-                "" => pods.patch(&name, &params, &patch).await,
-                _ => pods.patch_status(&name, &params, &patch).await,
-            }
-        };
-        self.connection.ask(write).await
+    async fn write(
+        &self,
+        pod: &core::Pod,
+        part: Part,
+        body: Value,
+        write: Write,
+    ) -> Result<core::Pod, CallError> {
+        let name = pod.metadata.name.as_deref().unwrap_or_default();
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        self.0.patch(namespace, name, part, body, write).await
     }
 }
 

@@ -16,11 +16,9 @@ use berth_proto::crd::{NodeImage, NodeImageStatus};
 use futures::TryStreamExt;
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kube::{
-    Api, Client, Resource,
-    api::{Patch, PatchParams},
+    Api, Client,
     runtime::watcher::{self, Event},
 };
-use serde_json::json;
 use tokio::{
     sync::watch,
     time::{Instant, sleep, sleep_until},
@@ -251,18 +249,9 @@ impl NodeImages {
     }
 
     async fn write(&self, uid: &str, status: &NodeImageStatus) -> Result<(), CallError> {
-        let body = Patch::Apply(json!({
-            "apiVersion": NodeImage::api_version(&()),
-            "kind": NodeImage::kind(&()),
-            "metadata": { "name": self.node, "uid": uid },
-            "status": status,
-        }));
-        let params = PatchParams::apply(FIELD_MANAGER).force();
-        let write = async |client| {
-            let api: Api<NodeImage> = Api::all(client);
-            api.patch_status(&self.node, &params, &body).await
-        };
-        self.connection.ask(write).await.map(drop)
+        let written =
+            node_object::apply_status::<NodeImage>(&self.connection, &self.node, uid, FIELD_MANAGER, status);
+        written.await.map(drop)
     }
 }
 

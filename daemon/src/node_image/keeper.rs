@@ -2,7 +2,6 @@
 //! await.
 
 use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, PoisonError},
     time::Instant,
 };
@@ -11,9 +10,8 @@ use berth_policy::{
     CallId, CredentialKey, ImageEvent, ImageLimits, ImageStep, Images, JoinedPull, WishId, WishReport,
 };
 use tokio::sync::watch;
-use tracing::error;
 
-use crate::{images::record_name, metrics::AgentMetrics};
+use crate::{agent::now, images::record_name, metrics::AgentMetrics};
 
 /// The state of the images and the way to it.
 #[derive(Debug)]
@@ -128,12 +126,7 @@ impl Keeper {
     fn guarded<T>(&self, work: impl FnOnce(&mut Images) -> T) -> Option<T> {
         // The state may be half-changed after a panic; images that are not pulled ahead are pulled by the kubelet.
         let work = || work(&mut self.images.lock().unwrap_or_else(PoisonError::into_inner));
-        catch_unwind(AssertUnwindSafe(work))
-            .inspect_err(|_| {
-                self.metrics.policy_panicked();
-                error!("Image policy panicked");
-            })
-            .ok()
+        self.metrics.guarded("Image policy panicked", work)
     }
 }
 
@@ -141,9 +134,4 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.keeper.apply(ImageEvent::Left { call: self.call });
     }
-}
-
-/// Tokio's clock, so that tests can pause it.
-fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
 }

@@ -13,6 +13,8 @@
 mod api;
 mod drive;
 mod files;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod keeper;
 mod start;
 mod status;

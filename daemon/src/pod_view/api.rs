@@ -18,8 +18,19 @@ use crate::{
         client::{ClientError, Connection},
         pause,
     },
-    in_place_update::Pods,
 };
+
+/// Who wants to see the pods as they are, and not only what the policy needs of them. Nothing of it may block.
+pub trait Onlooker: std::fmt::Debug + Send + Sync {
+    /// The watch shows this, new or changed.
+    fn seen(&self, pod: &core::Pod);
+    /// It is not there any more.
+    fn gone(&self, _pod: &PodUid) {}
+    /// The watch is complete, with these pods and no others.
+    fn listed(&self, _is_there: &dyn Fn(&PodUid) -> bool) {}
+    /// The watch was lost.
+    fn lost(&self) {}
+}
 
 /// The watch and what became of it.
 #[derive(Clone, Debug)]
@@ -27,8 +38,7 @@ pub struct ApiView {
     agent: Arc<Agent>,
     connection: Connection,
     node: String,
-    /// Who wants to see the pods as they are, and not only what the policy needs of them.
-    pods: Arc<Pods>,
+    onlookers: Vec<Arc<dyn Onlooker>>,
     health: watch::Sender<Health>,
 }
 
@@ -66,8 +76,13 @@ pub enum ApiViewError {
 
 impl ApiView {
     /// A view that does nothing before [`ApiView::run`].
-    pub fn new(agent: Arc<Agent>, connection: Connection, node: String, pods: Arc<Pods>) -> Self {
-        Self { agent, connection, node, pods, health: watch::Sender::default() }
+    pub fn new(
+        agent: Arc<Agent>,
+        connection: Connection,
+        node: String,
+        onlookers: Vec<Arc<dyn Onlooker>>,
+    ) -> Self {
+        Self { agent, connection, node, onlookers, health: watch::Sender::default() }
     }
 
     /// How the watch is, now and later.
@@ -100,7 +115,7 @@ impl ApiView {
         self.agent.metrics().view_failed();
         self.agent.metrics().view_fresh(false);
         self.agent.observe(Event::ViewFresh(false));
-        self.pods.lost();
+        self.onlookers.iter().for_each(|onlooker| onlooker.lost());
     }
 
     /// One list and the watch after it, until it breaks.
@@ -121,12 +136,12 @@ impl ApiView {
             match event {
                 watcher::Event::Init => listed.clear(),
                 watcher::Event::InitApply(pod) => {
-                    self.pods.seen(&pod);
+                    self.seen(&pod);
                     listed.extend(convert::pod(pod));
                 }
                 watcher::Event::InitDone => self.listed(std::mem::take(&mut listed)),
                 watcher::Event::Apply(pod) => {
-                    self.pods.seen(&pod);
+                    self.seen(&pod);
                     if let Some(pod) = convert::pod(pod) {
                         self.agent.observe(Event::PodSeen(Box::new(pod)));
                     }
@@ -143,15 +158,20 @@ impl ApiView {
 
     fn listed(&self, pods: Vec<Pod>) {
         info!(node = self.node, pods = pods.len(), "Pod watch follows");
-        self.pods.listed(|uid| pods.iter().any(|pod| pod.pod.uid == *uid));
+        let is_there = |uid: &PodUid| pods.iter().any(|pod| pod.pod.uid == *uid);
+        self.onlookers.iter().for_each(|onlooker| onlooker.listed(&is_there));
         self.agent.observe(Event::PodsListed(pods));
         self.agent.observe(Event::ViewFresh(true));
         self.agent.metrics().view_fresh(true);
         self.health.send_replace(Health { fresh: true, synced: true, error: None });
     }
 
+    fn seen(&self, pod: &core::Pod) {
+        self.onlookers.iter().for_each(|onlooker| onlooker.seen(pod));
+    }
+
     fn gone(&self, uid: PodUid) {
-        self.pods.gone(&uid);
+        self.onlookers.iter().for_each(|onlooker| onlooker.gone(&uid));
         self.agent.observe(Event::PodGone(uid));
     }
 }
@@ -191,7 +211,7 @@ current-context: x
             agent,
             Connection::new(Source::kubeconfig(kubeconfig)),
             "node-a".to_owned(),
-            Arc::default(),
+            Vec::new(),
         );
         let mut health = view.health();
         let shutdown = CancellationToken::new();

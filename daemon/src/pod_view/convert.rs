@@ -3,13 +3,16 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use berth_policy::{
-    ContainerName, ContainerReport, ContainerSpec, Deletion, Hook, Pod, PodRef, Readiness, Unready,
+    ContainerName, ContainerReport, ContainerSpec, Deletion, Hook, JOB_SIDECAR_ENV, Pod, PodRef, Probe,
+    Readiness, Unready, is_job_sidecar,
     launch_priority::{EnvValue, PRIORITY_ENV},
 };
 use k8s_openapi::{
     api::core::v1 as core,
     apimachinery::pkg::{apis::meta::v1::ObjectMeta, util::intstr::IntOrString},
 };
+
+use crate::probe::convert::launch_probe;
 
 use super::{
     read::{self, MIRROR_ANNOTATION},
@@ -67,6 +70,11 @@ pub(super) fn priority(container: &core::Container) -> Option<EnvValue<'_>> {
     })
 }
 
+/// The plain value of an env variable; the last one counts, as for the process itself.
+fn env<'a>(container: &'a core::Container, name: &str) -> Option<&'a str> {
+    container.env.iter().flatten().rfind(|env| env.name == name)?.value.as_deref()
+}
+
 /// The containers the kubelet keeps running.
 fn containers(spec: &core::PodSpec) -> BTreeMap<ContainerName, ContainerSpec> {
     let sidecars = spec.init_containers.iter().flatten();
@@ -75,15 +83,30 @@ fn containers(spec: &core::PodSpec) -> BTreeMap<ContainerName, ContainerSpec> {
     all.enumerate()
         .map(|(position, (sidecar, container))| {
             let pre_stop = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.pre_stop.as_ref());
+            let (startup_probe, readiness_probe) = own_probes(container);
             let spec = ContainerSpec {
                 position,
                 sidecar,
+                restart_policy: container.restart_policy.as_deref().filter(|_| !sidecar).map(read::policy),
                 readiness: becomes_ready_by(container),
                 pre_stop: pre_stop.and_then(|handler| hook(container, handler)),
+                startup_probe,
+                readiness_probe,
+                ends_with_job: env(container, JOB_SIDECAR_ENV).is_some_and(is_job_sidecar),
             };
             (container.name.as_str().into(), spec)
         })
         .collect()
+}
+
+/// The container's own startup and readiness probes, where the agent can run them. Without the first, the second says
+/// nothing: the kubelet would not run it yet.
+fn own_probes(container: &core::Container) -> (Option<Probe>, Option<Probe>) {
+    let own = |probe: Option<&core::Probe>| launch_probe(container, probe?);
+    let startup = own(container.startup_probe.as_ref());
+    let readiness = own(container.readiness_probe.as_ref());
+    let known = container.startup_probe.is_none() || startup.is_some();
+    (startup, readiness.filter(|_| known))
 }
 
 fn becomes_ready_by(container: &core::Container) -> Readiness {
@@ -122,7 +145,7 @@ fn hook(container: &core::Container, handler: &core::LifecycleHandler) -> Option
 }
 
 /// A port by number, or by the name it has in the container.
-fn port(container: &core::Container, port: &IntOrString) -> Option<u16> {
+pub(crate) fn port(container: &core::Container, port: &IntOrString) -> Option<u16> {
     let number = match port {
         IntOrString::Int(number) => *number,
         IntOrString::String(text) => {
@@ -136,7 +159,8 @@ fn port(container: &core::Container, port: &IntOrString) -> Option<u16> {
 fn report(status: core::ContainerStatus) -> Option<(ContainerName, ContainerReport)> {
     let id = read::container_id(&status)?.into();
     let restart_count = status.restart_count.try_into().unwrap_or(0);
-    Some((status.name.into(), ContainerReport { id, ready: status.ready, restart_count }))
+    let ended = status.state.is_some_and(|state| state.terminated.is_some());
+    Some((status.name.into(), ContainerReport { id, ready: status.ready, restart_count, ended }))
 }
 
 fn unready(conditions: &[core::PodCondition]) -> Unready {

@@ -26,8 +26,8 @@ pub struct KubeletView {
 
 /// A `PodList`; the kubelet writes `null` when it has none.
 #[derive(serde::Deserialize)]
-struct Pods {
-    items: Option<Vec<core::Pod>>,
+pub(super) struct Pods {
+    pub(super) items: Option<Vec<core::Pod>>,
 }
 
 /// The kubelet cannot be asked, or did not answer.

@@ -8,6 +8,8 @@
 
 pub mod api;
 pub mod convert;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 pub mod kubelet;
 pub mod read;
 pub mod unready;

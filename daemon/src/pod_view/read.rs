@@ -31,10 +31,15 @@ pub fn order(pod: &core::Pod) -> Result<Option<LaunchOrder>, OrderError> {
 
 /// `spec.restartPolicy`.
 pub fn restart_policy(pod: &core::Pod) -> RestartPolicy {
-    match pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref()) {
-        Some("Never") => RestartPolicy::Never,
-        Some("OnFailure") => RestartPolicy::OnFailure,
-        Some(_) | None => RestartPolicy::Always,
+    pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref()).map_or(RestartPolicy::Always, policy)
+}
+
+/// A `restartPolicy`, as the API spells it.
+pub fn policy(name: &str) -> RestartPolicy {
+    match name {
+        "Never" => RestartPolicy::Never,
+        "OnFailure" => RestartPolicy::OnFailure,
+        _ => RestartPolicy::Always,
     }
 }
 

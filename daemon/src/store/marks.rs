@@ -1,7 +1,7 @@
 //! The marks of recreate: which instance is to be replaced, for which request, and how far that got.
 
 use berth_policy::{Mark, MarkPhase, RequestId};
-use redb::{ReadableDatabase, ReadableTable, TableDefinition};
+use redb::TableDefinition;
 
 use super::{Store, StoreError};
 
@@ -11,50 +11,30 @@ pub(super) const MARKS: TableDefinition<'_, (&str, &str), (&str, u8)> = TableDef
 impl Store {
     /// All marks.
     pub fn marks(&self) -> Result<Vec<Mark>, StoreError> {
-        let read = || -> Result<Vec<Mark>, redb::Error> {
-            let table = self.database.begin_read()?.open_table(MARKS)?;
-            let mut marks = Vec::new();
-            for entry in table.iter()? {
-                let (key, value) = entry?;
-                let ((request, name), (container, phase)) = (key.value(), value.value());
-                marks.push(Mark {
-                    request: request.into(),
-                    name: name.into(),
-                    container: container.into(),
-                    phase: phase_of(phase),
-                });
-            }
-            Ok(marks)
-        };
-        read().map_err(|error| StoreError::Read(Box::new(error)))
+        self.all(MARKS, |(request, name), (container, phase)| Mark {
+            request: request.into(),
+            name: name.into(),
+            container: container.into(),
+            phase: phase_of(phase),
+        })
     }
 
     /// Writes marks, all or none; durable on return.
     pub fn mark(&self, marks: &[Mark]) -> Result<(), StoreError> {
-        let write = || -> Result<(), redb::Error> {
-            let transaction = self.database.begin_write()?;
-            {
-                let mut table = transaction.open_table(MARKS)?;
-                for mark in marks {
-                    let key = (mark.request.as_str(), mark.name.as_str());
-                    table.insert(key, (mark.container.as_str(), number(mark.phase)))?;
-                }
+        self.change(MARKS, |table| {
+            for mark in marks {
+                let key = (mark.request.as_str(), mark.name.as_str());
+                table.insert(key, (mark.container.as_str(), number(mark.phase)))?;
             }
-            Ok(transaction.commit()?)
-        };
-        write().map_err(|error| StoreError::Write(Box::new(error)))
+            Ok(())
+        })
     }
 
     /// Removes the marks of a request.
     pub fn unmark(&self, request: &RequestId) -> Result<(), StoreError> {
-        let write = || -> Result<(), redb::Error> {
-            let transaction = self.database.begin_write()?;
-            let id = request.as_str();
-            // They stand together: no name of a container is greater than the last character there is.
-            transaction.open_table(MARKS)?.retain_in((id, "")..=(id, "\u{10ffff}"), |_, _| false)?;
-            Ok(transaction.commit()?)
-        };
-        write().map_err(|error| StoreError::Write(Box::new(error)))
+        let id = request.as_str();
+        // They stand together: no name of a container is greater than the last character there is.
+        self.change(MARKS, |table| Ok(table.retain_in((id, "")..=(id, "\u{10ffff}"), |_, _| false)?))
     }
 }
 

@@ -1,14 +1,22 @@
-//! What neither the runtime nor the API knows, kept on disk: the launch levels that are open, and the marks of recreate.
+//! What neither the runtime nor the API knows, kept on disk: the launch levels that are open, the marks of recreate, and
+//! those of job sidecars.
 //!
 //! One small database; a transaction is durable when it returns. The runtime stays the source of truth: a latch without
 //! its sandbox is removed, and a store that is lost costs at most a barrier that is judged a second time.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod marks;
+mod sidecars;
 
-use std::path::{Path, PathBuf};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+    sync::{PoisonError, RwLock},
+};
 
 use berth_policy::{Latch, SandboxId};
-use redb::{Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{Builder, Database, Key, ReadableDatabase, ReadableTable, Table, TableDefinition, Value};
 use tracing::error;
 
 /// (sandbox ID, launch priority) -> nothing.
@@ -22,7 +30,8 @@ const CACHE: usize = 256 << 10;
 /// The store.
 #[derive(Debug)]
 pub struct Store {
-    database: Database,
+    /// `None` once it was closed: a successor has it.
+    database: RwLock<Option<Database>>,
 }
 
 /// The store did not do what it should.
@@ -54,6 +63,9 @@ pub enum StoreError {
         /// Its schema.
         found: u64,
     },
+    /// It was given to a successor.
+    #[error("the store belongs to another berthd now")]
+    Closed,
     /// It could not be read.
     #[error("reading the store")]
     Read(#[source] Box<redb::Error>),
@@ -70,70 +82,112 @@ impl Store {
             .map_err(|source| StoreError::Directory { path: directory.to_owned(), source })?;
         let path = directory.join("store.redb");
         let failed = |source: redb::Error| StoreError::Open { path: path.clone(), source: Box::new(source) };
-        let database = match create(&path) {
-            Ok(database) => database,
-            Err(DatabaseError::Storage(damage)) if is_damage(&damage) => {
+        let (database, schema) = match sound(&path) {
+            Ok(sound) => sound,
+            Err(damage) if is_damage(&damage) => {
                 let aside = directory.join("store.redb.damaged");
                 error!(store = ?path, moved_to = ?aside, error = %damage, "Store damaged, starting with an empty one");
                 std::fs::rename(&path, &aside).map_err(|error| failed(redb::Error::Io(error)))?;
-                create(&path).map_err(|error| failed(error.into()))?
+                sound(&path).map_err(failed)?
             }
-            Err(error) => return Err(failed(error.into())),
+            Err(error) => return Err(failed(error)),
         };
-        let schema = prepare(&database).map_err(failed)?;
         if schema != SCHEMA {
             return Err(StoreError::Schema { path, found: schema });
         }
-        Ok(Self { database })
+        Ok(Self { database: RwLock::new(Some(database)) })
+    }
+
+    /// Gives it up, for whoever opens it next. Waits for what is under way; nothing is read or written afterwards.
+    pub fn close(&self) {
+        *self.database.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// All latches.
     pub fn latches(&self) -> Result<Vec<Latch>, StoreError> {
-        let read = || -> Result<Vec<Latch>, redb::Error> {
-            let table = self.database.begin_read()?.open_table(LATCHES)?;
-            table
-                .iter()?
-                .map(|entry| {
-                    let (key, _) = entry?;
-                    let (sandbox, priority) = key.value();
-                    Ok(Latch { sandbox: sandbox.into(), priority })
-                })
-                .collect()
-        };
-        read().map_err(|error| StoreError::Read(Box::new(error)))
+        self.all(LATCHES, |(sandbox, priority), ()| Latch { sandbox: sandbox.into(), priority })
     }
 
     /// Writes a latch; durable on return.
     pub fn latch(&self, latch: &Latch) -> Result<(), StoreError> {
-        let write = || -> Result<(), redb::Error> {
-            let transaction = self.database.begin_write()?;
-            transaction.open_table(LATCHES)?.insert((latch.sandbox.as_str(), latch.priority), ())?;
-            Ok(transaction.commit()?)
-        };
-        write().map_err(|error| StoreError::Write(Box::new(error)))
+        self.change(LATCHES, |table| {
+            table.insert((latch.sandbox.as_str(), latch.priority), ())?;
+            Ok(())
+        })
     }
 
     /// Removes the latches of a sandbox.
     pub fn forget(&self, sandbox: &SandboxId) -> Result<(), StoreError> {
         let id = sandbox.as_str();
+        self.change(LATCHES, |table| Ok(table.retain_in((id, i32::MIN)..=(id, i32::MAX), |_, ()| false)?))
+    }
+
+    /// Everything a table has.
+    fn all<K: Key, V: Value, T>(
+        &self,
+        table: TableDefinition<'_, K, V>,
+        entry: impl Fn(K::SelfType<'_>, V::SelfType<'_>) -> T,
+    ) -> Result<Vec<T>, StoreError> {
+        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        let database = database.as_ref().ok_or(StoreError::Closed)?;
+        let read = || -> Result<Vec<T>, redb::Error> {
+            let table = database.begin_read()?.open_table(table)?;
+            let mut all = Vec::new();
+            for found in table.iter()? {
+                let (key, value) = found?;
+                all.push(entry(key.value(), value.value()));
+            }
+            Ok(all)
+        };
+        caught(read).map_err(|error| StoreError::Read(Box::new(error)))
+    }
+
+    /// One change of a table, all or nothing; durable on return.
+    fn change<K: Key, V: Value>(
+        &self,
+        table: TableDefinition<'_, K, V>,
+        work: impl FnOnce(&mut Table<'_, K, V>) -> Result<(), redb::Error>,
+    ) -> Result<(), StoreError> {
+        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        let database = database.as_ref().ok_or(StoreError::Closed)?;
         let write = || -> Result<(), redb::Error> {
-            let transaction = self.database.begin_write()?;
-            transaction.open_table(LATCHES)?.retain_in((id, i32::MIN)..=(id, i32::MAX), |_, ()| false)?;
+            let transaction = database.begin_write()?;
+            work(&mut transaction.open_table(table)?)?;
             Ok(transaction.commit()?)
         };
-        write().map_err(|error| StoreError::Write(Box::new(error)))
+        caught(write).map_err(|error| StoreError::Write(Box::new(error)))
     }
 }
 
-fn create(path: &Path) -> Result<Database, DatabaseError> {
-    Builder::new().set_cache_size(CACHE).create(path)
+/// A database of which every page in use is as it was written, and its schema. A few milliseconds for a few kilobytes.
+fn sound(path: &Path) -> Result<(Database, u64), redb::Error> {
+    caught(|| {
+        let mut database = Builder::new().set_cache_size(CACHE).create(path)?;
+        // Whatever it could repair is repaired.
+        database.check_integrity()?;
+        let schema = prepare(&database)?;
+        Ok((database, schema))
+    })
+}
+
+/// The database is written for files as it has left them, and panics about some others. That must not be the end of the agent.
+fn caught<T>(work: impl FnOnce() -> Result<T, redb::Error>) -> Result<T, redb::Error> {
+    // What is left half-done is the database's own, and checked or set aside before it is used again.
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason is given");
+        Err(redb::Error::Corrupted(format!("the database panicked: {text}")))
+    })
 }
 
 /// The content is wrong, as opposed to a disk that is full or a file that may not be read.
-fn is_damage(error: &redb::StorageError) -> bool {
+fn is_damage(error: &redb::Error) -> bool {
     match error {
-        redb::StorageError::Corrupted(_) => true,
-        redb::StorageError::Io(error) => error.kind() == std::io::ErrorKind::InvalidData,
+        // No version of ours has written a format that would need the second one.
+        redb::Error::Corrupted(_) | redb::Error::UpgradeRequired(_) => true,
+        redb::Error::Io(error) => {
+            [std::io::ErrorKind::InvalidData, std::io::ErrorKind::UnexpectedEof].contains(&error.kind())
+        }
         _ => false,
     }
 }
@@ -143,6 +197,7 @@ fn prepare(database: &Database) -> Result<u64, redb::Error> {
     let transaction = database.begin_write()?;
     transaction.open_table(LATCHES)?;
     transaction.open_table(marks::MARKS)?;
+    transaction.open_table(sidecars::SIDECARS)?;
     let schema = {
         let mut meta = transaction.open_table(META)?;
         let found = meta.get("schema")?.map(|value| value.value());
@@ -187,12 +242,27 @@ mod tests {
     }
 
     #[test]
+    fn what_was_given_up_is_another_ones() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = Store::open(directory.path()).unwrap();
+        first.latch(&latch("a", 1)).unwrap();
+        first.close();
+        assert!(matches!(first.latch(&latch("b", 1)), Err(StoreError::Closed)));
+        assert!(matches!(first.latches(), Err(StoreError::Closed)));
+        let second = Store::open(directory.path()).unwrap();
+        assert_eq!(second.latches().unwrap(), [latch("a", 1)]);
+    }
+
+    #[test]
     fn a_store_of_a_newer_version_is_not_touched() {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(directory.path()).unwrap();
-        let transaction = store.database.begin_write().unwrap();
-        transaction.open_table(META).unwrap().insert("schema", SCHEMA + 1).unwrap();
-        transaction.commit().unwrap();
+        store
+            .change(META, |meta| {
+                meta.insert("schema", SCHEMA + 1)?;
+                Ok(())
+            })
+            .unwrap();
         drop(store);
         let error = Store::open(directory.path()).unwrap_err();
         assert!(matches!(error, StoreError::Schema { found: 2, .. }), "{error}");

@@ -8,12 +8,11 @@ use std::{
 use jiff::Timestamp;
 
 use super::{
-    EMPTY_AFTER, ImageIndex, KINDS, SECRETS_KEPT, SECRETS_PAUSE, SILENCE, WRITTEN_EVERY,
+    EMPTY_AFTER, ImageIndex, KINDS, SECRETS_KEPT, SECRETS_PAUSE, SILENCE, WRITTEN_EVERY, Wake,
     job::{Job, Secrets, Sent, Stage},
     order::{Effect, Fetch, JobAct, JobOrder},
     rollout::{Owner, Standing},
     status::{self, Verdict},
-    timers::Wake,
 };
 use crate::{
     order::Order,

@@ -6,14 +6,13 @@ use std::{
 };
 
 use super::{
-    ImageIndex, KINDS,
+    ImageIndex, KINDS, Wake,
     entries::kept,
     job::{Job, Secrets, Stage},
     memory,
     order::{Effect, JobAct},
     rollout::{Owner, Plan, Rollout, Standing, Which},
     spec::{self, Spec},
-    timers::Wake,
 };
 use crate::seen::{JobSeen, Key, Kind, Now};
 

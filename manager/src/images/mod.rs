@@ -9,8 +9,8 @@
 //!
 //! This module never reads a clock, never awaits and knows nothing of clients: `now` is an argument, a write is a value.
 //!
-//! - `spec`, `selector`, `parallelism`: what a job asks for, parsed once;
-//! - `site`: a node with its NodeImage; `pods`, `labels`: what selectors look at;
+//! - `spec`, `parallelism`: what a job asks for, parsed once;
+//! - `site`: a node with its NodeImage; `pods`: what selectors look at;
 //! - `rollout`: one image on its way to many nodes;
 //! - `job`, `status`, `memory`: what a job's status says, and what of it a later manager goes on from;
 //! - `objects` and `jobs` take facts in, `place` says what they mean for one node, `advance` decides, `entries` says what a node's
@@ -38,7 +38,6 @@ mod advance;
 mod entries;
 mod job;
 mod jobs;
-mod labels;
 mod memory;
 mod objects;
 mod order;
@@ -47,11 +46,9 @@ mod place;
 mod pods;
 pub mod predownload;
 mod rollout;
-mod selector;
 mod site;
 mod spec;
 mod status;
-mod timers;
 
 #[cfg(test)]
 mod tests;
@@ -64,12 +61,10 @@ use std::{
 
 use self::{
     job::{Job, Secrets, Stage},
-    labels::LabelSets,
     pods::Pods,
     rollout::Rollout,
     site::Site,
     spec::Spec,
-    timers::{Timers, Wake},
 };
 pub use self::{
     order::{Effect, Fetch, JobAct, JobOrder, NodeOrder, Seal, Wish},
@@ -77,7 +72,8 @@ pub use self::{
 };
 use crate::{
     order::Target,
-    seen::{Key, Kind, Now, Object, Texts, Views},
+    seen::{Key, Kind, LabelSets, Now, Object, Texts, Views},
+    timers::Timers,
 };
 
 /// An entry that the agent has said nothing about, and, added to what all its attempts may take, one about which it says
@@ -124,7 +120,7 @@ pub struct ImageIndex {
     placed: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
     /// When the entries go of UIDs that are over, gone or not known.
     expiry: HashMap<Arc<str>, Instant>,
-    timers: Timers,
+    timers: Timers<Wake>,
     /// UIDs and nodes to look at before the call returns.
     touched: BTreeSet<Arc<str>>,
     dirty: BTreeSet<Arc<str>>,
@@ -132,6 +128,17 @@ pub struct ImageIndex {
     /// Of selectors on nodes, for the tests of what an event costs.
     #[cfg(test)]
     evaluations: usize,
+}
+
+/// What is to be looked at although nothing happened.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Wake {
+    /// A job, or whoever else has this UID.
+    Wish(Arc<str>),
+    /// The entries of this UID on all nodes: their time may be over.
+    Entries(Arc<str>),
+    /// A node.
+    Node(Arc<str>),
 }
 
 /// How much is remembered.
@@ -157,7 +164,7 @@ impl ImageIndex {
             Object::Node(seen) => self.apply_node(seen, now),
             Object::NodeImage(seen) => self.apply_node_image(seen, now),
             Object::ImagePullJob(seen) => self.apply_job(seen, now),
-            Object::Request(_) | Object::Update(_) => {}
+            Object::Request(_) | Object::Update(_) | Object::PodProbeMarker(_) | Object::NodePodProbe(_) => {}
         }
         self.settle(now)
     }

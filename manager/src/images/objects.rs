@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use super::{
-    ImageIndex, UNKNOWN_KEPT,
+    ImageIndex, UNKNOWN_KEPT, Wake,
     pods::Change,
     site::{Image, Node, Site},
-    timers::Wake,
 };
 use crate::seen::{Kind, NodeImageSeen, NodeSeen, Now, PodSeen};
 
@@ -144,7 +143,7 @@ impl ImageIndex {
                 self.select_for_all(&name, now);
                 self.sweep(&name);
             }
-            Kind::Request | Kind::Update => {}
+            Kind::Request | Kind::Update | Kind::PodProbeMarker | Kind::NodePodProbe => {}
         }
     }
 
@@ -170,7 +169,7 @@ impl ImageIndex {
                 let gone = self.jobs.values().filter(|job| job.list != list);
                 gone.map(|job| (job.key.namespace.clone(), (*job.key.name).into())).collect()
             }
-            Kind::Request | Kind::Update => Vec::new(),
+            Kind::Request | Kind::Update | Kind::PodProbeMarker | Kind::NodePodProbe => Vec::new(),
         }
     }
 

@@ -3,8 +3,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::labels::{LabelSets, Labels};
-use crate::seen::{PodSeen, PodStage, Texts};
+use crate::seen::{LabelSets, Labels, PodSeen, PodStage, Texts};
 
 /// A pod that counts. One of tens of thousands: its node and its labels are shared.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,14 +14,12 @@ use berth_proto::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::{
-    Effect, ImageIndex,
+    Effect, ImageIndex, Wake,
     parallelism::Parallelism,
     rollout::{Owner, Plan, Which},
-    selector::Selector,
     spec::{VERSION, patience},
-    timers::Wake,
 };
-use crate::seen::Now;
+use crate::{seen::Now, selector::Selector};
 
 /// How many nodes pull at once: a number, or a share in percent; 1 when left out.
 pub const PARALLELISM: &str = "apps.kruise.io/image-predownload-parallelism";

@@ -18,8 +18,11 @@ use std::{
 
 use berth_proto::crd::DesiredImage;
 
-use super::{labels::Labels, parallelism::Parallelism, selector::Selector};
-use crate::seen::Key;
+use super::parallelism::Parallelism;
+use crate::{
+    seen::{Key, Labels},
+    selector::Selector,
+};
 
 /// Which nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,11 +7,10 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{
-    labels::Labels,
     order::{Seal, Wish},
     rollout::End,
 };
-use crate::seen::{NodeImageSeen, Texts};
+use crate::seen::{Labels, NodeImageSeen, Texts};
 
 /// What is known of a name.
 #[derive(Debug, Default)]

@@ -10,9 +10,8 @@ use berth_proto::{
 use super::{
     parallelism::Parallelism,
     rollout::{Plan, Which},
-    selector::Selector,
 };
-use crate::seen::Key;
+use crate::{seen::Key, selector::Selector};
 
 /// Seconds one attempt may take, where nothing is said.
 pub(super) const TIMEOUT: i32 = 600;

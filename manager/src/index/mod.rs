@@ -128,7 +128,10 @@ impl Index {
             }
             Object::Request(seen) => self.apply_request(&seen, now),
             Object::Update(seen) => self.apply_request(&seen, now),
-            Object::NodeImage(_) | Object::ImagePullJob(_) => Vec::new(),
+            Object::NodeImage(_)
+            | Object::ImagePullJob(_)
+            | Object::PodProbeMarker(_)
+            | Object::NodePodProbe(_) => Vec::new(),
         }
     }
 
@@ -161,7 +164,7 @@ impl Index {
             }
             Kind::Request => self.delete_request(Ask::Recreate, namespace, name, now),
             Kind::Update => self.delete_request(Ask::Update, namespace, name, now),
-            Kind::NodeImage | Kind::ImagePullJob => Vec::new(),
+            Kind::NodeImage | Kind::ImagePullJob | Kind::PodProbeMarker | Kind::NodePodProbe => Vec::new(),
         }
     }
 
@@ -190,7 +193,9 @@ impl Index {
                 let gone = vanished(&self.nodes, |shown| *shown != list);
                 gone.into_iter().map(|name| Key { namespace: "".into(), name }).collect()
             }
-            Kind::NodeImage | Kind::ImagePullJob => return Vec::new(),
+            Kind::NodeImage | Kind::ImagePullJob | Kind::PodProbeMarker | Kind::NodePodProbe => {
+                return Vec::new();
+            }
         };
         let mut patches = Vec::new();
         for key in gone {

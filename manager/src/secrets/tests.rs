@@ -77,3 +77,29 @@ fn what_is_missing_is_named_with_the_remedy() {
         assert!(text.contains(part), "{text}");
     }
 }
+
+#[tokio::test]
+async fn an_answer_that_is_no_secret_is_told_without_a_word_of_it() {
+    for body in [
+        r#"{"data": "topsecret"}"#,
+        r#"{"data": {".dockerconfigjson": "topsecret!"}}"#,
+        r#"{"data": {".dockerconfigjson": 4711471147}}"#,
+        r#"{"type": "topsecret", "stringData": {"a": "tops"#,
+    ] {
+        let answer = http::Response::new(kube::client::Body::from(body.as_bytes().to_vec()));
+        let answer = std::sync::Mutex::new(Some(answer));
+        let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+            let answer = answer.lock().unwrap().take().unwrap();
+            async move { Ok::<_, std::convert::Infallible>(answer) }
+        });
+        let fetch = Fetch {
+            uid: "u".into(),
+            job: crate::seen::Key { namespace: "shop".into(), name: "job".into() },
+            names: ["pull".to_owned()].into(),
+            image: "r.example.com/app:1".to_owned(),
+        };
+        let error = credentials(&Client::new(service, "default"), &fetch).await.err().unwrap();
+        assert!(error.starts_with("Secret shop/pull of spec.pullSecrets: "), "{error}");
+        assert!(!error.contains("tops") && !error.contains("4711"), "{error}");
+    }
+}

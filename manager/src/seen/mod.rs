@@ -4,7 +4,9 @@
 //! Nothing here decides anything, reads a clock or knows how an object looked on the wire.
 
 mod key;
+mod labels;
 mod object;
+mod uid;
 mod views;
 
 use std::time::Instant;
@@ -14,11 +16,16 @@ use jiff::Timestamp;
 pub use self::{
     key::Key,
     object::{
-        ContainerSeen, JobSeen, Kind, NodeImageSeen, NodeSeen, Object, PodSeen, PodStage, RecreateSeen,
-        RequestSeen, Role, UpdateSeen,
+        ContainerSeen, JobSeen, Kind, MarkerSeen, NodeImageSeen, NodePodProbeSeen, NodeSeen, Object, PodSeen,
+        PodStage, RecreateSeen, RequestSeen, Role, UpdateSeen,
     },
 };
-pub(crate) use self::{key::Texts, views::Views};
+pub(crate) use self::{
+    key::Texts,
+    labels::{LabelSets, Labels},
+    uid::Uid,
+    views::Views,
+};
 
 /// What the clocks show. Time that passes is measured by the monotonic one; the other is only written down, and compared
 /// with timestamps that the API server, or a manager before this one, made.

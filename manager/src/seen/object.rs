@@ -2,11 +2,12 @@
 //!
 //! The adapter (`crate::watch`) turns what the API server sends into these; nothing here knows how it looked on the wire.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::IpAddr};
 
 use berth_proto::crd::{
     ContainerRecreateRequestSpec, ContainerRecreateRequestStatus, ContainerUpdateRequestSpec,
-    ContainerUpdateRequestStatus, DesiredImage, ImagePullJobSpec, ImagePullJobStatus, PullStatus,
+    ContainerUpdateRequestStatus, DesiredImage, ImagePullJobSpec, ImagePullJobStatus, PodProbe,
+    PodProbeMarkerSpec, PodProbeMarkerStatus, PullStatus,
 };
 use jiff::Timestamp;
 
@@ -25,12 +26,24 @@ pub enum Kind {
     NodeImage,
     /// ImagePullJobs.
     ImagePullJob,
+    /// PodProbeMarkers.
+    PodProbeMarker,
+    /// NodePodProbes, trimmed.
+    NodePodProbe,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Pod, Self::Node, Self::Request, Self::Update, Self::NodeImage, Self::ImagePullJob];
+    pub const ALL: [Self; 8] = [
+        Self::Pod,
+        Self::Node,
+        Self::Request,
+        Self::Update,
+        Self::NodeImage,
+        Self::ImagePullJob,
+        Self::PodProbeMarker,
+        Self::NodePodProbe,
+    ];
 
     /// For logs and metrics.
     pub const fn name(self) -> &'static str {
@@ -41,6 +54,8 @@ impl Kind {
             Self::Update => "containerupdaterequests",
             Self::NodeImage => "nodeimages",
             Self::ImagePullJob => "imagepulljobs",
+            Self::PodProbeMarker => "podprobemarkers",
+            Self::NodePodProbe => "nodepodprobes",
         }
     }
 }
@@ -60,6 +75,10 @@ pub enum Object {
     NodeImage(Box<NodeImageSeen>),
     /// A job.
     ImagePullJob(Box<JobSeen>),
+    /// Probes of one's own.
+    PodProbeMarker(Box<MarkerSeen>),
+    /// The probes of a node.
+    NodePodProbe(Box<NodePodProbeSeen>),
 }
 
 impl Object {
@@ -72,6 +91,8 @@ impl Object {
             Self::Update(_) => Kind::Update,
             Self::NodeImage(_) => Kind::NodeImage,
             Self::ImagePullJob(_) => Kind::ImagePullJob,
+            Self::PodProbeMarker(_) => Kind::PodProbeMarker,
+            Self::NodePodProbe(_) => Kind::NodePodProbe,
         }
     }
 }
@@ -104,6 +125,10 @@ pub struct PodSeen {
     pub labels: BTreeMap<String, String>,
     /// How far through its life it is.
     pub stage: PodStage,
+    /// Its condition `Initialized` is True.
+    pub initialized: bool,
+    /// `status.podIP`, once there is one that can be read.
+    pub ip: Option<IpAddr>,
     /// Init containers and containers of its spec, with what its status says of them.
     pub containers: Vec<ContainerSeen>,
 }
@@ -130,6 +155,8 @@ pub struct ContainerSeen {
     pub id: Option<String>,
     /// `restartCount` of that instance.
     pub restarts: i32,
+    /// Its ports that have a name.
+    pub ports: Vec<(String, u16)>,
 }
 
 /// What a container is to its pod.
@@ -207,4 +234,44 @@ pub struct JobSeen {
     pub spec: Result<ImagePullJobSpec, String>,
     /// Its status, or why it is none.
     pub status: Result<ImagePullJobStatus, String>,
+}
+
+/// A PodProbeMarker as it is now.
+#[derive(Clone, Debug)]
+pub struct MarkerSeen {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// The version of it that a write is based on.
+    pub resource_version: String,
+    /// Counts its specs.
+    pub generation: Option<i64>,
+    /// By the API server's clock.
+    pub created: Option<Timestamp>,
+    /// Its deletion has begun.
+    pub deleting: bool,
+    /// Its spec, or why it is none.
+    pub spec: Result<PodProbeMarkerSpec, String>,
+    /// Its status, or why it is none.
+    pub status: Result<PodProbeMarkerStatus, String>,
+}
+
+/// A NodePodProbe as it is now.
+#[derive(Clone, Debug, Default)]
+pub struct NodePodProbeSeen {
+    /// The name of its node.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// The version of it that a write is based on.
+    pub resource_version: String,
+    /// Its deletion has begun.
+    pub deleting: bool,
+    /// `status.desiredPodProbes`, as far as it can be read.
+    pub desired: Vec<PodProbe>,
+    /// A manager of an earlier version has said on it that nothing acts on it.
+    pub noticed: bool,
 }

@@ -4,10 +4,10 @@ use berth_proto::crd::{DesiredImage, PullStatus};
 use k8s_openapi::{
     ClusterResourceScope, NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use serde::{Deserialize, de::DeserializeOwned, de::IgnoredAny};
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
-use super::{Watchable, read};
+use super::{Watchable, read, readable};
 use crate::seen::{JobSeen, Kind, NodeImageSeen, Object};
 
 /// NodeImages, without what is only for OpenKruise's tools.
@@ -50,10 +50,6 @@ impl Watchable for NodeImages {
             sealing_key,
         }))
     }
-}
-
-fn readable<T: DeserializeOwned>(values: Option<Vec<Value>>) -> Vec<T> {
-    values.unwrap_or_default().into_iter().filter_map(|value| read(value).ok()).collect()
 }
 
 /// ImagePullJobs.

@@ -4,7 +4,7 @@ use berth_proto::crd::UpdatePhase;
 use serde_json::json;
 
 use super::*;
-use crate::seen::{RecreateSeen, UpdateSeen};
+use crate::seen::{MarkerSeen, NodePodProbeSeen, PodSeen, PodStage, RecreateSeen, Role, UpdateSeen};
 
 fn pod(value: Value) -> PodSeen {
     let watched: Watched<Pods> = serde_json::from_value(value).unwrap();
@@ -41,11 +41,18 @@ fn a_pod_in_full() {
         "spec": {
             "nodeName": "node-1",
             "initContainers": [{ "name": "sidecar", "restartPolicy": "Always" }, { "name": "init", "image": "i" }],
-            "containers": [{ "name": "a", "env": [{ "name": "X", "value": "y" }] }, { "name": "late" }],
+            "containers": [
+                { "name": "a", "env": [{ "name": "X", "value": "y" }], "ports": [
+                    { "name": "http", "containerPort": 8080, "protocol": "TCP" }, { "containerPort": 9 },
+                    { "name": "", "containerPort": 10 }, { "name": "odd", "containerPort": 70000 },
+                ] },
+                { "name": "late", "ports": null },
+            ],
             "volumes": [{ "name": "v", "emptyDir": {} }],
         },
         "status": {
-            "phase": "Running",
+            "phase": "Running", "podIP": "10.0.0.7", "podIPs": [{ "ip": "10.0.0.7" }],
+            "conditions": [{ "type": "Ready", "status": "False" }, { "type": "Initialized", "status": "True" }],
             "initContainerStatuses": [
                 { "name": "sidecar", "containerID": "containerd://s", "restartCount": 3 },
                 { "name": "init", "containerID": "containerd://i", "restartCount": 0 },
@@ -55,6 +62,9 @@ fn a_pod_in_full() {
     }));
     assert_eq!((pod.namespace.as_str(), pod.name.as_str(), pod.uid.as_str()), ("default", "p", "u"));
     assert_eq!((pod.node.as_deref(), pod.stage), (Some("node-1"), PodStage::Active));
+    assert_eq!((pod.initialized, pod.ip), (true, Some([10, 0, 0, 7].into())));
+    let ports: Vec<_> = pod.containers.iter().map(|container| container.ports.as_slice()).collect();
+    assert_eq!(ports, [&[], &[], [("http".to_owned(), 8080)].as_slice(), &[]], "those with a name");
     let containers: Vec<_> = pod
         .containers
         .iter()
@@ -84,6 +94,23 @@ fn a_pod_at_its_ends() {
     assert_eq!(with(None, "Succeeded").stage, PodStage::Finished);
     assert_eq!(with(None, "Failed").stage, PodStage::Finished);
     assert_eq!(with(Some("2026-01-01T00:00:00Z"), "Running").stage, PodStage::Terminating);
+}
+
+#[test]
+fn a_pod_on_its_way() {
+    let with = |status: Value| {
+        pod(json!({ "metadata": { "name": "p" }, "spec": { "containers": [] }, "status": status }))
+    };
+    for status in [
+        json!({}),
+        json!({ "podIP": "", "conditions": null }),
+        json!({ "conditions": [{ "type": "Initialized", "status": "False" }] }),
+        json!({ "conditions": [{ "type": "PodScheduled", "status": "True" }] }),
+    ] {
+        let pod = with(status);
+        assert_eq!((pod.initialized, pod.ip), (false, None));
+    }
+    assert_eq!(with(json!({ "podIP": "fd00::7" })).ip.unwrap().to_string(), "fd00::7");
 }
 
 #[test]
@@ -177,4 +204,64 @@ fn a_job_that_makes_no_sense_is_read_all_the_same() {
     .unwrap();
     let Object::ImagePullJob(seen) = watched.into_object() else { panic!("another kind") };
     assert!(seen.spec.is_err() && seen.status.is_err() && seen.name == "j");
+}
+
+fn marker(value: Value) -> MarkerSeen {
+    let watched: Watched<Markers> = serde_json::from_value(value).unwrap();
+    match watched.into_object() {
+        Object::PodProbeMarker(marker) => *marker,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_marker_in_full_and_one_that_makes_no_sense() {
+    let metadata = json!({ "name": "m", "namespace": "shop", "uid": "u", "resourceVersion": "7", "generation": 3,
+        "creationTimestamp": "2026-01-01T00:00:00Z" });
+    let probe = json!({ "name": "p", "containerName": "c", "probe": { "tcpSocket": { "port": "http" } },
+        "markerPolicy": [{ "state": "Failed", "labels": { "a": "b" } }] });
+    let seen = marker(json!({
+        "metadata": metadata, "spec": { "selector": { "matchLabels": { "a": "b" } }, "probes": [probe] },
+        "status": { "observedGeneration": 2, "matchedPods": 5 },
+    }));
+    assert_eq!((seen.namespace.as_str(), seen.name.as_str(), seen.uid.as_str()), ("shop", "m", "u"));
+    assert_eq!((seen.resource_version.as_str(), seen.generation), ("7", Some(3)));
+    assert_eq!(seen.created.unwrap().to_string(), "2026-01-01T00:00:00Z");
+    assert_eq!((seen.spec.unwrap().probes.len(), seen.status.unwrap().matched_pods), (1, Some(5)));
+
+    let odd =
+        marker(json!({ "metadata": metadata, "spec": { "probes": 5 }, "status": { "matchedPods": "many" } }));
+    assert!(odd.spec.is_err() && odd.status.is_err());
+    let path = Watched::<Markers>::url_path(&(), Some("shop"));
+    assert_eq!(path, "/apis/apps.kruise.io/v1alpha1/namespaces/shop/podprobemarkers");
+}
+
+fn node_probes(status: Value) -> NodePodProbeSeen {
+    let watched: Watched<NodeProbes> = serde_json::from_value(json!({
+        "metadata": { "name": "n", "uid": "u", "resourceVersion": "7" },
+        "spec": { "podProbes": [{ "of": "another version" }] }, "status": status,
+    }))
+    .unwrap();
+    match watched.into_object() {
+        Object::NodePodProbe(seen) => *seen,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_node_pod_probe_is_what_is_wanted() {
+    let pod = json!({ "name": "p", "namespace": "shop", "uid": "of-p", "IP": "10.0.0.7", "probes": [
+        { "name": "m#p", "containerName": "c", "probe": { "exec": { "command": ["x"] } } },
+    ] });
+    let seen = node_probes(json!({
+        "desiredPodProbes": [pod, { "name": "of another version" }],
+        "podProbeStatuses": [{ "name": "p", "probeStates": "many" }],
+        "conditions": [{ "type": "Accepted", "status": "True", "reason": "Fine" }],
+    }));
+    assert_eq!((seen.name.as_str(), seen.uid.as_str(), seen.resource_version.as_str()), ("n", "u", "7"));
+    assert_eq!((seen.desired.len(), seen.desired[0].probes.len(), seen.noticed), (1, 1, false));
+    let noticed =
+        json!({ "conditions": [{ "type": "Accepted", "status": "False", "reason": "NotYetActedOn" }] });
+    assert!(node_probes(noticed).noticed && !node_probes(json!({})).noticed);
+    assert_eq!(Watched::<NodeProbes>::url_path(&(), None), "/apis/apps.kruise.io/v1alpha1/nodepodprobes");
 }

@@ -1,7 +1,9 @@
 //! What is sent: the object as it is applied.
 
+use std::sync::Arc;
+
 use berth_proto::{
-    crd::{ImagePullJobStatus, NodeImageStatus},
+    crd::{ImagePullJobStatus, NodeImageStatus, NodePodProbeStatus, PodProbeMarkerStatus},
     sealing::SealError,
 };
 use serde::Serialize;
@@ -10,8 +12,9 @@ use crate::{
     images::{JobAct, JobOrder, NodeOrder, Seal},
     index::{Ask, RequestStatus},
     order::{Order, Target},
+    probes::{NodeAct, NodeProbesOrder, ProbedPod},
     secrets::{NotSealed, Vault},
-    wire::{Jobs, NodeImages, Requests, Updates, Watchable},
+    wire::{Jobs, Markers, NodeImages, NodeProbes, Requests, Updates, Watchable},
 };
 
 /// An object with what identifies it and the fields of its status that are the manager's: with server-side apply, one
@@ -22,7 +25,8 @@ pub(super) struct Body {
     api_version: String,
     kind: &'static str,
     metadata: Metadata,
-    status: Status,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<Status>,
 }
 
 #[derive(Debug, Serialize)]
@@ -41,6 +45,8 @@ enum Status {
     Request(RequestStatus),
     Node(Box<NodeImageStatus>),
     Job(Box<ImagePullJobStatus>),
+    NodeProbes(Box<NodePodProbeStatus>),
+    Marker(Box<PodProbeMarkerStatus>),
 }
 
 impl Body {
@@ -53,13 +59,21 @@ impl Body {
             },
             Order::Node(_) => identity::<NodeImages>(),
             Order::Job(_) => identity::<Jobs>(),
+            Order::NodeProbes(_) => identity::<NodeProbes>(),
+            Order::Marker(_) => identity::<Markers>(),
         };
         let status = match order {
-            Order::Request(patch) => Status::Request(patch.status()),
-            Order::Node(order) => Status::Node(Box::new(node(order, vault)?)),
-            Order::Job(JobOrder { act: JobAct::Status(status), .. }) => Status::Job(status.clone()),
+            Order::Request(patch) => Some(Status::Request(patch.status())),
+            Order::Node(order) => Some(Status::Node(Box::new(node(order, vault)?))),
+            Order::Job(JobOrder { act: JobAct::Status(status), .. }) => Some(Status::Job(status.clone())),
             // Nothing but the preconditions is sent.
-            Order::Job(JobOrder { act: JobAct::Delete, .. }) => Status::Job(Box::default()),
+            Order::Job(JobOrder { act: JobAct::Delete, .. }) => None,
+            Order::NodeProbes(NodeProbesOrder { act: NodeAct::Desired(pods), .. }) => {
+                Some(Status::NodeProbes(Box::new(node_probes(pods))))
+            }
+            // Nothing is left of what its owner had.
+            Order::NodeProbes(NodeProbesOrder { act: NodeAct::TakeNoticeBack, .. }) => None,
+            Order::Marker(order) => Some(Status::Marker(order.status.clone())),
         };
         let Target { key, .. } = order.target();
         let metadata = Metadata {
@@ -90,4 +104,9 @@ fn node(order: &NodeOrder, vault: &Vault) -> Result<NodeImageStatus, NotSealed> 
         Ok(entry)
     });
     Ok(NodeImageStatus { desired_images: desired.collect::<Result<_, _>>()?, ..NodeImageStatus::default() })
+}
+
+fn node_probes(pods: &[Arc<ProbedPod>]) -> NodePodProbeStatus {
+    let desired_pod_probes = pods.iter().map(|pod| pod.entry()).collect();
+    NodePodProbeStatus { desired_pod_probes, ..NodePodProbeStatus::default() }
 }

@@ -8,7 +8,10 @@ use std::{
     },
 };
 
-use berth_proto::{crd::DesiredImage, sealing::NodeKey};
+use berth_proto::{
+    crd::{DesiredImage, PodProbeMarkerStatus},
+    sealing::NodeKey,
+};
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use jiff::Timestamp;
@@ -24,6 +27,7 @@ use crate::{
     images::{JobOrder, NodeOrder, Seal, Wish},
     index::{Assignment, Failure, Reason, RequestId, StatusPatch},
     lease::Term,
+    probes::{MarkerOrder, NodeProbesOrder},
     seen::Key,
 };
 
@@ -188,6 +192,54 @@ async fn what_a_node_is_sent() {
     bench.writer.submit(order(Seal::Owed)).unwrap();
     bench.until("unsealed", 1).await;
     assert_eq!(bench.seen().len(), 1, "without its credentials nothing is sent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_sent_of_probes() {
+    let bench = bench(|_| 200);
+    let until_seen = async |count: usize| {
+        while bench.seen().len() < count {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let order = |act| {
+        Order::NodeProbes(NodeProbesOrder {
+            node: "n".into(),
+            uid: "u".into(),
+            resource_version: "7".into(),
+            act,
+        })
+    };
+    bench.writer.submit(order(NodeAct::Desired([].into()))).unwrap();
+    until_seen(1).await;
+    bench.writer.submit(order(NodeAct::TakeNoticeBack)).unwrap();
+    until_seen(2).await;
+    let key = Key { namespace: "shop".into(), name: "m".into() };
+    let status =
+        PodProbeMarkerStatus { observed_generation: Some(2), matched_pods: Some(0), ..Default::default() };
+    let marker = MarkerOrder { key, uid: "u".into(), resource_version: "7".into(), status: Box::new(status) };
+    bench.writer.submit(Order::Marker(marker)).unwrap();
+    until_seen(3).await;
+
+    let seen = bench.seen();
+    let owners = ["berth-manager&", "berth-manager-notices&", "berth-manager&"];
+    for ((uri, body), owner) in seen.iter().zip(owners) {
+        assert!(format!("{uri}&").contains(&format!("fieldManager={owner}")), "{uri}");
+        assert_eq!(
+            (&body["metadata"]["uid"], &body["metadata"]["resourceVersion"]),
+            (&json!("u"), &json!("7"))
+        );
+    }
+    let [node, notice, marker] = [0, 1, 2].map(|number: usize| &seen[number]);
+    for (uri, body) in [node, notice] {
+        assert!(uri.starts_with("/apis/apps.kruise.io/v1alpha1/nodepodprobes/n/status?"), "{uri}");
+        assert_eq!(body["kind"], "NodePodProbe");
+    }
+    // What is left out is taken back.
+    assert_eq!((&node.1["status"], notice.1.get("status")), (&json!({}), None));
+    let path = "/apis/apps.kruise.io/v1alpha1/namespaces/shop/podprobemarkers/m/status?";
+    assert!(marker.0.starts_with(path), "{}", marker.0);
+    assert_eq!(marker.1["status"], json!({ "observedGeneration": 2, "matchedPods": 0 }));
 }
 
 #[tokio::test(start_paused = true)]

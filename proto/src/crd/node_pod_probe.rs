@@ -8,6 +8,8 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::pod_probe_marker::ProbeMarkerPolicy;
+
 /// Probes that users and OpenKruise's controllers ask of one node. Berth's manager never writes it: what follows from
 /// `PodProbeMarker`s is in `status.desiredPodProbes`.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -53,8 +55,15 @@ pub struct ContainerProbe {
     pub name: String,
     /// The container that is probed.
     pub container_name: String,
-    /// One handler of exec, httpGet and tcpSocket.
+    /// One handler of exec, httpGet, tcpSocket and grpc.
     pub probe: Probe,
+    /// The pod condition that says the outcome. OpenKruise's controllers leave it out and write the pod themselves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_condition_type: Option<String>,
+    /// What each outcome writes on the pod. OpenKruise's controllers leave it out and write the pod themselves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["state"]))]
+    pub marker_policy: Vec<ProbeMarkerPolicy>,
 }
 
 /// The probes of the node. The manager writes `desiredPodProbes`, the agent of the node everything else.

@@ -43,8 +43,9 @@ pub struct PodContainerProbe {
     #[schemars(regex(pattern = "^[^#]+$"))]
     pub name: String,
     /// The container that is probed.
+    #[schemars(length(min = 1))]
     pub container_name: String,
-    /// One handler of exec, httpGet and tcpSocket.
+    /// One handler of exec, httpGet, tcpSocket and grpc.
     pub probe: Probe,
     /// What each outcome writes on the pod.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -85,10 +86,10 @@ pub struct PodProbeMarkerStatus {
     /// The generation of the spec this is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// How many pods it selects.
+    /// How many pods it selects: scheduled ones that are Initialized and have not ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matched_pods: Option<i64>,
-    /// What is not, or not yet, acted on.
+    /// `Accepted`: whether it is carried out, and what of it is not on which pods.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

@@ -53,6 +53,17 @@ fn only_the_hash_is_another() {
 }
 
 #[test]
+fn an_exit_is_shown_as_one_that_went_well() {
+    let mut before = status(&[]);
+    let ended = before.status.as_mut().unwrap();
+    (ended.state, ended.exit_code, ended.reason) = (2, 137, "Error".to_owned());
+    let after = changed(Exception::shown(Showing::Completed).unwrap(), &before.encode_to_vec());
+    let ended = before.status.as_mut().unwrap();
+    (ended.exit_code, ended.reason) = (0, "Completed".to_owned());
+    assert_eq!(cri::ContainerStatusResponse::decode(after).unwrap(), before);
+}
+
+#[test]
 fn no_definition_has_that_hash() {
     assert_eq!(u64::from_str_radix(OTHER_HASH, 16).unwrap(), u64::from(u32::MAX) + 1);
 }

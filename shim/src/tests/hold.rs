@@ -104,7 +104,12 @@ fn hold_until(until: Instant) -> Verdict {
 }
 
 async fn passage(gate: &Scripted, call: &Call) -> Passage {
-    pass(gate, call, Method::CreateContainer, &CancellationToken::new(), &Metrics::default()).await
+    pass(gate, call, Method::CreateContainer, &staying(), &Metrics::default()).await
+}
+
+/// Nobody leaves.
+fn staying() -> Leaving {
+    Leaving { goodbye: CancellationToken::new(), succeeded: CancellationToken::new() }
 }
 
 #[tokio::test(start_paused = true)]
@@ -167,22 +172,27 @@ async fn nothing_waits_beyond_its_deadline() {
 #[tokio::test(start_paused = true)]
 async fn a_drain_ends_a_create_and_not_a_stop() {
     let table = [
-        (create(), Passage::Refuse(Refusal::Draining), 4 * SECOND),
-        (stop(), Passage::Pass { amended: None, held: 20 * SECOND }, 20 * SECOND),
+        (create(), false, Passage::Refuse(Refusal::Draining), 4 * SECOND),
+        (create(), true, Passage::Unprocessed, 4 * SECOND),
+        (stop(), false, Passage::Pass { amended: None, held: 20 * SECOND }, 20 * SECOND),
+        (stop(), true, Passage::Pass { amended: None, held: 20 * SECOND }, 20 * SECOND),
     ];
-    for (request, expected, after) in table {
+    for (request, succeeded, expected, after) in table {
         let begun = Instant::now();
         let gate = Scripted::new(move |asked| match asked {
             0 => hold_until(begun + 20 * SECOND),
             _ => Verdict::Forward,
         });
-        let draining = CancellationToken::new();
+        let leaving = staying();
         let drain = async {
             tokio::time::sleep(4 * SECOND).await;
-            draining.cancel();
+            if succeeded {
+                leaving.succeeded.cancel();
+            }
+            leaving.goodbye.cancel();
         };
         let (call, metrics) = (call(request, None), Metrics::default());
-        let passage = pass(&*gate, &call, Method::CreateContainer, &draining, &metrics);
+        let passage = pass(&*gate, &call, Method::CreateContainer, &leaving, &metrics);
         let (passage, ()) = tokio::join!(passage, drain);
         assert_eq!((passage, begun.elapsed(), metrics.held_now()), (expected, after, 0));
     }
@@ -246,7 +256,6 @@ async fn without_its_gate_it_still_ends() {
         async fn persist(&self, _latch: Latch) {}
     }
     let (call, metrics) = (call(create(), None), Metrics::default());
-    let passage =
-        pass(&Orphan(gate), &call, Method::CreateContainer, &CancellationToken::new(), &metrics).await;
+    let passage = pass(&Orphan(gate), &call, Method::CreateContainer, &staying(), &metrics).await;
     assert_eq!(passage, Passage::Pass { amended: None, held: 5 * SECOND });
 }

@@ -122,6 +122,38 @@ async fn a_marked_container_has_another_hash_for_the_kubelet_only() {
     .await;
 }
 
+/// The runtime may take its time, and the answer then tells of an end that was brought about after it was asked.
+#[tokio::test]
+async fn a_container_that_is_ended_while_its_status_is_asked_for() {
+    within(async {
+        let world = World::new().await;
+        let (_runtime, mut calls) = world.manual_runtime();
+        let mut failed = status("ended", "9f8a7b6c");
+        failed.status = failed.status.map(|status| proto::ContainerStatus {
+            state: 2,
+            exit_code: 143,
+            reason: "Error".to_owned(),
+            ..status
+        });
+        let (shim, stranger) = strangers(&world).await;
+        for (kubelet, gate, seen) in
+            [(world.kubelet().await, &world.gate, (0, "Completed")), (stranger, &shim.gate, (143, "Error"))]
+        {
+            let (reply, ()) = tokio::join!(ask_status(&kubelet, "ended"), async {
+                let mut exchange = calls.recv().await.unwrap();
+                exchange.read().await.unwrap();
+                gate.end("ended");
+                exchange.reply(&failed.encode_to_vec()).await.unwrap();
+            });
+            let answer = proto::ContainerStatusResponse::decode(&reply.body()[5..]).unwrap();
+            let status = answer.status.unwrap();
+            assert_eq!((status.exit_code, &*status.reason), seen);
+            assert_eq!(status.state, 2);
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_nudge_is_in_one_unfiltered_list_of_the_kubelet() {
     within(async {

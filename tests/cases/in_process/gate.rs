@@ -9,7 +9,7 @@ use prost::Message;
 
 use crate::world::{World, cri, echo, within};
 
-fn create(name: &str) -> Vec<u8> {
+pub(crate) fn create(name: &str) -> Vec<u8> {
     let metadata = proto::PodSandboxMetadata {
         uid: "uid-1".to_owned(),
         namespace: "default".to_owned(),

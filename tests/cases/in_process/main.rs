@@ -8,12 +8,16 @@
 //! | `gate` | held, released, cancelled, refused, changed; and what the policy hears |
 //! | `exceptions` | what the kubelet alone is told beyond the runtime's words, and that it is nothing else |
 //! | `restart` | a shim that is killed or replaced leaves nothing half-done |
+//! | `bounds` | too much of anything is shed and counted, and the kubelet goes on |
 //! | `bad_input` | a clear error for each kind of nonsense, and no harm to other calls |
+//! | `canary` | no Secret and no env value in logs, answers or files (a whole `berthd`) |
 
 // What a case stands on is as much a test as the case.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod bad_input;
+mod bounds;
+mod canary;
 mod endings;
 mod exceptions;
 mod fidelity;

@@ -8,6 +8,7 @@ use berth_shim::{Clients, Listener};
 use berth_tests::fake::{FakeKubelet, framed};
 use prost::Message;
 
+use crate::gate::create;
 use crate::world::{Shim, World, cri, echo, within};
 
 fn stop() -> Vec<u8> {
@@ -84,6 +85,48 @@ async fn replaced_while_calls_are_under_way() {
         assert_eq!((reply.status(), reply.body()), (Some(0), framed(b"image").to_vec()));
         drop(kubelet);
         old.serving.await.unwrap();
+    })
+    .await;
+}
+
+/// What is held at the gate is asked of the successor, which the reset of an unprocessed call and the GOAWAY before it make of
+/// every client library; a stream without end ends in words.
+#[tokio::test]
+async fn succeeded_while_calls_are_held() {
+    within(async {
+        let world = World::new().await;
+        let (_runtime, mut calls) = world.manual_runtime();
+        let path = world.socket().with_file_name("kept.sock");
+        let kept = UnixListener::bind(&path).unwrap();
+        let serve = || {
+            let listener = Listener::adopt(kept.try_clone().unwrap(), &world.runtime_endpoint()).unwrap();
+            Shim::serve(listener, world.runtime_endpoint(), Clients::default())
+        };
+        let old = serve();
+        old.gate.answer(|call| Verdict::Hold {
+            until: call.arrived + Duration::from_secs(3600),
+            why: HoldReason::Inspection,
+        });
+        let kubelet = FakeKubelet::connect(&path).await.unwrap();
+        let mut creating = kubelet.open(&cri("CreateContainer"), &[]).await.unwrap();
+        creating.send.send_data(framed(&create("a")), true).unwrap();
+        while old.metrics.held_now() == 0 {
+            tokio::task::yield_now().await;
+        }
+        let mut events = kubelet.open(&cri("GetContainerEvents"), &[]).await.unwrap();
+        events.send.send_data(framed(&[]), true).unwrap();
+        let streaming = calls.recv().await.unwrap();
+
+        let _new = serve();
+        old.succeeded.cancel();
+        old.shutdown.cancel();
+        let error = creating.reply().await.unwrap_err();
+        assert!(format!("{error:?}").contains("REFUSED_STREAM"), "{error:?}");
+        let ended = events.reply().await.unwrap();
+        assert_eq!(ended.status(), Some(14), "{ended:?}");
+        old.serving.await.unwrap();
+        assert!(calls.try_recv().is_err(), "the held call was sent on as well");
+        drop(streaming);
     })
     .await;
 }

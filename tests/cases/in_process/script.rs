@@ -17,6 +17,7 @@ pub(crate) struct ScriptedGate {
     changes: watch::Sender<u64>,
     latched: Mutex<Vec<Latch>>,
     marked: Mutex<Vec<ContainerId>>,
+    ended: Mutex<Vec<ContainerId>>,
     hooked: Mutex<Vec<ContainerId>>,
     /// What it pulls itself, and what it got.
     pulls: watch::Sender<BTreeMap<String, Option<String>>>,
@@ -33,6 +34,7 @@ impl ScriptedGate {
             changes: watch::Sender::new(0),
             latched: Mutex::new(Vec::new()),
             marked: Mutex::new(Vec::new()),
+            ended: Mutex::new(Vec::new()),
             hooked: Mutex::new(Vec::new()),
             pulls: watch::Sender::default(),
             nudges: Mutex::new(Vec::new()),
@@ -58,6 +60,11 @@ impl ScriptedGate {
     /// From now on shows the kubelet a changed definition of this container.
     pub(crate) fn mark(&self, container: &str) {
         self.marked.lock().unwrap().push(container.into());
+    }
+
+    /// From now on finds out too late that this container is to be shown as completed: when its status is there.
+    pub(crate) fn end(&self, container: &str) {
+        self.ended.lock().unwrap().push(container.into());
     }
 
     /// From now on says that the hook of this container was begun before.
@@ -100,6 +107,10 @@ impl Gate for ScriptedGate {
         tokio::task::yield_now().await;
         let marked = self.marked.lock().unwrap().contains(container);
         if marked { Showing::OtherDefinition } else { Showing::Truth }
+    }
+
+    fn is_completed(&self, container: &ContainerId) -> bool {
+        self.ended.lock().unwrap().contains(container)
     }
 
     async fn joins(&self, _: CallId, image: &str, _: CredentialKey) -> Option<String> {

@@ -23,6 +23,7 @@ pub(crate) struct Shim {
     pub(crate) gate: Arc<ScriptedGate>,
     pub(crate) metrics: Metrics,
     pub(crate) shutdown: CancellationToken,
+    pub(crate) succeeded: CancellationToken,
     pub(crate) serving: JoinHandle<()>,
 }
 
@@ -32,16 +33,17 @@ impl Shim {
     pub(crate) fn serve(listener: Listener, runtime: RuntimeEndpoint, clients: Clients) -> Self {
         let gate = Arc::new(ScriptedGate::new());
         let metrics = Metrics::default();
-        let shutdown = CancellationToken::new();
+        let shutdown = Shutdown::new(DRAIN_LIMIT);
         let serving = tokio::spawn(berth_shim::serve(
             listener,
             runtime,
             gate.clone(),
             clients,
             metrics.clone(),
-            Shutdown { token: shutdown.clone(), drain_limit: DRAIN_LIMIT },
+            shutdown.clone(),
         ));
-        Self { gate, metrics, shutdown, serving }
+        let Shutdown { token: shutdown, succeeded, .. } = shutdown;
+        Self { gate, metrics, shutdown, succeeded, serving }
     }
 }
 
@@ -51,7 +53,7 @@ impl World {
         let directory = tempfile::tempdir().unwrap();
         let runtime = RuntimeEndpoint::from(directory.path().join("runtime.sock"));
         let listener = berth_shim::bind(&directory.path().join("cri.sock"), &runtime).await.unwrap();
-        let Shim { gate, metrics, shutdown, serving } = Shim::serve(listener, runtime, own_process());
+        let Shim { gate, metrics, shutdown, serving, .. } = Shim::serve(listener, runtime, own_process());
         Self { gate, metrics, shutdown, serving, directory }
     }
 

@@ -7,6 +7,7 @@ use berth_tests::manifest::PodManifest;
 use berth_tests::node::Node;
 use berth_tests::observe::{Cri, Recorder};
 use berth_tests::wait::await_condition;
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerStatus, Namespace, Pod};
 use kube::api::{Api, DeleteParams, PostParams};
 use kube::{Client, ResourceExt};
@@ -20,6 +21,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 static NODE: OnceCell<Result<Node, String>> = OnceCell::const_new();
 /// The node of the tests of path `beside`, by the same rules.
 static BESIDE: OnceCell<Result<Node, String>> = OnceCell::const_new();
+/// The node of the tests of path `takeover`.
+static TAKEOVER: OnceCell<Result<Node, String>> = OnceCell::const_new();
 /// The node of the tests of updates: berthd has a token of its own there, and all policies count.
 static UPDATING: OnceCell<Result<Node, String>> = OnceCell::const_new();
 /// Set, it leaves berthd out. Then the tests of an order have to fail: it shows that they can.
@@ -51,12 +54,24 @@ pub(crate) async fn run(name: &str, test: impl AsyncFnOnce(&Case) -> Result<()>)
 /// Runs a test on the node whose kubelet speaks to containerd itself, with berthd beside them.
 pub(crate) async fn run_beside(name: &str, test: impl AsyncFnOnce(&Case) -> Result<()>) -> Result<()> {
     let turn = Turn::Shared { _guard: TURN.read().await };
-    let bring_up =
-        async || Node::builder().beside().start_updating().await.map_err(|error| format!("{error:#}"));
+    let bring_up = async || {
+        let builder = Node::builder().beside().controllers(true);
+        builder.start_updating().await.map_err(|error| format!("{error:#}"))
+    };
     in_namespace(name, turn, BESIDE.get_or_init(bring_up).await, test).await
 }
 
-/// Runs a test on the node whose berthd may change pods.
+/// Runs a test, that others must not meet, on the node whose berthd has taken containerd's place.
+pub(crate) async fn run_takeover(name: &str, test: impl AsyncFnOnce(&Case) -> Result<()>) -> Result<()> {
+    let turn = Turn::Alone { _guard: TURN.write().await };
+    let bring_up = async || {
+        let builder = Node::builder().takeover();
+        builder.start().await.map_err(|error| format!("{error:#}"))
+    };
+    in_namespace(name, turn, TAKEOVER.get_or_init(bring_up).await, test).await
+}
+
+/// Runs a test on the node whose berthd may change pods. There are controllers too.
 pub(crate) async fn run_updating(name: &str, test: impl AsyncFnOnce(&Case) -> Result<()>) -> Result<()> {
     let turn = Turn::Shared { _guard: TURN.read().await };
     in_namespace(name, turn, updating().await, test).await
@@ -72,7 +87,10 @@ pub(crate) async fn run_updating_alone(
 }
 
 async fn updating() -> &'static Result<Node, String> {
-    let bring_up = async || Node::updating().await.map_err(|error| format!("{error:#}"));
+    let bring_up = async || {
+        let builder = Node::builder().controllers(true);
+        builder.start_updating().await.map_err(|error| format!("{error:#}"))
+    };
     UPDATING.get_or_init(bring_up).await
 }
 
@@ -190,9 +208,18 @@ impl Case {
     }
 
     async fn remove_pods(&self) -> Result<()> {
+        // A Job would make them anew.
+        let jobs: Api<Job> = Api::namespaced(self.pods.clone().into_client(), &self.namespace);
+        jobs.delete_collection(&DeleteParams::background(), &Default::default())
+            .await
+            .context("remove the Jobs")?;
         for pod in self.pods.list(&Default::default()).await?.items {
             let now = DeleteParams { grace_period_seconds: Some(0), ..Default::default() };
-            self.pods.delete(&pod.name_any(), &now).await.context("remove a pod")?;
+            match self.pods.delete(&pod.name_any(), &now).await {
+                // Whoever made it was faster.
+                Err(kube::Error::Api(status)) if status.is_not_found() => {}
+                removed => drop(removed.context("remove a pod")?),
+            }
         }
         Ok(())
     }

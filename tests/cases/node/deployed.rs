@@ -9,6 +9,7 @@ use berth_proto::crd::{
 };
 use berth_proto::cri::ContainerState;
 use berth_tests::manifest::{Container, PodManifest};
+use berth_tests::markers::{self, APP, Marker};
 use berth_tests::node::{
     ClusterAddress, NODE_NAME, Node, PASSWORD, Registry, USER, deploy, images, program_images, programs,
 };
@@ -78,7 +79,7 @@ async fn deployed(node: &Node) -> Result<()> {
     a_pod_is_updated(&client, node, &registry).await?;
     an_image_is_pulled(&client, &manager).await?;
     a_secret_is_used_where_it_may_be(&client, node).await?;
-    what_nothing_acts_on_says_so(&client).await
+    a_marker_marks_its_pod(&client).await
 }
 
 /// The images of this run's registry and the folders of this run; nothing else.
@@ -290,20 +291,31 @@ async fn a_secret_is_used_where_it_may_be(client: &Client, node: &Node) -> Resul
     Ok(())
 }
 
-/// A kind without a feature behind it is accepted, and not silently.
-async fn what_nothing_acts_on_says_so(client: &Client) -> Result<()> {
-    let probe = json!({ "name": "p", "containerName": "a", "probe": {}, "podConditionType": "x" });
-    let marker: PodProbeMarker = serde_json::from_value(json!({
-        "apiVersion": "apps.kruise.io/v1alpha1", "kind": "PodProbeMarker",
-        "metadata": { "namespace": "default", "name": "marker" },
-        "spec": { "selector": { "matchLabels": { "a": "b" } }, "probes": [probe] },
-    }))?;
+/// With no more rights on the API and the node than `deploy/` gives manager and agent: commands, and the way into the network
+/// of a pod.
+async fn a_marker_marks_its_pod(client: &Client) -> Result<()> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
+    let container = Container::new("a").shell("nc -ll -p 9090 -e cat &");
+    let manifest = PodManifest::new("default", "marked").label(APP, "marked").container(container);
+    pods.create(&PostParams::default(), &manifest.pod()?).await.context("create a pod")?;
+    let marker = Marker::new("marker", "marked")
+        .probe("command", "a", json!({ "exec": { "command": ["true"] }, "periodSeconds": 1 }))
+        .label("marked")
+        .probe("dial", "a", json!({ "tcpSocket": { "port": 9090 }, "periodSeconds": 1 }));
+    marker.apply(client, "default").await?;
+    await_condition("the pod is marked", PATIENCE, async || {
+        let pod = pods.get("marked").await?;
+        markers::says(&pod, "command", "True", "")?;
+        markers::says(&pod, "dial", "True", "")?;
+        ensure!(pod.labels().get("marked").is_some_and(|value| value == "true"), "{:?}", pod.labels());
+        Ok(())
+    })
+    .await?;
     let markers: Api<PodProbeMarker> = Api::namespaced(client.clone(), "default");
-    markers.create(&PostParams::default(), &marker).await.context("create a PodProbeMarker")?;
-    await_condition("the marker says that nothing acts on it", PATIENCE, async || {
-        let conditions = markers.get("marker").await?.status.unwrap_or_default().conditions;
-        let noted = conditions.iter().any(|found| found.status == "False" && found.reason == "NotYetActedOn");
-        ensure!(noted, "{conditions:?}");
+    await_condition("the marker is accepted", PATIENCE, async || {
+        let status = markers.get("marker").await?.status.unwrap_or_default();
+        let accepted = |found: &Condition| found.type_ == "Accepted" && found.status == "True";
+        ensure!(status.matched_pods == Some(1) && status.conditions.iter().any(accepted), "{status:?}");
         Ok(())
     })
     .await

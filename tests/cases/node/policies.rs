@@ -1,18 +1,21 @@
 //! The admission policies of `deploy/policies`: the server finds no fault in them, and they refuse what the node would
 //! refuse later, in the words of the node.
 
+mod rights;
+
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use berth_policy::launch_priority::{EnvValue, LaunchOrder, OrderError};
+use berth_proto::crd::PodProbeMarker;
 use berth_tests::manifest::{CONTAINER_PRIORITY, LAUNCH_PRIORITY};
 use berth_tests::node::tool::run as tool;
 use berth_tests::node::{User, deploy, programs};
 use berth_tests::wait::await_condition;
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
-use k8s_openapi::api::authentication::v1::TokenRequest;
-use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::ApiResource;
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
@@ -137,6 +140,43 @@ async fn a_launch_order_is_judged_as_on_the_node() -> Result<()> {
             }
             (of_node, outcome) => bail!("{object}: node {of_node:?}, policy {outcome:?}"),
         }
+    }
+    Ok(())
+}
+
+/// The cases that the manager is held to.
+const MARKERS: &str = include_str!("../../../proto/tests/markers.json");
+
+/// What the schema has not refused is refused by the policy, with the field and the remedy the manager would name.
+#[tokio::test]
+async fn a_probe_marker_is_judged_as_by_the_manager() -> Result<()> {
+    let client = centre().await?.client().await?;
+    namespace(&client, "policies-markers").await?;
+    let markers: Api<DynamicObject> =
+        Api::namespaced_with(client, "policies-markers", &ApiResource::erase::<PodProbeMarker>(&()));
+    let cases: Value = serde_json::from_str(MARKERS)?;
+    let params = PostParams { dry_run: true, ..Default::default() };
+    let judge = async |case: &Value| {
+        let object = json!({
+            "apiVersion": "apps.kruise.io/v1alpha1", "kind": "PodProbeMarker",
+            "metadata": { "name": "judged" }, "spec": case["spec"],
+        });
+        anyhow::Ok(markers.create(&params, &serde_json::from_value(object)?).await)
+    };
+    for case in cases["refused"].as_array().context("cases")? {
+        match judge(case).await? {
+            Err(kube::Error::Api(refusal)) if refusal.message.contains("berth-probe-markers") => {
+                let field = format!("spec.{}", case["field"].as_str().context("a field")?);
+                let says = case["says"].as_str().context("a remedy")?;
+                let named = refusal.message.contains(&field) && refusal.message.contains(says);
+                ensure!(named, "{case}: {}", refusal.message);
+            }
+            Err(kube::Error::Api(refusal)) if refusal.code == 422 => {}
+            outcome => bail!("{case}: {outcome:?}"),
+        }
+    }
+    for case in cases["accepted"].as_array().context("cases")? {
+        judge(case).await?.with_context(|| case["case"].to_string())?;
     }
     Ok(())
 }
@@ -283,81 +323,6 @@ async fn updates_that_cannot_be_carried_out_are_refused() -> Result<()> {
         }
         let taken = pods.create(&params, &serde_json::from_value(object)?).await;
         ensure!(taken.is_ok() == words.is_empty(), "{change}: a pod with it: {taken:?}");
-    }
-    Ok(())
-}
-
-/// The agent patches the pod in its own name, so the right to patch it is asked of who makes the request.
-#[tokio::test]
-async fn who_updates_a_pod_must_be_allowed_to_patch_it() -> Result<()> {
-    const HOME: &str = "policies-updates-by";
-    let centre = centre().await?;
-    let client = centre.client().await?;
-    namespace(&client, HOME).await?;
-    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), HOME);
-    let account = serde_json::from_value(json!({ "metadata": { "name": "user" } }))?;
-    accounts.create(&PostParams::default(), &account).await.context("make an account")?;
-    let token =
-        accounts.create_token_request("user", &PostParams::default(), &TokenRequest::default()).await?;
-    let token = token.status.context("a token without a status")?.token;
-    let user = centre.api().client_with("policies-updates-by", &token).await?;
-    let ask = async |pod: &str| -> Result<String> {
-        Ok(
-            match asked(&user, HOME, &json!({ "podName": pod, "metadata": { "labels": { "a": "b" } } }))
-                .await?
-            {
-                Ok(_) => "taken".to_owned(),
-                Err(kube::Error::Api(status)) if status.code == 403 => status.message.clone(),
-                Err(error) => bail!("{pod}: {error:?}"),
-            },
-        )
-    };
-    let mine =
-        json!({ "apiGroups": ["berth.dev"], "resources": ["containerupdaterequests"], "verbs": ["create"] });
-    let see = json!({ "apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "update", "delete"] });
-    let patch =
-        json!({ "apiGroups": [""], "resources": ["pods"], "resourceNames": ["p"], "verbs": ["patch"] });
-    let elsewhere = json!({ "apiGroups": [""], "resources": ["pods/status"], "verbs": ["patch"] });
-    let refused = |pod: &str| {
-        format!(
-            "spec.podName: system:serviceaccount:{HOME}:user may not patch pod {HOME}/{pod}, which the request would \
-             change: get a role with the verb patch on this pod"
-        )
-    };
-    // The rules are one longer each time, and what they say of the two pods.
-    let rules = [mine, see, elsewhere, patch];
-    let rows = [
-        (1, refused("p"), refused("q")),
-        (3, refused("p"), refused("q")),
-        (4, "taken".to_owned(), refused("q")),
-    ];
-    for (count, of_p, of_q) in rows {
-        let role = json!({ "metadata": { "name": "user" }, "rules": rules[..count] });
-        grant(&client, HOME, role).await?;
-        await_condition(format!("{count} rules hold"), Duration::from_secs(60), async || {
-            for (pod, expected) in [("p", &of_p), ("q", &of_q)] {
-                let said = ask(pod).await?;
-                ensure!(said.ends_with(expected), "{pod} with {count} rules: {said}");
-            }
-            Ok(())
-        })
-        .await?;
-    }
-    Ok(())
-}
-
-/// Gives the account `user` of a namespace this role and no other.
-async fn grant(client: &Client, namespace: &str, role: Value) -> Result<()> {
-    let binding = json!({
-        "metadata": { "name": "user" },
-        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "user" },
-        "subjects": [{ "kind": "ServiceAccount", "namespace": namespace, "name": "user" }],
-    });
-    for (kind, mut object) in [("Role", role), ("RoleBinding", binding)] {
-        object["apiVersion"] = "rbac.authorization.k8s.io/v1".into();
-        object["kind"] = kind.into();
-        object["metadata"]["namespace"] = namespace.into();
-        deploy::apply_object(client, &serde_json::from_value(object)?).await?;
     }
     Ok(())
 }

@@ -50,6 +50,8 @@ pub enum Place {
     Inline,
     /// Next to them; the kubelet speaks to the runtime itself.
     Beside,
+    /// At the runtime's own path.
+    Takeover,
 }
 
 /// A berthd.
@@ -97,6 +99,7 @@ podView:
             path = match place {
                 Place::Inline => "inline",
                 Place::Beside => "beside",
+                Place::Takeover => "takeover",
             },
             docker_config = run.write(DOCKER_CONFIG, "{}")?.display(),
             providers = run.write(PROVIDERS, &providers(""))?.display(),
@@ -113,7 +116,7 @@ podView:
             fault_file,
             socket: match place {
                 Place::Inline => socket,
-                Place::Beside => runtime.to_owned(),
+                Place::Beside | Place::Takeover => runtime.to_owned(),
             },
             admin,
             desired,
@@ -129,7 +132,13 @@ podView:
         &self.service
     }
 
-    /// The CRI socket the kubelet is given: its own, or the runtime's that it is beside.
+    /// The program of its process.
+    pub fn program(&self) -> Result<PathBuf> {
+        let pid = self.service.pid().context("berthd does not run")?;
+        fs::read_link(format!("/proc/{pid}/exe")).context("its program")
+    }
+
+    /// The CRI socket the kubelet is given: its own, or the runtime's that it is beside, or at.
     pub fn socket(&self) -> &Path {
         &self.socket
     }
@@ -169,9 +178,13 @@ podView:
     pub async fn act_as(&self, token: &str) -> Result<()> {
         let file = self.run.write(TOKEN, token)?;
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).context("keep the token")?;
+        self.configure(&format!("cluster:\n  serviceAccount:\n    tokenFile: {}\n", file.display())).await
+    }
+
+    /// Starts it anew with one more section of the configuration, which it does not have yet.
+    pub async fn configure(&self, section: &str) -> Result<()> {
         let config = fs::read_to_string(self.run.path(CONFIG)).context("its configuration")?;
-        let account = format!("cluster:\n  serviceAccount:\n    tokenFile: {}\n", file.display());
-        self.run.write(CONFIG, &format!("{config}{account}"))?;
+        self.run.write(CONFIG, &format!("{config}{section}"))?;
         self.service.stop()?;
         self.service.start()?;
         self.ready().await
@@ -187,6 +200,39 @@ podView:
         self.service.kill()?;
         self.service.start()?;
         self.serving().await
+    }
+
+    /// Hands its place over to a process of this program with `berthctl upgrade`, and means that one from then on. What
+    /// `berthctl` says when that fails is the error, and whoever answers is meant.
+    pub async fn upgrade(&self, program: &Path, flags: &[&str]) -> Result<()> {
+        let to = format!("--to={}", program.display());
+        let mut args = vec!["upgrade", to.as_str()];
+        args.extend(flags);
+        let upgraded = self.ctl(&args).await.map(drop);
+        self.follow().await?;
+        upgraded
+    }
+
+    /// Starts a second process of the program that takes the place of this one, and means that one from then on.
+    pub async fn succeed_by_itself(&self) -> Result<()> {
+        let handover = self.admin.with_file_name("handover.sock").display().to_string();
+        self.service.start_successor(&["--take-over", &handover])?;
+        self.ready().await
+    }
+
+    /// Means the process that answers, whichever it is.
+    pub async fn follow(&self) -> Result<()> {
+        let pid = await_condition("berthctl status names a process", Duration::from_secs(30), async || {
+            let status = self.ctl(&["status", "-o", "json"]).await?;
+            let status: serde_json::Value = serde_json::from_str(&status)?;
+            status["pid"].as_u64().context("no pid")
+        })
+        .await?;
+        let pid = u32::try_from(pid).context("pid")?;
+        if self.service.pid() != Some(pid) {
+            self.service.succeeded_by(pid)?;
+        }
+        Ok(())
     }
 
     /// Waits until calls go through it.

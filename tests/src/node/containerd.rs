@@ -14,6 +14,9 @@ use super::tool::run as tool;
 use crate::observe::Cri;
 use crate::wait::await_condition;
 
+/// Its socket, below the run's directory.
+pub(super) const SOCKET: &str = "containerd.sock";
+
 /// The runtime under test conditions. Its socket is the direct way to the truth.
 #[derive(Debug)]
 pub struct Containerd {
@@ -29,17 +32,14 @@ impl Containerd {
 
     /// The same, with its images on a filesystem of so many MiB.
     pub async fn start_on(run: &Arc<Run>, disk: Option<u32>) -> Result<Self> {
-        let socket = run.path("containerd.sock");
+        let socket = run.path(SOCKET);
         if let Some(mebibytes) = disk {
             // Below the run's directory, so that whatever ends the run finds it.
             let root = run.make_dir("containerd/root")?;
             let size = format!("size={mebibytes}m");
             tool("mount", &["-t", "tmpfs", "-o", &size, "tmpfs", root.to_str().context("path")?]).await?;
         }
-        let cni = run.make_dir("cni")?;
-        run.write("cni/10-berth.conflist", &network(run))?;
-        let config = run.write("containerd.toml", &config(run, &socket, &cni))?;
-        let args = vec!["--config".to_owned(), config.display().to_string()];
+        let args = arguments(run, &socket)?;
         let containerd = Self { service: Service::new(run, "containerd", "containerd", args), socket };
         containerd.service.start()?;
         containerd.ready().await?;
@@ -57,9 +57,17 @@ impl Containerd {
         &self.service
     }
 
+    /// Where it is when berthd has taken its place.
+    pub fn aside(&self) -> PathBuf {
+        let mut path = self.socket.clone().into_os_string();
+        path.push(".runtime");
+        path.into()
+    }
+
     /// A CRI client that goes past Berth.
     pub fn cri(&self) -> Result<Cri> {
-        Cri::connect(&self.socket)
+        let aside = self.aside();
+        Cri::connect(if aside.exists() { &aside } else { &self.socket })
     }
 
     /// Ends it and starts it again; the containers stay with their shims.
@@ -88,6 +96,14 @@ impl Containerd {
         all.extend(args);
         tool("ctr", &all).await
     }
+}
+
+/// Writes its configuration and that of its network; the arguments it is started with.
+pub(super) fn arguments(run: &Run, socket: &Path) -> Result<Vec<String>> {
+    let cni = run.make_dir("cni")?;
+    run.write("cni/10-berth.conflist", &network(run))?;
+    let config = run.write("containerd.toml", &config(run, socket, &cni))?;
+    Ok(vec!["--config".to_owned(), config.display().to_string()])
 }
 
 /// containerd 1.6's configuration.

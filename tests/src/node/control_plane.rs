@@ -50,6 +50,16 @@ impl ControlPlane {
         &self.server
     }
 
+    /// Ends it and removes every trace of the run.
+    pub fn down(self) -> Result<()> {
+        let Self { controllers, server, _etcd: etcd, run, _guard: guard } = self;
+        drop((controllers, server, etcd));
+        let removed = down::remove(run.number());
+        // Last, so that the guard finds nothing to do.
+        drop((run, guard));
+        removed
+    }
+
     /// A client with all rights.
     pub async fn client(&self) -> Result<Client> {
         self.server.client(User::Admin).await

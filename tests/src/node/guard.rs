@@ -6,10 +6,12 @@
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
 
 use anyhow::{Context, Result};
 
+use super::run_dir::{RUNS, lock};
 use super::{down, programs};
 
 /// Alive as long as the run is owned; its end is the guard's signal.
@@ -39,5 +41,9 @@ impl Guard {
 pub fn stand(number: u8) -> Result<()> {
     // Nothing is ever written to the pipe: a read returns when the last writer is gone.
     std::io::stdin().read_to_end(&mut Vec::new()).context("wait for the owner")?;
-    down::remove(number)
+    // Without the lock the next run has the number already, or somebody else removes this one.
+    match lock(&Path::new(RUNS).join(number.to_string()))? {
+        Some(_owner) => down::remove(number),
+        None => Ok(()),
+    }
 }

@@ -14,6 +14,9 @@ use super::run_dir::{Port, Run};
 use super::service::Service;
 use crate::wait::await_condition;
 
+/// The folder of the static pods, below the run's directory.
+const STATIC_PODS: &str = "static-pods";
+
 /// A kubelet and the folder of its static pods.
 #[derive(Debug)]
 pub struct Kubelet {
@@ -25,17 +28,9 @@ pub struct Kubelet {
 impl Kubelet {
     /// Starts it on a CRI socket; with a kubeconfig it registers its node, without one it runs static pods only.
     pub async fn start(run: &Arc<Run>, cri: &Path, kubeconfig: Option<&Path>) -> Result<Self> {
-        let root = run.make_dir("kubelet")?;
-        let static_pods = run.make_dir("static-pods")?;
+        let static_pods = run.make_dir(STATIC_PODS)?;
         super::cgroup::make(&run.names().cgroup)?;
-        let config = run.write("kubelet.yaml", &config(run, cri, &static_pods).to_string())?;
-        let mut args = vec![
-            format!("--config={}", config.display()),
-            format!("--root-dir={}", root.display()),
-            format!("--cert-dir={}", root.join("pki").display()),
-            format!("--hostname-override={NODE_NAME}"),
-        ];
-        args.extend(kubeconfig.map(|file| format!("--kubeconfig={}", file.display())));
+        let args = arguments(run, cri, kubeconfig)?;
         let service = Service::new(run, "kubelet", programs::kubernetes("kubelet")?, args);
         service.start()?;
         let kubelet = Self { run: run.clone(), service, static_pods };
@@ -86,6 +81,21 @@ impl Kubelet {
         ensure!(answer.status == 200, "/pods: {}", answer.status);
         serde_json::from_str(&answer.body).context("/pods")
     }
+}
+
+/// Writes its configuration; the arguments it is started with.
+pub(super) fn arguments(run: &Run, cri: &Path, kubeconfig: Option<&Path>) -> Result<Vec<String>> {
+    let root = run.make_dir("kubelet")?;
+    let static_pods = run.make_dir(STATIC_PODS)?;
+    let config = run.write("kubelet.yaml", &config(run, cri, &static_pods).to_string())?;
+    let mut args = vec![
+        format!("--config={}", config.display()),
+        format!("--root-dir={}", root.display()),
+        format!("--cert-dir={}", root.join("pki").display()),
+        format!("--hostname-override={NODE_NAME}"),
+    ];
+    args.extend(kubeconfig.map(|file| format!("--kubeconfig={}", file.display())));
+    Ok(args)
 }
 
 fn config(run: &Run, cri: &Path, static_pods: &Path) -> Value {

@@ -30,6 +30,7 @@ pub mod programs;
 mod registry;
 mod run_dir;
 mod service;
+mod systemd;
 pub mod token;
 pub mod tool;
 
@@ -37,9 +38,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
-use k8s_openapi::api::core::v1::Node as NodeObject;
-use kube::{Api, Client};
+use anyhow::{Context, Result, bail};
+use kube::Client;
 
 pub use self::api_server::{ApiServer, NODE_NAME, User};
 pub use self::berthd::{Berthd, Place, PodView};
@@ -54,6 +54,8 @@ pub use self::manager::{Manager, Replica};
 pub use self::registry::{PASSWORD, Registry, USER};
 pub use self::run_dir::{Port, Run};
 pub use self::service::Service;
+pub use self::systemd::{PrivateSystemd, SystemdNode};
+use crate::observe::node_ready;
 use crate::wait::await_condition;
 
 /// What a node is made of.
@@ -83,6 +85,12 @@ impl Builder {
     /// With berthd beside a kubelet that speaks to containerd directly.
     pub fn beside(mut self) -> Self {
         self.berth = Some(Place::Beside);
+        self
+    }
+
+    /// With a berthd that takes containerd's place when the kubelet already speaks to containerd.
+    pub fn takeover(mut self) -> Self {
+        self.berth = Some(Place::Takeover);
         self
     }
 
@@ -143,15 +151,16 @@ impl Builder {
             Some(cluster) => Some(cluster.server.kubeconfig(User::Node)?),
             None => None,
         };
-        let berthd = if let Some(place) = self.berth {
-            let view = match (&kubeconfig, self.kubelet) {
-                (Some(kubeconfig), _) => PodView::Api { kubeconfig: kubeconfig.clone() },
-                (None, true) => PodView::Kubelet,
-                (None, false) => PodView::None,
-            };
-            Some(Berthd::start(&run, containerd.socket(), place, &view).await?)
-        } else {
-            None
+        let view = match (&kubeconfig, self.kubelet) {
+            (Some(kubeconfig), _) => PodView::Api { kubeconfig: kubeconfig.clone() },
+            (None, true) => PodView::Kubelet,
+            (None, false) => PodView::None,
+        };
+        let berthd = match self.berth {
+            Some(place @ (Place::Inline | Place::Beside)) => {
+                Some(Berthd::start(&run, containerd.socket(), place, &view).await?)
+            }
+            Some(Place::Takeover) | None => None,
         };
         let controllers = match &api {
             Some(cluster) if self.controllers => Some(Controllers::start(&run, &cluster.server).await?),
@@ -161,6 +170,14 @@ impl Builder {
         let mut node = Node { kubelet: None, berthd, controllers, containerd, api, run, guard };
         if self.kubelet {
             node.kubelet = Some(Kubelet::start(&node.run, node.cri_socket(), kubeconfig.as_deref()).await?);
+        }
+        if self.berth == Some(Place::Takeover) {
+            let containerd = node.containerd.socket();
+            node.berthd = Some(Berthd::start(&node.run, containerd, Place::Takeover, &view).await?);
+            // The connections that it has are containerd's.
+            if let Some(kubelet) = &node.kubelet {
+                kubelet.restart().await?;
+            }
         }
         if self.kubelet && self.api {
             node.registered_and_ready().await?;
@@ -265,15 +282,10 @@ impl Node {
 
     /// Waits until the API server has the node and calls it Ready.
     pub async fn registered_and_ready(&self) -> Result<()> {
-        let nodes: Api<NodeObject> = Api::all(self.client().await?);
+        let client = self.client().await?;
         await_condition("the node is Ready", Duration::from_secs(120), async || {
             self.kubelet()?.service().check_running()?;
-            let node = nodes.get(NODE_NAME).await.context("the Node object")?;
-            let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();
-            let ready =
-                conditions.iter().find(|condition| condition.type_ == "Ready").context("no condition yet")?;
-            ensure!(ready.status == "True", "{}", ready.message.as_deref().unwrap_or("not ready"));
-            Ok(())
+            node_ready(&client).await.map(drop)
         })
         .await
     }

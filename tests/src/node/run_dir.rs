@@ -80,8 +80,8 @@ impl Run {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(error).with_context(|| format!("create {}", dir.display())),
             }
-            let owner =
-                lock(&dir)?.with_context(|| format!("{} was taken while it was made", dir.display()))?;
+            // Whoever removes leftovers may have taken it for one.
+            let Some(owner) = lock(&dir)? else { continue };
             fs::create_dir(dir.join("pids")).context("create pids")?;
             fs::create_dir(dir.join("log")).context("create log")?;
             return Ok(Self { number, dir, _owner: owner });
@@ -175,14 +175,14 @@ impl Names {
     }
 }
 
-/// Locks a run's directory; `None` when its owner is alive.
+/// Locks a run's directory; `None` when its owner is alive, or it is gone.
 pub(super) fn lock(dir: &Path) -> Result<Option<Flock<File>>> {
     let path = dir.join(OWNER);
-    let file = File::options()
-        .create(true)
-        .append(true)
-        .open(&path)
-        .with_context(|| format!("open {}", path.display()))?;
+    let file = match File::options().create(true).append(true).open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("open {}", path.display())),
+    };
     match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
         Ok(lock) => Ok(Some(lock)),
         Err((_, nix::errno::Errno::EWOULDBLOCK)) => Ok(None),

@@ -26,7 +26,16 @@ pub struct Service {
     program: PathBuf,
     args: Vec<String>,
     env: Vec<(String, String)>,
-    child: Mutex<Option<Child>>,
+    process: Mutex<Option<Process>>,
+}
+
+/// What runs.
+#[derive(Debug)]
+enum Process {
+    /// Ours.
+    Child(Child),
+    /// The successor of ours, which it has started.
+    Successor(u32),
 }
 
 impl Service {
@@ -38,7 +47,7 @@ impl Service {
             program: program.into(),
             args,
             env: Vec::new(),
-            child: Mutex::new(None),
+            process: Mutex::new(None),
         }
     }
 
@@ -50,16 +59,31 @@ impl Service {
 
     /// Starts it. Running already is an error: a test that believes otherwise tests nothing.
     pub fn start(&self) -> Result<()> {
-        let mut child = self.child();
-        if child.is_some() {
+        let mut process = self.process();
+        if process.is_some() {
             bail!("{} runs already", self.name);
         }
+        *process = Some(Process::Child(self.spawn(&[])?));
+        Ok(())
+    }
+
+    /// Starts a second one, with more arguments, that takes the place of the one that runs; that one has to end by itself.
+    pub fn start_successor(&self, args: &[&str]) -> Result<()> {
+        let successor = self.spawn(args)?;
+        if let Some(Process::Child(mut old)) = self.process().replace(Process::Child(successor)) {
+            std::thread::spawn(move || old.wait());
+        }
+        Ok(())
+    }
+
+    fn spawn(&self, args: &[&str]) -> Result<Child> {
         let log = self.log_path();
         let log = File::options().create(true).append(true).open(&log).context("open its log")?;
         let pid_file = self.run.path("pids").join(&self.name);
         fs::write(&pid_file, "").context("record its pid")?;
         let started = Command::new(&self.program)
             .args(&self.args)
+            .args(args)
             .envs(self.env.iter().cloned())
             .stdin(Stdio::null())
             .stdout(log.try_clone().context("its log")?)
@@ -69,47 +93,59 @@ impl Service {
             .spawn()
             .with_context(|| format!("start {}", self.program.display()))?;
         fs::write(&pid_file, started.id().to_string()).context("record its pid")?;
-        *child = Some(started);
+        Ok(started)
+    }
+
+    /// Another process has taken its place: from now on that one is meant.
+    pub fn succeeded_by(&self, pid: u32) -> Result<()> {
+        fs::write(self.run.path("pids").join(&self.name), pid.to_string()).context("record its pid")?;
+        let old = self.process().replace(Process::Successor(pid));
+        if let Some(Process::Child(mut old)) = old {
+            // Somebody has to take note of its end; it comes when its last call has ended.
+            std::thread::spawn(move || old.wait());
+        }
         Ok(())
     }
 
     /// Asks it to end (SIGTERM), and makes it when it does not.
     pub fn stop(&self) -> Result<()> {
-        let Some(mut child) = self.child().take() else { bail!("{} does not run", self.name) };
-        end(&mut child, &self.name)
+        let Some(mut process) = self.process().take() else { bail!("{} does not run", self.name) };
+        end(&mut process, &self.name)
     }
 
     /// Ends it without asking (SIGKILL), as a crash does.
     pub fn kill(&self) -> Result<()> {
-        let Some(mut child) = self.child().take() else { bail!("{} does not run", self.name) };
-        child.kill().with_context(|| format!("kill {}", self.name))?;
-        child.wait().with_context(|| format!("wait for {}", self.name))?;
+        let Some(mut process) = self.process().take() else { bail!("{} does not run", self.name) };
+        process.signal(Signal::SIGKILL).with_context(|| format!("kill {}", self.name))?;
+        while !process.has_ended().with_context(|| format!("wait for {}", self.name))? {
+            std::thread::sleep(Duration::from_millis(10));
+        }
         Ok(())
     }
 
     /// Its process, while it runs.
     pub fn pid(&self) -> Option<u32> {
-        self.child().as_ref().map(Child::id)
+        self.process().as_ref().map(Process::id)
     }
 
     /// Fails when the program has ended by itself, with the end of its log: nothing to wait for any more.
     pub fn check_running(&self) -> Result<()> {
-        let mut child = self.child();
-        let Some(running) = child.as_mut() else { bail!("{} does not run", self.name) };
-        if let Some(status) = running.try_wait().with_context(|| format!("look at {}", self.name))? {
+        let mut process = self.process();
+        let Some(running) = process.as_mut() else { bail!("{} does not run", self.name) };
+        if running.has_ended().with_context(|| format!("look at {}", self.name))? {
             let (name, words) = (&self.name, self.last_words());
-            return Err(Hopeless(format!("{name} ended ({status}); its last words:\n{words}")).into());
+            return Err(Hopeless(format!("{name} ended; its last words:\n{words}")).into());
         }
         Ok(())
     }
 
     /// Takes note when it has ended by itself, so that it can be started again.
     pub fn has_ended(&self) -> Result<bool> {
-        let mut child = self.child();
-        let Some(running) = child.as_mut() else { return Ok(true) };
-        let ended = running.try_wait().with_context(|| format!("look at {}", self.name))?.is_some();
+        let mut process = self.process();
+        let Some(running) = process.as_mut() else { return Ok(true) };
+        let ended = running.has_ended().with_context(|| format!("look at {}", self.name))?;
         if ended {
-            *child = None;
+            *process = None;
         }
         Ok(ended)
     }
@@ -126,31 +162,52 @@ impl Service {
         lines[lines.len().saturating_sub(15)..].join("\n")
     }
 
-    /// Never held across an await; a panic elsewhere leaves the child as it is.
-    fn child(&self) -> MutexGuard<'_, Option<Child>> {
-        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Never held across an await; a panic elsewhere leaves it as it is.
+    fn process(&self) -> MutexGuard<'_, Option<Process>> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Process {
+    fn id(&self) -> u32 {
+        match self {
+            Self::Child(child) => child.id(),
+            Self::Successor(pid) => *pid,
+        }
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        kill(Pid::from_raw(i32::try_from(self.id()).context("pid")?), signal).context("signal")
+    }
+
+    fn has_ended(&mut self) -> Result<bool> {
+        Ok(match self {
+            Self::Child(child) => child.try_wait()?.is_some(),
+            // A zombie is the child of somebody who has not looked yet.
+            Self::Successor(pid) => match fs::read_to_string(format!("/proc/{pid}/stat")) {
+                Ok(stat) => stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z')),
+                Err(_) => true,
+            },
+        })
     }
 }
 
 impl Drop for Service {
     fn drop(&mut self) {
-        if let Some(mut child) = self.child().take()
-            && let Err(error) = end(&mut child, &self.name)
+        if let Some(mut process) = self.process().take()
+            && let Err(error) = end(&mut process, &self.name)
         {
             eprintln!("{error:#}");
         }
     }
 }
 
-fn end(child: &mut Child, name: &str) -> Result<()> {
-    let pid = i32::try_from(child.id()).context("pid")?;
-    kill(Pid::from_raw(pid), Signal::SIGTERM).with_context(|| format!("stop {name}"))?;
+fn end(process: &mut Process, name: &str) -> Result<()> {
+    process.signal(Signal::SIGTERM).with_context(|| format!("stop {name}"))?;
     let until = Instant::now() + GRACE;
-    while child.try_wait().with_context(|| format!("wait for {name}"))?.is_none() {
+    while !process.has_ended().with_context(|| format!("wait for {name}"))? {
         if Instant::now() > until {
-            child.kill().with_context(|| format!("kill {name}"))?;
-            child.wait().with_context(|| format!("wait for {name}"))?;
-            break;
+            process.signal(Signal::SIGKILL).with_context(|| format!("kill {name}"))?;
         }
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -8,11 +8,12 @@ use std::{
 
 use super::{
     ImageStep, Images,
-    backoff::Retry,
+    backoff::pause,
     event::PulledImage,
     wanted::{State, Wanted},
     wish::ImageReference,
 };
+use crate::backoff::Retry;
 
 /// A look that is under way, or failed and is to be repeated.
 #[derive(Debug)]
@@ -79,7 +80,7 @@ impl Images {
         if let Some(look) = self.looks.get_mut(given).filter(|look| look.in_flight) {
             look.in_flight = false;
             look.failure = Some(message);
-            look.retry.failed(self.limits.seed, given, now);
+            look.retry.failed(now, |failures| pause(self.limits.seed, given, failures));
         }
     }
 

@@ -6,7 +6,8 @@ use std::{
     time::Instant,
 };
 
-use super::{ImageStep, backoff::Retry};
+use super::{ImageStep, backoff::pause};
+use crate::backoff::Retry;
 
 /// The pins of this node, by the records that were pinned. They outlive their wishes: a job that has succeeded is deleted.
 #[derive(Debug, Default)]
@@ -101,7 +102,7 @@ impl Pins {
             // Perhaps it is kept, perhaps not: whichever is wanted has to be asked for.
             Some(Asked::Unpin) => pin.held = Some(now),
         }
-        pin.retry.failed(seed, record, now);
+        pin.retry.failed(now, |failures| pause(seed, record, failures));
     }
 
     /// What is owed about them.

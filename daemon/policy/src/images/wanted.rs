@@ -6,10 +6,11 @@ use std::{
 };
 
 use super::{
-    backoff::{later, longest_pause, pause},
+    backoff::{longest_pause, pause},
     event::{PullFailure, PulledImage},
     wish::{Credentials, PullId, Settled, Wish},
 };
+use crate::backoff::later;
 
 /// What users read when `deadline` has passed.
 const PAST_DEADLINE: &str = "pulling exceeds the activeDeadlineSeconds";

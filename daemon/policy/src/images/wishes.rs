@@ -4,12 +4,12 @@ use std::{collections::BTreeSet, time::Instant};
 
 use super::{
     Images,
-    backoff::later,
     event::PulledImage,
     pulls::Pull,
     wanted::{Change, State, Wanted},
     wish::{Wish, WishId, WishSource},
 };
+use crate::backoff::later;
 
 impl Images {
     pub(super) fn wish_seen(&mut self, wish: Wish, now: Instant) {

@@ -122,6 +122,11 @@ pub enum ContainerUpdatePhase {
     Failed,
 }
 
+impl UpdateSource {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Mailbox, Self::Api, Self::Admin];
+}
+
 impl UpdateRequest {
     /// What it wants of the pod now: what it asks for, or on its way back what was before.
     pub(super) fn wanted(&self, seen: &Observed) -> (BTreeMap<ContainerName, Arc<str>>, Metadata) {

@@ -40,7 +40,6 @@ enum Next {
 impl Node {
     /// Takes every request as far as it is.
     pub(crate) fn advance_recreates(&mut self, now: Instant) {
-        self.recreates.looked = Some(now);
         for id in self.in_order() {
             let Some(mut request) = self.recreates.requests.remove(&id) else { continue };
             if request.end.is_none() {

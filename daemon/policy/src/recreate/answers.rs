@@ -46,6 +46,9 @@ pub enum Turn {
 impl Node {
     /// What the kubelet on this connection is told of a container; it asked at `asked`.
     pub fn restate(&self, connection: ConnectionId, container: &ContainerId, asked: Instant) -> Restate {
+        if self.is_completed(container) {
+            return Restate::Show(Showing::Completed);
+        }
         let Some((marked, request)) = self.marked(container) else { return Restate::Show(Showing::Truth) };
         let mark = &marked.mark;
         let standing = self.standing_in(&request.asked.pod, &mark.name, &mark.container);
@@ -73,6 +76,9 @@ impl Node {
 
     /// The kubelet begins a command without a time limit in this container, which is a lifecycle hook.
     pub fn hook_begins(&self, container: &ContainerId) -> Turn {
+        if self.sidecars.is_hooked(container) {
+            return Turn::Take(HookTurn::AlreadyRun);
+        }
         let Some((marked, _)) = self.marked(container) else { return Turn::Take(HookTurn::Run) };
         match marked.mark.phase {
             MarkPhase::Shown => Turn::Once(Mark { phase: MarkPhase::Hooked, ..marked.mark.clone() }),
@@ -83,6 +89,9 @@ impl Node {
 
     /// The made-up entries for this relist: one for each pod that the kubelet is to look at again.
     pub fn nudges(&mut self, relist: CallId, now: Instant) -> Vec<Nudge> {
+        if self.handed_over {
+            return Vec::new(); // what the kubelet would look for cannot be made durable any more
+        }
         // With the time of the newest mark that nobody has looked at: a nudge before that was not for it.
         let mut pods: BTreeMap<PodUid, Option<Instant>> = BTreeMap::new();
         for ((id, _), marked) in &self.recreates.marks {
@@ -92,6 +101,10 @@ impl Node {
                 let newest = pods.entry(request.asked.pod.clone()).or_default();
                 *newest = made.max(*newest);
             }
+        }
+        for (pod, since) in self.sidecars_unseen() {
+            let newest = pods.entry(pod.clone()).or_default();
+            *newest = Some(since).max(*newest);
         }
         pods.retain(|pod, marked| {
             let nudged = self.recreates.nudged.get(pod);

@@ -6,19 +6,13 @@ use crate::{
     event::StepOutcome,
     model::{ContainerId, ContainerState},
     node::Node,
-    recreate::state::{Drain, Errand, LONGEST_PAUSE},
+    recreate::state::Drain,
     step::Step,
 };
 
 impl Node {
+    /// It did not fail.
     pub(crate) fn step_ended(&mut self, step: Step, outcome: StepOutcome, now: Instant) {
-        let Some(errand) = Errand::of(&step) else { return };
-        self.recreates.busy.remove(&errand);
-        if outcome == StepOutcome::Failed {
-            self.recreates.pause(errand, now);
-            return;
-        }
-        self.recreates.paused.remove(&errand);
         match step {
             Step::RemoveContainers(containers) => {
                 containers.iter().for_each(|container| self.forget_container(container));
@@ -36,7 +30,7 @@ impl Node {
                 }
             }
             Step::ForgetMarks(request) => {
-                self.recreates.unmarked.remove(&request);
+                self.recreates.forgotten(&request);
             }
             Step::StopContainer(stop) => {
                 self.container_stopped(&stop.container);
@@ -62,10 +56,16 @@ impl Node {
             }
             Step::ReleaseUnready(..) | Step::OpenGate(_) => {
                 // Until the pod view shows it.
-                self.recreates.paused.insert(errand, (now + LONGEST_PAUSE, 0));
+                self.errands.rest(&step, now);
             }
             Step::DeleteRequest(_, id) => self.recreates.gone(&id),
-            Step::InspectSandbox(_) | Step::PollKubelet | Step::ForgetLatches(_) => {}
+            Step::MarkSidecars(_)
+            | Step::ForgetSidecars(_)
+            | Step::Tell(..)
+            | Step::InspectSandbox(_)
+            | Step::PollKubelet
+            | Step::ForgetLatches(_)
+            | Step::Probe(_) => {}
         }
     }
 
@@ -77,8 +77,7 @@ impl Node {
 
     /// An instance that did exit, as far as is known.
     pub(crate) fn has_exited(&self, container: &ContainerId) -> bool {
-        let sandbox = self.containers.get(container).and_then(|sandbox| self.sandboxes.get(sandbox));
-        let instance = sandbox.and_then(|sandbox| sandbox.instances.get(container));
-        instance.is_none_or(|instance| matches!(instance.container.state, ContainerState::Exited { .. }))
+        self.instance(container)
+            .is_none_or(|instance| matches!(instance.container.state, ContainerState::Exited { .. }))
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     recreate::{
         ContainerPhase, Mark, MarkPhase, Origin,
         fate::{PodFate, Standing},
-        state::{Drain, Errand, Marked, PATIENCE_FOR_POD, Request, Stop},
+        state::{Drain, Marked, PATIENCE_FOR_POD, Request, Stop},
     },
     step::{DirectStop, Step},
 };
@@ -49,7 +49,6 @@ impl Node {
         steps.extend(self.release_steps());
         let unmarked = self.recreates.unmarked.iter().cloned().chain(self.orphaned_marks());
         steps.extend(unmarked.map(Step::ForgetMarks));
-        steps.retain(|step| Errand::of(step).is_none_or(|errand| self.recreates.is_due(&errand, now)));
         steps
     }
 
@@ -74,13 +73,11 @@ impl Node {
         let told = self.recreates.requests.values().filter(|request| request.is_told());
         let deletions =
             told.filter_map(|request| Some(request.end.as_ref()?.at + request.asked.delete_after?));
-        let retries = self.recreates.paused.values().map(|(until, _)| *until);
         let late = self.recreates.marks.values().filter_map(|marked| {
             let request = self.recreates.requests.get(&marked.mark.request)?;
             Some(marked.since + self.grace_of(request) + LATE)
         });
-        let all = timers.chain(deletions).chain(retries).chain(late);
-        all.filter(|deadline| self.recreates.looked.is_none_or(|looked| *deadline > looked))
+        timers.chain(deletions).chain(late)
     }
 
     /// The sandboxes of pods with open requests, with the time when the runtime is to be asked about each.
@@ -101,13 +98,15 @@ impl Node {
     /// known before the next one.
     pub fn misses_container(&self) -> bool {
         let alive = |request: &&Request| self.pod_fate(&request.asked.pod) == PodFate::Alive;
-        self.config.path == Path::Beside
-            && self.recreates.open().filter(alive).any(|request| {
+        let asked = || {
+            self.recreates.open().filter(alive).any(|request| {
                 request.progress.iter().any(|(name, progress)| {
                     let standing = self.standing_in(&request.asked.pod, name, &progress.target);
                     !request.is_done(name) && matches!(standing, Standing::Absent)
                 })
             })
+        };
+        self.config.path == Path::Beside && (asked() || self.misses_followed())
     }
 
     /// A request waits for what only the pod view shows.
@@ -261,6 +260,15 @@ impl Node {
     pub(crate) fn has_gates(&self) -> bool {
         let mut gates = self.pods.values().filter_map(|pod| pod.unready.as_ref());
         gates.any(|unready| unready.unwritten || !unready.requests.is_empty())
+    }
+
+    /// This instance has exited, if it has, because it is to be replaced, and the request is not over; or nobody knows yet.
+    pub(crate) fn recreates_main(&self, container: &ContainerId) -> bool {
+        let Some(marked) = self.recreates.mark_of(container) else { return false };
+        match self.recreates.requests.get(&marked.mark.request) {
+            Some(request) => request.end.is_none(),
+            None => !self.are_listed(&[Origin::Api, Origin::File, Origin::Update]),
+        }
     }
 
     /// All requests of these sources are known.

@@ -13,9 +13,6 @@ use crate::{
     step::Step,
 };
 
-/// The first pause after a step that failed; it doubles up to the longest.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// How long the pod view may be behind the request.
 pub(super) const PATIENCE_FOR_POD: Duration = Duration::from_secs(3);
 
@@ -27,32 +24,14 @@ pub(crate) struct Recreates {
     pub(super) marks: BTreeMap<(RequestId, ContainerName), Marked>,
     /// Requests of which the store has marks that mean nothing any more.
     pub(super) unmarked: BTreeSet<RequestId>,
-    /// Steps under way.
-    pub(super) busy: BTreeSet<Errand>,
-    /// Steps that failed: not before then, and after how many failures.
-    pub(super) paused: BTreeMap<Errand, (Instant, u32)>,
     /// Relists that carry a nudge, and for which pods.
     pub(super) nudging: BTreeMap<CallId, BTreeSet<PodUid>>,
     /// When the last nudge for a pod was delivered.
     pub(super) nudged: BTreeMap<PodUid, Instant>,
     /// Sources whose requests are all known.
     pub(super) listed: BTreeSet<Origin>,
-    /// When the requests were last taken as far as they were; a deadline before that was looked at.
-    pub(super) looked: Option<Instant>,
     pub(super) arrivals: u64,
     pub(super) nudges_made: u64,
-}
-
-/// What a step is about: one at a time of each.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Errand {
-    Remove(ContainerId),
-    Write(RequestId),
-    Forget(RequestId),
-    Stop(ContainerId),
-    Report(RequestId),
-    Unready(PodUid, String),
-    Delete(RequestId),
 }
 
 /// One request.
@@ -127,26 +106,6 @@ pub(super) enum Stop {
     /// It succeeded; the one who asked goes on to create the next instance.
     Done(ConnectionId),
     Failed,
-}
-
-// === impl Errand ===
-
-impl Errand {
-    pub(super) fn of(step: &Step) -> Option<Self> {
-        Some(match step {
-            Step::RemoveContainers(containers) => Self::Remove(containers.first()?.clone()),
-            Step::WriteMarks(marks) => Self::Write(marks.first()?.request.clone()),
-            Step::ForgetMarks(request) => Self::Forget(request.clone()),
-            Step::StopContainer(stop) => Self::Stop(stop.container.clone()),
-            Step::Report(_, request, _) => Self::Report(request.clone()),
-            Step::HoldUnready(pod, key) | Step::ReleaseUnready(pod, key) => {
-                Self::Unready(pod.uid.clone(), key.clone())
-            }
-            Step::OpenGate(pod) => Self::Unready(pod.uid.clone(), String::new()),
-            Step::DeleteRequest(_, request) => Self::Delete(request.clone()),
-            Step::InspectSandbox(_) | Step::PollKubelet | Step::ForgetLatches(_) => return None,
-        })
-    }
 }
 
 // === impl Recreates ===
@@ -224,6 +183,14 @@ impl Recreates {
         }
     }
 
+    /// The store has no marks of this request any more. One that left marks and is known to nobody is forgotten here, too.
+    pub(super) fn forgotten(&mut self, id: &RequestId) {
+        self.unmarked.remove(id);
+        if !self.requests.contains_key(id) {
+            self.marks.retain(|(request, _), _| request != id);
+        }
+    }
+
     /// The requests that are not over.
     pub(super) fn open(&self) -> impl Iterator<Item = &Request> {
         self.requests.values().filter(|request| request.end.is_none())
@@ -254,7 +221,6 @@ impl Recreates {
     pub(crate) fn is_active(&self) -> bool {
         !self.marks.is_empty()
             || !self.unmarked.is_empty()
-            || !self.busy.is_empty()
             || self.requests.values().any(|request| !request.is_told())
     }
 
@@ -293,18 +259,6 @@ impl Recreates {
         {
             marked.stopping = true;
         }
-        self.busy.extend(Errand::of(step));
-    }
-
-    /// Whether a step about this may begin.
-    pub(super) fn is_due(&self, errand: &Errand, now: Instant) -> bool {
-        !self.busy.contains(errand) && self.paused.get(errand).is_none_or(|(until, _)| *until <= now)
-    }
-
-    pub(super) fn pause(&mut self, errand: Errand, now: Instant) {
-        let failures = self.paused.get(&errand).map_or(0, |(_, failures)| *failures);
-        let pause = FIRST_PAUSE.saturating_mul(1 << failures.min(10)).min(LONGEST_PAUSE);
-        self.paused.insert(errand, (now + pause, failures.saturating_add(1)));
     }
 }
 

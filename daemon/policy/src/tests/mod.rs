@@ -1,13 +1,19 @@
 //! Tables of decisions, a feature a file, and a model test over random operations.
 
 mod bookkeeping;
+mod early_readiness;
+mod early_runs;
 mod exit_order;
+mod handed_over;
 mod images;
 mod in_place_update;
 mod instances;
+mod job_sidecars;
 mod launch_order;
 mod launch_priority;
 mod model;
 mod pod_view;
+mod probes;
+mod probing;
 mod recreate;
 mod world;

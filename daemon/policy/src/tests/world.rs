@@ -189,7 +189,16 @@ pub(super) fn pod(containers: &[(&str, &str)]) -> Pod {
             .enumerate()
             .map(|(position, (name, _))| {
                 let readiness = Readiness::Running;
-                let spec = ContainerSpec { position, sidecar: false, readiness, pre_stop: None };
+                let spec = ContainerSpec {
+                    position,
+                    sidecar: false,
+                    restart_policy: None,
+                    readiness,
+                    pre_stop: None,
+                    startup_probe: None,
+                    readiness_probe: None,
+                    ends_with_job: false,
+                };
                 (ContainerName::from(*name), spec)
             })
             .collect(),
@@ -207,7 +216,8 @@ impl Pod {
     }
 
     pub(super) fn report(mut self, name: &str, id: &str, ready: bool) -> Self {
-        self.statuses.insert(name.into(), ContainerReport { id: id.into(), ready, restart_count: 0 });
+        self.statuses
+            .insert(name.into(), ContainerReport { id: id.into(), ready, restart_count: 0, ended: false });
         self
     }
 

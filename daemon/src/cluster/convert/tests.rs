@@ -126,7 +126,11 @@ fn what_is_wrong_is_named_with_its_remedy() {
             json!({ "spec": { "strategy": { "minStartedSeconds": -3 } } }),
             "spec.strategy.minStartedSeconds is -3",
         ),
-        (json!({ "spec": { "strategy": { "failurePolicy": "Maybe" } } }), "Maybe"),
+        // What it has is not repeated, as with every value that a parser quotes; what it may have is.
+        (
+            json!({ "spec": { "strategy": { "failurePolicy": "Maybe" } } }),
+            "the spec cannot be read: unknown variant, expected `Fail` or `Ignore`",
+        ),
         (json!({ "status": { "podUID": null } }), "status.podUID is missing"),
         (json!({ "status": { "containerStatusContexts": null } }), "has no container app"),
         (

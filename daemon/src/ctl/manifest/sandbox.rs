@@ -97,6 +97,8 @@ pub fn namespaces(spec: &PodSpec) -> NamespaceOption {
         network: pod_or_node(spec.host_network).into(),
         pid: pid.into(),
         ipc: pod_or_node(spec.host_ipc).into(),
+        // No mode is TARGET.
+        target_id: String::new(),
     }
 }
 

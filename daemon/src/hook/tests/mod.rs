@@ -1,7 +1,7 @@
 //! Hooks against servers of a test's own, and stops against a runtime that answers as it is told.
 
-mod runtime;
-mod web;
+pub(crate) mod runtime;
+pub(crate) mod web;
 
 use std::{collections::BTreeMap, time::Instant};
 
@@ -129,7 +129,7 @@ async fn sleep_and_tcp() {
 async fn the_runtimes_address_comes_first() {
     let network = cri::PodSandboxNetworkStatus { ip: "127.0.0.1".to_owned(), ..Default::default() };
     let status = cri::PodSandboxStatus { network: Some(network), ..Default::default() };
-    let answer = cri::PodSandboxStatusResponse { status: Some(status) };
+    let answer = cri::PodSandboxStatusResponse { status: Some(status), ..Default::default() };
     let played = Played::new(move |_, _| Answer::message(&answer));
     let server = web::Server::silent().await;
     let hook = Hook::Tcp { host: None, port: server.port };

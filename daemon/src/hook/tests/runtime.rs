@@ -1,6 +1,9 @@
 //! A runtime whose every answer is a closure of the test.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use ::http::{HeaderMap, Request, Response};
 use bytes::Bytes;
@@ -15,7 +18,7 @@ use tonic::Code;
 use crate::runtime::Runtime;
 
 /// What the runtime says to a call.
-pub(super) enum Answer {
+pub(crate) enum Answer {
     Message(Vec<u8>),
     Error(Code, &'static str),
     /// Nothing, for as long as somebody waits.
@@ -23,32 +26,36 @@ pub(super) enum Answer {
 }
 
 /// See the module. Ends with its test.
-pub(super) struct Played {
+pub(crate) struct Played {
     directory: tempfile::TempDir,
     calls: Arc<Mutex<Vec<(String, Bytes)>>>,
     waiting: watch::Sender<usize>,
+    connections: Arc<AtomicUsize>,
     accepting: JoinHandle<()>,
 }
 
 type Script = dyn Fn(&str, Bytes) -> Answer + Send + Sync;
 
 impl Answer {
-    pub(super) fn message(message: &impl Message) -> Self {
+    pub(crate) fn message(message: &impl Message) -> Self {
         Self::Message(message.encode_to_vec())
     }
 }
 
 impl Played {
     /// Answers each method (its name without the service) as the closure says.
-    pub(super) fn new(script: impl Fn(&str, Bytes) -> Answer + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(script: impl Fn(&str, Bytes) -> Answer + Send + Sync + 'static) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(directory.path().join("cri.sock")).unwrap();
         let script: Arc<Script> = Arc::new(script);
         let calls = Arc::new(Mutex::new(Vec::new()));
         let waiting = watch::Sender::new(0);
         let (noted, counted) = (calls.clone(), waiting.clone());
+        let connections = Arc::<AtomicUsize>::default();
+        let accepted = connections.clone();
         let accepting = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
+                accepted.fetch_add(1, Ordering::SeqCst);
                 let (script, noted, counted) = (script.clone(), noted.clone(), counted.clone());
                 let service = hyper::service::service_fn(move |request| {
                     answer(request, script.clone(), noted.clone(), counted.clone())
@@ -57,28 +64,33 @@ impl Played {
                 tokio::spawn(connection.serve_connection(TokioIo::new(stream), service));
             }
         });
-        Self { directory, calls, waiting, accepting }
+        Self { directory, calls, waiting, connections, accepting }
     }
 
     /// A client of it.
-    pub(super) fn client(&self) -> Runtime {
+    pub(crate) fn client(&self) -> Runtime {
         Runtime::new(&self.directory.path().join("cri.sock").into())
     }
 
     /// The methods that were called, in order.
-    pub(super) fn calls(&self) -> Vec<String> {
+    pub(crate) fn calls(&self) -> Vec<String> {
         self.calls.lock().unwrap().iter().map(|(method, _)| method.clone()).collect()
     }
 
     /// The requests of this method.
-    pub(super) fn asked<M: Message + Default>(&self, method: &str) -> Vec<M> {
+    pub(crate) fn asked<M: Message + Default>(&self, method: &str) -> Vec<M> {
         let calls = self.calls.lock().unwrap();
         let of_method = calls.iter().filter(|(called, _)| called == method);
         of_method.map(|(_, message)| M::decode(message.clone()).unwrap()).collect()
     }
 
+    /// How often somebody connected.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+
     /// Waits until nobody waits for an answer that never comes.
-    pub(super) async fn until_abandoned(&self) {
+    pub(crate) async fn until_abandoned(&self) {
         self.waiting.subscribe().wait_for(|waiting| *waiting == 0).await.unwrap();
     }
 }

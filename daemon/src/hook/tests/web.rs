@@ -18,8 +18,8 @@ use super::*;
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
 /// A server on loopback, until it is dropped.
-pub(super) struct Server {
-    pub(super) port: u16,
+pub(crate) struct Server {
+    pub(crate) port: u16,
     /// The heads of the requests.
     seen: Arc<Mutex<Vec<String>>>,
     accepting: JoinHandle<()>,
@@ -27,7 +27,7 @@ pub(super) struct Server {
 
 impl Server {
     /// Accepts and says nothing.
-    pub(super) async fn silent() -> Self {
+    pub(crate) async fn silent() -> Self {
         let (listener, port) = listen().await;
         let accepting = tokio::spawn(async move {
             let mut open = Vec::new();
@@ -39,7 +39,10 @@ impl Server {
     }
 
     /// Answers the path of each request as the closure says.
-    async fn answering(tls: bool, script: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
+    pub(crate) async fn answering(
+        tls: bool,
+        script: impl Fn(&str) -> String + Send + Sync + 'static,
+    ) -> Self {
         let (listener, port) = listen().await;
         let seen = Arc::<Mutex<Vec<String>>>::default();
         let (noted, script) = (seen.clone(), Arc::new(script));
@@ -62,7 +65,7 @@ impl Server {
     }
 
     /// `httpGet` of it.
-    pub(super) fn hook(&self, https: bool, path: &str, headers: &[(&str, &str)]) -> Hook {
+    pub(crate) fn hook(&self, https: bool, path: &str, headers: &[(&str, &str)]) -> Hook {
         Hook::Http {
             host: Some("127.0.0.1".to_owned()),
             port: self.port,
@@ -72,7 +75,7 @@ impl Server {
         }
     }
 
-    fn seen(&self) -> Vec<String> {
+    pub(crate) fn seen(&self) -> Vec<String> {
         std::mem::take(&mut *self.seen.lock().unwrap())
     }
 }

@@ -136,6 +136,16 @@ fn in_namespace<T>(message: T) -> Request<T> {
     request
 }
 
+#[cfg(any(test, feature = "fuzzing"))]
+/// A blob that a registry has sent. What its size is added up from is all in it.
+pub(super) fn parse_for_fuzzing(data: &[u8]) {
+    match manifest::Document::parse(data) {
+        Some(manifest::Document::Image(image)) => assert!(!image.blobs.is_empty()),
+        Some(manifest::Document::Index(children)) => assert!(!children.is_empty()),
+        None => {}
+    }
+}
+
 /// Sizes are signed on the wire, and never negative.
 fn size(bytes: i64) -> u64 {
     bytes.try_into().unwrap_or(0)

@@ -149,5 +149,19 @@ async fn read(path: &Path) -> Result<Option<Vec<u8>>, String> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(error.to_string()))
 }
 
+#[cfg(any(test, feature = "fuzzing"))]
+/// The node's file about plugins, and their answers.
+pub(super) fn parse_for_fuzzing(data: &[u8]) {
+    const VERSION: &str = "credentialprovider.kubelet.k8s.io/v1";
+    if let Ok(text) = std::str::from_utf8(data)
+        && let Ok(providers) = plugin_config::Providers::parse(text)
+    {
+        assert!(providers.usable.iter().all(|provider| !provider.name.contains('/')));
+    }
+    if let Err(error) = plugin::parse(data, VERSION) {
+        assert!(error.to_string().len() < 120, "an answer is not quoted");
+    }
+}
+
 #[cfg(test)]
 mod tests;

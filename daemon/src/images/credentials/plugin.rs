@@ -158,7 +158,7 @@ async fn output(provider: &Provider, directory: &Path, request: &[u8]) -> Result
 }
 
 /// The error never says what the answer was.
-fn parse(output: &[u8], version: &str) -> Result<Answer, PluginError> {
+pub(super) fn parse(output: &[u8], version: &str) -> Result<Answer, PluginError> {
     let wrong = || PluginError::Answer(version.to_owned());
     let response: CredentialProviderResponse = serde_json::from_slice(output).map_err(|_| wrong())?;
     if response.kind != "CredentialProviderResponse" || response.api_version != version {

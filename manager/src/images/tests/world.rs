@@ -105,7 +105,7 @@ impl World {
                 Kind::ImagePullJob => {
                     self.jobs.values().cloned().map(|seen| Object::ImagePullJob(Box::new(seen))).collect()
                 }
-                Kind::Request | Kind::Update => Vec::new(),
+                Kind::Request | Kind::Update | Kind::PodProbeMarker | Kind::NodePodProbe => Vec::new(),
             };
             for object in objects {
                 self.show(&object);
@@ -225,6 +225,8 @@ impl World {
             labels: labels(with),
             stage,
             containers: Vec::new(),
+            initialized: true,
+            ip: None,
         };
         self.pods.insert(name.to_owned(), pod.clone());
         self.show(&Object::Pod(pod));
@@ -306,7 +308,7 @@ impl World {
                     }
                 }
             }
-            Order::Request(patch) => panic!("{patch:?}"),
+            order => panic!("{order:?}"),
         }
         true
     }

@@ -37,6 +37,7 @@ pub(super) fn container(name: &str, number: u32) -> ContainerSeen {
         role: Role::Regular,
         id: Some(id(number)),
         restarts: number as i32,
+        ports: Vec::new(),
     }
 }
 
@@ -53,6 +54,8 @@ pub(super) fn pod(name: &str, containers: &[ContainerSeen]) -> PodSeen {
         node: Some("node-1".to_owned()),
         labels: BTreeMap::new(),
         stage: PodStage::Active,
+        initialized: true,
+        ip: None,
         containers: containers.to_vec(),
     }
 }

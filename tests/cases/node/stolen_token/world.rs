@@ -115,7 +115,8 @@ impl World {
             self.berth("ImagePullJob", name, json!({ "spec": spec }), Some(status)).await?;
         }
         self.berth("ImagePullJob", "with-ttl", json!({ "spec": ttl }), None).await?;
-        let probe = json!({ "name": "p", "containerName": "a", "probe": {}, "podConditionType": "x" });
+        let probe = json!({ "name": "p", "containerName": "a", "podConditionType": "x",
+            "probe": { "exec": { "command": ["true"] } } });
         let marker = json!({ "selector": { "matchLabels": { "a": "b" } }, "probes": [probe] });
         self.berth("PodProbeMarker", "marker", json!({ "spec": marker }), None).await?;
         self.berth("NodeImage", B, json!({}), None).await?;

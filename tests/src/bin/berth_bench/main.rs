@@ -3,10 +3,13 @@
 //! A bench is a module with the constant `BENCH` (its name, cases and metrics) and a function `run` that gives rows; to
 //! add one, list it in [`BENCHES`] and call it in [`run`]. What a case does is described in the module's own head.
 
+mod handover;
 mod idle;
 mod images;
+mod jobs;
 mod launch;
 mod manager;
+mod probes;
 mod proxy;
 mod proxy_bench;
 mod pull;
@@ -27,9 +30,12 @@ const BENCHES: &[Bench] = &[
     launch::BENCH,
     recreate::BENCH,
     update::BENCH,
+    jobs::BENCH,
+    probes::BENCH,
     pull::BENCH,
     manager::BENCH,
     images::BENCH,
+    handover::BENCH,
 ];
 
 #[derive(Parser)]
@@ -54,10 +60,16 @@ enum Command {
     Recreate(Options),
     /// Updates in place in a row, by image and by env, and two ordered batches.
     Update(Options),
+    /// From a Job's main container's exit to its pod's end, by what the sidecar does when it is told to end.
+    Jobs(Options),
     /// An image on one node by an ImagePullJob, against the runtime's own pull.
     Pull(Options),
     /// Time until requests made at once are assigned, and the manager's memory and CPU.
     Manager(manager::Large),
+    /// Time until a pod shows what a probe finds, what probes cost, and more of them than the node is to bear.
+    Probes(Options),
+    /// What goes wrong when berthd is replaced ten times while 60 pods come and go.
+    Handover(Options),
     /// Time until an image is on many nodes, and what it takes; with the manager killed.
     Images(images::Scale),
 }
@@ -103,8 +115,11 @@ async fn main() -> Result<()> {
         Command::Launch(options) => (launch::BENCH, options),
         Command::Recreate(options) => (recreate::BENCH, options),
         Command::Update(options) => (update::BENCH, options),
+        Command::Jobs(options) => (jobs::BENCH, options),
         Command::Pull(options) => (pull::BENCH, options),
         Command::Manager(options) => (manager::BENCH, &options.common),
+        Command::Probes(options) => (probes::BENCH, options),
+        Command::Handover(options) => (handover::BENCH, options),
         Command::Images(options) => (images::BENCH, &options.common),
     };
     options.check(&bench)?;
@@ -118,8 +133,11 @@ async fn run(command: &Command) -> Result<Vec<Row>> {
         Command::Launch(options) => launch::run(options).await,
         Command::Recreate(options) => recreate::run(options).await,
         Command::Update(options) => update::run(options).await,
+        Command::Jobs(options) => jobs::run(options).await,
         Command::Pull(options) => pull::run(options).await,
         Command::Manager(options) => manager::run(options).await,
+        Command::Probes(options) => probes::run(options).await,
+        Command::Handover(options) => handover::run(options).await,
         Command::Images(options) => images::run(options).await,
         Command::List | Command::ProxyStub { .. } => Ok(Vec::new()),
     }

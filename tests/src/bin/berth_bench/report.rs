@@ -36,7 +36,8 @@ impl Row {
     pub(crate) fn measured(mut self, value: f64, baseline: Option<f64>, runs: usize) -> Self {
         self.value = value;
         self.baseline = baseline;
-        self.ratio = baseline.map(|baseline| value / baseline);
+        // Of nothing there is none.
+        self.ratio = baseline.map(|baseline| value / baseline).filter(|ratio| ratio.is_finite());
         self.runs = runs;
         self
     }

@@ -4,7 +4,7 @@ use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
-use k8s_openapi::api::core::v1::{Pod, PodSpec, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodSpec, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding};
 use serde::de::DeserializeOwned;
 
@@ -221,13 +221,41 @@ fn the_agent_is_on_every_node() {
     assert_eq!(pod.priority_class_name.as_deref(), Some("system-node-critical"));
     let [toleration] = pod.tolerations.as_deref().unwrap() else { panic!("one toleration") };
     assert!(toleration.operator.as_deref() == Some("Exists") && toleration.key.is_none());
-    assert!(pod.host_network.is_none() && pod.host_pid.is_none());
+    assert!(pod.host_network.is_none());
+    assert_eq!(pod.host_pid, Some(true), "probes enter the network of a pod by one of its processes");
+}
+
+/// What the guardian needs besides: the node's PIDs, and every directory of the node at its own path.
+#[test]
+fn the_agent_in_the_runtimes_place_has_the_nodes_paths() {
+    let [config] = &all::<ConfigMap>("takeover/agent.yaml", "ConfigMap")[..] else { panic!("one ConfigMap") };
+    let config = &config.data.as_ref().unwrap()["berthd.yaml"];
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("berthd.yaml");
+    fs::write(&file, config).unwrap();
+    let config = berthd::config::Configuration::read(&file).unwrap();
+    assert_eq!(config.path, berthd::config::Place::Takeover);
+    let [agent] = &all::<DaemonSet>("agent", "DaemonSet")[..] else { panic!("one DaemonSet") };
+    let [patch] = &all::<DaemonSet>("takeover/agent.yaml", "DaemonSet")[..] else { panic!("one DaemonSet") };
+    let (agent, patch) = [agent, patch].map(|set| pod_spec(set.spec.clone().unwrap().template)).into();
+    assert_eq!(patch.host_pid, Some(true));
+    let volumes: Vec<_> = patch.volumes.iter().chain(&agent.volumes).flatten().collect();
+    for mount in patch.containers[0].volume_mounts.iter().flatten() {
+        let volume = volumes.iter().find(|volume| volume.name == mount.name).unwrap();
+        assert_eq!(volume.host_path.as_ref().unwrap().path, mount.mount_path);
+        assert!(mount.read_only.is_none());
+    }
+    let mounted = |path: &Path| {
+        patch.containers[0].volume_mounts.iter().flatten().any(|mount| path.starts_with(&mount.mount_path))
+    };
+    assert!(mounted(config.runtime_endpoint.unwrap().0.path()) && mounted(&config.state_dir));
+    assert!(mounted(config.admin_socket.as_path()));
 }
 
 #[test]
 fn samples_are_what_they_say() {
     let pods = all::<Pod>("samples", "Pod");
-    assert_eq!(pods.len(), 3);
+    assert_eq!(pods.len(), 4);
     let requests = all::<berth_proto::crd::ContainerRecreateRequest>("samples", "ContainerRecreateRequest");
     let [request] = &requests[..] else { panic!("one request") };
     let pod = pods.iter().find(|pod| pod.name_any() == request.spec.pod_name).unwrap();
@@ -246,6 +274,13 @@ fn samples_are_what_they_say() {
     for (key, value) in &update.spec.metadata.as_ref().unwrap().annotations {
         assert!(read.contains(&format!("metadata.annotations['{key}']")), "nothing reads {key}");
         assert_ne!(pod.annotations().get(key), Some(value));
+    }
+    let markers = all::<berth_proto::crd::PodProbeMarker>("samples", "PodProbeMarker");
+    let [marker] = &markers[..] else { panic!("one marker") };
+    let selected = marker.spec.selector.match_labels.as_ref().unwrap();
+    let pod = pods.iter().find(|pod| pod.metadata.labels.as_ref() == Some(selected)).unwrap();
+    for probe in &marker.spec.probes {
+        assert!(pod.spec.as_ref().unwrap().containers.iter().any(|one| one.name == probe.container_name));
     }
     let jobs = all::<berth_proto::crd::ImagePullJob>("samples", "ImagePullJob");
     assert_eq!(jobs.len(), 2);

@@ -122,7 +122,17 @@ impl Play {
                 self.world.apply(Event::SandboxInspected { sandbox: sandbox.clone(), containers });
                 return;
             }
-            Step::PollKubelet | Step::ForgetLatches(_) => return,
+            Step::PollKubelet | Step::ForgetLatches(_) | Step::Probe(_) => return,
+            Step::MarkSidecars(marks) => {
+                for mark in marks {
+                    let hooked = if mark.hooked { " hooked" } else { "" };
+                    self.effects.push(format!("end {}{hooked}", mark.container));
+                }
+            }
+            Step::ForgetSidecars(gone) => self.effects.push(format!("forget sidecars {gone:?}")),
+            Step::Tell(_, notice) => {
+                self.effects.push(format!("tell{}", if notice.warning { " warning" } else { "" }));
+            }
             Step::RemoveContainers(ids) => {
                 for id in ids {
                     self.world.runtime.remove(id);

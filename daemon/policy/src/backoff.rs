@@ -1,0 +1,50 @@
+//! How long to wait before something is tried again: doubled with each failure, up to a limit.
+
+use std::time::{Duration, Instant};
+
+/// Stands for instants that cannot be expressed. No process lives so long.
+const FAR: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// A pause that doubles.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    pub(crate) first: Duration,
+    pub(crate) longest: Duration,
+}
+
+/// Something that is tried until it works.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Retry {
+    failures: u32,
+    /// Not before then; `None` before the first failure.
+    pub(crate) next: Option<Instant>,
+}
+
+impl Pace {
+    /// After so many failures in a row, at least one.
+    pub(crate) fn pause(self, failures: u32) -> Duration {
+        self.first.saturating_mul(1 << failures.saturating_sub(1).min(20)).min(self.longest)
+    }
+}
+
+impl Retry {
+    /// It failed once more; `pause` is the one after so many failures in a row.
+    pub(crate) fn failed(&mut self, now: Instant, pause: impl FnOnce(u32) -> Duration) {
+        self.failures = self.failures.saturating_add(1);
+        self.next = Some(now + pause(self.failures));
+    }
+
+    /// Nothing is to be expected before then, although it did not fail.
+    pub(crate) fn rest(&mut self, until: Instant) {
+        self.next = Some(until);
+    }
+
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        self.next.is_none_or(|next| next <= now)
+    }
+}
+
+/// The sum, where durations may be whatever a user wrote.
+pub(crate) fn later(now: Instant, by: Duration) -> Instant {
+    now.checked_add(by).unwrap_or_else(|| now + FAR)
+}

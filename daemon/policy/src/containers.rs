@@ -1,0 +1,106 @@
+//! What happens to sandboxes and containers on their way through the agent.
+
+use std::time::Instant;
+
+use crate::{
+    call::Declared,
+    model::{CallId, Container, ContainerId, ContainerState, PodRef, SandboxId},
+    node::{InFlight, InFlightKind, Node},
+    sandbox::{Instance, Sandbox, Start},
+};
+
+impl Node {
+    pub(crate) fn sandbox_seen(&mut self, id: SandboxId, pod: PodRef, declared: Declared) {
+        let seq = self.seq;
+        let sandbox = self.sandboxes.entry(id).or_insert_with(|| Sandbox::new(pod, Declared::default(), seq));
+        sandbox.confirmed = true;
+        sandbox.declared = declared;
+    }
+
+    pub(crate) fn forget_sandbox(&mut self, id: &SandboxId) {
+        if let Some(sandbox) = self.sandboxes.remove(id) {
+            for container in sandbox.instances.keys() {
+                self.containers.remove(container);
+            }
+            if !sandbox.latched.is_empty() {
+                self.forgotten.insert(id.clone());
+            }
+        }
+    }
+
+    pub(crate) fn container_created(&mut self, call: CallId, id: ContainerId) {
+        let Some(InFlight { kind: InFlightKind::Create { sandbox, container, attempt }, .. }) =
+            self.calls.get(&call)
+        else {
+            return;
+        };
+        let created = Container {
+            id: id.clone(),
+            name: container.clone(),
+            attempt: *attempt,
+            state: ContainerState::Created,
+        };
+        let sandbox_id = sandbox.clone();
+        if let Some(sandbox) = self.sandboxes.get_mut(&sandbox_id) {
+            sandbox.confirmed = true;
+            let start = Start { at: self.seq, pass: sandbox.pass.number };
+            sandbox.instances.insert(id.clone(), Instance::new(created, self.seq, start));
+            self.containers.insert(id, sandbox_id);
+        }
+    }
+
+    pub(crate) fn container_started(&mut self, id: &ContainerId, now: Instant) {
+        let seq = self.seq;
+        let Some(sandbox_id) = self.containers.get(id).cloned() else { return };
+        let Some(sandbox) = self.sandboxes.get_mut(&sandbox_id) else { return };
+        let pass = sandbox.pass.number;
+        if let Some(instance) = sandbox.instances.get_mut(id) {
+            instance.container.state = ContainerState::Running;
+            instance.changed = seq;
+            instance.start = Start { at: seq, pass };
+            instance.runs(now);
+        }
+        self.note_launch(&sandbox_id);
+    }
+
+    /// Its process has ended.
+    pub(crate) fn container_stopped(&mut self, id: &ContainerId) {
+        let seq = self.seq;
+        if let Some(instance) = self.instance_mut(id) {
+            if !matches!(instance.container.state, ContainerState::Exited { .. }) {
+                instance.container.state = ContainerState::Exited { code: None };
+            }
+            instance.running_since = None;
+            instance.changed = seq;
+            instance.stop_asked = true;
+        }
+    }
+
+    /// The runtime has it no more.
+    pub(crate) fn forget_container(&mut self, id: &ContainerId) {
+        if let Some(sandbox) = self.containers.remove(id).and_then(|id| self.sandboxes.get_mut(&id)) {
+            sandbox.instances.remove(id);
+        }
+    }
+
+    pub(crate) fn instance(&self, id: &ContainerId) -> Option<&Instance> {
+        self.sandboxes.get(self.containers.get(id)?)?.instances.get(id)
+    }
+
+    pub(crate) fn instance_mut(&mut self, id: &ContainerId) -> Option<&mut Instance> {
+        self.sandboxes.get_mut(self.containers.get(id)?)?.instances.get_mut(id)
+    }
+
+    /// Something may have happened to this container.
+    pub(crate) fn hint(&mut self, container: &ContainerId) {
+        let seq = self.seq;
+        if let Some(sandbox) = self.containers.get(container).and_then(|id| self.sandboxes.get_mut(id)) {
+            sandbox.hinted = seq;
+        }
+    }
+
+    /// A client asked the runtime to stop this instance.
+    pub(crate) fn was_stopped(&self, id: &ContainerId) -> bool {
+        self.instance(id).is_some_and(|instance| instance.stop_asked)
+    }
+}

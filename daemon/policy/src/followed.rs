@@ -1,0 +1,120 @@
+//! Pods whose containers are followed closely, because it counts when one of them ends: those with job sidecars, and those
+//! that are probed.
+//!
+//! A process that ends by itself tells nobody. The kubelet finds it in its list and then asks about the containers of the
+//! pod: that is the hint to ask, too, where the runtime does not give one at once. Beside the kubelet there is the pod view.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    config::Path,
+    model::{ContainerId, ContainerName, ContainerState, PodUid, SandboxId},
+    node::Node,
+    probes::{self, InstanceState},
+    sandbox::Instance,
+};
+
+/// How often the runtime is asked about such a pod although nothing hints at an end.
+const PERIOD_INLINE: Duration = Duration::from_secs(30);
+const PERIOD_BESIDE: Duration = Duration::from_secs(1);
+/// Between two questions about the same sandbox, however many hints there are.
+const APART: Duration = Duration::from_millis(50);
+/// How long the runtime's list may show a container that has ended as running.
+const BEHIND: Duration = Duration::from_millis(500);
+/// A runtime that did not answer is asked again.
+const AFTER_FAILURE: Duration = Duration::from_secs(1);
+
+impl Node {
+    /// The sandboxes of these pods, with the time when the runtime is to be asked about each.
+    pub(crate) fn followed_inspections(&self) -> Vec<(&SandboxId, Option<Instant>)> {
+        let period = match self.config.path {
+            Path::Inline => PERIOD_INLINE,
+            Path::Beside => PERIOD_BESIDE,
+        };
+        self.sandboxes
+            .iter()
+            .filter(|(_, sandbox)| self.is_followed(&sandbox.pod.uid) && !sandbox.inspection.in_flight)
+            .map(|(id, sandbox)| {
+                let inspection = &sandbox.inspection;
+                let hinted = inspection.answered.is_none_or(|asked| sandbox.hinted > asked.seq);
+                let runs = |id| {
+                    let instance = sandbox.instances.get(id);
+                    instance.is_some_and(|instance| instance.container.state == ContainerState::Running)
+                };
+                let expected = sandbox.ending.as_ref().filter(|(id, _)| runs(id)).map(|(_, until)| *until);
+                let again = inspection.ended.map(|ended| match inspection.asked == inspection.answered {
+                    false => ended + AFTER_FAILURE,
+                    true if hinted || expected.is_some_and(|until| ended < until) => ended + APART,
+                    true => ended + period,
+                });
+                (id, again)
+            })
+            .collect()
+    }
+
+    /// The runtime says that this container has ended; what it lists may be a moment behind.
+    pub(crate) fn end_hinted(&mut self, container: ContainerId, now: Instant) {
+        self.hint(&container);
+        let sandbox = self.containers.get(&container).and_then(|id| self.sandboxes.get_mut(id));
+        if let Some(sandbox) = sandbox {
+            sandbox.ending = Some((container, now + BEHIND));
+        }
+    }
+
+    /// Such a pod has no sandbox here: beside the kubelet one made since is not known before the next list.
+    pub(crate) fn misses_followed(&self) -> bool {
+        let started =
+            |uid: &PodUid| self.pods.get(uid).is_some_and(|pod| !pod.statuses.is_empty() && !pod.ended);
+        let all = self.pods.keys().filter(|uid| self.is_followed(uid));
+        all.filter(|uid| started(uid)).any(|uid| self.sandboxes_of(uid).next().is_none())
+    }
+
+    /// The containers of a pod for [`crate::ProbeEvent::Instances`]; `None` when there is nothing of it on this node.
+    pub fn probed_instances(&self, pod: &PodUid) -> Option<BTreeMap<ContainerName, probes::Instance>> {
+        self.sandboxes_of(pod).next()?;
+        let instance = |(sandbox, instance): (&SandboxId, &Instance)| probes::Instance {
+            id: instance.container.id.clone(),
+            sandbox: sandbox.clone(),
+            state: match instance.running_since {
+                // A container that was there before the agent looked has run since soon after it was created.
+                Some(since) => {
+                    InstanceState::Running { since: instance.created.map_or(since, |at| at.min(since)) }
+                }
+                None => InstanceState::NotRunning,
+            },
+        };
+        let started = self.newest(pod, |state| state != ContainerState::Created).into_iter();
+        Some(started.map(|(name, found)| (name.clone(), instance(found))).collect())
+    }
+
+    /// The identity by which this node knows a pod of the API: another one only for static pods.
+    pub fn local_uid(&self, uid: &PodUid) -> PodUid {
+        if self.pods.contains_key(uid) {
+            return uid.clone();
+        }
+        let mirrored = self.pods.values().find(|pod| pod.mirror.as_ref() == Some(uid));
+        mirrored.map_or_else(|| uid.clone(), |pod| pod.pod.uid.clone())
+    }
+
+    /// `status.podIP`.
+    pub fn ip(&self, pod: &PodUid) -> Option<String> {
+        self.pods.get(pod)?.ip.clone()
+    }
+
+    /// The pod is being deleted, or has ended.
+    pub fn is_ending(&self, pod: &PodUid) -> bool {
+        self.pods.get(pod).is_some_and(|pod| pod.deletion.is_some() || pod.ended)
+    }
+
+    /// Whether there are any such pods.
+    pub fn follows(&self) -> bool {
+        self.sidecars.has_any() || !self.probed.is_empty()
+    }
+
+    pub(crate) fn is_followed(&self, pod: &PodUid) -> bool {
+        self.sidecars.has(pod) || self.probed.contains(pod)
+    }
+}

@@ -1,0 +1,244 @@
+//! Which sidecars are to end now, and what that takes.
+
+use std::time::{Duration, Instant};
+
+use super::{SidecarMark, state::Marked};
+use crate::{
+    config::Path,
+    instances::InstanceView,
+    model::{ContainerId, ContainerName, ContainerState, Pod, PodUid, RestartPolicy},
+    node::Node,
+    step::{DirectStop, Notice, Step},
+};
+
+/// On top of its grace: a sidecar that is not down by then does not hold up those that are to stop after it.
+const LATE: Duration = Duration::from_secs(5);
+/// The reason of the Events, as OpenKruise's users know it.
+const REASON: &str = "SidecarTerminator";
+
+/// A sidecar that has not ended yet.
+struct Alive<'a> {
+    name: &'a ContainerName,
+    id: ContainerId,
+    /// It runs, so it has to be stopped; else its exit has to be made its end.
+    runs: bool,
+    /// Lower ones stop first.
+    level: i32,
+}
+
+impl Node {
+    /// The steps that end sidecars now.
+    pub(crate) fn sidecar_steps(&self, now: Instant) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for uid in &self.sidecars.pods {
+            if let Some(pod) = self.pods.get(uid) {
+                self.end_sidecars_of(pod, now, &mut steps);
+            }
+        }
+        let gone: Vec<ContainerId> = self.sidecars_gone().cloned().collect();
+        if !gone.is_empty() {
+            steps.push(Step::ForgetSidecars(gone));
+        }
+        steps.extend(self.sidecars.notices.iter().cloned().map(|(pod, notice)| Step::Tell(pod, notice)));
+        steps
+    }
+
+    /// Marks of containers that the runtime has no more.
+    fn sidecars_gone(&self) -> impl Iterator<Item = &ContainerId> {
+        self.sidecars.marks.keys().filter(|id| self.runtime_listed && !self.containers.contains_key(*id))
+    }
+
+    /// Something may have to be done with the next fact. The marks of a pod that has ended wait for nothing but their end.
+    pub(crate) fn awaits_sidecars(&self) -> bool {
+        self.sidecars.is_active() || self.sidecars_gone().next().is_some()
+    }
+
+    fn end_sidecars_of(&self, pod: &Pod, now: Instant, steps: &mut Vec<Step>) {
+        let instances = self.instances(&pod.pod.uid);
+        let mains = regular(pod, false);
+        if !mains
+            .into_iter()
+            .all(|name| instances.get(name).is_some_and(|main| self.is_over(pod, name, main)))
+        {
+            return;
+        }
+        let level = |name: &ContainerName| match &pod.order {
+            Ok(Some(order)) if self.config.exit_order => order.priority(name).unwrap_or(0),
+            Ok(_) | Err(_) => 0,
+        };
+        let alive: Vec<Alive<'_>> = regular(pod, true)
+            .into_iter()
+            .filter_map(|name| {
+                let instance = instances.get(name)?;
+                let runs = match instance.state {
+                    ContainerState::Running | ContainerState::Unknown => true,
+                    // The kubelet would start it again.
+                    ContainerState::Exited { code } => {
+                        let policy = own_policy(pod, name).unwrap_or(pod.restart_policy);
+                        let again = policy.restarts(code) && code.is_some();
+                        if !again || self.sidecars.is_marked(&instance.id) {
+                            return None;
+                        }
+                        false
+                    }
+                    // The kubelet is about to start it.
+                    ContainerState::Created => return None,
+                };
+                Some(Alive { name, id: instance.id.clone(), runs, level: level(name) })
+            })
+            .collect();
+        let on_time = |sidecar: &&Alive<'_>| {
+            let began = self.sidecars.marks.get(&sidecar.id).and_then(|marked| marked.stop_began);
+            began.is_none_or(|began| now < began + pod.grace + LATE)
+        };
+        let running = || alive.iter().filter(|sidecar| sidecar.runs);
+        let lowest = running().filter(on_time).map(|sidecar| sidecar.level).min();
+        let mut marks = Vec::new();
+        let mut mark = |sidecar: &Alive<'_>, hooked| {
+            let (name, container) = (sidecar.name.clone(), sidecar.id.clone());
+            marks.push(SidecarMark { pod: pod.pod.uid.clone(), name, container, hooked });
+        };
+        // All at once, whatever the order: one that gives up because another is gone has ended with the job too.
+        alive
+            .iter()
+            .filter(|sidecar| !self.sidecars.is_marked(&sidecar.id))
+            .for_each(|sidecar| mark(sidecar, false));
+        for sidecar in running().filter(|sidecar| lowest.is_none_or(|lowest| sidecar.level <= lowest)) {
+            match self.sidecars.marks.get(&sidecar.id) {
+                None => {}
+                Some(marked) if marked.hook_due && !marked.mark.hooked && has_hook(pod, sidecar.name) => {
+                    mark(sidecar, true);
+                }
+                Some(marked) => steps.extend(self.stop_of(pod, marked)),
+            }
+        }
+        if !marks.is_empty() {
+            steps.push(Step::MarkSidecars(marks));
+        }
+    }
+
+    /// Nothing of this main will run any more.
+    fn is_over(&self, pod: &Pod, name: &ContainerName, main: &InstanceView) -> bool {
+        let ContainerState::Exited { code } = main.state else { return false };
+        let own = own_policy(pod, name);
+        let ended = match own.unwrap_or(pod.restart_policy) {
+            RestartPolicy::Never => true,
+            RestartPolicy::OnFailure => code == Some(0),
+            RestartPolicy::Always => false,
+        };
+        // What goes with a policy of its own (`restartPolicyRules`) is not known here. One that was stopped may be about to be
+        // started again, whatever the policy: recreated, or with another image. Only the kubelet knows, and it says so in the
+        // status.
+        let was_stopped =
+            self.config.path == Path::Beside || own.is_some() || main.stopping || self.was_stopped(&main.id);
+        let reported = || {
+            let report = pod.statuses.get(name);
+            report.is_some_and(|report| report.ended && report.id == main.id)
+        };
+        ended && !self.recreates_main(&main.id) && (!was_stopped || reported())
+    }
+
+    fn stop_of(&self, pod: &Pod, marked: &Marked) -> Option<Step> {
+        let mark = &marked.mark;
+        let sandbox = self.containers.get(&mark.container)?;
+        let hook = pod.containers.get(&mark.name).and_then(|spec| spec.pre_stop.as_ref());
+        Some(Step::StopContainer(DirectStop {
+            container: mark.container.clone(),
+            pod: pod.pod.clone(),
+            sandbox: sandbox.clone(),
+            ip: pod.ip.clone(),
+            hook: hook.filter(|_| marked.hook_due).cloned(),
+            grace: pod.grace,
+        }))
+    }
+
+    /// The kubelet is shown that this container ended well, should it have ended.
+    pub fn is_completed(&self, container: &ContainerId) -> bool {
+        self.sidecars.is_marked(container)
+    }
+
+    /// What the end of a step about sidecars changes; it did not fail.
+    pub(crate) fn sidecar_step_ended(&mut self, step: &Step, now: Instant) {
+        match step {
+            Step::MarkSidecars(marks) => {
+                for mark in marks {
+                    self.place_sidecar(mark, now);
+                }
+            }
+            Step::ForgetSidecars(containers) => {
+                self.sidecars.marks.retain(|id, _| !containers.contains(id));
+            }
+            Step::Tell(pod, notice) => {
+                self.sidecars.notices.retain(|told| *told != (pod.clone(), notice.clone()));
+            }
+            _ => {}
+        }
+    }
+
+    fn place_sidecar(&mut self, mark: &SidecarMark, now: Instant) {
+        match self.sidecars.marks.get_mut(&mark.container) {
+            Some(known) => known.mark = mark.clone(),
+            None => {
+                let unseen = self.has_exited(&mark.container);
+                let marked =
+                    Marked { since: now, hook_due: true, stop_began: None, unseen, mark: mark.clone() };
+                self.sidecars.marks.insert(mark.container.clone(), marked);
+                self.notice(mark);
+            }
+        }
+    }
+
+    fn notice(&mut self, mark: &SidecarMark) {
+        let Some(pod) = self.pods.get(&mark.pod) else { return };
+        let mut note = format!("The main containers have ended, terminating sidecar {}", mark.name);
+        let notice = match self.config.path {
+            Path::Inline => Notice { reason: REASON, warning: false, note },
+            Path::Beside => {
+                note.push_str(
+                    "; the agent of this node stands beside the kubelet and cannot keep its exit code from it: unless \
+                     that is 0, the sidecar ",
+                );
+                note.push_str(match pod.restart_policy {
+                    RestartPolicy::OnFailure => "is started again and the pod does not complete",
+                    RestartPolicy::Never | RestartPolicy::Always => "fails the pod",
+                });
+                Notice { reason: REASON, warning: true, note }
+            }
+        };
+        self.sidecars.notices.push((pod.pod.clone(), notice));
+    }
+
+    /// When a sidecar that does not stop makes way for the next one.
+    pub(crate) fn sidecar_deadlines(&self) -> impl Iterator<Item = Instant> {
+        self.sidecars
+            .marks
+            .values()
+            .filter_map(|marked| Some(marked.stop_began? + self.pods.get(&marked.mark.pod)?.grace + LATE))
+    }
+
+    /// The pods that the kubelet is to look at again, with the time of what it has not seen.
+    pub(crate) fn sidecars_unseen(&self) -> impl Iterator<Item = (&PodUid, Instant)> {
+        let unseen = self
+            .sidecars
+            .marks
+            .values()
+            .filter(|marked| marked.unseen && self.has_exited(&marked.mark.container));
+        unseen
+            .filter(|marked| self.sidecars.pods.contains(&marked.mark.pod))
+            .map(|marked| (&marked.mark.pod, marked.since))
+    }
+}
+
+fn own_policy(pod: &Pod, name: &ContainerName) -> Option<RestartPolicy> {
+    pod.containers.get(name)?.restart_policy
+}
+
+fn has_hook(pod: &Pod, name: &ContainerName) -> bool {
+    pod.containers.get(name).is_some_and(|spec| spec.pre_stop.is_some())
+}
+
+/// The regular containers that are sidecars, or those that are not.
+fn regular(pod: &Pod, sidecars: bool) -> Vec<&ContainerName> {
+    let all = pod.containers.iter().filter(|(_, spec)| !spec.sidecar);
+    all.filter(|(_, spec)| spec.ends_with_job == sidecars).map(|(name, _)| name).collect()
+}

@@ -1,0 +1,94 @@
+//! What the runtime's own answers change: those about one sandbox, and the list of everything.
+
+use std::{collections::BTreeSet, time::Instant};
+
+use crate::{
+    event::ListedSandbox,
+    model::{Container, ContainerId, SandboxId},
+    node::Node,
+    sandbox::Asked,
+};
+
+impl Node {
+    /// Of those whose creation the agent has not seen.
+    pub(crate) fn created(&mut self, times: Vec<(ContainerId, Instant)>) {
+        for (id, at) in times {
+            if let Some(instance) = self.instance_mut(&id) {
+                instance.created.get_or_insert(at);
+            }
+        }
+    }
+
+    pub(crate) fn inspected(&mut self, id: &SandboxId, containers: Vec<Container>, now: Instant) {
+        let seq = self.seq;
+        let Some(sandbox) = self.sandboxes.get_mut(id) else { return };
+        if !std::mem::take(&mut sandbox.inspection.in_flight) {
+            return;
+        }
+        sandbox.inspection.answered = sandbox.inspection.asked;
+        let Some(Asked { seq: asked, .. }) = sandbox.inspection.asked else { return };
+        sandbox.inspection.ended = Some(now);
+        let shown: BTreeSet<ContainerId> = containers.iter().map(|container| container.id.clone()).collect();
+        for container in containers {
+            self.containers.insert(container.id.clone(), id.clone());
+            sandbox.learn(container, asked, seq, now);
+        }
+        sandbox.keep_only(&shown, asked);
+        self.drop_stale_index();
+        self.note_launch(id);
+    }
+
+    pub(crate) fn runtime_listed(
+        &mut self,
+        sandboxes: Vec<ListedSandbox>,
+        containers: Vec<(SandboxId, Container)>,
+        now: Instant,
+    ) {
+        self.runtime_listed = true;
+        let asked = self.listing_asked;
+        let seq = self.seq;
+        let shown: BTreeSet<SandboxId> = sandboxes.iter().map(|listed| listed.sandbox.clone()).collect();
+        let gone: Vec<SandboxId> = self
+            .sandboxes
+            .iter()
+            .filter(|(id, sandbox)| !shown.contains(*id) && sandbox.since <= asked)
+            .map(|(id, _)| id.clone())
+            .collect();
+        gone.iter().for_each(|id| self.forget_sandbox(id));
+        for ListedSandbox { sandbox, pod, declared } in sandboxes {
+            self.sandbox_seen(sandbox, pod, declared);
+        }
+        let shown: BTreeSet<ContainerId> =
+            containers.iter().map(|(_, container)| container.id.clone()).collect();
+        for (id, container) in containers {
+            if let Some(sandbox) = self.sandboxes.get_mut(&id) {
+                self.containers.insert(container.id.clone(), id);
+                sandbox.learn(container, asked, seq, now);
+            }
+        }
+        self.sandboxes.values_mut().for_each(|sandbox| sandbox.keep_only(&shown, asked));
+        self.drop_stale_index();
+        self.place_latches();
+        self.note_launches();
+        // What is left belongs to sandboxes that went while the agent was away.
+        self.forgotten.extend(self.loaded.drain(..).map(|latch| latch.sandbox));
+    }
+
+    fn drop_stale_index(&mut self) {
+        let sandboxes = &self.sandboxes;
+        self.containers.retain(|container, sandbox| {
+            sandboxes.get(sandbox).is_some_and(|sandbox| sandbox.instances.contains_key(container))
+        });
+    }
+
+    pub(crate) fn place_latches(&mut self) {
+        let sandboxes = &mut self.sandboxes;
+        self.loaded.retain(|latch| match sandboxes.get_mut(&latch.sandbox) {
+            Some(sandbox) => {
+                sandbox.latched.insert(latch.priority);
+                false
+            }
+            None => true,
+        });
+    }
+}

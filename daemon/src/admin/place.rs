@@ -1,0 +1,129 @@
+//! The agent's own place: given to another program, or given up.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use berth_proto::admin::{self, upgrade_stage};
+use berth_shim::{Metrics, Shutdown};
+use futures::Stream;
+use tokio::sync::mpsc;
+use tonic::{Code, Status};
+use tracing::{info, warn};
+
+use super::Admin;
+use crate::{
+    agent::chain,
+    handover::{HandOverError, NotAProgram, Program, Stage},
+    stop,
+    takeover::Place,
+};
+
+/// For the new program to be ready.
+const LIMIT: Duration = Duration::from_secs(30);
+/// How often a drain is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+type Stages = mpsc::UnboundedSender<Result<admin::UpgradeStage, Status>>;
+
+/// Begins the upgrade; it goes on whether anybody listens or not.
+pub(super) fn upgrade(
+    admin: &Admin,
+    request: admin::UpgradeRequest,
+) -> impl Stream<Item = Result<admin::UpgradeStage, Status>> + use<> {
+    let (stages, told) = mpsc::unbounded_channel();
+    let (handover, config) = (admin.handover.clone(), admin.config_file.clone());
+    let limit = match request.timeout_seconds {
+        0 => LIMIT,
+        seconds => Duration::from_secs(seconds.into()),
+    };
+    tokio::spawn(async move {
+        let path = match request.program.as_str() {
+            "" => installed(),
+            path => Ok(PathBuf::from(path)),
+        };
+        let upgraded = async {
+            let path = path.map_err(|error| Status::internal(format!("which program is this? {error}")))?;
+            let (program, version) =
+                Program::checked(&path, config.as_deref()).await.map_err(|error| refusal(&error))?;
+            info!(program = ?path, version, "Upgrade asked for");
+            let stage = |stage, pid, version: &str| admin::UpgradeStage {
+                stage: i32::from(stage),
+                program: path.display().to_string(),
+                version: version.to_owned(),
+                pid,
+            };
+            tell(&stages, Ok(stage(upgrade_stage::Stage::Checked, 0, &version)));
+            let told = |reached: Stage| {
+                let stage = match reached {
+                    Stage::Started { pid, version } => stage(upgrade_stage::Stage::Started, pid, &version),
+                    Stage::Given => stage(upgrade_stage::Stage::Given, 0, &version),
+                    Stage::Ready => stage(upgrade_stage::Stage::Ready, 0, &version),
+                    Stage::TakenBack => stage(upgrade_stage::Stage::TakenBack, 0, &version),
+                };
+                tell(&stages, Ok(stage));
+            };
+            handover.upgrade(&program, limit, told).await.map_err(|error| failure(&error))
+        };
+        if let Err(status) = upgraded.await {
+            warn!(error = status.message(), "Not upgraded");
+            tell(&stages, Err(status));
+        }
+    });
+    tokio_stream::wrappers::UnboundedReceiverStream::new(told)
+}
+
+/// An error means that nobody listens any more.
+fn tell(stages: &Stages, stage: Result<admin::UpgradeStage, Status>) {
+    let _ = stages.send(stage);
+}
+
+/// The file this process was started from, which by now may be a newer one.
+fn installed() -> std::io::Result<PathBuf> {
+    let path = std::fs::read_link("/proc/self/exe")?;
+    let text = path.to_string_lossy();
+    Ok(text.strip_suffix(" (deleted)").map_or_else(|| path.clone(), |path| Path::new(path).to_owned()))
+}
+
+fn refusal(error: &NotAProgram) -> Status {
+    Status::invalid_argument(chain(error))
+}
+
+fn failure(error: &HandOverError) -> Status {
+    let code = match error {
+        HandOverError::Done => Code::FailedPrecondition,
+        HandOverError::Slow(_) => Code::DeadlineExceeded,
+        HandOverError::Start(_) | HandOverError::Ended(_) | HandOverError::Mumbles => Code::Aborted,
+    };
+    Status::new(code, chain(error))
+}
+
+/// Begins the drain, and tells what is still open until nothing is. Whoever goes away does not end it.
+pub(super) fn drain(
+    shutdown: &Shutdown,
+    metrics: &Metrics,
+    place: Option<&Place>,
+) -> impl Stream<Item = Result<admin::DrainState, Status>> + use<> {
+    info!("Drain asked for");
+    if !shutdown.token.is_cancelled() {
+        stop::begin(shutdown, place);
+    }
+    let metrics = metrics.clone();
+    futures::stream::unfold(None, move |last| {
+        let metrics = metrics.clone();
+        async move {
+            loop {
+                let state = admin::DrainState {
+                    connections: metrics.connections_open().try_into().unwrap_or(0),
+                    held: metrics.held_now().try_into().unwrap_or(0),
+                };
+                match last {
+                    Some(last) if last == state && state.connections == 0 => return None,
+                    Some(last) if last == state => tokio::time::sleep(LOOK).await,
+                    _ => return Some((Ok(state), Some(state))),
+                }
+            }
+        }
+    })
+}

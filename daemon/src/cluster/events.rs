@@ -1,0 +1,100 @@
+//! Events on pods, for `kubectl describe`.
+//!
+//! Each is a new object: who decides what is said sees to it that nothing is said again and again. An Event that cannot be
+//! written is logged and left at that; nothing depends on one.
+
+use berth_policy::{Notice, PodRef};
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::{core::v1::ObjectReference, events::v1::Event},
+    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
+};
+use kube::{Api, Client, api::PostParams};
+use tracing::warn;
+
+use super::{
+    client::Connection,
+    metrics::{ClusterMetrics, Write},
+};
+use crate::causes::chain;
+
+/// Who says it, as `reportingController`.
+const CONTROLLER: &str = "berth.dev/agent";
+/// The API's limit for `note`, in bytes.
+const LONGEST_NOTE: usize = 1024;
+
+/// Writes Events about the pods of the node of this name.
+#[derive(Clone, Debug)]
+pub(super) struct Events {
+    connection: Connection,
+    node: String,
+    metrics: ClusterMetrics,
+}
+
+impl Events {
+    pub(super) fn new(connection: Connection, node: String, metrics: ClusterMetrics) -> Self {
+        Self { connection, node, metrics }
+    }
+
+    pub(super) async fn tell(&self, pod: &PodRef, notice: &Notice) {
+        let event = event(&self.node, pod, notice, Timestamp::now());
+        let create = async |client: Client| {
+            Api::<Event>::namespaced(client, &pod.namespace).create(&PostParams::default(), &event).await
+        };
+        let written = self.connection.ask(create).await;
+        self.metrics.wrote(Write::Event, &written);
+        if let Err(error) = written {
+            warn!(namespace = pod.namespace, pod = pod.name, error = %chain(&error), "Event not written");
+        }
+    }
+}
+
+fn event(node: &str, pod: &PodRef, notice: &Notice, now: Timestamp) -> Event {
+    Event {
+        metadata: ObjectMeta {
+            namespace: Some(pod.namespace.clone()),
+            // As client-go names them.
+            name: Some(format!("{}.{:x}", pod.name, now.as_nanosecond())),
+            ..ObjectMeta::default()
+        },
+        regarding: Some(ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            namespace: Some(pod.namespace.clone()),
+            name: Some(pod.name.clone()),
+            uid: Some(pod.uid.as_str().to_owned()),
+            ..ObjectReference::default()
+        }),
+        type_: Some(if notice.warning { "Warning" } else { "Normal" }.to_owned()),
+        reason: Some(notice.reason.to_owned()),
+        action: Some(notice.reason.to_owned()),
+        note: Some(cut(&notice.note).to_owned()),
+        event_time: Some(MicroTime(now)),
+        reporting_controller: Some(CONTROLLER.to_owned()),
+        // The admission policy goes by it.
+        reporting_instance: Some(node.to_owned()),
+        ..Event::default()
+    }
+}
+
+/// As much of it as an Event takes.
+fn cut(note: &str) -> &str {
+    let end = (0..=note.len().min(LONGEST_NOTE)).rfind(|end| note.is_char_boundary(*end));
+    &note[..end.unwrap_or(0)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_about_a_pod_and_comes_from_a_node() {
+        let pod = PodRef { uid: "u".into(), namespace: "shop".to_owned(), name: "web".to_owned() };
+        let notice = Notice { reason: "Why", warning: true, note: "ä".repeat(1000) };
+        let event = event("node-a", &pod, &notice, Timestamp::UNIX_EPOCH);
+        assert_eq!(event.reporting_instance.as_deref(), Some("node-a"));
+        assert_eq!(event.regarding.unwrap().uid.as_deref(), Some("u"));
+        assert_eq!(event.type_.as_deref(), Some("Warning"));
+        assert_eq!(event.note.unwrap().len(), LONGEST_NOTE);
+    }
+}

@@ -1,0 +1,79 @@
+//! The pods of this node at the API server: read by name, and patched. What is written, and when, is others' to say.
+
+use berth_policy::PodRef;
+use k8s_openapi::api::core::v1 as core;
+use kube::{
+    Api, Client,
+    api::{ListParams, Patch, PatchParams},
+};
+use serde_json::Value;
+
+use super::{
+    client::{CallError, Connection},
+    metrics::{ClusterMetrics, Write},
+};
+use crate::pod_view::convert::identity;
+
+/// Reads and writes pods of the node of this name.
+#[derive(Clone, Debug)]
+pub(crate) struct NodePods {
+    connection: Connection,
+    node: String,
+    metrics: ClusterMetrics,
+}
+
+/// Which part of a pod is patched: each has rights of its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Part {
+    /// Its metadata and spec.
+    Pod,
+    /// Its status.
+    Status,
+}
+
+impl NodePods {
+    pub(crate) fn new(connection: Connection, node: String, metrics: ClusterMetrics) -> Self {
+        Self { connection, node, metrics }
+    }
+
+    /// The name of the node.
+    pub(crate) fn node(&self) -> &str {
+        &self.node
+    }
+
+    /// The pod as it is now; `None` when it is gone, or another one has its name. A static pod may be asked for by the UID of
+    /// its mirror, or by its own.
+    pub(crate) async fn find(&self, pod: &PodRef) -> Result<Option<core::Pod>, CallError> {
+        // Listed, not got: for the kubelet's identity a pod that is gone is a pod it must not read.
+        let selected =
+            ListParams::default().fields(&format!("spec.nodeName={},metadata.name={}", self.node, pod.name));
+        let list =
+            async |client: Client| Api::<core::Pod>::namespaced(client, &pod.namespace).list(&selected).await;
+        let found = self.connection.ask(list).await?.items.into_iter().next();
+        let is = |uid: Option<&str>| uid == Some(pod.uid.as_str());
+        Ok(found.filter(|found| is(identity(&found.metadata)) || is(found.metadata.uid.as_deref())))
+    }
+
+    /// Patches it, counted as `write`. Containers are merged by their name, conditions by their type; a `metadata.uid` or
+    /// `resourceVersion` in the body that is not the pod's is a conflict.
+    pub(crate) async fn patch(
+        &self,
+        namespace: &str,
+        name: &str,
+        part: Part,
+        body: Value,
+        write: Write,
+    ) -> Result<core::Pod, CallError> {
+        let (patch, params) = (Patch::Strategic(body), PatchParams::default());
+        let ask = async |client: Client| {
+            let pods = Api::<core::Pod>::namespaced(client, namespace);
+            match part {
+                Part::Pod => pods.patch(name, &params, &patch).await,
+                Part::Status => pods.patch_status(name, &params, &patch).await,
+            }
+        };
+        let written = self.connection.ask(ask).await;
+        self.metrics.wrote(write, &written);
+        written
+    }
+}

@@ -1,0 +1,154 @@
+//! From what the names show to the next step. Pure; three wishes, one vocabulary of steps.
+
+use std::time::{Duration, Instant};
+
+/// Nobody answering for longer than this is a berthd that is gone.
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What a name shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// It is not there.
+    Nothing,
+    /// Berthd's socket, and it answers.
+    Ours,
+    /// Somebody else's socket that answers: the runtime's.
+    Runtime,
+    /// A socket at which nobody listens.
+    Dead,
+    /// No socket. It is left alone.
+    Other,
+}
+
+/// What the names show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct View {
+    pub(super) front: Shown,
+    pub(super) aside: Shown,
+    pub(super) next: Shown,
+}
+
+impl View {
+    /// Nobody answers at `front`, although the runtime is there.
+    pub(super) fn is_deserted(self) -> bool {
+        let answers = matches!(self.front, Shown::Ours | Shown::Runtime | Shown::Other);
+        !answers && (self.aside == Shown::Runtime || self.next == Shown::Runtime)
+    }
+}
+
+/// One change of the file system, or the end of the changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// It is as it should be.
+    Stay,
+    /// Nothing can be done now; the runtime is down, or about to bind its path.
+    Await,
+    /// A name is taken by something that is no socket.
+    Refuse,
+    /// `next` is the runtime's: it becomes `aside`.
+    Adopt,
+    /// `next` is of no use.
+    Tidy,
+    /// Berthd's socket gets the name `front`, which is free.
+    Fill,
+    /// Berthd's socket and what is at `front` change places.
+    Swap,
+    /// The runtime's socket, from `aside`, gets the name `front` as well.
+    Return,
+    /// Berthd's socket loses the name `front`, and there is no runtime to have it.
+    Clear,
+}
+
+impl Step {
+    /// There is nothing more to do.
+    pub(super) fn ends(self) -> bool {
+        matches!(self, Self::Stay | Self::Await | Self::Refuse)
+    }
+}
+
+/// Berthd is to be at `front`, and the runtime at `aside`.
+///
+/// Where no runtime answers `front` is left alone: a runtime that starts removes what is at its path and binds it, and would fail
+/// if somebody were faster in between.
+pub(super) fn to_take(view: View) -> Step {
+    if let Some(step) = first(view) {
+        return step;
+    }
+    match (view.front, view.aside) {
+        (Shown::Ours, _) => Step::Stay,
+        (Shown::Runtime, _) | (Shown::Dead, Shown::Runtime) => Step::Swap,
+        (Shown::Nothing, Shown::Runtime) => Step::Fill,
+        (Shown::Dead | Shown::Nothing, _) => Step::Await,
+        (Shown::Other, _) => Step::Refuse,
+    }
+}
+
+/// Berthd leaves on purpose. A runtime that is down gets its dead socket back: that is how it left it.
+pub(super) fn to_leave(view: View) -> Step {
+    if let Some(step) = first(view) {
+        return step;
+    }
+    match (view.front, view.aside) {
+        (Shown::Ours, Shown::Runtime | Shown::Dead) => Step::Return,
+        (Shown::Ours, _) => Step::Clear,
+        _ => Step::Stay,
+    }
+}
+
+/// Nobody answered at `front` for too long: the runtime's socket has to be there.
+pub(super) fn to_restore(view: View) -> Step {
+    if let Some(step) = first(view) {
+        return step;
+    }
+    match (view.front, view.aside) {
+        (Shown::Dead | Shown::Nothing, Shown::Runtime) => Step::Return,
+        _ => Step::Stay,
+    }
+}
+
+/// What an interrupted change has left comes first. `next` is never older than `aside`.
+fn first(view: View) -> Option<Step> {
+    match (view.next, view.aside) {
+        (Shown::Other, _) | (_, Shown::Other) => Some(Step::Refuse),
+        (Shown::Runtime, _) => Some(Step::Adopt),
+        (Shown::Ours | Shown::Dead, _) => Some(Step::Tidy),
+        (Shown::Nothing, _) => None,
+    }
+}
+
+/// The guardian's patience.
+#[derive(Debug, Default)]
+pub(super) struct Vigil {
+    /// Since when nobody answers at `front` although the runtime is there.
+    gone: Option<Instant>,
+    /// Since when berthd's own name is missing.
+    left: Option<Instant>,
+}
+
+/// What the guardian does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Nothing, for now.
+    Watch,
+    /// It puts the runtime's socket back.
+    Restore,
+    /// It ends: the place was left on purpose.
+    End,
+}
+
+impl Vigil {
+    /// What is seen at this moment: [`View::is_deserted`], and whether berthd's own name is there.
+    pub(super) fn see(&mut self, deserted: bool, own: bool, now: Instant) -> Verdict {
+        let lasts = |since: &mut Option<Instant>, holds: bool| {
+            *since = if holds { since.or(Some(now)) } else { None };
+            since.is_some_and(|since| now - since > PATIENCE)
+        };
+        let gone = lasts(&mut self.gone, deserted);
+        let left = lasts(&mut self.left, !own);
+        match (gone, left) {
+            (true, _) => Verdict::Restore,
+            (false, true) if self.gone.is_none() => Verdict::End,
+            (false, _) => Verdict::Watch,
+        }
+    }
+}

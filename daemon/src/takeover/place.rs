@@ -1,0 +1,200 @@
+//! The running berthd's side: takes the place, keeps it, leaves it.
+
+use std::{
+    io,
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info, warn};
+
+use super::{
+    Paths,
+    decide::{Step, to_leave, to_take},
+    look::{FileId, Own},
+    start::Guardian,
+    steps::walk,
+};
+
+/// How often the place is looked at: a restarted runtime has it for so long.
+const LOOK: Duration = Duration::from_millis(250);
+/// How often it is made sure that there is a guardian.
+const GUARDED: Duration = Duration::from_secs(5);
+
+/// The runtime's place.
+#[derive(Debug)]
+pub struct Place {
+    paths: Paths,
+    own: FileId,
+    guardian: Guardian,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Left for good by this process.
+    left: bool,
+    /// Why the place is not had, if it is not.
+    trouble: Option<String>,
+}
+
+impl Place {
+    /// Takes the place for the socket that this process listens on by its own name. A runtime that is down is waited for, by
+    /// [`Place::keep`].
+    ///
+    /// # Errors
+    /// There is no guardian, or the names cannot be changed. Then the runtime is where it was.
+    pub async fn take(paths: Paths, state_dir: &Path) -> anyhow::Result<Self> {
+        let own = FileId::of(&paths.own())?.context("berthd's own socket is not there")?;
+        let guardian = Guardian::of(&paths, state_dir);
+        guardian.ensure().await.context("no guardian, so the runtime's place is not taken")?;
+        let place = Self { paths, own, guardian, state: Mutex::default() };
+        match place.walk().with_context(|| format!("the place of {:?}", place.paths.front()))? {
+            Step::Refuse => bail!("{}", place.refusal()),
+            Step::Await => {
+                warn!(socket = ?place.paths.front(), "Runtime is not there, its place is taken when it is");
+            }
+            _ => {
+                info!(socket = ?place.paths.front(), runtime = ?place.paths.aside(), "Place of the runtime taken");
+            }
+        }
+        Ok(place)
+    }
+
+    /// The names.
+    pub fn paths(&self) -> &Paths {
+        &self.paths
+    }
+
+    /// Whether clients of the runtime come to this process; if not, why.
+    pub fn health(&self) -> Result<(), String> {
+        if let Some(trouble) = &self.state().trouble {
+            return Err(trouble.clone());
+        }
+        if self.held().map_err(|error| error.to_string())? {
+            return Ok(());
+        }
+        Err(format!("{:?} is not berthd's socket now", self.paths.front()))
+    }
+
+    /// Takes the place again whenever it is lost, until it is left or `stop` ends this.
+    pub async fn keep(self: Arc<Self>, stop: CancellationToken) {
+        let (mut tick, mut guarded) = (tokio::time::interval(LOOK), Instant::now());
+        while stop.run_until_cancelled(tick.tick()).await.is_some() {
+            if guarded.elapsed() > GUARDED {
+                guarded = Instant::now();
+                if let Err(error) = self.guardian.ensure().await {
+                    warn!(
+                        error = format!("{error:#}"),
+                        "No guardian: after a crash nobody puts the runtime back"
+                    );
+                }
+            }
+            let kept = self.keep_once().map_err(|error| format!("{error:#}")).err();
+            let mut state = self.state();
+            if let Some(error) = kept.as_ref().filter(|_| kept != state.trouble) {
+                warn!(error, "Place of the runtime not taken");
+            }
+            state.trouble = kept;
+        }
+    }
+
+    /// Puts the runtime's socket back, for good. What is under way goes on: `aside` stays until [`Leaving`] is dropped.
+    pub fn leave(&self) {
+        let mut state = self.state();
+        if std::mem::replace(&mut state.left, true) {
+            return;
+        }
+        let left = walk(&self.paths, Own::Held(self.own), to_leave).and_then(|step| {
+            // Its absence tells the guardian that there is nothing to guard. A berthd that came meanwhile has its own there.
+            if step == Step::Stay && FileId::of(&self.paths.own())? == Some(self.own) {
+                std::fs::remove_file(self.paths.own())?;
+            }
+            Ok(step)
+        });
+        match left {
+            Ok(Step::Stay) => info!(socket = ?self.paths.front(), "The runtime has its place back"),
+            Ok(step) => error!(?step, "Place not left, the guardian puts the runtime back"),
+            Err(error) => error!(%error, "Place not left, the guardian puts the runtime back"),
+        }
+    }
+
+    fn keep_once(&self) -> anyhow::Result<()> {
+        if self.held()? {
+            return Ok(());
+        }
+        match self.walk()? {
+            Step::Stay if !self.state().left => info!("Place of the runtime taken again"),
+            Step::Refuse => bail!("{}", self.refusal()),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Takes the place, unless it was left.
+    fn walk(&self) -> io::Result<Step> {
+        let state = self.state();
+        if state.left { Ok(Step::Stay) } else { walk(&self.paths, Own::Held(self.own), to_take) }
+    }
+
+    fn held(&self) -> io::Result<bool> {
+        Ok(FileId::of(self.paths.front())? == Some(self.own) && FileId::of(&self.paths.next())?.is_none())
+    }
+
+    fn refusal(&self) -> String {
+        let paths = &self.paths;
+        let names = [paths.front().to_owned(), paths.aside(), paths.next()];
+        format!("one of {names:?} is no socket (a link is none either): give the runtime's own path")
+    }
+
+    /// Removes what only this process needed.
+    fn tidy(&self) -> io::Result<()> {
+        // Not while a berthd that came meanwhile dials it, and not when it could be needed at `front`.
+        let at_front = FileId::of(self.paths.front())?;
+        let aside = FileId::of(&self.paths.aside())?;
+        if FileId::of(&self.paths.own())?.is_none() && aside.is_some() && aside == at_front {
+            std::fs::remove_file(self.paths.aside())?;
+        }
+        Ok(())
+    }
+
+    /// Never held across an await.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Leaves the place when this process ends by itself, in an error as well; not when it has a successor.
+#[derive(Debug)]
+pub struct Leaving {
+    place: Option<Arc<Place>>,
+    succeeded: CancellationToken,
+    mine: bool,
+}
+
+impl Leaving {
+    /// `mine` says whether the place is this process's, or still its predecessor's.
+    pub fn new(place: Option<Arc<Place>>, succeeded: CancellationToken, mine: bool) -> Self {
+        Self { place, succeeded, mine }
+    }
+
+    /// The predecessor has gone.
+    pub fn succeed(&mut self) {
+        self.mine = true;
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        let Some(place) = self.place.as_ref().filter(|_| self.mine && !self.succeeded.is_cancelled()) else {
+            return;
+        };
+        place.leave();
+        if let Err(error) = place.tidy() {
+            warn!(%error, "The runtime's second name not removed");
+        }
+    }
+}

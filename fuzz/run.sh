@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Fuzzes each target for some seconds: run.sh [seconds [target...]]. What it finds is kept in artifacts/, and what it learns in
+# corpus/, so that a longer run goes on where the last one ended. To try a finding again: BERTH_FUZZ_TARGET=TARGET
+# fuzz-target/debug/berth-fuzz FILE. Needs a C++ compiler, for libFuzzer.
+set -euo pipefail
+cd "$(dirname "$0")"
+seconds=${1:-20}
+shift || true
+targets=("$@")
+[ ${#targets[@]} -gt 0 ] || targets=($(ls seeds))
+
+# Overflows and failed assertions are found. No code of ours is unsafe, so there is nothing for an address sanitizer to find.
+RUSTC_WRAPPER=$PWD/rustc.sh cargo build --quiet --target-dir ../fuzz-target
+program=../fuzz-target/debug/berth-fuzz
+
+bytes() { # a seed that is no text is kept in hexadecimal
+    printf "$(tr -d '\n' <"$1" | sed 's/../\\x&/g')"
+}
+
+for target in "${targets[@]}"; do
+    mkdir -p "corpus/$target" "artifacts/$target"
+    for seed in "seeds/$target"/*; do
+        case $seed in
+        *.hex) bytes "$seed" >"corpus/$target/$(basename "$seed" .hex)" ;;
+        *) cp "$seed" "corpus/$target/" ;;
+        esac
+    done
+    [ "$target" != config ] || cp ../daemon/src/config/defaults.yaml corpus/config/
+    log=artifacts/$target/log
+    if ! BERTH_FUZZ_TARGET=$target "$program" "corpus/$target" -dict=words.dict -max_total_time="$seconds" \
+        -max_len=8192 -timeout=10 -rss_limit_mb=1024 -artifact_prefix="artifacts/$target/" >"$log" 2>&1; then
+        tail -n 60 "$log" >&2
+        echo "run.sh: $target failed, see fuzz/$log" >&2
+        exit 1
+    fi
+    printf '%-16s %s\n' "$target" "$(grep -a '^Done' "$log" | tail -n1)"
+done

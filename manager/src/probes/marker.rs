@@ -1,0 +1,80 @@
+//! A PodProbeMarker, and what is counted of the pods it selects.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Instant,
+};
+
+use berth_proto::crd::PodProbeMarkerStatus;
+use jiff::Timestamp;
+
+use super::{
+    resolve::{Problem, Selecting},
+    spec::Plan,
+};
+
+/// Of a spec with its place in the order: no two have the same, so what was worked out for one counts for no other.
+pub(super) type Serial = u64;
+
+/// A marker.
+#[derive(Debug)]
+pub(super) struct Marker {
+    pub(super) name: Arc<str>,
+    pub(super) uid: Box<str>,
+    pub(super) resource_version: Box<str>,
+    pub(super) generation: Option<i64>,
+    /// Who was made first has what two name.
+    pub(super) created: Option<Timestamp>,
+    /// Its deletion has begun: it asks for nothing any more.
+    pub(super) deleting: bool,
+    /// Or what is wrong with it.
+    pub(super) plan: Result<Arc<Plan>, Box<str>>,
+    pub(super) serial: Serial,
+    /// Its status as shown; `None` is none that this manager could have written, and is left alone.
+    pub(super) shown: Option<PodProbeMarkerStatus>,
+    /// Pods.
+    pub(super) matched: usize,
+    /// What cannot be done, on which pods.
+    pub(super) problems: BTreeMap<Problem, BTreeSet<Box<str>>>,
+    /// What was last asked to be written, and on which version.
+    pub(super) sent: Option<(Box<str>, PodProbeMarkerStatus)>,
+    /// When that was.
+    pub(super) sent_at: Option<Instant>,
+    /// The number of the list that showed it last.
+    pub(super) list: u32,
+}
+
+impl Marker {
+    /// Its plan, if it is to be carried out.
+    pub(super) fn active(&self) -> Option<&Arc<Plan>> {
+        self.plan.as_ref().ok().filter(|_| !self.deleting)
+    }
+
+    /// For a pod that it selects.
+    pub(super) fn selecting(&self) -> Option<Selecting> {
+        let plan = self.active()?.clone();
+        Some(Selecting { name: self.name.clone(), serial: self.serial, plan })
+    }
+
+    /// A pod is selected from now on, with these problems of this marker.
+    pub(super) fn add<'a>(&mut self, pod: &str, problems: impl Iterator<Item = &'a Problem>) {
+        self.matched += 1;
+        for problem in problems {
+            self.problems.entry(problem.clone()).or_default().insert(pod.into());
+        }
+    }
+
+    /// A pod that was added with these problems is not any more.
+    pub(super) fn remove<'a>(&mut self, pod: &str, problems: impl Iterator<Item = &'a Problem>) {
+        self.matched = self.matched.saturating_sub(1);
+        for problem in problems {
+            if let Some(pods) = self.problems.get_mut(problem) {
+                pods.remove(pod);
+                if pods.is_empty() {
+                    self.problems.remove(problem);
+                }
+            }
+        }
+    }
+}

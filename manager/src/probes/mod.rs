@@ -1,0 +1,220 @@
+//! The pure core for probes: PodProbeMarkers, pods and NodePodProbes in, writes that are owed out.
+//!
+//! ```text
+//!  watches ── apply / delete / list_begins / list_ends / view_broke ──▶ ProbeIndex ──▶ Vec<Order> ──▶ writer
+//!  clock ──── due, asked for at next_deadline ────────────────────────▶
+//!  lease ──── owed: from now on this replica leads; rests: no more ───▶
+//! ```
+//!
+//! This module never reads a clock, never awaits and knows nothing of clients: `now` is an argument, a write is a value. It says what
+//! each node is to probe and what each outcome is to write; the node's agent does both, and the manager never touches a pod.
+//!
+//! - `spec`, `handler`, `names`: what a marker asks for, and whether that can be done;
+//! - `marker`, `pods`, `shape`, `node`: what is remembered;
+//! - `resolve`: what markers come to on a pod;
+//! - `objects` takes facts in, `settle` says what is owed, `status` what a marker says.
+//!
+//! What it costs: an event of a pod evaluates the selectors of its namespace, and nothing if nothing that counts has changed; a
+//! marker that comes, goes or changes looks at the pods of its namespace; a NodePodProbe is compared with what is wanted of its
+//! node. Nothing costs markers × pods but the start.
+//!
+//! Invariants:
+//! - nothing is decided before all kinds have been listed once, or while this replica does not lead;
+//! - a marker that cannot be carried out asks nothing of any node, takes nothing from other markers, and says why;
+//! - what one probe has on a pod, a condition, a label or an annotation, no other writes there: the marker made first has it, then
+//!   the first by name, and in a marker the first of its probes;
+//! - a write is asked for once for each version of an object and content, and again only if it was lost or the lease came
+//!   anew. A NodePodProbe is written to once in [`SETTLE`] at the most, a marker once in [`WRITTEN_EVERY`], the first time at once.
+
+mod handler;
+mod marker;
+mod names;
+mod node;
+mod objects;
+mod order;
+mod pods;
+mod resolve;
+mod settle;
+mod shape;
+mod spec;
+mod status;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use self::{marker::Serial, node::Node, pods::Space, resolve::Resolver, shape::Shapes};
+pub use self::{
+    node::ProbedPod,
+    order::{MarkerOrder, NodeAct, NodeProbesOrder},
+};
+use crate::{
+    order::{Order, Target},
+    seen::{Key, Kind, LabelSets, Now, Object, Texts, Views},
+    timers::Timers,
+};
+
+/// A NodePodProbe is written once in it at the most: the pods of a rollout come one after the other.
+pub const SETTLE: Duration = Duration::from_millis(200);
+/// The status of a marker is written once in it at the most.
+pub const WRITTEN_EVERY: Duration = Duration::from_millis(500);
+/// What came of a write is seen in the next version of its object. Where nothing is seen for so long, nothing came of it.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
+/// A write that found no room is owed again after it.
+const LOST_PAUSE: Duration = Duration::from_secs(5);
+
+/// The kinds by which probes are decided.
+const KINDS: &[Kind] = &[Kind::Pod, Kind::PodProbeMarker, Kind::NodePodProbe];
+
+/// What the manager knows of probes, and what follows from it.
+#[derive(Debug, Default)]
+pub struct ProbeIndex {
+    views: Views,
+    /// This replica may write.
+    leads: bool,
+    texts: Texts,
+    sets: LabelSets,
+    shapes: Shapes,
+    resolver: Resolver,
+    serial: Serial,
+    spaces: HashMap<Arc<str>, Space>,
+    nodes: HashMap<Arc<str>, Node>,
+    timers: Timers<Wake>,
+    /// Markers and nodes to look at before the call returns.
+    touched: BTreeSet<Key>,
+    dirty: BTreeSet<Arc<str>>,
+    orders: Vec<Order>,
+    /// Of selectors on pods, for the tests of what an event costs.
+    #[cfg(test)]
+    evaluations: usize,
+}
+
+/// What is to be looked at although nothing happened.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Wake {
+    Marker(Key),
+    Node(Arc<str>),
+}
+
+/// How much is remembered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// PodProbeMarkers.
+    pub markers: usize,
+    /// Of these, those that cannot be carried out.
+    pub refused: usize,
+    /// NodePodProbes.
+    pub nodes: usize,
+    /// Pods that are probed.
+    pub probed: usize,
+}
+
+impl ProbeIndex {
+    /// An object is as given. What probes are not decided by is passed over.
+    pub fn apply(&mut self, object: &Object, now: Now) -> Vec<Order> {
+        match object {
+            Object::Pod(seen) => self.apply_pod(seen),
+            Object::PodProbeMarker(seen) => self.apply_marker(seen),
+            Object::NodePodProbe(seen) => self.apply_node_probes(seen),
+            Object::Node(_)
+            | Object::Request(_)
+            | Object::Update(_)
+            | Object::NodeImage(_)
+            | Object::ImagePullJob(_) => return Vec::new(),
+        }
+        self.settle(now)
+    }
+
+    /// An object is gone. `namespace` is empty for NodePodProbes.
+    pub fn delete(&mut self, kind: Kind, namespace: &str, name: &str, now: Now) -> Vec<Order> {
+        self.remove(kind, namespace, name);
+        self.settle(now)
+    }
+
+    /// All objects of a kind are about to be applied, and [`ProbeIndex::list_ends`] says when that was the last one.
+    pub fn list_begins(&mut self, kind: Kind, now: Now) {
+        self.views.begins(kind, now.instant);
+    }
+
+    /// What the list has not shown is gone.
+    pub fn list_ends(&mut self, kind: Kind, now: Now) -> Vec<Order> {
+        let complete = self.views.complete_since(KINDS).is_some();
+        self.views.ends(kind, now.instant);
+        for (namespace, name) in self.vanished(kind) {
+            self.remove(kind, &namespace, &name);
+        }
+        if !complete && self.views.complete_since(KINDS).is_some() {
+            self.look_at_all();
+        }
+        self.settle(now)
+    }
+
+    /// The watch of a kind broke. What it showed stays until a list shows otherwise.
+    pub fn view_broke(&mut self, kind: Kind, now: Now) {
+        self.views.broke(kind, now.instant);
+    }
+
+    /// What is owed because time has passed.
+    pub fn due(&mut self, now: Now) -> Vec<Order> {
+        while let Some(wake) = self.timers.due(now.instant) {
+            match wake {
+                Wake::Marker(key) => drop(self.touched.insert(key)),
+                Wake::Node(name) => drop(self.dirty.insert(name)),
+            }
+        }
+        self.settle(now)
+    }
+
+    /// From now on this replica leads: everything that is owed, whatever was asked for before.
+    pub fn owed(&mut self, now: Now) -> Vec<Order> {
+        self.leads = true;
+        self.forget_orders();
+        self.look_at_all();
+        self.settle(now)
+    }
+
+    /// This replica does not lead any more. What it had asked for counts for nothing.
+    pub fn rests(&mut self, now: Now) -> Vec<Order> {
+        self.leads = false;
+        self.forget_orders();
+        self.settle(now)
+    }
+
+    /// A write could not even be queued; it is owed again soon.
+    pub fn lost(&mut self, target: &Target, now: Now) {
+        let at = Some(now.instant + LOST_PAUSE);
+        let Target { kind, key } = target;
+        if *kind == Kind::NodePodProbe {
+            if let Some(shown) = self.nodes.get_mut(&key.name).and_then(|node| node.shown.as_mut()) {
+                shown.sent = None;
+                self.timers.set(Wake::Node(key.name.clone()), at);
+            }
+        } else if let Some(space) = self.spaces.get_mut(&key.namespace)
+            && let Some(marker) = space.markers.get_mut(&key.name)
+        {
+            marker.sent = None;
+            self.timers.set(Wake::Marker(key.clone()), at);
+        }
+    }
+
+    /// When to call [`ProbeIndex::due`], even if nothing happens.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    /// How much is remembered.
+    pub fn size(&self) -> Size {
+        let markers = || self.spaces.values().flat_map(|space| space.markers.values());
+        Size {
+            markers: markers().count(),
+            refused: markers().filter(|marker| marker.plan.is_err()).count(),
+            nodes: self.nodes.values().filter(|node| node.shown.is_some()).count(),
+            probed: self.nodes.values().map(|node| node.wanted.len()).sum(),
+        }
+    }
+}

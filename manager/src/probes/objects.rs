@@ -1,0 +1,241 @@
+//! Facts in: what each kind of object says, and whom it concerns.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{
+    ProbeIndex, Wake,
+    marker::Marker,
+    node::{Node, ProbedPod, Shown},
+    pods::{Pod, Space},
+    resolve::{Problem, Resolved},
+    spec,
+};
+use crate::seen::{Key, Kind, MarkerSeen, NodePodProbeSeen, PodSeen};
+
+/// What is wanted for a pod, and of which node.
+type Placed = Option<(Arc<str>, Arc<ProbedPod>)>;
+
+impl ProbeIndex {
+    pub(super) fn apply_pod(&mut self, seen: &PodSeen) {
+        let list = self.views.list(Kind::Pod);
+        let pod = Pod::new(seen, list, &mut self.texts, &mut self.sets, &mut self.shapes);
+        let Some(pod) = pod else { return self.remove_pod(&seen.namespace, &seen.name) };
+        let namespace = self.texts.one(&seen.namespace);
+        let space = self.spaces.entry(namespace.clone()).or_default();
+        let before = match space.pods.get_mut(&*seen.name) {
+            Some(known) if known.is_as(&pod) => {
+                known.list = list;
+                return;
+            }
+            Some(known) => Some(std::mem::replace(known, pod)),
+            None => space.pods.insert(seen.name.as_str().into(), pod),
+        };
+        self.place(&namespace, &seen.name, before.and_then(placed));
+    }
+
+    fn remove_pod(&mut self, namespace: &str, name: &str) {
+        let Some((namespace, _)) = self.spaces.get_key_value(namespace) else { return };
+        let namespace = namespace.clone();
+        let gone = self.spaces.get_mut(&namespace).and_then(|space| space.pods.remove(name));
+        self.exchange(&namespace, name, gone.and_then(placed), None);
+        self.sweep(&namespace);
+    }
+
+    /// A pod is looked at by the markers of its namespace; `before` is what was wanted for it until now.
+    fn place(&mut self, namespace: &Arc<str>, name: &str, before: Placed) {
+        let Some(space) = self.spaces.get_mut(namespace) else { return };
+        let Some(pod) = space.pods.get(name) else { return };
+        #[cfg(test)]
+        {
+            self.evaluations += space.markers.len();
+        }
+        let selecting = space.selecting(&pod.labels);
+        let wanted = (!selecting.is_empty()).then(|| {
+            let resolved = self.resolver.resolve(&selecting, &pod.shape, &mut self.texts);
+            let (namespace, name) = (namespace.clone(), name.into());
+            Arc::new(ProbedPod { namespace, name, uid: pod.uid.clone(), ip: pod.ip, resolved })
+        });
+        let after = wanted.clone().map(|wanted| (pod.node.clone(), wanted));
+        if let Some(pod) = space.pods.get_mut(name) {
+            pod.wanted = wanted;
+        }
+        self.exchange(namespace, name, before, after);
+    }
+
+    /// What was wanted for a pod is replaced, in the counts of the markers and on the nodes.
+    fn exchange(&mut self, namespace: &Arc<str>, name: &str, before: Placed, after: Placed) {
+        let (old, new) = (resolved(&before), resolved(&after));
+        let same = matches!((old, new), (Some(old), Some(new)) if Arc::ptr_eq(old, new));
+        if let Some(space) = self.spaces.get_mut(namespace).filter(|_| !same) {
+            let goes = old.into_iter().flat_map(|old| old.markers.iter().map(move |of| (old, of, false)));
+            let comes = new.into_iter().flat_map(|new| new.markers.iter().map(move |of| (new, of, true)));
+            for (resolved, of, comes) in goes.chain(comes) {
+                let Some(marker) = space.markers.get_mut(of) else { continue };
+                if comes {
+                    marker.add(name, problems(resolved, of));
+                } else {
+                    marker.remove(name, problems(resolved, of));
+                }
+                self.touched.insert(Key { namespace: namespace.clone(), name: of.clone() });
+            }
+        }
+        if let Some((at, gone)) = before {
+            if let Some(node) = self.nodes.get_mut(&at)
+                && node.wanted.get(&gone.uid).is_some_and(|known| Arc::ptr_eq(known, &gone))
+            {
+                node.wanted.remove(&gone.uid);
+            }
+            self.dirty.insert(at);
+        }
+        // One for which nothing can be run is counted, and no more.
+        if let Some((at, pod)) = after.filter(|(_, pod)| !pod.resolved.probes.is_empty()) {
+            self.nodes.entry(at.clone()).or_default().wanted.insert(pod.uid.clone(), pod);
+            self.dirty.insert(at);
+        }
+    }
+
+    pub(super) fn apply_marker(&mut self, seen: &MarkerSeen) {
+        let key = self.texts.key(&seen.namespace, &seen.name);
+        let space = self.spaces.get(&key.namespace);
+        let known = space.and_then(|space| space.markers.get(&key.name));
+        if known.is_some_and(|known| *known.uid != *seen.uid) {
+            self.remove_marker(&key.namespace, &key.name);
+        }
+        let plan = match &seen.spec {
+            Ok(spec) => spec::parse(&key, spec).map(Arc::new),
+            Err(error) => Err(format!("spec of PodProbeMarker {key} cannot be read: {error}; correct it")),
+        };
+        let plan = plan.map_err(String::into_boxed_str);
+        let markers = &mut self.spaces.entry(key.namespace.clone()).or_default().markers;
+        let known = markers.get(&key.name).map(|marker| (&marker.plan, marker.deleting));
+        let changed = known != Some((&plan, seen.deleting));
+        let marker = markers.entry(key.name.clone()).or_insert_with(|| Marker {
+            name: key.name.clone(),
+            uid: seen.uid.as_str().into(),
+            resource_version: "".into(),
+            generation: None,
+            created: seen.created,
+            deleting: false,
+            plan: Err("".into()),
+            serial: 0,
+            shown: None,
+            matched: 0,
+            problems: BTreeMap::new(),
+            sent: None,
+            sent_at: None,
+            list: 0,
+        });
+        marker.resource_version = seen.resource_version.as_str().into();
+        (marker.generation, marker.deleting) = (seen.generation, seen.deleting);
+        marker.shown = seen.status.as_ref().ok().cloned();
+        marker.list = self.views.list(Kind::PodProbeMarker);
+        if changed {
+            self.serial += 1;
+            (marker.plan, marker.serial) = (plan, self.serial);
+            self.select(&key.namespace, &key.name);
+        }
+        self.touched.insert(key);
+    }
+
+    /// The pods that a marker selected, and those it selects now.
+    fn select(&mut self, namespace: &Arc<str>, name: &str) {
+        let Some(space) = self.spaces.get(namespace) else { return };
+        let plan = space.markers.get(name).and_then(Marker::active);
+        let concerns = |pod: &Pod| {
+            let had = pod.wanted.iter().flat_map(|wanted| &wanted.resolved.markers);
+            had.into_iter().any(|marker| **marker == *name)
+                || plan.is_some_and(|plan| plan.selector.matches(&pod.labels))
+        };
+        let pods = space.pods.iter().filter(|(_, pod)| concerns(pod));
+        let pods: Vec<Box<str>> = pods.map(|(name, _)| name.clone()).collect();
+        for pod in pods {
+            let space = self.spaces.get_mut(namespace);
+            let known = space.and_then(|space| space.pods.get_mut(&pod));
+            let before = known.and_then(|known| Some((known.node.clone(), known.wanted.take()?)));
+            self.place(namespace, &pod, before);
+        }
+    }
+
+    fn remove_marker(&mut self, namespace: &str, name: &str) {
+        let Some((namespace, space)) = self.spaces.get_key_value(namespace) else { return };
+        let Some((name, _)) = space.markers.get_key_value(name) else { return };
+        let key = Key { namespace: namespace.clone(), name: name.clone() };
+        if let Some(space) = self.spaces.get_mut(&key.namespace) {
+            space.markers.remove(&key.name);
+        }
+        self.select(&key.namespace, &key.name);
+        self.sweep(&key.namespace);
+        self.timers.set(Wake::Marker(key), None);
+    }
+
+    pub(super) fn apply_node_probes(&mut self, seen: &NodePodProbeSeen) {
+        let name = self.texts.one(&seen.name);
+        let mut shown = Shown::new(seen, self.views.list(Kind::NodePodProbe), &mut self.texts);
+        let node = self.nodes.entry(name.clone()).or_default();
+        if let Some(before) = node.shown.take().filter(|before| before.uid == shown.uid) {
+            shown.sent = before.sent;
+        }
+        node.shown = Some(shown);
+        self.dirty.insert(name);
+    }
+
+    pub(super) fn remove(&mut self, kind: Kind, namespace: &str, name: &str) {
+        match kind {
+            Kind::Pod => self.remove_pod(namespace, name),
+            Kind::PodProbeMarker => self.remove_marker(namespace, name),
+            Kind::NodePodProbe => {
+                if let Some(node) = self.nodes.get_mut(name) {
+                    // Another one is written to at once.
+                    (node.shown, node.sent_at) = (None, None);
+                    self.dirty.insert(name.into());
+                }
+            }
+            Kind::Node | Kind::Request | Kind::Update | Kind::NodeImage | Kind::ImagePullJob => {}
+        }
+    }
+
+    pub(super) fn vanished(&self, kind: Kind) -> Vec<(Arc<str>, Box<str>)> {
+        let list = self.views.list(kind);
+        match kind {
+            Kind::Pod => {
+                let gone = |(namespace, space): (&Arc<str>, &Space)| {
+                    let pods = space.pods.iter().filter(|(_, pod)| pod.list != list);
+                    pods.map(|(name, _)| (namespace.clone(), name.clone())).collect::<Vec<_>>()
+                };
+                self.spaces.iter().flat_map(gone).collect()
+            }
+            Kind::PodProbeMarker => {
+                let gone = |(namespace, space): (&Arc<str>, &Space)| {
+                    let markers = space.markers.values().filter(|marker| marker.list != list);
+                    markers.map(|marker| (namespace.clone(), (*marker.name).into())).collect::<Vec<_>>()
+                };
+                self.spaces.iter().flat_map(gone).collect()
+            }
+            Kind::NodePodProbe => {
+                let gone = |node: &Node| node.shown.as_ref().is_some_and(|shown| shown.list != list);
+                let nodes = self.nodes.iter().filter(|(_, node)| gone(node));
+                nodes.map(|(name, _)| ("".into(), (**name).into())).collect()
+            }
+            Kind::Node | Kind::Request | Kind::Update | Kind::NodeImage | Kind::ImagePullJob => Vec::new(),
+        }
+    }
+
+    fn sweep(&mut self, namespace: &str) {
+        if self.spaces.get(namespace).is_some_and(Space::is_empty) {
+            self.spaces.remove(namespace);
+        }
+    }
+}
+
+fn placed(pod: Pod) -> Placed {
+    Some((pod.node, pod.wanted?))
+}
+
+fn resolved(placed: &Placed) -> Option<&Arc<Resolved>> {
+    placed.as_ref().map(|(_, pod)| &pod.resolved)
+}
+
+/// Those of one marker.
+fn problems<'a>(resolved: &'a Resolved, marker: &'a str) -> impl Iterator<Item = &'a Problem> {
+    resolved.problems.iter().filter(move |(of, _)| **of == *marker).map(|(_, problem)| problem)
+}

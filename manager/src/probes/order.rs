@@ -1,0 +1,43 @@
+//! What the index wants written, as values.
+
+use std::sync::Arc;
+
+use berth_proto::crd::PodProbeMarkerStatus;
+
+use super::node::ProbedPod;
+use crate::seen::Key;
+
+/// A write to a NodePodProbe.
+#[derive(Clone, Debug)]
+pub struct NodeProbesOrder {
+    /// The name of the node, and of its NodePodProbe.
+    pub node: Arc<str>,
+    /// Of the NodePodProbe.
+    pub uid: Box<str>,
+    /// The version it was decided on.
+    pub resource_version: Box<str>,
+    /// What is written.
+    pub act: NodeAct,
+}
+
+/// What is written to a NodePodProbe.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NodeAct {
+    /// All that is wanted of the node, sorted by UID: what is left out is taken back.
+    Desired(Box<[Arc<ProbedPod>]>),
+    /// The condition is taken back by which an earlier version said that nothing acts on the object.
+    TakeNoticeBack,
+}
+
+/// A write to a PodProbeMarker.
+#[derive(Clone, Debug)]
+pub struct MarkerOrder {
+    /// Which marker.
+    pub key: Key,
+    /// Which one of that name.
+    pub uid: Box<str>,
+    /// The version it was decided on.
+    pub resource_version: Box<str>,
+    /// Its status: every field that is the manager's.
+    pub status: Box<PodProbeMarkerStatus>,
+}

@@ -1,0 +1,64 @@
+//! What it costs: selectors that are looked at, and bytes that are kept.
+
+use std::sync::Arc;
+
+use super::world::*;
+use crate::{
+    probes::{node::ProbedPod, pods::Pod},
+    seen::{Object, PodSeen},
+};
+
+/// Only the markers of its namespace look at a pod, and only when something that counts has changed.
+#[test]
+fn an_event_of_a_pod() {
+    let mut world = World::with_nodes(1);
+    for number in 0..5 {
+        world.marker(&format!("m{number}"), spec(&[idle()]));
+    }
+    for number in 0..50 {
+        world.pod(pod(&format!("p{number}"), "n0", GAME));
+    }
+    world.index.evaluations = 0;
+    world.pod(pod("p0", "n0", GAME));
+    assert_eq!(world.index.evaluations, 0, "nothing has changed");
+    world.pod(PodSeen { namespace: "other".to_owned(), ..pod("p0", "n0", GAME) });
+    assert_eq!(world.index.evaluations, 0, "no marker is there");
+    world.pod(PodSeen { ip: None, ..pod("p0", "n0", GAME) });
+    assert_eq!(world.index.evaluations, 5);
+    world.index.evaluations = 0;
+    world.disturb("n0");
+    world.pass(millis(10_000));
+    assert_eq!(world.index.evaluations, 0, "nor does a node look at pods");
+}
+
+/// The pods of a workload have one shape, one set of labels and one list of probes.
+#[test]
+fn what_a_pod_takes() {
+    assert_eq!(size_of::<Pod>(), 96);
+    assert_eq!(size_of::<ProbedPod>(), 88);
+    let mut world = World::with_nodes(1);
+    world.marker("m", spec(&[idle()]));
+    for number in 0..1000 {
+        let seen = pod(&format!("p{number}"), "n0", GAME);
+        let orders = world.index.apply(&Object::Pod(seen), world.now());
+        drop(orders);
+    }
+    let pods: Vec<_> = world.index.spaces[NAMESPACE].pods.values().collect();
+    let (first, wanted) = (pods[0], pods[0].wanted.as_ref().unwrap());
+    for pod in &pods {
+        assert!(Arc::ptr_eq(&pod.labels, &first.labels) && Arc::ptr_eq(&pod.shape, &first.shape));
+        assert!(Arc::ptr_eq(&pod.wanted.as_ref().unwrap().resolved, &wanted.resolved));
+    }
+}
+
+/// What the object shows is the same as what is wanted, and kept once: the pod's, the node's and the shown one.
+#[test]
+fn what_is_shown_is_not_kept_twice() {
+    let mut world = World::with_nodes(1);
+    world.marker("m", spec(&[idle()]));
+    world.pod(pod("a", "n0", GAME));
+    world.pass(millis(1000));
+    world.disturb("n0");
+    let wanted = world.index.spaces[NAMESPACE].pods["a"].wanted.as_ref().unwrap();
+    assert_eq!(Arc::strong_count(wanted), 3);
+}

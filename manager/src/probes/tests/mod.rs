@@ -1,0 +1,9 @@
+//! Conversations with a cluster in miniature, and random ones.
+
+mod conflicts;
+mod cost;
+mod pace;
+mod random;
+mod selection;
+mod specs;
+mod world;

@@ -1,0 +1,127 @@
+//! Pods: where they are, what they consist of, and how far they are.
+
+use std::net::IpAddr;
+
+use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use serde::Deserialize;
+
+use super::Watchable;
+use crate::seen::{ContainerSeen, Kind, Object, PodSeen, PodStage, Role};
+
+/// Pods.
+#[derive(Clone, Debug)]
+pub struct Pods;
+
+/// What is read of a pod's spec.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodSpec {
+    node_name: Option<String>,
+    containers: Option<Vec<Container>>,
+    init_containers: Option<Vec<Container>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Container {
+    name: String,
+    restart_policy: Option<String>,
+    ports: Option<Vec<Port>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Port {
+    name: Option<String>,
+    container_port: i64,
+}
+
+/// What is read of a pod's status.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodStatus {
+    phase: Option<String>,
+    #[serde(rename = "podIP")]
+    pod_ip: Option<String>,
+    conditions: Option<Vec<Condition>>,
+    container_statuses: Option<Vec<ContainerStatus>>,
+    init_container_statuses: Option<Vec<ContainerStatus>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Condition {
+    #[serde(rename = "type")]
+    type_: String,
+    status: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ContainerStatus {
+    name: String,
+    #[serde(rename = "containerID")]
+    container_id: Option<String>,
+    #[serde(default)]
+    restart_count: i32,
+}
+
+impl Watchable for Pods {
+    const KIND: Kind = Kind::Pod;
+    const GROUP: &str = "";
+    const VERSION: &str = "v1";
+    const NAME: &str = "Pod";
+    const METADATA_ONLY: bool = false;
+    type Scope = NamespaceResourceScope;
+    type Spec = PodSpec;
+    type Status = PodStatus;
+
+    fn object(meta: &ObjectMeta, spec: Option<PodSpec>, status: Option<PodStatus>) -> Object {
+        let status = status.unwrap_or_default();
+        let stage = match status.phase.as_deref() {
+            _ if meta.deletion_timestamp.is_some() => PodStage::Terminating,
+            Some("Succeeded" | "Failed") => PodStage::Finished,
+            _ => PodStage::Active,
+        };
+        let initialized = status.conditions.unwrap_or_default().iter().any(Condition::is_initialized);
+        let (node, containers, init) = spec
+            .map_or_else(Default::default, |spec| (spec.node_name, spec.containers, spec.init_containers));
+        let mut statuses: Vec<ContainerStatus> = status.container_statuses.unwrap_or_default();
+        statuses.extend(status.init_container_statuses.unwrap_or_default());
+        // Names are unique across containers and init containers of a pod.
+        let mut with_status = |container: Container, role| {
+            let status = statuses.iter_mut().find(|status| status.name == container.name);
+            let (id, restarts) =
+                status.map_or((None, 0), |status| (status.container_id.take(), status.restart_count));
+            let ports = container.ports.unwrap_or_default().into_iter().filter_map(named).collect();
+            ContainerSeen { name: container.name, role, id, restarts, ports }
+        };
+        let init = init.unwrap_or_default().into_iter().map(|container| {
+            let always = container.restart_policy.as_deref() == Some("Always");
+            (container, if always { Role::Sidecar } else { Role::Init })
+        });
+        let regular = containers.unwrap_or_default().into_iter().map(|container| (container, Role::Regular));
+        Object::Pod(PodSeen {
+            namespace: meta.namespace.clone().unwrap_or_default(),
+            name: meta.name.clone().unwrap_or_default(),
+            uid: meta.uid.clone().unwrap_or_default(),
+            node,
+            labels: meta.labels.clone().unwrap_or_default(),
+            stage,
+            initialized,
+            ip: status.pod_ip.and_then(|ip| ip.parse::<IpAddr>().ok()),
+            containers: init.chain(regular).map(|(container, role)| with_status(container, role)).collect(),
+        })
+    }
+}
+
+impl Condition {
+    fn is_initialized(&self) -> bool {
+        self.type_ == "Initialized" && self.status == "True"
+    }
+}
+
+/// Nobody asks for the others: they are numbers already.
+fn named(port: Port) -> Option<(String, u16)> {
+    let name = port.name.filter(|name| !name.is_empty())?;
+    Some((name, u16::try_from(port.container_port).ok()?))
+}

@@ -1,0 +1,106 @@
+//! What the data path takes on at most, and what it does beyond: it sheds the newest, says so, and counts it.
+//!
+//! | What | Bound | Beyond it |
+//! |---|---|---|
+//! | connections | [`CONNECTIONS`], those of the kubelet not counted | closed at once; a gRPC client reports UNAVAILABLE |
+//! | calls of a connection | [`STREAMS`], told to the client by HTTP/2 | the client's library keeps them until others end |
+//! | a request that is looked at | `MAX_MESSAGE` | RESOURCE_EXHAUSTED, in the runtime's own words |
+//! | all requests that are looked at, together | [`MEMORY`], those below [`SMALL`] not counted | RESOURCE_EXHAUSTED |
+//! | holds | calls; each ends by its own deadline | |
+//! | answers | a window for each stream and connection: they go at the client's pace | |
+//!
+//! A node of 110 pods has two connections of the kubelet, a few of others, and some hundred calls at once. What is small always
+//! passes, because an error on a `StopContainer` makes the kubelet kill the pod.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use crate::{frames::MAX_MESSAGE, metrics::Metrics, metrics::Shed};
+
+/// Open connections of clients that are not the kubelet. Each takes two descriptors.
+pub(crate) const CONNECTIONS: usize = 1024;
+/// Open calls of one connection.
+pub(crate) const STREAMS: u32 = 4096;
+/// Bytes of requests that wait or are on their way.
+const MEMORY: usize = 8 * MAX_MESSAGE;
+/// Bytes of a request that are always taken.
+const SMALL: usize = 16 << 10;
+
+/// The memory for requests. A clone is the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Memory {
+    taken: Arc<AtomicUsize>,
+    metrics: Metrics,
+}
+
+/// What one call has of it, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Room {
+    memory: Memory,
+    used: usize,
+    counted: usize,
+}
+
+/// All of it is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the agent has {MEMORY} bytes of requests under way already; try again")]
+pub(crate) struct OutOfMemory;
+
+// === impl Memory ===
+
+impl Memory {
+    pub(crate) fn new(metrics: Metrics) -> Self {
+        Self { taken: Arc::default(), metrics }
+    }
+
+    /// Room for a call that has used none yet.
+    pub(crate) fn room(&self) -> Room {
+        Room { memory: self.clone(), used: 0, counted: 0 }
+    }
+}
+
+impl Room {
+    /// Takes so many bytes more.
+    pub(crate) fn take(&mut self, bytes: usize) -> Result<(), OutOfMemory> {
+        self.used += bytes;
+        if self.used <= SMALL {
+            return Ok(());
+        }
+        let more = self.used - self.counted;
+        let taken = self.memory.taken.fetch_add(more, Ordering::Relaxed) + more;
+        self.counted = self.used;
+        if taken > MEMORY {
+            self.memory.metrics.shed(Shed::Memory);
+            return Err(OutOfMemory);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.memory.taken.fetch_sub(self.counted, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_small_always_passes_and_what_was_taken_is_given_back() {
+        let memory = Memory::new(Metrics::default());
+        let mut large = memory.room();
+        assert_eq!(large.take(MEMORY), Ok(()));
+        let mut late = memory.room();
+        assert_eq!(late.take(SMALL), Ok(()));
+        assert_eq!(late.take(1), Err(OutOfMemory));
+        assert_eq!(memory.room().take(SMALL), Ok(()));
+        drop(large);
+        drop(late);
+        assert_eq!(memory.taken.load(Ordering::Relaxed), 0);
+        assert_eq!(memory.room().take(MEMORY), Ok(()));
+    }
+}

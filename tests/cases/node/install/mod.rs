@@ -1,0 +1,42 @@
+//! Berth on a node whose programs are services of a real systemd: `berthctl install`, `uninstall`, `bypass`, `doctor`, and the
+//! units themselves. Each test has a node of its own, and ends it.
+
+mod interrupted;
+mod lifecycle;
+mod pods;
+mod rolled_back;
+mod units;
+
+use anyhow::{Result, ensure};
+use berth_tests::node::SystemdNode;
+
+/// Leads the kubelet to Berth.
+const DROP_IN: &str = "/etc/systemd/system/kubelet.service.d/90-berth.conf";
+const FLAG: &str = "--container-runtime-endpoint=unix:///run/berth/cri.sock";
+/// What `install` writes, but for the state of berthd.
+const WRITTEN: [&str; 7] = [
+    DROP_IN,
+    "/etc/berth",
+    "/etc/systemd/system/berthd.service",
+    "/etc/systemd/system/berthd.socket",
+    "/usr/local/bin/berthctl",
+    "/usr/local/bin/berthd",
+    "/var/lib/berth/install.json",
+];
+/// Twice what anything here takes on a machine with other work to do.
+const LONG: &str = "--timeout=120s";
+
+/// Nothing of an installation is left, and the kubelet speaks to its runtime.
+async fn is_as_before(node: &SystemdNode) -> Result<()> {
+    for path in WRITTEN {
+        ensure!(node.systemd().path(path).symlink_metadata().is_err(), "{path} is left");
+    }
+    for unit in ["berthd.service", "berthd.socket"] {
+        let state = node.systemd().property(unit, "ActiveState").await?;
+        ensure!(state == "inactive" || state == "failed", "{unit} is {state}");
+    }
+    ensure!(!node.systemd().path("/run/berth").exists(), "the sockets are left");
+    let command = node.kubelet_command().await?;
+    ensure!(!command.contains(FLAG), "{command}");
+    node.ready().await
+}

@@ -1,0 +1,164 @@
+//! The units as they are, with all of their sandbox, under a real systemd.
+
+use std::os::unix::fs::MetadataExt;
+use std::pin::pin;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use berth_tests::manifest::Container;
+use berth_tests::node::SystemdNode;
+use berth_tests::observe::Cri;
+use berth_tests::wait::await_condition;
+use k8s_openapi::api::events::v1::Event;
+use kube::Api;
+use serde_json::json;
+
+use super::LONG;
+use super::pods::Pods;
+use crate::case::PATIENCE;
+
+const SOCKET: &str = "/run/berth/cri.sock";
+
+#[tokio::test]
+async fn the_sandbox_lets_it_do_its_work() -> Result<()> {
+    let node = SystemdNode::start().await?;
+    let pods = Pods::of(&node).await?;
+    node.ctl(&["install", LONG]).await?;
+    let web = pods.plain("web").await?;
+
+    // The kubelet is known among the clients by its process: only it can be asked to restart a container.
+    node.ctl(&["recreate", "web", "one"]).await?;
+    let after = pods.instances("web").await?;
+    let others: Vec<_> = after.iter().filter(|instance| !web.contains(instance)).collect();
+    let [(name, ..)] = others.as_slice() else { bail!("not one new instance: {after:?}") };
+    ensure!(name == "one", "{after:?}");
+
+    // berthd probes in the network of the pod: what is waited for is Ready before the kubelet says so, and nobody is refused.
+    let get = json!({ "httpGet": { "port": 8080, "path": "/" }, "periodSeconds": 1, "failureThreshold": 60 });
+    let serves = "while :; do printf 'HTTP/1.0 200 OK\\r\\n\\r\\n' | nc -l -p 8080; done & sleep 1";
+    let probed = Container::new("a").shell(serves).priority(2).field("readinessProbe", get);
+    let manifest = Pods::manifest("probed").container(probed).container(Container::new("b").priority(1));
+    pods.play("probed", manifest).await?;
+    let events: Api<Event> = Api::namespaced(node.client().await?, "default");
+    let told = events.list(&Default::default()).await?.items;
+    let refused: Vec<_> = told
+        .into_iter()
+        .filter(|event| event.regarding.as_ref().and_then(|about| about.name.as_deref()) == Some("probed"))
+        .filter_map(|event| event.note)
+        .filter(|note| note.contains("launch order"))
+        .collect();
+    ensure!(refused.is_empty(), "{refused:?}");
+
+    let score =
+        node.systemd().succeed("systemd-analyze", &["security", "--no-pager", "berthd.service"]).await?;
+    let last = score.lines().last().context("a score")?;
+    ensure!(last.contains("OK"), "{last}");
+    node.down()
+}
+
+#[tokio::test]
+async fn a_restart_is_not_seen_through_the_socket() -> Result<()> {
+    let node = SystemdNode::start().await?;
+    let pods = Pods::of(&node).await?;
+    node.ctl(&["install", LONG]).await?;
+    let web = pods.plain("web").await?;
+    let outside = node.systemd().path(SOCKET);
+    let inode = std::fs::metadata(&outside).context(SOCKET)?.ino();
+    let kubelet = node.systemd().property("kubelet.service", "MainPID").await?;
+    let client = Cri::connect(&outside)?;
+    client.version().await?;
+
+    // One call after another while it is restarted, each on whatever connection there is.
+    let calls = calls_until(&client, node.systemd().systemctl(&["restart", "berthd.service"])).await?;
+    client.version().await?;
+    ensure!(calls > 0, "nothing was called");
+    ensure!(std::fs::metadata(&outside)?.ino() == inode, "another socket");
+
+    // One that is killed, too: systemd keeps the socket, and who waits is served by the next one.
+    let old = node.systemd().property("berthd.service", "MainPID").await?;
+    node.systemd().systemctl(&["kill", "--signal=SIGKILL", "berthd.service"]).await?;
+    await_condition("another berthd serves", PATIENCE, async || {
+        let now = node.systemd().property("berthd.service", "MainPID").await?;
+        ensure!(now != old && now != "0", "{now}");
+        tokio::time::timeout(Duration::from_secs(10), client.version()).await??;
+        Ok(())
+    })
+    .await?;
+    ensure!(std::fs::metadata(&outside)?.ino() == inode, "another socket");
+    node.ready().await?;
+    ensure!(
+        node.systemd().property("kubelet.service", "MainPID").await? == kubelet,
+        "the kubelet was restarted"
+    );
+    pods.untouched("web", &web).await?;
+    pods.ordered("ordered").await?;
+
+    // The runtime's restart does not stop it.
+    let berthd = node.systemd().property("berthd.service", "MainPID").await?;
+    node.systemd().systemctl(&["restart", "containerd.service"]).await?;
+    pods.ordered("ordered-again").await?;
+    ensure!(node.systemd().property("berthd.service", "MainPID").await? == berthd, "it was restarted");
+    pods.untouched("web", &web).await?;
+    node.down()
+}
+
+/// The new process is the unit's main process from then on; the old one ends by itself, and systemd has nothing to mend.
+#[tokio::test]
+async fn an_upgrade_changes_the_main_process() -> Result<()> {
+    let node = SystemdNode::start().await?;
+    let pods = Pods::of(&node).await?;
+    node.ctl(&["install", LONG]).await?;
+    let web = pods.plain("web").await?;
+    let main = async || node.systemd().property("berthd.service", "MainPID").await;
+    for _ in 0..2 {
+        let old = main().await?;
+        let client = Cri::connect(&node.systemd().path(SOCKET))?;
+        client.version().await?;
+        let upgrade = async { node.ctl(&["upgrade", "--watch=2s"]).await.map(drop).map(|()| String::new()) };
+        let calls = calls_until(&client, upgrade).await?;
+        ensure!(calls > 0, "nothing was called");
+        await_condition("the unit has another main process, and no other", PATIENCE, async || {
+            let now = main().await?;
+            ensure!(now != old && now != "0", "it is {now}");
+            let all = node.systemd().succeed("sh", &["-c", "grep -lx berthd /proc/[0-9]*/comm"]).await?;
+            ensure!(all.trim() == format!("/proc/{now}/comm"), "these run: {all}");
+            Ok(())
+        })
+        .await?;
+        for (property, expected) in [("ActiveState", "active"), ("SubState", "running"), ("NRestarts", "0")] {
+            let value = node.systemd().property("berthd.service", property).await?;
+            ensure!(value == expected, "{property} is {value}");
+        }
+    }
+    pods.ordered("ordered").await?;
+    pods.untouched("web", &web).await?;
+
+    // It is watched like one that systemd has started.
+    let old = main().await?;
+    node.systemd().systemctl(&["kill", "--signal=SIGKILL", "berthd.service"]).await?;
+    await_condition("another berthd serves", PATIENCE, async || {
+        let now = main().await?;
+        ensure!(now != old && now != "0", "{now}");
+        Cri::connect(&node.systemd().path(SOCKET))?.version().await?;
+        Ok(())
+    })
+    .await?;
+    pods.untouched("web", &web).await?;
+    node.down()
+}
+
+/// Calls all the time until something is done; how often. A call that fails is an error.
+async fn calls_until(client: &Cri, done: impl Future<Output = Result<String>>) -> Result<u32> {
+    let mut done = pin!(done);
+    let mut calls = 0;
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut done => return done.map(|_| calls),
+            answered = client.version() => {
+                answered.context("a call during the restart")?;
+                calls += 1;
+            }
+        }
+    }
+}
