@@ -144,6 +144,8 @@ pub(crate) fn tidy(directory: &Path) {
 
 #[cfg(test)]
 mod tests {
+    use std::{fs::File, os::unix::fs::PermissionsExt};
+
     use super::*;
 
     #[test]

@@ -17,14 +17,15 @@ pub(super) fn readable(bytes: &[u8]) -> String {
 /// What we or the runtime say, in which an identifier may be new each time: the one of an exec.
 pub(super) fn steady(text: &str) -> String {
     let mut steady = String::with_capacity(text.len());
-    for (position, part) in text.split('"').enumerate() {
+    // What stands behind an identifier does not decide whether it is one.
+    for (position, part) in text.trim().split('"').enumerate() {
         if position > 0 {
             steady.push('"');
         }
         let is_made_up = part.len() >= IDENTIFIER && part.bytes().all(|byte| byte.is_ascii_hexdigit());
         steady.push_str(if is_made_up { "..." } else { part });
     }
-    cut(steady.trim())
+    cut(&steady)
 }
 
 fn cut(text: &str) -> String {
@@ -78,6 +79,7 @@ mod tests {
         let said = |id: &str| steady(&format!("failed to start exec \"{id}\": exec: \"nope\": not found"));
         assert_eq!(said(&"0a".repeat(32)), said(&"1b".repeat(32)));
         assert_eq!(said(&"0a".repeat(32)), "failed to start exec \"...\": exec: \"nope\": not found");
+        assert_eq!(steady(&format!("no exec \"{}\n", "0a".repeat(32))), "no exec \"...");
         assert_eq!(steady("no \"such\" thing\n"), "no \"such\" thing");
         assert_eq!(steady(&"z".repeat(5000)).len(), 1024);
     }
