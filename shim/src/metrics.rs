@@ -22,6 +22,7 @@ type Holds = Family<Labels, Histogram, fn() -> Histogram>;
 #[derive(Clone, Debug)]
 pub struct Metrics {
     connections: Gauge,
+    kubelet_connections: Gauge,
     held: Gauge,
     /// One per method of the intercept table, in its order.
     calls: [Counter; Method::ALL.len()],
@@ -67,6 +68,7 @@ impl Metrics {
         let hold_seconds: Holds = Family::new_with_constructor(hold_histogram);
         let metrics = Self {
             connections: Gauge::default(),
+            kubelet_connections: Gauge::default(),
             held: Gauge::default(),
             calls: Method::ALL.map(|method| calls.get_or_create_owned(&[("method", method.name())])),
             other_calls: calls.get_or_create_owned(&[("method", "other")]),
@@ -81,6 +83,11 @@ impl Metrics {
             hold_seconds,
         };
         registry.register("connections", "Open client connections", metrics.connections.clone());
+        registry.register(
+            "kubelet_connections",
+            "Those of them that are the kubelet's",
+            metrics.kubelet_connections.clone(),
+        );
         registry.register("held", "Calls that wait at the gate now", metrics.held.clone());
         registry.register("calls", "Calls from clients", calls);
         registry.register(
@@ -122,6 +129,11 @@ impl Metrics {
     /// Client connections that are open now.
     pub fn connections_open(&self) -> i64 {
         self.connections.get()
+    }
+
+    /// Those of them that are the kubelet's.
+    pub fn kubelet_connections_open(&self) -> i64 {
+        self.kubelet_connections.get()
     }
 
     /// Calls that wait at the gate now.
@@ -171,8 +183,8 @@ impl Metrics {
     }
 
     /// Counts an open connection until the answer is dropped.
-    pub(crate) fn connection_opened(&self) -> Counted {
-        Counted::new(&self.connections)
+    pub(crate) fn connection_opened(&self, kubelet: bool) -> (Counted, Option<Counted>) {
+        (Counted::new(&self.connections), kubelet.then(|| Counted::new(&self.kubelet_connections)))
     }
 
     /// Counts a held call until the answer is dropped.

@@ -175,7 +175,7 @@ async fn serve_connection<G: Gate>(
     draining: CancellationToken,
     cutoff: CancellationToken,
 ) {
-    let _open = context.metrics.connection_opened();
+    let _open = context.metrics.connection_opened(context.kubelet);
     debug!(connection = context.connection.0, kubelet = context.kubelet, "Connection accepted");
     let handshake = http2::server().handshake(socket);
     let connection = tokio::select! {

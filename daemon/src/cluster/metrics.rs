@@ -36,6 +36,8 @@ pub(crate) enum Write {
     Event,
     /// What probes write on a pod.
     Mark,
+    /// The labels of the Node.
+    NodeLabels,
 }
 
 impl ClusterMetrics {
@@ -75,6 +77,7 @@ impl ClusterMetrics {
             Write::Annotation => "annotation",
             Write::Event => "event",
             Write::Mark => "mark",
+            Write::NodeLabels => "node-labels",
         };
         let outcome = match result {
             Ok(_) => "done",

@@ -15,6 +15,7 @@
 //!
 //! - [`client`]: the identity and the one client, which the pod watch uses too. [`identity`], [`features`]: who that is.
 //! - [`token`], `renewal`: a token of a service account, renewed by the agent.
+//! - [`node_labels`]: what the Node says of the agent.
 //! - `requests`, `convert`: the watch; `object`, `target`, `known`, `clock` serve that of updates, too. `report`, `unready`, `events`: the writers.
 
 pub mod client;
@@ -23,6 +24,7 @@ pub mod features;
 pub(crate) mod fuzz;
 pub mod identity;
 pub mod metrics;
+pub mod node_labels;
 pub mod pause;
 pub mod renewal;
 pub mod requests;

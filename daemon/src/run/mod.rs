@@ -22,7 +22,7 @@ use self::{signals::Signals, sockets::Front};
 use crate::{
     admin::{self, Admin},
     agent::{Agent, chain},
-    cluster::{Cluster, requests::WatchHealth},
+    cluster::{Cluster, node_labels::NodeLabels, requests::WatchHealth},
     config::{Configuration, Place, ViewMode},
     data_path::Parts,
     desired::Files,
@@ -149,6 +149,7 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
     onlookers.extend(updates.as_ref().map(|updates| -> Arc<dyn Onlooker> { updates.pods() }));
     let api = view(&config, cluster.as_ref(), onlookers, &agent, &executor, &tasks, &stop).await;
     if let Some(cluster) = &cluster {
+        working.spawn(NodeLabels::new(cluster.clone(), shim_metrics.clone(), &config).run(work.clone()));
         working.spawn(node_pod_probe::run(agent.clone(), probes, cluster.clone(), prober, work.clone()));
     }
     if let Some(updates) = &updates {

@@ -20,6 +20,7 @@ mod jobs;
 mod kinds;
 mod launch_order;
 mod manager;
+mod node_labels;
 mod played;
 mod policies;
 mod probes;

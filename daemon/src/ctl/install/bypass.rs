@@ -86,7 +86,8 @@ pub async fn bypass(global: &Global, args: &BypassArgs) -> Result<ExitCode> {
         }
     }
     output::progress(
-        "the kubelet speaks to the runtime itself; berthctl bypass --undo leads it to Berth again",
+        "the kubelet speaks to the runtime itself; berthctl bypass --undo leads it to Berth again. The node keeps the label \
+         berth.dev/order=true: cordon it if no pod may come that asks for that",
     );
     Ok(ExitCode::SUCCESS)
 }

@@ -15,6 +15,7 @@ pub mod doctor;
 pub mod facts;
 pub mod host;
 pub mod journal;
+pub mod labels;
 pub mod places;
 pub mod plan;
 pub mod ready;
@@ -202,6 +203,11 @@ async fn put_back(
             Ok(()) => output::progress("the node is Ready"),
             Err(error) => output::progress(&format!("warning: the node is not Ready: {error:#}")),
         }
+    }
+    if let Some(kubelet) = kubelet.filter(|_| down_to == 0)
+        && let Some(remark) = labels::remove(host, &kubelet).await
+    {
+        output::progress(&remark);
     }
     journal.forget(host, down_to)
 }

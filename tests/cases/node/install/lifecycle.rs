@@ -5,6 +5,7 @@ use berth_tests::node::SystemdNode;
 
 use super::pods::Pods;
 use super::{DROP_IN, FLAG, LONG, WRITTEN, is_as_before};
+use crate::node_labels::{await_labels, labels};
 
 #[tokio::test]
 async fn installed_bypassed_and_removed() -> Result<()> {
@@ -26,6 +27,8 @@ async fn installed_bypassed_and_removed() -> Result<()> {
 
     let said = node.ctl(&["install", LONG]).await?;
     ensure!(said.contains("through Berth"), "{said}");
+    let client = node.client().await?;
+    await_labels(&client, "inline", "true").await?;
     let command = node.kubelet_command().await?;
     ensure!(command.contains(FLAG) && command.contains("--v=2"), "{command}");
     ensure!(node.systemd().property("kubelet.service", "MainPID").await? != old_kubelet, "not restarted");
@@ -70,6 +73,7 @@ async fn installed_bypassed_and_removed() -> Result<()> {
     let said = node.ctl(&["uninstall", "--purge", LONG]).await?;
     ensure!(said.contains("Berth is removed"), "{said}");
     is_as_before(&node).await?;
+    ensure!(labels(&client).await? == [None, None], "labels are left: {said}");
     ensure!(!node.systemd().path("/var/lib/berth").exists(), "the state is left");
     pods.untouched("web", &web).await?;
     pods.plain("after").await?;

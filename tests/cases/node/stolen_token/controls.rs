@@ -43,6 +43,12 @@ pub(super) fn controls(world: &World) -> Vec<Attempt> {
             core("pods/mine"),
             json!({ "metadata": { "labels": { "l": "1" }, "annotations": { "a": "1" } } }),
         ),
+        (
+            Agent,
+            Merge,
+            format!("/api/v1/nodes/{A}"),
+            json!({ "metadata": { "labels": { "berth.dev/path": "beside", "berth.dev/order": "false" } } }),
+        ),
         (Agent, Post, cluster("nodeimages"), object("NodeImage", A, Value::Null)),
         (Agent, Merge, cluster(&format!("nodeimages/{A}/status")), status(json!({ "pulling": 1 }))),
         (Agent, Apply, update("/mine/status"), updating.clone()),

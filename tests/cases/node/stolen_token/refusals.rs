@@ -362,8 +362,6 @@ fn anything_else() -> Vec<Row> {
             (who, Post, core("secrets"), secret.clone(), "cannot create resource \"secrets\""),
             (who, Merge, core("secrets/secret"), labelled("l"), "cannot patch resource \"secrets\""),
             (who, Delete, core("secrets/secret"), Value::Null, "cannot delete resource \"secrets\""),
-            (who, Merge, format!("/api/v1/nodes/{A}"), labelled("l"), "cannot patch resource \"nodes\""),
-            (who, Merge, format!("/api/v1/nodes/{B}"), labelled("l"), "cannot patch resource \"nodes\""),
             (
                 who,
                 Merge,
@@ -425,6 +423,7 @@ fn anything_else() -> Vec<Row> {
             ),
         ]);
     }
+    rows.extend(nodes());
     rows.extend([
         (
             Who::Agent,
@@ -441,6 +440,48 @@ fn anything_else() -> Vec<Row> {
         (Who::Kubelet, Merge, format!("/api/v1/nodes/{B}"), labelled("l"), "not allowed to modify node"),
     ]);
     rows
+}
+
+/// Of its own Node the agent writes two labels, and of another nothing.
+fn nodes() -> Vec<Row> {
+    use Verb::{Apply, Delete, Merge, Post, Strategic};
+    let at = |node: &str| format!("/api/v1/nodes/{node}");
+    let said = |key: &str, value: &str| json!({ "metadata": { "labels": { key: value } } });
+    let taint = spec(json!({ "taints": [{ "key": "k", "effect": "NoExecute" }] }));
+    let mut applied = json!({ "apiVersion": "v1", "kind": "Node" });
+    applied["metadata"] = json!({ "name": B, "labels": { "berth.dev/order": "true" } });
+    let mut new = applied.clone();
+    new["metadata"]["name"] = "node-c".into();
+    const LABELS: &str = "changes no labels of its node but berth.dev/path and berth.dev/order";
+    const ELSE: &str = "changes nothing of its node but the labels";
+    const OTHER: &str = "an agent writes only its own node";
+    const NO: &str = "cannot patch resource \"nodes\"";
+    vec![
+        (Who::Agent, Merge, at(A), labelled("l"), LABELS),
+        (Who::Agent, Merge, at(A), said("node-role.kubernetes.io/control-plane", ""), LABELS),
+        (Who::Agent, Merge, at(A), json!({ "metadata": { "labels": null } }), LABELS),
+        (
+            Who::Agent,
+            Merge,
+            at(A),
+            said("berth.dev/path", "x"),
+            "berth.dev/path is inline, beside or takeover",
+        ),
+        (Who::Agent, Merge, at(A), said("berth.dev/order", "x"), "berth.dev/order true or false"),
+        (Who::Agent, Merge, at(A), json!({ "metadata": { "annotations": { "a": "1" } } }), ELSE),
+        (Who::Agent, Merge, at(A), json!({ "metadata": { "finalizers": ["a.example/b"] } }), ELSE),
+        (Who::Agent, Strategic, at(A), taint.clone(), ELSE),
+        (Who::Agent, Merge, at(A), spec(json!({ "unschedulable": true })), ELSE),
+        (Who::Agent, Merge, at(B), said("berth.dev/order", "true"), OTHER),
+        (Who::Agent, Apply, at(B), applied, OTHER),
+        (Who::Agent, Strategic, at(B), taint.clone(), OTHER),
+        (Who::Agent, Post, "/api/v1/nodes".to_owned(), new, "cannot create resource \"nodes\""),
+        (Who::Agent, Delete, at(A), Value::Null, "cannot delete resource \"nodes\""),
+        (Who::Unbound, Merge, at(A), said("berth.dev/order", "true"), NO_NODE),
+        (Who::Kubelet, Merge, at(B), said("berth.dev/order", "true"), "not allowed to modify node"),
+        (Who::Manager, Merge, at(A), said("berth.dev/order", "true"), NO),
+        (Who::Manager, Merge, at(B), labelled("l"), NO),
+    ]
 }
 
 const OF_NODE: &str = "what a node has (imageStatuses, pulls, sealingKey, firstSyncStatus, podProbeStatuses, pods) is the agent's";

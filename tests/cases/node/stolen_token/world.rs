@@ -34,7 +34,8 @@ impl World {
         namespace(&admin, NAMESPACE).await?;
         let nodes: Api<Node> = Api::all(admin.clone());
         for name in [A, B] {
-            let node = serde_json::from_value(json!({ "metadata": { "name": name } }))?;
+            let node =
+                serde_json::from_value(json!({ "metadata": { "name": name, "labels": { "zone": "a" } } }))?;
             nodes.create(&PostParams::default(), &node).await.context("make a node")?;
         }
         let uid = nodes.get(A).await?.uid().context("a node without UID")?;

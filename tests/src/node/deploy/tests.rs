@@ -73,6 +73,7 @@ fn roles_write_this_and_nothing_else() {
         "berth-agent: create events.k8s.io/events",
         "berth-agent: delete apps.kruise.io/containerrecreaterequests",
         "berth-agent: delete berth.dev/containerupdaterequests",
+        "berth-agent: patch /nodes",
         "berth-agent: patch /pods",
         "berth-agent: patch /pods/status",
         "berth-agent: patch apps.kruise.io/containerrecreaterequests/status",
@@ -255,7 +256,7 @@ fn the_agent_in_the_runtimes_place_has_the_nodes_paths() {
 #[test]
 fn samples_are_what_they_say() {
     let pods = all::<Pod>("samples", "Pod");
-    assert_eq!(pods.len(), 4);
+    assert_eq!(pods.len(), 5);
     let requests = all::<berth_proto::crd::ContainerRecreateRequest>("samples", "ContainerRecreateRequest");
     let [request] = &requests[..] else { panic!("one request") };
     let pod = pods.iter().find(|pod| pod.name_any() == request.spec.pod_name).unwrap();
