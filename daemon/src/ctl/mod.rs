@@ -46,6 +46,7 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{Layer, filter::Targets, layer::SubscriberExt, util::SubscriberInitExt};
 
 use cli::{Cli, Command};
+use install::from_pod::PodArgs;
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
@@ -55,6 +56,14 @@ pub fn main() -> ExitCode {
     let filter = Targets::new().with_default(LevelFilter::WARN).with_target("berthd", ours);
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(output::colour());
     tracing_subscriber::registry().with(lines.with_filter(filter)).init();
+    let from_pod = match &cli.command {
+        Command::Install(args) => args.pod,
+        Command::Uninstall(args) => args.pod,
+        _ => PodArgs::default(),
+    };
+    if from_pod.wanted() {
+        return ended(from_pod.run());
+    }
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -62,13 +71,14 @@ pub fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match runtime.block_on(dispatch(cli)) {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("berthctl: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    ended(runtime.block_on(dispatch(cli)))
+}
+
+fn ended(outcome: Result<ExitCode>) -> ExitCode {
+    outcome.unwrap_or_else(|error| {
+        eprintln!("berthctl: {error:#}");
+        ExitCode::FAILURE
+    })
 }
 
 async fn dispatch(cli: Cli) -> Result<ExitCode> {

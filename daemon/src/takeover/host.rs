@@ -15,13 +15,13 @@ use tracing::{info, warn};
 
 /// Whether this process sees another disk than the node's first process. Only with the node's PIDs (`hostPID`) can that be
 /// asked.
-pub(super) fn in_a_container() -> bool {
+pub(crate) fn in_a_container() -> bool {
     let (own, first) = (fs::read_link("/proc/self/ns/mnt"), fs::read_link("/proc/1/ns/mnt"));
     matches!((own, first), (Ok(own), Ok(first)) if own != first)
 }
 
 /// Leaves the session and the cgroups; with `host` the namespaces of mounts and cgroups too, and then all of it has to succeed.
-pub(super) fn leave(host: bool) -> anyhow::Result<()> {
+pub(crate) fn leave(host: bool) -> anyhow::Result<()> {
     match setsid() {
         // It leads its group: somebody started it by hand.
         Ok(_) | Err(Errno::EPERM) => {}

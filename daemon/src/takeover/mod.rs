@@ -18,7 +18,7 @@
 
 mod decide;
 pub mod guardian;
-mod host;
+pub(crate) mod host;
 mod look;
 mod place;
 mod start;

@@ -45,9 +45,9 @@ async fn deployed(node: &Node) -> Result<()> {
     let client = node.client().await?;
     let registry = Registry::start(node.run()).await?;
     let _address = ClusterAddress::serve(node.run()).await?;
-    let agent = program_images::archive(node.run(), &programs::berth("berthd")?).await?;
+    let agent = program_images::archive(node.run(), &[&programs::berth("berthd")?]).await?;
     let agent = registry.push(&agent, "berthd:0.1.0").await?;
-    let manager = program_images::archive(node.run(), &programs::manager()?).await?;
+    let manager = program_images::archive(node.run(), &[&programs::manager()?]).await?;
     let manager = registry.push(&manager, "berth-manager:0.1.0").await?;
     deploy::install(&client).await?;
     for (file, image) in [("manager/manager.yaml", &manager), ("agent/agent.yaml", &agent)] {

@@ -10,12 +10,25 @@ use super::images;
 use super::run_dir::Run;
 use super::tool::run as tool;
 
-/// The archive of an image that runs `program`, with the libraries it needs and busybox for whoever looks inside.
-pub async fn archive(run: &Arc<Run>, program: &Path) -> Result<PathBuf> {
+/// The archive of an image that runs the first of these programs, with the libraries it needs and busybox for whoever looks inside.
+pub async fn archive(run: &Arc<Run>, programs: &[&Path]) -> Result<PathBuf> {
+    let program = programs.first().context("an image without a program")?;
     let name = program.file_name().and_then(|name| name.to_str()).context("a program without a name")?;
     let work = run.make_dir(&format!("image-{name}"))?;
     let root = work.join("root");
     images::root_filesystem(&root).await?;
+    for program in programs {
+        add(program, &root).await?;
+    }
+    let archive = work.join("image.tar");
+    let config = ["--config.entrypoint", &format!("/bin/{name}"), "--clear=config.cmd"];
+    images::pack(&root, &format!("berth.test/{name}:0.1.0"), &config, &work, &archive).await?;
+    fs::remove_dir_all(&root).context("remove the root filesystem")?;
+    Ok(archive)
+}
+
+async fn add(program: &Path, root: &Path) -> Result<()> {
+    let name = program.file_name().context("a program without a name")?;
     let (from, to) = (program.display().to_string(), root.join("bin").join(name).display().to_string());
     // Nine tenths of a debug build are for debuggers.
     tool("strip", &["-o", &to, &from]).await?;
@@ -25,11 +38,7 @@ pub async fn archive(run: &Arc<Run>, program: &Path) -> Result<PathBuf> {
             .context("library folder")?;
         fs::copy(&library, &place).with_context(|| library.display().to_string())?;
     }
-    let archive = work.join("image.tar");
-    let config = ["--config.entrypoint", &format!("/bin/{name}"), "--clear=config.cmd"];
-    images::pack(&root, &format!("berth.test/{name}:0.1.0"), &config, &work, &archive).await?;
-    fs::remove_dir_all(&root).context("remove the root filesystem")?;
-    Ok(archive)
+    Ok(())
 }
 
 /// What the dynamic linker takes into the process, by where it finds it here.

@@ -17,6 +17,7 @@ use super::api_server::User;
 use super::control_plane::ControlPlane;
 use super::run_dir::{Port, Run};
 use super::service::Service;
+use super::tool::run as tool;
 use super::{containerd, deploy, images, kubelet, programs};
 use crate::observe::{Cri, node_ready};
 use crate::wait::await_condition;
@@ -268,6 +269,13 @@ impl SystemdNode {
     /// A CRI client that goes past Berth.
     pub fn cri(&self) -> Result<Cri> {
         Cri::connect(&self.systemd.of().path(containerd::SOCKET))
+    }
+
+    /// Puts the image of an archive on the node.
+    pub async fn import(&self, archive: &Path) -> Result<()> {
+        let socket = self.systemd.of().path(containerd::SOCKET).display().to_string();
+        let archive = archive.display().to_string();
+        tool("ctr", &["--address", &socket, "-n", "k8s.io", "image", "import", &archive]).await.map(drop)
     }
 
     /// Where the programs of a release are unpacked; `berthctl install` copies them from there.

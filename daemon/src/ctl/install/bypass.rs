@@ -13,6 +13,7 @@ use super::super::cli::Global;
 use super::super::{duration, output};
 use super::carry_out::{reload, restart_kubelet};
 use super::facts::Facts;
+use super::from_pod::PodArgs;
 use super::host::Host;
 use super::places::{BERTHD, Flavour};
 use super::ready::Watch;
@@ -40,8 +41,9 @@ pub async fn bypass(global: &Global, args: &BypassArgs) -> Result<ExitCode> {
             bail!("Berth is not installed; berthctl install does it");
         }
         let node = args.node.clone();
+        let pod = PodArgs::default();
         let again =
-            InstallArgs { dry_run: false, timeout: args.timeout, runtime: None, kubeconfig: None, node };
+            InstallArgs { dry_run: false, timeout: args.timeout, runtime: None, kubeconfig: None, pod, node };
         return install(global, &again).await;
     }
     let _lock = changeable(&host)?;

@@ -13,6 +13,7 @@ pub mod bypass;
 pub mod carry_out;
 pub mod doctor;
 pub mod facts;
+pub mod from_pod;
 pub mod host;
 pub mod journal;
 pub mod labels;
@@ -33,6 +34,7 @@ use nix::fcntl::{Flock, FlockArg};
 use tokio::process::Command;
 
 use self::facts::Facts;
+use self::from_pod::PodArgs;
 use self::host::Host;
 use self::journal::{Journal, Undo};
 use self::places::Flavour;
@@ -62,6 +64,9 @@ pub struct InstallArgs {
     /// Kubeconfig for berthd, if it has no configuration yet [default: the kubelet's]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<String>,
+    /// From where.
+    #[command(flatten)]
+    pub pod: PodArgs,
     /// Which node.
     #[command(flatten)]
     pub node: NodeArgs,

@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use super::super::{duration, output};
+use super::from_pod::PodArgs;
 use super::host::Host;
 use super::journal::Journal;
 use super::places::{BERTHCTL, BERTHD, STATE_DIR};
@@ -30,6 +31,9 @@ pub struct UninstallArgs {
     /// How long the node may take to be Ready again before that is said
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse)]
     pub timeout: Duration,
+    /// From where.
+    #[command(flatten)]
+    pub pod: PodArgs,
     /// Which node.
     #[command(flatten)]
     pub node: NodeArgs,

@@ -1,0 +1,102 @@
+//! `deploy/host`: its pod installs berthd as a service of its node, and the node goes back when that does not work.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use berth_tests::node::{NODE_NAME, SystemdNode, deploy, program_images, programs};
+use berth_tests::wait::await_condition;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::{DeleteParams, LogParams, PostParams};
+use serde_json::{Value, json};
+
+use super::is_as_before;
+use super::pods::Pods;
+use crate::case::{PATIENCE, is_ready};
+
+const IMAGE: &str = "berth.test/berthctl:0.1.0";
+
+/// The pod that the DaemonSet makes, with other arguments after those it has.
+fn installer(name: &str, args: Value) -> Result<Pod> {
+    let objects = deploy::objects("host/installer.yaml")?;
+    let mut spec = objects.first().context("no DaemonSet")?.data["spec"]["template"]["spec"].clone();
+    spec["nodeName"] = NODE_NAME.into();
+    // Nobody has made these here.
+    for key in ["priorityClassName", "nodeSelector"] {
+        spec.as_object_mut().context("a spec")?.remove(key);
+    }
+    let container = &mut spec["containers"][0];
+    (container["image"], container["imagePullPolicy"]) = (IMAGE.into(), "Never".into());
+    if !args.is_null() {
+        container["args"] = args;
+    }
+    let pod = json!({ "metadata": { "name": name, "namespace": "default" }, "spec": spec });
+    serde_json::from_value(pod).context("a pod")
+}
+
+async fn log_of(pods: &Pods, name: &str) -> Result<String> {
+    pods.api.logs(name, &LogParams::default()).await.with_context(|| format!("log of {name}"))
+}
+
+async fn says(pods: &Pods, name: &str, words: &str) -> Result<()> {
+    await_condition(format!("{name} says {words:?}"), PATIENCE, async || {
+        let said = log_of(pods, name).await?;
+        ensure!(said.contains(words), "{said}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn installed_from_a_pod() -> Result<()> {
+    let node = SystemdNode::start().await?;
+    let (berthctl, berthd) = (programs::berth("berthctl")?, programs::berth("berthd")?);
+    let archive =
+        program_images::archive(node.systemd().of(), &[Path::new(&berthctl), Path::new(&berthd)]).await?;
+    node.import(&archive).await?;
+    let pods = Pods::of(&node).await?;
+    let web = pods.plain("web").await?;
+
+    // A program that is no berthd: it does not serve, and everything is put back by itself.
+    let release = node.systemd().path("/usr/local/bin/berthd");
+    std::fs::write(&release, "#!/bin/sh\nexit 1\n").context("a broken berthd")?;
+    let create = async |pod: Pod| pods.api.create(&PostParams::default(), &pod).await.context("create a pod");
+    create(installer("broken", json!(["install", "--on-node", "--stay", "--timeout=8s"]))?).await?;
+    says(&pods, "broken", "failed; this pod stays").await?;
+    let said = log_of(&pods, "broken").await?;
+    ensure!(said.contains("everything is as it was before"), "{said}");
+    ensure!(is_ready(&pods.api.get("broken").await?).is_err(), "Ready without a berthd");
+    std::fs::remove_file(&release).context("the broken berthd")?;
+    is_as_before(&node).await?;
+    pods.untouched("web", &web).await?;
+    pods.api.delete("broken", &DeleteParams::default()).await?;
+
+    create(installer("installer", Value::Null)?).await?;
+    await_condition("the installer is Ready", PATIENCE, async || {
+        is_ready(&pods.api.get("installer").await?).with_context(|| "not Ready")
+    })
+    .await
+    .context(log_of(&pods, "installer").await.unwrap_or_default())?;
+    says(&pods, "installer", "done; this pod stays").await?;
+    pods.untouched("web", &web).await?;
+    pods.ordered("ordered").await?;
+
+    // The service has nothing to do with the pod.
+    pods.api.delete("installer", &DeleteParams::default()).await?;
+    gone(&pods.api, "installer").await?;
+    pods.ordered("without-the-pod").await?;
+
+    create(installer("remover", json!(["uninstall", "--on-node", "--stay", "--purge"]))?).await?;
+    says(&pods, "remover", "done; this pod stays").await?;
+    is_as_before(&node).await?;
+    pods.untouched("web", &web).await?;
+    node.down()
+}
+
+async fn gone(pods: &Api<Pod>, name: &str) -> Result<()> {
+    await_condition(format!("{name} is gone"), PATIENCE, async || {
+        ensure!(pods.get_opt(name).await?.is_none(), "it is there");
+        Ok(())
+    })
+    .await
+}
