@@ -13,14 +13,38 @@ use nix::{
 };
 use tracing::{info, warn};
 
-/// Whether this process sees another disk than the node's first process. Only with the node's PIDs (`hostPID`) can that be
-/// asked.
-pub(crate) fn in_a_container() -> bool {
-    let (own, first) = (fs::read_link("/proc/self/ns/mnt"), fs::read_link("/proc/1/ns/mnt"));
-    matches!((own, first), (Ok(own), Ok(first)) if own != first)
+/// Whether this process sees another disk than the node's first process. Only with the node's PIDs (`hostPID`) can that be asked.
+///
+/// # Errors
+/// It is in a container that it cannot leave.
+pub(crate) fn in_a_container() -> anyhow::Result<bool> {
+    ensure!(
+        std::process::id() != 1,
+        "this is the first process of a container; its pod needs hostPID: true, so that it can be left"
+    );
+    let own = fs::read_link("/proc/self/ns/mnt").context("our own mounts")?;
+    let error = match fs::read_link("/proc/1/ns/mnt") {
+        Ok(first) => return Ok(own != first),
+        Err(error) => error,
+    };
+    let groups = fs::read_to_string("/proc/1/cgroup").context("the cgroups of the node's first process")?;
+    // Nobody may look at that process, on a node whose first process is none of the usual ones.
+    ensure!(
+        !is_outside(&groups),
+        "{error} (/proc/1/ns/mnt), and this is a container; its pod needs to be privileged"
+    );
+    Ok(false)
 }
 
-/// Leaves the session and the cgroups; with `host` the namespaces of mounts and cgroups too, and then all of it has to succeed.
+/// Whether these cgroups lie outside of our own namespace of cgroups.
+fn is_outside(groups: &str) -> bool {
+    groups.lines().any(|line| line.rsplit(':').next().is_some_and(|path| path.starts_with("/..")))
+}
+
+/// Leaves the session and the cgroups; with `host` the namespaces of mounts and cgroups too.
+///
+/// # Errors
+/// One of them could not be left: what ends the one who started this process may end this process too.
 pub(crate) fn leave(host: bool) -> anyhow::Result<()> {
     match setsid() {
         // It leads its group: somebody started it by hand.
@@ -35,14 +59,9 @@ pub(crate) fn leave(host: bool) -> anyhow::Result<()> {
         setns(cgroups, CloneFlags::CLONE_NEWCGROUP).context("the node's cgroups")?;
         setns(mounts, CloneFlags::CLONE_NEWNS).context("the node's mounts")?;
     }
-    let left = leave_cgroups();
-    match left {
-        Ok(()) => info!("Cgroups left"),
-        Err(error) if host => return Err(error),
-        Err(error) => {
-            warn!(error = format!("{error:#}"), "Cgroups not left: what ends berthd's may end this too");
-        }
-    }
+    // Also where that is not a container's: what is left of a service that ends is killed too.
+    leave_cgroups().context("leave the cgroups")?;
+    info!("Cgroups left");
     Ok(())
 }
 
@@ -75,6 +94,18 @@ fn roots(mountinfo: &str) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_process_is_seen_from_a_container() {
+        for (groups, expected) in [
+            ("12:cpu:/\n0::/\n", false),
+            ("0::/init.scope\n", false),
+            ("0::/../../init.scope\n", true),
+            ("9:name=systemd:/\n8:pids:/../../..\n", true),
+        ] {
+            assert_eq!(is_outside(groups), expected, "{groups}");
+        }
+    }
 
     #[test]
     fn the_roots_of_the_hierarchies_are_found_in_the_mounts() {

@@ -56,7 +56,9 @@ impl Guardian {
             return Ok(());
         }
         self.copy_program().with_context(|| format!("{:?}", self.program))?;
-        let mut child = self.spawn().with_context(|| format!("{:?} does not start", self.program))?;
+        let contained = host::in_a_container()?;
+        let mut child =
+            self.spawn(contained).with_context(|| format!("{:?} does not start", self.program))?;
         let until = Instant::now() + READY;
         while !self.watches()? {
             if let Some(status) = child.try_wait()? {
@@ -99,7 +101,7 @@ impl Guardian {
         fs::rename(new, &self.program)
     }
 
-    fn spawn(&self) -> io::Result<Child> {
+    fn spawn(&self, contained: bool) -> io::Result<Child> {
         let long = fs::metadata(&self.log).is_ok_and(|log| log.len() > LONG);
         let mut options = File::options();
         options.create(true).mode(0o600).append(true);
@@ -109,7 +111,7 @@ impl Guardian {
         }
         let mut command = Command::new(&self.program);
         command.arg("guardian").arg("--socket").arg(&self.socket);
-        if host::in_a_container() {
+        if contained {
             command.arg("--host");
         }
         // Nothing of this process's environment is about it: no socket of systemd, no token, no configuration.

@@ -61,7 +61,7 @@ impl PodArgs {
                 Command::new(&program).args(args).env_clear().env("PATH", PATH).current_dir("/").exec();
             return Err(error).with_context(|| format!("run {} on the node", program.display()));
         }
-        if !in_a_container() {
+        if !in_a_container()? {
             bail!("{ON_NODE} is for a pod with hostPID; here berthctl is on its node: leave it out");
         }
         let code = self.carry_out()?;

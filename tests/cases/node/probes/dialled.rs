@@ -55,8 +55,11 @@ async fn what_is_dialled_is_the_pod() -> Result<()> {
         let marker =
             table.iter().fold(marker, |marker, (name, probe, ..)| marker.probe(name, "main", probe.clone()));
         stage.mark(&marker).await?;
-        let as_expected =
-            |pod: &Pod| table.iter().try_for_each(|(name, _, status, words)| says(pod, name, status, words));
+        let as_expected = |pod: &Pod| {
+            table.iter().try_for_each(|(name, _, status, words)| says(pod, name, status, words))?;
+            // The agent knows it from the runtime, maybe before the kubelet has written it.
+            pod.status.as_ref().and_then(|status| status.pod_ip.as_ref()).context("no address").map(drop)
+        };
         let pod = stage.case.await_pod("pod", "says what is dialled", as_expected).await?;
         let address = pod.status.and_then(|status| status.pod_ip).context("no address")?;
         // With the address it is plain whom the refusal is of.

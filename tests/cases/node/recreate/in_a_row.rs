@@ -38,7 +38,7 @@ async fn eight_times(case: &Case, policy: &str) -> Result<()> {
         let now = scene.running("a").await?;
         let down = Duration::from_nanos(u64::try_from(now.started_at - ended.finished_at)?);
         // Measured by `berth-bench recreate`; here only: no back-off.
-        ensure!(down < Duration::from_secs(5), "round {round}: down for {down:?}");
+        ensure!(down < Duration::from_secs(10), "round {round}: down for {down:?}");
     }
     let logs = case.pods.logs("pod", &kube::api::LogParams { previous: true, ..Default::default() }).await?;
     ensure!(logs.contains("term"), "the previous instance logged {logs:?}");

@@ -1,5 +1,7 @@
 //! berthd at containerd's own path: a kubelet that is configured for containerd, and was restarted once, speaks to berthd.
 
+mod deployed;
+
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;

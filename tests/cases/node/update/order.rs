@@ -237,6 +237,6 @@ async fn down(scene: &Scene<'_>, old: &Instance) -> Result<()> {
     // not started it takes the old one.
     let Some(ended) = ended.iter().find(|instance| instance.id == old.id) else { return Ok(()) };
     let down = Duration::from_nanos(u64::try_from(now.started_at - ended.finished_at)?);
-    ensure!(down < Duration::from_secs(5), "down for {down:?}");
+    ensure!(down < Duration::from_secs(10), "down for {down:?}");
     Ok(())
 }
