@@ -19,7 +19,7 @@ is_one_of() { # what, those there are
 
 runtimes=(1.6 2.2)
 kubelets=(1.33 1.34 1.36)
-groups=(releases launch_order exit_order early_readiness recreate jobs update)
+groups=(releases launch_order exit_order early_readiness recreate jobs update images::pins)
 if [ $# -gt 0 ]; then
     [ $# -ge 2 ] || fail "$1 with which kubelet? (matrix.sh 2.2 1.36)"
     is_one_of "$1" "${runtimes[@]}" || fail "no containerd $1 here: ${runtimes[*]}"
