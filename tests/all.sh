@@ -9,7 +9,7 @@ tests/setup.sh --all
 
 # The Kubernetes programs take some minutes from an empty cache, and most of the Rust work does not need them.
 log=$(mktemp)
-tests/k8s/build.sh >"$log" 2>&1 &
+{ tests/k8s/build.sh && tests/containerd/build.sh 2.2; } >"$log" 2>&1 &
 kubernetes=$!
 # An error before the end must not leave a compiler behind.
 trap 'kill "$kubernetes" 2>/dev/null || true; rm -f "$log"' EXIT
@@ -29,11 +29,15 @@ cargo deny --log-level error check licenses bans sources
 step "a short fuzz run"
 fuzz/run.sh 3
 
-step "the Kubernetes programs"
+step "the programs of the nodes"
 wait "$kubernetes" || { cat "$log" >&2; exit 1; }
 
 step "node tests"
 # The features of the libraries are those of the whole workspace, so that nothing is built a second time.
 cargo test --workspace --quiet --test node -- --test-threads=4
+
+step "the same with another containerd"
+# One cell of the matrix: what leans most on the runtime.
+tests/matrix.sh 2.2 1.34 launch_order exit_order early_readiness recreate::in_a_row recreate::strategy jobs::codes images::pins
 
 step "all passed"

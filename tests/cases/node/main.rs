@@ -25,6 +25,7 @@ mod played;
 mod policies;
 mod probes;
 mod recreate;
+mod releases;
 mod standalone;
 mod standalone_requests;
 mod stolen_token;

@@ -1,5 +1,8 @@
 //! A containerd of the run's own: root, state, socket, CNI network and streaming port, nothing shared with the host's.
 
+mod config;
+mod release;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,8 +10,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 
+pub(super) use self::release::Release;
 use super::images;
-use super::run_dir::{Port, Run};
+use super::run_dir::Run;
 use super::service::Service;
 use super::tool::run as tool;
 use crate::observe::Cri;
@@ -20,6 +24,7 @@ pub(super) const SOCKET: &str = "containerd.sock";
 /// The runtime under test conditions. Its socket is the direct way to the truth.
 #[derive(Debug)]
 pub struct Containerd {
+    release: Release,
     service: Service,
     socket: PathBuf,
 }
@@ -39,11 +44,13 @@ impl Containerd {
             let size = format!("size={mebibytes}m");
             tool("mount", &["-t", "tmpfs", "-o", &size, "tmpfs", root.to_str().context("path")?]).await?;
         }
-        let args = arguments(run, &socket)?;
-        let containerd = Self { service: Service::new(run, "containerd", "containerd", args), socket };
+        let release = Release::asked_for()?;
+        let args = arguments(&release, run, &socket)?;
+        let service = Service::new(run, "containerd", release.daemon(), args);
+        let containerd = Self { release, service, socket };
         containerd.service.start()?;
         containerd.ready().await?;
-        images::import(&containerd.socket).await?;
+        images::import(&containerd.release.ctr(), &containerd.socket).await?;
         Ok(containerd)
     }
 
@@ -81,8 +88,10 @@ impl Containerd {
     pub async fn ready(&self) -> Result<()> {
         await_condition("containerd is ready", Duration::from_secs(60), async || {
             self.service.check_running()?;
+            // What else 2.x says of itself, such as of deprecated settings, keeps no kubelet from it.
+            let counts = |name: &str| matches!(name, "RuntimeReady" | "NetworkReady");
             let conditions = self.cri()?.conditions().await?;
-            match conditions.iter().find(|condition| !condition.status) {
+            match conditions.iter().find(|condition| counts(&condition.r#type) && !condition.status) {
                 None => Ok(()),
                 Some(condition) => bail!("{}: {}", condition.r#type, condition.message),
             }
@@ -94,57 +103,16 @@ impl Containerd {
     pub async fn ctr(&self, args: &[&str]) -> Result<String> {
         let mut all = vec!["--address", self.socket.to_str().context("socket path")?, "-n", "k8s.io"];
         all.extend(args);
-        tool("ctr", &all).await
+        tool(self.release.ctr(), &all).await
     }
 }
 
 /// Writes its configuration and that of its network; the arguments it is started with.
-pub(super) fn arguments(run: &Run, socket: &Path) -> Result<Vec<String>> {
+pub(super) fn arguments(release: &Release, run: &Run, socket: &Path) -> Result<Vec<String>> {
     let cni = run.make_dir("cni")?;
     run.write("cni/10-berth.conflist", &network(run))?;
-    let config = run.write("containerd.toml", &config(run, socket, &cni))?;
+    let config = run.write("containerd.toml", &config::config(release, run, socket, &cni))?;
     Ok(vec!["--config".to_owned(), config.display().to_string()])
-}
-
-/// containerd 1.6's configuration.
-fn config(run: &Run, socket: &Path, cni: &Path) -> String {
-    let dir = run.dir().display();
-    let (socket, cni, pause) = (socket.display(), cni.display(), images::PAUSE);
-    let port = run.port(Port::ContainerdStream);
-    format!(
-        r#"version = 2
-root = "{dir}/containerd/root"
-state = "{dir}/containerd/state"
-
-[grpc]
-  address = "{socket}"
-
-[ttrpc]
-  address = "{socket}.ttrpc"
-
-[plugins."io.containerd.internal.v1.opt"]
-  path = "{dir}/containerd/opt"
-
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "{pause}"
-  stream_server_address = "127.0.0.1"
-  stream_server_port = "{port}"
-  # Test machines may lack CAP_SYS_RESOURCE, and runc ends without a word when it may not lower the score.
-  restrict_oom_score_adj = true
-  # So that what a crash leaves mounted is found below the run's directory.
-  netns_mounts_under_state_dir = true
-
-  [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "/usr/lib/cni"
-    conf_dir = "{cni}"
-
-  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
-    runtime_type = "io.containerd.runc.v2"
-
-    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
-      Root = "{dir}/runc"
-"#
-    )
 }
 
 /// One bridge with addresses of the run's own. No masquerading and no port mapping: the host's firewall is not touched,

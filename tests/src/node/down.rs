@@ -175,8 +175,7 @@ impl Bundle {
         let mut bundles = Vec::new();
         for entry in entries {
             let entry = entry.with_context(|| tasks.display().to_string())?;
-            // A container in the sandbox's shim has no address of its own.
-            let address = fs::read_to_string(entry.path().join("address")).ok();
+            let address = shim_address(&entry.path());
             bundles.push(Self {
                 id: entry.file_name().to_string_lossy().into_owned(),
                 shim_socket: address.and_then(|text| Some(text.trim().strip_prefix("unix://")?.to_owned())),
@@ -184,6 +183,16 @@ impl Bundle {
         }
         Ok(bundles)
     }
+}
+
+/// Where a bundle's shim listens: 1.x notes it alone, 2.x with more. In 1.x a container in the sandbox's shim has none of its own.
+fn shim_address(bundle: &Path) -> Option<String> {
+    if let Ok(address) = fs::read_to_string(bundle.join("address")) {
+        return Some(address);
+    }
+    let bootstrap = fs::read_to_string(bundle.join("bootstrap.json")).ok()?;
+    let bootstrap: serde_json::Value = serde_json::from_str(&bootstrap).ok()?;
+    Some(bootstrap.get("address")?.as_str()?.to_owned())
 }
 
 fn unmount(dir: &Path) -> Result<()> {

@@ -45,12 +45,12 @@ pub async fn archives() -> Result<Vec<PathBuf>> {
     Ok(archives)
 }
 
-/// Imports every image into a containerd, so that no pod has to pull.
-pub async fn import(containerd: &Path) -> Result<()> {
+/// Imports every image into a containerd by its own client, so that no pod has to pull.
+pub async fn import(ctr: &Path, containerd: &Path) -> Result<()> {
     let address = containerd.to_str().context("socket path")?;
     for archive in archives().await? {
         let archive = archive.to_str().context("archive path")?;
-        run("ctr", &["--address", address, "-n", "k8s.io", "image", "import", archive]).await?;
+        run(ctr, &["--address", address, "-n", "k8s.io", "image", "import", archive]).await?;
     }
     Ok(())
 }

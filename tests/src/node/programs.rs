@@ -25,6 +25,9 @@ pub fn cache_dir() -> Result<PathBuf> {
     Ok(Path::new(&home).join(".cache/berth"))
 }
 
+/// Names the release of the kubelet, and of the rest where that would be older; `k8s/build.sh` knows which there are.
+pub const KUBERNETES: &str = "BERTH_TESTS_KUBERNETES";
+
 /// A Kubernetes program; built when it is not there yet, which takes minutes.
 pub fn kubernetes(program: &str) -> Result<PathBuf> {
     let script = package_dir().join("k8s/build.sh");
@@ -32,8 +35,8 @@ pub fn kubernetes(program: &str) -> Result<PathBuf> {
     if !done.status.success() {
         bail!("{} {program}: {}", script.display(), String::from_utf8_lossy(&done.stderr).trim());
     }
-    let dir = String::from_utf8(done.stdout).context("the folder build.sh names")?;
-    Ok(Path::new(dir.trim()).join(program))
+    let path = String::from_utf8(done.stdout).context("the path build.sh names")?;
+    Ok(path.trim().into())
 }
 
 /// `berthd` or `berthctl`.

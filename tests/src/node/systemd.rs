@@ -201,8 +201,9 @@ impl SystemdNode {
         let run = plane.run().clone();
         deploy::install_kinds(&plane.client().await?).await?;
         let socket = run.path(containerd::SOCKET);
+        let release = containerd::Release::asked_for()?;
         let command = |program: &Path, args: Vec<String>| format!("{} {}", program.display(), args.join(" "));
-        let containerd = command(Path::new("/usr/bin/containerd"), containerd::arguments(&run, &socket)?);
+        let containerd = command(&release.daemon(), containerd::arguments(&release, &run, &socket)?);
         let kubeconfig = plane.api().kubeconfig(User::Node)?;
         let kubelet = kubelet::arguments(&run, &socket, Some(&kubeconfig))?;
         let kubelet = command(&programs::kubernetes("kubelet")?, kubelet);
@@ -226,7 +227,7 @@ impl SystemdNode {
         let systemd = PrivateSystemd::start(&run, &units, &["containerd.service", "kubelet.service"]).await?;
         let node = Self { systemd, plane };
         await_condition("containerd answers", PATIENCE, async || node.cri()?.version().await).await?;
-        images::import(&socket).await?;
+        images::import(&release.ctr(), &socket).await?;
         for program in ["berthd", "berthctl"] {
             let to = node.programs().join(program);
             fs::create_dir_all(node.programs()).context("folder of programs")?;

@@ -12,6 +12,9 @@
 //! - **A pull of an image that is there, whoever asks for it, writes the record anew, without our labels**: a pin is to be set
 //!   after a pull, and again after each other pull of the image.
 //! - Its CRI does not know pins yet and shows none to the kubelet: the labels do no harm, and keep nothing.
+//!
+//! Found on containerd 2.2.5: an update whose image has no target ends the whole of containerd (a nil dereference in its image
+//! service), although the mask does not name the target. So there is always one, empty, and the mask keeps it from being written.
 
 use berth_proto::image::Reference;
 use containerd_client::services::v1::{ListImagesRequest, UpdateImageRequest};
@@ -35,15 +38,7 @@ impl Containerd {
     }
 
     async fn label(&self, record: &str, pinned: &str, until: &str) -> Result<bool, Status> {
-        let mut update = UpdateImageRequest::default();
-        let image = update.image.get_or_insert_default();
-        image.name = record.to_owned();
-        image.labels = [(PINNED.0, pinned), (UNTIL, until)]
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .into();
-        update.update_mask.get_or_insert_default().paths =
-            vec![format!("labels.{}", PINNED.0), format!("labels.{UNTIL}")];
-        match self.images().update(in_namespace(update)).await {
+        match self.images().update(in_namespace(labelled(record, pinned, until))).await {
             Ok(_) => Ok(true),
             Err(status) if status.code() == Code::NotFound => Ok(false),
             Err(status) => Err(status),
@@ -62,6 +57,18 @@ impl Containerd {
     }
 }
 
+fn labelled(record: &str, pinned: &str, until: &str) -> UpdateImageRequest {
+    let mut update = UpdateImageRequest::default();
+    let image = update.image.get_or_insert_default();
+    image.name = record.to_owned();
+    image.target.get_or_insert_default();
+    image.labels =
+        [(PINNED.0, pinned), (UNTIL, until)].map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    update.update_mask.get_or_insert_default().paths =
+        vec![format!("labels.{}", PINNED.0), format!("labels.{UNTIL}")];
+    update
+}
+
 /// The name of an image's record, from whatever text names the image.
 pub(crate) fn record_name(reference: &str) -> String {
     // An `Image.id` is a record, and looks like a name with a tag.
@@ -74,6 +81,16 @@ pub(crate) fn record_name(reference: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_update_has_a_target_and_does_not_write_it() {
+        let update = labelled("example.com/app:v1", "pinned", "2026-01-01T00:00:00Z");
+        assert!(update.image.unwrap().target.is_some(), "without one containerd 2.2 ends");
+        assert_eq!(
+            update.update_mask.unwrap().paths,
+            ["labels.io.cri-containerd.pinned", "labels.berth.dev/pinned-until"]
+        );
+    }
 
     #[test]
     fn records() {
