@@ -19,6 +19,8 @@ use berth_policy::{Latch, SandboxId};
 use redb::{Builder, Database, Key, ReadableDatabase, ReadableTable, Table, TableDefinition, Value};
 use tracing::error;
 
+use crate::fault::Point;
+
 /// (sandbox ID, launch priority) -> nothing.
 const LATCHES: TableDefinition<'_, (&str, i32), ()> = TableDefinition::new("latches");
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
@@ -153,7 +155,10 @@ impl Store {
         let write = || -> Result<(), redb::Error> {
             let transaction = database.begin_write()?;
             work(&mut transaction.open_table(table)?)?;
-            Ok(transaction.commit()?)
+            Point::Committing.reached();
+            transaction.commit()?;
+            Point::Committed.reached();
+            Ok(())
         };
         caught(write).map_err(|error| StoreError::Write(Box::new(error)))
     }
