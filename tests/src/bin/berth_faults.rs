@@ -7,7 +7,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
-use berth_tests::faults::matrix::{Fault, POINTS, cells};
+use berth_tests::faults::matrix::{Fault, POINTS, rows};
 use berth_tests::faults::{self, report};
 use clap::Parser;
 
@@ -20,6 +20,9 @@ struct Cli {
     /// Only this fault; may be given more than once.
     #[arg(long = "fault")]
     faults: Vec<Fault>,
+    /// Each cell by a piece of work of its own, not all of a row by one.
+    #[arg(long)]
+    alone: bool,
     /// One JSON object a line instead of lines for people and the matrix.
     #[arg(long)]
     json: bool,
@@ -38,7 +41,7 @@ async fn main() -> Result<ExitCode> {
         writeln!(std::io::stdout().lock(), "{line}")?;
         Ok(())
     };
-    let outcomes = faults::run(&cells(&cli.points, &cli.faults), tell).await?;
+    let outcomes = faults::run(&rows(&cli.points, &cli.faults, cli.alone), tell).await?;
     let failed = outcomes.iter().filter(|outcome| !outcome.passed()).count();
     if !cli.json {
         let mut out = std::io::stdout().lock();

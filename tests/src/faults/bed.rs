@@ -1,12 +1,12 @@
 //! The node of all cells, and what is true of it after each.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use kube::{Api, Client};
 
 use super::churn::Churn;
-use super::matrix::Cell;
+use super::matrix::Row;
 use super::site::{NAMESPACE, PATIENCE, Site};
 use super::{store, strike};
 use crate::node::{Berthd, Node};
@@ -37,22 +37,35 @@ impl Bed {
         self.node.berthd()
     }
 
-    /// Has berthd stand still where the cell says, from now on.
-    pub(super) fn arm(&self, cell: &Cell) -> Result<()> {
-        self.berthd()?.pause_at(cell.point)
+    /// Has berthd stand still at the first point of the row, from now on.
+    pub(super) fn arm(&self, row: &Row) -> Result<()> {
+        match row.points.first() {
+            Some(point) => self.berthd()?.pause_at(point),
+            None => Ok(()),
+        }
     }
 
-    /// Waits until it stands there, and lets happen what the cell says. In the end the node is whole again.
-    pub(super) async fn strike(&self, cell: &Cell) -> Result<()> {
+    /// At each point of the row: waits until berthd stands there, and lets happen what is to happen. In the end the node
+    /// is made whole; tells since when.
+    pub(super) async fn strike(&self, row: &Row) -> Result<Instant> {
         let berthd = self.berthd()?;
-        let what = format!("not reached: berthd at {}", cell.point);
-        let pid = await_condition(what, PATIENCE, async || berthd.at_point()).await?;
-        strike::strike(self, cell, pid).await.with_context(|| format!("{} of the node", cell.fault.name()))
+        for (at, point) in row.points.iter().enumerate() {
+            let what = format!("not reached: berthd at {point}");
+            let pid = await_condition(what, PATIENCE, async || berthd.at_point()).await?;
+            // Before it goes on: it may be there at once.
+            match row.points.get(at + 1) {
+                Some(next) => berthd.pause_at(next)?,
+                None => berthd.pass_all_points()?,
+            }
+            let struck = strike::strike(self, row, pid).await;
+            struck.with_context(|| format!("{} at {point}", row.fault.name()))?;
+        }
+        Ok(Instant::now())
     }
 
-    /// As it is to be after a cell: a pod comes and goes, berthd serves and has no marks, the node is Ready.
-    pub(super) async fn whole(&self) -> Result<()> {
-        self.churn.goes_on().await?;
+    /// As it is to be after a row: a pod that was made since then comes and goes, berthd serves and has no marks, the node is Ready.
+    pub(super) async fn whole(&self, since: Instant) -> Result<()> {
+        self.churn.goes_on(since).await?;
         let berthd = self.berthd()?;
         berthd.ready().await?;
         await_condition("the node is Ready", PATIENCE, async || node_ready(&self.client).await).await?;
@@ -64,8 +77,8 @@ impl Bed {
         .await
     }
 
-    /// After a cell that failed: whatever is down is started, whatever stands still goes on. What cannot be mended fails
-    /// the next cell as well, in its own words.
+    /// After a row that failed: whatever is down is started, whatever stands still goes on. What cannot be mended fails
+    /// the next row as well, in its own words.
     pub(super) async fn mend(&self) -> Result<()> {
         let berthd = self.berthd()?;
         if let Ok(pid) = berthd.at_point() {

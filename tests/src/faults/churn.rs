@@ -56,12 +56,11 @@ impl Churn {
         Self { log, _tasks: tasks }
     }
 
-    /// Waits until a pod that was made from now on has come and gone, and fails with whatever went wrong since the last call.
-    pub(super) async fn goes_on(&self) -> Result<()> {
-        let now = Instant::now();
+    /// Waits until a pod that was made since then has come and gone, and fails with whatever went wrong since the last call.
+    pub(super) async fn goes_on(&self, since: Instant) -> Result<()> {
         let went_on = await_condition("a pod comes and goes", 2 * PATIENCE, async || {
             let log = locked(&self.log);
-            ensure!(log.well.is_some_and(|well| well >= now) || !log.wrong.is_empty(), "none since");
+            ensure!(log.well.is_some_and(|well| well >= since) || !log.wrong.is_empty(), "none since");
             Ok(())
         })
         .await;

@@ -39,20 +39,22 @@ pub enum Way {
     HandOver,
 }
 
-/// One cell.
-#[derive(Clone, Copy, Debug)]
-pub struct Cell {
+/// Cells that one piece of work leads to, one after another: the same fault at each of these points.
+#[derive(Clone, Debug)]
+pub struct Row {
     /// Its number among those of the run.
     pub number: usize,
-    /// The point (`berthd::fault`).
-    pub point: &'static str,
-    /// The work that leads there.
+    /// The points (`berthd::fault`), in the order in which the work comes to them.
+    pub points: Vec<&'static str>,
+    /// The work.
     pub way: Way,
     /// What happens there.
     pub fault: Fault,
 }
 
-/// Every point, and the way that it is reached on. A point that other ways pass, too, is there once.
+/// Every point, and the way that it is reached on. A point that other ways pass, too, is there once. Points of one line are
+/// met by the same piece of work; what comes in lines of its own would change what is to come of the others, or is passed by
+/// the containers of all pods.
 pub const POINTS: &[(Way, &[&str])] = &[
     (
         Way::Recreate,
@@ -63,37 +65,38 @@ pub const POINTS: &[(Way, &[&str])] = &[
             "marked",
             "nudging",
             "shown",
-            "hooked",
-            "stop-asked",
-            "stopped",
-            "created",
-            "started",
             "reporting",
             "reported",
             "unmarking",
             "unmarked",
         ],
     ),
+    (Way::Recreate, &["hooked"]),
+    (Way::Recreate, &["stop-asked", "stopped", "created", "started"]),
     (Way::Update, &["telling", "told", "closing", "closed", "patching", "patched", "opening", "opened"]),
     (Way::Job, &["ending", "ended", "directly-stopped"]),
     (Way::Pull, &["pulling", "pulled", "answering", "answered"]),
     (Way::Launch, &["holding", "refusing", "forwarding", "latching", "latched", "committing", "committed"]),
-    (Way::HandOver, &["taken", "accepting", "succeeded"]),
+    (Way::HandOver, &["taken"]),
+    (Way::HandOver, &["accepting"]),
+    (Way::HandOver, &["succeeded"]),
 ];
 
-/// The cells of these points and faults, fault by fault; of all where none is named.
-pub fn cells(points: &[String], faults: &[Fault]) -> Vec<Cell> {
-    let mut cells = Vec::new();
+/// The cells of these points and faults, fault by fault; of all where none is named. Each is a row of its own where they
+/// are wanted `alone`.
+pub fn rows(points: &[String], faults: &[Fault], alone: bool) -> Vec<Row> {
+    let mut rows = Vec::new();
     for &fault in Fault::value_variants().iter().filter(|fault| faults.is_empty() || faults.contains(fault)) {
-        for &(way, of_way) in POINTS {
-            for &point in of_way {
-                if points.is_empty() || points.iter().any(|wanted| wanted == point) {
-                    cells.push(Cell { number: cells.len(), point, way, fault });
-                }
+        for &(way, of_line) in POINTS {
+            let wanted = |point: &&str| points.is_empty() || points.iter().any(|wanted| wanted == point);
+            let wanted: Vec<_> = of_line.iter().copied().filter(wanted).collect();
+            let together = if alone { 1 } else { wanted.len().max(1) };
+            for points in wanted.chunks(together) {
+                rows.push(Row { number: rows.len(), points: points.to_vec(), way, fault });
             }
         }
     }
-    cells
+    rows
 }
 
 impl Fault {
@@ -124,16 +127,21 @@ impl Way {
     }
 }
 
-impl Cell {
+impl Row {
     /// How often the hook of a container that is replaced may begin. Whether a command that was about to go had begun
     /// cannot be known, and then it is not begun again; a runtime that is not there does not take it; and who has lost the
     /// store does not know of either.
     pub(super) fn hooks(&self) -> std::ops::RangeInclusive<usize> {
-        match (self.fault, self.point) {
-            (Fault::Kill, "hooked") => 0..=0,
-            (Fault::ContainerdRestart, "hooked") => 0..=1,
+        match (self.fault, self.points.contains(&"hooked")) {
+            (Fault::Kill, true) => 0..=0,
+            (Fault::ContainerdRestart, true) => 0..=1,
             (Fault::BrokenStore, _) => 0..=2,
             _ => 1..=1,
         }
+    }
+
+    /// What an object of this row is called.
+    pub(super) fn object(&self, kind: &str) -> String {
+        format!("{kind}-{}", self.number)
     }
 }

@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::matrix::{Cell, Fault, POINTS, Way};
+use super::matrix::{Fault, POINTS, Row, Way};
 
 /// What came of one cell.
 #[derive(Clone, Debug, Serialize)]
@@ -14,20 +14,26 @@ pub struct Outcome {
     point: &'static str,
     way: Way,
     fault: Fault,
+    /// What its row took, and how many cells that are.
     seconds: f64,
+    cells: usize,
     /// Why it failed; nothing when it did not.
     failure: Option<String>,
 }
 
 impl Outcome {
-    pub(super) fn new(cell: &Cell, played: Result<()>, took: Duration) -> Self {
-        Self {
-            point: cell.point,
-            way: cell.way,
-            fault: cell.fault,
+    /// Those of a row, all of which failed when it did.
+    pub(super) fn of(row: &Row, played: Result<()>, took: Duration) -> Vec<Self> {
+        let failure = played.err().map(|error| format!("{error:#}"));
+        let outcome = |point: &&'static str| Self {
+            point,
+            way: row.way,
+            fault: row.fault,
             seconds: (took.as_secs_f64() * 10.0).round() / 10.0,
-            failure: played.err().map(|error| format!("{error:#}")),
-        }
+            cells: row.points.len(),
+            failure: failure.clone(),
+        };
+        row.points.iter().map(outcome).collect()
     }
 
     /// Everything was as it is to be.
@@ -37,10 +43,12 @@ impl Outcome {
 
     /// For people.
     pub fn line(&self) -> String {
-        let (fault, point, seconds) = (self.fault.name(), self.point, self.seconds);
+        let Self { point, seconds, cells, .. } = self;
+        let (fault, outcome) = (self.fault.name(), if self.passed() { "passed" } else { "FAILED" });
+        let line = format!("{fault:<19} {point:<17} {outcome}  {cells:2} in {seconds:.1} s");
         match &self.failure {
-            None => format!("{fault:<19} {point:<17} passed {seconds:6.1} s"),
-            Some(why) => format!("{fault:<19} {point:<17} FAILED {seconds:6.1} s  {why}"),
+            None => line,
+            Some(why) => format!("{line}: {why}"),
         }
     }
 }
@@ -51,9 +59,9 @@ pub fn table(outcomes: &[Outcome]) -> String {
     let heads: Vec<_> = faults.iter().map(|fault| fault.name()).collect();
     let mut text = format!("| points | {} |\n|---|{}\n", heads.join(" | "), "---|".repeat(heads.len()));
     for &(way, points) in POINTS {
-        let of_way: Vec<_> = outcomes.iter().filter(|outcome| outcome.way == way).collect();
+        let of_line: Vec<_> = outcomes.iter().filter(|outcome| points.contains(&outcome.point)).collect();
         let names: Vec<_> = points.iter().map(|point| format!("`{point}`")).collect();
-        text += &format!("| {}: {} | {} |\n", way.name(), names.join(", "), counts(&of_way));
+        text += &format!("| {}: {} | {} |\n", way.name(), names.join(", "), counts(&of_line));
     }
     text + &format!("| all | {} |\n", counts(&outcomes.iter().collect::<Vec<_>>()))
 }
@@ -76,22 +84,19 @@ fn counts(outcomes: &[&Outcome]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::matrix::cells;
+    use super::super::matrix::rows;
     use super::*;
 
     #[test]
     fn what_was_not_run_did_not_pass() {
         let wanted = ["marked".to_owned(), "taken".to_owned()];
-        let outcomes: Vec<_> = cells(&wanted, &[Fault::Kill])
-            .iter()
-            .map(|cell| {
-                let played = if cell.point == "taken" { Err(anyhow::anyhow!("no")) } else { Ok(()) };
-                Outcome::new(cell, played, Duration::from_secs(1))
-            })
-            .collect();
+        let play = |row: &Row| if row.points == ["taken"] { Err(anyhow::anyhow!("no")) } else { Ok(()) };
+        let rows = rows(&wanted, &[Fault::Kill], false);
+        let outcomes: Vec<_> =
+            rows.iter().flat_map(|row| Outcome::of(row, play(row), Duration::from_secs(1))).collect();
         let table = table(&outcomes);
-        assert!(table.contains("| 1/1 | - | - | - | - | - |"), "{table}");
-        assert!(table.contains("| 0/1 (not taken) | - | - | - | - | - |"), "{table}");
+        assert!(table.contains("`unmarked` | 1/1 | - | - | - | - | - |"), "{table}");
+        assert!(table.contains("`taken` | 0/1 (not taken) | - | - | - | - | - |"), "{table}");
         assert!(table.contains("| all | 1/2 (not taken) | - | - | - | - | - |"), "{table}");
     }
 }

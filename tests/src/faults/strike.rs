@@ -10,20 +10,22 @@ use nix::unistd::Pid;
 use tokio::time::sleep;
 
 use super::bed::Bed;
-use super::matrix::{Cell, Fault};
+use super::matrix::{Fault, Row};
 use super::site::PATIENCE;
 use crate::node::disk::Ballast;
 use crate::wait::await_condition;
 
 /// How long berthd stands still.
 const STILL: Duration = Duration::from_secs(10);
-/// How long the disk is full, and the API server away.
-const AWAY: Duration = Duration::from_secs(6);
+/// How long the disk is full.
+const FULL: Duration = Duration::from_secs(4);
+/// How long the API server is away, besides the time that it takes to start.
+const AWAY: Duration = Duration::from_secs(5);
 
 /// Lets it happen to the process that stands still.
-pub(super) async fn strike(bed: &Bed, cell: &Cell, pid: u32) -> Result<()> {
+pub(super) async fn strike(bed: &Bed, row: &Row, pid: u32) -> Result<()> {
     let berthd = bed.berthd()?;
-    match cell.fault {
+    match row.fault {
         Fault::Kill => crash(bed, pid).await,
         Fault::Stop => {
             sleep(STILL).await;
@@ -32,13 +34,13 @@ pub(super) async fn strike(bed: &Bed, cell: &Cell, pid: u32) -> Result<()> {
         Fault::DiskFull => {
             let ballast = Ballast::fill(&berthd.state_dir())?;
             go_on(pid)?;
-            sleep(AWAY).await;
+            sleep(FULL).await;
             drop(ballast);
             // It may have ended with an error, when it could not do without. Then whoever started it starts it again.
             if berthd.service().pid() == Some(pid) && berthd.service().has_ended()? {
-                eprintln!("{} at {}: berthd has ended", cell.fault.name(), cell.point);
+                eprintln!("{} of {:?}: berthd has ended by itself", row.fault.name(), row.points);
                 berthd.service().start()?;
-                berthd.serving().await?;
+                serves_or_stands(bed).await?;
             }
             Ok(())
         }
@@ -47,7 +49,7 @@ pub(super) async fn strike(bed: &Bed, cell: &Cell, pid: u32) -> Result<()> {
             if aside.exists() {
                 fs::remove_file(&aside).context("remove the last damaged store")?;
             }
-            spoil(&berthd.state_dir().join("store.redb"), cell.number)?;
+            spoil(&berthd.state_dir().join("store.redb"), row.number)?;
             crash(bed, pid).await?;
             await_condition("the damaged store is set aside", PATIENCE, async || {
                 ensure!(aside.exists(), "it is not");
@@ -82,7 +84,22 @@ async fn crash(bed: &Bed, pid: u32) -> Result<()> {
     if berthd.service().pid() != Some(pid) {
         return send(pid, Signal::SIGKILL);
     }
-    berthd.crash().await
+    berthd.service().kill()?;
+    berthd.service().start()?;
+    serves_or_stands(bed).await
+}
+
+/// A berthd that was started may be at its next point at once.
+async fn serves_or_stands(bed: &Bed) -> Result<()> {
+    let berthd = bed.berthd()?;
+    await_condition("berthd serves, or stands at its next point", PATIENCE, async || {
+        if berthd.at_point().is_ok() {
+            return Ok(());
+        }
+        // While it stands still nobody answers: then the other look decides, next time.
+        tokio::time::timeout(Duration::from_secs(2), berthd.serving()).await.context("no answer")?
+    })
+    .await
 }
 
 fn send(pid: u32, signal: Signal) -> Result<()> {

@@ -1,5 +1,7 @@
 //! The main container of a Job ends, and its sidecar, which does not by itself, has to.
 
+use std::time::Instant;
+
 use anyhow::{Result, ensure};
 use berth_proto::cri::ContainerState;
 use kube::ResourceExt;
@@ -7,7 +9,7 @@ use kube::api::{Api, DeleteParams};
 use serde_json::json;
 
 use super::super::bed::Bed;
-use super::super::matrix::{Cell, Fault};
+use super::super::matrix::{Fault, Row};
 use super::super::site::{NAMESPACE, PATIENCE};
 use crate::jobs::{Jobs, exits};
 use crate::manifest::{Container, PodManifest};
@@ -24,11 +26,11 @@ impl JobRuns {
         Ok(Self { jobs: Jobs::watch(&bed.client, NAMESPACE).await? })
     }
 
-    pub(super) async fn play(&self, bed: &Bed, cell: &Cell) -> Result<()> {
-        let job = format!("job-{}", cell.number);
+    pub(super) async fn play(&self, bed: &Bed, row: &Row) -> Result<Instant> {
+        let job = row.object("job");
         let evidence = Evidence::new(bed.node.run(), NAMESPACE, &job)?;
         // Without its store berthd does not know that it was the one who ended it. Never would make a failure of that.
-        let policy = if cell.fault == Fault::BrokenStore { "OnFailure" } else { "Never" };
+        let policy = if row.fault == Fault::BrokenStore { "OnFailure" } else { "Never" };
         let hook = "echo hook >> /evidence/proxy; sleep 0.3";
         let hook = json!({ "preStop": { "exec": { "command": ["/bin/sh", "-c", hook] } } });
         let sidecar = evidence.mounted(exits("proxy", "echo term >> /evidence/proxy;", 143));
@@ -44,9 +46,9 @@ impl JobRuns {
             Ok(pod)
         })
         .await?;
-        bed.arm(cell)?;
+        bed.arm(row)?;
         evidence.put("go")?;
-        bed.strike(cell).await?;
+        let healed = bed.strike(row).await?;
 
         let status = self.jobs.over(&job).await?;
         let counted = (status.succeeded.unwrap_or(0), status.failed.unwrap_or(0));
@@ -62,10 +64,10 @@ impl JobRuns {
         }
         let words = evidence.words("proxy")?;
         let hooks = words.iter().filter(|word| *word == "hook").count();
-        ensure!(cell.hooks().contains(&hooks), "Job {job}: {words:?}");
+        ensure!(row.hooks().contains(&hooks), "Job {job}: {words:?}");
         ensure!(words.iter().filter(|word| *word == "term").count() == 1, "Job {job}: {words:?}");
         let jobs: Api<k8s_openapi::api::batch::v1::Job> = Api::namespaced(bed.client.clone(), NAMESPACE);
         jobs.delete(&job, &DeleteParams::background()).await?;
-        Ok(())
+        Ok(healed)
     }
 }

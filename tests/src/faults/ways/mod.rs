@@ -7,6 +7,8 @@ mod pull;
 mod recreate;
 mod update;
 
+use std::time::Instant;
+
 use anyhow::Result;
 
 use self::job::JobRuns;
@@ -14,7 +16,7 @@ use self::pull::Pulls;
 use self::recreate::Recreated;
 use self::update::UpdatedPod;
 use super::bed::Bed;
-use super::matrix::{Cell, Way};
+use super::matrix::{Row, Way};
 use crate::recreate::Evidence;
 
 /// What is kept from one cell to the next.
@@ -27,43 +29,44 @@ pub(super) struct Ways {
 }
 
 impl Ways {
-    /// Begins the work, lets the fault happen at the point, and judges what came of the work.
-    pub(super) async fn play(&mut self, bed: &Bed, cell: &Cell) -> Result<()> {
-        match cell.way {
+    /// Begins the work, lets the fault happen at the points, and judges what came of the work. Tells since
+    /// when the node is whole again.
+    pub(super) async fn play(&mut self, bed: &Bed, row: &Row) -> Result<Instant> {
+        match row.way {
             Way::Recreate => {
                 let pod = match self.recreate.take() {
                     Some(pod) => pod,
-                    None => Recreated::start(bed, cell).await?,
+                    None => Recreated::start(bed, row).await?,
                 };
-                self.recreate.insert(pod).play(bed, cell).await
+                self.recreate.insert(pod).play(bed, row).await
             }
             Way::Update => {
                 let pod = match self.update.take() {
                     Some(pod) => pod,
-                    None => UpdatedPod::start(bed, cell).await?,
+                    None => UpdatedPod::start(bed, row).await?,
                 };
-                self.update.insert(pod).play(bed, cell).await
+                self.update.insert(pod).play(bed, row).await
             }
             Way::Job => {
                 let jobs = match self.job.take() {
                     Some(jobs) => jobs,
                     None => JobRuns::start(bed).await?,
                 };
-                self.job.insert(jobs).play(bed, cell).await
+                self.job.insert(jobs).play(bed, row).await
             }
             Way::Pull => {
                 let pulls = match self.pull.take() {
                     Some(pulls) => pulls,
                     None => Pulls::start(bed).await?,
                 };
-                self.pull.insert(pulls).play(bed, cell).await
+                self.pull.insert(pulls).play(bed, row).await
             }
-            Way::Launch => launch::play(bed, cell).await,
-            Way::HandOver => handover::play(bed, cell).await,
+            Way::Launch => launch::play(bed, row).await,
+            Way::HandOver => handover::play(bed, row).await,
         }
     }
 
-    /// After a cell that failed the next one has a pod of its own.
+    /// After a row that failed the next one has a pod of its own.
     pub(super) fn anew(&mut self, way: Way) {
         match way {
             Way::Recreate => self.recreate = None,

@@ -1,12 +1,14 @@
 //! An image that the node is to have is pulled from a slow registry, and what came of it is told.
 
+use std::time::Instant;
+
 use anyhow::{Context, Result, ensure};
 use berth_proto::crd::{ImagePhase, NodeImage};
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::super::bed::Bed;
-use super::super::matrix::Cell;
+use super::super::matrix::Row;
 use super::super::site::PATIENCE;
 use crate::node::{Day, Gateway, NODE_NAME, Registry, images};
 use crate::wait::await_condition;
@@ -28,16 +30,16 @@ impl Pulls {
         Ok(Self { registry, wanted: Api::all(bed.client.clone()) })
     }
 
-    pub(super) async fn play(&self, bed: &Bed, cell: &Cell) -> Result<()> {
-        let name = format!("pull-{}", cell.number);
+    pub(super) async fn play(&self, bed: &Bed, row: &Row) -> Result<Instant> {
+        let name = row.object("pull");
         let tagged = format!("{name}:{TAG}");
         let archive = images::sized(bed.node.run(), &tagged, SIZE).await?;
         self.registry.push(&archive, &tagged).await?;
         let gateway = Gateway::open(self.registry.address()).await?;
         gateway.day(Day::Slow(RATE));
-        bed.arm(cell)?;
+        bed.arm(row)?;
         self.ask(&gateway.reference(&name), json!({ "tags": [{ "tag": TAG }] })).await?;
-        bed.strike(cell).await?;
+        let healed = bed.strike(row).await?;
 
         let (image, reference) = (gateway.reference(&name), gateway.reference(&tagged));
         await_condition(format!("{reference} is there, and it is told"), PATIENCE, async || {
@@ -56,7 +58,7 @@ impl Pulls {
         await_condition("nothing is told of it any more", PATIENCE, async || {
             let status = self.wanted.get(NODE_NAME).await?.status.unwrap_or_default();
             ensure!(!status.image_statuses.contains_key(&image), "{:?}", status.image_statuses);
-            Ok(())
+            Ok(healed)
         })
         .await
     }

@@ -1,9 +1,11 @@
 //! A container with a preStop hook is recreated, again and again.
 
+use std::time::Instant;
+
 use anyhow::{Context, Result, ensure};
 
 use super::super::bed::Bed;
-use super::super::matrix::Cell;
+use super::super::matrix::Row;
 use super::super::site::{NAMESPACE, PATIENCE};
 use super::written;
 use crate::manifest::PodManifest;
@@ -20,8 +22,8 @@ pub(super) struct Recreated {
 }
 
 impl Recreated {
-    pub(super) async fn start(bed: &Bed, cell: &Cell) -> Result<Self> {
-        let pod = format!("recreate-{}", cell.number);
+    pub(super) async fn start(bed: &Bed, row: &Row) -> Result<Self> {
+        let pod = row.object("recreate");
         let evidence = Evidence::new(bed.node.run(), NAMESPACE, &pod)?;
         let manifest =
             evidence.mount(PodManifest::new(NAMESPACE, &pod)).container(evidence.container("a", "sleep 0.5"));
@@ -34,14 +36,14 @@ impl Recreated {
         Ok(Self { pod, evidence })
     }
 
-    pub(super) async fn play(&self, bed: &Bed, cell: &Cell) -> Result<()> {
+    pub(super) async fn play(&self, bed: &Bed, row: &Row) -> Result<Instant> {
         let (hooks, starts) = written(&self.evidence, "a")?;
         let before = bed.site.running(&self.pod, "a").await?;
-        let late = OF_ALL.contains(&cell.point);
+        let late = row.points.iter().any(|point| OF_ALL.contains(point));
         if !late {
-            bed.arm(cell)?;
+            bed.arm(row)?;
         }
-        let name = format!("recreate-{}-{}", cell.number, cell.point);
+        let name = row.object("request");
         let asked = Ask::new(&self.pod, &["a"]).create(&bed.client, NAMESPACE, &name).await?;
         asked.assign().await?;
         if late {
@@ -50,9 +52,9 @@ impl Recreated {
                 Ok(())
             })
             .await?;
-            bed.arm(cell)?;
+            bed.arm(row)?;
         }
-        bed.strike(cell).await?;
+        let healed = bed.strike(row).await?;
 
         asked.succeeded(PATIENCE).await?;
         let now = bed.site.running(&self.pod, "a").await?;
@@ -60,11 +62,11 @@ impl Recreated {
         let (hooks_now, starts_now) = written(&self.evidence, "a")?;
         ensure!(starts_now == starts + 1, "{} starts instead of one", starts_now - starts);
         let ran = hooks_now - hooks;
-        ensure!(cell.hooks().contains(&ran), "the hook ran {ran} times, not {:?}", cell.hooks());
+        ensure!(row.hooks().contains(&ran), "the hook ran {ran} times, not {:?}", row.hooks());
         let pod = bed.site.ready(&self.pod).await?;
         let shown = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten()).next();
         let shown = shown.and_then(|status| status.container_id.as_deref()).unwrap_or_default();
         ensure!(shown.ends_with(&now.id), "the pod shows {shown}, {} runs", now.id);
-        Ok(())
+        Ok(healed)
     }
 }

@@ -1,11 +1,13 @@
 //! Two ordered containers of a running pod are changed: the higher one reads an annotation, the lower one gets an image.
 
+use std::time::Instant;
+
 use anyhow::{Context, Result, ensure};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use super::super::bed::Bed;
-use super::super::matrix::Cell;
+use super::super::matrix::Row;
 use super::super::site::{NAMESPACE, PATIENCE};
 use super::written;
 use crate::manifest::PodManifest;
@@ -26,8 +28,8 @@ pub(super) struct UpdatedPod {
 }
 
 impl UpdatedPod {
-    pub(super) async fn start(bed: &Bed, cell: &Cell) -> Result<Self> {
-        let pod = format!("update-{}", cell.number);
+    pub(super) async fn start(bed: &Bed, row: &Row) -> Result<Self> {
+        let pod = row.object("update");
         let evidence = Evidence::new(bed.node.run(), NAMESPACE, &pod)?;
         let value = json!({
             "name": "VALUE", "valueFrom": { "fieldRef": { "fieldPath": "metadata.annotations['value']" } }
@@ -47,16 +49,16 @@ impl UpdatedPod {
         Ok(Self { pod, evidence, image: BUSYBOX })
     }
 
-    pub(super) async fn play(&mut self, bed: &Bed, cell: &Cell) -> Result<()> {
+    pub(super) async fn play(&mut self, bed: &Bed, row: &Row) -> Result<Instant> {
         let before = [written(&self.evidence, "high")?, written(&self.evidence, "low")?];
         let was = self.running(bed).await?;
         self.image = if self.image == BUSYBOX { BUSYBOX_NEXT } else { BUSYBOX };
-        let value = format!("{} at {}", cell.fault.name(), cell.point);
+        let value = format!("{} of {}", row.fault.name(), row.number);
         let update = Update::new(&self.pod).annotation("value", &value).image("low", self.image);
-        bed.arm(cell)?;
-        let name = format!("update-{}-{}", cell.number, cell.point);
+        bed.arm(row)?;
+        let name = row.object("update-request");
         let asked = update.begin(&bed.client, NAMESPACE, &name).await?;
-        bed.strike(cell).await?;
+        let healed = bed.strike(row).await?;
 
         asked.succeeded().await?;
         let now = self.running(bed).await?;
@@ -65,7 +67,7 @@ impl UpdatedPod {
             let (hooks, starts) = written(&self.evidence, name)?;
             let (hooks, starts) = (hooks - before[at].0, starts - before[at].1);
             ensure!(starts == 1, "{name} was started {starts} times instead of once");
-            ensure!(cell.hooks().contains(&hooks), "{name}: {hooks} hooks, not {:?}", cell.hooks());
+            ensure!(row.hooks().contains(&hooks), "{name}: {hooks} hooks, not {:?}", row.hooks());
         }
         ensure!(now[1].started_at > now[0].started_at, "low was started before high");
         let (code, env) = bed.site.cri.exec(&now[0].id, &["/bin/sh", "-c", "printf %s \"$VALUE\""]).await?;
@@ -74,7 +76,7 @@ impl UpdatedPod {
             let pod = bed.site.ready(&self.pod).await?;
             let images = pod.spec.iter().flat_map(|spec| &spec.containers).map(|it| it.image.as_deref());
             ensure!(images.flatten().any(|image| image == self.image), "old image");
-            Ok(())
+            Ok(healed)
         })
         .await
     }
