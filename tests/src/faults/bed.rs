@@ -77,6 +77,13 @@ impl Bed {
         .await
     }
 
+    /// How often berthd's store has failed since it was started, as it says itself.
+    pub(super) async fn store_failures(&self) -> Result<u64> {
+        let metrics = self.berthd()?.metrics().await?;
+        let value = metrics.lines().find_map(|line| line.strip_prefix("berthd_store_failures_total "));
+        Ok(value.context("no metric")?.trim().parse()?)
+    }
+
     /// After a row that failed: whatever is down is started, whatever stands still goes on. What cannot be mended fails
     /// the next row as well, in its own words.
     pub(super) async fn mend(&self) -> Result<()> {

@@ -53,8 +53,8 @@ pub struct Row {
 }
 
 /// Every point, and the way that it is reached on. A point that other ways pass, too, is there once. Points of one line are
-/// met by the same piece of work; what comes in lines of its own would change what is to come of the others, or is passed by
-/// the containers of all pods.
+/// met by the same piece of work. What has a line of its own would change what is to come of the others (a hook that is lost),
+/// may be left out after another one (a nudge, when the kubelet looks by itself), or is passed by the containers of all pods.
 pub const POINTS: &[(Way, &[&str])] = &[
     (
         Way::Recreate,
@@ -63,7 +63,6 @@ pub const POINTS: &[(Way, &[&str])] = &[
             "removed",
             "marking",
             "marked",
-            "nudging",
             "shown",
             "reporting",
             "reported",
@@ -71,6 +70,7 @@ pub const POINTS: &[(Way, &[&str])] = &[
             "unmarked",
         ],
     ),
+    (Way::Recreate, &["nudging"]),
     (Way::Recreate, &["hooked"]),
     (Way::Recreate, &["stop-asked", "stopped", "created", "started"]),
     (Way::Update, &["telling", "told", "closing", "closed", "patching", "patched", "opening", "opened"]),

@@ -32,7 +32,7 @@ pub async fn run(rows: &[Row], mut tell: impl FnMut(&Outcome) -> Result<()>) -> 
     bed.whole(Instant::now()).await.context("the node before the first cell")?;
     let mut all = Vec::new();
     for row in rows {
-        let began = Instant::now();
+        let (began, refused) = (Instant::now(), bed.store_failures().await);
         let played = async {
             let healed = ways.play(&bed, row).await?;
             ensure!(bed.berthd()?.at_point().is_err(), "berthd still stands at a point");
@@ -44,6 +44,10 @@ pub async fn run(rows: &[Row], mut tell: impl FnMut(&Outcome) -> Result<()>) -> 
             if let Err(error) = bed.mend().await {
                 eprintln!("after {} at {:?}: {error:#}", row.fault.name(), row.points);
             }
+        }
+        let (before, after) = (refused.unwrap_or(0), bed.store_failures().await.unwrap_or(0));
+        if after > before {
+            eprintln!("{} at {:?}: the store failed {} times", row.fault.name(), row.points, after - before);
         }
         let outcomes = Outcome::of(row, played, began.elapsed());
         outcomes.iter().try_for_each(&mut tell)?;

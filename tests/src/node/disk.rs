@@ -13,7 +13,7 @@ use super::tool::run as tool;
 const BLOCK: [u8; 4096] = [1; 4096];
 
 /// A folder of the run on a filesystem of so many MiB. Below the run's directory, so that whatever ends the run finds it.
-pub(super) async fn make(run: &Run, name: &str, mebibytes: u32) -> Result<PathBuf> {
+pub async fn make(run: &Run, name: &str, mebibytes: u32) -> Result<PathBuf> {
     let root = run.make_dir(name)?;
     let size = format!("size={mebibytes}m");
     tool("mount", &["-t", "tmpfs", "-o", &size, "tmpfs", root.to_str().context("path")?]).await?;

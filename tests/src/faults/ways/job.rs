@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::super::bed::Bed;
 use super::super::matrix::{Fault, Row};
-use super::super::site::{NAMESPACE, PATIENCE};
+use super::super::site::{GRACE, NAMESPACE, PATIENCE};
 use crate::jobs::{Jobs, exits};
 use crate::manifest::{Container, PodManifest};
 use crate::recreate::Evidence;
@@ -35,7 +35,7 @@ impl JobRuns {
         let hook = json!({ "preStop": { "exec": { "command": ["/bin/sh", "-c", hook] } } });
         let sidecar = evidence.mounted(exits("proxy", "echo term >> /evidence/proxy;", 143));
         let main = Container::new("main").only("until test -f /evidence/go; do sleep 0.1; done");
-        let pod = PodManifest::new(NAMESPACE, &job).spec("restartPolicy", policy).grace(5);
+        let pod = PodManifest::new(NAMESPACE, &job).spec("restartPolicy", policy).grace(GRACE);
         let pod =
             evidence.mount(pod).container(evidence.mounted(main)).container(sidecar.field("lifecycle", hook));
         self.jobs.create(&pod, 0).await?;

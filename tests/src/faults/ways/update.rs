@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::super::bed::Bed;
 use super::super::matrix::Row;
-use super::super::site::{NAMESPACE, PATIENCE};
+use super::super::site::{GRACE, NAMESPACE, PATIENCE};
 use super::written;
 use crate::manifest::PodManifest;
 use crate::node::images::{BUSYBOX, BUSYBOX_NEXT};
@@ -36,6 +36,7 @@ impl UpdatedPod {
         });
         let manifest = evidence
             .mount(PodManifest::new(NAMESPACE, &pod))
+            .grace(GRACE)
             .spec("readinessGates", json!([{ "conditionType": GATE }]))
             .annotation("value", "first")
             .container(evidence.container("high", "sleep 0.3").env_entry(value).priority(5))
