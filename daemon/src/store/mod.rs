@@ -166,7 +166,10 @@ impl Store {
             if matches!(*state, State::Open(_)) {
                 let failed = std::mem::replace(&mut *state, State::Failed);
                 // It may want to write once more, and fail with that as well.
-                let _ = caught(|| Ok(drop(failed)));
+                let _ = caught(|| {
+                    drop(failed);
+                    Ok(())
+                });
             }
             failure(Box::new(error))
         })
