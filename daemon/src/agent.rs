@@ -256,11 +256,8 @@ impl Gate for Agent {
         }
         self.metrics.verdict(call, &verdict);
         Self::log(call, &verdict);
-        if matches!(
-            (&call.request, &verdict),
-            (Request::StopContainer(_), Verdict::Forward | Verdict::Amend(_))
-        ) {
-            Point::StopAsked.reached();
+        if let Some(point) = point_of(call, &verdict) {
+            point.reached();
         }
         if matches!(verdict, Verdict::Hold { .. }) {
             self.owed.send_modify(|owed| *owed += 1);
@@ -362,7 +359,22 @@ impl Gate for Agent {
     }
 
     async fn persist(&self, latch: Latch) {
+        Point::Latching.reached();
         self.write("Latch not written", move |store| store.latch(&latch)).await;
+        Point::Latched.reached();
+    }
+}
+
+/// Where a call stands that was just looked at. Asking around holds a call, too, and is no point: it decides nothing.
+fn point_of(call: &Call, verdict: &Verdict) -> Option<Point> {
+    match (&call.request, verdict) {
+        (Request::StopContainer(_), Verdict::Forward | Verdict::Amend(_)) => Some(Point::StopAsked),
+        (Request::CreateContainer(_), Verdict::Forward) => Some(Point::Forwarding),
+        (Request::CreateContainer(_), Verdict::Refuse(_)) => Some(Point::Refusing),
+        (Request::CreateContainer(_), Verdict::Hold { why, .. }) => {
+            (!why.waiting_for().is_empty()).then_some(Point::Holding)
+        }
+        _ => None,
     }
 }
 

@@ -6,6 +6,7 @@
 
 pub mod compare;
 pub mod fake;
+pub mod faults;
 pub mod jobs;
 pub mod manifest;
 pub mod markers;

@@ -39,6 +39,7 @@ use crate::{
         clock::Clock,
         node_object, pause,
     },
+    fault::Point,
     request_status::whole_second,
 };
 
@@ -249,9 +250,12 @@ impl NodeImages {
     }
 
     async fn write(&self, uid: &str, status: &NodeImageStatus) -> Result<(), CallError> {
-        let written =
+        Point::Answering.reached();
+        let write =
             node_object::apply_status::<NodeImage>(&self.connection, &self.node, uid, FIELD_MANAGER, status);
-        written.await.map(drop)
+        let written = write.await;
+        Point::Answered.reached();
+        written.map(drop)
     }
 }
 

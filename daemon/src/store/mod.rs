@@ -17,7 +17,9 @@ use std::{
 
 use berth_policy::{Latch, SandboxId};
 use redb::{Builder, Database, Key, ReadableDatabase, ReadableTable, Table, TableDefinition, Value};
-use tracing::error;
+use tracing::{error, info};
+
+use crate::fault::Point;
 
 /// (sandbox ID, launch priority) -> nothing.
 const LATCHES: TableDefinition<'_, (&str, i32), ()> = TableDefinition::new("latches");
@@ -30,8 +32,18 @@ const CACHE: usize = 256 << 10;
 /// The store.
 #[derive(Debug)]
 pub struct Store {
-    /// `None` once it was closed: a successor has it.
-    database: RwLock<Option<Database>>,
+    directory: PathBuf,
+    database: RwLock<State>,
+}
+
+#[derive(Debug)]
+enum State {
+    Open(Database),
+    /// Something failed in it. A database does nothing any more after that, even when the disk has room again, so it is
+    /// opened anew before it is used next.
+    Failed,
+    /// A successor has it.
+    Closed,
 }
 
 /// The store did not do what it should.
@@ -78,29 +90,13 @@ impl Store {
     /// Opens the store in `directory`, making both if they are missing. A file that is damaged beyond repair is set
     /// aside under another name, loudly: it must not keep the node from working.
     pub fn open(directory: &Path) -> Result<Self, StoreError> {
-        std::fs::create_dir_all(directory)
-            .map_err(|source| StoreError::Directory { path: directory.to_owned(), source })?;
-        let path = directory.join("store.redb");
-        let failed = |source: redb::Error| StoreError::Open { path: path.clone(), source: Box::new(source) };
-        let (database, schema) = match sound(&path) {
-            Ok(sound) => sound,
-            Err(damage) if is_damage(&damage) => {
-                let aside = directory.join("store.redb.damaged");
-                error!(store = ?path, moved_to = ?aside, error = %damage, "Store damaged, starting with an empty one");
-                std::fs::rename(&path, &aside).map_err(|error| failed(redb::Error::Io(error)))?;
-                sound(&path).map_err(failed)?
-            }
-            Err(error) => return Err(failed(error)),
-        };
-        if schema != SCHEMA {
-            return Err(StoreError::Schema { path, found: schema });
-        }
-        Ok(Self { database: RwLock::new(Some(database)) })
+        let database = State::Open(opened(directory)?);
+        Ok(Self { directory: directory.to_owned(), database: RwLock::new(database) })
     }
 
     /// Gives it up, for whoever opens it next. Waits for what is under way; nothing is read or written afterwards.
     pub fn close(&self) {
-        *self.database.write().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.database.write().unwrap_or_else(PoisonError::into_inner) = State::Closed;
     }
 
     /// All latches.
@@ -128,9 +124,7 @@ impl Store {
         table: TableDefinition<'_, K, V>,
         entry: impl Fn(K::SelfType<'_>, V::SelfType<'_>) -> T,
     ) -> Result<Vec<T>, StoreError> {
-        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
-        let database = database.as_ref().ok_or(StoreError::Closed)?;
-        let read = || -> Result<Vec<T>, redb::Error> {
+        self.use_it(StoreError::Read, |database| {
             let table = database.begin_read()?.open_table(table)?;
             let mut all = Vec::new();
             for found in table.iter()? {
@@ -138,8 +132,7 @@ impl Store {
                 all.push(entry(key.value(), value.value()));
             }
             Ok(all)
-        };
-        caught(read).map_err(|error| StoreError::Read(Box::new(error)))
+        })
     }
 
     /// One change of a table, all or nothing; durable on return.
@@ -148,15 +141,74 @@ impl Store {
         table: TableDefinition<'_, K, V>,
         work: impl FnOnce(&mut Table<'_, K, V>) -> Result<(), redb::Error>,
     ) -> Result<(), StoreError> {
-        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
-        let database = database.as_ref().ok_or(StoreError::Closed)?;
-        let write = || -> Result<(), redb::Error> {
+        self.use_it(StoreError::Write, |database| {
             let transaction = database.begin_write()?;
             work(&mut transaction.open_table(table)?)?;
-            Ok(transaction.commit()?)
-        };
-        caught(write).map_err(|error| StoreError::Write(Box::new(error)))
+            Point::Committing.reached();
+            transaction.commit()?;
+            Point::Committed.reached();
+            Ok(())
+        })
     }
+
+    fn use_it<T>(
+        &self,
+        failure: impl FnOnce(Box<redb::Error>) -> StoreError,
+        work: impl FnOnce(&Database) -> Result<T, redb::Error>,
+    ) -> Result<T, StoreError> {
+        self.open_anew()?;
+        let state = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        let State::Open(database) = &*state else { return Err(StoreError::Closed) };
+        let done = caught(|| work(database));
+        drop(state);
+        done.map_err(|error| {
+            let mut state = self.database.write().unwrap_or_else(PoisonError::into_inner);
+            if matches!(*state, State::Open(_)) {
+                let failed = std::mem::replace(&mut *state, State::Failed);
+                // It may want to write once more, and fail with that as well.
+                let _ = caught(|| {
+                    drop(failed);
+                    Ok(())
+                });
+            }
+            failure(Box::new(error))
+        })
+    }
+
+    /// After a failure; nothing otherwise.
+    fn open_anew(&self) -> Result<(), StoreError> {
+        if !matches!(*self.database.read().unwrap_or_else(PoisonError::into_inner), State::Failed) {
+            return Ok(());
+        }
+        let mut state = self.database.write().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*state, State::Failed) {
+            *state = State::Open(opened(&self.directory)?);
+            info!(store = ?self.directory, "Store opened anew after a failure");
+        }
+        Ok(())
+    }
+}
+
+/// Opens what is in `directory`, or something new.
+fn opened(directory: &Path) -> Result<Database, StoreError> {
+    std::fs::create_dir_all(directory)
+        .map_err(|source| StoreError::Directory { path: directory.to_owned(), source })?;
+    let path = directory.join("store.redb");
+    let failed = |source: redb::Error| StoreError::Open { path: path.clone(), source: Box::new(source) };
+    let (database, schema) = match sound(&path) {
+        Ok(sound) => sound,
+        Err(damage) if is_damage(&damage) => {
+            let aside = directory.join("store.redb.damaged");
+            error!(store = ?path, moved_to = ?aside, error = %damage, "Store damaged, starting with an empty one");
+            std::fs::rename(&path, &aside).map_err(|error| failed(redb::Error::Io(error)))?;
+            sound(&path).map_err(failed)?
+        }
+        Err(error) => return Err(failed(error)),
+    };
+    if schema != SCHEMA {
+        return Err(StoreError::Schema { path, found: schema });
+    }
+    Ok(database)
 }
 
 /// A database of which every page in use is as it was written, and its schema. A few milliseconds for a few kilobytes.

@@ -1,5 +1,7 @@
 //! berthd between the kubelet and containerd: its configuration, its process, and what it says of itself.
 
+mod points;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -22,6 +24,8 @@ const RESERVE: &str = "16Mi";
 
 /// The configuration, below the run's directory.
 const CONFIG: &str = "berthd.yaml";
+/// Where it keeps its store, below the run's directory.
+pub(super) const STATE: &str = "berth/state";
 /// Names below the run's directory of what berthd reads anew for each pull.
 const DOCKER_CONFIG: &str = "berth/docker.json";
 const PROVIDERS: &str = "berth/providers.yaml";
@@ -94,7 +98,7 @@ podView:
             socket = socket.display(),
             runtime = runtime.display(),
             admin = admin.display(),
-            state = run.make_dir("berth/state")?.display(),
+            state = run.make_dir(STATE)?.display(),
             desired = desired.display(),
             path = match place {
                 Place::Inline => "inline",
@@ -148,6 +152,11 @@ podView:
         &self.admin
     }
 
+    /// The folder of its store.
+    pub fn state_dir(&self) -> PathBuf {
+        self.run.path(STATE)
+    }
+
     /// The folder where it looks for requests that are files.
     pub fn desired_dir(&self) -> &Path {
         &self.desired
@@ -188,11 +197,6 @@ podView:
         self.service.stop()?;
         self.service.start()?;
         self.ready().await
-    }
-
-    /// Lets it die the next time it reaches this point (`berthd::fault`).
-    pub fn die_at(&self, point: &str) -> Result<()> {
-        fs::write(&self.fault_file, point).context("name the point")
     }
 
     /// Crashes it and starts it again; whether it is ready is another question when the API server is away.

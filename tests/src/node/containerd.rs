@@ -39,10 +39,7 @@ impl Containerd {
     pub async fn start_on(run: &Arc<Run>, disk: Option<u32>) -> Result<Self> {
         let socket = run.path(SOCKET);
         if let Some(mebibytes) = disk {
-            // Below the run's directory, so that whatever ends the run finds it.
-            let root = run.make_dir("containerd/root")?;
-            let size = format!("size={mebibytes}m");
-            tool("mount", &["-t", "tmpfs", "-o", &size, "tmpfs", root.to_str().context("path")?]).await?;
+            super::disk::make(run, "containerd/root", mebibytes).await?;
         }
         let release = Release::asked_for()?;
         let args = arguments(&release, run, &socket)?;

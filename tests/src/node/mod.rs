@@ -17,6 +17,7 @@ mod control_plane;
 mod controllers;
 pub mod crds;
 pub mod deploy;
+pub mod disk;
 pub mod down;
 mod etcd;
 mod gateway;
@@ -67,6 +68,7 @@ pub struct Builder {
     controllers: bool,
     accounts: bool,
     disk: Option<u32>,
+    state_disk: Option<u32>,
 }
 
 impl Builder {
@@ -118,6 +120,12 @@ impl Builder {
         self
     }
 
+    /// With so many MiB for berthd's store; by default there are as many as the machine has.
+    pub fn state_disk(mut self, mebibytes: u32) -> Self {
+        self.state_disk = Some(mebibytes);
+        self
+    }
+
     /// Brings it up as `deploy/` makes it: all roles and policies count, and berthd has a token of its own, bound to the node.
     pub async fn start_updating(self) -> Result<Node> {
         Node::with_rights(self.start().await?).await
@@ -156,6 +164,9 @@ impl Builder {
             (None, true) => PodView::Kubelet,
             (None, false) => PodView::None,
         };
+        if let Some(mebibytes) = self.state_disk {
+            disk::make(&run, berthd::STATE, mebibytes).await?;
+        }
         let berthd = match self.berth {
             Some(place @ (Place::Inline | Place::Beside)) => {
                 Some(Berthd::start(&run, containerd.socket(), place, &view).await?)
@@ -214,6 +225,7 @@ impl Node {
             controllers: false,
             accounts: false,
             disk: None,
+            state_disk: None,
         }
     }
 

@@ -1,9 +1,7 @@
-//! Named points at which a test kills the agent. Compiled in only with the feature `fault-points`, which no release has.
-//!
-//! The file named by `BERTH_FAULT_FILE` holds the name of a point. The first time it is reached the file is removed and
-//! the process kills itself, as hard as `kill -9`: nothing is flushed, nothing unwinds.
+//! The points, and on whose way they are.
 
-/// A point on the way of a recreate, of a pull, of an update, of the end of a job sidecar, or of a hand-over. The order is that of the way.
+/// A point on the way of a recreate, a pull, an update, the end of a job sidecar, a hand-over, a creation at the gate, or a
+/// change of the store. The order is that of the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
     /// The old exited instances are about to be removed.
@@ -68,6 +66,24 @@ pub enum Point {
     Accepting,
     /// It has said so.
     Succeeded,
+    /// The status of the node's images is about to be written.
+    Answering,
+    /// It is written.
+    Answered,
+    /// A creation is about to be held until other containers are up.
+    Holding,
+    /// A creation is about to be refused.
+    Refusing,
+    /// A creation is about to go on.
+    Forwarding,
+    /// The latch of a launch level is about to be written.
+    Latching,
+    /// It is durable; the creation that it was written for has not gone on.
+    Latched,
+    /// A change of the store is about to be made durable.
+    Committing,
+    /// It is durable; whoever asked for it was not told.
+    Committed,
 }
 
 impl Point {
@@ -120,6 +136,16 @@ impl Point {
     /// Those of a hand-over, in the successor.
     pub const HANDOVER: [Self; 3] = [Self::Taken, Self::Accepting, Self::Succeeded];
 
+    /// Those of what is told of images.
+    pub const ANSWER: [Self; 2] = [Self::Answering, Self::Answered];
+
+    /// Those of a creation at the gate.
+    pub const GATE: [Self; 5] =
+        [Self::Holding, Self::Refusing, Self::Forwarding, Self::Latching, Self::Latched];
+
+    /// Those of the store, whatever it is that changes.
+    pub const STORE: [Self; 2] = [Self::Committing, Self::Committed];
+
     /// As the file spells it.
     pub fn name(self) -> &'static str {
         match self {
@@ -154,25 +180,15 @@ impl Point {
             Self::Taken => "taken",
             Self::Accepting => "accepting",
             Self::Succeeded => "succeeded",
+            Self::Answering => "answering",
+            Self::Answered => "answered",
+            Self::Holding => "holding",
+            Self::Refusing => "refusing",
+            Self::Forwarding => "forwarding",
+            Self::Latching => "latching",
+            Self::Latched => "latched",
+            Self::Committing => "committing",
+            Self::Committed => "committed",
         }
     }
-
-    /// Dies here if a test says so.
-    #[cfg(feature = "fault-points")]
-    pub fn reached(self) {
-        let Some(file) = std::env::var_os("BERTH_FAULT_FILE") else { return };
-        if std::fs::read_to_string(&file).is_ok_and(|name| name.trim() == self.name())
-            && std::fs::remove_file(&file).is_ok()
-        {
-            let _ = nix::sys::signal::kill(nix::unistd::getpid(), nix::sys::signal::Signal::SIGKILL);
-            // The signal is on its way; nothing else may happen before it arrives.
-            loop {
-                std::thread::park();
-            }
-        }
-    }
-
-    /// Nothing, in every release.
-    #[cfg(not(feature = "fault-points"))]
-    pub fn reached(self) {}
 }

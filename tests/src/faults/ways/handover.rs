@@ -1,0 +1,29 @@
+//! Another berthd takes the place of the one that runs. Where it dies on the way, the old program goes on.
+
+use std::time::Instant;
+
+use anyhow::{Result, bail, ensure};
+
+use super::super::bed::Bed;
+use super::super::matrix::{Fault, Row};
+
+/// How long `berthctl` looks after the new one.
+const FLAGS: &[&str] = &["--watch=3s", "--ready-within=60s"];
+
+pub(super) async fn play(bed: &Bed, row: &Row) -> Result<Instant> {
+    let berthd = bed.berthd()?;
+    let (before, program) = (berthd.service().pid(), berthd.program()?);
+    bed.arm(row)?;
+    let (upgraded, struck) = tokio::join!(berthd.upgrade(&program, FLAGS), bed.strike(row));
+    let healed = struck?;
+    match (row.fault, upgraded) {
+        (Fault::Kill | Fault::BrokenStore, Ok(())) => bail!("it was killed, and nobody noticed"),
+        (Fault::Kill | Fault::BrokenStore, Err(_)) => {}
+        // Without room it may not be able to begin; that it says so is all that is asked of it.
+        (Fault::DiskFull, Err(error)) => eprintln!("disk-full at {:?}: {error:#}", row.points),
+        (_, upgraded) => upgraded?,
+    }
+    ensure!(berthd.service().pid() != before, "the same process answers");
+    berthd.serving().await?;
+    Ok(healed)
+}

@@ -1,0 +1,55 @@
+//! Points on berthd's way (`berthd::fault`): it is told where to die or to stand still, and seen there.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+
+use super::Berthd;
+
+impl Berthd {
+    /// Lets it die the next time it reaches this point.
+    pub fn die_at(&self, point: &str) -> Result<()> {
+        self.at(point, "die")
+    }
+
+    /// Lets it stand still, all of its process, the next time it reaches this point.
+    pub fn pause_at(&self, point: &str) -> Result<()> {
+        self.at(point, "pause")
+    }
+
+    /// The process that stands still at the point it was told of; an error while there is none.
+    pub fn at_point(&self) -> Result<u32> {
+        let pid = fs::read_to_string(self.reached_file()).context("the point is not reached")?;
+        let pid: u32 = pid.parse().with_context(|| format!("pid {pid:?}"))?;
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).context("its process")?;
+        let state = stat.rsplit(") ").next().unwrap_or_default();
+        ensure!(state.starts_with('T'), "process {pid} does not stand still: {state}");
+        Ok(pid)
+    }
+
+    /// Lets it pass every point.
+    pub fn pass_all_points(&self) -> Result<()> {
+        remove(&self.fault_file)?;
+        remove(&self.reached_file())
+    }
+
+    fn at(&self, point: &str, what: &str) -> Result<()> {
+        remove(&self.reached_file())?;
+        fs::write(&self.fault_file, format!("{point} {what}")).context("name the point")
+    }
+
+    fn reached_file(&self) -> PathBuf {
+        self.fault_file.with_extension("reached")
+    }
+}
+
+fn remove(file: &Path) -> Result<()> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| file.display().to_string())
+        }
+        _ => Ok(()),
+    }
+}
