@@ -129,6 +129,10 @@ fn config(run: &Run, cri: &Path, static_pods: &Path) -> Value {
         "volumePluginDir": run.path("kubelet/volume-plugins"),
         "resolvConf": "",
         "nodeStatusUpdateFrequency": "5s",
+        // As many as the pods' subnet has addresses for: benches keep more than the usual 110 for a moment.
+        "maxPods": 250,
+        // Many pods of one test may want the same image at once.
+        "registryPullQPS": 0,
         "shutdownGracePeriod": "0s"
     })
 }
