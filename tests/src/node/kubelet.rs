@@ -81,6 +81,13 @@ impl Kubelet {
         ensure!(answer.status == 200, "/pods: {}", answer.status);
         serde_json::from_str(&answer.body).context("/pods")
     }
+
+    /// `/metrics`.
+    pub async fn metrics(&self) -> Result<String> {
+        let answer = http::get(&self.run.address(Port::KubeletReadOnly), "/metrics").await?;
+        ensure!(answer.status == 200, "/metrics: {}", answer.status);
+        Ok(answer.body)
+    }
 }
 
 /// Writes its configuration; the arguments it is started with.

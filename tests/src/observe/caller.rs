@@ -28,6 +28,9 @@ pub struct Calls {
     pub answered: usize,
     /// Why each of the others was not.
     pub failed: Vec<String>,
+    /// How many never left this process, because the other end had just said goodbye. The kubelet's library sends those again
+    /// without a word, as gRPC has it; this one leaves it to its user.
+    pub unsent: usize,
     /// What those took whose time was taken, answered or not.
     pub took: Vec<Duration>,
 }
@@ -82,8 +85,9 @@ impl Caller {
         self.stop.store(true, Ordering::Relaxed);
         let mut all = Calls::default();
         while let Some(calls) = self.clients.join_next().await {
-            let Calls { answered, failed, took } = calls?;
+            let Calls { answered, failed, unsent, took } = calls?;
             all.answered += answered;
+            all.unsent += unsent;
             all.failed.extend(failed);
             all.took.extend(took);
         }
@@ -127,7 +131,13 @@ impl Calls {
     fn count<T>(&mut self, answer: Result<T>) {
         match answer {
             Ok(_) => self.answered += 1,
+            Err(error) if is_unsent(&error) => self.unsent += 1,
             Err(error) => self.failed.push(format!("{error:#}")),
         }
     }
+}
+
+/// Of what was on its way, hyper says otherwise.
+fn is_unsent(error: &anyhow::Error) -> bool {
+    error.chain().filter_map(|cause| cause.downcast_ref::<hyper::Error>()).any(hyper::Error::is_canceled)
 }

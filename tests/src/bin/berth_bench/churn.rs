@@ -138,13 +138,14 @@ impl<'a> Churn<'a> {
     /// Ordered containers of which the highest may have an exec probe and is pulled; all end at once when they are told to.
     async fn make(&mut self) -> Result<()> {
         let name = format!("{}-{}", self.label, self.made);
-        let ends = "trap 'exit 0' TERM; while :; do sleep 0.5; done";
         let mut pod = PodManifest::new(NAMESPACE, &name).label("app", &self.label).grace(GRACE);
+        // There is no other DNS here, which the kubelet would otherwise say at each look at the pod.
+        pod = pod.spec("dnsPolicy", "Default");
         let containers = self.shape.containers[self.made % self.shape.containers.len()];
         for number in 0..containers {
             let first = number == 0;
             // All but the highest wait for it, and start together.
-            let mut container = Container::new(&format!("c{number}")).only(ends).priority(first.into());
+            let mut container = Container::new(&format!("c{number}")).priority(first.into());
             if first {
                 container = container.image(&self.bed.always).field("imagePullPolicy", "Always");
             }
@@ -161,21 +162,26 @@ impl<'a> Churn<'a> {
 
     /// Waits until all pods that are meant to be there are Ready.
     pub(crate) async fn await_ready(&self) -> Result<()> {
-        let label = ListParams::default().labels(&format!("app={}", self.label));
         await_condition("all pods are Ready", PATIENCE, async || {
             // The machine is busy enough.
             sleep(Duration::from_secs(1)).await;
-            let pods = self.bed.pods.list(&label).await?.items;
-            let ready = |pod: &&Pod| {
-                let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
-                self.names.contains(&pod.name_any())
-                    && conditions.into_iter().flatten().any(|it| it.type_ == "Ready" && it.status == "True")
-            };
-            let ready = pods.iter().filter(ready).count();
-            ensure!(ready == self.names.len(), "{ready} of {} are", self.names.len());
+            let unready = self.unready().await?;
+            ensure!(unready == 0, "{unready} of {} are not", self.names.len());
             Ok(())
         })
         .await
+    }
+
+    /// How many of the pods that are meant to be there are not Ready.
+    pub(crate) async fn unready(&self) -> Result<usize> {
+        let label = ListParams::default().labels(&format!("app={}", self.label));
+        let pods = self.bed.pods.list(&label).await?.items;
+        let ready = |pod: &&Pod| {
+            let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+            self.names.contains(&pod.name_any())
+                && conditions.into_iter().flatten().any(|it| it.type_ == "Ready" && it.status == "True")
+        };
+        Ok(self.names.len() - pods.iter().filter(ready).count())
     }
 
     /// Waits until all are Ready, counts what went wrong, and removes them.

@@ -21,6 +21,7 @@ use crate::report::{Bench, Row, median};
 
 const METRICS: &[&str] = &[
     "failed_calls",
+    "unsent_calls",
     "complaints",
     "restarts",
     "failed_pods",
@@ -52,6 +53,7 @@ const PULL_PAUSE: Duration = Duration::from_millis(500);
 struct Seen {
     harm: Harm,
     failed_calls: f64,
+    unsent_calls: f64,
     answered: f64,
     replaced_s: Vec<f64>,
 }
@@ -78,6 +80,7 @@ fn rows_of(case: &'static str, seen: &Seen, without: Option<&Seen>) -> Vec<Row> 
     };
     let mut rows = vec![
         row("failed_calls", "calls", |seen| seen.failed_calls),
+        row("unsent_calls", "calls", |seen| seen.unsent_calls),
         row("complaints", "Events", |seen| seen.harm.complaints.into()),
         row("restarts", "containers", |seen| seen.harm.restarts.into()),
         row("failed_pods", "pods", |seen| count(seen.harm.failed_pods)),
@@ -122,6 +125,7 @@ async fn churn(bed: &Bed, case: &str) -> Result<Seen> {
     pods.await_ready().await?;
     let calls = caller.finish().await?;
     (seen.answered, seen.failed_calls) = (count(calls.answered), count(calls.failed.len()));
+    seen.unsent_calls = count(calls.unsent);
     let mut why: BTreeMap<&str, usize> = BTreeMap::new();
     calls.failed.iter().for_each(|failed| *why.entry(failed).or_default() += 1);
     why.iter().for_each(|(why, times)| eprintln!("{case}: {times} x {why}"));
