@@ -15,7 +15,11 @@ pub fn raise() {
         .and_then(|(soft, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map(|()| (soft, hard)));
     match raised {
         Ok((_, hard)) if hard < ENOUGH => {
-            warn!(limit = hard, enough = ENOUGH, "Few descriptors: many connections at once would use them up");
+            warn!(
+                limit = hard,
+                enough = ENOUGH,
+                "Few descriptors: many connections at once would use them up"
+            );
         }
         Ok((soft, hard)) if soft < hard => info!(limit = hard, before = soft, "Descriptors raised"),
         Ok(_) => {}

@@ -10,12 +10,16 @@ use std::{
 };
 
 use berth_policy::{ConnectionId, Event};
-use tokio::{net::UnixStream, task::JoinSet, time::sleep};
+use tokio::{
+    net::UnixStream,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use crate::{
-    bounds::{CONNECTIONS, Memory},
+    bounds::{CONNECTIONS, Memory, SILENCE},
     call::{Context, serve_call},
     endpoint::RuntimeEndpoint,
     gate::Gate,
@@ -107,7 +111,7 @@ pub async fn serve<G: Gate>(
     let drained = async { while connections.join_next().await.is_some() {} };
     if shutdown.succeeded.is_cancelled() {
         drained.await;
-    } else if tokio::time::timeout(shutdown.drain_limit, drained).await.is_err() {
+    } else if timeout(shutdown.drain_limit, drained).await.is_err() {
         warn!(connections = connections.len(), "Drain limit reached, open calls are cut");
         server.cutoff.cancel();
         while connections.join_next().await.is_some() {}
@@ -177,14 +181,18 @@ async fn serve_connection<G: Gate>(
 ) {
     let _open = context.metrics.connection_opened();
     debug!(connection = context.connection.0, kubelet = context.kubelet, "Connection accepted");
-    let handshake = http2::server().handshake(socket);
+    let handshake = timeout(SILENCE, http2::server().handshake(socket));
     let connection = tokio::select! {
         connection = handshake => connection,
         () = cutoff.cancelled() => return,
     };
     match connection {
-        Ok(connection) => serve_calls(&context, connection, &draining, &cutoff).await,
-        Err(error) => debug!(connection = context.connection.0, %error, "Connection speaks no HTTP/2"),
+        Err(_) => {
+            debug!(connection = context.connection.0, "Connection says nothing");
+            context.metrics.shed(Shed::Silent);
+        }
+        Ok(Ok(connection)) => serve_calls(&context, connection, &draining, &cutoff).await,
+        Ok(Err(error)) => debug!(connection = context.connection.0, %error, "Connection speaks no HTTP/2"),
     }
     context.gate.observe(Event::ConnectionClosed(context.connection));
     debug!(connection = context.connection.0, "Connection closed");

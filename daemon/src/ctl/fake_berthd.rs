@@ -91,8 +91,7 @@ impl Admin for Berthd {
 
     async fn status(&self, _: Request<StatusRequest>) -> Result<Response<StatusResponse>, Status> {
         let one_less = |looks: u32| looks.checked_sub(1);
-        let reachable =
-            self.unreached.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_err();
+        let reachable = self.unreached.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_err();
         let runtime = Some(Runtime { reachable, ..Runtime::default() });
         Ok(Response::new(StatusResponse {
             version: "1.2.3".into(),

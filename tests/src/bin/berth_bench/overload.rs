@@ -8,11 +8,12 @@
 
 mod crowd;
 
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use berth_tests::node::{Berthd, Node};
-use berth_tests::observe::{Calls, Caller};
+use berth_tests::observe::{Caller, Calls};
 use clap::Args;
 use tokio::time::sleep;
 
@@ -110,10 +111,9 @@ pub(crate) async fn run(options: &Fullness) -> Result<Vec<Row>> {
             sleep(SETTLES).await;
         }
         let (after, peak) = (rss(berthd, "VmRSS")?, rss(berthd, "VmHWM")?);
-        let (metrics, held) = (berthd.metrics().await?, most_held(berthd));
+        let metrics = berthd.metrics().await?;
         // All of them at once; what went wrong is counted over both cases, and told with the last.
-        let (harm, held) = tokio::join!(pods.end(), held);
-        let harm = harm?;
+        let (harm, held) = most_held(berthd, pods.end()).await?;
         bed.down()?;
         for (case, mut seen) in cases {
             seen.harm = harm.clone();
@@ -126,8 +126,12 @@ pub(crate) async fn run(options: &Fullness) -> Result<Vec<Row>> {
                 row("rss_alone", "MB", alone),
                 row("rss_peak", "MB", peak),
                 row("rss_after", "MB", after),
-                row("most_held", "calls", held?),
-                row("shed_connections", "connections", sum_of(&metrics, "berth_shim_shed_total{what=\"connection\"")?),
+                row("most_held", "calls", held),
+                row(
+                    "shed_connections",
+                    "connections",
+                    sum_of(&metrics, "berth_shim_shed_total{what=\"connection\"")?,
+                ),
                 row("shed_requests", "requests", sum_of(&metrics, "berth_shim_shed_total{what=\"memory\"")?),
             ]);
         }
@@ -195,17 +199,17 @@ async fn kubelet_errors(bed: &Bed) -> Result<f64> {
     Ok(sum_of(&metrics, ERRORS)? - refused)
 }
 
-/// The most calls that were held at once, until there were some and none any more.
-async fn most_held(berthd: &Berthd) -> Result<f64> {
-    let mut most: f64 = 0.0;
+/// The most calls that were held at once while this was done.
+async fn most_held<T>(berthd: &Berthd, work: impl Future<Output = Result<T>>) -> Result<(T, f64)> {
+    let (mut work, mut most): (_, f64) = (pin!(work), 0.0);
     loop {
-        let held = sum_of(&berthd.metrics().await?, "berth_shim_held ")?;
-        most = most.max(held);
-        let gone = sum_of(&berthd.metrics().await?, "berthd_known{kind=\"container\"")? < 1.0;
-        if gone {
-            return Ok(most);
+        // Cancel-safe: the work goes on where it was.
+        tokio::select! {
+            done = &mut work => return Ok((done?, most)),
+            () = sleep(Duration::from_millis(500)) => {
+                most = most.max(sum_of(&berthd.metrics().await?, "berth_shim_held ")?);
+            }
         }
-        sleep(Duration::from_millis(500)).await;
     }
 }
 

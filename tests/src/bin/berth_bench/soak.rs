@@ -31,7 +31,19 @@ pub(crate) const BENCH: Bench = Bench {
         ("threads", &["last", "per_hour", "flat"]),
         ("tasks", &["last", "per_hour", "flat"]),
         ("known", &["last", "per_hour", "flat"]),
-        (HARM, &["failed_calls", "answered_calls", "pods", "complaints", "recreated", "restarts", "failed_pods", "not_ready"]),
+        (
+            HARM,
+            &[
+                "failed_calls",
+                "answered_calls",
+                "pods",
+                "complaints",
+                "recreated",
+                "restarts",
+                "failed_pods",
+                "not_ready",
+            ],
+        ),
     ],
 };
 const HARM: &str = "harm";
