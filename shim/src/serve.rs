@@ -13,7 +13,7 @@ use berth_policy::{ConnectionId, Event};
 use tokio::{
     net::UnixStream,
     task::JoinSet,
-    time::{sleep, timeout},
+    time::{error::Elapsed, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
@@ -33,6 +33,8 @@ use crate::{
 
 /// After a failed accept, usually for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+type Connection = h2::server::Connection<UnixStream, bytes::Bytes>;
 
 /// When and how to stop.
 #[derive(Clone, Debug)]
@@ -181,9 +183,8 @@ async fn serve_connection<G: Gate>(
 ) {
     let _open = context.metrics.connection_opened();
     debug!(connection = context.connection.0, kubelet = context.kubelet, "Connection accepted");
-    let handshake = timeout(SILENCE, http2::server().handshake(socket));
     let connection = tokio::select! {
-        connection = handshake => connection,
+        connection = handshake(socket) => connection,
         () = cutoff.cancelled() => return,
     };
     match connection {
@@ -198,9 +199,14 @@ async fn serve_connection<G: Gate>(
     debug!(connection = context.connection.0, "Connection closed");
 }
 
+/// An error of the time means that the client has not said who it is: it does so first of all, and at once.
+async fn handshake(socket: UnixStream) -> Result<Result<Connection, h2::Error>, Elapsed> {
+    timeout(SILENCE, http2::server().handshake(socket)).await
+}
+
 async fn serve_calls<G: Gate>(
     context: &Arc<Context<G>>,
-    mut connection: h2::server::Connection<UnixStream, bytes::Bytes>,
+    mut connection: Connection,
     draining: &CancellationToken,
     cutoff: &CancellationToken,
 ) {
@@ -238,4 +244,24 @@ async fn serve_calls<G: Gate>(
     }
     drop(connection);
     calls.shutdown().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    /// Otherwise a thousand of them would keep everybody but the kubelet out for ever.
+    #[tokio::test(start_paused = true)]
+    async fn who_says_nothing_is_not_waited_for() {
+        let (socket, _silent) = UnixStream::pair().unwrap();
+        assert!(handshake(socket).await.is_err());
+        let (socket, mut mumbles) = UnixStream::pair().unwrap();
+        mumbles.write_all(b"PRI * HTTP/2.0\r\n").await.unwrap();
+        assert!(handshake(socket).await.is_err());
+        let (socket, mut other) = UnixStream::pair().unwrap();
+        other.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+        assert!(handshake(socket).await.unwrap().is_err());
+    }
 }
