@@ -13,7 +13,7 @@ use std::{
 
 use anyhow::{Context, anyhow};
 use berth_shim::{Clients, Listener, Metrics, RuntimeEndpoint, Shutdown};
-use tokio::sync::oneshot;
+use tokio::{runtime::Handle, sync::oneshot};
 
 use crate::{agent::Agent, heartbeat::Heartbeat};
 
@@ -22,6 +22,7 @@ use crate::{agent::Agent, heartbeat::Heartbeat};
 pub struct DataPath {
     go: oneshot::Sender<Parts>,
     ended: oneshot::Receiver<()>,
+    handle: Handle,
 }
 
 /// What serving needs.
@@ -51,6 +52,7 @@ impl DataPath {
         let (go, go_rx) = oneshot::channel();
         let (ended_tx, ended) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
         thread::Builder::new().name("data-path".to_owned()).spawn(move || {
             // Dropped when this thread ends in whatever way, which is what the receiver waits for.
             let _ended = ended_tx;
@@ -80,7 +82,12 @@ impl DataPath {
             });
         })?;
         let taken = taken.await.map_err(|_| anyhow!("the data path's thread died"))?;
-        Ok((Self { go, ended }, taken.context("cannot listen")?))
+        Ok((Self { go, ended, handle }, taken.context("cannot listen")?))
+    }
+
+    /// What its tasks are on.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
     }
 
     /// Lets it serve. What is returned ends with the data path.

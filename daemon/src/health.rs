@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use berth_policy::Size;
-use tokio::sync::watch;
+use tokio::{runtime::Handle, sync::watch};
 
 use crate::{
     agent::{Agent, chain},
@@ -32,6 +32,8 @@ pub struct Health {
     pub place: Option<Arc<Place>>,
     /// The watch, where there is one.
     pub api: Option<watch::Receiver<pod_view::api::Health>>,
+    /// The threads that have tasks, by what they do.
+    pub threads: Vec<(&'static str, Handle)>,
 }
 
 type Checks = Vec<(&'static str, Result<(), String>)>;
@@ -72,5 +74,8 @@ impl Health {
     /// Brings the gauges up to date that are only looked at now and then.
     pub fn refresh_metrics(&self) {
         self.agent.metrics().known(self.size());
+        for (thread, handle) in &self.threads {
+            self.agent.metrics().tasks(thread, handle.metrics().num_alive_tasks());
+        }
     }
 }

@@ -9,7 +9,7 @@
 //! Two threads: one turns the data path and nothing else, the other everything that may take its time (the pod watch,
 //! the executor, the admin socket, HTTP). They share [`agent::Agent`], whose lock is never held over an await.
 //!
-//! - [`config`], [`telemetry`], [`systemd`], [`allocator`]: how a run begins.
+//! - [`config`], [`telemetry`], [`systemd`], [`allocator`], [`open_files`]: how a run begins.
 //! - [`run`]: wires all of it, and ends it in order; [`data_path`] is the thread of the calls.
 //! - [`handover`]: how a new process takes the place of this one. [`takeover`]: how this one takes the runtime's.
 //! - [`agent`]: the one owner of the state; the gate of the data path.
@@ -50,6 +50,7 @@ pub mod in_place_update;
 pub mod metrics;
 pub mod node_image;
 pub mod node_pod_probe;
+pub mod open_files;
 pub mod pod_view;
 pub mod probe;
 pub mod quantity;

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use berthd::{
     allocator,
     config::{Cli, Command, ConfigCommand, Configuration, DEFAULTS, LogFormat, Logging},
+    open_files,
     run::{self, Start},
     systemd,
     takeover::guardian::{self, GuardianFlags},
@@ -77,6 +78,7 @@ fn start(config: Configuration, start: Start) -> ExitCode {
     if let Err(error) = settled {
         tracing::warn!(%error, "Allocator not set up, running with the system's settings");
     }
+    open_files::raise();
     // Taken before any thread is started: it reads the environment and owns a bare descriptor.
     let passed = systemd::passed_socket();
     match run::run(config, Start { passed, ..start }) {

@@ -23,6 +23,7 @@ pub struct AgentMetrics {
     view_failures: Counter,
     view_fresh: Gauge,
     known: Family<Kind, Gauge>,
+    tasks: Family<Kind, Gauge>,
 }
 
 impl AgentMetrics {
@@ -38,6 +39,7 @@ impl AgentMetrics {
             view_failures: Counter::default(),
             view_fresh: Gauge::default(),
             known: Family::default(),
+            tasks: Family::default(),
         };
         registry.register(
             "verdicts",
@@ -67,6 +69,7 @@ impl AgentMetrics {
         registry.register("pod_view_failures", "Times the pod watch broke", metrics.view_failures.clone());
         registry.register("pod_view_fresh", "1 while the pod watch follows", metrics.view_fresh.clone());
         registry.register("known", "Objects the agent remembers", metrics.known.clone());
+        registry.register("tasks", "Tasks that have not ended", metrics.tasks.clone());
         metrics
     }
 
@@ -137,5 +140,10 @@ impl AgentMetrics {
         for (kind, count) in kinds {
             self.known.get_or_create(&[("kind", kind)]).set(i64::try_from(count).unwrap_or(i64::MAX));
         }
+    }
+
+    /// The same.
+    pub(crate) fn tasks(&self, thread: &'static str, count: usize) {
+        self.tasks.get_or_create(&[("thread", thread)]).set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 }

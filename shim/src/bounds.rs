@@ -3,24 +3,30 @@
 //! | What | Bound | Beyond it |
 //! |---|---|---|
 //! | connections | [`CONNECTIONS`], those of the kubelet not counted | closed at once; a gRPC client reports UNAVAILABLE |
+//! | a connection that says nothing | [`SILENCE`] | closed |
 //! | calls of a connection | [`STREAMS`], told to the client by HTTP/2 | the client's library keeps them until others end |
 //! | a request that is looked at | `MAX_MESSAGE` | RESOURCE_EXHAUSTED, in the runtime's own words |
-//! | all requests that are looked at, together | [`MEMORY`], those below [`SMALL`] not counted | RESOURCE_EXHAUSTED |
+//! | all requests that are looked at, together | [`MEMORY`], for the kubelet's twice that; those below [`SMALL`] not counted | RESOURCE_EXHAUSTED |
 //! | holds | calls; each ends by its own deadline | |
 //! | answers | a window for each stream and connection: they go at the client's pace | |
 //!
 //! A node of 110 pods has two connections of the kubelet, a few of others, and some hundred calls at once. What is small always
 //! passes, because an error on a `StopContainer` makes the kubelet kill the pod.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use crate::{frames::MAX_MESSAGE, metrics::Metrics, metrics::Shed};
 
 /// Open connections of clients that are not the kubelet. Each takes two descriptors.
 pub(crate) const CONNECTIONS: usize = 1024;
+/// How long a connection may take to its first words, which are sent when it is made. Who says nothing would keep others out.
+pub(crate) const SILENCE: Duration = Duration::from_secs(30);
 /// Open calls of one connection.
 pub(crate) const STREAMS: u32 = 4096;
 /// Bytes of requests that wait or are on their way.
@@ -39,13 +45,15 @@ pub(crate) struct Memory {
 #[derive(Debug)]
 pub(crate) struct Room {
     memory: Memory,
+    /// Of all that is taken.
+    limit: usize,
     used: usize,
     counted: usize,
 }
 
 /// All of it is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the agent has {MEMORY} bytes of requests under way already; try again")]
+#[error("the agent has more than {MEMORY} bytes of requests under way already; try again")]
 pub(crate) struct OutOfMemory;
 
 // === impl Memory ===
@@ -55,9 +63,10 @@ impl Memory {
         Self { taken: Arc::default(), metrics }
     }
 
-    /// Room for a call that has used none yet.
-    pub(crate) fn room(&self) -> Room {
-        Room { memory: self.clone(), used: 0, counted: 0 }
+    /// Room for a call that has used none yet. What others take is not taken from the kubelet.
+    pub(crate) fn room(&self, kubelet: bool) -> Room {
+        let limit = if kubelet { 2 * MEMORY } else { MEMORY };
+        Room { memory: self.clone(), limit, used: 0, counted: 0 }
     }
 }
 
@@ -71,7 +80,7 @@ impl Room {
         let more = self.used - self.counted;
         let taken = self.memory.taken.fetch_add(more, Ordering::Relaxed) + more;
         self.counted = self.used;
-        if taken > MEMORY {
+        if taken > self.limit {
             self.memory.metrics.shed(Shed::Memory);
             return Err(OutOfMemory);
         }
@@ -92,15 +101,19 @@ mod tests {
     #[test]
     fn what_is_small_always_passes_and_what_was_taken_is_given_back() {
         let memory = Memory::new(Metrics::default());
-        let mut large = memory.room();
+        let mut large = memory.room(false);
         assert_eq!(large.take(MEMORY), Ok(()));
-        let mut late = memory.room();
+        let mut late = memory.room(false);
         assert_eq!(late.take(SMALL), Ok(()));
         assert_eq!(late.take(1), Err(OutOfMemory));
-        assert_eq!(memory.room().take(SMALL), Ok(()));
+        assert_eq!(memory.room(false).take(SMALL), Ok(()));
+        let mut kubelets = memory.room(true);
+        assert_eq!(kubelets.take(MEMORY - SMALL - 1), Ok(()));
+        assert_eq!(kubelets.take(1), Err(OutOfMemory));
+        drop(kubelets);
         drop(large);
         drop(late);
         assert_eq!(memory.taken.load(Ordering::Relaxed), 0);
-        assert_eq!(memory.room().take(MEMORY), Ok(()));
+        assert_eq!(memory.room(false).take(MEMORY), Ok(()));
     }
 }

@@ -80,7 +80,7 @@ pub(crate) async fn serve_call<G: Gate>(
     context.metrics.call(method);
     let mut observer = Observer::new(context.gate.clone(), context.connection);
     // Given back when the call ends, in whatever way.
-    let mut room = context.memory.room();
+    let mut room = context.memory.room(context.kubelet);
     let (head, body) = request.into_parts();
     let mut head = Request::from_parts(head, ());
     let prepared = match method {

@@ -54,6 +54,8 @@ pub(crate) enum Unread {
 pub(crate) enum Shed {
     /// Connections.
     Connection,
+    /// Connections on which nothing was said.
+    Silent,
     /// Requests under way.
     Memory,
 }
@@ -170,16 +172,13 @@ impl Metrics {
 
     /// Something was not taken on, because there is too much of it.
     pub(crate) fn shed(&self, what: Shed) {
-        let what = match what {
-            Shed::Connection => "connection",
-            Shed::Memory => "memory",
-        };
-        self.shed.get_or_create(&[("what", what)]).inc();
+        self.shed.get_or_create(&[("what", what.label())]).inc();
     }
 
     /// How often that was.
     pub fn shed_so_far(&self) -> u64 {
-        ["connection", "memory"].map(|what| self.shed.get_or_create(&[("what", what)]).get()).iter().sum()
+        let of = |what: Shed| self.shed.get_or_create(&[("what", what.label())]).get();
+        of(Shed::Connection) + of(Shed::Silent) + of(Shed::Memory)
     }
 
     /// Counts an open connection until the answer is dropped.
@@ -236,6 +235,18 @@ impl Default for Metrics {
     /// Metrics that nobody reads.
     fn default() -> Self {
         Self::register(&mut Registry::default())
+    }
+}
+
+// === impl Shed ===
+
+impl Shed {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Connection => "connection",
+            Self::Silent => "silent",
+            Self::Memory => "memory",
+        }
     }
 }
 

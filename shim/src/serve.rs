@@ -10,12 +10,16 @@ use std::{
 };
 
 use berth_policy::{ConnectionId, Event};
-use tokio::{net::UnixStream, task::JoinSet, time::sleep};
+use tokio::{
+    net::UnixStream,
+    task::JoinSet,
+    time::{error::Elapsed, sleep, timeout},
+};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use crate::{
-    bounds::{CONNECTIONS, Memory},
+    bounds::{CONNECTIONS, Memory, SILENCE},
     call::{Context, serve_call},
     endpoint::RuntimeEndpoint,
     gate::Gate,
@@ -29,6 +33,8 @@ use crate::{
 
 /// After a failed accept, usually for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+type Connection = h2::server::Connection<UnixStream, bytes::Bytes>;
 
 /// When and how to stop.
 #[derive(Clone, Debug)]
@@ -107,7 +113,7 @@ pub async fn serve<G: Gate>(
     let drained = async { while connections.join_next().await.is_some() {} };
     if shutdown.succeeded.is_cancelled() {
         drained.await;
-    } else if tokio::time::timeout(shutdown.drain_limit, drained).await.is_err() {
+    } else if timeout(shutdown.drain_limit, drained).await.is_err() {
         warn!(connections = connections.len(), "Drain limit reached, open calls are cut");
         server.cutoff.cancel();
         while connections.join_next().await.is_some() {}
@@ -177,22 +183,30 @@ async fn serve_connection<G: Gate>(
 ) {
     let _open = context.metrics.connection_opened(context.kubelet);
     debug!(connection = context.connection.0, kubelet = context.kubelet, "Connection accepted");
-    let handshake = http2::server().handshake(socket);
     let connection = tokio::select! {
-        connection = handshake => connection,
+        connection = handshake(socket) => connection,
         () = cutoff.cancelled() => return,
     };
     match connection {
-        Ok(connection) => serve_calls(&context, connection, &draining, &cutoff).await,
-        Err(error) => debug!(connection = context.connection.0, %error, "Connection speaks no HTTP/2"),
+        Err(_) => {
+            debug!(connection = context.connection.0, "Connection says nothing");
+            context.metrics.shed(Shed::Silent);
+        }
+        Ok(Ok(connection)) => serve_calls(&context, connection, &draining, &cutoff).await,
+        Ok(Err(error)) => debug!(connection = context.connection.0, %error, "Connection speaks no HTTP/2"),
     }
     context.gate.observe(Event::ConnectionClosed(context.connection));
     debug!(connection = context.connection.0, "Connection closed");
 }
 
+/// An error of the time means that the client has not said who it is: it does so first of all, and at once.
+async fn handshake(socket: UnixStream) -> Result<Result<Connection, h2::Error>, Elapsed> {
+    timeout(SILENCE, http2::server().handshake(socket)).await
+}
+
 async fn serve_calls<G: Gate>(
     context: &Arc<Context<G>>,
-    mut connection: h2::server::Connection<UnixStream, bytes::Bytes>,
+    mut connection: Connection,
     draining: &CancellationToken,
     cutoff: &CancellationToken,
 ) {
@@ -230,4 +244,24 @@ async fn serve_calls<G: Gate>(
     }
     drop(connection);
     calls.shutdown().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    /// Otherwise a thousand of them would keep everybody but the kubelet out for ever.
+    #[tokio::test(start_paused = true)]
+    async fn who_says_nothing_is_not_waited_for() {
+        let (socket, _silent) = UnixStream::pair().unwrap();
+        assert!(handshake(socket).await.is_err());
+        let (socket, mut mumbles) = UnixStream::pair().unwrap();
+        mumbles.write_all(b"PRI * HTTP/2.0\r\n").await.unwrap();
+        assert!(handshake(socket).await.is_err());
+        let (socket, mut other) = UnixStream::pair().unwrap();
+        other.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+        assert!(handshake(socket).await.unwrap().is_err());
+    }
 }

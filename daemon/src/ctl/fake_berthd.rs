@@ -1,5 +1,6 @@
 //! A berthd for tests: it knows one pod, and tells a story of what it was asked to do.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use berth_proto::admin::admin_server::{Admin, AdminServer};
@@ -44,6 +45,8 @@ pub(crate) struct Berthd {
     pub(crate) updates: Told<UpdateRequest, UpdateState>,
     /// How an upgrade goes.
     pub(crate) upgrade: Vec<Result<UpgradeStage, Status>>,
+    /// How often it is asked for its status before it reaches the runtime.
+    pub(crate) unreached: AtomicU32,
     /// How a drain goes.
     pub(crate) drain: Vec<DrainState>,
 }
@@ -87,7 +90,9 @@ impl Admin for Berthd {
     }
 
     async fn status(&self, _: Request<StatusRequest>) -> Result<Response<StatusResponse>, Status> {
-        let runtime = Some(Runtime { reachable: true, ..Runtime::default() });
+        let one_less = |looks: u32| looks.checked_sub(1);
+        let reachable = self.unreached.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_err();
+        let runtime = Some(Runtime { reachable, ..Runtime::default() });
         Ok(Response::new(StatusResponse {
             version: "1.2.3".into(),
             pid: 7,

@@ -275,6 +275,10 @@ impl HandOver {
         let this = self.clone();
         self.0.watching.spawn(async move {
             match timeout(WATCH, child.wait()).await {
+                // A crash looks otherwise.
+                Ok(Ok(ended)) if ended.success() => {
+                    info!("The successor was told to end, or has a successor of its own");
+                }
                 Ok(ended) => {
                     error!(?ended, "The successor ended, this berthd's own program goes on");
                     this.restore(&|_| {}).await;

@@ -14,7 +14,7 @@ use anyhow::{Context, anyhow};
 use berth_shim::{Clients, Metrics, Shutdown};
 use prometheus_client::registry::Registry;
 use sd_notify::NotifyState;
-use tokio::sync::watch;
+use tokio::{runtime::Handle, sync::watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{info, warn};
 
@@ -164,6 +164,10 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
         mode: config.pod_view.mode,
         place: front.place.clone(),
         api,
+        threads: [("control", Handle::current())]
+            .into_iter()
+            .chain(front.data_path.as_ref().map(|data_path| ("data-path", data_path.handle())))
+            .collect(),
     };
     // Ends the accepting of those who are not the kubelet, which is also the end of the agent.
     let accepting = stop.child_token();

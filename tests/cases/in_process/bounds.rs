@@ -68,7 +68,7 @@ async fn connections() {
 #[tokio::test]
 async fn memory_for_requests() {
     within(async {
-        let world = World::new().await;
+        let world = World::of(Clients::default()).await;
         let (_runtime, mut calls) = world.manual_runtime();
         world.gate.answer(|call| match call.id.0 as usize <= LARGEST_REQUESTS {
             true => {

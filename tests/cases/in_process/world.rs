@@ -50,10 +50,15 @@ impl Shim {
 impl World {
     /// The shim serves; no runtime is there yet.
     pub(crate) async fn new() -> Self {
+        Self::of(own_process()).await
+    }
+
+    /// The same, where these clients are the kubelet.
+    pub(crate) async fn of(clients: Clients) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let runtime = RuntimeEndpoint::from(directory.path().join("runtime.sock"));
         let listener = berth_shim::bind(&directory.path().join("cri.sock"), &runtime).await.unwrap();
-        let Shim { gate, metrics, shutdown, serving, .. } = Shim::serve(listener, runtime, own_process());
+        let Shim { gate, metrics, shutdown, serving, .. } = Shim::serve(listener, runtime, clients);
         Self { gate, metrics, shutdown, serving, directory }
     }
 

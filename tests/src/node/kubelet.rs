@@ -81,6 +81,13 @@ impl Kubelet {
         ensure!(answer.status == 200, "/pods: {}", answer.status);
         serde_json::from_str(&answer.body).context("/pods")
     }
+
+    /// `/metrics`.
+    pub async fn metrics(&self) -> Result<String> {
+        let answer = http::get(&self.run.address(Port::KubeletReadOnly), "/metrics").await?;
+        ensure!(answer.status == 200, "/metrics: {}", answer.status);
+        Ok(answer.body)
+    }
 }
 
 /// Writes its configuration; the arguments it is started with.
@@ -129,6 +136,10 @@ fn config(run: &Run, cri: &Path, static_pods: &Path) -> Value {
         "volumePluginDir": run.path("kubelet/volume-plugins"),
         "resolvConf": "",
         "nodeStatusUpdateFrequency": "5s",
+        // As many as the pods' subnet has addresses for: benches keep more than the usual 110 for a moment.
+        "maxPods": 250,
+        // Many pods of one test may want the same image at once.
+        "registryPullQPS": 0,
         "shutdownGracePeriod": "0s"
     })
 }

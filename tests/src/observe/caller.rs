@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 use super::Cri;
 
@@ -26,25 +28,56 @@ pub struct Calls {
     pub answered: usize,
     /// Why each of the others was not.
     pub failed: Vec<String>,
+    /// How many never left this process, because the other end had just said goodbye. The kubelet's library sends those again
+    /// without a word, as gRPC has it; this one leaves it to its user.
+    pub unsent: usize,
+    /// What those took whose time was taken, answered or not.
+    pub took: Vec<Duration>,
+}
+
+/// What a client does over and over.
+enum Work {
+    /// `Version` and `Status`, one after another.
+    Ask,
+    /// `Version` every so often, and takes the time.
+    Time(Duration),
+    /// Pulls an image and removes it, with a pause.
+    Pull(String, Duration),
 }
 
 impl Caller {
     /// Begins to call `Version` and `Status`.
     pub fn start(socket: &Path) -> Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let mut clients = JoinSet::new();
+        let mut caller = Self { stop: Arc::default(), clients: JoinSet::new() };
         for _ in 0..CLIENTS {
-            let (cri, stop) = (Cri::connect(socket)?, stop.clone());
-            clients.spawn(async move {
-                let mut calls = Calls::default();
-                while !stop.load(Ordering::Relaxed) {
-                    calls.count(cri.version().await);
-                    calls.count(cri.conditions().await);
-                }
-                calls
-            });
+            caller.client(socket, Work::Ask)?;
         }
-        Ok(Self { stop, clients })
+        Ok(caller)
+    }
+
+    /// Begins to call `Version` every so often, and to take the time.
+    pub fn timing(socket: &Path, pause: Duration) -> Result<Self> {
+        let mut caller = Self { stop: Arc::default(), clients: JoinSet::new() };
+        caller.client(socket, Work::Time(pause))?;
+        Ok(caller)
+    }
+
+    /// With one client more, that pulls an image and removes it again, over and over.
+    pub fn pulling(mut self, socket: &Path, image: &str, pause: Duration) -> Result<Self> {
+        self.client(socket, Work::Pull(image.to_owned(), pause))?;
+        Ok(self)
+    }
+
+    fn client(&mut self, socket: &Path, work: Work) -> Result<()> {
+        let (cri, stop) = (Cri::connect(socket)?, self.stop.clone());
+        self.clients.spawn(async move {
+            let mut calls = Calls::default();
+            while !stop.load(Ordering::Relaxed) {
+                work.once(&cri, &mut calls).await;
+            }
+            calls
+        });
+        Ok(())
     }
 
     /// Stops, and tells.
@@ -52,16 +85,18 @@ impl Caller {
         self.stop.store(true, Ordering::Relaxed);
         let mut all = Calls::default();
         while let Some(calls) = self.clients.join_next().await {
-            let Calls { answered, failed } = calls?;
+            let Calls { answered, failed, unsent, took } = calls?;
             all.answered += answered;
+            all.unsent += unsent;
             all.failed.extend(failed);
+            all.took.extend(took);
         }
         Ok(all)
     }
 
     /// Stops. A call that failed is an error, and so is none at all.
     pub async fn all_answered(self) -> Result<()> {
-        let Calls { answered, failed } = self.finish().await?;
+        let Calls { answered, failed, .. } = self.finish().await?;
         ensure!(
             failed.is_empty() && answered > 0,
             "{answered} calls were answered, these failed: {failed:?}"
@@ -70,11 +105,39 @@ impl Caller {
     }
 }
 
+impl Work {
+    async fn once(&self, cri: &Cri, calls: &mut Calls) {
+        match self {
+            Self::Ask => {
+                calls.count(cri.version().await);
+                calls.count(cri.conditions().await);
+            }
+            Self::Time(pause) => {
+                let begun = Instant::now();
+                calls.count(cri.version().await);
+                calls.took.push(begun.elapsed());
+                sleep(*pause).await;
+            }
+            Self::Pull(image, pause) => {
+                calls.count(cri.pull(image).await);
+                calls.count(cri.remove_image(image).await);
+                sleep(*pause).await;
+            }
+        }
+    }
+}
+
 impl Calls {
     fn count<T>(&mut self, answer: Result<T>) {
         match answer {
             Ok(_) => self.answered += 1,
+            Err(error) if is_unsent(&error) => self.unsent += 1,
             Err(error) => self.failed.push(format!("{error:#}")),
         }
     }
+}
+
+/// Of what was on its way, hyper says otherwise.
+fn is_unsent(error: &anyhow::Error) -> bool {
+    error.chain().filter_map(|cause| cause.downcast_ref::<hyper::Error>()).any(hyper::Error::is_canceled)
 }

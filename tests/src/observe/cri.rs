@@ -10,10 +10,16 @@ use berth_proto::cri::{
     ImageStatusRequest, ListContainersRequest, ListPodSandboxRequest, PodSandbox, PodSandboxFilter,
     PullImageRequest, RuntimeCondition, StatusRequest, VersionRequest, VersionResponse,
 };
+use http::uri::PathAndQuery;
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
+use tonic::Request;
+use tonic::client::Grpc;
 use tonic::transport::{Channel, Endpoint, Uri};
+use tonic_prost::ProstCodec;
 use tower::service_fn;
+
+use crate::compare::{Nothing, RemoveImageRequest};
 
 /// The labels by which the kubelet, and `berthctl run`, mark what belongs to a pod.
 const POD_NAME: &str = "io.kubernetes.pod.name";
@@ -47,6 +53,8 @@ pub struct Instance {
 pub struct Cri {
     runtime: RuntimeServiceClient<Channel>,
     images: ImageServiceClient<Channel>,
+    /// For calls that Berth itself never makes.
+    channel: Channel,
 }
 
 impl Cri {
@@ -61,7 +69,8 @@ impl Cri {
         let channel = endpoint.connect_with_connector_lazy(connector);
         Ok(Self {
             runtime: RuntimeServiceClient::new(channel.clone()).max_decoding_message_size(64 << 20),
-            images: ImageServiceClient::new(channel),
+            images: ImageServiceClient::new(channel.clone()),
+            channel,
         })
     }
 
@@ -141,6 +150,18 @@ impl Cri {
         let spec = ImageSpec { image: image.to_owned(), ..Default::default() };
         let request = PullImageRequest { image: Some(spec), auth: None, sandbox_config: None };
         self.images.clone().pull_image(request).await.context("PullImage")?;
+        Ok(())
+    }
+
+    /// Removes an image, which is no error when it is not on the node.
+    pub async fn remove_image(&self, image: &str) -> Result<()> {
+        let spec = ImageSpec { image: image.to_owned(), ..Default::default() };
+        let request = Request::new(RemoveImageRequest { image: Some(spec) });
+        let path = PathAndQuery::from_static("/runtime.v1.ImageService/RemoveImage");
+        let codec = ProstCodec::<RemoveImageRequest, Nothing>::default();
+        let mut client = Grpc::new(self.channel.clone());
+        client.ready().await.context("RemoveImage")?;
+        client.unary(request, path, codec).await.context("RemoveImage")?;
         Ok(())
     }
 

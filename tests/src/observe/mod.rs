@@ -11,6 +11,6 @@ mod recorder;
 
 pub use self::caller::{Caller, Calls};
 pub use self::cri::{Cri, Instance};
-pub use self::node::{complaints, node_ready};
+pub use self::node::{Warned, complaints, is_complaint, node_ready, warnings};
 pub use self::pods::{PodWatch, Seen};
 pub use self::recorder::{History, Recorder};

@@ -1,5 +1,7 @@
 //! What the cluster is told of the node, and what its kubelet complains of.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::{Event, Node, NodeCondition};
 use kube::{Api, Client};
@@ -22,6 +24,33 @@ pub async fn node_ready(client: &Client) -> Result<NodeCondition> {
 /// What the kubelet complains of in a namespace.
 pub async fn complaints(client: &Client, namespace: &str) -> Result<Vec<Event>> {
     let events = Api::<Event>::namespaced(client.clone(), namespace).list(&Default::default()).await?;
-    let bad = |event: &Event| event.reason.as_deref().is_some_and(|reason| COMPLAINTS.contains(&reason));
+    let bad = |event: &Event| event.reason.as_deref().is_some_and(is_complaint);
     Ok(events.items.into_iter().filter(bad).collect())
+}
+
+/// Whether Events of this reason are complaints.
+pub fn is_complaint(reason: &str) -> bool {
+    COMPLAINTS.contains(&reason)
+}
+
+/// How often each Event of a namespace that is a warning was seen, by its reason and the pod it is about.
+pub async fn warnings(client: &Client, namespace: &str) -> Result<BTreeMap<(String, String), Warned>> {
+    let events = Api::<Event>::namespaced(client.clone(), namespace).list(&Default::default()).await?;
+    let mut warnings: BTreeMap<_, Warned> = BTreeMap::new();
+    for event in events.items.into_iter().filter(|event| event.type_.as_deref() == Some("Warning")) {
+        let of = (event.reason.unwrap_or_default(), event.involved_object.name.unwrap_or_default());
+        let warned = warnings.entry(of).or_default();
+        warned.times += event.count.unwrap_or(1);
+        warned.message = event.message.unwrap_or_default();
+    }
+    Ok(warnings)
+}
+
+/// Events of one reason.
+#[derive(Clone, Debug, Default)]
+pub struct Warned {
+    /// How many there were.
+    pub times: i32,
+    /// What the last of them says.
+    pub message: String,
 }

@@ -75,6 +75,34 @@ async fn three_in_a_row() -> Result<()> {
     .await
 }
 
+/// While the old process still looks after it, the new one is succeeded itself, and the one after it is told to end: nobody may take
+/// that for a crash and start another.
+#[tokio::test]
+async fn told_to_end_at_once() -> Result<()> {
+    run_alone("told_to_end_at_once", async |case: &Case| {
+        let berthd = case.node.berthd()?;
+        let mut processes = Vec::new();
+        for _ in 0..2 {
+            processes.extend(berthd.service().pid());
+            berthd.upgrade(&berthd.program()?, &["--watch=0s"]).await?;
+        }
+        let last = berthd.service().pid();
+        berthd.service().stop()?;
+        for old in processes.into_iter().chain(last) {
+            await_condition(format!("berthd {old} ends"), PATIENCE, async || {
+                ensure!(!std::path::Path::new(&format!("/proc/{old}/exe")).exists(), "it runs");
+                Ok(())
+            })
+            .await?;
+        }
+        // With the last of them the last descriptor of the socket was closed.
+        ensure!(tokio::net::UnixStream::connect(berthd.socket()).await.is_err(), "somebody answers");
+        berthd.service().start()?;
+        berthd.ready().await
+    })
+    .await
+}
+
 /// As a DaemonSet's new pod does it.
 #[tokio::test]
 async fn by_a_process_that_comes_by_itself() -> Result<()> {

@@ -3,18 +3,22 @@
 //! A bench is a module with the constant `BENCH` (its name, cases and metrics) and a function `run` that gives rows; to
 //! add one, list it in [`BENCHES`] and call it in [`run`]. What a case does is described in the module's own head.
 
+mod churn;
 mod handover;
 mod idle;
 mod images;
 mod jobs;
 mod launch;
 mod manager;
+mod overload;
 mod probes;
+mod process;
 mod proxy;
 mod proxy_bench;
 mod pull;
 mod recreate;
 mod report;
+mod soak;
 mod update;
 
 use std::path::PathBuf;
@@ -36,6 +40,8 @@ const BENCHES: &[Bench] = &[
     manager::BENCH,
     images::BENCH,
     handover::BENCH,
+    overload::BENCH,
+    soak::BENCH,
 ];
 
 #[derive(Parser)]
@@ -70,6 +76,10 @@ enum Command {
     Probes(Options),
     /// What goes wrong when berthd is replaced ten times while 60 pods come and go.
     Handover(Options),
+    /// A full node with churn, and clients that ask for far too much.
+    Overload(overload::Fullness),
+    /// Whether berthd stays as large as it is while everything comes and goes for half an hour.
+    Soak(soak::Length),
     /// Time until an image is on many nodes, and what it takes; with the manager killed.
     Images(images::Scale),
 }
@@ -120,6 +130,8 @@ async fn main() -> Result<()> {
         Command::Manager(options) => (manager::BENCH, &options.common),
         Command::Probes(options) => (probes::BENCH, options),
         Command::Handover(options) => (handover::BENCH, options),
+        Command::Overload(options) => (overload::BENCH, &options.common),
+        Command::Soak(options) => (soak::BENCH, &options.common),
         Command::Images(options) => (images::BENCH, &options.common),
     };
     options.check(&bench)?;
@@ -138,6 +150,8 @@ async fn run(command: &Command) -> Result<Vec<Row>> {
         Command::Manager(options) => manager::run(options).await,
         Command::Probes(options) => probes::run(options).await,
         Command::Handover(options) => handover::run(options).await,
+        Command::Overload(options) => overload::run(options).await,
+        Command::Soak(options) => soak::run(options).await,
         Command::Images(options) => images::run(options).await,
         Command::List | Command::ProxyStub { .. } => Ok(Vec::new()),
     }

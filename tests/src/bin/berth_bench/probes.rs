@@ -32,6 +32,7 @@ use tokio::time::{sleep, timeout};
 use crate::Options;
 use crate::idle::cpu_s;
 use crate::manager::memory_mb;
+use crate::process::sum_of;
 use crate::report::{Bench, Row};
 
 pub(crate) const BENCH: Bench = Bench {
@@ -243,9 +244,7 @@ impl Bed {
     /// All writes to the API that berthd has counted.
     async fn writes(&self) -> Result<f64> {
         let metrics = self.node.berthd()?.metrics().await?;
-        let counted = metrics.lines().filter(|line| line.starts_with("berthd_api_writes_total{"));
-        let values = counted.map(|line| line.rsplit(' ').next().unwrap_or_default().parse::<f64>());
-        values.sum::<Result<f64, _>>().context("a metric that is no number")
+        sum_of(&metrics, "berthd_api_writes_total{")
     }
 
     async fn ready(&self) -> Result<bool> {

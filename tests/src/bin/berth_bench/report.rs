@@ -32,6 +32,11 @@ impl Row {
         Self { bench: bench.name, case, metric, unit, value: f64::NAN, baseline: None, ratio: None, runs: 0 }
     }
 
+    /// What it is about.
+    pub(crate) fn case(&self) -> &'static str {
+        self.case
+    }
+
     /// What was measured, and the same without us.
     pub(crate) fn measured(mut self, value: f64, baseline: Option<f64>, runs: usize) -> Self {
         self.value = value;
