@@ -13,7 +13,7 @@ pub enum Fault {
     Stop,
     /// The disk of berthd's store is full for a while.
     DiskFull,
-    /// berthd is killed, and finds nothing but garbage, or half of its store, when it is started.
+    /// berthd is killed, and finds nothing but garbage, or the beginning of its store, when it is started.
     BrokenStore,
     /// The API server is killed, and is back after some seconds.
     ApiCut,
