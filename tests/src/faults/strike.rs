@@ -113,7 +113,7 @@ fn send(pid: u32, signal: Signal) -> Result<()> {
 /// Garbage one time, nothing but its beginning the other time.
 fn spoil(store: &Path, number: usize) -> Result<()> {
     let bytes = fs::read(store).context("read the store")?;
-    let spoilt = match number % 2 {
+    let spoilt: Vec<u8> = match number % 2 {
         // No two bytes are what they were, and no two cells write the same.
         0 => bytes.iter().enumerate().map(|(at, byte)| byte ^ ((at * 7 + number) % 255 + 1) as u8).collect(),
         _ => bytes.into_iter().take(BEGINNING).collect(),
