@@ -117,13 +117,14 @@ impl Way {
 
 impl Row {
     /// How often the hook of a container that is replaced may begin. Whether a command that was about to go had begun
-    /// cannot be known, and then it is not begun again; a runtime that is not there does not take it; and who has lost the
-    /// store does not know of either.
+    /// cannot be known, and then it is not begun again; one that meets the runtime's restart is lost with its connection, and
+    /// the kubelet does not ask twice; and who has lost the store does not know of either.
     pub(super) fn hooks(&self) -> std::ops::RangeInclusive<usize> {
-        match (self.fault, self.points.contains(&"hooked")) {
-            (Fault::Kill, true) => 0..=0,
-            (Fault::ContainerdRestart, true) => 0..=1,
-            (Fault::BrokenStore, _) => 0..=2,
+        let at = |points: &[&str]| self.points.iter().any(|point| points.contains(point));
+        match self.fault {
+            Fault::Kill if at(&["hooked"]) => 0..=0,
+            Fault::ContainerdRestart if at(&["shown", "hooked"]) => 0..=1,
+            Fault::BrokenStore => 0..=2,
             _ => 1..=1,
         }
     }
