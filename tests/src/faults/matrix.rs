@@ -53,8 +53,9 @@ pub struct Row {
 }
 
 /// Every point, and the way that it is reached on. A point that other ways pass, too, is there once. Points of one line are
-/// met by the same piece of work. What has a line of its own would change what is to come of the others (a hook that is lost),
-/// may be left out (the kubelet may have looked, or tidied up, by itself; of a lost store no mark is removed), or is passed by the containers of all pods.
+/// met by the same piece of work. What has a line of its own would change what is to come of the others (a hook that is
+/// lost), may be left out (the kubelet may have looked, or tidied up, by itself; of a lost store no mark is removed), or is
+/// passed by the containers of all pods.
 pub const POINTS: &[(Way, &[&str])] = &[
     (Way::Recreate, &["marking", "marked", "shown", "reporting", "reported", "unmarking"]),
     (Way::Recreate, &["unmarked"]),
