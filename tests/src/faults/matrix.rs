@@ -120,13 +120,13 @@ impl Way {
 impl Row {
     /// How often the hook of a container that is replaced may begin. Whether a command that was about to go had begun
     /// cannot be known, and then it is not begun again; one that meets the runtime's restart is lost with its connection, and
-    /// the kubelet does not ask twice; and who has lost the store does not know of either.
+    /// the kubelet does not ask twice; and who has lost the store does not know that it began, each time anew.
     pub(super) fn hooks(&self) -> std::ops::RangeInclusive<usize> {
         let at = |points: &[&str]| self.points.iter().any(|point| points.contains(point));
         match self.fault {
             Fault::Kill if at(&["hooked"]) => 0..=0,
             Fault::ContainerdRestart if at(&["shown", "hooked"]) => 0..=1,
-            Fault::BrokenStore => 0..=2,
+            Fault::BrokenStore => 0..=self.points.len() + 1,
             _ => 1..=1,
         }
     }
