@@ -13,7 +13,7 @@ pub enum Fault {
     Stop,
     /// The disk of berthd's store is full for a while.
     DiskFull,
-    /// berthd is killed, and finds nothing but garbage, or half of its store, when it is started.
+    /// berthd is killed, and finds nothing but garbage, or the beginning of its store, when it is started.
     BrokenStore,
     /// The API server is killed, and is back after some seconds.
     ApiCut,
@@ -53,10 +53,12 @@ pub struct Row {
 }
 
 /// Every point, and the way that it is reached on. A point that other ways pass, too, is there once. Points of one line are
-/// met by the same piece of work. What has a line of its own would change what is to come of the others (a hook that is lost),
-/// may be left out (the kubelet may have looked, or tidied up, by itself), or is passed by the containers of all pods.
+/// met by the same piece of work. What has a line of its own would change what is to come of the others (a hook that is
+/// lost), may be left out (the kubelet may have looked, or tidied up, by itself; of a lost store no mark is removed), or is
+/// passed by the containers of all pods.
 pub const POINTS: &[(Way, &[&str])] = &[
-    (Way::Recreate, &["marking", "marked", "shown", "reporting", "reported", "unmarking", "unmarked"]),
+    (Way::Recreate, &["marking", "marked", "shown", "reporting", "reported", "unmarking"]),
+    (Way::Recreate, &["unmarked"]),
     (Way::Recreate, &["removing", "removed"]),
     (Way::Recreate, &["nudging"]),
     (Way::Recreate, &["hooked"]),
@@ -117,13 +119,14 @@ impl Way {
 
 impl Row {
     /// How often the hook of a container that is replaced may begin. Whether a command that was about to go had begun
-    /// cannot be known, and then it is not begun again; a runtime that is not there does not take it; and who has lost the
-    /// store does not know of either.
+    /// cannot be known, and then it is not begun again; one that meets the runtime's restart is lost with its connection, and
+    /// the kubelet does not ask twice; and who has lost the store does not know that it began, each time anew.
     pub(super) fn hooks(&self) -> std::ops::RangeInclusive<usize> {
-        match (self.fault, self.points.contains(&"hooked")) {
-            (Fault::Kill, true) => 0..=0,
-            (Fault::ContainerdRestart, true) => 0..=1,
-            (Fault::BrokenStore, _) => 0..=2,
+        let at = |points: &[&str]| self.points.iter().any(|point| points.contains(point));
+        match self.fault {
+            Fault::Kill if at(&["hooked"]) => 0..=0,
+            Fault::ContainerdRestart if at(&["shown", "hooked"]) => 0..=1,
+            Fault::BrokenStore => 0..=self.points.len() + 1,
             _ => 1..=1,
         }
     }

@@ -15,7 +15,7 @@ use crate::wait::await_condition;
 /// Where all pods are.
 pub(super) const NAMESPACE: &str = "default";
 /// A kubelet that lost a call comes back after 10 to 15 s; many times that, and the machine has other work.
-pub(super) const PATIENCE: Duration = Duration::from_secs(180);
+pub(super) const PATIENCE: Duration = Duration::from_secs(400);
 /// Of pods with hooks, in seconds: their time runs while berthd stands still.
 pub(super) const GRACE: i64 = 60;
 /// What the first container of an ordered pod takes to get ready.

@@ -22,6 +22,10 @@ const FULL: Duration = Duration::from_secs(4);
 /// How long the API server is away, besides the time that it takes to start.
 const AWAY: Duration = Duration::from_secs(5);
 
+/// What is left of a store that was cut off: its head, and a part of what everything hangs on. Of half a store all that
+/// counts may be left, and that is sound.
+const BEGINNING: usize = 6000;
+
 /// Lets it happen to the process that stands still.
 pub(super) async fn strike(bed: &Bed, row: &Row, pid: u32) -> Result<()> {
     let berthd = bed.berthd()?;
@@ -106,13 +110,13 @@ fn send(pid: u32, signal: Signal) -> Result<()> {
     kill(Pid::from_raw(i32::try_from(pid)?), signal).with_context(|| format!("{signal} to {pid}"))
 }
 
-/// Garbage one time, half of it the other time.
+/// Garbage one time, nothing but its beginning the other time.
 fn spoil(store: &Path, number: usize) -> Result<()> {
     let bytes = fs::read(store).context("read the store")?;
-    let spoilt = match number % 2 {
+    let spoilt: Vec<u8> = match number % 2 {
         // No two bytes are what they were, and no two cells write the same.
         0 => bytes.iter().enumerate().map(|(at, byte)| byte ^ ((at * 7 + number) % 255 + 1) as u8).collect(),
-        _ => bytes[..bytes.len() / 2].to_vec(),
+        _ => bytes.into_iter().take(BEGINNING).collect(),
     };
     fs::write(store, spoilt).context("spoil the store")
 }

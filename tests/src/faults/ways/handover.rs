@@ -21,6 +21,8 @@ pub(super) async fn play(bed: &Bed, row: &Row) -> Result<Instant> {
         (Fault::Kill | Fault::BrokenStore, Err(_)) => {}
         // Without room it may not be able to begin; that it says so is all that is asked of it.
         (Fault::DiskFull, Err(error)) => eprintln!("disk-full at {:?}: {error:#}", row.points),
+        // It serves already, and while it stands still nobody answers `berthctl`, which says so.
+        (Fault::Stop, Err(error)) if row.points == ["succeeded"] => eprintln!("stop at succeeded: {error:#}"),
         (_, upgraded) => upgraded?,
     }
     ensure!(berthd.service().pid() != before, "the same process answers");
