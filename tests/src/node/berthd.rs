@@ -4,6 +4,7 @@ mod points;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -203,6 +204,16 @@ podView:
     pub async fn crash(&self) -> Result<()> {
         self.service.kill()?;
         self.service.start()?;
+        self.serving().await
+    }
+
+    /// The same where systemd keeps its socket: whoever connects meanwhile waits.
+    pub async fn crash_on_kept_socket(&self) -> Result<()> {
+        let new = self.socket.with_extension("kept");
+        let kept = UnixListener::bind(&new).context("a socket to be kept")?;
+        fs::rename(&new, &self.socket).context("put it in the other's place")?;
+        self.service.kill()?;
+        self.service.start_on(kept.into())?;
         self.serving().await
     }
 

@@ -2,6 +2,7 @@
 //! that is what the fault tests do.
 
 use std::fs::{self, File};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -17,6 +18,9 @@ use crate::wait::Hopeless;
 
 /// What a program is given to end by itself after SIGTERM.
 const GRACE: Duration = Duration::from_secs(10);
+
+/// Makes the first passed descriptor of standard input, by sd_listen_fds(3).
+const PASS: &str = "exec 3<&0 </dev/null; export LISTEN_PID=$$ LISTEN_FDS=1; exec \"$0\" \"$@\"";
 
 /// A program of the node. Its output goes to `log/NAME.log` of the run, its pid is recorded for [`super::down`].
 #[derive(Debug)]
@@ -63,29 +67,48 @@ impl Service {
         if process.is_some() {
             bail!("{} runs already", self.name);
         }
-        *process = Some(Process::Child(self.spawn(&[])?));
+        *process = Some(Process::Child(self.spawn(&[], None)?));
+        Ok(())
+    }
+
+    /// The same, with a socket that listens already, passed as systemd does it.
+    pub fn start_on(&self, socket: OwnedFd) -> Result<()> {
+        let mut process = self.process();
+        if process.is_some() {
+            bail!("{} runs already", self.name);
+        }
+        *process = Some(Process::Child(self.spawn(&[], Some(socket))?));
         Ok(())
     }
 
     /// Starts a second one, with more arguments, that takes the place of the one that runs; that one has to end by itself.
     pub fn start_successor(&self, args: &[&str]) -> Result<()> {
-        let successor = self.spawn(args)?;
+        let successor = self.spawn(args, None)?;
         if let Some(Process::Child(mut old)) = self.process().replace(Process::Child(successor)) {
             std::thread::spawn(move || old.wait());
         }
         Ok(())
     }
 
-    fn spawn(&self, args: &[&str]) -> Result<Child> {
+    fn spawn(&self, args: &[&str], socket: Option<OwnedFd>) -> Result<Child> {
         let log = self.log_path();
         let log = File::options().create(true).append(true).open(&log).context("open its log")?;
         let pid_file = self.run.path("pids").join(&self.name);
         fs::write(&pid_file, "").context("record its pid")?;
-        let started = Command::new(&self.program)
+        let (mut command, stdin) = match socket {
+            None => (Command::new(&self.program), Stdio::null()),
+            // A shell names itself, and is the program after that.
+            Some(socket) => {
+                let mut shell = Command::new("/bin/sh");
+                shell.args(["-c", PASS]).arg(&self.program);
+                (shell, Stdio::from(socket))
+            }
+        };
+        let started = command
             .args(&self.args)
             .args(args)
             .envs(self.env.iter().cloned())
-            .stdin(Stdio::null())
+            .stdin(stdin)
             .stdout(log.try_clone().context("its log")?)
             .stderr(log)
             // Ctrl-C in the terminal is for us, not for each program at once: they are taken down in order.

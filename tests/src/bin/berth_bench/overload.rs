@@ -156,12 +156,20 @@ async fn replace(bed: &Bed, pods: &mut Churn<'_>, time: Duration) -> Result<Seen
     let took = began.elapsed().as_secs_f64();
     let calls = caller.finish().await?;
     calls.failed.iter().take(10).for_each(|failed| eprintln!("failed: {failed}"));
-    Ok(Seen {
-        calls,
+    let seen = Seen {
         harm: Harm::default(),
         replaced: count(replaced) * 60.0 / took,
         kubelet_errors: kubelet_errors(bed).await? - errors_before,
-    })
+        calls,
+    };
+    // Said at once: what follows may take long on a busy machine.
+    eprintln!(
+        "{:.1} pods a minute, {} calls of the kubelet failed, Version p99 {:.1} ms",
+        seen.replaced,
+        seen.kubelet_errors,
+        p99_ms(&seen.calls.took)
+    );
+    Ok(seen)
 }
 
 fn rows_of(case: &'static str, seen: &Seen, direct: Option<&Seen>) -> Result<Vec<Row>> {

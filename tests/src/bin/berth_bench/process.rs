@@ -1,6 +1,7 @@
 //! What berthd takes of the machine at a moment: by the kernel, and by its own metrics.
 
 use std::fs;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use berth_tests::node::Berthd;
@@ -15,12 +16,14 @@ pub(crate) const GAUGES: [(&str, &str); 5] =
 /// One moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
+    /// When, in minutes.
+    pub(crate) at: f64,
     /// As [`GAUGES`] names them.
     pub(crate) values: [f64; GAUGES.len()],
 }
 
-/// Looks at the berthd that runs now.
-pub(crate) async fn sample(berthd: &Berthd) -> Result<Sample> {
+/// Looks at the berthd that runs now, so long after the beginning.
+pub(crate) async fn sample(berthd: &Berthd, after: Duration) -> Result<Sample> {
     let metrics = berthd.metrics().await?;
     let pid = berthd.service().pid().context("berthd does not run")?;
     let files = fs::read_dir(format!("/proc/{pid}/fd")).context("descriptors of berthd")?.count();
@@ -32,7 +35,7 @@ pub(crate) async fn sample(berthd: &Berthd) -> Result<Sample> {
         sum_of(&metrics, "berthd_tasks{")?,
         sum_of(&metrics, "berthd_known{")?,
     ];
-    Ok(Sample { values })
+    Ok(Sample { at: after.as_secs_f64() / 60.0, values })
 }
 
 /// The sum over all lines of a metrics page that begin so.
@@ -47,17 +50,12 @@ pub(crate) fn text_of(metrics: &str, beginning: &str) -> String {
     metrics.lines().filter(|line| line.starts_with(beginning)).collect::<Vec<_>>().join("; ")
 }
 
-/// By how much values grow from one to the next, as a straight line has it that fits them best.
-pub(crate) fn slope(values: &[f64]) -> f64 {
-    let middle = (count(values.len()) - 1.0) / 2.0;
-    let mean = values.iter().sum::<f64>() / count(values.len());
-    let (mut products, mut squares) = (0.0, 0.0);
-    for (at, value) in values.iter().enumerate() {
-        let beside = count(at) - middle;
-        products += beside * (value - mean);
-        squares += beside * beside;
-    }
-    products / squares
+/// By how much something grows in one of the first, as a straight line has it that fits all pairs best.
+pub(crate) fn slope(pairs: &[(f64, f64)]) -> f64 {
+    let mean = |of: fn(&(f64, f64)) -> f64| pairs.iter().map(of).sum::<f64>() / count(pairs.len());
+    let (at, value) = (mean(|pair| pair.0), mean(|pair| pair.1));
+    let products: f64 = pairs.iter().map(|pair| (pair.0 - at) * (pair.1 - value)).sum();
+    products / pairs.iter().map(|pair| (pair.0 - at).powi(2)).sum::<f64>()
 }
 
 #[cfg(test)]
@@ -66,8 +64,8 @@ mod tests {
 
     #[test]
     fn a_line_and_a_flat_one() {
-        assert!((slope(&[1.0, 3.0, 5.0, 7.0]) - 2.0).abs() < 1e-9);
-        assert!(slope(&[4.0, 5.0, 5.0, 4.0]).abs() < 1e-9);
+        assert!((slope(&[(0.0, 1.0), (1.0, 3.0), (2.0, 5.0), (5.0, 11.0)]) - 2.0).abs() < 1e-9);
+        assert!(slope(&[(0.0, 4.0), (1.0, 5.0), (2.0, 5.0), (3.0, 4.0)]).abs() < 1e-9);
     }
 
     #[test]

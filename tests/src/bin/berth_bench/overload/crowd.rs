@@ -112,7 +112,7 @@ async fn begin_calls(client: FakeKubelet, seen: Arc<Seen>) {
             Ok(Err(_)) | Err(_) => break,
         }
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// Says a request that never ends, and again when it is refused.
