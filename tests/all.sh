@@ -38,6 +38,6 @@ tests/node.sh
 
 step "the same with another containerd"
 # One cell of the matrix: what leans most on the runtime.
-tests/matrix.sh 2.2 1.34 launch_order exit_order early_readiness recreate::in_a_row recreate::strategy jobs::codes images::pins
+tests/matrix.sh 2.2 1.34 launch_order exit_order early_readiness recreate::in_a_row jobs::codes images::pins
 
 step "all passed"

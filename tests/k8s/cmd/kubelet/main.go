@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 
+	"github.com/spf13/cobra"
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/logs/json/register"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
@@ -13,5 +14,17 @@ import (
 )
 
 func main() {
-	os.Exit(cli.Run(app.NewKubeletCommand(context.Background())))
+	os.Exit(cli.Run(command()))
+}
+
+// The function is another one from 1.34 on, and this has to compile with each.
+func command() *cobra.Command {
+	switch command := any(app.NewKubeletCommand).(type) {
+	case func(context.Context) *cobra.Command:
+		return command(context.Background())
+	case func() *cobra.Command:
+		return command()
+	default:
+		panic("the kubelet's command is made in a way we do not know")
+	}
 }
