@@ -21,6 +21,9 @@ use serde::{
     de::{MapAccess, Visitor},
 };
 
+/// On each sandbox of a kubelet.
+const POD_UID_LABEL: &str = "io.kubernetes.pod.uid";
+
 /// A message that is valid protobuf but lacks what every kubelet fills in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} is missing")]
@@ -31,7 +34,7 @@ pub fn create_container(request: cri::CreateContainerRequest) -> Result<CreateCo
     let config = request.config.ok_or(Missing("config"))?;
     let metadata = config.metadata.ok_or(Missing("config.metadata"))?;
     let sandbox = request.sandbox_config.ok_or(Missing("sandbox_config"))?;
-    let mut declared = declared(&sandbox.annotations);
+    let mut declared = declared(&sandbox.labels, &sandbox.annotations);
     declared.hinted |= config.envs.iter().any(|env| env.key == PRIORITY_ENV);
     let image = config.image.unwrap_or_default();
     let mut images = vec![image.image, image.user_specified_image];
@@ -82,13 +85,16 @@ pub fn stop_container(request: cri::StopContainerRequest) -> StopContainer {
 /// Whose sandbox `RunPodSandboxRequest` makes, and what it declares.
 pub fn run_pod_sandbox(request: cri::RunPodSandboxRequest) -> Result<(PodRef, Declared), Missing> {
     let config = request.config.ok_or(Missing("config"))?;
-    Ok((pod(config.metadata.ok_or(Missing("config.metadata"))?), declared(&config.annotations)))
+    Ok((
+        pod(config.metadata.ok_or(Missing("config.metadata"))?),
+        declared(&config.labels, &config.annotations),
+    ))
 }
 
 /// One entry of `ListPodSandboxResponse`.
 pub fn listed_sandbox(sandbox: cri::PodSandbox) -> Result<ListedSandbox, Missing> {
     Ok(ListedSandbox {
-        declared: declared(&sandbox.annotations),
+        declared: declared(&sandbox.labels, &sandbox.annotations),
         pod: pod(sandbox.metadata.ok_or(Missing("metadata"))?),
         sandbox: sandbox.id.into(),
     })
@@ -129,11 +135,12 @@ pub fn credential_key(auth: Option<&cri::AuthConfig>) -> CredentialKey {
     CredentialKey(KEYED.get_or_init(RandomState::new).hash_one(fields))
 }
 
-/// What the annotations of a sandbox say about the order of its pod.
-pub fn declared(annotations: &HashMap<String, String>) -> Declared {
+/// What the labels and annotations of a sandbox say about the order of its pod.
+pub fn declared(labels: &HashMap<String, String>, annotations: &HashMap<String, String>) -> Declared {
     Declared {
         plan: annotations.get(PLAN_ANNOTATION).map(|text| plan(text)),
         hinted: annotations.contains_key(ORDERED_ANNOTATION),
+        foreign: !labels.contains_key(POD_UID_LABEL),
     }
 }
 

@@ -61,6 +61,9 @@ pub struct Declared {
     /// The pod annotation `apps.kruise.io/container-launch-priority` or the container's own env
     /// `KRUISE_CONTAINER_PRIORITY` is there: the pod wants an order, whatever it is.
     pub hinted: bool,
+    /// The pod is no kubelet's, which labels each of its sandboxes with the pod's UID (`io.kubernetes.pod.uid`, the kubelet's
+    /// labels.go). No view will ever show it.
+    pub foreign: bool,
 }
 
 /// `StopContainerRequest`.

@@ -27,7 +27,7 @@
 use std::time::{Duration, Instant};
 
 use crate::{
-    call::{Call, CreateContainer},
+    call::{Call, CreateContainer, Declared},
     config::{UnknownPods, View},
     early_readiness::Early,
     launch_priority::{LaunchOrder, OrderError},
@@ -196,11 +196,15 @@ impl Node {
         if self.config.view == View::None {
             return Verdict::Forward;
         }
+        let Declared { hinted, foreign, .. } = request.declared;
+        if foreign && !hinted && self.config.unknown_pods == UnknownPods::Open {
+            return Verdict::Forward;
+        }
         let until = patience(call, PATIENCE_FOR_POD_VIEW);
         if now < until {
             return Verdict::Hold { until, why: HoldReason::PodUnknown };
         }
-        if request.declared.hinted || self.config.unknown_pods == UnknownPods::Closed {
+        if hinted || self.config.unknown_pods == UnknownPods::Closed {
             Verdict::Refuse(Refusal::PodUnknown)
         } else {
             Verdict::Forward

@@ -19,8 +19,20 @@ fn request() -> cri::CreateContainerRequest {
             metadata: Some(cri::ContainerMetadata { name: "c".to_owned(), attempt: 3 }),
             ..Default::default()
         }),
-        sandbox_config: Some(cri::PodSandboxConfig { metadata: Some(metadata), ..Default::default() }),
+        sandbox_config: Some(cri::PodSandboxConfig {
+            metadata: Some(metadata),
+            labels: annotations(&[(POD_UID_LABEL, "u")]),
+            ..Default::default()
+        }),
     }
+}
+
+#[test]
+fn a_pod_is_a_kubelets_by_its_label() {
+    assert!(!create_container(request()).unwrap().declared.foreign);
+    let mut by_hand = request();
+    by_hand.sandbox_config.as_mut().unwrap().labels.clear();
+    assert!(create_container(by_hand).unwrap().declared.foreign);
 }
 
 #[test]
@@ -64,7 +76,7 @@ fn a_hint_is_the_annotation_or_the_env_whatever_their_value() {
 
 #[test]
 fn plans() {
-    let read = |text| declared(&annotations(&[(PLAN_ANNOTATION, text)])).plan.unwrap();
+    let read = |text| declared(&HashMap::new(), &annotations(&[(PLAN_ANNOTATION, text)])).plan.unwrap();
     assert_eq!(read(r#"{"b": 2, "a": -1}"#), Ok(vec![("b".into(), 2), ("a".into(), -1)]));
     assert_eq!(read("{}"), Ok(vec![]));
     // Out of the range of priorities, but an integer: the policy names the container.
@@ -84,7 +96,7 @@ fn plans() {
     ] {
         assert!(matches!(read(text), Err(OrderError::MalformedPlan { .. })), "{text}");
     }
-    assert_eq!(declared(&HashMap::new()).plan, None);
+    assert_eq!(declared(&HashMap::new(), &HashMap::new()).plan, None);
 }
 
 #[test]

@@ -393,7 +393,7 @@ async fn what_the_policy_hears() {
                 sandbox.encode_to_vec(),
                 id("s1"),
                 &[],
-                &["sandbox s1 of pod created, Declared { plan: None, hinted: false }"],
+                &["sandbox s1 of pod created, Declared { plan: None, hinted: false, foreign: true }"],
             ),
             ("CreateContainer", create("web"), id("c1"), &[], &["container c1 created", "call ended"]),
             ("StartContainer", id("c1"), vec![], &[], &["container c1 started"]),

@@ -8,13 +8,18 @@ use crate::{Config, Declared, HoldReason, Refusal, UnknownPods, Verdict, View};
 #[test]
 fn an_unknown_pod() {
     use UnknownPods::{Closed, Open};
-    let hinted = Declared { hinted: true, plan: None };
+    let hinted = Declared { hinted: true, ..Declared::default() };
+    let foreign = Declared { foreign: true, ..Declared::default() };
+    let both = Declared { foreign: true, ..hinted.clone() };
     let refused = Verdict::Refuse(Refusal::PodUnknown);
     let table = [
         (View::None, Open, hinted.clone(), None, Verdict::Forward),
         (View::Watched, Open, Declared::default(), Some(2), Verdict::Forward),
         (View::Watched, Open, hinted.clone(), Some(2), refused.clone()),
-        (View::Watched, Closed, Declared::default(), Some(2), refused),
+        (View::Watched, Closed, Declared::default(), Some(2), refused.clone()),
+        (View::Watched, Open, foreign.clone(), None, Verdict::Forward),
+        (View::Watched, Open, both, Some(2), refused.clone()),
+        (View::Watched, Closed, foreign, Some(2), refused),
     ];
     for (view, unknown_pods, declared, patience, expect) in table {
         let mut world = World::with(Config { view, unknown_pods, ..Config::default() });
@@ -42,7 +47,7 @@ fn an_unknown_pod_is_decided_as_soon_as_it_is_seen() {
 #[test]
 fn a_plan_needs_no_view_and_running_is_ready() {
     let pod = pod(&[]);
-    let plan = Declared { plan: Some(Ok(vec![("a".into(), 2), ("b".into(), 1)])), hinted: false };
+    let plan = Declared { plan: Some(Ok(vec![("a".into(), 2), ("b".into(), 1)])), ..Declared::default() };
     for view in [View::None, View::Watched] {
         let mut world = World::with(Config { view, ..Config::default() });
         assert_eq!(world.create_in(&pod, "sandbox", "b", plan.clone()).1, waiting(&["a"]));
