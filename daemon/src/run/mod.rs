@@ -11,7 +11,7 @@ mod sockets;
 use std::{os::unix::net::UnixListener, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context, anyhow};
-use berth_shim::{Clients, Metrics, Shutdown};
+use berth_shim::{Clients, Metrics, RuntimeEndpoint, Shutdown};
 use prometheus_client::registry::Registry;
 use sd_notify::NotifyState;
 use tokio::{runtime::Handle, sync::watch};
@@ -23,7 +23,7 @@ use crate::{
     admin::{self, Admin},
     agent::{Agent, chain},
     cluster::{Cluster, node_labels::NodeLabels, requests::WatchHealth},
-    config::{Configuration, Place, ViewMode},
+    config::{Configuration, ViewMode},
     data_path::Parts,
     desired::Files,
     exec::Executor,
@@ -41,7 +41,7 @@ use crate::{
     runtime::{self, Runtime},
     store::Store,
     systemd,
-    takeover::{self, Leaving},
+    takeover::Leaving,
 };
 
 /// How long the start waits for the first list of pods. A node whose API server is away must come up too.
@@ -71,17 +71,7 @@ pub fn run(config: Configuration, start: Start) -> anyhow::Result<()> {
 async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
     // Before anything is taken: a stop that is asked for during the start is a clean one too.
     let mut signals = Signals::new()?;
-    let endpoint = match config.runtime_endpoint.clone() {
-        Some(endpoint) => endpoint.0,
-        None => runtime::find().parse()?,
-    };
-    let (socket, endpoint, paths) = match config.path {
-        Place::Inline | Place::Beside => (config.socket.to_string(), endpoint, None),
-        Place::Takeover => {
-            let paths = takeover::Paths::of(endpoint.path())?;
-            (paths.front().display().to_string(), paths.aside().into(), Some(paths))
-        }
-    };
+    let (socket, endpoint, paths) = sockets::addresses(&config)?;
     info!(
         version = env!("CARGO_PKG_VERSION"),
         socket,
@@ -94,21 +84,7 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
         "runtimeEndpoint {endpoint} is the agent's own socket; give the runtime's"
     );
 
-    let predecessor = match &start.take_over {
-        Some(at) => Predecessor::meet(at).await?,
-        None => None,
-    };
-    let (predecessor, inherited) = match predecessor {
-        Some(mut predecessor) => {
-            // Before anything is taken: where this fails nothing has changed.
-            let answer = Runtime::new(&endpoint).version().await;
-            answer.context("the runtime does not answer, the berthd that runs stays")?;
-            let sockets = predecessor.take().await?;
-            Point::Taken.reached();
-            (Some(predecessor), sockets)
-        }
-        None => (None, Sockets::default()),
-    };
+    let (predecessor, inherited) = inherit(start.take_over.as_ref(), &endpoint).await?;
     let shutdown = Shutdown::new(config.drain_timeout.0);
     let front = Front::take(&config, &endpoint, paths, start.passed, inherited).await?;
     let mut leaving = Leaving::new(front.place.clone(), shutdown.succeeded.clone(), predecessor.is_none());
@@ -241,6 +217,24 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
     }
     info!("berthd stopped");
     result
+}
+
+/// What a berthd that runs hands over, where there is one to take the place of.
+async fn inherit(
+    at: Option<&TakeOver>,
+    endpoint: &RuntimeEndpoint,
+) -> anyhow::Result<(Option<Predecessor>, Sockets)> {
+    let predecessor = match at {
+        Some(at) => Predecessor::meet(at).await?,
+        None => None,
+    };
+    let Some(mut predecessor) = predecessor else { return Ok((None, Sockets::default())) };
+    // Before anything is taken: where this fails nothing has changed.
+    let answer = Runtime::new(endpoint).version().await;
+    answer.context("the runtime does not answer, the berthd that runs stays")?;
+    let sockets = predecessor.take().await?;
+    Point::Taken.reached();
+    Ok((Some(predecessor), sockets))
 }
 
 /// Waits for the first list of requests: what the kubelet is shown of the containers of an interrupted recreate depends on

@@ -10,8 +10,25 @@ use crate::{
     config::{Configuration, Place},
     data_path::DataPath,
     handover::{Name, Sockets, socket_beside},
-    systemd, takeover,
+    runtime, systemd, takeover,
 };
+
+/// Where clients come in (for people), where the runtime is then, and the names of its place where that is taken.
+pub(super) fn addresses(
+    config: &Configuration,
+) -> anyhow::Result<(String, RuntimeEndpoint, Option<takeover::Paths>)> {
+    let endpoint = match config.runtime_endpoint.clone() {
+        Some(endpoint) => endpoint.0,
+        None => runtime::find().parse()?,
+    };
+    Ok(match config.path {
+        Place::Inline | Place::Beside => (config.socket.to_string(), endpoint, None),
+        Place::Takeover => {
+            let paths = takeover::Paths::of(endpoint.path())?;
+            (paths.front().display().to_string(), paths.aside().into(), Some(paths))
+        }
+    })
+}
 
 /// The sockets of a run, and a second descriptor of each for a successor.
 pub(super) struct Front {
