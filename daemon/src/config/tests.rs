@@ -161,6 +161,18 @@ fn go_durations() {
     for (text, expect) in table {
         assert_eq!(millis(text), expect, "{text:?}");
     }
+    // Exact, however long, and written as it was read.
+    for (text, expect) in [
+        ("2834h", "10202400s"),
+        ("10206495500.500001ms", "10206495500.500001ms"),
+        (".0000000019s", "0.000001ms"),
+        ("1.5ms", "1.5ms"),
+        ("500us", "0.5ms"),
+    ] {
+        let read: GoDuration = text.parse().unwrap();
+        assert_eq!(read.to_string(), expect);
+        assert_eq!(expect.parse(), Ok(read), "{text:?}");
+    }
 }
 
 #[test]

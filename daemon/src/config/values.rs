@@ -34,6 +34,9 @@ pub enum ValueError {
     TooLong(String),
 }
 
+/// In a second.
+const NANOS: u128 = 1_000_000_000;
+
 // === impl GoDuration ===
 
 impl FromStr for GoDuration {
@@ -45,27 +48,41 @@ impl FromStr for GoDuration {
             return Ok(Self(Duration::ZERO));
         }
         let mut rest = text;
-        let mut total = 0.0_f64;
+        let mut total = 0_u128;
         while !rest.is_empty() {
             let number = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(error)?;
             let unit =
                 rest[number..].find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len() - number);
-            let value: f64 = rest[..number].parse().map_err(|_| error())?;
-            let seconds = match &rest[number..number + unit] {
-                "h" => 3600.0,
-                "m" => 60.0,
-                "s" => 1.0,
-                "ms" => 1e-3,
-                "us" | "µs" => 1e-6,
-                "ns" => 1e-9,
+            let nanoseconds = match &rest[number..number + unit] {
+                "h" => 3_600_000_000_000,
+                "m" => 60_000_000_000,
+                "s" => NANOS,
+                "ms" => 1_000_000,
+                "us" | "µs" => 1_000,
+                "ns" => 1,
                 _ => return Err(error()),
             };
-            total += value * seconds;
+            let part = times(&rest[..number], nanoseconds).ok_or_else(error)?;
+            total = total.checked_add(part).ok_or_else(error)?;
             rest = &rest[number + unit..];
         }
-        let duration = Duration::try_from_secs_f64(total).map_err(|_| error())?;
-        if text.is_empty() { Err(error()) } else { Ok(Self(duration)) }
+        let seconds = u64::try_from(total / NANOS).map_err(|_| error())?;
+        let rest = u32::try_from(total % NANOS).map_err(|_| error())?;
+        if text.is_empty() { Err(error()) } else { Ok(Self(Duration::new(seconds, rest))) }
     }
+}
+
+/// A decimal number of units, in nanoseconds, as Go reads it: exact, and cut off below one.
+fn times(number: &str, unit: u128) -> Option<u128> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    let whole: u128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    // More digits are below a nanosecond, whatever the unit. A second point is no digit.
+    let digits = fraction.bytes().all(|digit| digit.is_ascii_digit()).then_some(fraction.len().min(18))?;
+    let fraction: u128 = if digits == 0 { 0 } else { fraction[..digits].parse().ok()? };
+    whole.checked_mul(unit)?.checked_add(fraction * unit / 10_u128.pow(u32::try_from(digits).ok()?))
 }
 
 impl TryFrom<String> for GoDuration {
@@ -86,7 +103,16 @@ impl fmt::Display for GoDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.subsec_nanos() {
             0 => write!(f, "{}s", self.0.as_secs()),
-            _ => write!(f, "{}ms", self.0.as_secs_f64() * 1e3),
+            nanoseconds => {
+                let milliseconds = self.0.as_millis();
+                match nanoseconds % 1_000_000 {
+                    0 => write!(f, "{milliseconds}ms"),
+                    rest => {
+                        let rest = format!("{rest:06}");
+                        write!(f, "{milliseconds}.{}ms", rest.trim_end_matches('0'))
+                    }
+                }
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Images in a large cluster: how long until an image is on 1,000 nodes, 50 at a time, when each pull takes 100 ms, and what
+//! Images: on one node (`one_node`), and in a large cluster: how long until an image is on 1,000 nodes, 50 at a time, when each pull takes 100 ms, and what
 //! does it take?
 //!
 //! etcd, the API server and the manager are real. Nodes are on paper and their agents are one process, this one: each
@@ -12,6 +12,7 @@
 
 mod agents;
 mod cluster;
+mod one_node;
 
 use std::{
     pin::pin,
@@ -33,8 +34,14 @@ use crate::report::{Bench, Row};
 
 pub(crate) const BENCH: Bench = Bench {
     name: "images",
-    about: "an image on 1,000 nodes, 50 at a time, each pull 100 ms: time against the ideal, writes, memory and CPU of the manager; three jobs with the manager killed twice",
-    cases: &[(ONE, METRICS), (KILLED, KILLED_METRICS)],
+    about: "an ImagePullJob: what it takes beyond the pull itself on one node; on 1,000 nodes, 50 at a time, each pull 100 ms: time against the ideal, writes, memory and CPU of the manager; three jobs with the manager killed twice",
+    cases: &[
+        (one_node::SMALL, one_node::METRICS),
+        (one_node::LARGE, one_node::METRICS),
+        (one_node::PRESENT, one_node::METRICS),
+        (ONE, METRICS),
+        (KILLED, KILLED_METRICS),
+    ],
 };
 const ONE: &str = "scale-1000";
 const KILLED: &str = "scale-1000-killed";
@@ -59,6 +66,17 @@ pub(crate) struct Scale {
 }
 
 pub(crate) async fn run(options: &Scale) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    if [one_node::SMALL, one_node::LARGE, one_node::PRESENT].iter().any(|case| options.common.wants(case)) {
+        rows.extend(one_node::run(&options.common).await?);
+    }
+    if [ONE, KILLED].iter().any(|case| options.common.wants(case)) {
+        rows.extend(large(options).await?);
+    }
+    Ok(rows)
+}
+
+async fn large(options: &Scale) -> Result<Vec<Row>> {
     let plane = ControlPlane::without_controllers().await?;
     let client = plane.client().await?;
     crds::install(&client).await?;

@@ -15,7 +15,6 @@ mod probes;
 mod process;
 mod proxy;
 mod proxy_bench;
-mod pull;
 mod recreate;
 mod report;
 mod soak;
@@ -36,7 +35,6 @@ const BENCHES: &[Bench] = &[
     update::BENCH,
     jobs::BENCH,
     probes::BENCH,
-    pull::BENCH,
     manager::BENCH,
     images::BENCH,
     handover::BENCH,
@@ -68,8 +66,6 @@ enum Command {
     Update(Options),
     /// From a Job's main container's exit to its pod's end, by what the sidecar does when it is told to end.
     Jobs(Options),
-    /// An image on one node by an ImagePullJob, against the runtime's own pull.
-    Pull(Options),
     /// Time until requests made at once are assigned, and the manager's memory and CPU.
     Manager(manager::Large),
     /// Time until a pod shows what a probe finds, what probes cost, and more of them than the node is to bear.
@@ -80,7 +76,7 @@ enum Command {
     Overload(overload::Fullness),
     /// Whether berthd stays as large as it is while everything comes and goes for half an hour.
     Soak(soak::Length),
-    /// Time until an image is on many nodes, and what it takes; with the manager killed.
+    /// What an ImagePullJob takes beyond the pull itself; time until an image is on many nodes; with the manager killed.
     Images(images::Scale),
 }
 
@@ -126,7 +122,6 @@ async fn main() -> Result<()> {
         Command::Recreate(options) => (recreate::BENCH, options),
         Command::Update(options) => (update::BENCH, options),
         Command::Jobs(options) => (jobs::BENCH, options),
-        Command::Pull(options) => (pull::BENCH, options),
         Command::Manager(options) => (manager::BENCH, &options.common),
         Command::Probes(options) => (probes::BENCH, options),
         Command::Handover(options) => (handover::BENCH, options),
@@ -146,7 +141,6 @@ async fn run(command: &Command) -> Result<Vec<Row>> {
         Command::Recreate(options) => recreate::run(options).await,
         Command::Update(options) => update::run(options).await,
         Command::Jobs(options) => jobs::run(options).await,
-        Command::Pull(options) => pull::run(options).await,
         Command::Manager(options) => manager::run(options).await,
         Command::Probes(options) => probes::run(options).await,
         Command::Handover(options) => handover::run(options).await,

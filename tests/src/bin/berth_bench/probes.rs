@@ -5,7 +5,7 @@
 //!
 //! - `flip`: one pod with an exec probe every second that looks for a file. From the file's appearing or vanishing, at any moment of the
 //!   period, until a watch shows the label of the other outcome. Limit: period and a second.
-//! - `exec-40-pods`, `http-40-pods`: in each pod an exec probe every 10 s, or two HTTP probes every second, for a minute in
+//! - `idle-40x1-exec-10s`, `idle-40x2-http-1s`: in each pod an exec probe every 10 s, or two HTTP probes every second, for a minute in
 //!   which nothing changes: nothing may be written then. All of berthd's CPU counts, that of the idle node too.
 //! - `budget-40-execs`: the same pods, where 40 exec probes a second are wanted, for a minute. How many run is counted by the
 //!   commands themselves.
@@ -46,8 +46,8 @@ pub(crate) const BENCH: Bench = Bench {
     ],
 };
 const FLIP: &str = "flip";
-const EXEC: &str = "exec-40-pods";
-const HTTP: &str = "http-40-pods";
+const EXEC: &str = "idle-40x1-exec-10s";
+const HTTP: &str = "idle-40x2-http-1s";
 const STEADY: &[&str] = &["cpu_s_per_min", "rss_mb", "api_writes"];
 const BUDGET: &str = "budget-40-execs";
 const NAMESPACE: &str = "default";

@@ -34,12 +34,12 @@ pub(crate) const BENCH: Bench = Bench {
         ("image-3", ONE),
         ("image-4", ONE),
         ("image-5", ONE),
-        ("annotation-1", ONE),
-        ("annotation-2", ONE),
-        ("annotation-3", ONE),
-        ("annotation-4", ONE),
-        ("annotation-5", ONE),
-        ("two-batches", &["ready_s", "high_down_s", "low_down_s"]),
+        ("env-1", ONE),
+        ("env-2", ONE),
+        ("env-3", ONE),
+        ("env-4", ONE),
+        ("env-5", ONE),
+        ("two-batches", ONE),
     ],
 };
 const ROUNDS: usize = 5;
@@ -108,8 +108,8 @@ pub(crate) async fn run(options: &Options) -> Result<Vec<Row>> {
             let row = Row::new(&BENCH, case, metric, "s");
             rows.push(match metric {
                 "ready_s" => row.medians(&pick(|times| times.ready), &anew)?,
-                "low_down_s" => row.medians(&pick(|times| times.down[1]), &[])?,
-                _ => row.medians(&pick(|times| times.down[0]), &[])?,
+                // Of two containers the one that was down longer.
+                _ => row.medians(&pick(|times| times.down[0].max(times.down[1])), &[])?,
             });
         }
     }

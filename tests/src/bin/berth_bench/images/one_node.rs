@@ -1,4 +1,4 @@
-//! Pull: from an ImagePullJob made to its one node counted as succeeded.
+//! One node: from an ImagePullJob made to its one node counted as succeeded.
 //!
 //! All parts are real: registry, manager, berthd, containerd. The baseline is what cannot be saved: the CRI's own PullImage of
 //! another image of the same size, made a moment before; for an image that is there already it is nothing.
@@ -13,23 +13,20 @@ use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
 
+use super::row;
 use crate::Options;
-use crate::report::{Bench, Row};
+use crate::report::Row;
 
-const METRICS: &[&str] = &["succeeded_s", "beyond_the_pull_s"];
-
-pub(crate) const BENCH: Bench = Bench {
-    name: "pull",
-    about: "ImagePullJob made to its node counted as succeeded, and what of it is not the pull; baseline: PullImage",
-    cases: &[(MISSING, METRICS), (PRESENT, METRICS)],
-};
-const MISSING: &str = "20-MiB";
-const PRESENT: &str = "present";
-const SIZE: usize = 20 << 20;
+pub(super) const METRICS: &[&str] = &["overhead_s", "elapsed_s"];
+pub(super) const SMALL: &str = "one-node-small";
+pub(super) const LARGE: &str = "one-node-large";
+pub(super) const PRESENT: &str = "one-node-present";
+/// Bytes.
+const SIZES: [(&str, usize); 2] = [(SMALL, 20 << 20), (LARGE, 200 << 20)];
 const PATIENCE: Duration = Duration::from_secs(120);
 const NAMESPACE: &str = "default";
 
-pub(crate) async fn run(options: &Options) -> Result<Vec<Row>> {
+pub(super) async fn run(options: &Options) -> Result<Vec<Row>> {
     let node = Node::builder().start().await?;
     let kubeconfig = node.api()?.kubeconfig(User::Admin)?;
     let manager = Manager::start(node.run(), Replica::First, &kubeconfig, (NAMESPACE, 15)).await?;
@@ -44,42 +41,42 @@ pub(crate) async fn run(options: &Options) -> Result<Vec<Row>> {
     })
     .await?;
 
-    let (mut direct, mut pulled, mut present) = (Vec::new(), Vec::new(), Vec::new());
-    for run in 0..options.runs {
-        let mut references = Vec::new();
-        for which in ["direct", "job"] {
-            let name = format!("{which}:{run}");
-            let archive = images::sized(node.run(), &name, SIZE).await?;
-            references.push(registry.push(&archive, &name).await?);
-            std::fs::remove_file(&archive).context("remove an archive")?;
+    let mut rows = Vec::new();
+    for (case, size) in SIZES {
+        // The image that is there is the small one.
+        let there = case == SMALL && options.wants(PRESENT);
+        if !options.wants(case) && !there {
+            continue;
         }
-        let begun = Instant::now();
-        cri.pull(&references[0]).await?;
-        direct.push(begun.elapsed().as_secs_f64());
-        pulled.push(job(&client, &format!("missing-{run}"), &references[1]).await?);
-        present.push(job(&client, &format!("present-{run}"), &references[1]).await?);
-        eprintln!(
-            "run {run}: direct {:.2?}, job {:.2?}, present {:.2?}",
-            direct.last(),
-            pulled.last(),
-            present.last()
-        );
+        let (mut direct, mut pulled, mut present) = (Vec::new(), Vec::new(), Vec::new());
+        for run in 0..options.runs {
+            let mut references = Vec::new();
+            for which in ["direct", "job"] {
+                let name = format!("{case}-{which}:{run}");
+                let archive = images::sized(node.run(), &name, size).await?;
+                references.push(registry.push(&archive, &name).await?);
+                std::fs::remove_file(&archive).context("remove an archive")?;
+            }
+            let begun = Instant::now();
+            cri.pull(&references[0]).await?;
+            direct.push(begun.elapsed().as_secs_f64());
+            pulled.push(job(&client, &format!("{case}-{run}"), &references[1]).await?);
+            present.push(job(&client, &format!("{case}-present-{run}"), &references[1]).await?);
+            eprintln!("{case}, run {run}: direct, job, present: {direct:.2?} {pulled:.2?} {present:.2?}");
+        }
+        if options.wants(case) {
+            let beyond: Vec<f64> =
+                pulled.iter().zip(&direct).map(|(time, baseline)| time - baseline).collect();
+            rows.push(row(case, "overhead_s", "s").medians(&beyond, &[])?);
+            rows.push(row(case, "elapsed_s", "s").medians(&pulled, &direct)?);
+        }
+        if there {
+            rows.push(row(PRESENT, "overhead_s", "s").medians(&present, &[])?);
+            rows.push(row(PRESENT, "elapsed_s", "s").medians(&present, &[])?);
+        }
     }
     drop((manager, registry));
     node.down()?;
-
-    let mut rows = Vec::new();
-    let none = vec![0.0; direct.len()];
-    for (case, times, baseline) in [(MISSING, &pulled, &direct), (PRESENT, &present, &none)] {
-        if !options.wants(case) {
-            continue;
-        }
-        let row = |metric| Row::new(&BENCH, case, metric, "s");
-        let beyond: Vec<f64> = times.iter().zip(baseline).map(|(time, baseline)| time - baseline).collect();
-        let shown: &[f64] = if case == MISSING { baseline } else { &[] };
-        rows.push(row("succeeded_s").medians(times, shown)?);
-        rows.push(row("beyond_the_pull_s").medians(&beyond, &[])?);
-    }
     Ok(rows)
 }
 
