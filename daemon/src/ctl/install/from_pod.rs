@@ -24,6 +24,8 @@ use crate::takeover::host::{in_a_container, leave};
 
 /// Where the programs are put, at the same path in the pod and on the node: below [`STATE_DIR`].
 const RELEASE: &str = "/var/lib/berth/release";
+/// Where programs are on a node.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const PROGRAMS: [&str; 2] = ["berthd", "berthctl"];
 const ON_NODE: &str = "--on-node";
 const STAY: &str = "--stay";
@@ -94,6 +96,3 @@ impl PodArgs {
         Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
-
-/// Where programs are on a node.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
