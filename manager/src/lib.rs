@@ -21,6 +21,7 @@ pub mod config;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod health;
+mod hex;
 pub mod http;
 pub mod images;
 pub mod index;

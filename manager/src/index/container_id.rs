@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use crate::hex::digit;
+
 /// The schemes whose IDs are 64 lowercase hexadecimal digits.
 const SCHEMES: [&str; 3] = ["containerd://", "cri-o://", "docker://"];
 
@@ -49,14 +51,6 @@ fn parse(text: &str) -> Option<[u8; 32]> {
         *byte = digit(pair[0])? << 4 | digit(pair[1])?;
     }
     Some(digits)
-}
-
-fn digit(character: u8) -> Option<u8> {
-    match character {
-        b'0'..=b'9' => Some(character - b'0'),
-        b'a'..=b'f' => Some(character - b'a' + 10),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::hex::digit;
+
 /// Where a UUID has its hyphens.
 const HYPHENS: [usize; 4] = [8, 13, 18, 23];
 
@@ -43,14 +45,6 @@ fn parse(text: &[u8]) -> Option<[u8; 16]> {
         *byte = digit(digits.next()?)? << 4 | digit(digits.next()?)?;
     }
     Some(bytes)
-}
-
-fn digit(character: u8) -> Option<u8> {
-    match character {
-        b'0'..=b'9' => Some(character - b'0'),
-        b'a'..=b'f' => Some(character - b'a' + 10),
-        _ => None,
-    }
 }
 
 #[cfg(test)]
