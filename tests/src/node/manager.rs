@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
+use super::Node;
+use super::api_server::User;
 use super::http;
 use super::programs;
 use super::run_dir::{Port, Run};
@@ -30,6 +32,14 @@ pub struct Manager {
 }
 
 impl Manager {
+    /// Starts the only one of a node's cluster, with all rights, and waits until it leads. `namespace` has its Lease.
+    pub async fn leading(node: &Node, namespace: &str) -> Result<Self> {
+        let kubeconfig = node.api()?.kubeconfig(User::Admin)?;
+        let manager = Self::start(node.run(), Replica::First, &kubeconfig, (namespace, 15)).await?;
+        manager.leads().await?;
+        Ok(manager)
+    }
+
     /// Starts it as whomever the kubeconfig stands for and waits until it is ready. `lease` is the Lease's namespace and
     /// its duration in seconds, at least 3.
     pub async fn start(

@@ -18,7 +18,7 @@ use anyhow::{Context, Result, ensure};
 use berth_proto::crd::NodePodProbe;
 use berth_tests::manifest::{Container, PodManifest};
 use berth_tests::markers::{APP, Marker, delete, says};
-use berth_tests::node::{Manager, NODE_NAME, Node, Replica, User};
+use berth_tests::node::{Manager, NODE_NAME, Node};
 use berth_tests::recreate::Evidence;
 use berth_tests::wait::await_condition;
 use futures::TryStreamExt;
@@ -74,9 +74,7 @@ struct Bed {
 
 pub(crate) async fn run(options: &Options) -> Result<Vec<Row>> {
     let node = Node::updating().await?;
-    let kubeconfig = node.api()?.kubeconfig(User::Admin)?;
-    let manager = Manager::start(node.run(), Replica::First, &kubeconfig, (NAMESPACE, 15)).await?;
-    manager.leads().await?;
+    let manager = Manager::leading(&node, NAMESPACE).await?;
     let client = node.client().await?;
     let bed = Bed { pods: Api::namespaced(client.clone(), NAMESPACE), client, node };
     let mut rows = Vec::new();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use berth_tests::manifest::{Container, PodManifest};
-use berth_tests::node::{Manager, Node, Replica, User};
+use berth_tests::node::{Manager, Node};
 use berth_tests::observe::{Cri, Instance};
 use berth_tests::recreate::Ask;
 use berth_tests::wait::await_condition;
@@ -50,9 +50,7 @@ struct Times {
 
 pub(crate) async fn run(options: &Options) -> Result<Vec<Row>> {
     let node = Node::builder().start().await?;
-    let kubeconfig = node.api()?.kubeconfig(User::Admin)?;
-    let manager = Manager::start(node.run(), Replica::First, &kubeconfig, (NAMESPACE, 15)).await?;
-    manager.leads().await?;
+    let manager = Manager::leading(&node, NAMESPACE).await?;
     let client = node.client().await?;
     let cri = node.containerd().cri()?;
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use berth_tests::manifest::{CONTAINER_PRIORITY, Container, PodManifest};
 use berth_tests::node::images::{BUSYBOX, BUSYBOX_NEXT};
-use berth_tests::node::{Manager, Node, Replica, User};
+use berth_tests::node::{Manager, Node};
 use berth_tests::observe::{Cri, Instance};
 use berth_tests::update::Update;
 use berth_tests::wait::await_condition;
@@ -65,9 +65,7 @@ struct Bed {
 
 pub(crate) async fn run(options: &Options) -> Result<Vec<Row>> {
     let node = Node::updating().await?;
-    let kubeconfig = node.api()?.kubeconfig(User::Admin)?;
-    let manager = Manager::start(node.run(), Replica::First, &kubeconfig, (NAMESPACE, 15)).await?;
-    manager.leads().await?;
+    let manager = Manager::leading(&node, NAMESPACE).await?;
     let client = node.client().await?;
     let pods = Api::namespaced(client.clone(), NAMESPACE);
     let bed = Bed { client, pods, cri: node.containerd().cri()? };

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use berth_proto::crd::{ImagePullJob, NodeImage};
-use berth_tests::node::{Manager, NODE_NAME, Node, Registry, Replica, User, images};
+use berth_tests::node::{Manager, NODE_NAME, Node, Registry, images};
 use berth_tests::wait::await_condition;
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client};
@@ -28,9 +28,7 @@ const NAMESPACE: &str = "default";
 
 pub(super) async fn run(options: &Options) -> Result<Vec<Row>> {
     let node = Node::builder().start().await?;
-    let kubeconfig = node.api()?.kubeconfig(User::Admin)?;
-    let manager = Manager::start(node.run(), Replica::First, &kubeconfig, (NAMESPACE, 15)).await?;
-    manager.leads().await?;
+    let manager = Manager::leading(&node, NAMESPACE).await?;
     let registry = Registry::start(node.run()).await?;
     let client = node.client().await?;
     let cri = node.containerd().cri()?;
