@@ -69,7 +69,7 @@ for runtime in "${runtimes[@]}"; do
         log=$logs/$runtime-$kubelet.log
         # How it ends is told by its lines: one for each case that has passed.
         BERTH_TESTS_CONTAINERD=$runtime BERTH_TESTS_KUBERNETES=$kubelet \
-            cargo test --workspace --test node -- --exact "${of[@]}" --test-threads=4 >"$log" 2>&1 || true
+            tests/node.sh "${of[@]}" >"$log" 2>&1 || true
         table+="| $(version "$(containerd_of "$runtime")") | $(version "$(kubernetes_of "$kubelet" kubelet)") |"
         table+=" $(version "$(kubernetes_of "$kubelet" kube-apiserver)") |"
         for group in "${groups[@]}"; do
@@ -86,6 +86,7 @@ for runtime in "${runtimes[@]}"; do
             table+=" $good of ${#cases[@]} |"
         done
         table+=$'\n'
+        grep '^node.sh:' "$log" >&2 || true
     done
 done
 

@@ -52,6 +52,7 @@ pub use self::etcd::Etcd;
 pub use self::gateway::{Day, Gateway};
 pub use self::kubelet::Kubelet;
 pub use self::manager::{Manager, Replica};
+pub use self::programs::KUBERNETES;
 pub use self::registry::{PASSWORD, Registry, USER};
 pub use self::run_dir::{Port, Run};
 pub use self::service::Service;

@@ -4,12 +4,14 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use berth_proto::crd::RecreatePhase;
 use berth_tests::recreate::{Ask, Asked};
 use berth_tests::wait::await_condition;
 use berthd::fault::Point;
 
 use super::{PATIENCE, Scene};
 use crate::case::{Case, run_alone};
+use crate::faults::is_left_out;
 
 /// A kubelet that lost a call comes back after 10 to 15 s; twice that, and the machine has other work.
 const LONG: Duration = Duration::from_secs(120);
@@ -90,13 +92,21 @@ async fn killed_at(scene: &Scene<'_>, round: usize, point: Point) -> Result<Aske
     let berthd = scene.case.node.berthd()?;
     berthd.die_at(point.name())?;
     let asked = scene.ask(&format!("killed-{}", point.name()), &Ask::new(&scene.pod, &["a"])).await?;
-    await_condition(format!("berthd dies at {}", point.name()), PATIENCE, async || {
-        ensure!(berthd.service().has_ended()?, "round {round}: it lives");
-        Ok(())
+    let died = await_condition(format!("berthd dies at {}", point.name()), PATIENCE, async || {
+        if berthd.service().has_ended()? {
+            return Ok(true);
+        }
+        let phase = asked.now().await?.and_then(|request| request.status).and_then(|status| status.phase);
+        ensure!(is_left_out(point) && phase == Some(RecreatePhase::Completed), "round {round}: it lives");
+        Ok(false)
     })
     .await?;
-    berthd.service().start()?;
-    berthd.serving().await?;
+    if died {
+        berthd.service().start()?;
+        berthd.serving().await?;
+    } else {
+        berthd.pass_all_points()?;
+    }
     Ok(asked)
 }
 
