@@ -59,13 +59,13 @@ impl Exception {
         match showing {
             Showing::Truth => None,
             Showing::OtherDefinition => Some(Self::restated()),
+            Showing::StillRunning => Some(Self::still_running()),
             Showing::NotStarted => Some(Self::not_started()),
             Showing::Completed => Some(Self::completed()),
         }
     }
 
-    /// The same status of a container that was created and not started, which the kubelet starts anew whatever the restart
-    /// policy.
+    /// The same status of a container that was created and not started.
     fn not_started() -> Self {
         // `status` (1) with `state` (3) = CONTAINER_CREATED, which is 0 and which the encoder would leave out.
         Self {
@@ -89,9 +89,20 @@ impl Exception {
 
     /// The same status, made from another definition.
     fn restated() -> Self {
+        Self::with_other_hash(cri::ContainerStatus::default())
+    }
+
+    /// And running. What the status says of its end nobody reads then.
+    fn still_running() -> Self {
+        let state = cri::ContainerState::ContainerRunning.into();
+        Self::with_other_hash(cri::ContainerStatus { state, ..Default::default() })
+    }
+
+    /// With these fields of a status, and another definition.
+    fn with_other_hash(status: cri::ContainerStatus) -> Self {
         let annotations = [(HASH_ANNOTATION.to_owned(), OTHER_HASH.to_owned())].into();
         // A second `status` is merged into the first, and of two entries of a map with one key the last one counts.
-        let status = cri::ContainerStatus { annotations, ..Default::default() };
+        let status = cri::ContainerStatus { annotations, ..status };
         let suffix =
             cri::ContainerStatusResponse { status: Some(status), ..Default::default() }.encode_to_vec();
         Self { kind: Kind::Restated, change: Change::Append(Append::new(suffix.into())) }

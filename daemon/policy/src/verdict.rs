@@ -52,8 +52,11 @@ pub enum Showing {
     Truth,
     /// Made from another definition than the pod's: the kubelet stops it and starts it anew.
     OtherDefinition,
-    /// Created and not started: the kubelet starts it anew whatever the restart policy. Only of a container that has exited
-    /// because the agent asked for it, at a moment when nobody could tell the kubelet to go on.
+    /// The same, and running: the kubelet does so whatever the restart policy. Only of a container that has exited because the
+    /// agent asked for it, at a moment when nobody could tell the kubelet to go on.
+    StillRunning,
+    /// Created and not started. Only of such a container beside its successor, which was created and not started: the kubelet
+    /// would take the exit for the pod's end.
     NotStarted,
     /// With the exit code 0, should it have exited. Only of a job sidecar that was marked before the agent stopped it.
     Completed,

@@ -120,6 +120,17 @@ fn a_container_is_shown_as_not_started() {
 }
 
 #[test]
+fn an_exited_container_is_shown_as_running_and_made_from_another_definition() {
+    let annotations = [(HASH_ANNOTATION.to_owned(), "1f".to_owned())].into();
+    let status = cri::ContainerStatus { state: 2, annotations, id: "a".to_owned(), ..Default::default() };
+    let before = cri::ContainerStatusResponse { status: Some(status), ..Default::default() };
+    let after = changed(Exception::shown(Showing::StillRunning).unwrap(), &before.encode_to_vec());
+    let after = cri::ContainerStatusResponse::decode(&after[..]).unwrap().status.unwrap();
+    assert_eq!((after.state(), after.id.as_str()), (cri::ContainerState::ContainerRunning, "a"));
+    assert_eq!(after.annotations[HASH_ANNOTATION], OTHER_HASH);
+}
+
+#[test]
 fn nothing_to_nudge_is_nothing_to_change() {
     assert!(Exception::nudged(Vec::new()).is_none());
 }

@@ -54,7 +54,9 @@ impl Node {
         let standing = self.standing_in(&request.asked.pod, &mark.name, &mark.container);
         if self.is_stranded(request, marked) {
             match standing {
-                Standing::OldExited(_) => return Restate::Show(Showing::NotStarted),
+                // As one that was not started it would come back, too, but not with kubelet 1.36, if it was restarted before:
+                // that one goes on to report the end of the instance before it, which makes it the pod's end.
+                Standing::OldExited(_) => return Restate::Show(Showing::StillRunning),
                 // The call that created the next one was lost: the kubelet would take the exit for the pod's end.
                 Standing::Replaced(next) if next.container.state == ContainerState::Created => {
                     return Restate::Show(Showing::NotStarted);
@@ -79,8 +81,11 @@ impl Node {
         if self.sidecars.is_hooked(container) {
             return Turn::Take(HookTurn::AlreadyRun);
         }
-        let Some((marked, _)) = self.marked(container) else { return Turn::Take(HookTurn::Run) };
+        let Some((marked, request)) = self.marked(container) else { return Turn::Take(HookTurn::Run) };
+        let standing = self.standing_in(&request.asked.pod, &marked.mark.name, container);
         match marked.mark.phase {
+            // The kubelet was shown it as running.
+            _ if matches!(standing, Standing::OldExited(_)) => Turn::Take(HookTurn::AlreadyRun),
             MarkPhase::Shown => Turn::Once(Mark { phase: MarkPhase::Hooked, ..marked.mark.clone() }),
             MarkPhase::Hooked => Turn::Take(HookTurn::AlreadyRun),
             MarkPhase::Armed | MarkPhase::Stopping => Turn::Take(HookTurn::Run),

@@ -237,12 +237,13 @@ fn killed_at_every_step() {
                 let mut play = Play::new(pod);
                 play.request("r", &["a"], strategy());
                 let mut hooks = 0;
-                // A hook that is no command does not pass through the agent: it runs whenever the kubelet begins it.
+                // A hook that is no command does not pass through the agent: it runs whenever the kubelet begins it while there
+                // is somebody to answer.
                 let mut begun = |play: &mut Play| {
                     let runs = match name {
                         "none" => false,
                         "exec" => play.hook("a-1"),
-                        _ => true,
+                        _ => play.runs("a-1"),
                     };
                     hooks += u32::from(runs);
                 };
@@ -272,9 +273,7 @@ fn killed_at_every_step() {
                     if play.last("r").outcome.is_some() {
                         break;
                     }
-                    let running = play.world.runtime.values().any(|(_, container)| {
-                        container.id.as_str() == "a-1" && container.state == crate::ContainerState::Running
-                    });
+                    let running = play.runs("a-1");
                     let exited = play.world.runtime.contains_key(&"a-1".into()) && !running;
                     let newer = play.world.runtime.keys().any(|id| id.as_str() != "a-1");
                     if running && play.relist() > 0 && play.looks("a-1") {
@@ -283,8 +282,15 @@ fn killed_at_every_step() {
                         play.start("a");
                     } else if exited && !newer {
                         play.relist();
-                        if policy == RestartPolicy::Always || play.sees("a-1") == Showing::NotStarted {
-                            play.start("a");
+                        match play.sees("a-1") {
+                            Showing::StillRunning => {
+                                begun(&mut play);
+                                play.stop("a-1", 30);
+                                assert_eq!(play.sees("a-1"), Showing::Truth, "{row}");
+                                play.start("a");
+                            }
+                            _ if policy == RestartPolicy::Always => drop(play.start("a")),
+                            shown => assert_eq!(shown, Showing::Truth, "{row}"),
                         }
                     }
                 }

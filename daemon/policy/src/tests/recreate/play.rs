@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::tests::world::{World, pod};
 use crate::{
-    CallId, ConnectionId, ContainerName, ContainerPhase, Event, Hook, HookTurn, Mark, Origin, Outcome, Pod,
-    RecreateReport, RecreateRequest, RecreateStrategy, RecreateTarget, RequestPhase, Restate, SandboxId,
-    Showing, Step, StepOutcome, Turn, Verdict,
+    CallId, ConnectionId, ContainerName, ContainerPhase, ContainerState, Event, Hook, HookTurn, Mark, Origin,
+    Outcome, Pod, RecreateReport, RecreateRequest, RecreateStrategy, RecreateTarget, RequestPhase, Restate,
+    SandboxId, Showing, Step, StepOutcome, Turn, Verdict,
 };
 
 /// A node on which everything is carried out at once, and written down.
@@ -186,6 +186,11 @@ impl Play {
     /// The kubelet looks at a container: does it see a changed definition?
     pub(super) fn looks(&mut self, id: &str) -> bool {
         self.sees(id) == Showing::OtherDefinition
+    }
+
+    pub(super) fn runs(&self, id: &str) -> bool {
+        let container = self.world.runtime.values().find(|(_, container)| container.id.as_str() == id);
+        container.is_some_and(|(_, container)| container.state == ContainerState::Running)
     }
 
     pub(super) fn sees(&mut self, id: &str) -> Showing {
