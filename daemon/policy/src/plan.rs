@@ -16,6 +16,8 @@ use crate::{
 /// How often the runtime is asked about a sandbox while a call waits for its containers. Starts and stops that pass
 /// through the agent are known at once; this is for what happens beside it.
 const INSPECTION_PERIOD: Duration = Duration::from_millis(200);
+/// How many sandboxes the runtime is asked about at once: a crowd of waiting calls must not keep it from the kubelet's own.
+const MOST_INSPECTIONS: usize = 16;
 /// How often the kubelet is asked for its pods while something waits for them.
 const KUBELET_POLL_PERIOD: Duration = Duration::from_millis(250);
 
@@ -39,17 +41,26 @@ impl Node {
         steps
     }
 
-    /// What is to be asked now: the runtime about these sandboxes, and the kubelet about its pods.
+    /// What is to be asked now: the runtime about these sandboxes, and the kubelet about its pods. Of more sandboxes than there
+    /// is room for, those that nobody has asked about come first, and then those of the oldest question: each has its turn.
     fn questions<'a>(
         &self,
         now: Instant,
         inspections: impl Iterator<Item = (&'a SandboxId, Option<Instant>)>,
     ) -> impl Iterator<Item = Step> {
-        let due = |due: Option<Instant>| due.is_none_or(|due| due <= now);
-        let sandboxes: BTreeSet<&SandboxId> =
-            inspections.filter(|(_, at)| due(*at)).map(|(sandbox, _)| sandbox).collect();
-        let kubelet = self.kubelet_poll_due().is_some_and(due).then_some(Step::PollKubelet);
-        sandboxes.into_iter().cloned().map(Step::InspectSandbox).chain(kubelet)
+        let is_due = |due: Option<Instant>| due.is_none_or(|due| due <= now);
+        let due: BTreeSet<&SandboxId> =
+            inspections.filter(|(_, at)| is_due(*at)).map(|(sandbox, _)| sandbox).collect();
+        let mut due: Vec<&SandboxId> = due.into_iter().collect();
+        due.sort_by_key(|id| self.sandboxes.get(*id).and_then(|sandbox| sandbox.inspection.asked));
+        due.truncate(self.room_for_inspections());
+        let kubelet = self.kubelet_poll_due().is_some_and(is_due).then_some(Step::PollKubelet);
+        due.into_iter().map(|sandbox| Step::InspectSandbox(sandbox.clone())).chain(kubelet)
+    }
+
+    fn room_for_inspections(&self) -> usize {
+        let asked = self.sandboxes.values().filter(|sandbox| sandbox.inspection.in_flight).count();
+        MOST_INSPECTIONS.saturating_sub(asked)
     }
 
     /// Something waits for a change, so that the next fact is worth waking somebody. On a quiet node nothing does, and
@@ -73,12 +84,15 @@ impl Node {
     pub fn next_deadline(&self) -> Option<Instant> {
         let holds = self.calls.values().filter_map(|call| call.hold.as_ref()).map(|hold| hold.until);
         let polls = self.kubelet_poll_due().flatten();
+        // Without room it is the next answer that makes some, and that is an event.
+        let room = self.room_for_inspections() > 0;
+        let asks = |inspections: &(&SandboxId, Option<Instant>)| inspections.1.filter(|_| room);
         if self.handed_over {
-            return holds.chain(self.inspections().filter_map(|(_, due)| due)).chain(polls).min();
+            return holds.chain(self.inspections().filter_map(|due| asks(&due))).chain(polls).min();
         }
         let inspections =
             self.inspections().chain(self.recreate_inspections()).chain(self.followed_inspections());
-        let inspections = inspections.filter_map(|(_, due)| due);
+        let inspections = inspections.filter_map(|due| asks(&due));
         let timers = self.recreate_deadlines().chain(self.sidecar_deadlines()).chain(self.errands.retries());
         let timers = timers.filter(|deadline| self.looked.is_none_or(|looked| *deadline > looked));
         holds.chain(inspections).chain(polls).chain(timers).chain(self.probe_deadlines()).min()

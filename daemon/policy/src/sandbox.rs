@@ -124,7 +124,7 @@ pub(crate) struct Inspection {
 }
 
 /// When a question was asked; the answer is as old as that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Asked {
     pub(crate) seq: Seq,
     pub(crate) at: Instant,

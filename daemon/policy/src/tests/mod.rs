@@ -7,6 +7,7 @@ mod exit_order;
 mod handed_over;
 mod images;
 mod in_place_update;
+mod inspections;
 mod instances;
 mod job_sidecars;
 mod launch_order;
