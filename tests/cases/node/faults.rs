@@ -15,7 +15,12 @@ use crate::case::{Case, PATIENCE, container, run_alone, waits_for};
 /// Whether a way may go past a point of it with the releases that are tested: kubelet 1.36 looks at a pod by itself before
 /// berthd would nudge it.
 pub(crate) fn is_left_out(point: Point) -> bool {
-    point == Point::Nudging && env::var(KUBERNETES).is_ok_and(|kubelet| kubelet == "1.36")
+    point == Point::Nudging && kubelet_is("1.36")
+}
+
+/// Whether the node was asked to have a kubelet of this release.
+pub(crate) fn kubelet_is(release: &str) -> bool {
+    env::var(KUBERNETES).is_ok_and(|kubelet| kubelet == release)
 }
 
 /// Gets ready when the test says so, by [`open`].
