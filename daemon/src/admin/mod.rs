@@ -1,5 +1,6 @@
 //! The admin API: what `berthctl` asks. Root only, twice: by the mode of the socket and by the caller's credentials.
 
+mod accept;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
 mod order;
@@ -8,18 +9,21 @@ mod pulls;
 mod requests;
 mod updates;
 
-use std::{io, path::PathBuf, pin::Pin, sync::Arc, time::Instant};
+use std::{path::PathBuf, pin::Pin, sync::Arc, time::Instant};
 
 use berth_policy::{Origin, PodOrder};
 use berth_proto::admin::{self, admin_server};
 use berth_shim::{Listener, Metrics, Shutdown};
 use futures::{Stream, StreamExt};
-use tokio::{net::UnixStream, sync::watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, transport::server::UdsConnectInfo};
 use tracing::warn;
 
-use self::order::{picks, pod_order};
+use self::{
+    accept::accepted,
+    order::{picks, pod_order},
+};
 use crate::{
     agent::chain,
     cluster::{
@@ -80,10 +84,6 @@ pub async fn serve(listener: Listener, admin: Admin, shutdown: CancellationToken
     if let Err(error) = served {
         warn!(error = %chain(&error), "Admin socket not served any more");
     }
-}
-
-fn accepted(listener: Listener) -> impl Stream<Item = io::Result<UnixStream>> {
-    futures::stream::unfold(listener, |listener| async move { Some((listener.accept().await, listener)) })
 }
 
 #[allow(clippy::result_large_err, reason = "the signature of an interceptor")]

@@ -1,0 +1,115 @@
+//! So many connections to the admin socket at once; who comes then waits in the socket's backlog. They are all root's, and one of
+//! a script that forgets to close them must still not take the agent's descriptors.
+
+use std::{
+    io::{self, IoSlice},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use berth_shim::Listener;
+use futures::Stream;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::UnixStream,
+    sync::{OwnedSemaphorePermit, Semaphore},
+};
+use tonic::transport::server::{Connected, UdsConnectInfo};
+
+/// Connections at once.
+pub(super) const CONNECTIONS: usize = 64;
+
+/// A connection and its place.
+#[derive(Debug)]
+pub(super) struct Accepted {
+    stream: UnixStream,
+    _place: OwnedSemaphorePermit,
+}
+
+/// What comes through this listener while there is room.
+pub(super) fn accepted(listener: Listener) -> impl Stream<Item = io::Result<Accepted>> {
+    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    futures::stream::unfold((listener, room), |(listener, room)| async move {
+        // Nobody closes it.
+        let place = room.clone().acquire_owned().await.ok()?;
+        let accepted = listener.accept().await.map(|stream| Accepted { stream, _place: place });
+        Some((accepted, (listener, room)))
+    })
+}
+
+impl Connected for Accepted {
+    type ConnectInfo = UdsConnectInfo;
+
+    fn connect_info(&self) -> UdsConnectInfo {
+        self.stream.connect_info()
+    }
+}
+
+impl AsyncRead for Accepted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Accepted {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{os::unix::net, pin::pin};
+
+    use berth_shim::RuntimeEndpoint;
+    use futures::{FutureExt, StreamExt};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_comes_when_there_is_no_room_waits_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("admin.sock");
+        let runtime = RuntimeEndpoint::from(dir.path().join("runtime.sock"));
+        let mut accepted = pin!(accepted(berth_shim::bind(&path, &runtime).await.unwrap()));
+        let clients: Vec<_> = (0..=CONNECTIONS).map(|_| net::UnixStream::connect(&path).unwrap()).collect();
+        let mut taken = Vec::new();
+        for _ in 0..CONNECTIONS {
+            taken.push(accepted.next().await.unwrap().unwrap());
+        }
+        tokio::task::yield_now().await;
+        assert!(accepted.next().now_or_never().is_none());
+        taken.pop();
+        assert!(accepted.next().await.unwrap().is_ok());
+        drop(clients);
+    }
+}
