@@ -15,6 +15,8 @@ pub async fn archive(run: &Arc<Run>, programs: &[&Path]) -> Result<PathBuf> {
     let program = programs.first().context("an image without a program")?;
     let name = program.file_name().and_then(|name| name.to_str()).context("a program without a name")?;
     let work = run.make_dir(&format!("image-{name}"))?;
+    // Another one of this name may have been made.
+    fs::remove_dir_all(&work).and_then(|()| fs::create_dir(&work)).context("an empty folder")?;
     let root = work.join("root");
     images::root_filesystem(&root).await?;
     for program in programs {

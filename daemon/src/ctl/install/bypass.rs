@@ -42,8 +42,15 @@ pub async fn bypass(global: &Global, args: &BypassArgs) -> Result<ExitCode> {
         }
         let node = args.node.clone();
         let pod = PodArgs::default();
-        let again =
-            InstallArgs { dry_run: false, timeout: args.timeout, runtime: None, kubeconfig: None, pod, node };
+        let again = InstallArgs {
+            dry_run: false,
+            timeout: args.timeout,
+            runtime: None,
+            upgrade: false,
+            kubeconfig: None,
+            pod,
+            node,
+        };
         return install(global, &again).await;
     }
     let _lock = changeable(&host)?;

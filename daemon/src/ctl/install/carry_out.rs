@@ -28,6 +28,9 @@ pub async fn record(host: &Host, journal: &mut Journal, action: &Action) -> Resu
         Action::Copy { path, .. } => {
             Change::File { path: path.clone(), before: host.before(path)?, theirs: None }
         }
+        Action::Replace { path, kept, .. } => {
+            Change::Replaced { path: (*path).to_owned(), kept: kept.clone() }
+        }
         Action::Write { path, content, theirs } => Change::File {
             path: path.clone(),
             before: host.before(path)?,
@@ -47,16 +50,21 @@ pub async fn record(host: &Host, journal: &mut Journal, action: &Action) -> Resu
         | Action::Start { .. }
         | Action::Reload
         | Action::AwaitBerthd
-        | Action::AwaitNode => return Ok(()),
+        | Action::AwaitNode
+        | Action::HandOver => return Ok(()),
     };
     journal.push(host, change)
 }
 
-/// Makes the change. Waiting is not done here.
+/// Makes the change. Waiting is not done here, nor is what is asked of berthd.
 pub async fn perform(host: &Host, action: &Action) -> Result<()> {
     match action {
         Action::MakeDir { path } => host.make_dir(path, 0o755),
         Action::Copy { from, path } => host.copy(from, path, PROGRAM),
+        Action::Replace { from, path, kept } => {
+            host.copy(&host.path(path), kept, PROGRAM)?;
+            host.copy(from, path, PROGRAM)
+        }
         Action::Write { path, content, theirs } => {
             host.write(path, content.as_bytes(), if *theirs { CONFIG } else { FILE })
         }
@@ -69,7 +77,7 @@ pub async fn perform(host: &Host, action: &Action) -> Result<()> {
             reload(host).await?;
             restart_kubelet(host, unit).await
         }
-        Action::AwaitBerthd | Action::AwaitNode => Ok(()),
+        Action::AwaitBerthd | Action::AwaitNode | Action::HandOver => Ok(()),
     }
 }
 
@@ -83,6 +91,12 @@ pub async fn undo(host: &Host, step: &Undo) -> Result<Option<String>> {
                 return Ok(Some(format!("{path} was changed since and stays")));
             }
             host.restore(path, before)?;
+        }
+        // Where nothing is kept nothing was replaced, or this is the second time.
+        Undo::TakeBack { kept, .. } if !host.exists(kept) => {}
+        Undo::TakeBack { path, kept } => {
+            host.copy(&host.path(kept), path, PROGRAM)?;
+            host.remove(kept)?;
         }
         Undo::Reload => reload(host).await?,
         Undo::RestartKubelet { unit } => restart_kubelet(host, unit).await?,

@@ -26,6 +26,8 @@ use crate::takeover::host::{in_a_container, leave};
 const RELEASE: &str = "/var/lib/berth/release";
 /// Where programs are on a node.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// Is there once what the pod was made for has succeeded.
+const DONE: &str = "/var/lib/berth/release/done";
 const PROGRAMS: [&str; 2] = ["berthd", "berthctl"];
 const ON_NODE: &str = "--on-node";
 const STAY: &str = "--stay";
@@ -40,6 +42,9 @@ pub struct PodArgs {
     /// With --on-node: stay when it is done, and also when it failed, so that the pod does not try again and again
     #[arg(long, requires = "on_node")]
     stay: bool,
+    /// With --on-node: succeed if the pod's work is done, and do nothing; for its probe
+    #[arg(long, requires = "on_node")]
+    is_done: bool,
     /// How --on-node calls itself
     #[arg(long, hide = true, requires = "on_node")]
     leave_container: bool,
@@ -53,6 +58,9 @@ impl PodArgs {
 
     /// Does it, or becomes who does it.
     pub fn run(self) -> Result<ExitCode> {
+        if self.is_done {
+            return Ok(if Path::new(DONE).exists() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
         if self.leave_container {
             leave(true).context("leave the container; the pod needs hostPID and privileged")?;
             let program = Path::new(RELEASE).join("berthctl");
@@ -87,12 +95,20 @@ impl PodArgs {
         for dir in [STATE_DIR, RELEASE] {
             node.make_dir(dir, 0o700).with_context(|| format!("make {dir}"))?;
         }
+        node.remove(DONE)?;
         for program in PROGRAMS {
             node.copy(&folder.join(program), &format!("{RELEASE}/{program}"), 0o755)?;
         }
         let args: Vec<OsString> = std::env::args_os().skip(1).chain([LEAVE.into()]).collect();
         let status =
             Command::new(&own).args(args).status().context("start the one that leaves the container")?;
-        Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        if !status.success() {
+            return Ok(ExitCode::FAILURE);
+        }
+        // Not after `uninstall --purge`, which has taken the folder away.
+        if node.exists(RELEASE) {
+            node.write(DONE, b"", 0o600)?;
+        }
+        Ok(ExitCode::SUCCESS)
     }
 }

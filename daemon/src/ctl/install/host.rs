@@ -148,6 +148,16 @@ impl Host {
         self.write(path, &content, mode)
     }
 
+    /// Whether a program is on the node as it is here.
+    pub fn is_same(&self, here: &Path, path: &str) -> Result<bool> {
+        let own = fs::read(here).with_context(|| format!("read {}", here.display()))?;
+        match fs::read(self.path(path)) {
+            Ok(there) => Ok(own == there),
+            Err(error) if is_missing(&error) => Ok(false),
+            Err(error) => Err(error).with_context(|| format!("read {path}")),
+        }
+    }
+
     /// Removes a file; that it is gone already is fine.
     pub fn remove(&self, path: &str) -> Result<()> {
         match fs::remove_file(self.path(path)) {

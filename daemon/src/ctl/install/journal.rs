@@ -46,6 +46,13 @@ pub enum Change {
         /// What was written, where it is to stay once somebody has changed it.
         theirs: Option<String>,
     },
+    /// A program of an earlier installation was replaced. Never below `settled`: what was before is then of no use.
+    Replaced {
+        /// Which.
+        path: String,
+        /// Where the one that was there is kept, if it came to that.
+        kept: String,
+    },
     /// A unit was enabled that was not.
     Enabled {
         /// Which.
@@ -78,6 +85,13 @@ pub enum Undo {
         before: Before,
         /// Only while this is there.
         only_if: Option<String>,
+    },
+    /// Put back a program that was replaced.
+    TakeBack {
+        /// Which.
+        path: String,
+        /// Where it is kept; not there if nothing was replaced.
+        kept: String,
     },
     /// Let systemd read its units again.
     Reload,
@@ -165,8 +179,24 @@ impl Journal {
 
     /// All changes are for good.
     pub fn settle(&mut self, host: &Host) -> Result<()> {
+        let is_replaced = |change: &Change| matches!(change, Change::Replaced { .. });
+        let (replaced, others): (Vec<_>, Vec<_>) = self.changes.drain(..).partition(is_replaced);
+        self.changes = others;
         self.settled = self.changes.len();
-        self.save(host)
+        self.save(host)?;
+        for change in replaced {
+            if let Change::Replaced { kept, .. } = change {
+                host.remove(&kept)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a file is one that an installation has put where none was.
+    pub fn has_put(&self, path: &str) -> bool {
+        self.changes.iter().any(
+            |change| matches!(change, Change::File { path: put, before: Before::Absent, .. } if put == path),
+        )
     }
 
     /// Forgets the changes above this one; without any left the journal itself goes.
@@ -221,6 +251,9 @@ impl Journal {
                     reload |= path != CONFIG;
                     let (path, before) = (path.clone(), before.clone());
                     steps.push(Undo::Restore { path, before, only_if: theirs.clone() });
+                }
+                Change::Replaced { path, kept } => {
+                    steps.push(Undo::TakeBack { path: path.clone(), kept: kept.clone() });
                 }
                 Change::Folder { path } => steps.push(Undo::RemoveFolder { path: path.clone() }),
             }

@@ -37,15 +37,18 @@ use self::facts::Facts;
 use self::from_pod::PodArgs;
 use self::host::Host;
 use self::journal::{Journal, Undo};
-use self::places::Flavour;
+use self::places::{BERTHCTL, BERTHD, Flavour};
 use self::plan::{Action, Plan, Wishes};
 use self::ready::Watch;
 use super::cli::Global;
+use super::upgrade::{UpgradeArgs, upgrade};
 use super::{duration, output};
 pub use uninstall::{UninstallArgs, uninstall};
 
 /// Held while a node is changed.
 const LOCK: &str = "/run/berthctl.lock";
+/// How long a berthd that was handed over to is watched.
+const WATCHED: Duration = Duration::from_secs(10);
 /// How many of the last lines of a log say why.
 const LAST_LINES: &str = "12";
 
@@ -61,6 +64,10 @@ pub struct InstallArgs {
     /// The container runtime behind Berth [default: the one the kubelet uses now]
     #[arg(long, value_name = "ENDPOINT")]
     pub runtime: Option<String>,
+    /// Also replace programs that an earlier installation has put there and that are not the same, and let the berthd that
+    /// runs hand over to the new one, without an interruption
+    #[arg(long)]
+    pub upgrade: bool,
     /// Kubeconfig for berthd, if it has no configuration yet [default: the kubelet's]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<String>,
@@ -88,13 +95,19 @@ pub async fn install(global: &Global, args: &InstallArgs) -> Result<ExitCode> {
     let host = Host::new(&args.node.root);
     let programs = std::env::current_exe().context("where berthctl is")?;
     let programs = programs.parent().unwrap_or(Path::new("/")).to_owned();
-    let wishes = Wishes {
+    let mut wishes = Wishes {
         runtime: args.runtime.clone(),
         kubeconfig: args.kubeconfig.clone(),
         has_berthd: programs.join("berthd").exists(),
         programs,
+        replace: Vec::new(),
     };
     if args.dry_run {
+        if args.upgrade
+            && let Some(journal) = Journal::load(&host)?
+        {
+            wishes.replace = outdated(&host, &journal, &wishes.programs)?;
+        }
         let facts = Facts::gather(&host, args.node.kubelet_unit)?;
         let plan = plan::plan(&facts, &wishes)?;
         output::print(&show::plan(&facts, &plan))?;
@@ -117,6 +130,9 @@ pub async fn install(global: &Global, args: &InstallArgs) -> Result<ExitCode> {
         }
     }
     let prepared = async {
+        if args.upgrade {
+            wishes.replace = outdated(&host, &journal, &wishes.programs)?;
+        }
         let facts = Facts::gather(&host, args.node.kubelet_unit)?;
         let plan = plan::plan(&facts, &wishes)?;
         Ok::<_, anyhow::Error>((facts, plan))
@@ -148,6 +164,18 @@ pub async fn install(global: &Global, args: &InstallArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The programs on the node that an installation has put there, and that are not those beside this one.
+fn outdated(host: &Host, journal: &Journal, programs: &Path) -> Result<Vec<&'static str>> {
+    let mut outdated = Vec::new();
+    for path in [BERTHD, BERTHCTL] {
+        let own = programs.join(path.rsplit('/').next().unwrap_or_default());
+        if journal.has_put(path) && own.exists() && !host.is_same(&own, path)? {
+            outdated.push(path);
+        }
+    }
+    Ok(outdated)
+}
+
 async fn carry_out(
     global: &Global,
     host: &Host,
@@ -168,6 +196,11 @@ async fn carry_out(
             (Action::AwaitBerthd, _) => {
                 let served = ready::berthd(global, plan.socket, limit).await;
                 explain(served.context("berthd does not serve"), places::SERVICE_UNIT).await?;
+            }
+            (Action::HandOver, _) => {
+                let ready_within = u32::try_from(limit.as_secs()).unwrap_or(u32::MAX);
+                let args = UpgradeArgs { to: None, ready_within, watch: WATCHED };
+                explain(upgrade(global, &args).await, places::SERVICE_UNIT).await?;
             }
             (Action::AwaitNode, Some(kubelet)) => {
                 let Some(watch) = &watch else { continue };

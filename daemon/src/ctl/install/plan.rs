@@ -8,7 +8,8 @@ use std::path::PathBuf;
 
 use super::facts::{Facts, Kubelet};
 use super::places::{
-    self, BERTHCTL, BERTHD, CONFIG, CRIO_SOCKET_DROP_IN, Flavour, SERVICE_UNIT, SOCKET_UNIT, UNITS, unit_path,
+    self, BERTHCTL, BERTHD, CONFIG, CRIO_SOCKET_DROP_IN, Flavour, SERVICE_UNIT, SOCKET_UNIT, STATE_DIR,
+    UNITS, unit_path,
 };
 
 /// One change of the node, or one thing to wait for. It leaves no choice to whoever carries it out.
@@ -25,6 +26,15 @@ pub enum Action {
         from: PathBuf,
         /// To where.
         path: String,
+    },
+    /// Put another program in the place of one that an installation has put there. The old one is kept until all is well.
+    Replace {
+        /// From where, on the machine `berthctl` runs on.
+        from: PathBuf,
+        /// To where.
+        path: &'static str,
+        /// Where the old one is kept.
+        kept: String,
     },
     /// Write a file.
     Write {
@@ -60,6 +70,8 @@ pub enum Action {
     },
     /// Wait until the restarted kubelet has called its node Ready, through Berth.
     AwaitNode,
+    /// Let the berthd that runs hand over to the program that is there now.
+    HandOver,
 }
 
 /// What is to be done, in this order.
@@ -86,6 +98,8 @@ pub struct Wishes {
     pub programs: PathBuf,
     /// Whether `berthd` is there.
     pub has_berthd: bool,
+    /// Which of those on the node are to be replaced: put there by an installation, and not the same.
+    pub replace: Vec<&'static str>,
 }
 
 /// Why there is nothing to be done; each says what to do instead.
@@ -176,6 +190,10 @@ pub fn plan(facts: &Facts, wishes: &Wishes) -> Result<Plan, PlanError> {
     actions.push(Action::AwaitBerthd);
     let mut plan = Plan { actions, notes, socket, runtime };
     redirect(facts, kubelet, &mut plan)?;
+    // The last of all: the old berthd is the way back from everything before it.
+    if wishes.replace.contains(&BERTHD) {
+        plan.actions.push(Action::HandOver);
+    }
     Ok(plan)
 }
 
@@ -200,7 +218,13 @@ fn runtime(facts: &Facts, kubelet: &Kubelet, wishes: &Wishes) -> Result<String, 
 
 fn programs(facts: &Facts, wishes: &Wishes, actions: &mut Vec<Action>) -> Result<Vec<String>, PlanError> {
     let mut notes = Vec::new();
+    for &path in &wishes.replace {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        let (from, kept) = (wishes.programs.join(name), format!("{STATE_DIR}/{name}.before"));
+        actions.push(Action::Replace { from, path, kept });
+    }
     match (facts.installed.berthd, wishes.has_berthd) {
+        (true, _) if wishes.replace.contains(&BERTHD) => {}
         (true, _) => notes.push(format!("{BERTHD} is there already and stays as it is")),
         (false, true) => {
             actions.push(Action::Copy { from: wishes.programs.join("berthd"), path: BERTHD.to_owned() });

@@ -10,6 +10,7 @@ pub fn action(action: &Action) -> String {
     match action {
         Action::MakeDir { path } => format!("make {path}/"),
         Action::Copy { from, path } => format!("copy {} to {path}", from.display()),
+        Action::Replace { from, path, .. } => format!("replace {path} by {}", from.display()),
         Action::Write { path, .. } => format!("write {path}"),
         Action::Reload => "systemctl daemon-reload".to_owned(),
         Action::Enable { unit } => format!("systemctl enable {unit}"),
@@ -19,6 +20,7 @@ pub fn action(action: &Action) -> String {
             format!("write {path}, systemctl daemon-reload, systemctl restart {unit}")
         }
         Action::AwaitNode => "wait until the kubelet has called the node Ready, through Berth".to_owned(),
+        Action::HandOver => "let berthd hand over to the new program, as berthctl upgrade does".to_owned(),
     }
 }
 
@@ -30,6 +32,7 @@ pub fn undo(step: &Undo) -> String {
             format!("remove {path}, unless it was changed")
         }
         Undo::Restore { path, .. } => format!("put {path} back as it was"),
+        Undo::TakeBack { path, .. } => format!("put the program {path} back"),
         Undo::Reload => "systemctl daemon-reload".to_owned(),
         Undo::RestartKubelet { unit } => format!("systemctl restart {unit}"),
         Undo::Stop { unit } => format!("systemctl stop {unit}"),

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use berth_tests::node::tool::run as tool;
 use berth_tests::node::{NODE_NAME, SystemdNode, deploy, program_images, programs};
 use berth_tests::wait::await_condition;
 use k8s_openapi::api::core::v1::Pod;
@@ -86,11 +87,56 @@ async fn installed_from_a_pod() -> Result<()> {
     gone(&pods.api, "installer").await?;
     pods.ordered("without-the-pod").await?;
 
+    replaced_from_a_pod(&node, &pods, &berthctl, &berthd).await?;
+    pods.untouched("web", &web).await?;
+
     create(installer("remover", json!(["uninstall", "--on-node", "--stay", "--purge"]))?).await?;
     says(&pods, "remover", "done; this pod stays").await?;
     is_as_before(&node).await?;
     pods.untouched("web", &web).await?;
     node.down()
+}
+
+/// A new image brings a new program: what is none is not taken, and what is one is handed over to.
+async fn replaced_from_a_pod(node: &SystemdNode, pods: &Pods, berthctl: &Path, berthd: &Path) -> Result<()> {
+    let (run, systemd) = (node.systemd().of(), node.systemd());
+    let main = async || systemd.property("berthd.service", "MainPID").await;
+    let kubelet = systemd.property("kubelet.service", "MainPID").await?;
+    let installed = systemd.path("/usr/local/bin/berthd");
+    let (first, old) = (std::fs::read(&installed).context("berthd")?, main().await?);
+    let create = async |name: &str, program: &Path| {
+        node.import(&program_images::archive(run, &[berthctl, program]).await?).await?;
+        let pod = installer(name, Value::Null)?;
+        pods.api.create(&PostParams::default(), &pod).await.context("create a pod")
+    };
+
+    let none = run.make_dir("no-berthd")?.join("berthd");
+    std::fs::copy(berthctl, &none).context("another program")?;
+    create("no-berthd", &none).await?;
+    says(pods, "no-berthd", "failed; this pod stays").await?;
+    let said = log_of(pods, "no-berthd").await?;
+    ensure!(said.contains("not upgraded, nothing was changed"), "{said}");
+    ensure!(is_ready(&pods.api.get("no-berthd").await?).is_err(), "Ready without the new berthd");
+    ensure!(std::fs::read(&installed)? == first && main().await? == old, "berthd was replaced");
+    pods.api.delete("no-berthd", &DeleteParams::default()).await?;
+
+    let next = run.make_dir("next-berthd")?.join("berthd");
+    let (note, next_berthd) =
+        (format!(".release={}/Cargo.toml", env!("CARGO_MANIFEST_DIR")), next.display().to_string());
+    tool("objcopy", &["--add-section", &note, &berthd.display().to_string(), &next_berthd]).await?;
+    create("upgrader", &next).await?;
+    await_condition("the upgrader is Ready", PATIENCE, async || {
+        is_ready(&pods.api.get("upgrader").await?).with_context(|| "not Ready")
+    })
+    .await
+    .context(log_of(pods, "upgrader").await.unwrap_or_default())?;
+    ensure!(std::fs::read(&installed)? != first, "berthd is the old one");
+    ensure!(main().await? != old, "the old berthd serves");
+    ensure!(systemd.property("kubelet.service", "MainPID").await? == kubelet, "the kubelet was restarted");
+    ensure!(!systemd.path("/var/lib/berth/berthd.before").exists(), "the old berthd is left");
+    pods.ordered("after-the-upgrade").await?;
+    pods.api.delete("upgrader", &DeleteParams::default()).await?;
+    gone(&pods.api, "upgrader").await
 }
 
 async fn gone(pods: &Api<Pod>, name: &str) -> Result<()> {

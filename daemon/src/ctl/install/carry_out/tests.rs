@@ -201,6 +201,56 @@ async fn a_second_installation_goes_back_to_the_first() {
     assert_eq!(world.picture(), before);
 }
 
+/// An upgrade that dies anywhere leaves the old programs; one that does not, the new ones and nothing else.
+#[tokio::test]
+async fn programs_are_replaced_whole_or_not_at_all() {
+    const PROGRAMS: [&str; 2] = ["/usr/local/bin/berthd", "/usr/local/bin/berthctl"];
+    for steps in 0.. {
+        let world = World::new(KUBEADM);
+        let clean = world.picture();
+        die_after(&world, usize::MAX).await;
+        let mut journal = Journal::load(&world.host).unwrap().unwrap();
+        assert!(PROGRAMS.iter().all(|path| journal.has_put(path)));
+        let (before, settled) = (world.picture(), journal.settled);
+        for path in PROGRAMS {
+            let name = path.rsplit('/').next().unwrap();
+            std::fs::write(world.programs.path().join(name), format!("new {name}")).unwrap();
+        }
+        let facts = Facts::gather(&world.host, None).unwrap();
+        let programs = world.programs.path().to_owned();
+        let wishes = Wishes { programs, has_berthd: true, replace: PROGRAMS.to_vec(), ..Wishes::default() };
+        let plan = plan::plan(&facts, &wishes).unwrap();
+        assert_eq!(plan.actions.last(), Some(&Action::HandOver));
+
+        let mut left = steps;
+        for action in &plan.actions {
+            for record_it in [true, false].into_iter().take(left) {
+                match record_it {
+                    true => record(&world.host, &mut journal, action).await.unwrap(),
+                    false => perform(&world.host, action).await.unwrap(),
+                }
+            }
+            left = left.saturating_sub(2);
+        }
+        if steps < 2 * plan.actions.len() {
+            world.undo(settled).await;
+            assert_eq!(world.picture(), before, "after {steps} steps");
+            continue;
+        }
+        journal.settle(&world.host).unwrap();
+        assert_eq!(journal.changes.len(), settled);
+        let mut expected = before;
+        for path in PROGRAMS {
+            let program = expected.get_mut(&world.host.path(path).display().to_string()).unwrap();
+            program.1 = format!("new {}", path.rsplit('/').next().unwrap()).into_bytes();
+        }
+        assert_eq!(world.picture(), expected);
+        world.undo(0).await;
+        assert_eq!(world.picture(), clean);
+        break;
+    }
+}
+
 #[tokio::test]
 async fn what_the_administrator_changed_stays() {
     let world = World::new(KUBEADM);

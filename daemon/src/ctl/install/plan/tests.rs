@@ -121,6 +121,29 @@ fn what_is_there_is_left_as_it_is() {
 }
 
 #[test]
+fn a_program_that_is_replaced_is_handed_over_to_when_all_else_is_done() {
+    let replaced = |replace: Vec<&'static str>| {
+        let there = [(BERTHD, ""), (BERTHCTL, "")];
+        let plan = planned(KUBEADM, &there, &Wishes { replace, ..wishes() }).unwrap();
+        let programs = plan.actions.iter().filter(|action| {
+            matches!(action, Action::Copy { .. } | Action::Replace { .. } | Action::HandOver)
+        });
+        (programs.map(super::super::show::action).collect::<Vec<_>>(), plan.notes.len())
+    };
+    assert_eq!(replaced(vec![]), (vec![], 1));
+    assert_eq!(
+        replaced(vec![BERTHCTL]),
+        (vec!["replace /usr/local/bin/berthctl by /opt/berth/berthctl".to_owned()], 1)
+    );
+    let both = [
+        "replace /usr/local/bin/berthd by /opt/berth/berthd",
+        "replace /usr/local/bin/berthctl by /opt/berth/berthctl",
+        "let berthd hand over to the new program, as berthctl upgrade does",
+    ];
+    assert_eq!(replaced(vec![BERTHD, BERTHCTL]), (both.map(str::to_owned).to_vec(), 0));
+}
+
+#[test]
 fn crio_is_known_by_the_end_of_the_path() {
     let flags = "KUBELET_KUBEADM_ARGS=--container-runtime-endpoint=unix:///var/run/crio/crio.sock\n";
     let plan = planned(KUBEADM, &[("/var/lib/kubelet/kubeadm-flags.env", flags)], &wishes()).unwrap();
