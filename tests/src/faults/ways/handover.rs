@@ -1,11 +1,14 @@
 //! Another berthd takes the place of the one that runs. Where it dies on the way, the old program goes on.
 
+use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::super::bed::Bed;
 use super::super::matrix::{Fault, Row};
+use super::super::site::PATIENCE;
+use crate::wait::await_condition;
 
 /// How long `berthctl` looks after the new one.
 const FLAGS: &[&str] = &["--watch=3s", "--ready-within=60s"];
@@ -27,5 +30,12 @@ pub(super) async fn play(bed: &Bed, row: &Row) -> Result<Instant> {
     }
     ensure!(berthd.service().pid() != before, "the same process answers");
     berthd.serving().await?;
+    // For a while it looks after the new one. What happens to that then is another cell than those that follow.
+    let old = PathBuf::from(format!("/proc/{}", before.context("no process")?));
+    await_condition("the old berthd has ended", PATIENCE, async || {
+        ensure!(!old.exists(), "it is there");
+        Ok(())
+    })
+    .await?;
     Ok(healed)
 }
