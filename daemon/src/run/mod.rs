@@ -4,48 +4,38 @@
 //! Stop: no new connection, GOAWAY, open calls to their end within the drain limit, then everything else. A hand-over is a stop
 //! without a limit, by a successor that accepts already.
 
+mod own;
 mod parts;
 mod signals;
 mod sockets;
 
-use std::{os::unix::net::UnixListener, path::PathBuf, sync::Arc, time::Duration};
+use std::{os::unix::net::UnixListener, path::PathBuf, sync::Arc};
 
 use anyhow::{Context, anyhow};
-use berth_shim::{Clients, Metrics, RuntimeEndpoint, Shutdown};
-use prometheus_client::registry::Registry;
+use berth_shim::{Clients, RuntimeEndpoint, Shutdown};
 use sd_notify::NotifyState;
-use tokio::{runtime::Handle, sync::watch};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tracing::{info, warn};
+use tokio::{runtime::Handle, sync::oneshot};
+use tracing::info;
 
-use self::{signals::Signals, sockets::Front};
+use self::{
+    own::{Own, Tasks},
+    signals::Signals,
+    sockets::Front,
+};
 use crate::{
     admin::{self, Admin},
-    agent::{Agent, chain},
-    cluster::{Cluster, node_labels::NodeLabels, requests::WatchHealth},
-    config::{Configuration, ViewMode},
-    data_path::Parts,
-    desired::Files,
-    exec::Executor,
+    cluster::Cluster,
+    config::Configuration,
+    data_path::{DataPath, Parts},
     fault::Point,
     handover::{HandOver, Owned, Predecessor, Sockets, TakeOver},
     health::Health,
     heartbeat::Heartbeat,
     http,
-    in_place_update::Updates,
-    metrics::AgentMetrics,
-    node_image::{self, Keeper},
-    node_pod_probe,
-    pod_view::api::{self, ApiView, Onlooker},
-    probe::Prober,
-    runtime::{self, Runtime},
-    store::Store,
+    runtime::Runtime,
     systemd,
     takeover::Leaving,
 };
-
-/// How long the start waits for the first list of pods. A node whose API server is away must come up too.
-const FIRST_VIEW: Duration = Duration::from_secs(3);
 
 /// What a run begins with, besides its configuration.
 #[derive(Debug, Default)]
@@ -88,112 +78,65 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
     let shutdown = Shutdown::new(config.drain_timeout.0);
     let front = Front::take(&config, &endpoint, paths, start.passed, inherited).await?;
     let mut leaving = Leaving::new(front.place.clone(), shutdown.succeeded.clone(), predecessor.is_none());
-    let store = Arc::new(Store::open(&config.state_dir)?);
-
-    let mut registry = Registry::default();
-    let shim_metrics = Metrics::register(&mut registry);
-    let agent_metrics = AgentMetrics::register(&mut registry);
-    let images = Arc::new(Keeper::new(node_image::limits(&config), agent_metrics.clone()));
-    let agent = Arc::new(Agent::new(parts::policy(&config), store.clone(), images.clone(), agent_metrics));
-    let runtime = Runtime::new(&endpoint);
-    let kubelet = parts::kubelet(&config)?;
-
-    let cluster = parts::cluster(&config, &mut registry)?;
-    let files = Files::new(agent.clone(), runtime.clone(), config.desired_dir.clone(), &config.state_dir);
-    // Two kinds: what the agent does of its own accord, which a successor takes over at once, and what its calls need.
-    let (work, working) = (CancellationToken::new(), TaskTracker::new());
-    let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
-    node_image::start(&config, &endpoint, &images, cluster.as_ref(), &mut registry, &working, &work);
-    let prober = Prober::new(runtime.clone());
-    let (files_too, cluster_too) = (files.clone(), cluster.clone());
-    let executor =
-        Executor::new(agent.clone(), runtime.clone(), kubelet, files_too, cluster_too, prober.clone());
-    let listed = recover(&executor).await;
-    working.spawn(files.watch().await.run(work.clone()));
-    tasks.spawn(executor.clone().run(stop.clone()));
-    tasks.spawn(runtime::exits::follow(agent.clone(), endpoint.clone(), stop.clone()));
-    tasks.spawn(executor.clone().keep_in_step(listed, stop.clone()));
-    // Before the pods: where the agent renews its token, they may need it.
-    if let Some(cluster) = &cluster {
-        working.spawn(cluster.clone().run(agent.clone(), work.clone()));
-    }
-    let updates = cluster
-        .as_ref()
-        .map(|cluster| Updates::new(agent.clone(), images.clone(), runtime.clone(), cluster, &config));
-    let probes = Arc::new(node_pod_probe::Keeper::new(config.probes.limits(), agent.metrics().clone()));
-    let mut onlookers: Vec<Arc<dyn Onlooker>> = vec![probes.clone()];
-    onlookers.extend(updates.as_ref().map(|updates| -> Arc<dyn Onlooker> { updates.pods() }));
-    let api = view(&config, cluster.as_ref(), onlookers, &agent, &executor, &tasks, &stop).await;
-    if let Some(cluster) = &cluster {
-        working.spawn(NodeLabels::new(cluster.clone(), shim_metrics.clone(), &config).run(work.clone()));
-        working.spawn(node_pod_probe::run(agent.clone(), probes, cluster.clone(), prober, work.clone()));
-    }
-    if let Some(updates) = &updates {
-        working.spawn(updates.clone().run(work.clone()));
-    }
+    let mut own = Own::new(&config, &endpoint)?;
+    let tasks = Tasks::default();
+    let view = own.begin(&config, &endpoint, &tasks).await;
 
     let heartbeat = Arc::new(Heartbeat::new());
     let health = Health {
-        agent: agent.clone(),
-        runtime,
+        agent: own.agent.clone(),
+        runtime: own.runtime.clone(),
         heartbeat: heartbeat.clone(),
         mode: config.pod_view.mode,
         place: front.place.clone(),
-        api,
+        api: view,
         threads: [("control", Handle::current())]
             .into_iter()
             .chain(front.data_path.as_ref().map(|data_path| ("data-path", data_path.handle())))
             .collect(),
     };
     // Ends the accepting of those who are not the kubelet, which is also the end of the agent.
-    let accepting = stop.child_token();
+    let accepting = tasks.stop.child_token();
     let handover = HandOver::new(Owned {
-        agent: agent.clone(),
-        executor,
-        store,
+        agent: own.agent.clone(),
+        executor: own.executor.clone(),
+        store: own.store.clone(),
         sockets: front.descriptors,
-        work: work.clone(),
-        working: working.clone(),
+        work: tasks.work.clone(),
+        working: tasks.working.clone(),
         front: accepting.clone(),
         shutdown: shutdown.clone(),
     });
     let admin = Admin {
         health: health.clone(),
-        shim: shim_metrics.clone(),
+        shim: own.shim_metrics.clone(),
         path: config.path.name(),
         socket,
         runtime_endpoint: endpoint.to_string(),
         started: std::time::Instant::now(),
-        files,
-        updates: updates.clone(),
-        images,
-        stop: work.clone(),
-        identity: cluster.as_ref().map(Cluster::identity),
+        files: own.files.clone(),
+        updates: own.updates.clone(),
+        images: own.images.clone(),
+        stop: tasks.work.clone(),
+        identity: own.cluster.as_ref().map(Cluster::identity),
         handover: handover.clone(),
         shutdown: shutdown.clone(),
         config_file: start.config_file,
     };
-    tasks.spawn(admin::serve(front.admin, admin, accepting.clone()));
-    tasks.spawn(handover.clone().serve(front.handover, accepting.clone()));
-    tasks.spawn(http::serve(front.http, Arc::new(http::Pages { health, registry }), accepting));
+    let pages = Arc::new(http::Pages { health, registry: std::mem::take(&mut own.registry) });
+    tasks.serving.spawn(admin::serve(front.admin, admin, accepting.clone()));
+    tasks.serving.spawn(handover.clone().serve(front.handover, accepting.clone()));
+    tasks.serving.spawn(http::serve(front.http, pages, accepting));
 
-    if let (Some(cluster), Some(updates)) = (&cluster, &updates) {
-        await_requests(cluster, updates).await;
-    }
-    let ended = match front.data_path {
-        Some(data_path) => Some(data_path.serve(Parts {
-            agent,
-            clients: Clients { kubelet: config.kubelet_processes },
-            metrics: shim_metrics,
-            heartbeat: heartbeat.clone(),
-            shutdown: shutdown.clone(),
-        })?),
-        None => {
-            let (heartbeat, stopped) = (heartbeat.clone(), shutdown.token.clone());
-            tokio::spawn(async move { heartbeat.beat(stopped).await });
-            None
-        }
+    own.await_requests().await;
+    let parts = Parts {
+        agent: own.agent.clone(),
+        clients: Clients { kubelet: config.kubelet_processes },
+        metrics: own.shim_metrics.clone(),
+        heartbeat: heartbeat.clone(),
+        shutdown: shutdown.clone(),
     };
+    let ended = serve_calls(front.data_path, parts)?;
     if let Some(predecessor) = predecessor {
         Point::Accepting.reached();
         predecessor.ready().await?;
@@ -201,7 +144,7 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
         Point::Succeeded.reached();
     }
     if let Some(place) = &front.place {
-        working.spawn(place.clone().keep(work.clone()));
+        tasks.working.spawn(place.clone().keep(tasks.work.clone()));
     }
     tokio::spawn(systemd::watchdog(heartbeat, shutdown.clone()));
     systemd::notify(&[NotifyState::Ready]);
@@ -209,12 +152,7 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
 
     let result = signals.until_told(&shutdown, ended, front.place.as_deref()).await;
     handover.settled().await;
-    work.cancel();
-    stop.cancel();
-    for tasks in [working, tasks] {
-        tasks.close();
-        tasks.wait().await;
-    }
+    tasks.end().await;
     info!("berthd stopped");
     result
 }
@@ -237,58 +175,12 @@ async fn inherit(
     Ok((Some(predecessor), sockets))
 }
 
-/// Waits for the first list of requests: what the kubelet is shown of the containers of an interrupted recreate depends on
-/// it. While the API server is away they have to wait.
-async fn await_requests(cluster: &Cluster, updates: &Updates) {
-    let (mut requests, mut updates) = (cluster.requests(), updates.ready());
-    let first = async {
-        // Errors are the end of the run.
-        let _ = requests.wait_for(|health| *health != WatchHealth::Starting).await;
-        let _ = updates.wait_for(|ready| *ready).await;
-    };
-    if tokio::time::timeout(FIRST_VIEW, first).await.is_err() {
-        warn!("Requests not listed yet, starting without");
+/// Lets the data path begin; beside the runtime there is none, and its pulse is the agent's own. Gives its end.
+fn serve_calls(data_path: Option<DataPath>, parts: Parts) -> anyhow::Result<Option<oneshot::Receiver<()>>> {
+    if let Some(data_path) = data_path {
+        return data_path.serve(parts).map(Some);
     }
-}
-
-/// Lists the runtime once. One that is away is no reason not to start: its clients get UNAVAILABLE until it is back.
-async fn recover(executor: &Executor) -> bool {
-    match executor.resync().await {
-        Ok(()) => true,
-        Err(error) => {
-            warn!(error = %chain(&error), "Runtime not listed at start, calls fail until it is there");
-            false
-        }
-    }
-}
-
-/// Starts the pod view and waits a moment for its first list.
-async fn view(
-    config: &Configuration,
-    cluster: Option<&Cluster>,
-    onlookers: Vec<Arc<dyn Onlooker>>,
-    agent: &Arc<Agent>,
-    executor: &Executor,
-    tasks: &TaskTracker,
-    stop: &CancellationToken,
-) -> Option<watch::Receiver<api::Health>> {
-    if let Some(cluster) = cluster {
-        let (connection, node) = (cluster.connection().clone(), cluster.node().to_owned());
-        let view = ApiView::new(agent.clone(), connection, node, onlookers);
-        let mut health = view.health();
-        tasks.spawn(view.run(stop.clone()));
-        let first = tokio::time::timeout(FIRST_VIEW, health.wait_for(|health| health.synced)).await.is_ok();
-        if !first {
-            warn!("Pods not listed yet, starting without");
-        }
-        return Some(health);
-    }
-    if config.pod_view.mode == ViewMode::Kubelet {
-        executor.poll_kubelet().await;
-    } else {
-        warn!(
-            "No pod view: only pods played by berthctl are ordered; give podView.kubeconfig for the others"
-        );
-    }
-    None
+    let Parts { heartbeat, shutdown, .. } = parts;
+    tokio::spawn(async move { heartbeat.beat(shutdown.token).await });
+    Ok(None)
 }
