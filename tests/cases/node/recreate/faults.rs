@@ -133,7 +133,7 @@ async fn at_every_point(case: &Case, policy: &str) -> Result<()> {
             let (seen, starts) = (scene.evidence.count("a", "hook")?, scene.evidence.count("a", "start")?);
             ensure!(seen == hooks, "{seen} hooks instead of {hooks}");
             ensure!(starts == round + 3, "{starts} starts instead of {}", round + 3);
-            anyhow::Ok(())
+            scene.shown("a", &now).await
         };
         done.await.with_context(|| format!("berthd killed at {}, restartPolicy {policy}", point.name()))?;
         eprintln!("killed at {} ({policy}): replaced once", point.name());

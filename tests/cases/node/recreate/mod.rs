@@ -76,6 +76,11 @@ impl<'a> Scene<'a> {
             "{start} starts of {container} at attempt {}",
             now.attempt
         );
+        self.shown(container, &now).await
+    }
+
+    /// Waits until the pod's status says that this instance runs. A request that is made before is about the one before it.
+    pub(crate) async fn shown(&self, container: &str, now: &Instance) -> Result<()> {
         self.case
             .await_pod(&self.pod, "the status shows the new instance", |pod| {
                 let status = crate::case::container(pod, container)?;
