@@ -12,7 +12,7 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
-use berth_shim::{Clients, Listener, Metrics, RuntimeEndpoint, Shutdown};
+use berth_shim::{Clients, Keeper, Listener, Metrics, RuntimeEndpoint, Shutdown};
 use tokio::{runtime::Handle, sync::oneshot};
 
 use crate::{agent::Agent, heartbeat::Heartbeat};
@@ -38,6 +38,8 @@ pub struct Parts {
     pub heartbeat: Arc<Heartbeat>,
     /// When to stop.
     pub shutdown: Shutdown,
+    /// Who keeps the runtime's connections where this process is killed.
+    pub keeper: Option<Arc<dyn Keeper>>,
 }
 
 impl DataPath {
@@ -98,8 +100,8 @@ impl DataPath {
 }
 
 async fn serve(listener: Listener, endpoint: RuntimeEndpoint, parts: Parts) {
-    let Parts { agent, clients, metrics, heartbeat, shutdown } = parts;
+    let Parts { agent, clients, metrics, heartbeat, shutdown, keeper } = parts;
     let stopped = shutdown.token.clone();
     tokio::spawn(async move { heartbeat.beat(stopped).await });
-    berth_shim::serve(listener, endpoint, agent, clients, metrics, shutdown).await;
+    berth_shim::serve(listener, endpoint, agent, clients, metrics, shutdown, keeper).await;
 }

@@ -47,6 +47,7 @@ pub mod http;
 mod http_get;
 pub mod images;
 pub mod in_place_update;
+mod kept;
 pub mod metrics;
 pub mod node_image;
 pub mod node_pod_probe;

@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         None => {
             let (config_file, take_over) = (cli.run.config.clone(), cli.run.take_over.clone());
             match cli.run.configuration() {
-                Ok(config) => start(config, Start { config_file, take_over, passed: None }),
+                Ok(config) => start(config, Start { config_file, take_over, ..Start::default() }),
                 Err(error) => usage(&error.into()),
             }
         }
@@ -80,7 +80,7 @@ fn start(config: Configuration, start: Start) -> ExitCode {
     }
     open_files::raise();
     // Taken before any thread is started: it reads the environment and owns a bare descriptor.
-    let passed = systemd::passed_socket();
+    let passed = systemd::passed();
     match run::run(config, Start { passed, ..start }) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -1,7 +1,10 @@
 //! What berthd and systemd say to each other: the sockets it passes, readiness, and the watchdog.
 
 use std::{
-    os::{fd::BorrowedFd, unix::net::UnixListener},
+    os::{
+        fd::{BorrowedFd, OwnedFd},
+        unix::net::UnixListener,
+    },
     sync::Arc,
     time::Duration,
 };
@@ -15,20 +18,36 @@ use crate::{descriptor::own, heartbeat::Heartbeat};
 /// `FileDescriptorName=` of the CRI socket in `berthd.socket`.
 const CRI_SOCKET: &str = "cri";
 
-/// The CRI socket, if systemd passed one. It listens already, so a kubelet that connects while berthd restarts waits in
-/// the kernel instead of failing.
-pub fn passed_socket() -> Option<UnixListener> {
+/// How the names of the runtime's connections begin that are kept.
+pub const RUNTIME: &str = "runtime-";
+
+/// What systemd passed.
+#[derive(Debug, Default)]
+pub struct Passed {
+    /// The CRI socket. It listens already, so a kubelet that connects while berthd restarts waits in the kernel instead of failing.
+    pub socket: Option<UnixListener>,
+    /// Connections to the runtime of a berthd that was killed.
+    pub connections: Vec<OwnedFd>,
+}
+
+/// Takes what systemd passed.
+pub fn passed() -> Passed {
     let passed: Vec<_> = match sd_notify::listen_fds_with_names() {
         Ok(passed) => passed.collect(),
         Err(error) => {
             warn!(%error, "Sockets passed by systemd not understood, binding our own");
-            return None;
+            return Passed::default();
         }
     };
-    let named = passed.iter().find(|(_, name)| name == CRI_SOCKET);
+    let (connections, sockets): (Vec<_>, Vec<_>) =
+        passed.into_iter().partition(|(_, name)| name.starts_with(RUNTIME));
+    let named = sockets.iter().find(|(_, name)| name == CRI_SOCKET);
     // A socket unit without FileDescriptorName= names its socket after itself.
-    let (fd, _) = named.or_else(|| passed.first().filter(|_| passed.len() == 1))?;
-    Some(own(*fd).into())
+    let socket = named.or_else(|| sockets.first().filter(|_| sockets.len() == 1));
+    Passed {
+        socket: socket.map(|(fd, _)| own(*fd).into()),
+        connections: connections.into_iter().map(|(fd, _)| own(fd)).collect(),
+    }
 }
 
 /// Gives systemd a descriptor of the CRI socket to keep, for one that was bound by berthd itself: after a crash it comes back as

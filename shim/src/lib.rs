@@ -24,6 +24,7 @@
 //! - `serve`: connections, one upstream connection for each, GOAWAY and drain.
 //! - `call`, `intercept`, `frames`, `observe`, `hold`: the closed table of calls that are looked at.
 //! - `forward`, `upload`, `download`, `upstream`: bytes both ways, and every way a call can end.
+//! - `keep`: what the runtime was asked goes on when this process is killed.
 //! - [`wire`]: the one edit of a request, on the bytes themselves.
 //! - `peer`, `relist`, [`exceptions`], `append`: the two answers that tell the kubelet, and no other client, more than the runtime
 //!   did, as bytes after the runtime's.
@@ -54,6 +55,7 @@ mod gate;
 mod hold;
 mod http2;
 mod intercept;
+mod keep;
 mod listener;
 mod metrics;
 mod observe;
@@ -67,6 +69,7 @@ mod upstream;
 
 pub use endpoint::{EndpointError, RuntimeEndpoint};
 pub use gate::Gate;
+pub use keep::{Keeper, Kept};
 pub use listener::{BindError, Listener, bind};
 pub use metrics::Metrics;
 pub use peer::{Clients, MAX_PROCESS_NAME};

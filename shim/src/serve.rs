@@ -24,6 +24,7 @@ use crate::{
     endpoint::RuntimeEndpoint,
     gate::Gate,
     http2,
+    keep::Keeper,
     listener::Listener,
     metrics::{Metrics, Shed},
     peer::Clients,
@@ -69,6 +70,8 @@ impl Shutdown {
 ///
 /// After the shutdown no connection is accepted, every client is told to go elsewhere (GOAWAY), held `CreateContainer`
 /// calls are given back at once and held `StopContainer` calls are kept to their end.
+///
+/// What the kubelet has asked for the runtime goes on with where this process is killed, if there is a `keeper`.
 pub async fn serve<G: Gate>(
     listener: Listener,
     runtime: RuntimeEndpoint,
@@ -76,11 +79,13 @@ pub async fn serve<G: Gate>(
     clients: Clients,
     metrics: Metrics,
     shutdown: Shutdown,
+    keeper: Option<Arc<dyn Keeper>>,
 ) {
     let server = Server {
         runtime,
         gate,
         clients,
+        keeper,
         memory: Memory::new(metrics.clone()),
         shedding: AtomicBool::new(false),
         metrics,
@@ -124,6 +129,7 @@ struct Server<G> {
     runtime: RuntimeEndpoint,
     gate: Arc<G>,
     clients: Clients,
+    keeper: Option<Arc<dyn Keeper>>,
     memory: Memory,
     /// It was said that connections are not accepted any more.
     shedding: AtomicBool,
@@ -162,7 +168,12 @@ impl<G: Gate> Server<G> {
             memory: self.memory.clone(),
             relists: Relists::default(),
             gate: self.gate.clone(),
-            upstream: Upstream::new(self.runtime.clone(), self.metrics.clone()),
+            upstream: Upstream::new(
+                self.runtime.clone(),
+                self.metrics.clone(),
+                // Other clients come and go by the thousand, and see for themselves that they were cut off.
+                self.keeper.clone().filter(|_| kubelet),
+            ),
             metrics: self.metrics.clone(),
             leaving: Leaving {
                 goodbye: CancellationToken::new(),

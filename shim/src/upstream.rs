@@ -1,19 +1,20 @@
 //! The connection to the runtime that belongs to one client connection: dialled with the first call, and again when it
 //! is gone. A runtime that is down is an error at once, never a wait and never an empty answer.
 
-use std::{future::poll_fn, io};
+use std::{future::poll_fn, io, os::fd::AsFd, sync::Arc};
 
 use bytes::Bytes;
 use h2::client::SendRequest;
 use tokio::{net::UnixStream, sync::Mutex};
 use tracing::debug;
 
-use crate::{endpoint::RuntimeEndpoint, http2, metrics::Metrics};
+use crate::{endpoint::RuntimeEndpoint, http2, keep::Keeper, metrics::Metrics};
 
 /// The way to the runtime.
 pub(crate) struct Upstream {
     endpoint: RuntimeEndpoint,
     metrics: Metrics,
+    keeper: Option<Arc<dyn Keeper>>,
     /// The connection in use. Behind an async lock so that calls that find it gone dial once, not once each.
     current: Mutex<Option<SendRequest<Bytes>>>,
 }
@@ -30,8 +31,8 @@ pub(crate) enum DialError {
 // === impl Upstream ===
 
 impl Upstream {
-    pub(crate) fn new(endpoint: RuntimeEndpoint, metrics: Metrics) -> Self {
-        Self { endpoint, metrics, current: Mutex::new(None) }
+    pub(crate) fn new(endpoint: RuntimeEndpoint, metrics: Metrics, keeper: Option<Arc<dyn Keeper>>) -> Self {
+        Self { endpoint, metrics, keeper, current: Mutex::new(None) }
     }
 
     pub(crate) fn endpoint(&self) -> &RuntimeEndpoint {
@@ -57,6 +58,7 @@ impl Upstream {
         let socket = UnixStream::connect(self.endpoint.path())
             .await
             .map_err(|source| DialError::Connect { endpoint: endpoint(), source })?;
+        let kept = self.keeper.as_ref().and_then(|keeper| keeper.keep(socket.as_fd()));
         let (sender, connection) = http2::client()
             .handshake(socket)
             .await
@@ -66,6 +68,7 @@ impl Upstream {
             if let Err(error) = connection.await {
                 debug!(%error, "Runtime connection ended");
             }
+            drop(kept);
         });
         Ok(sender)
     }

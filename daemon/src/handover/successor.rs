@@ -25,7 +25,7 @@ use super::{
     program::Program,
     sockets::Sockets,
 };
-use crate::{agent::Agent, causes::chain, exec::Executor, store::Store, systemd};
+use crate::{agent::Agent, causes::chain, exec::Executor, kept, store::Store, systemd};
 
 /// How long a new process that was not started by us may take to be ready.
 const STRANGER: Duration = Duration::from_secs(30);
@@ -262,6 +262,7 @@ impl HandOver {
     fn leave(&self, heir: Heir) -> Option<Child> {
         let owned = &self.0.owned;
         if let Some(pid) = heir.child.as_ref().and_then(Child::id) {
+            kept::let_go();
             systemd::notify(&[NotifyState::MainPid(pid)]);
         }
         owned.shutdown.succeeded.cancel();

@@ -9,7 +9,7 @@ mod parts;
 mod signals;
 mod sockets;
 
-use std::{os::unix::net::UnixListener, path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc};
 
 use anyhow::{Context, anyhow};
 use berth_shim::{Clients, RuntimeEndpoint, Shutdown};
@@ -31,9 +31,9 @@ use crate::{
     handover::{HandOver, Owned, Predecessor, Sockets, TakeOver},
     health::Health,
     heartbeat::Heartbeat,
-    http,
+    http, kept,
     runtime::Runtime,
-    systemd,
+    systemd::{self, Passed},
     takeover::Leaving,
 };
 
@@ -42,8 +42,8 @@ use crate::{
 pub struct Start {
     /// The file the configuration comes from.
     pub config_file: Option<PathBuf>,
-    /// The CRI socket, if systemd passed one.
-    pub passed: Option<UnixListener>,
+    /// What systemd passed.
+    pub passed: Passed,
     /// Where to look for a berthd whose place is to be taken.
     pub take_over: Option<TakeOver>,
 }
@@ -76,7 +76,7 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
 
     let (predecessor, inherited) = inherit(start.take_over.as_ref(), &endpoint).await?;
     let shutdown = Shutdown::new(config.drain_timeout.0);
-    let front = Front::take(&config, &endpoint, paths, start.passed, inherited).await?;
+    let front = Front::take(&config, &endpoint, paths, start.passed.socket, inherited).await?;
     let mut leaving = Leaving::new(front.place.clone(), shutdown.succeeded.clone(), predecessor.is_none());
     let mut own = Own::new(&config, &endpoint)?;
     let tasks = Tasks::default();
@@ -135,7 +135,9 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
         metrics: own.shim_metrics.clone(),
         heartbeat: heartbeat.clone(),
         shutdown: shutdown.clone(),
+        keeper: kept::keeper(shutdown.succeeded.clone()),
     };
+    tasks.serving.spawn(kept::hold(start.passed.connections, tasks.stop.clone()));
     let ended = serve_calls(front.data_path, parts)?;
     if let Some(predecessor) = predecessor {
         Point::Accepting.reached();

@@ -41,6 +41,7 @@ impl Shim {
             clients,
             metrics.clone(),
             shutdown.clone(),
+            None,
         ));
         let Shutdown { token: shutdown, succeeded, .. } = shutdown;
         Self { gate, metrics, shutdown, succeeded, serving }

@@ -3,6 +3,7 @@
 
 mod from_pod;
 mod interrupted;
+mod kept_calls;
 mod lifecycle;
 mod pods;
 mod rolled_back;

@@ -1,0 +1,18 @@
+//! Connections to the runtime that outlive this process.
+//!
+//! The runtime takes the end of a connection for the end of its calls. When this process is killed, whatever the kubelet had asked
+//! for would be broken off in the middle: a container that is being started, a stop that waits for the end of its grace. With a
+//! second descriptor of the connection in other hands the runtime goes on to the end of what it was asked; only the answer
+//! is lost.
+
+use std::{any::Any, fmt::Debug, os::fd::BorrowedFd};
+
+/// Those other hands.
+pub trait Keeper: Debug + Send + Sync + 'static {
+    /// Keeps a second descriptor until what is returned is dropped. `None` where that cannot be: the connection then ends with this
+    /// process.
+    fn keep(&self, connection: BorrowedFd<'_>) -> Option<Kept>;
+}
+
+/// A connection that is kept, as long as this is there.
+pub type Kept = Box<dyn Any + Send>;
