@@ -124,10 +124,15 @@ impl Recreated {
         ensure!(now.starts == before.starts + 1, "{} starts instead of one", now.starts - before.starts);
         let ran = now.hooks - before.hooks;
         ensure!(hooks.contains(&ran), "the hook ran {ran} times, not {hooks:?}");
-        let pod = bed.site.ready(&self.pod).await?;
-        let shown = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten()).next();
-        let shown = shown.and_then(|status| status.container_id.as_deref()).unwrap_or_default();
-        ensure!(shown.ends_with(&now.id), "the pod shows {shown}, {} runs", now.id);
-        Ok(())
+        // The kubelet says so when it next can: it may have been without an API server, too.
+        await_condition("the pod shows it", PATIENCE, async || {
+            let pod = bed.site.ready(&self.pod).await?;
+            let shown =
+                pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten()).next();
+            let shown = shown.and_then(|status| status.container_id.as_deref()).unwrap_or_default();
+            ensure!(shown.ends_with(&now.id), "the pod shows {shown}, {} runs", now.id);
+            Ok(())
+        })
+        .await
     }
 }
