@@ -77,12 +77,14 @@ async fn update_rolled_back_in_the_middle() -> Result<()> {
         scene.ask("back", &back).await?.succeeded().await?;
         there.failed("Replaced").await?;
         if kubelet_is("1.33") {
-            // It does not say which generation its status is of, so nobody knows that it still stops a container.
-            await_condition("the stop that had begun is over", A_WHILE, async || {
+            // It does not say which generation its status is of, so nobody knows that it still stops a container, nor sees to it
+            // that this one gets the old env.
+            return await_condition("the stop that had begun is over", A_WHILE, async || {
                 ensure!(scene.restarts("high").await? == 1, "not yet");
+                ensure!(image(&scene.now().await?, "high")? == BUSYBOX, "an image stayed");
                 Ok(())
             })
-            .await?;
+            .await;
         }
         let now = scene.now().await?;
         ensure!(image(&now, "high")? == BUSYBOX && image(&now, "low")? == BUSYBOX, "an image stayed");
