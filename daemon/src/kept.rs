@@ -59,16 +59,21 @@ pub(crate) fn let_go() {
     }
 }
 
-/// Holds those of the berthd before this one until their calls have had their time, or berthd stops.
-pub(crate) async fn hold(connections: Vec<OwnedFd>, stop: CancellationToken) {
-    if connections.is_empty() {
-        return;
+/// Takes over those of the berthd before this one. To be called before there are any of our own, which have the same names.
+pub(crate) fn take_over(connections: Vec<OwnedFd>) -> Vec<OwnedFd> {
+    if !connections.is_empty() {
+        // From here on they are ours alone, and end with this process.
+        let_go();
+        info!(connections = connections.len(), "Calls of the berthd that was killed go on in the runtime");
     }
-    // From here on they are ours alone, and end with this process.
-    let_go();
-    info!(connections = connections.len(), "Calls of the berthd that was killed go on in the runtime");
-    stop.run_until_cancelled(tokio::time::sleep(FOR)).await;
-    drop(connections);
+    connections
+}
+
+/// Holds them until their calls have had their time, or berthd stops.
+pub(crate) async fn hold(connections: Vec<OwnedFd>, stop: CancellationToken) {
+    if !connections.is_empty() {
+        stop.run_until_cancelled(tokio::time::sleep(FOR)).await;
+    }
 }
 
 // === impl Places ===

@@ -51,6 +51,8 @@ pub(crate) struct Context<G> {
     pub(crate) relists: Relists,
     pub(crate) gate: Arc<G>,
     pub(crate) upstream: Upstream,
+    /// For what goes on when this process is killed; `None` where nobody keeps it.
+    pub(crate) lasting: Option<Upstream>,
     pub(crate) metrics: Metrics,
     pub(crate) memory: Memory,
     pub(crate) leaving: Leaving,
@@ -95,7 +97,8 @@ pub(crate) async fn serve_call<G: Gate>(
     };
     match prepared {
         Prepared::Forward(upload, exception) => {
-            let Context { upstream, metrics, .. } = &*context;
+            let Context { metrics, .. } = &*context;
+            let upstream = context.upstream_of(method);
             forward(upstream, head, upload, exception, respond, &mut observer, metrics).await;
         }
         Prepared::Refuse(status) => {
@@ -115,6 +118,12 @@ pub(crate) async fn serve_call<G: Gate>(
 // === impl Context ===
 
 impl<G: Gate> Context<G> {
+    /// The connection that a call goes out on.
+    fn upstream_of(&self, method: Option<Method>) -> &Upstream {
+        let lasts = method.is_some_and(Method::is_to_last);
+        self.lasting.as_ref().filter(|_| lasts).unwrap_or(&self.upstream)
+    }
+
     /// Reads the request, tells and asks the policy.
     async fn prepare(
         &self,

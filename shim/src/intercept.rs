@@ -113,6 +113,27 @@ impl Method {
         }
     }
 
+    /// Whether what it was about to do is wanted when nobody waits for it any more: whoever asked will ask for the same. What
+    /// makes something new is not: the runtime removes what is half made, and the next one has the name.
+    pub(crate) fn is_to_last(self) -> bool {
+        match self {
+            Self::StartContainer
+            | Self::StopContainer
+            | Self::StopPodSandbox
+            | Self::RemoveContainer
+            | Self::RemovePodSandbox
+            | Self::ExecSync
+            | Self::PullImage => true,
+            Self::CreateContainer
+            | Self::RunPodSandbox
+            | Self::ListPodSandbox
+            | Self::ListContainers
+            | Self::ContainerStatus
+            | Self::PodSandboxStatus
+            | Self::GetContainerEvents => false,
+        }
+    }
+
     /// Its name, for logs and metrics.
     pub(crate) fn name(self) -> &'static str {
         match self {

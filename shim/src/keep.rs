@@ -1,9 +1,9 @@
 //! Connections to the runtime that outlive this process.
 //!
 //! The runtime takes the end of a connection for the end of its calls. When this process is killed, whatever the kubelet had asked
-//! for would be broken off in the middle: a container that is being started, a stop that waits for the end of its grace. With a
-//! second descriptor of the connection in other hands the runtime goes on to the end of what it was asked; only the answer
-//! is lost.
+//! for would be broken off in the middle: a container that is being started, a hook that runs, a stop that waits for the end of its
+//! grace. With a second descriptor of the connection in other hands the runtime goes on to the end of what it was asked; only the
+//! answer is lost. So calls that are to last have a connection of their own.
 
 use std::{any::Any, fmt::Debug, os::fd::BorrowedFd};
 

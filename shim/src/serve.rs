@@ -162,18 +162,16 @@ impl<G: Gate> Server<G> {
         if open < CONNECTIONS / 2 && self.shedding.swap(false, Ordering::Relaxed) {
             info!(open, "Connections are accepted again");
         }
+        let upstream = |keeper| Upstream::new(self.runtime.clone(), self.metrics.clone(), keeper);
         let context = Context {
             connection: ConnectionId(self.next_connection.fetch_add(1, Ordering::Relaxed)),
             kubelet,
             memory: self.memory.clone(),
             relists: Relists::default(),
             gate: self.gate.clone(),
-            upstream: Upstream::new(
-                self.runtime.clone(),
-                self.metrics.clone(),
-                // Other clients come and go by the thousand, and see for themselves that they were cut off.
-                self.keeper.clone().filter(|_| kubelet),
-            ),
+            upstream: upstream(None),
+            // Other clients come and go by the thousand, and see for themselves that they were cut off.
+            lasting: self.keeper.clone().filter(|_| kubelet).map(|keeper| upstream(Some(keeper))),
             metrics: self.metrics.clone(),
             leaving: Leaving {
                 goodbye: CancellationToken::new(),

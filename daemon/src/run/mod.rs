@@ -137,7 +137,8 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
         shutdown: shutdown.clone(),
         keeper: kept::keeper(shutdown.succeeded.clone()),
     };
-    tasks.serving.spawn(kept::hold(start.passed.connections, tasks.stop.clone()));
+    let kept = kept::take_over(start.passed.connections);
+    tasks.serving.spawn(kept::hold(kept, tasks.stop.clone()));
     let ended = serve_calls(front.data_path, parts)?;
     if let Some(predecessor) = predecessor {
         Point::Accepting.reached();

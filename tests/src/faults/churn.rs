@@ -81,8 +81,6 @@ async fn one(site: &Site, name: &str) -> Result<()> {
     site.create(&ordered(name, CONTAINERS)).await?;
     let started = async {
         let pod = site.ready(name).await?;
-        // containerd may be away just now.
-        await_condition("containerd answers", PATIENCE, async || site.cri.version().await).await?;
         site.started_in_order(&pod, CONTAINERS).await
     }
     .await;

@@ -74,7 +74,9 @@ impl Site {
 
     /// The instances of a container that ever ran, the oldest first. One whose creation was lost on the way never did.
     pub(super) async fn ran(&self, pod: &str, container: &str) -> Result<Vec<Instance>> {
-        let all = self.cri.containers(NAMESPACE, pod).await?;
+        // containerd may just be restarted.
+        let all =
+            await_condition("containerd answers", PATIENCE, || self.cri.containers(NAMESPACE, pod)).await?;
         Ok(all.into_iter().filter(|found| found.name == container && found.started_at != 0).collect())
     }
 
