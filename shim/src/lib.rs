@@ -21,7 +21,7 @@
 //! ```
 //!
 //! - `bounds`: how much of all that at once.
-//! - `serve`: connections, one upstream connection for each, GOAWAY and drain.
+//! - `serve`: connections, one upstream connection for each (two where a keeper is), GOAWAY and drain.
 //! - `call`, `intercept`, `frames`, `observe`, `hold`: the closed table of calls that are looked at.
 //! - `forward`, `upload`, `download`, `upstream`: bytes both ways, and every way a call can end.
 //! - `keep`: what the runtime was asked goes on when this process is killed.
