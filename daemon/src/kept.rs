@@ -3,7 +3,6 @@
 //! ends with its grace. The kubelet, whose calls fail, asks again and finds it done.
 
 use std::{
-    any::Any,
     os::fd::{BorrowedFd, OwnedFd},
     sync::{
         Arc,
@@ -13,9 +12,8 @@ use std::{
 };
 
 use berth_shim::{Keeper, Kept};
-use sd_notify::NotifyState;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info};
+use tracing::info;
 
 use crate::systemd;
 
@@ -55,7 +53,7 @@ pub(crate) fn keeper(succeeded: CancellationToken) -> Option<Arc<dyn Keeper>> {
 /// Has systemd let go of all of them: whoever asks is not killed, and has no say any more once another process is the main one.
 pub(crate) fn let_go() {
     for place in 0..PLACES {
-        systemd::notify(&[NotifyState::FdStoreRemove, NotifyState::FdName(&name(place))]);
+        systemd::forget(&name(place));
     }
 }
 
@@ -81,15 +79,7 @@ pub(crate) async fn hold(connections: Vec<OwnedFd>, stop: CancellationToken) {
 impl Keeper for Places {
     fn keep(&self, connection: BorrowedFd<'_>) -> Option<Kept> {
         let held = self.take()?;
-        let name = name(held.place);
-        let state = [NotifyState::FdStore, NotifyState::FdName(&name)];
-        match sd_notify::notify_with_fds(&state, &[connection]) {
-            Ok(()) => Some(Box::new(held) as Box<dyn Any + Send>),
-            Err(error) => {
-                debug!(%error, "Connection not kept by systemd");
-                None
-            }
-        }
+        systemd::keep(&name(held.place), connection).then(|| -> Kept { Box::new(held) })
     }
 }
 
@@ -109,7 +99,7 @@ impl Places {
 impl Drop for Held {
     fn drop(&mut self) {
         if !self.places.succeeded.is_cancelled() {
-            systemd::notify(&[NotifyState::FdStoreRemove, NotifyState::FdName(&name(self.place))]);
+            systemd::forget(&name(self.place));
         }
         // After the descriptor: whoever takes the place next has another one of this name.
         self.places.taken.fetch_and(!(1 << self.place), Ordering::AcqRel);

@@ -51,12 +51,21 @@ pub fn passed() -> Passed {
 }
 
 /// Gives systemd a descriptor of the CRI socket to keep, for one that was bound by berthd itself: after a crash it comes back as
-/// one that was passed, and connections have waited in it. Nothing without systemd, or without `FileDescriptorStoreMax=`.
-pub fn keep(socket: BorrowedFd<'_>) {
-    let state = [NotifyState::FdStore, NotifyState::FdName(CRI_SOCKET)];
-    if let Err(error) = sd_notify::notify_with_fds(&state, &[socket]) {
-        debug!(%error, "Socket not kept by systemd");
-    }
+/// one that was passed, and connections have waited in it.
+pub fn keep_socket(socket: BorrowedFd<'_>) {
+    keep(CRI_SOCKET, socket);
+}
+
+/// Gives systemd a second descriptor to keep, and to pass under this name after a crash. Whether it was told; never without
+/// systemd, and without `FileDescriptorStoreMax=` it does not listen.
+pub(crate) fn keep(name: &str, descriptor: BorrowedFd<'_>) -> bool {
+    let told = sd_notify::notify_with_fds(&[NotifyState::FdStore, NotifyState::FdName(name)], &[descriptor]);
+    told.inspect_err(|error| debug!(%error, name, "Descriptor not kept by systemd")).is_ok()
+}
+
+/// Has systemd close what it keeps under this name.
+pub(crate) fn forget(name: &str) {
+    notify(&[NotifyState::FdStoreRemove, NotifyState::FdName(name)]);
 }
 
 /// Tells systemd, where there is one.

@@ -68,7 +68,7 @@ impl Front {
                 let (data_path, socket) =
                     DataPath::take(path.to_owned(), theirs.or(passed), endpoint.clone()).await?;
                 if ours {
-                    systemd::keep(socket.as_fd());
+                    systemd::keep_socket(socket.as_fd());
                 }
                 descriptors.add(Name::Cri, socket);
                 Some(data_path)

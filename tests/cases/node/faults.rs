@@ -14,8 +14,32 @@ use crate::case::{Case, PATIENCE, container, run_alone, waits_for};
 
 /// Whether a way may go past a point of it with the releases that are tested: kubelet 1.36 looks at a pod by itself before
 /// berthd would nudge it.
-pub(crate) fn is_left_out(point: Point) -> bool {
+fn is_left_out(point: Point) -> bool {
     point == Point::Nudging && kubelet_is("1.36")
+}
+
+/// Waits until berthd dies at the point it was told of, and starts it again. Of a point that is left out the end of the way tells;
+/// then berthd is to pass all of them.
+pub(crate) async fn dies_and_comes_back(
+    case: &Case,
+    point: Point,
+    patience: Duration,
+    is_over: impl AsyncFn() -> Result<bool>,
+) -> Result<()> {
+    let berthd = case.node.berthd()?;
+    let died = await_condition(format!("berthd dies at {}", point.name()), patience, async || {
+        if berthd.service().has_ended()? {
+            return Ok(true);
+        }
+        ensure!(is_left_out(point) && is_over().await?, "it lives");
+        Ok(false)
+    })
+    .await?;
+    if !died {
+        return berthd.pass_all_points();
+    }
+    berthd.service().start()?;
+    berthd.serving().await
 }
 
 /// Whether the node was asked to have a kubelet of this release.

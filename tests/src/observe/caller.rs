@@ -137,8 +137,7 @@ impl Calls {
     }
 }
 
-/// Whether a call failed that never went out: its connection was closed before, and hyper gave it back. A client of Go sends
-/// it again by itself. Of what was on its way, hyper says otherwise.
-pub fn is_unsent(error: &anyhow::Error) -> bool {
+/// Of what was on its way, hyper says otherwise.
+fn is_unsent(error: &anyhow::Error) -> bool {
     error.chain().filter_map(|cause| cause.downcast_ref::<hyper::Error>()).any(hyper::Error::is_canceled)
 }

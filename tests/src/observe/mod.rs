@@ -9,7 +9,7 @@ mod node;
 mod pods;
 mod recorder;
 
-pub use self::caller::{Caller, Calls, is_unsent};
+pub use self::caller::{Caller, Calls};
 pub use self::cri::{Cri, Instance};
 pub use self::node::{Warned, complaints, is_complaint, node_ready, warnings};
 pub use self::pods::{PodWatch, Seen};

@@ -179,9 +179,8 @@ impl Journal {
 
     /// All changes are for good.
     pub fn settle(&mut self, host: &Host) -> Result<()> {
-        let is_replaced = |change: &Change| matches!(change, Change::Replaced { .. });
-        let (replaced, others): (Vec<_>, Vec<_>) = self.changes.drain(..).partition(is_replaced);
-        self.changes = others;
+        let is_replaced = |change: &mut Change| matches!(change, Change::Replaced { .. });
+        let replaced: Vec<Change> = self.changes.extract_if(.., is_replaced).collect();
         self.settled = self.changes.len();
         self.save(host)?;
         for change in replaced {

@@ -168,7 +168,7 @@ pub async fn install(global: &Global, args: &InstallArgs) -> Result<ExitCode> {
 fn outdated(host: &Host, journal: &Journal, programs: &Path) -> Result<Vec<&'static str>> {
     let mut outdated = Vec::new();
     for path in [BERTHD, BERTHCTL] {
-        let own = programs.join(path.rsplit('/').next().unwrap_or_default());
+        let own = programs.join(places::name_of(path));
         if journal.has_put(path) && own.exists() && !host.is_same(&own, path)? {
             outdated.push(path);
         }

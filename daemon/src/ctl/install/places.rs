@@ -4,6 +4,11 @@
 pub const BERTHD: &str = "/usr/local/bin/berthd";
 /// This program.
 pub const BERTHCTL: &str = "/usr/local/bin/berthctl";
+/// The name of a program, without its folder.
+pub fn name_of(program: &str) -> &str {
+    program.rsplit('/').next().unwrap_or_default()
+}
+
 /// The agent's configuration; the administrator's to change.
 pub const CONFIG: &str = "/etc/berth/berthd.yaml";
 /// The socket unit.

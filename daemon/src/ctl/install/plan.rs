@@ -219,7 +219,7 @@ fn runtime(facts: &Facts, kubelet: &Kubelet, wishes: &Wishes) -> Result<String, 
 fn programs(facts: &Facts, wishes: &Wishes, actions: &mut Vec<Action>) -> Result<Vec<String>, PlanError> {
     let mut notes = Vec::new();
     for &path in &wishes.replace {
-        let name = path.rsplit('/').next().unwrap_or_default();
+        let name = places::name_of(path);
         let (from, kept) = (wishes.programs.join(name), format!("{STATE_DIR}/{name}.before"));
         actions.push(Action::Replace { from, path, kept });
     }
@@ -290,8 +290,7 @@ fn redirect(facts: &Facts, kubelet: &Kubelet, plan: &mut Plan) -> Result<(), Pla
             let [command] = kubelet.exec_start.as_slice() else {
                 return Err(PlanError::ExecStart { unit, count: kubelet.exec_start.len() });
             };
-            let name = kubelet.program.rsplit('/').next().unwrap_or_default();
-            if !name.contains("kubelet") {
+            if !places::name_of(&kubelet.program).contains("kubelet") {
                 return Err(PlanError::Wrapped { unit, program: kubelet.program.clone() });
             }
             texts::kubelet_drop_in(kubelet, command, plan.socket)

@@ -7,7 +7,6 @@ use berth_tests::node::tool::run as tool;
 use berth_tests::node::{NODE_NAME, SystemdNode, deploy, program_images, programs};
 use berth_tests::wait::await_condition;
 use k8s_openapi::api::core::v1::Pod;
-use kube::Api;
 use kube::api::{DeleteParams, LogParams, PostParams};
 use serde_json::{Value, json};
 
@@ -48,6 +47,15 @@ async fn says(pods: &Pods, name: &str, words: &str) -> Result<()> {
     .await
 }
 
+async fn becomes_ready(pods: &Pods, name: &str) -> Result<()> {
+    let ready =
+        await_condition(format!("{name} is Ready"), PATIENCE, async || is_ready(&pods.api.get(name).await?));
+    match ready.await {
+        Err(error) => Err(error.context(log_of(pods, name).await.unwrap_or_default())),
+        ready => ready,
+    }
+}
+
 #[tokio::test]
 async fn installed_from_a_pod() -> Result<()> {
     let node = SystemdNode::start().await?;
@@ -73,18 +81,14 @@ async fn installed_from_a_pod() -> Result<()> {
     pods.api.delete("broken", &DeleteParams::default()).await?;
 
     create(installer("installer", Value::Null)?).await?;
-    await_condition("the installer is Ready", PATIENCE, async || {
-        is_ready(&pods.api.get("installer").await?).with_context(|| "not Ready")
-    })
-    .await
-    .context(log_of(&pods, "installer").await.unwrap_or_default())?;
+    becomes_ready(&pods, "installer").await?;
     says(&pods, "installer", "done; this pod stays").await?;
     pods.untouched("web", &web).await?;
     pods.ordered("ordered").await?;
 
     // The service has nothing to do with the pod.
     pods.api.delete("installer", &DeleteParams::default()).await?;
-    gone(&pods.api, "installer").await?;
+    pods.gone("installer").await?;
     pods.ordered("without-the-pod").await?;
 
     replaced_from_a_pod(&node, &pods, &berthctl, &berthd).await?;
@@ -125,24 +129,12 @@ async fn replaced_from_a_pod(node: &SystemdNode, pods: &Pods, berthctl: &Path, b
         (format!(".release={}/Cargo.toml", env!("CARGO_MANIFEST_DIR")), next.display().to_string());
     tool("objcopy", &["--add-section", &note, &berthd.display().to_string(), &next_berthd]).await?;
     create("upgrader", &next).await?;
-    await_condition("the upgrader is Ready", PATIENCE, async || {
-        is_ready(&pods.api.get("upgrader").await?).with_context(|| "not Ready")
-    })
-    .await
-    .context(log_of(pods, "upgrader").await.unwrap_or_default())?;
+    becomes_ready(pods, "upgrader").await?;
     ensure!(std::fs::read(&installed)? != first, "berthd is the old one");
     ensure!(main().await? != old, "the old berthd serves");
     ensure!(systemd.property("kubelet.service", "MainPID").await? == kubelet, "the kubelet was restarted");
     ensure!(!systemd.path("/var/lib/berth/berthd.before").exists(), "the old berthd is left");
     pods.ordered("after-the-upgrade").await?;
     pods.api.delete("upgrader", &DeleteParams::default()).await?;
-    gone(&pods.api, "upgrader").await
-}
-
-async fn gone(pods: &Api<Pod>, name: &str) -> Result<()> {
-    await_condition(format!("{name} is gone"), PATIENCE, async || {
-        ensure!(pods.get_opt(name).await?.is_none(), "it is there");
-        Ok(())
-    })
-    .await
+    pods.gone("upgrader").await
 }

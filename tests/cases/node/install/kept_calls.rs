@@ -53,11 +53,7 @@ async fn a_stop_goes_on_when_berthd_is_killed() -> Result<()> {
     })
     .await?;
     signal("kubelet.service", "SIGCONT").await?;
-    await_condition("the pod is gone", PATIENCE, async || {
-        ensure!(pods.api.get_opt("deaf").await?.is_none(), "it is there");
-        Ok(())
-    })
-    .await?;
+    pods.gone("deaf").await?;
 
     // Its own connections are kept, and none of those before it; also when it is replaced without a kill.
     pods.ordered("ordered").await?;

@@ -59,6 +59,14 @@ impl Pods {
         Ok(())
     }
 
+    pub(super) async fn gone(&self, pod: &str) -> Result<()> {
+        await_condition(format!("{pod} is gone"), PATIENCE, async || {
+            ensure!(self.api.get_opt(pod).await?.is_none(), "it is there");
+            Ok(())
+        })
+        .await
+    }
+
     pub(super) async fn instances(&self, pod: &str) -> Result<Instances> {
         let short = |one: Instance| (one.name, one.id, one.started_at);
         let mut found: Instances =

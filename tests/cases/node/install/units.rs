@@ -1,13 +1,12 @@
 //! The units as they are, with all of their sandbox, under a real systemd.
 
 use std::os::unix::fs::MetadataExt;
-use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use berth_tests::manifest::Container;
 use berth_tests::node::SystemdNode;
-use berth_tests::observe::{Cri, is_unsent};
+use berth_tests::observe::{Caller, Cri};
 use berth_tests::wait::await_condition;
 use k8s_openapi::api::events::v1::Event;
 use kube::Api;
@@ -69,9 +68,10 @@ async fn a_restart_is_not_seen_through_the_socket() -> Result<()> {
     client.version().await?;
 
     // One call after another while it is restarted, each on whatever connection there is.
-    let calls = calls_until(&client, node.systemd().systemctl(&["restart", "berthd.service"])).await?;
+    let caller = Caller::start(&outside)?;
+    node.systemd().systemctl(&["restart", "berthd.service"]).await?;
+    caller.all_answered().await.context("calls during the restart")?;
     client.version().await?;
-    ensure!(calls > 0, "nothing was called");
     ensure!(std::fs::metadata(&outside)?.ino() == inode, "another socket");
 
     // One that is killed, too: systemd keeps the socket, and who waits is served by the next one.
@@ -112,11 +112,9 @@ async fn an_upgrade_changes_the_main_process() -> Result<()> {
     let main = async || node.systemd().property("berthd.service", "MainPID").await;
     for _ in 0..2 {
         let old = main().await?;
-        let client = Cri::connect(&node.systemd().path(SOCKET))?;
-        client.version().await?;
-        let upgrade = async { node.ctl(&["upgrade", "--watch=2s"]).await.map(drop).map(|()| String::new()) };
-        let calls = calls_until(&client, upgrade).await?;
-        ensure!(calls > 0, "nothing was called");
+        let caller = Caller::start(&node.systemd().path(SOCKET))?;
+        node.ctl(&["upgrade", "--watch=2s"]).await?;
+        caller.all_answered().await.context("calls during the upgrade")?;
         await_condition("the unit has another main process, and no other", PATIENCE, async || {
             let now = main().await?;
             ensure!(now != old && now != "0", "it is {now}");
@@ -145,23 +143,4 @@ async fn an_upgrade_changes_the_main_process() -> Result<()> {
     .await?;
     pods.untouched("web", &web).await?;
     node.down()
-}
-
-/// Calls all the time until something is done; how often. A call that fails is an error.
-async fn calls_until(client: &Cri, done: impl Future<Output = Result<String>>) -> Result<u32> {
-    let mut done = pin!(done);
-    let mut calls = 0;
-    loop {
-        tokio::select! {
-            biased;
-            done = &mut done => return done.map(|_| calls),
-            answered = client.version() => match answered {
-                Err(error) if is_unsent(&error) => {}
-                answered => {
-                    answered.context("a call during the restart")?;
-                    calls += 1;
-                }
-            },
-        }
-    }
 }

@@ -11,7 +11,7 @@ use berthd::fault::Point;
 
 use super::{PATIENCE, Scene};
 use crate::case::{Case, run_alone};
-use crate::faults::is_left_out;
+use crate::faults::dies_and_comes_back;
 
 /// A kubelet that lost a call comes back after 10 to 15 s; twice that, and the machine has other work.
 const LONG: Duration = Duration::from_secs(120);
@@ -88,25 +88,15 @@ async fn recreate_api_server_away() -> Result<()> {
 }
 
 /// Kills berthd at one point of a request that has all of them: a second one, so that there is an old instance to remove.
-async fn killed_at(scene: &Scene<'_>, round: usize, point: Point) -> Result<Asked> {
+async fn killed_at(scene: &Scene<'_>, point: Point) -> Result<Asked> {
     let berthd = scene.case.node.berthd()?;
     berthd.die_at(point.name())?;
     let asked = scene.ask(&format!("killed-{}", point.name()), &Ask::new(&scene.pod, &["a"])).await?;
-    let died = await_condition(format!("berthd dies at {}", point.name()), PATIENCE, async || {
-        if berthd.service().has_ended()? {
-            return Ok(true);
-        }
-        let phase = asked.now().await?.and_then(|request| request.status).and_then(|status| status.phase);
-        ensure!(is_left_out(point) && phase == Some(RecreatePhase::Completed), "round {round}: it lives");
-        Ok(false)
+    dies_and_comes_back(scene.case, point, PATIENCE, async || {
+        let status = asked.now().await?.and_then(|request| request.status);
+        Ok(status.and_then(|status| status.phase) == Some(RecreatePhase::Completed))
     })
     .await?;
-    if died {
-        berthd.service().start()?;
-        berthd.serving().await?;
-    } else {
-        berthd.pass_all_points()?;
-    }
     Ok(asked)
 }
 
@@ -122,7 +112,7 @@ async fn at_every_point(case: &Case, policy: &str) -> Result<()> {
     let mut hooks = 1;
     for (round, point) in Point::RECREATE.into_iter().enumerate() {
         let before = scene.running("a").await?;
-        let asked = killed_at(&scene, round, point).await.with_context(|| point.name().to_owned())?;
+        let asked = killed_at(&scene, point).await.with_context(|| point.name().to_owned())?;
         let done = async {
             asked.succeeded(LONG).await?;
             // Whether a command that was about to go had begun cannot be known; then it is not begun again.

@@ -13,7 +13,7 @@ use kube::api::DeleteParams;
 
 use super::{A_WHILE, Scene, container, gate, image};
 use crate::case::{Case, is_ready, run_updating, run_updating_alone};
-use crate::faults::{is_left_out, kubelet_is};
+use crate::faults::{dies_and_comes_back, kubelet_is};
 
 /// `high` takes its time to stop, and reads an annotation; `low` is below it.
 async fn begin<'a>(case: &'a Case, hook: &str) -> Result<Scene<'a>> {
@@ -181,22 +181,11 @@ async fn update_berthd_killed_at_every_step() -> Result<()> {
             let value = format!("killed at {}", point.name());
             let update = Update::new("pod").annotation("value", &value).image("low", next);
             let asked = scene.ask(point.name(), &update).await?;
-            let died = await_condition(format!("berthd dies at {}", point.name()), A_WHILE, async || {
-                if berthd.service().has_ended()? {
-                    return Ok(true);
-                }
-                let phase =
-                    asked.now().await?.and_then(|request| request.status).and_then(|status| status.phase);
-                ensure!(is_left_out(point) && phase == Some(UpdatePhase::Completed), "it lives");
-                Ok(false)
+            dies_and_comes_back(case, point, A_WHILE, async || {
+                let status = asked.now().await?.and_then(|request| request.status);
+                Ok(status.and_then(|status| status.phase) == Some(UpdatePhase::Completed))
             })
             .await?;
-            if died {
-                berthd.service().start()?;
-                berthd.serving().await?;
-            } else {
-                berthd.pass_all_points()?;
-            }
             let done = async {
                 asked.succeeded().await?;
                 ensure!(scene.env("high", "VALUE").await? == value, "old env");

@@ -1,5 +1,5 @@
-//! Images: on one node (`one_node`), and in a large cluster: how long until an image is on 1,000 nodes, 50 at a time, when each pull takes 100 ms, and what
-//! does it take?
+//! Images: on one node (`one_node`), and in a large cluster: how long until an image is on 1,000 nodes, 50 at a time, when each
+//! pull takes 100 ms, and what does it take?
 //!
 //! etcd, the API server and the manager are real. Nodes are on paper and their agents are one process, this one: each
 //! answers for its node through the API server, 100 ms after it was asked. The clock starts before the job is made and stops when a
