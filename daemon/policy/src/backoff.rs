@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Stands for instants that cannot be expressed. No process lives so long.
-const FAR: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+use crate::time::later;
 
 /// A pause that doubles.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +30,7 @@ impl Retry {
     /// It failed once more; `pause` is the one after so many failures in a row.
     pub(crate) fn failed(&mut self, now: Instant, pause: impl FnOnce(u32) -> Duration) {
         self.failures = self.failures.saturating_add(1);
-        self.next = Some(now + pause(self.failures));
+        self.next = Some(later(now, pause(self.failures)));
     }
 
     /// Nothing is to be expected before then, although it did not fail.
@@ -42,9 +41,4 @@ impl Retry {
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         self.next.is_none_or(|next| next <= now)
     }
-}
-
-/// The sum, where durations may be whatever a user wrote.
-pub(crate) fn later(now: Instant, by: Duration) -> Instant {
-    now.checked_add(by).unwrap_or_else(|| now + FAR)
 }

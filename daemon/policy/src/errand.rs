@@ -10,6 +10,7 @@ use crate::{
     event::StepOutcome,
     model::{ContainerId, PodUid, RequestId},
     step::Step,
+    time::later,
 };
 
 /// After a step that failed.
@@ -57,7 +58,7 @@ impl Errands {
     /// It is not owed again for a while: what it did may not be seen before.
     pub(crate) fn rest(&mut self, step: &Step, now: Instant) {
         if let Some(errand) = Errand::of(step) {
-            self.paused.entry(errand).or_default().rest(now + PACE.longest);
+            self.paused.entry(errand).or_default().rest(later(now, PACE.longest));
         }
     }
 

@@ -17,6 +17,7 @@ use crate::{
     model::{CallId, ContainerId, ContainerName, ContainerState, SandboxId},
     node::{InFlightKind, Node},
     sandbox::Sandbox,
+    time::later,
     verdict::{Amendment, HoldReason, Verdict},
 };
 
@@ -53,8 +54,8 @@ impl Node {
         let grace = self.note_grace(call.id, &sandbox);
         let whole_pod = self.note_pod_kill(call.id, &sandbox, &request.container);
         match self.reason_to_wait(call, request, &sandbox, whole_pod, grace, now) {
-            Some((limit, why)) if now < call.arrived + limit.min(budget) => {
-                Verdict::Hold { until: call.arrived + limit.min(budget), why }
+            Some((limit, why)) if now < later(call.arrived, limit.min(budget)) => {
+                Verdict::Hold { until: later(call.arrived, limit.min(budget)), why }
             }
             Some(_) | None => pass_on(request.timeout, now.saturating_duration_since(call.arrived), grace),
         }
@@ -80,7 +81,7 @@ impl Node {
         if !whole_pod {
             return Some((PATIENCE_FOR_POD_KILL, HoldReason::PodKillUnclear));
         }
-        if !self.inspected_since(call, sandbox) && now < call.arrived + PATIENCE_FOR_RUNTIME {
+        if !self.inspected_since(call, sandbox) && now < later(call.arrived, PATIENCE_FOR_RUNTIME) {
             return Some((PATIENCE_FOR_RUNTIME, HoldReason::Inspection));
         }
         let running: Vec<ContainerName> =

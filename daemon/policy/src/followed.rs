@@ -15,6 +15,7 @@ use crate::{
     node::Node,
     probes::{self, InstanceState},
     sandbox::Instance,
+    time::later,
 };
 
 /// How often the runtime is asked about such a pod although nothing hints at an end.
@@ -46,9 +47,9 @@ impl Node {
                 };
                 let expected = sandbox.ending.as_ref().filter(|(id, _)| runs(id)).map(|(_, until)| *until);
                 let again = inspection.ended.map(|ended| match inspection.asked == inspection.answered {
-                    false => ended + AFTER_FAILURE,
-                    true if hinted || expected.is_some_and(|until| ended < until) => ended + APART,
-                    true => ended + period,
+                    false => later(ended, AFTER_FAILURE),
+                    true if hinted || expected.is_some_and(|until| ended < until) => later(ended, APART),
+                    true => later(ended, period),
                 });
                 (id, again)
             })
@@ -60,7 +61,7 @@ impl Node {
         self.hint(&container);
         let sandbox = self.containers.get(&container).and_then(|id| self.sandboxes.get_mut(id));
         if let Some(sandbox) = sandbox {
-            sandbox.ending = Some((container, now + BEHIND));
+            sandbox.ending = Some((container, later(now, BEHIND)));
         }
     }
 

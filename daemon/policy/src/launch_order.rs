@@ -34,6 +34,7 @@ use crate::{
     model::{ContainerName, ContainerState, Pod, Readiness},
     node::{InFlightKind, Node},
     sandbox::{FRESH, Instance, Sandbox, Waiting},
+    time::later,
     verdict::{HoldReason, Latch, Refusal, Verdict},
 };
 
@@ -175,7 +176,7 @@ impl Node {
             waiting_for.push(higher.clone());
         }
         if waiting_for.is_empty() {
-            if sandbox.inspection.answered.is_none_or(|asked| now > asked.at + FRESH) {
+            if sandbox.inspection.answered.is_none_or(|asked| now > later(asked.at, FRESH)) {
                 let early = if self.config.early_readiness { self.config.early_hold } else { Duration::ZERO };
                 let hold = self.config.hold.max(early);
                 return ask_runtime(call, hold.saturating_add(PATIENCE_FOR_RUNTIME), now);
@@ -272,7 +273,7 @@ impl Node {
             probed && instance.start.at < client.since_seq && since >= client.since
         });
         let first_pass = sandbox.pass.on_connection < 2;
-        let lasted = instance.ready_since.is_some_and(|since| now >= since + READY_UNDER_NEW_KUBELET);
+        let lasted = instance.ready_since.is_some_and(|since| now >= later(since, READY_UNDER_NEW_KUBELET));
         if ready && (!reported_anew || (lasted && !first_pass)) {
             return Standing::Satisfied;
         }

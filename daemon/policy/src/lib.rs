@@ -63,6 +63,7 @@ mod probes;
 mod recreate;
 mod sandbox;
 mod step;
+pub mod time;
 mod verdict;
 
 #[cfg(test)]

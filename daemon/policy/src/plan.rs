@@ -10,6 +10,7 @@ use crate::{
     node::{InFlightKind, Node},
     sandbox::FRESH,
     step::Step,
+    time::later,
     verdict::HoldReason,
 };
 
@@ -110,13 +111,13 @@ impl Node {
             if inspection.in_flight {
                 return None;
             }
-            let again = inspection.ended.map(|ended| ended + INSPECTION_PERIOD);
+            let again = inspection.ended.map(|ended| later(ended, INSPECTION_PERIOD));
             match hold.why {
                 HoldReason::Inspection => {
                     match inspection.asked.filter(|asked| asked.seq > call.arrived_at) {
                         None => Some((id, None)), // the first question of a call does not wait
                         asked if asked == inspection.answered => {
-                            Some((id, asked.map(|asked| asked.at + FRESH)))
+                            Some((id, asked.map(|asked| later(asked.at, FRESH))))
                         }
                         Some(_) => Some((id, again)), // it failed
                     }
@@ -138,6 +139,6 @@ impl Node {
             });
         let waits_for_view = waits_for_view || (!self.view_fresh && self.recreates_wait_for_view());
         (waits_for_view && self.config.kubelet_poll && !self.kubelet_poll.in_flight)
-            .then(|| self.kubelet_poll.ended.map(|ended| ended + KUBELET_POLL_PERIOD))
+            .then(|| self.kubelet_poll.ended.map(|ended| later(ended, KUBELET_POLL_PERIOD)))
     }
 }

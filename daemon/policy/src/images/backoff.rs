@@ -26,5 +26,5 @@ fn spread(plain: Duration, seed: u64, of: &impl Hash, failures: u32) -> Duration
     let mut hasher = DefaultHasher::new();
     (seed, of, failures).hash(&mut hasher);
     let thousandths = u32::try_from(hasher.finish() % (SPREAD + 1)).unwrap_or(0);
-    plain + plain * thousandths / 1000
+    plain.saturating_add(plain.saturating_mul(thousandths) / 1000)
 }

@@ -10,7 +10,7 @@ use super::{
     event::{PullFailure, PulledImage},
     wish::{Credentials, PullId, Settled, Wish},
 };
-use crate::backoff::later;
+use crate::time::later;
 
 /// What users read when `deadline` has passed.
 const PAST_DEADLINE: &str = "pulling exceeds the activeDeadlineSeconds";
@@ -157,7 +157,7 @@ impl Wanted {
                 }
                 self.failure = Some("the pull was cancelled".to_owned());
                 self.state = State::Queued;
-                self.not_before = Some(now + pause(seed, &self.wish.id, self.attempts));
+                self.not_before = Some(later(now, pause(seed, &self.wish.id, self.attempts)));
             }
             PullFailure::Impossible(_) => self.fail(failure.to_string(), now),
             // It was shared with a wish that allows less: that one's limit is used up, not this one's.
@@ -192,7 +192,7 @@ impl Wanted {
         self.failure = Some(format!("attempt {} of {all} failed: {failure}", self.attempts));
         self.uncounted = 0;
         self.state = State::Queued;
-        self.not_before = Some(now + pause);
+        self.not_before = Some(later(now, pause));
     }
 
     /// It says nothing about what this wish allows. Its deadline goes on.
@@ -205,7 +205,7 @@ impl Wanted {
         self.uncounted = self.uncounted.saturating_add(1);
         self.failure = Some(failure.to_string());
         self.state = State::Queued;
-        self.not_before = Some(now + pause(seed, &self.wish.id, self.uncounted));
+        self.not_before = Some(later(now, pause(seed, &self.wish.id, self.uncounted)));
     }
 
     /// Fails it when its time is up.

@@ -9,7 +9,7 @@ use super::{
     wanted::{Change, State, Wanted},
     wish::{Wish, WishId, WishSource},
 };
-use crate::backoff::later;
+use crate::time::later;
 
 impl Images {
     pub(super) fn wish_seen(&mut self, wish: Wish, now: Instant) {

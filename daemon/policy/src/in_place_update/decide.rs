@@ -12,6 +12,7 @@ use crate::{
         diff::{Diff, counts_env},
     },
     model::ContainerName,
+    time::later,
 };
 
 /// How long after its batch was patched a container may fall over. By then the kubelet has waited 10 s and 20 s.
@@ -201,7 +202,7 @@ impl Decision<'_> {
         let restarts = container.instance.as_ref().map_or(0, |instance| instance.restarts);
         match CRASHES_FOR.checked_sub(self.since_batch(container)) {
             Some(left) if !left.is_zero() => {
-                let until = self.now + left;
+                let until = later(self.now, left);
                 Next::Wait {
                     until: Some(self.update.deadline.map_or(until, |deadline| deadline.min(until))),
                     why: Why::Ready { container: container.name.clone(), restarts },
@@ -243,7 +244,7 @@ impl Decision<'_> {
             Gate::Absent => None,
             Gate::Unwritten | Gate::Ready => Some(Next::SetNotReady),
             Gate::NotReady { since } => {
-                let until = since + self.update.grace;
+                let until = later(since, self.update.grace);
                 (self.now < until).then(|| Next::Wait {
                     until: Some(self.update.deadline.map_or(until, |deadline| deadline.min(until))),
                     why: Why::Grace,

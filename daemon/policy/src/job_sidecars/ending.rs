@@ -9,6 +9,7 @@ use crate::{
     model::{ContainerId, ContainerName, ContainerState, Pod, PodUid, RestartPolicy},
     node::Node,
     step::{DirectStop, Notice, Step},
+    time::later,
 };
 
 /// On top of its grace: a sidecar that is not down by then does not hold up those that are to stop after it.
@@ -89,7 +90,7 @@ impl Node {
             .collect();
         let on_time = |sidecar: &&Alive<'_>| {
             let began = self.sidecars.marks.get(&sidecar.id).and_then(|marked| marked.stop_began);
-            began.is_none_or(|began| now < began + pod.grace + LATE)
+            began.is_none_or(|began| now < later(began, pod.grace.saturating_add(LATE)))
         };
         let running = || alive.iter().filter(|sidecar| sidecar.runs);
         let lowest = running().filter(on_time).map(|sidecar| sidecar.level).min();
@@ -210,10 +211,9 @@ impl Node {
 
     /// When a sidecar that does not stop makes way for the next one.
     pub(crate) fn sidecar_deadlines(&self) -> impl Iterator<Item = Instant> {
-        self.sidecars
-            .marks
-            .values()
-            .filter_map(|marked| Some(marked.stop_began? + self.pods.get(&marked.mark.pod)?.grace + LATE))
+        self.sidecars.marks.values().filter_map(|marked| {
+            Some(later(marked.stop_began?, self.pods.get(&marked.mark.pod)?.grace.saturating_add(LATE)))
+        })
     }
 
     /// The pods that the kubelet is to look at again, with the time of what it has not seen.

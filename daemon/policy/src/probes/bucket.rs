@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::time::later;
+
 /// A token bucket, as the instant when it is full again.
 #[derive(Debug)]
 pub(super) struct Bucket {
@@ -26,7 +28,7 @@ impl Bucket {
         if self.free_at().is_some_and(|free| free > now) {
             return false;
         }
-        self.full = Some(self.full.map_or(now, |full| full.max(now)) + self.every);
+        self.full = Some(later(self.full.map_or(now, |full| full.max(now)), self.every));
         true
     }
 }

@@ -15,7 +15,10 @@ use super::{
     watch::{ProbeState, Watch},
     writes::WRITES,
 };
-use crate::{backoff::Retry, model::PodRef};
+use crate::{
+    time::later,
+    {backoff::Retry, model::PodRef},
+};
 
 const BETWEEN: Duration = Duration::from_secs(1);
 const BETWEEN_WORDS: Duration = Duration::from_secs(10);
@@ -78,7 +81,7 @@ impl Reporting {
             }
             ProbeOutcome::Failed => self.retry.failed(now, |failures| WRITES.pause(failures)),
             // Without the object nothing is wanted either, before long.
-            ProbeOutcome::Gone | ProbeOutcome::Refused => self.retry.rest(now + WRITES.longest),
+            ProbeOutcome::Gone | ProbeOutcome::Refused => self.retry.rest(later(now, WRITES.longest)),
         }
     }
 }
@@ -113,7 +116,7 @@ impl Probes {
             Difference::Words => BETWEEN_WORDS,
             Difference::States => BETWEEN,
         };
-        let after_last = self.reporting.last.map(|last| last + pause);
+        let after_last = self.reporting.last.map(|last| later(last, pause));
         if let Some(not_before) = after_last.max(self.reporting.retry.next).filter(|then| *then > now) {
             self.wake.at(not_before);
             return None;

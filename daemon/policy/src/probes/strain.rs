@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::time::later;
+
 use super::{Probes, watch::period};
 
 /// How long somebody has to be behind all the time before it is said. The probes that begin with the agent, or with a
@@ -51,7 +53,7 @@ impl Straining {
         if seen.behind == 0 {
             self.behind_since = None;
             self.told.as_ref()?;
-            let calm = *self.calm_since.get_or_insert(now) + CALM;
+            let calm = later(*self.calm_since.get_or_insert(now), CALM);
             if calm <= now {
                 *self = Self::default();
             }
@@ -60,17 +62,17 @@ impl Straining {
         self.calm_since = None;
         let since = *self.behind_since.get_or_insert(now);
         let Some(told) = &mut self.told else {
-            if since + LASTS <= now {
+            if later(since, LASTS) <= now {
                 self.told = Some(Told { figures: seen, at: now, worst: Strain::default() });
             }
-            return Some(since + LASTS);
+            return Some(later(since, LASTS));
         };
         told.worst =
             Strain { behind: told.worst.behind.max(seen.behind), late: told.worst.late.max(seen.late) };
-        if told.at + REFRESH <= now {
+        if later(told.at, REFRESH) <= now {
             *told = Told { figures: told.worst, at: now, worst: Strain::default() };
         }
-        Some(told.at + REFRESH)
+        Some(later(told.at, REFRESH))
     }
 }
 
@@ -81,14 +83,14 @@ impl Probes {
             let Some(slack) = watch.probe().map(|probe| SLACK.max(period(probe) / 10)) else { continue };
             let waiting = watch.due.filter(|due| watch.run.is_none() && *due <= now);
             let waits = waiting.map_or(Duration::ZERO, |due| now.saturating_duration_since(due));
-            let counted = watch.began.map(|began| began + COUNTS).filter(|until| *until > now);
+            let counted = watch.began.map(|began| later(began, COUNTS)).filter(|until| *until > now);
             let waited = counted.map_or(Duration::ZERO, |_| watch.late);
             let late = waits.max(waited);
             if late > slack {
                 seen = Strain { behind: seen.behind + 1, late: seen.late.max(late) };
                 counted.into_iter().for_each(|until| self.wake.at(until));
             } else if let Some(due) = waiting {
-                self.wake.at(due + slack + Duration::from_millis(1));
+                self.wake.at(later(due, slack.saturating_add(Duration::from_millis(1))));
             }
         }
         if let Some(again) = self.straining.see(seen, now) {

@@ -6,6 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::time::later;
+
 use super::{
     ProbeStep, Probes,
     step::{ProbeEventText, ProbeReason},
@@ -53,7 +55,7 @@ impl Telling {
     fn due(&self) -> Option<(Instant, Instant)> {
         let untold = self.untold.as_ref()?;
         let quiet = self.warned_at.filter(|_| untold.reason == ProbeReason::Unknown);
-        Some((untold.since, quiet.map_or(untold.since, |last| last + BETWEEN_WARNINGS)))
+        Some((untold.since, quiet.map_or(untold.since, |last| later(last, BETWEEN_WARNINGS))))
     }
 
     fn take(&mut self, now: Instant) -> Option<(ProbeReason, Arc<str>)> {

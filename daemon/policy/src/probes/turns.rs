@@ -17,7 +17,10 @@ use super::{
     step::RunId,
     watch::{Place, Watch, timeout},
 };
-use crate::model::{ContainerId, PodUid};
+use crate::{
+    model::{ContainerId, PodUid},
+    time::later,
+};
 
 /// How long after its timeout the end of a run is waited for.
 const GRACE: Duration = Duration::from_secs(10);
@@ -168,7 +171,7 @@ impl Probes {
         self.last_run += 1;
         let id = RunId(self.last_run);
         watch.begin(id, now);
-        let until = now + run.timeout + GRACE;
+        let until = later(now, run.timeout.saturating_add(GRACE));
         self.wake.at(until);
         watch.due.into_iter().for_each(|due| self.wake.at(due));
         let Waiting { pod, name, kind, .. } = next;

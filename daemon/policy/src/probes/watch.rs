@@ -20,8 +20,8 @@ use super::{
     wanted::WantedProbe,
 };
 use crate::{
-    backoff::later,
     model::{ContainerId, ContainerName, SandboxId},
+    time::later,
 };
 
 /// Of conditions, Events and reports; in bytes.

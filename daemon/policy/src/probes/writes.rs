@@ -17,7 +17,10 @@ use super::{
     marks::{Asked, Changes, Face, MarkKey},
     step::ConditionStatus,
 };
-use crate::backoff::{Pace, Retry};
+use crate::{
+    backoff::{Pace, Retry},
+    time::later,
+};
 
 /// Between two writes to a pod, the second of which is only about words.
 const BETWEEN_WORDS: Duration = Duration::from_secs(10);
@@ -159,7 +162,7 @@ impl Marking {
             ProbeOutcome::Done | ProbeOutcome::Failed => {
                 self.looked.failed(now, |failures| WRITES.pause(failures));
             }
-            ProbeOutcome::Refused => self.looked.rest(now + WRITES.longest),
+            ProbeOutcome::Refused => self.looked.rest(later(now, WRITES.longest)),
             ProbeOutcome::Gone => self.gone(),
         }
     }
@@ -198,11 +201,11 @@ impl Marking {
                 }
                 (true, _) => {
                     self.part = Part::Conditions;
-                    self.keys_next = Some(now + WRITES.longest);
+                    self.keys_next = Some(later(now, WRITES.longest));
                 }
                 (false, true) => {
                     self.part = if self.part == Part::Conditions { Part::Keys } else { self.part };
-                    self.retry.rest(now + WRITES.longest);
+                    self.retry.rest(later(now, WRITES.longest));
                 }
             },
             ProbeOutcome::Gone => self.gone(),
@@ -237,7 +240,7 @@ impl Marking {
             changes.conditions.clear();
         }
         let keys_next = keys_next.filter(|_| !changes.keys.is_empty());
-        let words = self.last_write.filter(|_| !changes.is_state()).map(|last| last + BETWEEN_WORDS);
+        let words = self.last_write.filter(|_| !changes.is_state()).map(|last| later(last, BETWEEN_WORDS));
         let not_before = words.max(contested).max(keys_next).max(self.retry.next);
         if let Some(not_before) = not_before.filter(|then| *then > now) {
             return Turn::At(not_before);
@@ -278,12 +281,12 @@ impl Contest {
         if let Some(until) = self.until {
             return until;
         }
-        if self.last.is_some_and(|last| last + QUIET <= now) {
+        if self.last.is_some_and(|last| later(last, QUIET) <= now) {
             self.rounds = 0;
         }
         self.rounds = self.rounds.saturating_add(1);
         self.last = Some(now);
-        *self.until.insert(now + CONTESTED.pause(self.rounds))
+        *self.until.insert(later(now, CONTESTED.pause(self.rounds)))
     }
 }
 

@@ -14,6 +14,7 @@ use crate::{
         fate::{PodFate, Standing},
         state::{Drain, Progress, Request},
     },
+    time::later,
 };
 
 /// OpenKruise's words, which its users look for.
@@ -220,7 +221,8 @@ impl Node {
                 {
                     return Next::Failed(left_exited(code, policy));
                 }
-                let lasted = running.is_some_and(|since| now >= since + request.asked.strategy.min_started);
+                let lasted =
+                    running.is_some_and(|since| now >= later(since, request.asked.strategy.min_started));
                 if lasted && self.is_ready(pod, instance) {
                     Next::Succeeded
                 } else {
@@ -255,7 +257,7 @@ impl Node {
         }
         let drained = match (request.asked.strategy.unready_grace, request.unready) {
             (None, _) => true,
-            (Some(grace), Drain::Since(since)) => now >= since + grace,
+            (Some(grace), Drain::Since(since)) => now >= later(since, grace),
             (Some(_), Drain::Not | Drain::Wanted) => false,
         };
         if drained { Next::Begin(target.clone()) } else { Next::Wait("the pod is drained first".to_owned()) }
@@ -274,7 +276,7 @@ impl Node {
 
     /// What to say when the kubelet does not come.
     fn silence(&self, progress: &Progress, killed: bool, now: Instant) -> String {
-        let long = progress.begun.is_some_and(|begun| now >= begun + KUBELET_IS_SILENT);
+        let long = progress.begun.is_some_and(|begun| now >= later(begun, KUBELET_IS_SILENT));
         if killed || !long || self.config.path == Path::Beside {
             return String::new();
         }

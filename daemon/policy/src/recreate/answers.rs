@@ -14,6 +14,7 @@ use crate::{
         fate::{PodFate, Standing},
         state::{Marked, Request, Stop},
     },
+    time::later,
     verdict::{Amendment, HookTurn, Nudge, Showing, Verdict},
 };
 
@@ -113,8 +114,8 @@ impl Node {
         }
         pods.retain(|pod, marked| {
             let nudged = self.recreates.nudged.get(pod);
-            let lately =
-                nudged.is_some_and(|at| now < *at + NUDGE_AGAIN && marked.is_none_or(|made| made <= *at));
+            let lately = nudged
+                .is_some_and(|at| now < later(*at, NUDGE_AGAIN) && marked.is_none_or(|made| made <= *at));
             let on_the_way = self.recreates.nudging.values().any(|pods| pods.contains(pod));
             !lately && !on_the_way
         });

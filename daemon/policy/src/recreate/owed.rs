@@ -15,6 +15,7 @@ use crate::{
         state::{Drain, Marked, PATIENCE_FOR_POD, Request, Stop},
     },
     step::{DirectStop, Step},
+    time::later,
 };
 
 /// How often the runtime is asked about the pods of requests. What passes through the agent is known at once.
@@ -34,7 +35,7 @@ impl Node {
             match &request.end {
                 None => self.open_steps(request, now, &mut steps),
                 Some(end) => {
-                    let due = request.asked.delete_after.is_some_and(|after| end.at + after <= now);
+                    let due = request.asked.delete_after.is_some_and(|after| later(end.at, after) <= now);
                     if due && request.is_told() {
                         steps.push(Step::DeleteRequest(request.asked.origin, id.clone()));
                     }
@@ -56,26 +57,26 @@ impl Node {
     pub(crate) fn recreate_deadlines(&self) -> impl Iterator<Item = Instant> {
         let timers = self.recreates.open().flat_map(|request| {
             let grace = match (request.asked.strategy.unready_grace, request.unready) {
-                (Some(grace), Drain::Since(since)) => Some(since + grace),
+                (Some(grace), Drain::Since(since)) => Some(later(since, grace)),
                 _ => None,
             };
             let started = request.asked.containers.iter().filter_map(|target| {
                 match self.standing_in(&request.asked.pod, &target.name, &target.instance) {
                     Standing::Replaced(instance) => {
-                        instance.running_since.map(|since| since + request.asked.strategy.min_started)
+                        instance.running_since.map(|since| later(since, request.asked.strategy.min_started))
                     }
                     _ => None,
                 }
             });
-            let missing = request.since.map(|since| since + PATIENCE_FOR_POD);
+            let missing = request.since.map(|since| later(since, PATIENCE_FOR_POD));
             request.asked.deadline.into_iter().chain(grace).chain(started).chain(missing)
         });
         let told = self.recreates.requests.values().filter(|request| request.is_told());
         let deletions =
-            told.filter_map(|request| Some(request.end.as_ref()?.at + request.asked.delete_after?));
+            told.filter_map(|request| Some(later(request.end.as_ref()?.at, request.asked.delete_after?)));
         let late = self.recreates.marks.values().filter_map(|marked| {
             let request = self.recreates.requests.get(&marked.mark.request)?;
-            Some(marked.since + self.grace_of(request) + LATE)
+            Some(later(marked.since, self.grace_of(request).saturating_add(LATE)))
         });
         timers.chain(deletions).chain(late)
     }
@@ -90,7 +91,7 @@ impl Node {
         self.sandboxes
             .iter()
             .filter(|(_, sandbox)| pods.contains(&sandbox.pod.uid) && !sandbox.inspection.in_flight)
-            .map(|(id, sandbox)| (id, sandbox.inspection.ended.map(|ended| ended + period)))
+            .map(|(id, sandbox)| (id, sandbox.inspection.ended.map(|ended| later(ended, period))))
             .collect()
     }
 
@@ -183,7 +184,7 @@ impl Node {
             Stop::InFlight(_, connection) | Stop::Done(connection) if alive(connection) => false,
             // The hook goes on without the agent, and the kubelet's stop follows it.
             Stop::InFlight(..) | Stop::Done(_) | Stop::NotAsked => {
-                now >= marked.since + self.grace_of(request) + LATE
+                now >= later(marked.since, self.grace_of(request).saturating_add(LATE))
             }
         }
     }

@@ -11,6 +11,7 @@ use crate::{
         ContainerPhase, Mark, MarkPhase, Origin, Outcome, RecreateReport, RecreateRequest, RequestPhase,
     },
     step::Step,
+    time::later,
 };
 
 /// How long the pod view may be behind the request.
@@ -298,7 +299,7 @@ impl Request {
 
     /// Its pod, which nothing shows, is gone for good.
     pub(super) fn gives_up(&self, now: Instant) -> bool {
-        self.pod_seen || self.since.is_some_and(|since| now >= since + PATIENCE_FOR_POD)
+        self.pod_seen || self.since.is_some_and(|since| now >= later(since, PATIENCE_FOR_POD))
     }
 
     pub(super) fn is_done(&self, name: &ContainerName) -> bool {
