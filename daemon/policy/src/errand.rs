@@ -74,6 +74,11 @@ impl Errands {
         self.paused.values().filter_map(|retry| retry.next)
     }
 
+    /// How many requests are being written, or deleted.
+    pub(crate) fn writes_about_requests(&self) -> usize {
+        self.busy.iter().filter(|errand| matches!(errand, Errand::Report(_) | Errand::Delete(_))).count()
+    }
+
     /// Something is under way.
     pub(crate) fn is_busy(&self) -> bool {
         !self.busy.is_empty()

@@ -62,6 +62,7 @@ mod plan;
 mod probes;
 mod recreate;
 mod sandbox;
+mod set_aside;
 mod step;
 pub mod time;
 mod verdict;
@@ -97,5 +98,8 @@ pub use recreate::{
     RecreateReport, RecreateRequest, RecreateStrategy, RecreateTarget, RequestPhase, RequestView, Restate,
     Turn,
 };
+pub use set_aside::SetAsideView;
+#[cfg(any(test, feature = "fault-points"))]
+pub use set_aside::trap;
 pub use step::{DirectStop, Notice, Step};
 pub use verdict::{Amendment, HoldReason, HookTurn, Latch, Nudge, Refusal, Showing, Verdict};

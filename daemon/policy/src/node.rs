@@ -12,10 +12,13 @@ use crate::{
     errand::Errands,
     event::Event,
     job_sidecars::JobSidecars,
-    model::{CallId, ConnectionId, ContainerId, ContainerName, ContainerState, Pod, PodUid, SandboxId},
+    model::{
+        CallId, ConnectionId, ContainerId, ContainerName, ContainerState, Pod, PodRef, PodUid, SandboxId,
+    },
     recreate::Recreates,
     sandbox::{Asked, Instance, Sandbox, Seq},
-    step::Step,
+    set_aside::{SetAside, Subject},
+    step::{Notice, Step},
     verdict::{HoldReason, Latch, Verdict},
 };
 
@@ -44,6 +47,10 @@ pub struct Node {
     pub(crate) looked: Option<Instant>,
     pub(crate) recreates: Recreates,
     pub(crate) sidecars: JobSidecars,
+    /// Said to users of pods, not written yet.
+    pub(crate) notices: Vec<(PodRef, Notice)>,
+    /// Objects whose evaluation panicked.
+    pub(crate) set_aside: SetAside<Subject>,
     pub(crate) early: EarlyReadiness,
     /// Pods that are probed.
     pub(crate) probed: BTreeSet<PodUid>,
@@ -114,6 +121,8 @@ impl Node {
             looked: None,
             recreates: Recreates::default(),
             sidecars: JobSidecars::default(),
+            notices: Vec::new(),
+            set_aside: SetAside::default(),
             early: EarlyReadiness::default(),
             probed: BTreeSet::new(),
             listing_asked: 0,
@@ -158,7 +167,11 @@ impl Node {
                 self.pods.keys().for_each(|uid| self.sidecars.pod_gone(uid));
                 self.pods.clear();
                 for pod in pods {
-                    self.pod_seen(pod, now);
+                    // One that cannot be taken in does not keep the others out.
+                    let uid = pod.pod.uid.clone();
+                    let set_aside = std::mem::take(&mut self.set_aside);
+                    set_aside.evaluate(|| Subject::Pod(uid.clone()), now, || self.pod_seen(pod, now));
+                    self.set_aside = set_aside;
                 }
             }
             Event::SandboxCreated { sandbox, pod, declared } => self.sandbox_seen(sandbox, pod, declared),

@@ -26,6 +26,7 @@ impl Node {
     /// The effects owed now; empty when all is done or under way. What follows from the time alone happens here too.
     pub fn plan(&mut self, now: Instant) -> Vec<Step> {
         self.looked = Some(now);
+        self.set_aside_is_kept();
         if self.handed_over {
             return self.questions(now, self.inspections()).collect();
         }
@@ -38,6 +39,8 @@ impl Node {
         steps.extend(self.recreate_steps(now));
         steps.extend(self.sidecar_steps(now));
         steps.extend(self.probe_runs(now).into_iter().map(Step::Probe));
+        self.tell_what_is_set_aside();
+        steps.extend(self.notices.iter().cloned().map(|(pod, notice)| Step::Tell(pod, notice)));
         steps.retain(|step| self.errands.may_begin(step, now));
         steps
     }
@@ -75,6 +78,7 @@ impl Node {
             || self.recreates.is_active()
             || self.errands.is_busy()
             || self.awaits_sidecars()
+            || !self.notices.is_empty()
             || !self.probed.is_empty()
             || self.has_gates()
             || self.has_probes_to_run()
@@ -96,6 +100,7 @@ impl Node {
         let inspections = inspections.filter_map(|due| asks(&due));
         let timers = self.recreate_deadlines().chain(self.sidecar_deadlines()).chain(self.errands.retries());
         let timers = timers.filter(|deadline| self.looked.is_none_or(|looked| *deadline > looked));
+        let timers = timers.chain(self.looked.and_then(|looked| self.set_aside.next(looked)));
         holds.chain(inspections).chain(polls).chain(timers).chain(self.probe_deadlines()).min()
     }
 

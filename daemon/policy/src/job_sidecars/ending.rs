@@ -8,6 +8,7 @@ use crate::{
     instances::InstanceView,
     model::{ContainerId, ContainerName, ContainerState, Pod, PodUid, RestartPolicy},
     node::Node,
+    set_aside::Subject,
     step::{DirectStop, Notice, Step},
     time::later,
 };
@@ -33,14 +34,15 @@ impl Node {
         let mut steps = Vec::new();
         for uid in &self.sidecars.pods {
             if let Some(pod) = self.pods.get(uid) {
-                self.end_sidecars_of(pod, now, &mut steps);
+                let subject = || Subject::Pod(uid.clone());
+                let own = self.set_aside.evaluate(subject, now, || self.end_sidecars_of(pod, now));
+                steps.extend(own.unwrap_or_default());
             }
         }
         let gone: Vec<ContainerId> = self.sidecars_gone().cloned().collect();
         if !gone.is_empty() {
             steps.push(Step::ForgetSidecars(gone));
         }
-        steps.extend(self.sidecars.notices.iter().cloned().map(|(pod, notice)| Step::Tell(pod, notice)));
         steps
     }
 
@@ -54,14 +56,15 @@ impl Node {
         self.sidecars.is_active() || self.sidecars_gone().next().is_some()
     }
 
-    fn end_sidecars_of(&self, pod: &Pod, now: Instant, steps: &mut Vec<Step>) {
+    fn end_sidecars_of(&self, pod: &Pod, now: Instant) -> Vec<Step> {
+        let mut steps = Vec::new();
         let instances = self.instances(&pod.pod.uid);
         let mains = regular(pod, false);
         if !mains
             .into_iter()
             .all(|name| instances.get(name).is_some_and(|main| self.is_over(pod, name, main)))
         {
-            return;
+            return steps;
         }
         let level = |name: &ContainerName| match &pod.order {
             Ok(Some(order)) if self.config.exit_order => order.priority(name).unwrap_or(0),
@@ -116,6 +119,7 @@ impl Node {
         if !marks.is_empty() {
             steps.push(Step::MarkSidecars(marks));
         }
+        steps
     }
 
     /// Nothing of this main will run any more.
@@ -170,7 +174,7 @@ impl Node {
                 self.sidecars.marks.retain(|id, _| !containers.contains(id));
             }
             Step::Tell(pod, notice) => {
-                self.sidecars.notices.retain(|told| *told != (pod.clone(), notice.clone()));
+                self.notices.retain(|told| *told != (pod.clone(), notice.clone()));
             }
             _ => {}
         }
@@ -206,7 +210,7 @@ impl Node {
                 Notice { reason: REASON, warning: true, note }
             }
         };
-        self.sidecars.notices.push((pod.pod.clone(), notice));
+        self.notices.push((pod.pod.clone(), notice));
     }
 
     /// When a sidecar that does not stop makes way for the next one.

@@ -6,10 +6,7 @@ use std::{
 };
 
 use super::SidecarMark;
-use crate::{
-    model::{ContainerId, Pod, PodRef, PodUid, RestartPolicy},
-    step::Notice,
-};
+use crate::model::{ContainerId, Pod, PodUid, RestartPolicy};
 
 /// The pods that have job sidecars, and the sidecars that are marked.
 #[derive(Clone, Debug, Default)]
@@ -18,8 +15,6 @@ pub(crate) struct JobSidecars {
     pub(super) pods: BTreeSet<PodUid>,
     /// A mark is here once it is durable.
     pub(super) marks: BTreeMap<ContainerId, Marked>,
-    /// Said to users, not written yet.
-    pub(super) notices: Vec<(PodRef, Notice)>,
 }
 
 /// A mark, and what this process knows about it.
@@ -94,9 +89,9 @@ impl JobSidecars {
         self.marks.get(container).is_some_and(|marked| marked.mark.hooked)
     }
 
-    /// A pod may end, or somebody is to be told.
+    /// A pod may end.
     pub(super) fn is_active(&self) -> bool {
-        !self.pods.is_empty() || !self.notices.is_empty()
+        !self.pods.is_empty()
     }
 }
 

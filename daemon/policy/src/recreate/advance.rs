@@ -1,19 +1,20 @@
 //! How far each request is, decided anew from what is known.
 
 use std::{
-    collections::BTreeSet,
+    collections::BTreeMap,
     time::{Duration, Instant},
 };
 
 use crate::{
     config::Path,
-    model::{ContainerId, ContainerName, PodUid, RequestId, RestartPolicy},
+    model::{ContainerId, ContainerName, RequestId, RestartPolicy},
     node::Node,
     recreate::{
         ContainerPhase, MarkPhase, Outcome,
         fate::{PodFate, Standing},
         state::{Drain, Progress, Request},
     },
+    set_aside::Subject,
     time::later,
 };
 
@@ -39,33 +40,36 @@ enum Next {
 }
 
 impl Node {
-    /// Takes every request as far as it is.
+    /// Takes every request that is looked at as far as it is, and ends those whose deadline has passed.
     pub(crate) fn advance_recreates(&mut self, now: Instant) {
-        for id in self.in_order() {
-            let Some(mut request) = self.recreates.requests.remove(&id) else { continue };
-            if request.end.is_none() {
-                self.advance(&mut request, now);
-            }
+        for id in self.recreates.requests.overdue(now) {
+            self.recreates.requests.change(&id, |request| {
+                request.finish(Outcome::Failed("DeadlineExceeded"), DEADLINE, now);
+            });
+            self.recreates.drop_marks(&id);
+        }
+        for id in self.in_hand() {
+            let Some((mut request, before)) = self.recreates.requests.take(&id) else { continue };
+            self.set_aside.evaluate(|| Subject::Request(id.clone()), now, || self.advance(&mut request, now));
             let over = request.end.is_some();
-            self.recreates.requests.insert(id.clone(), request);
+            self.recreates.requests.put_back(request, &before);
             if over {
                 self.recreates.drop_marks(&id);
             }
         }
     }
 
-    /// The requests, first come first.
-    pub(super) fn in_order(&self) -> Vec<RequestId> {
-        let mut order: Vec<(u64, &RequestId)> =
-            self.recreates.requests.iter().map(|(id, request)| (request.arrival, id)).collect();
-        order.sort_unstable();
-        order.into_iter().map(|(_, id)| id.clone()).collect()
+    /// The open requests that are looked at, first come first. Those with a mark are, wherever they stand.
+    fn in_hand(&self) -> Vec<RequestId> {
+        let requests = &self.recreates.requests;
+        let marked = self.recreates.marks.keys().filter_map(|(id, _)| requests.get(id));
+        let marked = marked.filter(|request| request.end.is_none());
+        let in_order: BTreeMap<u64, &RequestId> =
+            requests.in_hand().chain(marked).map(|request| (request.arrival, &request.asked.id)).collect();
+        in_order.into_values().cloned().collect()
     }
 
     fn advance(&self, request: &mut Request, now: Instant) {
-        if request.asked.deadline.is_some_and(|deadline| deadline <= now) {
-            return request.finish(Outcome::Failed("DeadlineExceeded"), DEADLINE, now);
-        }
         request.since.get_or_insert(now);
         self.unmirror(request);
         match self.pod_fate(&request.asked.pod) {
@@ -263,15 +267,18 @@ impl Node {
         if drained { Next::Begin(target.clone()) } else { Next::Wait("the pod is drained first".to_owned()) }
     }
 
-    /// Another request that has this container in hand, or came earlier.
+    /// Another request that has this container in hand; or else, of those that came earlier, the last: it stays the one
+    /// to wait for until it ends.
     pub(super) fn goes_first(&self, request: &Request, name: &ContainerName) -> Option<&Request> {
-        // The one that is asked about is not in the map.
-        let others = self.recreates.open().filter(|other| other.asked.pod == request.asked.pod);
-        // A container that is not in a request is done there.
-        others.filter(|other| !other.is_done(name)).find(|other| {
-            let begun = other.progress.get(name).is_some_and(|progress| progress.begun.is_some());
-            begun || other.arrival < request.arrival
-        })
+        let others = || {
+            let others = self.recreates.requests.in_hand_of(&request.asked.pod);
+            // A container that is not in a request is done there.
+            others.filter(|other| other.arrival != request.arrival && !other.is_done(name))
+        };
+        let begun =
+            |other: &&Request| other.progress.get(name).is_some_and(|progress| progress.begun.is_some());
+        let earlier = || others().filter(|other| other.arrival < request.arrival);
+        others().find(begun).or_else(|| earlier().max_by_key(|other| other.arrival))
     }
 
     /// What to say when the kubelet does not come.
@@ -281,11 +288,6 @@ impl Node {
             return String::new();
         }
         "the kubelet has not stopped it yet; is its containerRuntimeEndpoint the socket of berthd?".to_owned()
-    }
-
-    /// The pods of requests that are not over.
-    pub(super) fn pods_in_hand(&self) -> BTreeSet<&PodUid> {
-        self.recreates.open().map(|request| &request.asked.pod).collect()
     }
 }
 

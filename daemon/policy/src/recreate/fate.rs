@@ -38,12 +38,12 @@ pub(super) enum Standing<'a> {
 
 impl Node {
     pub(super) fn pod_fate(&self, uid: &PodUid) -> PodFate {
-        let sandboxed = self.sandboxes.values().any(|sandbox| sandbox.pod.uid == *uid);
+        let sandboxed = || self.sandboxes_of(uid).next().is_some();
         match self.pods.get(uid) {
             Some(pod) if pod.deletion.is_some() || pod.ended => PodFate::Gone,
             Some(_) => PodFate::Alive,
             None if self.view_fresh => PodFate::Missing,
-            None if sandboxed => PodFate::Alive,
+            None if sandboxed() => PodFate::Alive,
             // Without a view, or while it is away, the runtime's own list is all there is.
             None if self.runtime_listed => PodFate::Missing,
             None => PodFate::Unclear,

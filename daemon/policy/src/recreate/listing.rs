@@ -36,8 +36,10 @@ pub struct RequestView {
 impl Node {
     /// All requests, first come first.
     pub fn requests(&self, now: Instant) -> Vec<RequestView> {
-        let requests = self.in_order().into_iter().filter_map(|id| self.recreates.requests.get(&id));
+        let mut requests: Vec<_> = self.recreates.requests.values().collect();
+        requests.sort_unstable_by_key(|request| request.arrival);
         requests
+            .into_iter()
             .map(|request| {
                 let asked = &request.asked;
                 let report: RecreateReport =

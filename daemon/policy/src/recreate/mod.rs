@@ -40,6 +40,7 @@ mod outcomes;
 mod owed;
 mod report;
 mod request;
+mod requests;
 mod state;
 
 pub use answers::{Restate, Turn};

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::{
     event::StepOutcome,
-    model::{ContainerId, ContainerState},
+    model::{ContainerId, ContainerState, RequestId},
     node::Node,
     recreate::state::Drain,
     step::Step,
@@ -19,8 +19,9 @@ impl Node {
             }
             Step::WriteMarks(marks) => {
                 for mark in marks {
-                    // The request may have gone while its marks were written.
-                    if let Some(request) = self.recreates.requests.get(&mark.request) {
+                    // The request may have ended or gone while its marks were written.
+                    let open = self.recreates.requests.get(&mark.request);
+                    if let Some(request) = open.filter(|request| request.end.is_none()) {
                         // An earlier nudge was for others.
                         self.recreates.nudged.remove(&request.asked.pod);
                         self.recreates.place(mark, None, false, now);
@@ -41,17 +42,16 @@ impl Node {
             Step::Report(_, id, report) => match outcome {
                 StepOutcome::Gone => self.recreates.gone(&id),
                 StepOutcome::Done | StepOutcome::Failed => {
-                    if let Some(request) = self.recreates.requests.get_mut(&id) {
-                        request.reported = report;
-                    }
+                    self.recreates.requests.change(&id, |request| request.reported = report);
                 }
             },
             Step::HoldUnready(_, key) => {
-                let waiting = self.recreates.requests.values_mut();
-                for request in waiting.filter(|request| request.asked.key == key) {
-                    if request.unready == Drain::Wanted {
-                        request.unready = Drain::Since(now);
-                    }
+                let waiting = self.recreates.requests.holding();
+                let waiting =
+                    waiting.filter(|request| request.asked.key == key && request.unready == Drain::Wanted);
+                let waiting: Vec<RequestId> = waiting.map(|request| request.asked.id.clone()).collect();
+                for id in waiting {
+                    self.recreates.requests.change(&id, |request| request.unready = Drain::Since(now));
                 }
             }
             Step::ReleaseUnready(..) | Step::OpenGate(_) => {

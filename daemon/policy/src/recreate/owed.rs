@@ -7,13 +7,14 @@ use std::{
 
 use crate::{
     config::Path,
-    model::{ContainerId, ContainerName, PodRef, RequestId, RestartPolicy, SandboxId},
+    model::{ContainerId, ContainerName, PodRef, PodUid, RequestId, RestartPolicy, SandboxId},
     node::Node,
     recreate::{
         ContainerPhase, Mark, MarkPhase, Origin,
         fate::{PodFate, Standing},
         state::{Drain, Marked, PATIENCE_FOR_POD, Request, Stop},
     },
+    set_aside::Subject,
     step::{DirectStop, Step},
     time::later,
 };
@@ -23,6 +24,11 @@ const INSPECTION_INLINE: Duration = Duration::from_secs(1);
 const INSPECTION_BESIDE: Duration = Duration::from_millis(200);
 /// On top of the grace, for a stop that is not seen coming.
 const LATE: Duration = Duration::from_secs(5);
+/// How many writes about requests that nobody looks at are under way at once: somebody's ten thousand must not keep
+/// the API server from another's.
+const MOST_WRITES: usize = 32;
+/// How many are looked through for such a write: of these the last one may have failed a moment ago.
+const MOST_TRIED: usize = 256;
 /// The API server's default.
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 
@@ -30,55 +36,76 @@ impl Node {
     /// The steps about requests that are due.
     pub(crate) fn recreate_steps(&self, now: Instant) -> Vec<Step> {
         let mut steps = Vec::new();
-        for id in self.in_order() {
-            let Some(request) = self.recreates.requests.get(&id) else { continue };
-            match &request.end {
-                None => self.open_steps(request, now, &mut steps),
-                Some(end) => {
-                    let due = request.asked.delete_after.is_some_and(|after| later(end.at, after) <= now);
-                    if due && request.is_told() {
-                        steps.push(Step::DeleteRequest(request.asked.origin, id.clone()));
-                    }
-                }
-            }
-            if let Some(report) = self.report_of(request)
-                && report != request.reported
-            {
-                steps.push(Step::Report(request.asked.origin, id, report));
-            }
+        let requests = &self.recreates.requests;
+        for request in requests.in_hand() {
+            let subject = || Subject::Request(request.asked.id.clone());
+            let own = self.set_aside.evaluate(subject, now, || {
+                let mut own = self.open_steps(request, now);
+                own.extend(self.report_step(request));
+                own
+            });
+            steps.extend(own.unwrap_or_default());
         }
+        steps.extend(self.steps_of_the_rest(now));
         steps.extend(self.release_steps());
         let unmarked = self.recreates.unmarked.iter().cloned().chain(self.orphaned_marks());
         steps.extend(unmarked.map(Step::ForgetMarks));
         steps
     }
 
+    /// What is to be said of requests that nobody looks at, and which of those are to be deleted: as many as there is room
+    /// for, a pod after the other.
+    fn steps_of_the_rest(&self, now: Instant) -> Vec<Step> {
+        let room = MOST_WRITES.saturating_sub(self.errands.writes_about_requests());
+        let requests = &self.recreates.requests;
+        let reports = requests.untold().take(MOST_TRIED).filter_map(|request| {
+            let subject = || Subject::Request(request.asked.id.clone());
+            self.set_aside.evaluate(subject, now, || self.report_step(request)).flatten()
+        });
+        let deletions = requests
+            .expired(now)
+            .take(MOST_TRIED)
+            .map(|request| Step::DeleteRequest(request.asked.origin, request.asked.id.clone()));
+        reports.chain(deletions).filter(|step| self.errands.may_begin(step, now)).take(room).collect()
+    }
+
+    /// The report of a request, where its source does not say so yet.
+    fn report_step(&self, request: &Request) -> Option<Step> {
+        let report = self.report_of(request).filter(|report| *report != request.reported)?;
+        Some(Step::Report(request.asked.origin, request.asked.id.clone(), report))
+    }
+
     /// When to ask again because of a request.
     pub(crate) fn recreate_deadlines(&self) -> impl Iterator<Item = Instant> {
-        let timers = self.recreates.open().flat_map(|request| {
-            let grace = match (request.asked.strategy.unready_grace, request.unready) {
-                (Some(grace), Drain::Since(since)) => Some(later(since, grace)),
-                _ => None,
-            };
-            let started = request.asked.containers.iter().filter_map(|target| {
-                match self.standing_in(&request.asked.pod, &target.name, &target.instance) {
-                    Standing::Replaced(instance) => {
-                        instance.running_since.map(|since| later(since, request.asked.strategy.min_started))
-                    }
-                    _ => None,
-                }
-            });
-            let missing = request.since.map(|since| later(since, PATIENCE_FOR_POD));
-            request.asked.deadline.into_iter().chain(grace).chain(started).chain(missing)
+        let now = self.looked;
+        let timers = self.recreates.requests.in_hand().flat_map(move |request| match now {
+            Some(now) => {
+                let subject = || Subject::Request(request.asked.id.clone());
+                self.set_aside.evaluate(subject, now, || self.timers_of(request)).unwrap_or_default()
+            }
+            None => self.timers_of(request),
         });
-        let told = self.recreates.requests.values().filter(|request| request.is_told());
-        let deletions =
-            told.filter_map(|request| Some(later(request.end.as_ref()?.at, request.asked.delete_after?)));
         let late = self.recreates.marks.values().filter_map(|marked| {
             let request = self.recreates.requests.get(&marked.mark.request)?;
             Some(later(marked.since, self.grace_of(request).saturating_add(LATE)))
         });
-        timers.chain(deletions).chain(late)
+        timers.chain(self.recreates.requests.times(now)).chain(late)
+    }
+
+    fn timers_of(&self, request: &Request) -> Vec<Instant> {
+        let strategy = &request.asked.strategy;
+        let grace = match (strategy.unready_grace, request.unready) {
+            (Some(grace), Drain::Since(since)) => Some(later(since, grace)),
+            _ => None,
+        };
+        let started = request.asked.containers.iter().filter_map(|target| {
+            match self.standing_in(&request.asked.pod, &target.name, &target.instance) {
+                Standing::Replaced(instance) => Some(later(instance.running_since?, strategy.min_started)),
+                _ => None,
+            }
+        });
+        let missing = request.since.map(|since| later(since, PATIENCE_FOR_POD));
+        grace.into_iter().chain(started).chain(missing).collect()
     }
 
     /// The sandboxes of pods with open requests, with the time when the runtime is to be asked about each.
@@ -87,7 +114,7 @@ impl Node {
             Path::Inline => INSPECTION_INLINE,
             Path::Beside => INSPECTION_BESIDE,
         };
-        let pods = self.pods_in_hand();
+        let pods: BTreeSet<&PodUid> = self.recreates.requests.pods().collect();
         self.sandboxes
             .iter()
             .filter(|(_, sandbox)| pods.contains(&sandbox.pod.uid) && !sandbox.inspection.in_flight)
@@ -100,7 +127,7 @@ impl Node {
     pub fn misses_container(&self) -> bool {
         let alive = |request: &&Request| self.pod_fate(&request.asked.pod) == PodFate::Alive;
         let asked = || {
-            self.recreates.open().filter(alive).any(|request| {
+            self.recreates.requests.in_hand().filter(alive).any(|request| {
                 request.progress.iter().any(|(name, progress)| {
                     let standing = self.standing_in(&request.asked.pod, name, &progress.target);
                     !request.is_done(name) && matches!(standing, Standing::Absent)
@@ -112,14 +139,15 @@ impl Node {
 
     /// A request waits for what only the pod view shows.
     pub(crate) fn recreates_wait_for_view(&self) -> bool {
-        self.recreates.open().any(|request| {
+        self.recreates.requests.in_hand().any(|request| {
             request.progress.values().any(|progress| progress.phase == ContainerPhase::Recreating)
         })
     }
 
-    fn open_steps(&self, request: &Request, now: Instant, steps: &mut Vec<Step>) {
+    fn open_steps(&self, request: &Request, now: Instant) -> Vec<Step> {
+        let mut steps = Vec::new();
         if self.pod_fate(&request.asked.pod) != PodFate::Alive {
-            return;
+            return steps;
         }
         if request.asked.strategy.unready_grace.is_some()
             && request.unready == Drain::Wanted
@@ -143,6 +171,7 @@ impl Node {
         } else if !marks.is_empty() {
             steps.push(Step::WriteMarks(marks));
         }
+        steps
     }
 
     fn old_runs(&self, request: &Request, name: &ContainerName, target: &ContainerId) -> bool {
@@ -237,12 +266,8 @@ impl Node {
         if !self.are_listed(&[Origin::Api, Origin::File]) {
             return Vec::new();
         }
-        let wanted: BTreeSet<&str> = self
-            .recreates
-            .open()
-            .filter(|request| request.unready != Drain::Not)
-            .map(|request| request.asked.key.as_str())
-            .collect();
+        let wanted: BTreeSet<&str> =
+            self.recreates.requests.holding().map(|request| request.asked.key.as_str()).collect();
         let mut steps = Vec::new();
         for pod in self.pods.values().filter(|pod| pod.deletion.is_none() && !pod.ended) {
             if pod.unready.as_ref().is_some_and(|unready| unready.unwritten) {
@@ -285,6 +310,6 @@ impl Node {
             return BTreeSet::new();
         }
         let marked = recreates.marks.keys().map(|(request, _)| request);
-        marked.filter(|request| !recreates.requests.contains_key(*request)).cloned().collect()
+        marked.filter(|request| !recreates.requests.contains(request)).cloned().collect()
     }
 }

@@ -4,6 +4,7 @@ use crate::{
     node::Node,
     recreate::{
         ContainerPhase, ContainerProgress, RecreateReport, RequestPhase,
+        requests::LOOKED_AT,
         state::{Drain, Request},
     },
 };
@@ -39,15 +40,15 @@ impl Node {
             });
         }
         let waits = containers.iter().all(|container| container.phase == ContainerPhase::Pending);
+        let crowded = !self.recreates.requests.is_in_hand(request);
         let queued = waits
-            && self.container_order(request).iter().any(|name| self.goes_first(request, name).is_some());
+            && (crowded || request.progress.keys().any(|name| self.goes_first(request, name).is_some()));
         let phase = if queued { RequestPhase::Pending } else { RequestPhase::Recreating };
-        Some(RecreateReport {
-            phase: Some(phase),
-            message: String::new(),
-            containers,
-            outcome: None,
-            unready,
-        })
+        let message = match crowded {
+            // No number of those before it: what does not change is written once.
+            true => format!("waits for its turn: more than {LOOKED_AT} requests for this pod are open"),
+            false => String::new(),
+        };
+        Some(RecreateReport { phase: Some(phase), message, containers, outcome: None, unready })
     }
 }

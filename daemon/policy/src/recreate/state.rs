@@ -9,6 +9,7 @@ use crate::{
     model::{CallId, ConnectionId, ContainerId, ContainerName, PodUid, RequestId},
     recreate::{
         ContainerPhase, Mark, MarkPhase, Origin, Outcome, RecreateReport, RecreateRequest, RequestPhase,
+        requests::Requests,
     },
     step::Step,
     time::later,
@@ -20,7 +21,7 @@ pub(super) const PATIENCE_FOR_POD: Duration = Duration::from_secs(3);
 /// All requests and marks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recreates {
-    pub(super) requests: BTreeMap<RequestId, Request>,
+    pub(super) requests: Requests,
     /// By request and container. A mark is here once it is durable.
     pub(super) marks: BTreeMap<(RequestId, ContainerName), Marked>,
     /// Requests of which the store has marks that mean nothing any more.
@@ -113,17 +114,19 @@ pub(super) enum Stop {
 
 impl Recreates {
     pub(crate) fn seen(&mut self, asked: RecreateRequest) {
-        if let Some(known) = self.requests.get_mut(&asked.id) {
-            // What it asks for was settled when it came. Its echo may be older than what was reported since.
-            if asked.ended.is_some() && known.end.is_none() {
-                known.end = ended(&asked);
-                known.reported = asked.reported;
-            }
+        if self.requests.contains(&asked.id) {
+            let id = asked.id.clone();
+            self.requests.change(&id, |known| {
+                // What it asks for was settled when it came. Its echo may be older than what was reported since.
+                if asked.ended.is_some() && known.end.is_none() {
+                    known.end = ended(&asked);
+                    known.reported = asked.reported;
+                }
+            });
             return;
         }
         self.arrivals += 1;
-        let request = Request::new(asked, self.arrivals);
-        self.requests.insert(request.asked.id.clone(), request);
+        self.requests.insert(Request::new(asked, self.arrivals));
     }
 
     pub(crate) fn gone(&mut self, id: &RequestId) {
@@ -135,9 +138,9 @@ impl Recreates {
         let shown: BTreeSet<&RequestId> = requests.iter().map(|request| &request.id).collect();
         let gone: Vec<RequestId> = self
             .requests
-            .iter()
-            .filter(|(id, request)| request.asked.origin == origin && !shown.contains(id))
-            .map(|(id, _)| id.clone())
+            .values()
+            .filter(|request| request.asked.origin == origin && !shown.contains(&request.asked.id))
+            .map(|request| request.asked.id.clone())
             .collect();
         gone.iter().for_each(|id| self.gone(id));
         requests.sort_by(|a, b| (a.created, &a.id).cmp(&(b.created, &b.id)));
@@ -187,14 +190,24 @@ impl Recreates {
     /// The store has no marks of this request any more. One that left marks and is known to nobody is forgotten here, too.
     pub(super) fn forgotten(&mut self, id: &RequestId) {
         self.unmarked.remove(id);
-        if !self.requests.contains_key(id) {
+        if !self.requests.contains(id) {
             self.marks.retain(|(request, _), _| request != id);
         }
     }
 
-    /// The requests that are not over.
-    pub(super) fn open(&self) -> impl Iterator<Item = &Request> {
-        self.requests.values().filter(|request| request.end.is_none())
+    /// It is known.
+    pub(crate) fn has(&self, id: &RequestId) -> bool {
+        self.requests.contains(id)
+    }
+
+    /// The pod of a request.
+    pub(crate) fn pod_of(&self, id: &RequestId) -> Option<&PodUid> {
+        self.requests.get(id).map(|request| &request.asked.pod)
+    }
+
+    /// Its `namespace/name`.
+    pub(crate) fn key_of(&self, id: &RequestId) -> Option<&str> {
+        self.requests.get(id).map(|request| request.asked.key.as_str())
     }
 
     /// The mark that a request has on a container.
@@ -211,7 +224,7 @@ impl Recreates {
     /// request is not known (any more, or yet) does nothing.
     pub(crate) fn was_shown(&self, container: &ContainerId) -> bool {
         let marked = self.mark_of(container).filter(|marked| marked.mark.phase > MarkPhase::Armed);
-        marked.is_some_and(|marked| self.requests.contains_key(&marked.mark.request))
+        marked.is_some_and(|marked| self.requests.contains(&marked.mark.request))
     }
 
     pub(super) fn mark_of_mut(&mut self, container: &ContainerId) -> Option<&mut Marked> {
@@ -220,9 +233,7 @@ impl Recreates {
 
     /// Something is to be done, or to be waited for.
     pub(crate) fn is_active(&self) -> bool {
-        !self.marks.is_empty()
-            || !self.unmarked.is_empty()
-            || self.requests.values().any(|request| !request.is_told())
+        !self.marks.is_empty() || !self.unmarked.is_empty() || self.requests.is_active()
     }
 
     /// A call ended; `exited`: it was to stop a container, which has exited.
