@@ -37,6 +37,11 @@
 //! - what is remembered is bounded by what exists: pods, sandboxes, containers, connections and calls in flight; wishes,
 //!   pulls and pins.
 
+#![cfg_attr(
+    test,
+    allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should")
+)]
+
 pub mod in_place_update;
 pub mod launch_priority;
 

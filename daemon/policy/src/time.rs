@@ -22,6 +22,7 @@ pub fn later(at: Instant, by: Duration) -> Instant {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::world::NowForTests as _;
 
     #[test]
     fn no_number_is_too_large_or_too_small() {
@@ -34,7 +35,7 @@ mod tests {
         ] {
             assert_eq!(seconds(given), meant, "{given}");
         }
-        let now = Instant::now();
+        let now = Instant::now_for_tests();
         assert_eq!(later(now, Duration::from_secs(1)), now.checked_add(Duration::from_secs(1)).unwrap());
         assert_eq!(later(now, Duration::MAX), later(now, LONGEST));
         let mut far = now;

@@ -153,7 +153,7 @@ impl World {
 }
 
 /// The clock's origin. Tests may read it; the core may not.
-pub(super) trait NowForTests {
+pub(crate) trait NowForTests {
     fn now_for_tests() -> Self;
 }
 

@@ -1,5 +1,6 @@
 //! Recreate, as a conversation between a request, the agent, the kubelet and the runtime.
 
 mod asked;
+mod crowd;
 mod ended;
 mod play;
