@@ -11,8 +11,8 @@ use std::{
 
 use berth_policy::{
     Call, CallId, ConnectionId, ContainerId, ContainerName, CreateContainer, CredentialKey, EnvValues, Event,
-    HookTurn, Latch, Mark, MarkPhase, Node, Nudge, PodUid, Request, RequestId, Restate, Showing, SidecarMark,
-    Step, Turn, Verdict,
+    HookTurn, Latch, Mark, MarkPhase, Node, Nudge, PodUid, Request, RequestId, Restate, SetAsideView,
+    Showing, SidecarMark, Step, Turn, Verdict, time::later,
 };
 use berth_shim::Gate;
 use tokio::{sync::watch, time::Instant};
@@ -26,6 +26,8 @@ use crate::{
     store::{Store, StoreError},
 };
 
+/// When what is owed is asked for again after the policy panicked as a whole.
+pub(crate) const AFTER_PANIC: Duration = Duration::from_secs(1);
 /// How long the kubelet's look at a container waits for ours, where it makes a difference whether it has exited.
 const LOOK: Duration = Duration::from_secs(2);
 
@@ -105,9 +107,16 @@ impl Agent {
     pub fn plan(&self) -> (Vec<Step>, Option<std::time::Instant>) {
         let ask = || {
             let mut node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
-            (node.plan(now()), node.next_deadline())
+            let steps = node.plan(now());
+            let deadline = node.next_deadline();
+            let named = |view: SetAsideView| (view.object, view.again);
+            let set_aside = || node.set_aside(now()).into_iter().map(named).collect();
+            self.metrics.set_aside("node", node.panics(), set_aside);
+            (steps, deadline)
         };
-        self.guarded(ask).unwrap_or_default()
+        // Objects that fail are set aside by the policy itself. What fails as a whole is asked again, and not only when
+        // something happens.
+        self.guarded(ask).unwrap_or_else(|| (Vec::new(), Some(later(now(), AFTER_PANIC))))
     }
 
     /// A number that grows whenever [`Agent::plan`] may have a new answer.

@@ -8,6 +8,7 @@ pub use crate::{
     cluster::fuzz::recreate,
     config::fuzz::{config, values},
     desired::fuzz::files,
+    exec::fuzz::events,
     http_get::fuzz::redirect,
     images::fuzz::{credentials, reference},
     in_place_update::fuzz::update,
@@ -23,10 +24,11 @@ pub use crate::{
 pub type Target = fn(&[u8]);
 
 /// All of them, by name.
-pub const TARGETS: [(&str, Target); 15] = [
+pub const TARGETS: [(&str, Target); 16] = [
     ("admin", admin),
     ("config", config),
     ("credentials", credentials),
+    ("events", events),
     ("files", files),
     ("made", made),
     ("message", message),

@@ -22,6 +22,11 @@
 //! - [`store`]: what survives. `descriptor`: descriptors that are passed. `durable`: files that are replaced. [`health`], [`http`], [`admin`], [`metrics`], [`heartbeat`]: what can be seen from outside.
 //! - [`ctl`]: the commands of `berthctl`. [`unix`], [`causes`], [`quantity`]: what it and the agent have in common.
 
+#![cfg_attr(
+    test,
+    allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should")
+)]
+
 pub mod admin;
 pub mod agent;
 pub mod allocator;
@@ -58,6 +63,7 @@ pub mod quantity;
 mod request_status;
 pub mod run;
 pub mod runtime;
+mod set_aside;
 mod stop;
 pub mod store;
 pub mod systemd;

@@ -9,6 +9,8 @@ use prometheus_client::{
 };
 use tracing::error;
 
+use crate::set_aside::{self, SetAsides};
+
 type Labels = [(&'static str, &'static str); 2];
 type Kind = [(&'static str, &'static str); 1];
 
@@ -24,6 +26,7 @@ pub struct AgentMetrics {
     view_fresh: Gauge,
     known: Family<Kind, Gauge>,
     tasks: Family<Kind, Gauge>,
+    set_aside: SetAsides,
 }
 
 impl AgentMetrics {
@@ -40,6 +43,7 @@ impl AgentMetrics {
             view_fresh: Gauge::default(),
             known: Family::default(),
             tasks: Family::default(),
+            set_aside: SetAsides::register(registry),
         };
         registry.register(
             "verdicts",
@@ -48,7 +52,7 @@ impl AgentMetrics {
         );
         registry.register(
             "policy_panics",
-            "Calls let through because the policy panicked",
+            "Evaluations in which the policy panicked: of a call, which was let through, or of an object, which was set aside",
             metrics.panics.clone(),
         );
         registry.register(
@@ -96,6 +100,21 @@ impl AgentMetrics {
                 error!("{words}");
             })
             .ok()
+    }
+
+    /// Takes over what a policy has caught itself; see [`SetAsides::told`].
+    pub(crate) fn set_aside(
+        &self,
+        policy: &'static str,
+        panics: u64,
+        objects: impl FnOnce() -> Vec<set_aside::Object>,
+    ) {
+        self.set_aside.told(policy, panics, objects, &self.panics);
+    }
+
+    /// The objects that are left alone now because their evaluation panicked.
+    pub(crate) fn all_set_aside(&self) -> Vec<set_aside::Object> {
+        self.set_aside.all()
     }
 
     pub(crate) fn policy_panicked(&self) {

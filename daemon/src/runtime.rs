@@ -186,7 +186,7 @@ impl Runtime {
         let request = exec_request(container, command, limit);
         let mut client = self.client.clone();
         // The runtime ends the command at the whole second; a moment later we do not wait any more.
-        let answer = within("ExecSync", limit + PATIENCE, client.exec_sync(request)).await?;
+        let answer = within("ExecSync", limit.saturating_add(PATIENCE), client.exec_sync(request)).await?;
         Ok(answer.exit_code)
     }
 
@@ -221,7 +221,9 @@ impl Runtime {
             timeout: whole_seconds(grace),
         };
         let mut client = self.client.clone();
-        let answer = within("StopContainer", grace + LONG_PATIENCE, client.stop_container(request)).await;
+        let answer =
+            within("StopContainer", grace.saturating_add(LONG_PATIENCE), client.stop_container(request))
+                .await;
         unless_gone(answer).map(drop)
     }
 

@@ -1,5 +1,6 @@
 //! `berthd` as a process: what it says and how it ends, without a runtime.
 
+#![allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should")]
 #![allow(clippy::unwrap_used, reason = "the helpers of a test fail like the test")]
 
 use std::{

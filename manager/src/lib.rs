@@ -15,6 +15,11 @@
 //! delete anything but ImagePullJobs that are over and say when they are to go; read a Secret that nobody has allowed it
 //! by name.
 
+#![cfg_attr(
+    test,
+    allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should")
+)]
+
 pub mod centre;
 pub mod config;
 #[cfg(any(test, feature = "fuzzing"))]

@@ -15,7 +15,7 @@
 
 use std::{future::pending, time::Duration};
 
-use berth_policy::{Amendment, Call, HoldReason, Refusal, Request, Verdict};
+use berth_policy::{Amendment, Call, HoldReason, Refusal, Request, Verdict, time::later};
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until},
@@ -80,7 +80,7 @@ pub(crate) async fn pass<G: Gate>(
             tell_held(method, call, &why);
         }
         hold.get_or_insert_with(|| (now, metrics.hold_began()));
-        let until = Instant::from_std(until).max(now + SHORTEST_WAIT);
+        let until = Instant::from_std(until).max(Instant::from_std(later(now.into_std(), SHORTEST_WAIT)));
         // All arms are cancel-safe: none of them takes anything with it when another one wins.
         tokio::select! {
             () = changed(&mut changes) => {}

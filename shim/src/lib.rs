@@ -35,6 +35,11 @@
 //! never answers a list itself, answers a `PullImage` only with what the runtime answered to the agent's own pull of the same
 //! image, and never sends a call twice that the runtime may have acted on.
 
+#![cfg_attr(
+    test,
+    allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should")
+)]
+
 pub mod convert;
 pub mod exceptions;
 pub mod frames;

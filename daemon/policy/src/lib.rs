@@ -103,8 +103,8 @@ pub use recreate::{
     RecreateReport, RecreateRequest, RecreateStrategy, RecreateTarget, RequestPhase, RequestView, Restate,
     Turn,
 };
-pub use set_aside::SetAsideView;
 #[cfg(any(test, feature = "fault-points"))]
 pub use set_aside::trap;
+pub use set_aside::{SetAside, SetAsideView};
 pub use step::{DirectStop, Notice, Step};
 pub use verdict::{Amendment, HoldReason, HookTurn, Latch, Nudge, Refusal, Showing, Verdict};

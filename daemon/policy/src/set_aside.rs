@@ -34,7 +34,7 @@ pub(crate) enum Subject {
 
 /// The objects that are set aside. Behind a cell, because objects are evaluated by shared reference, too.
 #[derive(Clone, Debug)]
-pub(crate) struct SetAside<K> {
+pub struct SetAside<K> {
     failed: RefCell<BTreeMap<K, Failed>>,
     panics: Cell<u64>,
 }
@@ -55,12 +55,7 @@ impl<K> Default for SetAside<K> {
 
 impl<K: Ord + Clone + Debug> SetAside<K> {
     /// The result of `work`, which evaluates the object; `None` while it is set aside, and when `work` panics.
-    pub(crate) fn evaluate<T>(
-        &self,
-        object: impl Fn() -> K,
-        now: Instant,
-        work: impl FnOnce() -> T,
-    ) -> Option<T> {
+    pub fn evaluate<T>(&self, object: impl Fn() -> K, now: Instant, work: impl FnOnce() -> T) -> Option<T> {
         // On a healthy node nobody is asked who it is.
         let is_due = |failed: &BTreeMap<K, Failed>| {
             failed.is_empty() || failed.get(&object()).is_none_or(|failed| failed.retry.is_due(now))
@@ -84,31 +79,31 @@ impl<K: Ord + Clone + Debug> SetAside<K> {
     }
 
     /// How often an evaluation panicked.
-    pub(crate) fn panics(&self) -> u64 {
+    pub fn panics(&self) -> u64 {
         self.panics.get()
     }
 
     /// Forgets the objects that are not there any more.
-    pub(crate) fn keep(&mut self, is_there: impl Fn(&K) -> bool) {
+    pub fn keep(&mut self, is_there: impl Fn(&K) -> bool) {
         self.failed.get_mut().retain(|object, _| is_there(object));
     }
 
     /// Those that failed since the last question.
-    pub(crate) fn news(&mut self) -> Vec<K> {
+    pub fn news(&mut self) -> Vec<K> {
         let failed = self.failed.get_mut().iter_mut();
         let news = failed.filter_map(|(object, failed)| std::mem::take(&mut failed.news).then_some(object));
         news.cloned().collect()
     }
 
     /// Those that are set aside, with the time when each is tried again.
-    pub(crate) fn all(&self, now: Instant) -> Vec<(K, Instant)> {
+    pub fn all(&self, now: Instant) -> Vec<(K, Instant)> {
         let failed = self.failed.borrow();
         let waiting = failed.iter().filter_map(|(object, failed)| Some((object.clone(), failed.retry.next?)));
         waiting.filter(|(_, again)| *again > now).collect()
     }
 
     /// When the next one is tried again, after `now`.
-    pub(crate) fn next(&self, now: Instant) -> Option<Instant> {
+    pub fn next(&self, now: Instant) -> Option<Instant> {
         self.failed.borrow().values().filter_map(|failed| failed.retry.next).filter(|next| *next > now).min()
     }
 }

@@ -152,6 +152,7 @@ impl admin_server::Admin for Admin {
             identity,
             identity_error,
             pid: std::process::id(),
+            set_aside: self.health.agent.metrics().all_set_aside().into_iter().map(set_aside).collect(),
         }))
     }
 
@@ -258,6 +259,11 @@ fn feature(feature: Feature) -> admin::Feature {
         on: feature.off.is_none(),
         why: feature.off.unwrap_or_default(),
     }
+}
+
+fn set_aside((object, again): crate::set_aside::Object) -> admin::SetAside {
+    let again = again.saturating_duration_since(crate::agent::now());
+    admin::SetAside { object, again_milliseconds: millis(again) }
 }
 
 fn hold(hold: berth_policy::HeldCall) -> admin::Hold {

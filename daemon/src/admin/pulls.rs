@@ -80,8 +80,8 @@ impl Listener {
             let state = state(&self.keeper.report(&self.id)?, now);
             match &self.told {
                 Some((told, _)) if same(told, &state) => {}
-                Some((told, at)) if told.phase == state.phase && *at + APART > now => {
-                    tokio::time::sleep_until(*at + APART).await;
+                Some((told, at)) if told.phase == state.phase && at.elapsed() < APART => {
+                    tokio::time::sleep(APART.saturating_sub(at.elapsed())).await;
                     continue;
                 }
                 _ => {

@@ -3,17 +3,20 @@
 //! Admission may be absent or somebody else's, so the spec is checked again. What is wrong is not guessed: the request
 //! fails, and says which field and what to do. One that has ended is given on however it looks: it is only deleted.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
 use berth_policy::{
     ContainerName, ContainerPhase, ContainerProgress, Origin, Outcome, RecreateReport, RecreateRequest,
     RecreateStrategy, RecreateTarget, RequestPhase,
+    time::{later, seconds},
 };
 use berth_proto::crd::{
-    ContainerRecreateRequestSpec, ContainerRecreateRequestStatus, FailurePolicy, RecreatePhase, StatusContext,
+    ContainerRecreateRequestSpec, ContainerRecreateRequestStatus, FailurePolicy, MOST_SECONDS, RecreatePhase,
+    StatusContext,
 };
 
 use super::{clock::Clock, object::Object, target::Target};
+use crate::desired::MOST_CONTAINERS;
 use crate::request_status::{COMPLETE, FAILED, UNREADY, holds, request_phase, unready_since};
 
 /// The reason of a request that was refused here.
@@ -44,17 +47,20 @@ pub(super) enum Flaw {
     /// No container is named.
     #[error("spec.containers is empty: make a new request that lists at least one container")]
     NoContainers,
+    /// More containers are named than anybody's pod has.
+    #[error("spec.containers has {0} entries: make new requests of at most {MOST_CONTAINERS} each")]
+    TooMany(usize),
     /// A container is listed twice.
     #[error("spec.containers lists {0} twice: make a new request that lists it once")]
     Twice(String),
     /// A number is out of its range.
-    #[error("{field} is {value}: make a new request in which it is at least {least}")]
-    TooSmall {
+    #[error("{field} is {value}: make a new request in which it is from {least} to {MOST_SECONDS}")]
+    OutOfRange {
         /// Where it stands.
         field: &'static str,
         /// What it is.
         value: i64,
-        /// What it may be.
+        /// The least that it may be.
         least: i64,
     },
     /// It is assigned to this node without a pod.
@@ -112,10 +118,10 @@ pub(super) fn request(object: &Object, clock: &Clock) -> Result<RecreateRequest,
             force: strategy.force_recreate,
             grace: strategy.termination_grace_period_seconds.map(seconds),
             unready_grace: strategy.unready_grace_period_seconds.map(seconds),
-            min_started: seconds(strategy.min_started_seconds.unwrap_or(0).into()),
+            min_started: seconds(strategy.min_started_seconds.unwrap_or(0)),
         },
-        deadline: spec.active_deadline_seconds.and_then(|limit| created.checked_add(seconds(limit))),
-        delete_after: spec.ttl_seconds_after_finished.map(|ttl| seconds(ttl.into())),
+        deadline: spec.active_deadline_seconds.map(|limit| later(created, seconds(limit))),
+        delete_after: spec.ttl_seconds_after_finished.map(seconds),
         reported: reported(target),
         ended,
         unready_since: unready_since(status).map(|since| clock.instant(since)),
@@ -128,6 +134,9 @@ fn check(spec: &ContainerRecreateRequestSpec, status: &ContainerRecreateRequestS
     }
     if spec.containers.is_empty() {
         return Err(Flaw::NoContainers);
+    }
+    if spec.containers.len() > MOST_CONTAINERS {
+        return Err(Flaw::TooMany(spec.containers.len()));
     }
     let mut seen = BTreeSet::new();
     if let Some(twice) = spec.containers.iter().find(|container| !seen.insert(&container.name)) {
@@ -142,8 +151,8 @@ fn check(spec: &ContainerRecreateRequestSpec, status: &ContainerRecreateRequestS
         ("spec.strategy.minStartedSeconds", strategy.min_started_seconds.map(i64::from), 0),
     ];
     for (field, value, least) in numbers {
-        if let Some(value) = value.filter(|value| *value < least) {
-            return Err(Flaw::TooSmall { field, value, least });
+        if let Some(value) = value.filter(|value| !(least..=MOST_SECONDS).contains(value)) {
+            return Err(Flaw::OutOfRange { field, value, least });
         }
     }
     if status.pod_uid.as_deref().unwrap_or("").is_empty() {
@@ -171,11 +180,6 @@ fn instance(name: &str, status: &ContainerRecreateRequestStatus) -> Option<Recre
 fn names(spec: &ContainerRecreateRequestSpec) -> Vec<ContainerName> {
     let names: BTreeSet<&str> = spec.containers.iter().map(|container| container.name.as_str()).collect();
     names.into_iter().map(ContainerName::from).collect()
-}
-
-/// A number that was checked; none of a request that has ended counts any more.
-fn seconds(seconds: i64) -> Duration {
-    Duration::from_secs(seconds.try_into().unwrap_or(0))
 }
 
 /// What a status says, in the policy's words.

@@ -172,7 +172,7 @@ impl Cri {
 
     /// Stops a container within `grace` seconds; answers when it has ended.
     pub async fn stop(&self, id: &str, grace: i64, name: &str) -> Result<(), CallError> {
-        let deadline = ACTION + Duration::from_secs(grace.unsigned_abs());
+        let deadline = ACTION.saturating_add(Duration::from_secs(grace.unsigned_abs()));
         let request =
             with_deadline(StopContainerRequest { container_id: id.to_owned(), timeout: grace }, deadline);
         let mut client = self.runtime.clone();
@@ -206,7 +206,7 @@ impl Cri {
         let mut request = Request::new(ExecSyncRequest { container_id: id.to_owned(), cmd, timeout });
         if let Some(limit) = limit {
             // The runtime ends the command; what is left is the way there and back.
-            request.set_timeout(limit + self.timeout);
+            request.set_timeout(limit.saturating_add(self.timeout));
         }
         let mut client = self.runtime.clone();
         answer("ExecSync", || format!("container {name}"), client.exec_sync(request)).await

@@ -63,6 +63,8 @@ impl ListArgs {
 
 /// How long ago something was created (ns since the epoch), in words.
 pub fn age(created_at: i64) -> String {
-    let created = UNIX_EPOCH + Duration::from_nanos(u64::try_from(created_at).unwrap_or(0));
+    let created = UNIX_EPOCH
+        .checked_add(Duration::from_nanos(u64::try_from(created_at).unwrap_or(0)))
+        .unwrap_or(UNIX_EPOCH);
     duration::ago(SystemTime::now().duration_since(created).unwrap_or_default())
 }

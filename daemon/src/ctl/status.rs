@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use berth_proto::admin::{Feature, Hold, StatusRequest, StatusResponse};
+use berth_proto::admin::{Feature, Hold, SetAside, StatusRequest, StatusResponse};
 use clap::Args;
 use serde::Serialize;
 
@@ -67,7 +67,7 @@ fn text(status: &StatusResponse) -> String {
     }
     if status.policy_panics > 0 {
         let panics = format!(
-            "{} calls were forwarded because the policy failed; see berthd's log",
+            "{} evaluations failed by a bug of berthd: calls were forwarded, objects are left alone; see its log",
             status.policy_panics
         );
         lines.push(("Panics", panics));
@@ -91,6 +91,13 @@ fn text(status: &StatusResponse) -> String {
             &["CALL", "NAMESPACE", "POD", "CONTAINER", "WAITING FOR", "HELD", "AT MOST"],
             rows,
         );
+    }
+    if !status.set_aside.is_empty() {
+        let rows = status.set_aside.iter().map(|object| {
+            vec![object.object.clone(), duration::short(Duration::from_millis(object.again_milliseconds))]
+        });
+        text.push('\n');
+        text += &output::table(&["SET ASIDE", "TRIED AGAIN IN"], rows);
     }
     if !off.is_empty() {
         text.push('\n');
@@ -126,6 +133,15 @@ struct Shown {
     #[serde(skip_serializing_if = "String::is_empty")]
     identity_error: String,
     pid: u32,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    set_aside: Vec<ShownSetAside>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ShownSetAside {
+    object: String,
+    again_milliseconds: String,
 }
 
 #[derive(Serialize)]
@@ -191,7 +207,14 @@ impl From<&StatusResponse> for Shown {
             identity: status.identity.clone(),
             identity_error: status.identity_error.clone(),
             pid: status.pid,
+            set_aside: status.set_aside.iter().map(ShownSetAside::from).collect(),
         }
+    }
+}
+
+impl From<&SetAside> for ShownSetAside {
+    fn from(object: &SetAside) -> Self {
+        Self { object: object.object.clone(), again_milliseconds: object.again_milliseconds.to_string() }
     }
 }
 
@@ -276,6 +299,12 @@ mod tests {
         }
         let json = serde_json::to_value(Shown::from(&status)).unwrap();
         assert_eq!(json["features"][1]["why"], "may not patch pods");
+        status.set_aside = vec![SetAside { object: "pod shop/web".to_owned(), again_milliseconds: 4500 }];
+        let shown = text(&status);
+        let expected = "SET ASIDE      TRIED AGAIN IN\npod shop/web   4.5s\n";
+        assert!(shown.contains(expected), "expected {expected:?} in\n{shown}");
+        let json = serde_json::to_value(Shown::from(&status)).unwrap();
+        assert_eq!(json["setAside"][0]["againMilliseconds"], "4500");
         status.policy_panics = 2;
         status.runtime =
             Some(Runtime { endpoint: "/x".into(), error: "refused".into(), ..Runtime::default() });

@@ -7,6 +7,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::deadline::later;
+
 use anyhow::{Context, Result, bail};
 use berth_policy::launch_priority::PLAN_ANNOTATION;
 use berth_proto::cri::{Container, ContainerState, PodSandbox};
@@ -130,7 +132,7 @@ pub async fn take_down(
 /// Stops and removes the sandbox. A container that was being started when the stop began may still be on its way, and the
 /// runtime refuses to remove it until it has arrived: so it is tried again for a while, as the kubelet would.
 async fn end_sandbox(cri: &Cri, id: &str, keep: bool) -> Result<()> {
-    let give_up = Instant::now() + SETTLE;
+    let give_up = later(Instant::now(), SETTLE);
     loop {
         let ended = match cri.stop_sandbox(id).await {
             Ok(()) if !keep => cri.remove_sandbox(id).await,
@@ -182,7 +184,8 @@ async fn end(
 
 /// Milliseconds from `epoch` to a CRI time; none for a time before it.
 fn since(epoch: SystemTime, nanoseconds: i64) -> Option<u64> {
-    let at = UNIX_EPOCH + Duration::from_nanos(u64::try_from(nanoseconds).ok().filter(|at| *at > 0)?);
+    let at = UNIX_EPOCH
+        .checked_add(Duration::from_nanos(u64::try_from(nanoseconds).ok().filter(|at| *at > 0)?))?;
     u64::try_from(at.duration_since(epoch).ok()?.as_millis()).ok()
 }
 

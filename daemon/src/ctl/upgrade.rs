@@ -1,6 +1,8 @@
 //! `berthctl upgrade` and `berthctl drain`: another berthd in the place of the one that runs, or none.
 
 use std::path::PathBuf;
+
+use berth_policy::time::later;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -94,7 +96,7 @@ fn words(stage: &UpgradeStage) -> String {
 
 /// Asks the berthd that answers now who it is, for a while.
 async fn watch(global: &Global, pid: u32, time: Duration) -> Result<()> {
-    let until = Instant::now() + time;
+    let until = later(Instant::now(), time);
     let mut unreached_since = None;
     loop {
         let mut client = admin::connect(global).await.context("the new berthd does not answer")?;
@@ -115,7 +117,11 @@ async fn watch(global: &Global, pid: u32, time: Duration) -> Result<()> {
             }
         } else {
             let since = *unreached_since.get_or_insert(now);
-            ensure!(now < since + UNREACHED, "the new berthd does not reach the runtime: {}", runtime.error);
+            ensure!(
+                now < later(since, UNREACHED),
+                "the new berthd does not reach the runtime: {}",
+                runtime.error
+            );
         }
         tokio::time::sleep(LOOK).await;
     }

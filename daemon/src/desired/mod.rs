@@ -55,6 +55,7 @@ use tracing::{info, warn};
 pub use self::{
     assign::Unassigned,
     list::FileRequest,
+    rules::MOST_CONTAINERS,
     submit::{SubmitError, Submitted},
     watch::Watch,
 };

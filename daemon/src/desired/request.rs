@@ -5,7 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use berth_policy::{Origin, RecreateRequest, RecreateStrategy, RecreateTarget, RequestId};
+use berth_policy::{
+    Origin, RecreateRequest, RecreateStrategy, RecreateTarget, RequestId,
+    time::{later, seconds},
+};
 use berth_proto::crd::{FailurePolicy, RecreateStrategy as Strategy};
 use jiff::Timestamp;
 
@@ -48,21 +51,20 @@ pub(super) fn id(path: &Path) -> RequestId {
 pub(super) fn of(path: &Path, record: &Record, clock: Clock) -> Option<RecreateRequest> {
     let accepted = record.accepted.as_ref()?;
     let spec = &accepted.spec;
-    let deadline = spec
-        .active_deadline_seconds
-        .and_then(|seconds| record.created.checked_add(jiff::SignedDuration::from_secs(seconds)).ok());
+    let created = clock.instant(record.created).unwrap_or(clock.now);
+    let deadline = spec.active_deadline_seconds.map(|limit| later(created, seconds(limit)));
     let targets =
         record.instances().map(|(name, instance)| RecreateTarget { name, instance: instance.into() });
     Some(RecreateRequest {
         id: id(path),
         origin: Origin::File,
         key: accepted.key(),
-        created: clock.instant(record.created).unwrap_or(clock.now),
+        created,
         pod: record.status.pod_uid.as_deref().unwrap_or_default().into(),
         containers: targets.collect(),
         strategy: strategy(&spec.strategy.clone().unwrap_or_default()),
-        deadline: deadline.and_then(|deadline| clock.instant(deadline)),
-        delete_after: spec.ttl_seconds_after_finished.map(|seconds| whole(seconds.into())),
+        deadline,
+        delete_after: spec.ttl_seconds_after_finished.map(seconds),
         reported: status::read(&record.status),
         ended: record.status.completion_time.as_ref().and_then(|ended| clock.instant(ended.0)),
         unready_since: status::unready_since(&record.status).and_then(|since| clock.instant(since)),
@@ -74,20 +76,15 @@ fn strategy(strategy: &Strategy) -> RecreateStrategy {
         ignore_failures: strategy.failure_policy == Some(FailurePolicy::Ignore),
         ordered: strategy.ordered_recreate,
         force: strategy.force_recreate,
-        grace: strategy.termination_grace_period_seconds.map(whole),
-        unready_grace: strategy.unready_grace_period_seconds.map(whole),
-        min_started: whole(strategy.min_started_seconds.unwrap_or_default().into()),
+        grace: strategy.termination_grace_period_seconds.map(seconds),
+        unready_grace: strategy.unready_grace_period_seconds.map(seconds),
+        min_started: seconds(strategy.min_started_seconds.unwrap_or_default()),
     }
-}
-
-/// Seconds that were checked not to be negative.
-fn whole(seconds: i64) -> Duration {
-    Duration::from_secs(seconds.try_into().unwrap_or(0))
 }
 
 #[cfg(test)]
 mod tests {
-    use berth_policy::{Assigned, Outcome, PodRef, RecreateReport, RequestPhase};
+    use berth_policy::{Assigned, Outcome, PodRef, RecreateReport, RequestPhase, time::LONGEST};
     use berth_proto::crd::{ContainerRecreateRequestSpec, RecreateContainer, StatusContext};
 
     use super::{super::record::Accepted, *};
@@ -182,6 +179,6 @@ mod tests {
         assert!(clock.instant(Timestamp::MAX).is_none_or(|then| then > clock.now));
         let mut record = record();
         record.accepted.as_mut().unwrap().spec.active_deadline_seconds = Some(i64::MAX);
-        assert_eq!(of(Path::new("/d"), &record, clock).unwrap().deadline, None);
+        assert_eq!(of(Path::new("/d"), &record, clock).unwrap().deadline, Some(later(clock.now, LONGEST)));
     }
 }

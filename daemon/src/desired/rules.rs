@@ -1,6 +1,8 @@
 //! What a request must not say: the rules of admission in a cluster, for requests that no API server has seen.
 
-use berth_proto::crd::{ContainerRecreateRequest, ContainerRecreateRequestStatus, RecreateContainer};
+use berth_proto::crd::{
+    ContainerRecreateRequest, ContainerRecreateRequestStatus, MOST_SECONDS, RecreateContainer,
+};
 
 /// A value that cannot be. `Display` names the field and says what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -9,6 +11,9 @@ pub struct Invalid {
     field: String,
     remedy: String,
 }
+
+/// The most containers that a request may name; the definitions have the same bound.
+pub const MOST_CONTAINERS: usize = 256;
 
 /// The shortest `activeDeadlineSeconds`; OpenKruise's.
 const SHORTEST_DEADLINE: i64 = 3;
@@ -36,6 +41,10 @@ pub(super) fn check(request: &ContainerRecreateRequest) -> Result<(), Invalid> {
     if spec.containers.is_empty() {
         return invalid("spec.containers", "is empty: list at least one");
     }
+    if spec.containers.len() > MOST_CONTAINERS {
+        let remedy = format!("has {} entries: list at most {MOST_CONTAINERS}", spec.containers.len());
+        return invalid("spec.containers", remedy);
+    }
     for (index, container) in spec.containers.iter().enumerate() {
         let field = |name: &str| format!("spec.containers[{index}].{name}");
         if container.name.is_empty() {
@@ -56,12 +65,18 @@ pub(super) fn check(request: &ContainerRecreateRequest) -> Result<(), Invalid> {
         ("spec.ttlSecondsAfterFinished", spec.ttl_seconds_after_finished.map(i64::from)),
     ];
     for (field, number) in numbers {
-        if let Some(number) = number.filter(|number| *number < 0) {
-            return invalid(field, format!("is {number}: write 0 or more, or leave it out"));
+        if let Some(number) = number.filter(|number| !(0..=MOST_SECONDS).contains(number)) {
+            return invalid(
+                field,
+                format!("is {number}: write a number from 0 to {MOST_SECONDS}, or leave it out"),
+            );
         }
     }
-    if let Some(deadline) = spec.active_deadline_seconds.filter(|deadline| *deadline < SHORTEST_DEADLINE) {
-        let remedy = format!("is {deadline}: write {SHORTEST_DEADLINE} or more, or leave it out");
+    let deadlines = SHORTEST_DEADLINE..=MOST_SECONDS;
+    if let Some(deadline) = spec.active_deadline_seconds.filter(|deadline| !deadlines.contains(deadline)) {
+        let remedy = format!(
+            "is {deadline}: write a number from {SHORTEST_DEADLINE} to {MOST_SECONDS}, or leave it out"
+        );
         return invalid("spec.activeDeadlineSeconds", remedy);
     }
     Ok(())

@@ -1,5 +1,7 @@
 //! Carries out the steps the policy owes, and nothing else: a match and awaits, no decisions.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod requests;
 
 use std::{sync::Arc, time::Duration};

@@ -12,10 +12,12 @@ use std::{
 use berth_policy::{
     ContainerName, PodRef, RequestId,
     in_place_update::{Metadata, MetadataKey, UpdateReport, UpdateRequest, UpdateSource},
+    time::{later, seconds},
 };
 use berth_proto::{
     crd::{
-        ContainerUpdateRequestSpec, ContainerUpdateRequestStatus, DesiredPod, FailurePolicy, UpdateContainer,
+        ContainerUpdateRequestSpec, ContainerUpdateRequestStatus, DesiredPod, FailurePolicy, MOST_SECONDS,
+        UpdateContainer,
     },
     image::Reference,
 };
@@ -24,7 +26,7 @@ use super::{
     keys::{self, LONGEST_ANNOTATIONS},
     meta, report, state,
 };
-use crate::cluster::clock::Clock;
+use crate::{cluster::clock::Clock, desired::MOST_CONTAINERS};
 
 /// How long a request that is to return on failure may take where it does not say: what a Deployment gives its progress.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -49,6 +51,9 @@ pub(super) enum Flaw {
     /// Nothing is asked for.
     #[error("neither containers nor metadata are given: make a new request that says what is to change")]
     Nothing,
+    /// More containers are named than anybody's pod has.
+    #[error("containers has {0} entries: make a new request of at most {MOST_CONTAINERS}")]
+    TooMany(usize),
     /// A container is listed twice.
     #[error("containers lists {0} twice: make a new request that lists it once")]
     Twice(String),
@@ -61,13 +66,13 @@ pub(super) enum Flaw {
         why: String,
     },
     /// A number is out of its range.
-    #[error("{field} is {value}: make a new request in which it is at least {least}")]
-    TooSmall {
+    #[error("{field} is {value}: make a new request in which it is from {least} to {MOST_SECONDS}")]
+    OutOfRange {
         /// Where it stands.
         field: &'static str,
         /// What it is.
         value: i64,
-        /// What it may be.
+        /// The least that it may be.
         least: i64,
     },
     /// An annotation that is not the user's to set.
@@ -152,7 +157,7 @@ pub(super) fn request(
         .and(if spec.pod_name.is_empty() { Err(Flaw::Empty("spec.podName")) } else { Ok(()) })
         .and_then(|()| check(&wanted))
         .and_then(|()| {
-            not_less("spec.ttlSecondsAfterFinished", spec.ttl_seconds_after_finished.map(i64::from), 0)
+            in_range("spec.ttlSecondsAfterFinished", spec.ttl_seconds_after_finished.map(i64::from), 0)
         })
         .and(if uid.is_empty() { Err(Flaw::Unassigned) } else { Ok(()) });
     // Distinct in the pod's annotation, and people find the request by it.
@@ -160,7 +165,7 @@ pub(super) fn request(
     let request = UpdateRequest {
         revision: format!("{name}-{short}"),
         key: format!("{namespace}/{name}"),
-        delete_after: spec.ttl_seconds_after_finished.map(|ttl| seconds(ttl.into())),
+        delete_after: spec.ttl_seconds_after_finished.map(seconds),
         ..of(wanted, id, source, created, pod, reported)
     };
     (UpdateRequest { ended, ..request }, if ended.is_some() { Ok(()) } else { flaw })
@@ -226,10 +231,10 @@ fn of(
         revision: String::new(),
         images: wanted.containers.iter().map(image).collect(),
         metadata: labels.chain(annotations).collect::<Metadata>(),
-        grace: seconds(wanted.grace.unwrap_or(0).into()),
+        grace: seconds(wanted.grace.unwrap_or(0)),
         ignore_failures: wanted.failure_policy == Some(FailurePolicy::Ignore),
         rollback_on_failure: wanted.rollback,
-        deadline: limit.and_then(|limit| created.checked_add(limit)),
+        deadline: limit.map(|limit| later(created, limit)),
         rollback_limit: given.unwrap_or(PATIENCE),
         delete_after: None,
         reported,
@@ -240,6 +245,9 @@ fn of(
 fn check(wanted: &Wanted<'_>) -> Result<(), Flaw> {
     if wanted.containers.is_empty() && wanted.labels.is_empty() && wanted.annotations.is_empty() {
         return Err(Flaw::Nothing);
+    }
+    if wanted.containers.len() > MOST_CONTAINERS {
+        return Err(Flaw::TooMany(wanted.containers.len()));
     }
     let mut seen = BTreeSet::new();
     for container in wanted.containers {
@@ -265,8 +273,8 @@ fn check(wanted: &Wanted<'_>) -> Result<(), Flaw> {
     if annotations > LONGEST_ANNOTATIONS {
         return Err(Flaw::TooLong(annotations));
     }
-    not_less("activeDeadlineSeconds", wanted.deadline, 3)?;
-    not_less("gracePeriodSeconds", wanted.grace.map(i64::from), 0)
+    in_range("activeDeadlineSeconds", wanted.deadline, 3)?;
+    in_range("gracePeriodSeconds", wanted.grace.map(i64::from), 0)
 }
 
 /// A label or annotation that the API server would refuse.
@@ -281,14 +289,9 @@ fn unfit<'a>(wanted: &Wanted<'a>) -> Option<(&'static str, &'a str, &'static str
     wanted.labels.iter().find_map(label).or_else(|| annotations.find_map(annotation))
 }
 
-fn not_less(field: &'static str, value: Option<i64>, least: i64) -> Result<(), Flaw> {
-    match value.filter(|value| *value < least) {
-        Some(value) => Err(Flaw::TooSmall { field, value, least }),
+fn in_range(field: &'static str, value: Option<i64>, least: i64) -> Result<(), Flaw> {
+    match value.filter(|value| !(least..=MOST_SECONDS).contains(value)) {
+        Some(value) => Err(Flaw::OutOfRange { field, value, least }),
         None => Ok(()),
     }
-}
-
-/// A number that was checked.
-fn seconds(seconds: i64) -> Duration {
-    Duration::from_secs(seconds.try_into().unwrap_or(0))
 }

@@ -8,11 +8,12 @@ use std::{
 };
 
 use berth_policy::{
-    ContainerId, ImageEvent, PodUid, RequestId, WishId, WishSource,
+    ContainerId, ImageEvent, PodUid, RequestId, SetAside, WishId, WishSource,
     in_place_update::{
         Metadata, MetadataKey, Next, PodPlan, Reason, UpdateOutcome, UpdatePhase, UpdateReport,
         UpdateRequest, UpdateSource, Why, plan,
     },
+    time::later,
 };
 use k8s_openapi::jiff::Timestamp;
 use tokio::task::JoinSet;
@@ -31,6 +32,9 @@ use crate::{agent::now, cluster::clock::Clock, deadline};
 
 /// How long what an earlier process began is waited for, before what nobody has asked for again is dropped.
 const CLEARED_BY: Duration = Duration::from_secs(10);
+
+/// The message of requests that are left alone.
+const SET_ASIDE: &str = "berthd has failed to evaluate it and leaves it alone for a while; this is a bug of berthd, whose log has the place";
 
 /// What the loop remembers from one turn to the next. None of it has to survive.
 pub(super) struct Driver {
@@ -55,6 +59,8 @@ pub(super) struct Driver {
     known: BTreeSet<PodUid>,
     /// Since when all requests are known.
     heard: Option<Instant>,
+    /// Pods whose evaluation panicked.
+    set_aside: SetAside<PodUid>,
     pub(super) jobs: JoinSet<Done>,
 }
 
@@ -75,6 +81,7 @@ impl Driver {
             wished: BTreeMap::new(),
             known: BTreeSet::new(),
             heard: None,
+            set_aside: SetAside::default(),
             jobs: JoinSet::new(),
         }
     }
@@ -134,19 +141,59 @@ impl Driver {
         again.extend(self.unwritten.values().map(|pause| pause.until).filter(|until| *until > now));
         self.forget(&by_pod);
         let mut unclear = false;
+        let set_aside = std::mem::take(&mut self.set_aside);
         for (pod, requests) in &by_pod {
-            let (sight, next) = self.see(pod, requests, now);
+            let turn = || self.turn_of(pod, requests, now);
+            let (decided, next) = set_aside.evaluate(|| pod.clone(), now, turn).unwrap_or((true, Vec::new()));
+            unclear |= !decided;
             again.extend(next);
-            let planned = plan(requests, &sight, now, Timestamp::now().as_second());
-            unclear |= !is_decided(&planned);
-            again.extend(requests.iter().filter_map(UpdateRequest::limit).filter(|at| *at > now));
-            again.extend(self.carry_out(pod, requests, planned, now));
         }
+        self.set_aside = set_aside;
+        again.extend(self.tell_what_is_set_aside(&by_pod, now));
         if self.is_clear(unclear, now, &mut again) {
             self.recreates.all_known(&self.parts.agent);
             self.parts.ready.send_if_modified(|ready| !std::mem::replace(ready, true));
         }
         (again.into_iter().min(), by_pod.is_empty())
+    }
+
+    /// Looks at one pod and does what follows: whether that is known, and when to look again.
+    fn turn_of(&mut self, pod: &PodUid, requests: &[UpdateRequest], now: Instant) -> (bool, Vec<Instant>) {
+        let (sight, next) = self.see(pod, requests, now);
+        let planned = plan(requests, &sight, now, Timestamp::now().as_second());
+        let decided = is_decided(&planned);
+        let limits = requests.iter().filter_map(UpdateRequest::limit).filter(|at| *at > now);
+        let mut again: Vec<Instant> = next.into_iter().chain(limits).collect();
+        again.extend(self.carry_out(pod, requests, planned, now));
+        (decided, again)
+    }
+
+    /// Says in the requests of a pod that its evaluation panicked. When the first of them is evaluated again.
+    fn tell_what_is_set_aside(
+        &mut self,
+        by_pod: &BTreeMap<PodUid, Vec<UpdateRequest>>,
+        now: Instant,
+    ) -> Option<Instant> {
+        self.set_aside.keep(|pod| by_pod.contains_key(pod));
+        for pod in self.set_aside.news() {
+            for request in by_pod.get(&pod).into_iter().flatten() {
+                let report = UpdateReport { message: SET_ASIDE.to_owned(), ..request.reported.clone() };
+                self.report(request.clone(), report, now);
+            }
+        }
+        let metrics = self.parts.agent.metrics();
+        metrics.set_aside("updates", self.set_aside.panics(), || {
+            let all = self.set_aside.all(now).into_iter();
+            let name = |pod: &PodUid| {
+                let request = by_pod.get(pod).and_then(|requests| requests.first());
+                request.map_or_else(
+                    || format!("updates of pod {pod}"),
+                    |request| format!("updates of pod {}/{}", request.pod.namespace, request.pod.name),
+                )
+            };
+            all.map(|(pod, again)| (name(&pod), again)).collect()
+        });
+        self.set_aside.next(now)
     }
 
     /// Does what was planned for a pod, and says when it is worth another look.
@@ -207,7 +254,7 @@ impl Driver {
         if !self.parts.desk.has_heard(&UpdateSource::ALL) {
             return false;
         }
-        let until = *self.heard.get_or_insert(now) + CLEARED_BY;
+        let until = later(*self.heard.get_or_insert(now), CLEARED_BY);
         if unclear && now < until {
             again.push(until);
         }

@@ -11,6 +11,7 @@ use berth_policy::{
     in_place_update::{
         ContainerView, EnvHash, Fate, Gate, Instance, Life, Metadata, MetadataKey, Observed, Presence, Record,
     },
+    time::later,
 };
 use k8s_openapi::{api::core::v1 as core, jiff::Timestamp};
 
@@ -199,7 +200,7 @@ fn gate(pod: &core::Pod, sources: &Sources<'_>) -> Gate {
         Some(condition) => {
             // The API's times have whole seconds: it may have been a second later.
             let written = condition.last_transition_time.as_ref();
-            let written = written.map(|time| sources.clock.instant(time.0) + Duration::from_secs(1));
+            let written = written.map(|time| later(sources.clock.instant(time.0), Duration::from_secs(1)));
             Gate::NotReady { since: sources.closed.or(written).unwrap_or(sources.now) }
         }
     }
@@ -266,7 +267,7 @@ impl Look<'_> {
                 match end.map(|end| wall.unsigned_abs().saturating_sub(end)) {
                     Some(since) if since >= AFTERMATH => Life::Ended,
                     Some(since) => {
-                        self.again.push(now + (AFTERMATH - since));
+                        self.again.push(later(now, AFTERMATH.saturating_sub(since)));
                         Life::Restarting
                     }
                     None => Life::Restarting,
@@ -283,6 +284,6 @@ impl Look<'_> {
         let before = status.last_state.as_ref()?.terminated.as_ref()?.started_at.as_ref()?.0;
         let since = status.state.as_ref()?.running.as_ref()?.started_at.as_ref()?.0;
         // Times have whole seconds: one that was started in the second of the patch may have been started before it.
-        (before.as_second() > batch.timestamp).then(|| self.sources.clock.instant(since) + PROVEN)
+        (before.as_second() > batch.timestamp).then(|| later(self.sources.clock.instant(since), PROVEN))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Instant};
 
-use berth_policy::{PodUid, RequestId, StepOutcome};
+use berth_policy::{PodUid, RequestId, StepOutcome, time::later};
 use tracing::warn;
 
 use super::{
@@ -110,6 +110,6 @@ impl Driver {
 
 impl Pause {
     fn after(failures: usize, now: Instant) -> Self {
-        Self { until: now + pause::after(failures), failures: failures.saturating_add(1) }
+        Self { until: later(now, pause::after(failures)), failures: failures.saturating_add(1) }
     }
 }

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use berth_policy::PodUid;
+use berth_policy::{PodUid, time::later};
 use k8s_openapi::api::core::v1 as core;
 use tokio::sync::watch;
 
@@ -127,14 +127,14 @@ impl Pods {
     /// It was asked for: whoever watches has it, too.
     pub(super) fn looked(&self, pod: &core::Pod) {
         let mut inner = self.inner();
-        let settled = now() + self.wait(&inner);
+        let settled = later(now(), self.wait(&inner));
         self.take(&mut inner, pod, settled);
     }
 
     /// The answer to a write shows this; the watch will.
     pub(super) fn written(&self, pod: &core::Pod) {
         let mut inner = self.inner();
-        let settled = now() + SHOWN + self.wait(&inner);
+        let settled = later(now(), SHOWN.saturating_add(self.wait(&inner)));
         self.take(&mut inner, pod, settled);
     }
 
@@ -143,7 +143,7 @@ impl Pods {
         match (self.beside, inner.was_lost && !inner.follows) {
             (false, _) => SETTLED,
             (true, false) => WORKED_OFF,
-            (true, true) => RELIST + WORKED_OFF,
+            (true, true) => RELIST.saturating_add(WORKED_OFF),
         }
     }
 
@@ -251,6 +251,6 @@ mod tests {
         pods.seen(&pod("a", 3));
         assert_eq!(newest(&pods), (3, WORKED_OFF), "the kubelet had it before");
         pods.seen(&pod("a", 4));
-        assert_eq!(newest(&pods), (4, RELIST + WORKED_OFF), "it may not have heard of it");
+        assert_eq!(newest(&pods), (4, RELIST.saturating_add(WORKED_OFF)), "it may not have heard of it");
     }
 }

@@ -11,7 +11,7 @@ use std::{
 
 use berth_policy::{
     ContainerId, ContainerName, ContainerState, Event, Origin, PodUid, RecreateReport, RecreateRequest,
-    RecreateStrategy, RecreateTarget, RequestId, in_place_update::UpdateRequest,
+    RecreateStrategy, RecreateTarget, RequestId, in_place_update::UpdateRequest, time::later,
 };
 use berth_shim::Gate;
 
@@ -83,9 +83,9 @@ impl Recreates {
             }
             if let Some((before, at)) = self.done.get(&key)
                 && *before == point
-                && now < *at + AGAIN
+                && now < later(*at, AGAIN)
             {
-                again = again.into_iter().chain([*at + AGAIN]).min();
+                again = again.into_iter().chain([later(*at, AGAIN)]).min();
                 continue;
             }
             self.done.insert(key.clone(), (point.clone(), now));

@@ -39,6 +39,7 @@ use crate::{
         clock::Clock,
         node_object, pause,
     },
+    deadline::later,
     fault::Point,
     request_status::whole_second,
 };
@@ -195,9 +196,9 @@ impl NodeImages {
                     (Some(before), Some(last))
                         if status::without_progress(before) == status::without_progress(&owed) =>
                     {
-                        Some(last + PROGRESS_APART)
+                        Some(later(last, PROGRESS_APART))
                     }
-                    (_, Some(last)) => Some(last + WRITES_APART),
+                    (_, Some(last)) => Some(later(last, WRITES_APART)),
                     (_, None) => Some(Instant::now()),
                 };
                 match due {
@@ -211,7 +212,7 @@ impl NodeImages {
                             }
                             Err(error) => {
                                 warn!(node = self.node, error = %chain(&error), "NodeImage not answered, trying again");
-                                again = Some(Instant::now() + pause::after(attempt));
+                                again = Some(later(Instant::now(), pause::after(attempt)));
                                 attempt += 1;
                             }
                         }

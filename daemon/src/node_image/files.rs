@@ -28,6 +28,7 @@ use super::{
 use crate::{
     causes::chain,
     cluster::clock::Clock,
+    deadline::later,
     desired::{
         FileError, blocking,
         directory::{self, Fingerprint},
@@ -103,7 +104,7 @@ impl ImageFiles {
             loop {
                 if Instant::now() >= next {
                     self.look().await;
-                    next = Instant::now() + PERIOD;
+                    next = later(Instant::now(), PERIOD);
                 }
                 changes.mark_unchanged();
                 self.tell().await;

@@ -8,10 +8,15 @@ use std::{
 
 use berth_policy::{
     CallId, CredentialKey, ImageEvent, ImageLimits, ImageStep, Images, JoinedPull, WishId, WishReport,
+    time::later,
 };
 use tokio::sync::watch;
 
-use crate::{agent::now, images::record_name, metrics::AgentMetrics};
+use crate::{
+    agent::{AFTER_PANIC, now},
+    images::record_name,
+    metrics::AgentMetrics,
+};
 
 /// The state of the images and the way to it.
 #[derive(Debug)]
@@ -52,9 +57,15 @@ impl Keeper {
 
     /// The effects owed now, and when to ask again.
     pub fn plan(&self) -> (Vec<ImageStep>, Option<Instant>) {
-        let planned = self.guarded(|images| (images.plan(now()), images.next_deadline()));
+        let planned = self.guarded(|images| {
+            let steps = images.plan(now());
+            let named = |(id, again): (WishId, Instant)| (format!("image {}", id.key), again);
+            let set_aside = || images.set_aside(now()).into_iter().map(named).collect();
+            self.metrics.set_aside("images", images.panics(), set_aside);
+            (steps, images.next_deadline())
+        });
         self.news.send_modify(|news| *news += 1);
-        planned.unwrap_or_default()
+        planned.unwrap_or_else(|| (Vec::new(), Some(later(now(), AFTER_PANIC))))
     }
 
     /// A number that grows whenever there may be something new to tell.

@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use berth_policy::{Markers, PodRef, PodReport, ProbeReport, ProbeState as State, WantedPod, WantedProbe};
+use berth_policy::{
+    Markers, PodRef, PodReport, ProbeReport, ProbeState as State, WantedPod, WantedProbe, time::later,
+};
 use berth_proto::crd::{
     ContainerProbe, ContainerProbeState, MarkerState, NodePodProbe, PodProbe, PodProbeStatus,
     ProbeMarkerPolicy, ProbeState,
@@ -61,7 +63,7 @@ fn reference(uid: &str, namespace: &str, name: &str) -> PodRef {
 /// What an earlier process found out.
 pub(super) fn reported(object: &NodePodProbe, clock: &Clock) -> Vec<PodReport> {
     let statuses = object.status.iter().flat_map(|status| &status.pod_probe_statuses);
-    let instant = |time: &Option<Time>| time.as_ref().map(|time| clock.instant(time.0) + SECOND);
+    let instant = |time: &Option<Time>| time.as_ref().map(|time| later(clock.instant(time.0), SECOND));
     let probe = |state: &ContainerProbeState| ProbeReport {
         name: state.name.as_str().into(),
         state: match state.state {

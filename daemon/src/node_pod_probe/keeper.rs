@@ -7,13 +7,18 @@ use std::{
 };
 
 use berth_policy::{
-    ConditionStatus, PodUid, ProbeEvent, ProbeLimits, ProbeStep, Probes, Shown, ShownCondition, Strain,
-    WantedPod,
+    ConditionStatus, PodRef, PodUid, ProbeEvent, ProbeLimits, ProbeStep, Probes, Shown, ShownCondition,
+    Strain, WantedPod, time::later,
 };
 use k8s_openapi::api::core::v1 as core;
 use tokio::sync::watch;
 
-use crate::{agent::now, cluster::target::version, metrics::AgentMetrics, pod_view::api::Onlooker};
+use crate::{
+    agent::{AFTER_PANIC, now},
+    cluster::target::version,
+    metrics::AgentMetrics,
+    pod_view::api::Onlooker,
+};
 
 /// The state of the probes and the way to it.
 #[derive(Debug)]
@@ -73,9 +78,14 @@ impl Keeper {
     pub(super) fn plan(&self) -> Plan {
         let plan = self.guarded(|probes| {
             let steps = probes.plan(now());
+            let named = |(pod, again): (PodRef, Instant)| {
+                (format!("probes of pod {}/{}", pod.namespace, pod.name), again)
+            };
+            let set_aside = || probes.set_aside(now()).into_iter().map(named).collect();
+            self.metrics.set_aside("probes", probes.panics(), set_aside);
             Plan { steps, deadline: probes.next_deadline(), strain: probes.strain() }
         });
-        plan.unwrap_or_default()
+        plan.unwrap_or_else(|| Plan { deadline: Some(later(now(), AFTER_PANIC)), ..Plan::default() })
     }
 
     /// A number that grows with every fact.

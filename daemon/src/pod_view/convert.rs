@@ -1,11 +1,12 @@
 //! From a v1 Pod to the pod of the policy.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use berth_policy::{
     ContainerName, ContainerReport, ContainerSpec, Deletion, Hook, JOB_SIDECAR_ENV, Pod, PodRef, Probe,
     Readiness, Unready, is_job_sidecar,
     launch_priority::{EnvValue, PRIORITY_ENV},
+    time::seconds,
 };
 use k8s_openapi::{
     api::core::v1 as core,
@@ -169,13 +170,11 @@ fn unready(conditions: &[core::PodCondition]) -> Unready {
     Unready { requests: unready::requests(message), unwritten: condition.is_none() }
 }
 
-fn seconds(seconds: i64) -> Duration {
-    Duration::from_secs(seconds.try_into().unwrap_or(0))
-}
-
 #[cfg(test)]
 mod tests {
-    use berth_policy::{RestartPolicy, launch_priority::OrderError};
+    use std::time::Duration;
+
+    use berth_policy::{RestartPolicy, launch_priority::OrderError, time::LONGEST};
 
     use super::*;
 
@@ -216,6 +215,26 @@ status:
         let reports: Vec<_> =
             pod.statuses.iter().map(|(name, report)| (name.as_str(), report.id.as_str())).collect();
         assert_eq!(reports, [("a", "abc")]);
+    }
+
+    #[test]
+    fn a_pod_with_the_largest_and_smallest_numbers() {
+        let with = |number: i64| {
+            read(&format!(
+                "
+metadata: {{name: m, namespace: n, deletionTimestamp: '2026-01-01T00:00:00Z', deletionGracePeriodSeconds: {number}}}
+spec:
+  terminationGracePeriodSeconds: {number}
+  containers: [{{name: a, lifecycle: {{preStop: {{sleep: {{seconds: {number}}}}}}}}}]
+"
+            ))
+        };
+        for (number, meant) in [(i64::MAX, LONGEST), (i64::MIN, Duration::ZERO), (0, Duration::ZERO)] {
+            let pod = with(number);
+            assert_eq!(pod.grace, meant);
+            assert_eq!(pod.deletion, Some(Deletion { grace: meant }));
+            assert_eq!(pod.containers[&"a".into()].pre_stop, Some(Hook::Sleep(meant)));
+        }
     }
 
     #[test]

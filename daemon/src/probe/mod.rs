@@ -28,7 +28,10 @@ use self::{
     message::steady,
     place::{AskError, Place, Places},
 };
-use crate::{causes::chain, runtime::Runtime};
+use crate::{
+    deadline::later,
+    {causes::chain, runtime::Runtime},
+};
 
 /// Runs probes. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -78,7 +81,7 @@ impl Prober {
         host_ip: Option<&str>,
         ask: impl AsyncFnOnce(&Place<'_>) -> ProbeResult,
     ) -> ProbeResult {
-        let deadline = Instant::now() + run.timeout;
+        let deadline = later(Instant::now(), run.timeout);
         let place = match timeout_at(deadline, self.places.of(&run.sandbox, host_ip)).await {
             Ok(Ok(place)) => place,
             Ok(Err(error)) => return ProbeResult::Unknown(steady(&chain(&error))),

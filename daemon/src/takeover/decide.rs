@@ -141,7 +141,7 @@ impl Vigil {
     pub(super) fn see(&mut self, deserted: bool, own: bool, now: Instant) -> Verdict {
         let lasts = |since: &mut Option<Instant>, holds: bool| {
             *since = if holds { since.or(Some(now)) } else { None };
-            since.is_some_and(|since| now - since > PATIENCE)
+            since.is_some_and(|since| now.saturating_duration_since(since) > PATIENCE)
         };
         let gone = lasts(&mut self.gone, deserted);
         let left = lasts(&mut self.left, !own);

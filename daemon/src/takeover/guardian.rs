@@ -13,6 +13,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use berth_policy::time::later;
+
 use anyhow::{Context, ensure};
 use nix::{
     errno::Errno,
@@ -94,7 +96,7 @@ fn watch(paths: &Paths, vigil: &mut Vigil) -> anyhow::Result<Verdict> {
 fn alone(path: &Path) -> anyhow::Result<Option<Flock<File>>> {
     let open = File::options().create(true).truncate(false).write(true).mode(0o600).open(path);
     let mut file = open.with_context(|| format!("{path:?}"))?;
-    let until = Instant::now() + TRY;
+    let until = later(Instant::now(), TRY);
     loop {
         // A berthd that looks whether there is a guardian holds it for a moment.
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {

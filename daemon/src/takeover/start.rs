@@ -9,6 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use berth_policy::time::later;
+
 use anyhow::{Context, bail};
 use nix::{
     errno::Errno,
@@ -59,7 +61,7 @@ impl Guardian {
         let contained = host::in_a_container()?;
         let mut child =
             self.spawn(contained).with_context(|| format!("{:?} does not start", self.program))?;
-        let until = Instant::now() + READY;
+        let until = later(Instant::now(), READY);
         while !self.watches()? {
             if let Some(status) = child.try_wait()? {
                 // One that ends well has found another one.

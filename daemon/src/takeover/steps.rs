@@ -8,6 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use berth_policy::time::later;
+
 use nix::{
     errno::Errno,
     fcntl::{AT_FDCWD, Flock, FlockArg, RenameFlags, renameat2},
@@ -56,7 +58,7 @@ pub(super) fn walk_at_most(
 /// The directory's lock: berthd and the guardian may both want to act.
 fn turn(paths: &Paths) -> io::Result<Flock<File>> {
     let directory = paths.front().parent().unwrap_or(Path::new("/"));
-    let until = Instant::now() + TURN;
+    let until = later(Instant::now(), TURN);
     let mut file = File::open(directory)?;
     loop {
         file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {

@@ -16,6 +16,7 @@ mod fault_matrix;
 mod faults;
 mod full_disk;
 mod handover;
+mod hostile;
 mod images;
 mod install;
 mod jobs;

@@ -46,7 +46,7 @@ use self::{
     pulls::Pull,
     wanted::{State, Wanted},
 };
-use crate::model::CallId;
+use crate::{model::CallId, set_aside::SetAside};
 
 /// How many pulls at once, and how pauses are spread.
 #[derive(Clone, Copy, Debug)]
@@ -100,6 +100,8 @@ pub struct Images {
     /// The records of what the kubelet has the runtime pull.
     kubelet: BTreeMap<CallId, Arc<str>>,
     pins: Pins,
+    /// Wishes whose evaluation panicked.
+    set_aside: SetAside<WishId>,
     /// When the last plan was made: what was due by then was dealt with.
     planned: Option<Instant>,
 }
@@ -118,6 +120,7 @@ impl Images {
             joiners: BTreeMap::new(),
             kubelet: BTreeMap::new(),
             pins: Pins::default(),
+            set_aside: SetAside::default(),
             planned: None,
         }
     }
@@ -157,7 +160,11 @@ impl Images {
     /// What is owed now; each step is given out once.
     pub fn plan(&mut self, now: Instant) -> Vec<ImageStep> {
         self.planned = Some(now);
-        self.wishes.values_mut().for_each(|wanted| wanted.expire(now));
+        let wishes = &self.wishes;
+        self.set_aside.keep(|id| wishes.contains_key(id));
+        for (id, wanted) in &mut self.wishes {
+            self.set_aside.evaluate(|| id.clone(), now, || wanted.expire(now));
+        }
         let mut steps = self.looks_owed(now);
         // First of all who needs what goes on: it is not cancelled then, and not pulled twice.
         self.share_pulls(now);
@@ -174,7 +181,18 @@ impl Images {
         let queued = self.wishes.values().filter(|wanted| wanted.state == State::Queued);
         let attempts = queued.filter_map(|wanted| wanted.not_before);
         let all = ends.chain(attempts).chain(self.look_deadlines()).chain(self.pins.deadlines());
+        let all = all.chain(self.planned.and_then(|planned| self.set_aside.next(planned)));
         all.filter(|deadline| self.planned.is_none_or(|planned| *deadline > planned)).min()
+    }
+
+    /// The wishes that are left alone because their evaluation panicked, with the time when each is tried again.
+    pub fn set_aside(&self, now: Instant) -> Vec<(WishId, Instant)> {
+        self.set_aside.all(now)
+    }
+
+    /// How often the evaluation of a wish panicked.
+    pub fn panics(&self) -> u64 {
+        self.set_aside.panics()
     }
 
     fn image_used(&mut self, image: &str) {

@@ -33,9 +33,12 @@ impl Images {
         let listed: Vec<_> = listed.into_iter().filter(|wish| wish.id.source == source).collect();
         let ids: BTreeSet<WishId> = listed.iter().map(|wish| wish.id.clone()).collect();
         self.wishes.retain(|id, _| id.source != source || ids.contains(id));
+        let set_aside = std::mem::take(&mut self.set_aside);
         for wish in listed {
-            self.wish_seen(wish, now);
+            let id = wish.id.clone();
+            set_aside.evaluate(|| id.clone(), now, || self.wish_seen(wish, now));
         }
+        self.set_aside = set_aside;
     }
 
     /// Fulfils these wishes, as far as they are open.

@@ -65,7 +65,10 @@ pub use self::{
     wanted::{Markers, WantedPod, WantedProbe},
     watch::ProbeState,
 };
-use crate::model::{ContainerName, PodRef, PodUid};
+use crate::{
+    model::{ContainerName, PodRef, PodUid},
+    set_aside::SetAside,
+};
 
 /// What is known of the probes of this node.
 #[derive(Debug)]
@@ -92,6 +95,8 @@ pub struct Probes {
     tell_rate: Bucket,
     reporting: Reporting,
     straining: Straining,
+    /// Pods whose evaluation panicked.
+    set_aside: SetAside<PodUid>,
     wake: Wake,
 }
 
@@ -130,6 +135,7 @@ impl Probes {
             tell_rate: Bucket::new(limits.write_every, limits.write_burst),
             reporting: Reporting::default(),
             straining: Straining::default(),
+            set_aside: SetAside::default(),
             wake: Wake { planned: now, next: None },
             limits,
         }
@@ -172,6 +178,9 @@ impl Probes {
     /// What is owed now; each step is given out once.
     pub fn plan(&mut self, now: Instant) -> Vec<ProbeStep> {
         self.wake = Wake { planned: now, next: None };
+        let pods = &self.pods;
+        self.set_aside.keep(|pod| pods.contains_key(pod));
+        self.set_aside.next(now).into_iter().for_each(|next| self.wake.at(next));
         self.give_up(now);
         let mut steps = self.runs_owed(now);
         self.strain_seen(now);
@@ -192,6 +201,17 @@ impl Probes {
     /// Whether probes run later than they should, because the node allows no more.
     pub fn strain(&self) -> Option<Strain> {
         self.straining.told()
+    }
+
+    /// The pods that are left alone because their evaluation panicked, with the time when each is tried again.
+    pub fn set_aside(&self, now: Instant) -> Vec<(PodRef, Instant)> {
+        let all = self.set_aside.all(now).into_iter();
+        all.filter_map(|(uid, again)| Some((self.pods.get(&uid)?.pod.clone(), again))).collect()
+    }
+
+    /// How often the evaluation of a pod panicked.
+    pub fn panics(&self) -> u64 {
+        self.set_aside.panics()
     }
 
     /// Tells the probes of a pod which instances there are.

@@ -74,9 +74,12 @@ impl Probes {
                 wanted.insert(uid.clone(), (pod.pod.clone(), ByName::new()));
             }
         }
+        let set_aside = std::mem::take(&mut self.set_aside);
         for (uid, (pod, probes)) in wanted {
-            self.want(uid, pod, probes, now);
+            let object = uid.clone();
+            set_aside.evaluate(|| object.clone(), now, || self.want(uid, pod, probes, now));
         }
+        self.set_aside = set_aside;
         self.memory.clear();
     }
 

@@ -324,9 +324,16 @@ impl Probes {
                 self.wake.at(not_before);
                 continue;
             }
-            let Some(face) = &pod.marking.face else { continue };
-            let changes = pod.changes(face, &pod.marking.former, now);
-            match pod.marking.turn(changes, now) {
+            let turn = self.set_aside.evaluate(
+                || uid.clone(),
+                now,
+                || {
+                    let Some(face) = &pod.marking.face else { return Turn::Nothing };
+                    let changes = pod.changes(face, &pod.marking.former, now);
+                    pod.marking.turn(changes, now)
+                },
+            );
+            match turn.unwrap_or(Turn::Nothing) {
                 Turn::Nothing => {}
                 Turn::At(not_before) => {
                     pod.marking.waits = Some(not_before);

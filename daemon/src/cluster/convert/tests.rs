@@ -1,4 +1,4 @@
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use berth_policy::RequestId;
 use k8s_openapi::jiff::Timestamp;

@@ -8,6 +8,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use crate::deadline::later;
+
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use berth_proto::admin::{StatusRequest, StatusResponse};
 use jiff::Timestamp;
@@ -198,7 +200,7 @@ pub async fn get(address: &str, path: &str) -> Result<String> {
 
 /// Asks again and again; the last reason why not is the error.
 async fn until(limit: Duration, mut probe: impl AsyncFnMut() -> Result<()>) -> Result<()> {
-    let end = Instant::now() + limit;
+    let end = later(Instant::now(), limit);
     let mut last = anyhow!("no answer");
     loop {
         match timeout_at(end, probe()).await {
@@ -207,7 +209,7 @@ async fn until(limit: Duration, mut probe: impl AsyncFnMut() -> Result<()>) -> R
             // The reason before says more than that this look was cut short.
             Err(_) => {}
         }
-        if Instant::now() + POLL >= end {
+        if later(Instant::now(), POLL) >= end {
             return Err(last.context(format!("not within {}", super::super::duration::short(limit))));
         }
         sleep(POLL).await;

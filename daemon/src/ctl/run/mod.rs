@@ -16,6 +16,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use crate::deadline::later;
+
 use anyhow::{Context, Result, anyhow, bail};
 use berth_proto::cri::{ContainerState, PodSandboxFilter, PodSandboxState};
 use clap::Args;
@@ -154,7 +156,7 @@ async fn play(cri: &Cri, manifest: &Manifest, places: &Places, args: &RunArgs) -
         sandbox_config,
         sandbox_id,
         facts,
-        deadline: Instant::now() + args.timeout,
+        deadline: later(Instant::now(), args.timeout),
     };
 
     init::run_all(&playing).await?;

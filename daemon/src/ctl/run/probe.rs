@@ -13,10 +13,10 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;
 
-use crate::ctl::cri::Cri;
 use crate::ctl::manifest::env::Facts;
 use crate::ctl::manifest::scalar::IntOrName;
 use crate::ctl::manifest::types::{Container, HttpHeader, Probe};
+use crate::{ctl::cri::Cri, deadline::later};
 
 /// A container on its way to being ready.
 pub struct Watch {
@@ -129,10 +129,10 @@ struct Target<'a> {
 impl Target<'_> {
     /// Probes until it succeeds often enough in a row; `give_up` after so many failures in a row.
     async fn succeed(&self, check: &Check, started: Instant, give_up: Option<u32>) -> Result<()> {
-        tokio::time::sleep_until(started + check.initial_delay).await;
+        tokio::time::sleep_until(later(started, check.initial_delay)).await;
         let (mut good, mut bad) = (0, 0);
         loop {
-            let next = Instant::now() + check.period;
+            let next = later(Instant::now(), check.period);
             match timeout(check.timeout, self.once(check)).await {
                 Ok(Ok(())) => (good, bad) = (good + 1, 0),
                 failed => {

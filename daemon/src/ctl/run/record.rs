@@ -105,7 +105,9 @@ impl Record {
 
     /// The container at this place in the spec has ended by itself.
     pub fn ended(&mut self, index: usize, status: &ContainerStatus) {
-        let at = UNIX_EPOCH + Duration::from_nanos(status.finished_at.try_into().unwrap_or(0));
+        let at = UNIX_EPOCH
+            .checked_add(Duration::from_nanos(status.finished_at.try_into().unwrap_or(0)))
+            .unwrap_or(UNIX_EPOCH);
         let since = at.duration_since(self.epoch).unwrap_or_default();
         let times = &mut self.containers[index];
         times.ended_milliseconds = Some(u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
