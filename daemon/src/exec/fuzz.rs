@@ -8,12 +8,12 @@ use std::{
 };
 
 use berth_policy::{
-    Call, CallId, Config, ConnectionId, Container, ContainerSpec, ContainerState, CreateContainer, Credentials,
-    Declared, Deletion, Event, Hook, ImageEvent, ImageLimits, ImageReference, ImageStep, Images, InstanceState,
-    Instance as ProbedInstance, Markers, Node, Origin, Pod, PodRef, Probe, ProbeAction, ProbeEvent, ProbeLimits, ProbeOutcome,
-    ProbeResult, ProbeStep, Probes, PullFailure, Readiness, RecreateReport, RecreateRequest, RecreateStrategy,
-    RecreateTarget, Request, RestartPolicy, Restate, Step, StepOutcome, StopContainer, Turn, Unready, WantedPod,
-    WantedProbe, Wish, WishId, WishSource,
+    Call, CallId, Config, ConnectionId, Container, ContainerSpec, ContainerState, CreateContainer,
+    Credentials, Declared, Deletion, Event, Hook, ImageEvent, ImageLimits, ImageReference, ImageStep, Images,
+    Instance as ProbedInstance, InstanceState, Markers, Node, Origin, Pod, PodRef, Probe, ProbeAction,
+    ProbeEvent, ProbeLimits, ProbeOutcome, ProbeResult, ProbeStep, Probes, PullFailure, Readiness,
+    RecreateReport, RecreateRequest, RecreateStrategy, RecreateTarget, Request, RestartPolicy, Restate, Step,
+    StepOutcome, StopContainer, Turn, Unready, WantedPod, WantedProbe, Wish, WishId, WishSource,
     launch_priority::{EnvValue, LaunchOrder},
     time::later,
 };
@@ -82,7 +82,8 @@ impl Play {
             2 => {
                 let sandbox = sandbox_of(&pod);
                 let code = Some(i32::from(which) * 1_000_000);
-                let state = if which > 128 { ContainerState::Exited { code } } else { ContainerState::Running };
+                let state =
+                    if which > 128 { ContainerState::Exited { code } } else { ContainerState::Running };
                 let container =
                     Container { id: newest.as_str().into(), name: name.into(), attempt: self.made, state };
                 self.node.apply(Event::SandboxInspected { sandbox, containers: vec![container] }, now);
@@ -158,7 +159,10 @@ impl Play {
         let now = self.now;
         let outcome = [StepOutcome::Done, StepOutcome::Gone, StepOutcome::Failed][usize::from(which) % 3];
         for step in self.node.plan(now) {
-            if matches!(step, Step::InspectSandbox(_) | Step::PollKubelet | Step::ForgetLatches(_) | Step::Probe(_)) {
+            if matches!(
+                step,
+                Step::InspectSandbox(_) | Step::PollKubelet | Step::ForgetLatches(_) | Step::Probe(_)
+            ) {
                 continue;
             }
             self.node.apply(Event::StepBegan(step.clone()), now);
@@ -243,7 +247,14 @@ fn shown(which: u8, length: Duration) -> Pod {
     }
 }
 
-fn recreate(which: u8, pod: &PodRef, name: &str, id: &str, length: Duration, now: Instant) -> RecreateRequest {
+fn recreate(
+    which: u8,
+    pod: &PodRef,
+    name: &str,
+    id: &str,
+    length: Duration,
+    now: Instant,
+) -> RecreateRequest {
     RecreateRequest {
         id: format!("r{}", which % 5).as_str().into(),
         origin: Origin::Api,
@@ -267,7 +278,8 @@ fn recreate(which: u8, pod: &PodRef, name: &str, id: &str, length: Duration, now
 
 fn wish(which: u8, length: Duration) -> Wish {
     let text: Arc<str> = format!("registry.test/image-{}", which % 3).into();
-    let (given, record, registry, repository) = (text.clone(), text.clone(), "registry.test".into(), text.clone());
+    let (given, record, registry, repository) =
+        (text.clone(), text.clone(), "registry.test".into(), text.clone());
     Wish {
         id: WishId { source: WishSource::Api, key: text },
         image: ImageReference { given, record, registry, repository },

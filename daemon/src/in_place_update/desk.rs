@@ -9,6 +9,7 @@ use std::{
 use berth_policy::{
     PodUid, RequestId,
     in_place_update::{UpdatePhase, UpdateReport, UpdateRequest, UpdateSource},
+    time::later,
 };
 use tokio::sync::watch;
 
@@ -34,6 +35,21 @@ pub(super) struct Entry {
     pub(super) flaw: Option<String>,
     /// Which state of its object this is; grows.
     pub(super) version: u64,
+}
+
+/// How many open requests for one pod are looked at, first come first; the others wait. All that are looked at are one
+/// update, and nobody needs as many.
+pub(super) const LOOKED_AT: usize = 64;
+/// How many of those that wait are told so at once.
+const TOLD_AT_ONCE: usize = 8;
+
+/// The open requests that somebody has to look at.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Open {
+    /// Those whose turn it is.
+    pub(super) entries: Vec<Entry>,
+    /// Some of those that wait and were not told so yet.
+    pub(super) untold: Vec<UpdateRequest>,
 }
 
 impl Desk {
@@ -91,10 +107,25 @@ impl Desk {
         self.inner().entries.values().cloned().collect()
     }
 
-    /// Those that have not ended.
-    pub(super) fn open(&self) -> Vec<Entry> {
+    /// Those that have not ended: of each pod the first [`LOOKED_AT`], and of the others some that were not told yet that they
+    /// wait.
+    pub(super) fn open(&self) -> Open {
         let inner = self.inner();
-        inner.entries.values().filter(|entry| entry.request.ended.is_none()).cloned().collect()
+        let mut by_pod: BTreeMap<&PodUid, Vec<&Entry>> = BTreeMap::new();
+        for entry in inner.entries.values().filter(|entry| entry.request.ended.is_none()) {
+            by_pod.entry(&entry.request.pod.uid).or_default().push(entry);
+        }
+        let mut open = Open::default();
+        for mut of_pod in by_pod.into_values() {
+            if of_pod.len() > LOOKED_AT {
+                of_pod.sort_by_key(|entry| (entry.request.created, &entry.request.id));
+                let rest = of_pod.split_off(LOOKED_AT);
+                let untold = rest.into_iter().filter(|entry| entry.request.reported.phase.is_none());
+                open.untold.extend(untold.take(TOLD_AT_ONCE).map(|entry| entry.request.clone()));
+            }
+            open.entries.extend(of_pod.into_iter().cloned());
+        }
+        open
     }
 
     /// Those that have, with the time from which on they are to be deleted.
@@ -103,7 +134,7 @@ impl Desk {
         let requests = inner.entries.values().map(|entry| &entry.request);
         requests
             .filter_map(|request| {
-                Some((request.id.clone(), request.ended?.checked_add(request.delete_after?)?))
+                Some((request.id.clone(), later(request.ended?, request.delete_after?)))
             })
             .collect()
     }
@@ -137,5 +168,57 @@ impl Desk {
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use berth_policy::PodRef;
+
+    use super::*;
+
+    fn entry(number: usize, pod: &str, now: Instant) -> Entry {
+        let pod = PodRef { uid: pod.into(), namespace: "shop".to_owned(), name: pod.to_owned() };
+        let request = UpdateRequest {
+            id: format!("r{number:05}").as_str().into(),
+            source: UpdateSource::Api,
+            key: format!("shop/r{number:05}"),
+            created: now,
+            pod,
+            revision: format!("r{number:05}"),
+            images: BTreeMap::from([("a".into(), Arc::from("image"))]),
+            metadata: BTreeMap::new(),
+            grace: std::time::Duration::ZERO,
+            ignore_failures: false,
+            rollback_on_failure: false,
+            deadline: None,
+            rollback_limit: std::time::Duration::ZERO,
+            delete_after: None,
+            reported: UpdateReport::default(),
+            ended: None,
+        };
+        Entry { request, flaw: None, version: 1 }
+    }
+
+    #[test]
+    fn of_ten_thousand_for_one_pod_a_few_are_looked_at_and_others_do_not_wait() {
+        let (desk, now) = (Desk::default(), Instant::now());
+        let crowd = (0..10_000).map(|number| entry(number, "crowded", now));
+        desk.listed(UpdateSource::Api, crowd.chain([entry(20_000, "other", now)]).collect());
+        let open = desk.open();
+        assert_eq!(open.entries.len(), LOOKED_AT + 1);
+        assert_eq!(open.entries[0].request.id.as_str(), "r00000");
+        assert_eq!(open.entries.last().unwrap().request.id.as_str(), "r20000");
+        assert_eq!(open.untold.len(), TOLD_AT_ONCE);
+
+        // One that was told so is not told again, and one that has ended makes room.
+        let waits = UpdateReport { phase: Some(UpdatePhase::Pending), ..UpdateReport::default() };
+        desk.reported(&open.untold[0].id, &waits, now);
+        assert_ne!(desk.open().untold[0].id, open.untold[0].id);
+        let ended = UpdateReport { phase: Some(UpdatePhase::Ended), ..UpdateReport::default() };
+        desk.reported(&open.entries[0].request.id, &ended, now);
+        assert_eq!(desk.open().entries[LOOKED_AT - 1].request.id.as_str(), "r00064");
     }
 }

@@ -22,7 +22,7 @@ use tracing::{info, warn};
 
 use super::{
     Parts,
-    desk::Entry,
+    desk::{Entry, LOOKED_AT},
     jobs::{Act, Done},
     observe::{self, Facts},
     outcomes::Pause,
@@ -130,7 +130,13 @@ impl Driver {
         for (id, at) in self.parts.desk.over() {
             again.extend(self.expire(id, at, now));
         }
-        for entry in self.parts.desk.open() {
+        let open = self.parts.desk.open();
+        for request in open.untold {
+            let message = format!("waits for its turn: more than {LOOKED_AT} updates for this pod are open");
+            let report = UpdateReport { phase: Some(UpdatePhase::Pending), message, ..request.reported.clone() };
+            self.report(request, report, now);
+        }
+        for entry in open.entries {
             match &entry.flaw {
                 Some(flaw) => self.refuse(&entry, flaw, now),
                 None => by_pod.entry(entry.request.pod.uid.clone()).or_default().push(entry.request),

@@ -23,7 +23,8 @@ async fn hostile_pod(case: &Case, name: &str, policy: &str) -> Result<Evidence> 
     let hook = json!({ "preStop": { "exec": { "command": ["/bin/sh", "-c", hook] } } });
     let proxy = sidecar(Container::new("proxy").only("sleep 1000000")).field("lifecycle", hook);
     let pod = evidence.mount(case.manifest(name)).spec("restartPolicy", policy).grace(i64::MAX);
-    case.create(&pod.container(Container::new("main").only("sleep 1")).container(evidence.mounted(proxy))).await?;
+    case.create(&pod.container(Container::new("main").only("sleep 1")).container(evidence.mounted(proxy)))
+        .await?;
     Ok(evidence)
 }
 
@@ -101,7 +102,8 @@ async fn hostile_numbers() -> Result<()> {
             .field("ttlSecondsAfterFinished", MOST)
             .field("rollbackOnFailure", true);
         update.begin(&client, &case.namespace, "largest-update").await?.succeeded().await?;
-        let other = Scene::begin(case, "other", |pod, evidence| pod.container(container(evidence, "a", &[]))).await?;
+        let other =
+            Scene::begin(case, "other", |pod, evidence| pod.container(container(evidence, "a", &[]))).await?;
         let old = other.running("a").await?;
         other.ask("usual", &Ask::new("other", &["a"])).await?.succeeded(PATIENCE).await?;
         other.replaced_once("a", &old, 1).await?;

@@ -4,6 +4,7 @@
 //! add one, list it in [`BENCHES`] and call it in [`run`]. What a case does is described in the module's own head.
 
 mod churn;
+mod crowd;
 mod handover;
 mod idle;
 mod images;

@@ -18,6 +18,7 @@ use kube::{Api, Client};
 use serde_json::json;
 
 use crate::Options;
+use crate::crowd;
 use crate::report::{Bench, Row};
 
 const METRICS: &[&str] = &["running_s", "completed_s", "down_s"];
@@ -34,6 +35,7 @@ pub(crate) const BENCH: Bench = Bench {
         ("in-a-row-6", METRICS),
         ("in-a-row-7", METRICS),
         ("in-a-row-8", METRICS),
+        (crowd::CASE, crowd::METRICS),
     ],
 };
 /// Nothing here takes a tenth of it.
@@ -49,6 +51,22 @@ struct Times {
 }
 
 pub(crate) async fn run(options: &Options) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    if in_a_row().any(|case| options.wants(case)) {
+        rows.extend(run_in_a_row(options).await?);
+    }
+    if options.wants(crowd::CASE) {
+        rows.extend(crowd::run(&BENCH, options.runs).await?);
+    }
+    Ok(rows)
+}
+
+/// The cases of one container that is recreated again and again.
+fn in_a_row() -> impl Iterator<Item = &'static str> {
+    BENCH.cases.iter().map(|(case, _)| *case).filter(|case| *case != crowd::CASE)
+}
+
+async fn run_in_a_row(options: &Options) -> Result<Vec<Row>> {
     let node = Node::builder().start().await?;
     let manager = Manager::leading(&node, NAMESPACE).await?;
     let client = node.client().await?;
@@ -59,7 +77,7 @@ pub(crate) async fn run(options: &Options) -> Result<Vec<Row>> {
         let pod = format!("pod-{run}");
         anew.push(deleted_and_created(&client, &cri, &pod).await?);
         let mut times = Vec::new();
-        for round in 0..BENCH.cases.len() {
+        for round in 0..in_a_row().count() {
             times.push(recreated(&client, &cri, &pod, round).await?);
         }
         eprintln!("run {run}: {times:.2?}");
@@ -70,7 +88,7 @@ pub(crate) async fn run(options: &Options) -> Result<Vec<Row>> {
     node.down()?;
 
     let mut rows = Vec::new();
-    for (round, &(case, _)) in BENCH.cases.iter().enumerate().filter(|(_, (case, _))| options.wants(case)) {
+    for (round, case) in in_a_row().enumerate().filter(|(_, case)| options.wants(case)) {
         let pick = |what: fn(&Times) -> f64| -> Vec<f64> {
             series.iter().filter_map(|times| times.get(round)).map(what).collect()
         };
