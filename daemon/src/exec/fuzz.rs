@@ -166,7 +166,7 @@ impl Play {
                 continue;
             }
             self.node.apply(Event::StepBegan(step.clone()), now);
-            if which % 4 != 0 {
+            if !which.is_multiple_of(4) {
                 self.node.apply(Event::StepEnded(step, outcome), now);
             }
         }
@@ -184,7 +184,7 @@ impl Play {
         let _ = self.images.next_deadline();
         for step in self.probes.plan(now) {
             match step {
-                ProbeStep::Run(run, _) if which % 4 != 0 => {
+                ProbeStep::Run(run, _) if !which.is_multiple_of(4) => {
                     let result = ProbeResult::Failure(String::new());
                     self.probes.apply(ProbeEvent::RunEnded(run, result), now);
                 }

@@ -133,9 +133,7 @@ impl Desk {
         let inner = self.inner();
         let requests = inner.entries.values().map(|entry| &entry.request);
         requests
-            .filter_map(|request| {
-                Some((request.id.clone(), later(request.ended?, request.delete_after?)))
-            })
+            .filter_map(|request| Some((request.id.clone(), later(request.ended?, request.delete_after?))))
             .collect()
     }
 

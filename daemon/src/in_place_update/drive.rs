@@ -133,7 +133,8 @@ impl Driver {
         let open = self.parts.desk.open();
         for request in open.untold {
             let message = format!("waits for its turn: more than {LOOKED_AT} updates for this pod are open");
-            let report = UpdateReport { phase: Some(UpdatePhase::Pending), message, ..request.reported.clone() };
+            let report =
+                UpdateReport { phase: Some(UpdatePhase::Pending), message, ..request.reported.clone() };
             self.report(request, report, now);
         }
         for entry in open.entries {

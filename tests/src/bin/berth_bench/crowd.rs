@@ -46,20 +46,25 @@ pub(crate) async fn run(bench: &Bench, runs: u32) -> Result<Vec<Row>> {
     }
     let other = cri.containers(NAMESPACE, "other").await?.pop().context("no container")?.id;
     let through = Cri::connect(node.berthd()?.socket())?;
-    let rounds = async || stream::iter(0..runs).then(|_| round(&through, &other)).try_collect::<Vec<_>>().await;
+    let rounds =
+        async || stream::iter(0..runs).then(|_| round(&through, &other)).try_collect::<Vec<_>>().await;
 
     let mut alone = rounds().await?;
     eprintln!("alone: {alone:.0?}");
     let begun = Instant::now();
-    stream::iter(0..CROWD).map(|number| ask(&client, number)).buffer_unordered(AT_ONCE).try_collect::<Vec<_>>().await?;
+    stream::iter(0..CROWD)
+        .map(|number| ask(&client, number))
+        .buffer_unordered(AT_ONCE)
+        .try_collect::<Vec<_>>()
+        .await?;
     eprintln!("{CROWD} requests made and assigned in {:.0?}", begun.elapsed());
     let crowded = rounds().await?;
     eprintln!("with the crowd: {crowded:.0?}");
     let requests: Api<ContainerRecreateRequest> = Api::namespaced(client.clone(), NAMESPACE);
     let open = requests.list(&ListParams::default()).await?.items;
-    let open = open.iter().filter(|request| {
-        request.status.as_ref().is_none_or(|status| status.completion_time.is_none())
-    });
+    let open = open
+        .iter()
+        .filter(|request| request.status.as_ref().is_none_or(|status| status.completion_time.is_none()));
     ensure!(open.count() == CROWD, "not all requests stayed open");
     requests.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
     await_condition("the crowd has gone", PATIENCE, async || {
