@@ -59,6 +59,7 @@ pub struct Row {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Line {
     Recreate,
+    Show,
     Unmarked,
     Removal,
     Nudge,
@@ -77,12 +78,10 @@ impl Line {
     /// The line of a point. A point that other ways pass, too, is in one of them only; without a line it does not compile.
     fn of(point: Point) -> Self {
         match point {
-            Point::Marking
-            | Point::Marked
-            | Point::Shown
-            | Point::Reporting
-            | Point::Reported
-            | Point::Unmarking => Self::Recreate,
+            Point::Marking | Point::Marked | Point::Reporting | Point::Reported | Point::Unmarking => {
+                Self::Recreate
+            }
+            Point::Shown => Self::Show,
             Point::Unmarked => Self::Unmarked,
             Point::Removing | Point::Removed => Self::Removal,
             Point::Nudging => Self::Nudge,
@@ -113,9 +112,13 @@ impl Line {
 
     fn way(self) -> Way {
         match self {
-            Self::Recreate | Self::Unmarked | Self::Removal | Self::Nudge | Self::Hook | Self::Stop => {
-                Way::Recreate
-            }
+            Self::Recreate
+            | Self::Show
+            | Self::Unmarked
+            | Self::Removal
+            | Self::Nudge
+            | Self::Hook
+            | Self::Stop => Way::Recreate,
             Self::Update => Way::Update,
             Self::Job => Way::Job,
             Self::Pull => Way::Pull,
@@ -181,13 +184,14 @@ impl Way {
 
 impl Row {
     /// How often the hook of a container that is replaced may begin. Whether a command that was about to go had begun
-    /// cannot be known, and then it is not begun again; one that meets the runtime's restart is lost with its connection, and
-    /// the kubelet does not ask twice; and who has lost the store does not know that it began, each time anew.
+    /// cannot be known, and then it is not begun again. Berthd reports that a container is being stopped while the runtime begins
+    /// its hook: one that the runtime's restart meets there is lost with the runtime, and the kubelet does not ask twice. And
+    /// who has lost the store does not know that it began, each time anew.
     pub(super) fn hooks(&self) -> std::ops::RangeInclusive<usize> {
         let at = |points: &[Point]| self.points.iter().any(|point| points.contains(point));
         match self.fault {
             Fault::Kill if at(&[Point::Hooked]) => 0..=0,
-            Fault::ContainerdRestart if at(&[Point::Shown, Point::Hooked]) => 0..=1,
+            Fault::ContainerdRestart if at(&[Point::Reporting, Point::Reported]) => 0..=1,
             Fault::BrokenStore => 0..=self.points.len() + 1,
             _ => 1..=1,
         }
