@@ -93,7 +93,9 @@ async fn recreate_grace_of_the_request() -> Result<()> {
 async fn recreate_queue_and_force() -> Result<()> {
     run("recreate_queue_and_force", async |case: &Case| {
         let scene = Scene::begin(case, "pod", |pod, evidence| {
-            pod.container(evidence.container("a", "sleep 2")).container(evidence.container("b", ""))
+            // However slow the machine is, the first one goes on until the second is seen to wait.
+            let held = "until test -f /evidence/go; do sleep 0.1; done";
+            pod.container(evidence.container("a", held)).container(evidence.container("b", ""))
         })
         .await?;
         let (a, b) = (scene.running("a").await?, scene.running("b").await?);
@@ -105,6 +107,7 @@ async fn recreate_queue_and_force() -> Result<()> {
             Ok(())
         })
         .await?;
+        scene.evidence.put("go")?;
         for asked in [&first, &same, &other] {
             asked.succeeded(PATIENCE).await?;
         }

@@ -25,6 +25,13 @@ async fn begin<'a>(case: &'a Case, hook: &str) -> Result<Scene<'a>> {
     .await
 }
 
+/// A hook that goes on until the test says so, by [`go`]: however slow the machine is, what comes in the middle does.
+const HELD: &str = "until test -f /evidence/go; do sleep 0.1; done";
+
+fn go(scene: &Scene<'_>) -> Result<()> {
+    scene.evidence.put("go")
+}
+
 /// Waits until the old instance of `high` is being stopped.
 async fn hook_runs(scene: &Scene<'_>, hooks: usize) -> Result<()> {
     await_condition("the hook runs", A_WHILE, async || {
@@ -39,13 +46,14 @@ async fn update_replaced_in_the_middle() -> Result<()> {
     run_updating("update_replaced_in_the_middle", async |case: &Case| {
         const SAME: &str = "berth.test/busybox:replaced";
         case.node.containerd().ctr(&["images", "tag", "--force", BUSYBOX, SAME]).await?;
-        let scene = begin(case, "sleep 2").await?;
+        let scene = begin(case, HELD).await?;
         let first = Update::new("pod").image("high", BUSYBOX_NEXT).image("low", BUSYBOX_NEXT);
         let first = scene.ask("first", &first).await?;
         hook_runs(&scene, 1).await?;
         // It wants something else of `low`, and of `high` what the first one does not touch.
         let second = Update::new("pod").image("low", SAME).annotation("value", "two");
         let second = scene.ask("second", &second).await?;
+        go(&scene)?;
         second.succeeded().await?;
         first.succeeded().await?;
         let now = scene.now().await?;
@@ -64,7 +72,7 @@ async fn update_replaced_in_the_middle() -> Result<()> {
 #[tokio::test]
 async fn update_rolled_back_in_the_middle() -> Result<()> {
     run_updating("update_rolled_back_in_the_middle", async |case: &Case| {
-        let scene = begin(case, "sleep 2").await?;
+        let scene = begin(case, HELD).await?;
         let there = Update::new("pod")
             .image("high", BUSYBOX_NEXT)
             .image("low", BUSYBOX_NEXT)
@@ -72,7 +80,9 @@ async fn update_rolled_back_in_the_middle() -> Result<()> {
         let there = scene.ask("there", &there).await?;
         hook_runs(&scene, 1).await?;
         let back = Update::new("pod").image("high", BUSYBOX).image("low", BUSYBOX).annotation("value", "one");
-        scene.ask("back", &back).await?.succeeded().await?;
+        let back = scene.ask("back", &back).await?;
+        go(&scene)?;
+        back.succeeded().await?;
         there.failed("Replaced").await?;
         if kubelet_is("1.33") {
             // It does not say which generation its status is of, so nobody knows that it still stops a container, nor sees to it
@@ -97,10 +107,11 @@ async fn update_rolled_back_in_the_middle() -> Result<()> {
 #[tokio::test]
 async fn update_of_a_pod_that_is_deleted() -> Result<()> {
     run_updating("update_of_a_pod_that_is_deleted", async |case: &Case| {
-        let scene = begin(case, "sleep 2").await?;
+        let scene = begin(case, HELD).await?;
         let asked = scene.ask("gone", &Update::new("pod").image("high", BUSYBOX_NEXT)).await?;
         hook_runs(&scene, 1).await?;
         case.pods.delete("pod", &DeleteParams::default()).await?;
+        go(&scene)?;
         asked.failed("PodGone").await?;
         case.await_gone("pod").await
     })
@@ -111,11 +122,12 @@ async fn update_of_a_pod_that_is_deleted() -> Result<()> {
 #[tokio::test]
 async fn update_called_off() -> Result<()> {
     run_updating("update_called_off", async |case: &Case| {
-        let scene = begin(case, "sleep 2").await?;
+        let scene = begin(case, HELD).await?;
         let update = Update::new("pod").image("high", BUSYBOX_NEXT).image("low", BUSYBOX_NEXT);
         let asked = scene.ask("off", &update).await?;
         hook_runs(&scene, 1).await?;
         asked.delete().await?;
+        go(&scene)?;
         case.await_pod("pod", "Ready again", |pod| {
             ensure!(crate::case::container(pod, "high")?.restart_count == 1, "not restarted yet");
             is_ready(pod)
