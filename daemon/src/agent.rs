@@ -135,8 +135,8 @@ impl Agent {
         self.follows.subscribe()
     }
 
-    /// Removes the latches of a sandbox that is gone. Nobody waits for the disk: a failure is counted, and the next start tries
-    /// again.
+    /// Removes the latches of a sandbox that is gone. Nobody waits for the disk: a failure is counted, and
+    /// the next start tries again.
     pub fn forget_latches(&self, sandbox: &berth_policy::SandboxId) {
         let (store, metrics, gone) = (self.store.clone(), self.metrics.clone(), sandbox.clone());
         tokio::task::spawn_blocking(move || match store.forget(&gone) {

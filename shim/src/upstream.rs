@@ -97,8 +97,8 @@ impl Upstream {
 // === impl Connection ===
 
 impl Connection {
-    /// Whether the runtime has closed it, which its task may not have seen yet: this process may have stood still meanwhile. A
-    /// call that went out on it would be lost, and nobody could say whether it had begun.
+    /// Asks the kernel whether the runtime has closed it. Its task may not have seen that yet, because this
+    /// process stood still meanwhile: a call would be lost, and nobody could say whether it had begun.
     fn is_dead(&self) -> bool {
         let Some(socket) = self.socket.upgrade() else { return true };
         let mut polled = [PollFd::new(&*socket, PollFlags::RDHUP)];
@@ -115,7 +115,8 @@ mod tests {
 
     use super::*;
 
-    /// On this one thread nothing is polled between the end of the runtime and the next call, as after a process stood still.
+    /// On this one thread nothing is polled between the end of the runtime and the next call, as after a
+    /// process stood still.
     #[tokio::test]
     async fn a_connection_that_the_runtime_has_closed_takes_no_call() {
         let dir = tempfile::tempdir().unwrap();

@@ -54,7 +54,8 @@ impl Jobs {
         Ok(())
     }
 
-    /// Waits until the job controller calls a Job over, well or not, and the end of its pods was seen here, too.
+    /// Waits until the job controller calls a Job over, well or not, and the end of its pods was seen here,
+    /// too.
     pub async fn over(&self, name: &str) -> Result<JobStatus> {
         await_condition(format!("Job {name} is over"), PATIENCE, async || {
             let status = self.api.get(name).await?.status.unwrap_or_default();

@@ -211,8 +211,8 @@ impl Evidence {
         Ok(self.words(container)?.iter().filter(|written| *written == word).count())
     }
 
-    /// Waits until a container has written this word so often: it runs before it has written that it does. Once too often
-    /// fails at once.
+    /// Waits until a container has written this word so often: it runs before it has written that it does.
+    /// Once too often fails at once.
     pub async fn has(&self, container: &str, word: &str, times: usize) -> Result<()> {
         await_condition(format!("{container} has written {word} {times} times"), WRITTEN, async || {
             let count = self.count(container, word)?;
@@ -242,8 +242,9 @@ impl Evidence {
         Ok(i64::try_from(since.as_nanos())?)
     }
 
-    /// When a container of [`Self::container`] last ended because it was told to, in nanoseconds since the epoch. It is the last
-    /// thing that an instance writes, and stays when the kubelet's garbage collection takes the instance.
+    /// When a container of [`Self::container`] last ended because it was told to, in nanoseconds since the
+    /// epoch. It is the last thing that an instance writes, and stays when the kubelet's garbage collection
+    /// takes the instance.
     pub fn ended_at(&self, container: &str) -> Result<i64> {
         self.written_at(&format!("{container}.ended"))
     }

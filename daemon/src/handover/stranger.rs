@@ -1,4 +1,5 @@
-//! A successor that somebody else has started: a process, and not a number that may be another's by the time it counts.
+//! A successor that somebody else has started: a process, and not a number that may be another's by the time
+//! it counts.
 
 use std::{
     io,
@@ -17,8 +18,8 @@ use tokio::net::UnixStream;
 pub(super) struct Stranger(OwnedFd);
 
 impl Stranger {
-    /// The process that has dialled. `None`: it lives in a PID namespace beside this one, and ends when it finds that the line
-    /// is cut; or it has ended already.
+    /// The process that has dialled. `None`: it lives in a PID namespace beside this one, and ends when it
+    /// finds that the line is cut; or it has ended already.
     ///
     /// # Errors
     /// What the system says.
@@ -27,7 +28,8 @@ impl Stranger {
         if let Ok(process) = getsockopt(stream, PeerPidfd) {
             return Ok(Some(Self(process)));
         }
-        // Before Linux 6.5. The number was its own when it dialled, and is its own still if it has not ended since.
+        // Before Linux 6.5. The number was its own when it dialled, and is its own still if it has not ended
+        // since.
         match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(process) => Ok((!hung_up(stream)?).then_some(Self(process))),
             Err(rustix::io::Errno::SRCH) => Ok(None),

@@ -1,5 +1,5 @@
-//! Carries out steps, one at a time, while nobody else does. It waits for its turn and for the disk: not for a thread that has
-//! calls to answer.
+//! Carries out steps, one at a time, while nobody else does. It waits for its turn and for the disk: not for
+//! a thread that has calls to answer.
 
 use std::{
     fs::{self, File},
@@ -55,7 +55,8 @@ pub(super) fn walk_at_most(
     Ok(Step::Await)
 }
 
-/// The lock of those who change the names: berthd and the guardian may both want to act. Nobody else can hold it.
+/// The lock of those who change the names: berthd and the guardian may both want to act. Nobody else can hold
+/// it.
 fn turn(paths: &Paths) -> io::Result<Flock<File>> {
     let locks = paths.locks();
     match fs::DirBuilder::new().mode(0o700).create(&locks) {

@@ -53,9 +53,10 @@ pub struct Row {
     pub fault: Fault,
 }
 
-/// A line of the matrix: points that the same piece of work meets. What has a line of its own would change what is to come of
-/// the others (a hook that is lost), may be left out (the kubelet may have looked, or tidied up, by itself; of a lost store no
-/// mark is removed), or is passed by the containers of all pods. The order is that of the run.
+/// A line of the matrix: points that the same piece of work meets. What has a line of its own would change
+/// what is to come of the others (a hook that is lost), may be left out (the kubelet may have looked, or
+/// tidied up, by itself; of a lost store no mark is removed), or is passed by the containers of all pods. The
+/// order is that of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Line {
     Recreate,
@@ -75,7 +76,8 @@ enum Line {
 }
 
 impl Line {
-    /// The line of a point. A point that other ways pass, too, is in one of them only; without a line it does not compile.
+    /// The line of a point. A point that other ways pass, too, is in one of them only; without a line it does
+    /// not compile.
     fn of(point: Point) -> Self {
         match point {
             Point::Marking | Point::Marked | Point::Reporting | Point::Reported | Point::Unmarking => {
@@ -183,10 +185,11 @@ impl Way {
 }
 
 impl Row {
-    /// How often the hook of a container that is replaced may begin. Whether a command that was about to go had begun
-    /// cannot be known, and then it is not begun again. Berthd reports that a container is being stopped while the runtime begins
-    /// its hook: one that the runtime's restart meets there is lost with the runtime, and the kubelet does not ask twice. And
-    /// who has lost the store does not know that it began, each time anew.
+    /// How often the hook of a container that is replaced may begin. Whether a command that was about to go
+    /// had begun cannot be known, and then it is not begun again. Berthd reports that a container is being
+    /// stopped while the runtime begins its hook: one that the runtime's restart meets there is lost with the
+    /// runtime, and the kubelet does not ask twice. And who has lost the store does not know that it began,
+    /// each time anew.
     pub(super) fn hooks(&self) -> std::ops::RangeInclusive<usize> {
         let at = |points: &[Point]| self.points.iter().any(|point| points.contains(point));
         match self.fault {

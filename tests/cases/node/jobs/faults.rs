@@ -40,7 +40,8 @@ fn rounds() -> Vec<Round> {
             points: vec![Point::DirectlyStopped],
             hooks: Some(1),
         },
-        // The second time the mark says that the hook may have begun, which cannot be known: it is not begun again.
+        // The second time the mark says that the hook may have begun, which cannot be known: it is not begun
+        // again.
         Round {
             job: "before-hook",
             policy: "Never",

@@ -25,7 +25,8 @@ async fn begin<'a>(case: &'a Case, hook: &str) -> Result<Scene<'a>> {
     .await
 }
 
-/// A hook that goes on until the test says so, by [`go`]: however slow the machine is, what comes in the middle does.
+/// A hook that goes on until the test says so, by [`go`]: however slow the machine is, what comes in the
+/// middle does.
 const HELD: &str = "until test -f /evidence/go; do sleep 0.1; done";
 
 fn go(scene: &Scene<'_>) -> Result<()> {

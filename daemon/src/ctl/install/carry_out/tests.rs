@@ -204,8 +204,9 @@ async fn a_second_installation_goes_back_to_the_first() {
 const PROGRAMS: [&str; 2] = ["/usr/local/bin/berthd", "/usr/local/bin/berthctl"];
 const KEPT: [&str; 2] = ["/var/lib/berth/berthd.before", "/var/lib/berth/berthctl.before"];
 
-/// Upgrades an installed node, and dies after so many steps. Then the node has the old programs; where it has not died, the
-/// new ones and nothing else. `left` is what an upgrade before it has left in the place of the programs that are kept.
+/// Upgrades an installed node, and dies after so many steps. Then the node has the old programs; where it has
+/// not died, the new ones and nothing else. `left` is what an upgrade before it has left in the place of the
+/// programs that are kept.
 async fn upgrade_dies_after(steps: usize, left: Option<&str>) -> bool {
     let world = World::new(KUBEADM);
     let clean = world.picture();
