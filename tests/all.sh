@@ -33,7 +33,7 @@ BERTH_FUZZ_SEED=1 fuzz/run.sh 3
 step "the programs of the nodes"
 wait "$kubernetes" || { cat "$log" >&2; exit 1; }
 
-step "node tests"
+step "node tests, one try each"
 tests/node.sh
 
 step "the same with another containerd"

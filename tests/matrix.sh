@@ -61,15 +61,19 @@ table="| containerd | kubelet | API server |"
 rule="|---|---|---|"
 for group in "${groups[@]}"; do table+=" $group |" rule+="---|"; done
 table+=$'\n'"$rule"$'\n'
-missed=() passed=0
+missed=() passed=0 red=0
 
 for runtime in "${runtimes[@]}"; do
     for kubelet in "${kubelets[@]}"; do
         echo "matrix.sh: containerd $runtime, kubelet $kubelet" >&2
         log=$logs/$runtime-$kubelet.log
-        # How it ends is told by its lines: one for each case that has passed.
+        # How the cases end is told by their lines: one for each that has passed.
         BERTH_TESTS_CONTAINERD=$runtime BERTH_TESTS_KUBERNETES=$kubelet \
-            tests/node.sh "${of[@]}" >"$log" 2>&1 || true
+            tests/node.sh "${of[@]}" >"$log" 2>&1 || {
+            red=1
+            # What those that failed said; all of it where it never came to a list of them.
+            { grep -q '^failures:$' "$log" && sed -n '/^failures:$/,$p' "$log" || cat "$log"; } >&2
+        }
         table+="| $(version "$(containerd_of "$runtime")") | $(version "$(kubernetes_of "$kubelet" kubelet)") |"
         table+=" $(version "$(kubernetes_of "$kubelet" kube-apiserver)") |"
         for group in "${groups[@]}"; do
@@ -86,11 +90,10 @@ for runtime in "${runtimes[@]}"; do
             table+=" $good of ${#cases[@]} |"
         done
         table+=$'\n'
-        grep '^node.sh:' "$log" >&2 || true
     done
 done
 
 printf '\n%s' "$table"
 for one in "${missed[@]}"; do echo "did not pass: $one"; done
 echo "$passed passed, ${#missed[@]} failed"
-[ ${#missed[@]} -eq 0 ]
+[ ${#missed[@]} -eq 0 ] && [ $red -eq 0 ]

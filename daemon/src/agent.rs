@@ -144,12 +144,20 @@ impl Agent {
         self.follows.subscribe()
     }
 
-    /// Removes the latches of a sandbox that is gone. A failure is counted; the next start tries again.
+    /// Removes the latches of a sandbox that is gone. Nobody waits for the disk: a failure is counted, and
+    /// the next start tries again.
     pub fn forget_latches(&self, sandbox: &berth_policy::SandboxId) {
-        if let Err(error) = self.store.forget(sandbox) {
-            self.metrics.store_failed();
-            error!(sandbox = %sandbox, error = %chain(&error), "Latches not removed from the store");
-        }
+        let (store, metrics, gone) = (self.store.clone(), self.metrics.clone(), sandbox.clone());
+        tokio::task::spawn_blocking(move || match store.forget(&gone) {
+            Ok(()) => {}
+            Err(error @ StoreError::Closed) => {
+                debug!(%error, sandbox = %gone, "Latches not removed from the store")
+            }
+            Err(error) => {
+                metrics.store_failed();
+                error!(sandbox = %gone, error = %chain(&error), "Latches not removed from the store");
+            }
+        });
         self.observe(Event::LatchesForgotten(sandbox.clone()));
     }
 

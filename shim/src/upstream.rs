@@ -1,10 +1,16 @@
 //! The connection to the runtime that belongs to one client connection: dialled with the first call, and again when it
 //! is gone. A runtime that is down is an error at once, never a wait and never an empty answer.
 
-use std::{future::poll_fn, io, os::fd::AsFd, sync::Arc};
+use std::{
+    future::poll_fn,
+    io,
+    os::fd::{AsFd, OwnedFd},
+    sync::{Arc, Weak},
+};
 
 use bytes::Bytes;
 use h2::client::SendRequest;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::{net::UnixStream, sync::Mutex};
 use tracing::debug;
 
@@ -16,7 +22,14 @@ pub(crate) struct Upstream {
     metrics: Metrics,
     keeper: Option<Arc<dyn Keeper>>,
     /// The connection in use. Behind an async lock so that calls that find it gone dial once, not once each.
-    current: Mutex<Option<SendRequest<Bytes>>>,
+    current: Mutex<Option<Connection>>,
+}
+
+/// A connection to the runtime.
+struct Connection {
+    sender: SendRequest<Bytes>,
+    /// The socket as its task has it, to be looked at.
+    socket: Weak<OwnedFd>,
 }
 
 /// The runtime cannot be reached.
@@ -42,34 +55,84 @@ impl Upstream {
     /// A sender on a connection that takes new streams: neither closed nor told to go away.
     pub(crate) async fn sender(&self) -> Result<SendRequest<Bytes>, DialError> {
         let mut current = self.current.lock().await;
-        if let Some(sender) = current.as_ref() {
-            let mut sender = sender.clone();
+        if let Some(connection) = current.as_ref().filter(|connection| !connection.is_dead()) {
+            let mut sender = connection.sender.clone();
             if poll_fn(|cx| sender.poll_ready(cx)).await.is_ok() {
                 return Ok(sender);
             }
         }
         *current = None;
-        let sender = self.dial().await.inspect_err(|_| self.metrics.dial_failed())?;
-        Ok(current.insert(sender).clone())
+        let connection = self.dial().await.inspect_err(|_| self.metrics.dial_failed())?;
+        Ok(current.insert(connection).sender.clone())
     }
 
-    async fn dial(&self) -> Result<SendRequest<Bytes>, DialError> {
+    async fn dial(&self) -> Result<Connection, DialError> {
         let endpoint = || self.endpoint.clone();
         let socket = UnixStream::connect(self.endpoint.path())
             .await
             .map_err(|source| DialError::Connect { endpoint: endpoint(), source })?;
         let kept = self.keeper.as_ref().and_then(|keeper| keeper.keep(socket.as_fd()));
+        let looked_at = Arc::new(
+            socket
+                .as_fd()
+                .try_clone_to_owned()
+                .map_err(|source| DialError::Connect { endpoint: endpoint(), source })?,
+        );
         let (sender, connection) = http2::client()
             .handshake(socket)
             .await
             .map_err(|source| DialError::Handshake { endpoint: endpoint(), source })?;
+        let socket = Arc::downgrade(&looked_at);
         // Drives the frames of this connection; ends when the last sender and stream are gone or the runtime is.
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 debug!(%error, "Runtime connection ended");
             }
-            drop(kept);
+            drop((kept, looked_at));
         });
-        Ok(sender)
+        Ok(Connection { sender, socket })
+    }
+}
+
+// === impl Connection ===
+
+impl Connection {
+    /// Asks the kernel whether the runtime has closed it. Its task may not have seen that yet, because this
+    /// process stood still meanwhile: a call would be lost, and nobody could say whether it had begun.
+    fn is_dead(&self) -> bool {
+        let Some(socket) = self.socket.upgrade() else { return true };
+        let mut polled = [PollFd::new(&*socket, PollFlags::RDHUP)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // Where it cannot be looked at, its task tells.
+        poll(&mut polled, Some(&now)).is_ok()
+            && polled[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    /// On this one thread nothing is polled between the end of the runtime and the next call, as after a
+    /// process stood still.
+    #[tokio::test]
+    async fn a_connection_that_the_runtime_has_closed_takes_no_call() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("runtime.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let endpoint = RuntimeEndpoint::from(path);
+        let upstream = Upstream::new(endpoint, Metrics::register(&mut Default::default()), None);
+        let dialled = || listener.accept().is_ok();
+
+        upstream.sender().await.unwrap();
+        let (runtime, _) = listener.accept().unwrap();
+        upstream.sender().await.unwrap();
+        assert!(!dialled(), "one that lives is used again");
+        drop(runtime);
+        upstream.sender().await.unwrap();
+        assert!(dialled(), "the call went out on a connection that nobody reads");
     }
 }

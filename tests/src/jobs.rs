@@ -54,7 +54,8 @@ impl Jobs {
         Ok(())
     }
 
-    /// Waits until the job controller calls a Job over, well or not.
+    /// Waits until the job controller calls a Job over, well or not, and the end of its pods was seen here,
+    /// too.
     pub async fn over(&self, name: &str) -> Result<JobStatus> {
         await_condition(format!("Job {name} is over"), PATIENCE, async || {
             let status = self.api.get(name).await?.status.unwrap_or_default();
@@ -64,6 +65,7 @@ impl Jobs {
             });
             let pods: Vec<_> = self.pods_of(name).into_iter().map(|seen| seen.last.status).collect();
             ensure!(over, "{} {}", serde_json::to_string(&status)?, serde_json::to_string(&pods)?);
+            self.pods_of(name).iter().try_for_each(|seen| seen.ended().map(drop))?;
             Ok(status)
         })
         .await

@@ -13,10 +13,12 @@ use serde_json::{Value, json};
 
 use crate::manifest::{Container, PodManifest};
 use crate::node::{NODE_NAME, Run};
-use crate::wait::await_condition;
+use crate::wait::{Hopeless, await_condition};
 
 /// The manager's name among the writers of a status.
 const MANAGER: &str = "berth-manager";
+/// Far more than a container that runs takes for its first line, on a machine with other work to do.
+const WRITTEN: Duration = Duration::from_secs(60);
 
 /// A request that is to be made.
 #[derive(Clone, Debug)]
@@ -193,7 +195,7 @@ impl Evidence {
     pub fn container(&self, name: &str, hook: &str) -> Container {
         let container = Container::new(name)
             .only(&format!(
-                "echo start >> /evidence/{name}\ntrap 'echo term | tee -a /evidence/{name}; exit 0' TERM\nsleep 1000000 & wait"
+                "echo start >> /evidence/{name}\ntrap 'echo term | tee -a /evidence/{name}; touch /evidence/{name}.ended; exit 0' TERM\nsleep 1000000 & wait"
             ));
         let container = self.mounted(container);
         if hook.is_empty() {
@@ -207,6 +209,18 @@ impl Evidence {
     /// How often a container wrote this word.
     pub fn count(&self, container: &str, word: &str) -> Result<usize> {
         Ok(self.words(container)?.iter().filter(|written| *written == word).count())
+    }
+
+    /// Waits until a container has written this word so often: it runs before it has written that it does.
+    /// Once too often fails at once.
+    pub async fn has(&self, container: &str, word: &str, times: usize) -> Result<()> {
+        await_condition(format!("{container} has written {word} {times} times"), WRITTEN, async || {
+            let count = self.count(container, word)?;
+            ensure!(count <= times, Hopeless(format!("{count} times")));
+            ensure!(count == times, "{count} times");
+            Ok(())
+        })
+        .await
     }
 
     /// All that a container wrote.
@@ -226,6 +240,13 @@ impl Evidence {
         let written = fs::metadata(&file).and_then(|meta| meta.modified());
         let since = written.with_context(|| file.display().to_string())?.duration_since(UNIX_EPOCH)?;
         Ok(i64::try_from(since.as_nanos())?)
+    }
+
+    /// When a container of [`Self::container`] last ended because it was told to, in nanoseconds since the
+    /// epoch. It is the last thing that an instance writes, and stays when the kubelet's garbage collection
+    /// takes the instance.
+    pub fn ended_at(&self, container: &str) -> Result<i64> {
+        self.written_at(&format!("{container}.ended"))
     }
 
     /// Gives the containers a file to wait for.

@@ -11,7 +11,7 @@
 mod act;
 mod point;
 
-pub use self::point::Point;
+pub use self::point::{Point, Way};
 
 impl Point {
     /// Dies or stops here if a test says so.

@@ -1,194 +1,148 @@
 //! The points, and on whose way they are.
+//!
+//! A point is declared once, with its name and its ways; every list of points comes from here.
 
-/// A point on the way of a recreate, a pull, an update, the end of a job sidecar, a hand-over, a creation at the gate, or a
-/// change of the store. The order is that of the way.
+/// The work that leads the agent past a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Point {
+pub enum Way {
+    /// A recreate.
+    Recreate,
+    /// An update that restarts a container for its env.
+    Update,
+    /// The end of a job sidecar.
+    JobSidecar,
+    /// A pull.
+    Pull,
+    /// The status of the node's images.
+    Answer,
+    /// A hand-over, in the successor.
+    HandOver,
+    /// A creation at the gate.
+    Gate,
+    /// A change of the store, by anything.
+    Store,
+}
+
+macro_rules! points {
+    ($($(#[$doc:meta])+ $point:ident = $name:literal on $($way:ident)|+;)+) => {
+        /// A point on the way of some work. The order is that of the way.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Point {
+            $($(#[$doc])+ $point,)+
+        }
+
+        impl Point {
+            /// Every point.
+            pub const ALL: &[Self] = &[$(Self::$point),+];
+
+            /// The name, as the file spells it.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$point => $name,)+
+                }
+            }
+
+            /// The ways that it is on.
+            pub fn ways(self) -> &'static [Way] {
+                match self {
+                    $(Self::$point => &[$(Way::$way),+],)+
+                }
+            }
+        }
+    };
+}
+
+points! {
     /// The old exited instances are about to be removed.
-    Removing,
+    Removing = "removing" on Recreate;
     /// They are removed.
-    Removed,
+    Removed = "removed" on Recreate;
     /// The marks are about to be written.
-    Marking,
+    Marking = "marking" on Recreate | Update;
     /// They are durable.
-    Marked,
+    Marked = "marked" on Recreate | Update;
     /// A nudge is about to go out.
-    Nudging,
+    Nudging = "nudging" on Recreate | Update;
     /// The mark says that the kubelet may have seen it; the answer has not gone.
-    Shown,
+    Shown = "shown" on Recreate | Update;
     /// The mark says that the hook may have begun; the command has not gone.
-    Hooked,
+    Hooked = "hooked" on Recreate | Update;
     /// The kubelet's StopContainer is about to go on.
-    StopAsked,
+    StopAsked = "stop-asked" on Recreate | Update;
     /// It succeeded.
-    Stopped,
+    Stopped = "stopped" on Recreate | Update;
     /// The new instance was created.
-    Created,
+    Created = "created" on Recreate | Update;
     /// It was started.
-    Started,
+    Started = "started" on Recreate | Update;
     /// The status is about to be written.
-    Reporting,
+    Reporting = "reporting" on Recreate;
     /// It is written.
-    Reported,
+    Reported = "reported" on Recreate;
     /// The marks are about to be removed.
-    Unmarking,
+    Unmarking = "unmarking" on Recreate;
     /// They are removed.
-    Unmarked,
+    Unmarked = "unmarked" on Recreate;
     /// The runtime was asked to pull; the image is not there.
-    Pulling,
+    Pulling = "pulling" on Pull;
     /// The runtime has pulled; nobody was told.
-    Pulled,
+    Pulled = "pulled" on Pull;
     /// The status of an update is about to be written.
-    Telling,
+    Telling = "telling" on Update;
     /// It is written.
-    Told,
+    Told = "told" on Update;
     /// The pod is about to be set not ready.
-    Closing,
+    Closing = "closing" on Update;
     /// It is.
-    Closed,
+    Closed = "closed" on Update;
     /// The mark of a job sidecar is about to be written.
-    Ending,
+    Ending = "ending" on JobSidecar;
     /// It is durable.
-    Ended,
+    Ended = "ended" on JobSidecar;
     /// The agent has stopped a container without the kubelet, and nobody has seen it.
-    DirectlyStopped,
+    DirectlyStopped = "directly-stopped" on JobSidecar;
     /// A batch is about to be patched.
-    Patching,
+    Patching = "patching" on Update;
     /// It is patched.
-    Patched,
+    Patched = "patched" on Update;
     /// The pod is about to be set ready.
-    Opening,
+    Opening = "opening" on Update;
     /// It is.
-    Opened,
+    Opened = "opened" on Update;
     /// A successor has taken the sockets and the store.
-    Taken,
+    Taken = "taken" on HandOver;
     /// It accepts, and has not said so.
-    Accepting,
+    Accepting = "accepting" on HandOver;
     /// It has said so.
-    Succeeded,
+    Succeeded = "succeeded" on HandOver;
     /// The status of the node's images is about to be written.
-    Answering,
+    Answering = "answering" on Answer;
     /// It is written.
-    Answered,
+    Answered = "answered" on Answer;
     /// A creation is about to be held until other containers are up.
-    Holding,
+    Holding = "holding" on Gate;
     /// A creation is about to be refused.
-    Refusing,
+    Refusing = "refusing" on Gate;
     /// A creation is about to go on.
-    Forwarding,
+    Forwarding = "forwarding" on Gate;
     /// The latch of a launch level is about to be written.
-    Latching,
+    Latching = "latching" on Gate;
     /// It is durable; the creation that it was written for has not gone on.
-    Latched,
+    Latched = "latched" on Gate;
     /// A change of the store is about to be made durable.
-    Committing,
+    Committing = "committing" on Store;
     /// It is durable; whoever asked for it was not told.
-    Committed,
+    Committed = "committed" on Store;
 }
 
 impl Point {
-    /// Those of a recreate.
-    pub const RECREATE: [Self; 15] = [
-        Self::Removing,
-        Self::Removed,
-        Self::Marking,
-        Self::Marked,
-        Self::Nudging,
-        Self::Shown,
-        Self::Hooked,
-        Self::StopAsked,
-        Self::Stopped,
-        Self::Created,
-        Self::Started,
-        Self::Reporting,
-        Self::Reported,
-        Self::Unmarking,
-        Self::Unmarked,
-    ];
+    /// The points of a way, in its order.
+    pub fn on(way: Way) -> impl Iterator<Item = Self> {
+        Self::ALL.iter().copied().filter(move |point| point.ways().contains(&way))
+    }
 
-    /// Those of a pull.
-    pub const PULL: [Self; 2] = [Self::Pulling, Self::Pulled];
-
-    /// Those of an update that restarts a container for its env.
-    pub const UPDATE: [Self; 17] = [
-        Self::Telling,
-        Self::Told,
-        Self::Closing,
-        Self::Closed,
-        Self::Patching,
-        Self::Patched,
-        Self::Marking,
-        Self::Marked,
-        Self::Nudging,
-        Self::Shown,
-        Self::Hooked,
-        Self::StopAsked,
-        Self::Stopped,
-        Self::Created,
-        Self::Started,
-        Self::Opening,
-        Self::Opened,
-    ];
-
-    /// Those of the end of a job sidecar.
-    pub const SIDECAR: [Self; 3] = [Self::Ending, Self::Ended, Self::DirectlyStopped];
-
-    /// Those of a hand-over, in the successor.
-    pub const HANDOVER: [Self; 3] = [Self::Taken, Self::Accepting, Self::Succeeded];
-
-    /// Those of what is told of images.
-    pub const ANSWER: [Self; 2] = [Self::Answering, Self::Answered];
-
-    /// Those of a creation at the gate.
-    pub const GATE: [Self; 5] =
-        [Self::Holding, Self::Refusing, Self::Forwarding, Self::Latching, Self::Latched];
-
-    /// Those of the store, whatever it is that changes.
-    pub const STORE: [Self; 2] = [Self::Committing, Self::Committed];
-
-    /// As the file spells it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Removing => "removing",
-            Self::Removed => "removed",
-            Self::Marking => "marking",
-            Self::Marked => "marked",
-            Self::Nudging => "nudging",
-            Self::Shown => "shown",
-            Self::Hooked => "hooked",
-            Self::StopAsked => "stop-asked",
-            Self::Stopped => "stopped",
-            Self::Created => "created",
-            Self::Started => "started",
-            Self::Reporting => "reporting",
-            Self::Reported => "reported",
-            Self::Unmarking => "unmarking",
-            Self::Unmarked => "unmarked",
-            Self::Pulling => "pulling",
-            Self::Pulled => "pulled",
-            Self::Telling => "telling",
-            Self::Told => "told",
-            Self::Closing => "closing",
-            Self::Closed => "closed",
-            Self::Ending => "ending",
-            Self::Ended => "ended",
-            Self::DirectlyStopped => "directly-stopped",
-            Self::Patching => "patching",
-            Self::Patched => "patched",
-            Self::Opening => "opening",
-            Self::Opened => "opened",
-            Self::Taken => "taken",
-            Self::Accepting => "accepting",
-            Self::Succeeded => "succeeded",
-            Self::Answering => "answering",
-            Self::Answered => "answered",
-            Self::Holding => "holding",
-            Self::Refusing => "refusing",
-            Self::Forwarding => "forwarding",
-            Self::Latching => "latching",
-            Self::Latched => "latched",
-            Self::Committing => "committing",
-            Self::Committed => "committed",
-        }
+    /// The point of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|point| point.name() == name)
     }
 }

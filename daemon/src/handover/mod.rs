@@ -26,6 +26,7 @@ mod line;
 mod predecessor;
 mod program;
 mod sockets;
+mod stranger;
 mod successor;
 
 use std::{

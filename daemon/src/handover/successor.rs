@@ -11,10 +11,6 @@ use std::{
 
 use berth_policy::Event;
 use berth_shim::{Gate, Listener, Shutdown};
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
 use sd_notify::NotifyState;
 use tokio::{net::UnixStream, process::Child, sync::Mutex, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -24,6 +20,7 @@ use super::{
     line::{Line, Word},
     program::Program,
     sockets::Sockets,
+    stranger::Stranger,
 };
 use crate::{agent::Agent, causes::chain, exec::Executor, kept, store::Store, systemd};
 
@@ -116,6 +113,8 @@ struct Heir {
     pid: Option<i32>,
     /// Where this process has started it.
     child: Option<Child>,
+    /// Where somebody else has.
+    stranger: Option<Stranger>,
 }
 
 impl HandOver {
@@ -151,7 +150,9 @@ impl HandOver {
         let peer = stream.peer_cred()?;
         let own = nix::unistd::geteuid().as_raw();
         anyhow::ensure!(peer.uid() == 0 || peer.uid() == own, "uid {} asks for it", peer.uid());
-        let heir = Heir { line: Line::new(stream), pid: peer.pid().filter(|pid| *pid > 0), child: None };
+        let stranger = Stranger::of(&stream)?;
+        let pid = peer.pid().filter(|pid| *pid > 0);
+        let heir = Heir { line: Line::new(stream), pid, child: None, stranger };
         let mut done = self.0.turn.lock().await;
         if *done {
             let why = HandOverError::Done.to_string();
@@ -323,7 +324,7 @@ impl Heir {
     fn of(program: &Program) -> Result<Self, HandOverError> {
         let (child, stream) = program.start().map_err(HandOverError::Start)?;
         let pid = child.id().and_then(|pid| pid.try_into().ok());
-        Ok(Self { line: Line::new(stream), pid, child: Some(child) })
+        Ok(Self { line: Line::new(stream), pid, child: Some(child), stranger: None })
     }
 
     /// Ends it for good: two must never have the store.
@@ -332,10 +333,8 @@ impl Heir {
             if let Err(error) = child.kill().await {
                 warn!(%error, "Successor not ended");
             }
-        } else if let Some(pid) = self.pid {
-            // It may have ended already. Without a pid it lives in a PID namespace beside ours: it ends when it finds that
-            // the line is cut.
-            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        } else if let Some(Err(error)) = self.stranger.as_ref().map(Stranger::kill) {
+            warn!(%error, pid = self.pid, "Successor not ended");
         }
     }
 }

@@ -8,6 +8,8 @@
 pub(crate) mod fuzz;
 mod marks;
 mod sidecars;
+#[cfg(test)]
+mod waits;
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

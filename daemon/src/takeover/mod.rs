@@ -9,6 +9,7 @@
 //!   containerd.sock.berth        berthd's socket, by its own name; it is removed when the place is left on purpose
 //!   containerd.sock.runtime      the runtime's, which berthd dials
 //!   containerd.sock.berth.next   what is about to change places; there for a moment
+//!   containerd.sock.berth.locks  root's alone, with the lock of whoever changes the names
 //! ```
 //!
 //! What is the case is seen from the files and from who answers at them, never from a note that may be old. `decide` says what
@@ -76,6 +77,12 @@ impl Paths {
     /// Locked by the guardian as long as there is one.
     fn guardian(&self) -> PathBuf {
         self.with(".berth.guardian")
+    }
+
+    /// A directory that only root may enter, for the lock of those who change the names. The directory of the
+    /// sockets is often open to everybody, and whoever may open a directory or a file may lock it.
+    fn locks(&self) -> PathBuf {
+        self.with(".berth.locks")
     }
 
     fn with(&self, end: &str) -> PathBuf {

@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
@@ -30,15 +31,10 @@ pub struct Place {
     paths: Paths,
     own: FileId,
     guardian: Guardian,
-    state: Mutex<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    /// Left for good by this process.
-    left: bool,
-    /// Why the place is not had, if it is not.
-    trouble: Option<String>,
+    /// Left for good by this process. Held by whoever changes the names.
+    left: Mutex<bool>,
+    /// Why the place is not had, if it is not. Held for a moment: the health of berthd is asked for by calls.
+    trouble: Mutex<Option<String>>,
 }
 
 impl Place {
@@ -51,8 +47,9 @@ impl Place {
         let own = FileId::of(&paths.own())?.context("berthd's own socket is not there")?;
         let guardian = Guardian::of(&paths, state_dir);
         guardian.ensure().await.context("no guardian, so the runtime's place is not taken")?;
-        let place = Self { paths, own, guardian, state: Mutex::default() };
-        match place.walk().with_context(|| format!("the place of {:?}", place.paths.front()))? {
+        let place = Self { paths, own, guardian, left: Mutex::default(), trouble: Mutex::default() };
+        let (step, place) = spawn_blocking(move || (place.walk(), place)).await?;
+        match step.with_context(|| format!("the place of {:?}", place.paths.front()))? {
             Step::Refuse => bail!("{}", place.refusal()),
             Step::Await => {
                 warn!(socket = ?place.paths.front(), "Runtime is not there, its place is taken when it is");
@@ -71,7 +68,7 @@ impl Place {
 
     /// Whether clients of the runtime come to this process; if not, why.
     pub fn health(&self) -> Result<(), String> {
-        if let Some(trouble) = &self.state().trouble {
+        if let Some(trouble) = &*locked(&self.trouble) {
             return Err(trouble.clone());
         }
         if self.held().map_err(|error| error.to_string())? {
@@ -93,29 +90,33 @@ impl Place {
                     );
                 }
             }
-            let kept = self.keep_once().map_err(|error| format!("{error:#}")).err();
-            let mut state = self.state();
-            if let Some(error) = kept.as_ref().filter(|_| kept != state.trouble) {
+            let this = self.clone();
+            let kept = match spawn_blocking(move || this.keep_once()).await {
+                Ok(kept) => kept.map_err(|error| format!("{error:#}")).err(),
+                Err(error) => Some(error.to_string()),
+            };
+            let mut trouble = locked(&self.trouble);
+            if let Some(error) = kept.as_ref().filter(|_| kept != *trouble) {
                 warn!(error, "Place of the runtime not taken");
             }
-            state.trouble = kept;
+            *trouble = kept;
         }
     }
 
     /// Puts the runtime's socket back, for good. What is under way goes on: `aside` stays until [`Leaving`] is dropped.
     pub fn leave(&self) {
-        let mut state = self.state();
-        if std::mem::replace(&mut state.left, true) {
+        let mut left = locked(&self.left);
+        if std::mem::replace(&mut *left, true) {
             return;
         }
-        let left = walk(&self.paths, Own::Held(self.own), to_leave).and_then(|step| {
+        let walked = walk(&self.paths, Own::Held(self.own), to_leave).and_then(|step| {
             // Its absence tells the guardian that there is nothing to guard. A berthd that came meanwhile has its own there.
             if step == Step::Stay && FileId::of(&self.paths.own())? == Some(self.own) {
                 std::fs::remove_file(self.paths.own())?;
             }
             Ok(step)
         });
-        match left {
+        match walked {
             Ok(Step::Stay) => info!(socket = ?self.paths.front(), "The runtime has its place back"),
             Ok(step) => error!(?step, "Place not left, the guardian puts the runtime back"),
             Err(error) => error!(%error, "Place not left, the guardian puts the runtime back"),
@@ -127,7 +128,7 @@ impl Place {
             return Ok(());
         }
         match self.walk()? {
-            Step::Stay if !self.state().left => info!("Place of the runtime taken again"),
+            Step::Stay if !*locked(&self.left) => info!("Place of the runtime taken again"),
             Step::Refuse => bail!("{}", self.refusal()),
             _ => {}
         }
@@ -136,8 +137,8 @@ impl Place {
 
     /// Takes the place, unless it was left.
     fn walk(&self) -> io::Result<Step> {
-        let state = self.state();
-        if state.left { Ok(Step::Stay) } else { walk(&self.paths, Own::Held(self.own), to_take) }
+        let left = locked(&self.left);
+        if *left { Ok(Step::Stay) } else { walk(&self.paths, Own::Held(self.own), to_take) }
     }
 
     fn held(&self) -> io::Result<bool> {
@@ -160,11 +161,11 @@ impl Place {
         }
         Ok(())
     }
+}
 
-    /// Never held across an await.
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// Never held across an await.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Leaves the place when this process ends by itself, in an error as well; not when it has a successor.

@@ -1,9 +1,10 @@
-//! Carries out steps, one at a time, while nobody else does.
+//! Carries out steps, one at a time, while nobody else does. It waits for its turn and for the disk: not for
+//! a thread that has calls to answer.
 
 use std::{
     fs::{self, File},
     io,
-    os::unix::fs::{MetadataExt, PermissionsExt, chown},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown},
     path::Path,
     time::{Duration, Instant},
 };
@@ -13,6 +14,7 @@ use berth_policy::time::later;
 use nix::{
     errno::Errno,
     fcntl::{AT_FDCWD, Flock, FlockArg, RenameFlags, renameat2},
+    unistd::geteuid,
 };
 use tracing::info;
 
@@ -55,11 +57,22 @@ pub(super) fn walk_at_most(
     Ok(Step::Await)
 }
 
-/// The directory's lock: berthd and the guardian may both want to act.
+/// The lock of those who change the names: berthd and the guardian may both want to act. Nobody else can hold
+/// it.
 fn turn(paths: &Paths) -> io::Result<Flock<File>> {
-    let directory = paths.front().parent().unwrap_or(Path::new("/"));
+    let locks = paths.locks();
+    match fs::DirBuilder::new().mode(0o700).create(&locks) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let found = locks.symlink_metadata()?;
+    if !found.is_dir() || found.uid() != geteuid().as_raw() || found.mode() & 0o077 != 0 {
+        let found = format!("{locks:?} must be a directory of berthd's own user, with mode 0700: remove it");
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, found));
+    }
     let until = later(Instant::now(), TURN);
-    let mut file = File::open(directory)?;
+    let open = File::options().create(true).truncate(false).write(true).mode(0o600).open(locks.join("turn"));
+    let mut file = open?;
     loop {
         file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => return Ok(lock),

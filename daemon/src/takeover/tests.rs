@@ -7,6 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nix::fcntl::{Flock, FlockArg};
+
 use super::{
     Paths,
     decide::{Shown, Step, Verdict, View, Vigil, to_leave, to_restore, to_take},
@@ -60,6 +62,11 @@ impl Scene {
     /// Berthd dies, and the guardian finds that it has waited long enough.
     fn die(&mut self) {
         self.berthd = None;
+        // A process that another test is just starting has the listener, too, until it runs its own program.
+        let until = Instant::now() + Duration::from_secs(10);
+        while answers(&self.paths.own()).unwrap() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         walk(&self.paths, Own::Named, to_restore).unwrap();
     }
 
@@ -191,6 +198,31 @@ fn a_berthd_whose_own_name_is_gone_does_not_take() {
     let scene = Scene::new(View { front: Shown::Runtime, aside: Shown::Nothing, next: Shown::Nothing });
     fs::remove_file(scene.paths.own()).unwrap();
     assert!(walk(&scene.paths, scene.own, to_take).is_err());
+    assert!(scene.is_runtime(scene.paths.front()));
+}
+
+/// Whoever may open the directory of the sockets may lock it, and hold it for ever.
+#[test]
+fn a_lock_of_somebody_else_holds_up_nothing() {
+    let scene = Scene::new(View { front: Shown::Runtime, aside: Shown::Nothing, next: Shown::Nothing });
+    let directory = fs::File::open(scene.dir.path()).unwrap();
+    let _held = Flock::lock(directory, FlockArg::LockExclusiveNonblock).unwrap();
+    assert_eq!(walk(&scene.paths, scene.own, to_take).unwrap(), Step::Stay);
+    let mode = fs::metadata(scene.paths.locks()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700, "only its owner may enter it");
+}
+
+#[test]
+fn a_directory_of_locks_that_others_may_enter_is_refused() {
+    let scene = Scene::new(View { front: Shown::Runtime, aside: Shown::Nothing, next: Shown::Nothing });
+    let locks = scene.paths.locks();
+    let refused = || walk(&scene.paths, scene.own, to_take).unwrap_err().to_string();
+    fs::create_dir(&locks).unwrap();
+    fs::set_permissions(&locks, fs::Permissions::from_mode(0o755)).unwrap();
+    assert!(refused().contains("mode 0700: remove it"), "{}", refused());
+    fs::remove_dir(&locks).unwrap();
+    std::os::unix::fs::symlink(scene.dir.path(), &locks).unwrap();
+    assert!(refused().contains("mode 0700: remove it"), "{}", refused());
     assert!(scene.is_runtime(scene.paths.front()));
 }
 

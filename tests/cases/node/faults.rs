@@ -3,7 +3,7 @@
 use std::env;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use berth_proto::cri::ContainerState;
 use berth_tests::manifest::{Container, PodManifest};
 use berth_tests::node::KUBERNETES;
@@ -133,6 +133,23 @@ pub(crate) async fn without_api_server(
     case.create(&case.manifest("back").container(Container::new("a"))).await?;
     case.await_ready("back").await?;
     outcome
+}
+
+/// Waits until berthd has looked for the API server a few times more, and has not found it.
+pub(crate) async fn is_missed(case: &Case) -> Result<()> {
+    let misses = async || -> Result<u64> {
+        let metrics = case.node.berthd()?.metrics().await?;
+        let value =
+            metrics.lines().find_map(|line| line.strip_prefix("berthd_request_watch_failures_total "));
+        Ok(value.context("no metric")?.parse()?)
+    };
+    let before = misses().await?;
+    await_condition("berthd misses the API server", PATIENCE, async || {
+        let now = misses().await?;
+        ensure!(now >= before + 3, "{} times", now - before);
+        Ok(())
+    })
+    .await
 }
 
 /// Static pods need no API server, so neither does their order.

@@ -375,8 +375,11 @@ async fn an_api_server_that_was_away_is_followed_again() -> Result<()> {
     stage.pod("p", "away").await?;
     let server = stage.plane.api();
     server.service().stop()?;
-    tokio::time::sleep(Duration::from_secs(u64::from(LEASE.1))).await;
-    ensure!(manager.metric("berth_manager_leads").await? == 0.0, "it leads without a lease");
+    await_condition("it does not lead without a lease", PATIENCE, async || {
+        ensure!(manager.metric("berth_manager_leads").await? == 0.0, "it leads");
+        Ok(())
+    })
+    .await?;
     server.service().start()?;
     server.ready().await?;
     let asked = Arc::new(request("r", asks_for("p", &["a"]))?);

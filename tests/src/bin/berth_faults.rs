@@ -6,9 +6,10 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use anyhow::{Result, ensure};
-use berth_tests::faults::matrix::{Fault, POINTS, rows};
+use anyhow::{Context, Result};
+use berth_tests::faults::matrix::{Fault, rows};
 use berth_tests::faults::{self, report};
+use berthd::fault::Point;
 use clap::Parser;
 
 #[derive(Parser)]
@@ -31,17 +32,15 @@ struct Cli {
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
     let cli = Cli::parse();
-    for wanted in &cli.points {
-        // A misspelt point would silently be no cell.
-        let known = POINTS.iter().any(|(_, points)| points.contains(&wanted.as_str()));
-        ensure!(known, "there is no point {wanted}");
-    }
+    // A misspelt point would silently be no cell.
+    let named = |name: &String| Point::named(name).with_context(|| format!("there is no point {name}"));
+    let points = cli.points.iter().map(named).collect::<Result<Vec<_>>>()?;
     let tell = |outcome: &report::Outcome| -> Result<()> {
         let line = if cli.json { serde_json::to_string(outcome)? } else { outcome.line() };
         writeln!(std::io::stdout().lock(), "{line}")?;
         Ok(())
     };
-    let outcomes = faults::run(&rows(&cli.points, &cli.faults, cli.alone), tell).await?;
+    let outcomes = faults::run(&rows(&points, &cli.faults, cli.alone), tell).await?;
     let failed = outcomes.iter().filter(|outcome| !outcome.passed()).count();
     if !cli.json {
         let mut out = std::io::stdout().lock();

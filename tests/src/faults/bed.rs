@@ -40,7 +40,7 @@ impl Bed {
     /// Has berthd stand still at the first point of the row, from now on.
     pub(super) fn arm(&self, row: &Row) -> Result<()> {
         match row.points.first() {
-            Some(point) => self.berthd()?.pause_at(point),
+            Some(point) => self.berthd()?.pause_at(point.name()),
             None => Ok(()),
         }
     }
@@ -50,11 +50,12 @@ impl Bed {
     pub(super) async fn strike(&self, row: &Row) -> Result<Instant> {
         let berthd = self.berthd()?;
         for (at, point) in row.points.iter().enumerate() {
+            let point = point.name();
             let what = format!("not reached: berthd at {point}");
             let pid = await_condition(what, PATIENCE, async || berthd.at_point()).await?;
             // Before it goes on: it may be there at once.
             match row.points.get(at + 1) {
-                Some(next) => berthd.pause_at(next)?,
+                Some(next) => berthd.pause_at(next.name())?,
                 None => berthd.pass_all_points()?,
             }
             let struck = strike::strike(self, row, pid).await;

@@ -1,5 +1,6 @@
 //! Where something happens, and what: the rows and columns of the matrix.
 
+use berthd::fault::Point;
 use clap::ValueEnum;
 use serde::Serialize;
 
@@ -44,42 +45,108 @@ pub enum Way {
 pub struct Row {
     /// Its number among those of the run.
     pub number: usize,
-    /// The points (`berthd::fault`), in the order in which the work comes to them.
-    pub points: Vec<&'static str>,
+    /// The points, in the order in which the work comes to them.
+    pub points: Vec<Point>,
     /// The work.
     pub way: Way,
     /// What happens there.
     pub fault: Fault,
 }
 
-/// Every point, and the way that it is reached on. A point that other ways pass, too, is there once. Points of one line are
-/// met by the same piece of work. What has a line of its own would change what is to come of the others (a hook that is
-/// lost), may be left out (the kubelet may have looked, or tidied up, by itself; of a lost store no mark is removed), or is
-/// passed by the containers of all pods.
-pub const POINTS: &[(Way, &[&str])] = &[
-    (Way::Recreate, &["marking", "marked", "shown", "reporting", "reported", "unmarking"]),
-    (Way::Recreate, &["unmarked"]),
-    (Way::Recreate, &["removing", "removed"]),
-    (Way::Recreate, &["nudging"]),
-    (Way::Recreate, &["hooked"]),
-    (Way::Recreate, &["stop-asked", "stopped", "created", "started"]),
-    (Way::Update, &["telling", "told", "closing", "closed", "patching", "patched", "opening", "opened"]),
-    (Way::Job, &["ending", "ended", "directly-stopped"]),
-    (Way::Pull, &["pulling", "pulled", "answering", "answered"]),
-    (Way::Launch, &["holding", "refusing", "forwarding", "latching", "latched", "committing", "committed"]),
-    (Way::HandOver, &["taken"]),
-    (Way::HandOver, &["accepting"]),
-    (Way::HandOver, &["succeeded"]),
-];
+/// A line of the matrix: points that the same piece of work meets. What has a line of its own would change
+/// what is to come of the others (a hook that is lost), may be left out (the kubelet may have looked, or
+/// tidied up, by itself; of a lost store no mark is removed), or is passed by the containers of all pods. The
+/// order is that of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Line {
+    Recreate,
+    Show,
+    Unmarked,
+    Removal,
+    Nudge,
+    Hook,
+    Stop,
+    Update,
+    Job,
+    Pull,
+    Launch,
+    Taken,
+    Accepting,
+    Succeeded,
+}
+
+impl Line {
+    /// The line of a point. A point that other ways pass, too, is in one of them only; without a line it does
+    /// not compile.
+    fn of(point: Point) -> Self {
+        match point {
+            Point::Marking | Point::Marked | Point::Reporting | Point::Reported | Point::Unmarking => {
+                Self::Recreate
+            }
+            Point::Shown => Self::Show,
+            Point::Unmarked => Self::Unmarked,
+            Point::Removing | Point::Removed => Self::Removal,
+            Point::Nudging => Self::Nudge,
+            Point::Hooked => Self::Hook,
+            Point::StopAsked | Point::Stopped | Point::Created | Point::Started => Self::Stop,
+            Point::Telling
+            | Point::Told
+            | Point::Closing
+            | Point::Closed
+            | Point::Patching
+            | Point::Patched
+            | Point::Opening
+            | Point::Opened => Self::Update,
+            Point::Ending | Point::Ended | Point::DirectlyStopped => Self::Job,
+            Point::Pulling | Point::Pulled | Point::Answering | Point::Answered => Self::Pull,
+            Point::Holding
+            | Point::Refusing
+            | Point::Forwarding
+            | Point::Latching
+            | Point::Latched
+            | Point::Committing
+            | Point::Committed => Self::Launch,
+            Point::Taken => Self::Taken,
+            Point::Accepting => Self::Accepting,
+            Point::Succeeded => Self::Succeeded,
+        }
+    }
+
+    fn way(self) -> Way {
+        match self {
+            Self::Recreate
+            | Self::Show
+            | Self::Unmarked
+            | Self::Removal
+            | Self::Nudge
+            | Self::Hook
+            | Self::Stop => Way::Recreate,
+            Self::Update => Way::Update,
+            Self::Job => Way::Job,
+            Self::Pull => Way::Pull,
+            Self::Launch => Way::Launch,
+            Self::Taken | Self::Accepting | Self::Succeeded => Way::HandOver,
+        }
+    }
+}
+
+/// Every point there is, line by line, with the way that it is reached on.
+pub fn lines() -> Vec<(Way, Vec<Point>)> {
+    let mut all = Point::ALL.to_vec();
+    // Stable: within a line the order stays that in which the work comes to them.
+    all.sort_by_key(|point| Line::of(*point));
+    let lines = all.chunk_by(|one, next| Line::of(*one) == Line::of(*next));
+    lines.map(|line| (Line::of(line[0]).way(), line.to_vec())).collect()
+}
 
 /// The cells of these points and faults, fault by fault; of all where none is named. Each is a row of its own where they
 /// are wanted `alone`.
-pub fn rows(points: &[String], faults: &[Fault], alone: bool) -> Vec<Row> {
+pub fn rows(points: &[Point], faults: &[Fault], alone: bool) -> Vec<Row> {
     let mut rows = Vec::new();
     for &fault in Fault::value_variants().iter().filter(|fault| faults.is_empty() || faults.contains(fault)) {
-        for &(way, of_line) in POINTS {
-            let wanted = |point: &&str| points.is_empty() || points.iter().any(|wanted| wanted == point);
-            let wanted: Vec<_> = of_line.iter().copied().filter(wanted).collect();
+        for (way, of_line) in lines() {
+            let wanted = |point: &Point| points.is_empty() || points.contains(point);
+            let wanted: Vec<_> = of_line.into_iter().filter(wanted).collect();
             let together = if alone { 1 } else { wanted.len().max(1) };
             for points in wanted.chunks(together) {
                 rows.push(Row { number: rows.len(), points: points.to_vec(), way, fault });
@@ -118,14 +185,16 @@ impl Way {
 }
 
 impl Row {
-    /// How often the hook of a container that is replaced may begin. Whether a command that was about to go had begun
-    /// cannot be known, and then it is not begun again; one that meets the runtime's restart is lost with its connection, and
-    /// the kubelet does not ask twice; and who has lost the store does not know that it began, each time anew.
+    /// How often the hook of a container that is replaced may begin. Whether a command that was about to go
+    /// had begun cannot be known, and then it is not begun again. Berthd reports that a container is being
+    /// stopped while the runtime begins its hook: one that the runtime's restart meets there is lost with the
+    /// runtime, and the kubelet does not ask twice. And who has lost the store does not know that it began,
+    /// each time anew.
     pub(super) fn hooks(&self) -> std::ops::RangeInclusive<usize> {
-        let at = |points: &[&str]| self.points.iter().any(|point| points.contains(point));
+        let at = |points: &[Point]| self.points.iter().any(|point| points.contains(point));
         match self.fault {
-            Fault::Kill if at(&["hooked"]) => 0..=0,
-            Fault::ContainerdRestart if at(&["shown", "hooked"]) => 0..=1,
+            Fault::Kill if at(&[Point::Hooked]) => 0..=0,
+            Fault::ContainerdRestart if at(&[Point::Reporting, Point::Reported]) => 0..=1,
             Fault::BrokenStore => 0..=self.points.len() + 1,
             _ => 1..=1,
         }
@@ -134,5 +203,21 @@ impl Row {
     /// What an object of this row is called.
     pub(super) fn object(&self, kind: &str) -> String {
         format!("{kind}-{}", self.number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_point_has_a_cell_for_every_fault() {
+        let rows = rows(&[], &[], false);
+        for fault in Fault::value_variants() {
+            let of_fault = rows.iter().filter(|row| row.fault == *fault);
+            let mut points: Vec<_> = of_fault.flat_map(|row| row.points.iter().copied()).collect();
+            points.sort();
+            assert_eq!(points, Point::ALL, "{}", fault.name());
+        }
     }
 }

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use berthd::fault::Point;
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::matrix::{Fault, POINTS, Row, Way};
+use super::matrix::{Fault, Row, Way, lines};
 
 /// What came of one cell.
 #[derive(Clone, Debug, Serialize)]
@@ -25,8 +26,8 @@ impl Outcome {
     /// Those of a row, all of which failed when it did.
     pub(super) fn of(row: &Row, played: Result<()>, took: Duration) -> Vec<Self> {
         let failure = played.err().map(|error| format!("{error:#}"));
-        let outcome = |point: &&'static str| Self {
-            point,
+        let outcome = |point: &Point| Self {
+            point: point.name(),
             way: row.way,
             fault: row.fault,
             seconds: (took.as_secs_f64() * 10.0).round() / 10.0,
@@ -58,9 +59,10 @@ pub fn table(outcomes: &[Outcome]) -> String {
     let faults = Fault::value_variants();
     let heads: Vec<_> = faults.iter().map(|fault| fault.name()).collect();
     let mut text = format!("| points | {} |\n|---|{}\n", heads.join(" | "), "---|".repeat(heads.len()));
-    for &(way, points) in POINTS {
-        let of_line: Vec<_> = outcomes.iter().filter(|outcome| points.contains(&outcome.point)).collect();
-        let names: Vec<_> = points.iter().map(|point| format!("`{point}`")).collect();
+    for (way, points) in lines() {
+        let names: Vec<_> = points.iter().map(|point| point.name()).collect();
+        let of_line: Vec<_> = outcomes.iter().filter(|outcome| names.contains(&outcome.point)).collect();
+        let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
         text += &format!("| {}: {} | {} |\n", way.name(), names.join(", "), counts(&of_line));
     }
     text + &format!("| all | {} |\n", counts(&outcomes.iter().collect::<Vec<_>>()))
@@ -89,8 +91,8 @@ mod tests {
 
     #[test]
     fn what_was_not_run_did_not_pass() {
-        let wanted = ["marked".to_owned(), "taken".to_owned()];
-        let play = |row: &Row| if row.points == ["taken"] { Err(anyhow::anyhow!("no")) } else { Ok(()) };
+        let wanted = [Point::Marked, Point::Taken];
+        let play = |row: &Row| if row.points == [Point::Taken] { Err(anyhow::anyhow!("no")) } else { Ok(()) };
         let rows = rows(&wanted, &[Fault::Kill], false);
         let outcomes: Vec<_> =
             rows.iter().flat_map(|row| Outcome::of(row, play(row), Duration::from_secs(1))).collect();

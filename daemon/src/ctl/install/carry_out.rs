@@ -29,6 +29,9 @@ pub async fn record(host: &Host, journal: &mut Journal, action: &Action) -> Resu
             Change::File { path: path.clone(), before: host.before(path)?, theirs: None }
         }
         Action::Replace { path, kept, .. } => {
+            // One that died after it had settled has left it there. From the record on it is what the way
+            // back puts back.
+            host.remove(kept)?;
             Change::Replaced { path: (*path).to_owned(), kept: kept.clone() }
         }
         Action::Write { path, content, theirs } => Change::File {

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use berth_proto::crd::ImagePhase;
 use berth_tests::node::{Day, Gateway};
 use berth_tests::wait::await_condition;
-use berthd::fault::Point;
+use berthd::fault::{Point, Way};
 use serde_json::{Value, json};
 
 use super::scene::{PATIENCE, Wanted, behind_gateway, has_served, is_phase, pulls_show, registry, split};
@@ -57,7 +57,7 @@ async fn ends_once(
 async fn images_berthd_killed_at_every_step() -> Result<()> {
     run_alone("images_berthd_killed", async |case: &Case| {
         let berthd = case.node.berthd()?;
-        for point in Point::PULL {
+        for point in Point::on(Way::Pull) {
             berthd.die_at(point.name())?;
             let (wanted, gateway, reference) = begin(case, &format!("killed-{}", point.name())).await?;
             await_condition(format!("berthd dies at {}", point.name()), PATIENCE, async || {

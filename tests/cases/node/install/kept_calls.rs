@@ -1,7 +1,5 @@
 //! What the kubelet had asked of the runtime comes to its end when berthd is killed.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
 use berth_proto::cri::ContainerState;
 use berth_tests::manifest::Container;
@@ -13,8 +11,6 @@ use super::LONG;
 use super::pods::Pods;
 use crate::case::PATIENCE;
 
-/// The kubelet's StopContainer is with the runtime by then.
-const ASKED: Duration = Duration::from_secs(6);
 const GRACE: i64 = 20;
 
 #[tokio::test]
@@ -22,15 +18,23 @@ async fn a_stop_goes_on_when_berthd_is_killed() -> Result<()> {
     let node = SystemdNode::start().await?;
     let pods = Pods::of(&node).await?;
     node.ctl(&["install", LONG]).await?;
-    let deaf = Container::new("deaf").only("trap '' TERM; while :; do sleep 1; done");
-    pods.play("deaf", Pods::manifest("deaf").container(deaf).grace(GRACE)).await?;
+    let deaf = Container::new("deaf").only("trap 'touch /tmp/told' TERM; while :; do sleep 1; done");
+    let deaf = pods.play("deaf", Pods::manifest("deaf").container(deaf).grace(GRACE)).await?;
+    let (_, deaf, _) = deaf.first().context("no container")?;
     let kept = async || -> Result<usize> {
         Ok(node.systemd().property("berthd.service", "NFileDescriptorStore").await?.parse()?)
     };
     ensure!(kept().await? > 0, "systemd keeps nothing");
 
     pods.api.delete("deaf", &DeleteParams::default()).await.context("delete")?;
-    tokio::time::sleep(ASKED).await;
+    await_condition("the kubelet's StopContainer is with the runtime", PATIENCE, async || {
+        ensure!(
+            pods.cri.exec(deaf, &["test", "-f", "/tmp/told"]).await?.0 == 0,
+            "the container was not told to end"
+        );
+        Ok(())
+    })
+    .await?;
     // Frozen, it asks nobody again: what goes on now goes on by itself.
     let signal = async |unit: &str, signal: &str| {
         node.systemd().systemctl(&["kill", &format!("--signal={signal}"), unit]).await

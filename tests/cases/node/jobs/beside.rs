@@ -34,7 +34,12 @@ async fn job_sidecars_beside() -> Result<()> {
             let codes: &[_] = &[("main", 0), ("proxy", code)];
             let seen = scene.judge(&Outcome { job, succeeds: code == 0, codes, restarted: &[] }).await?;
             let means = if job.starts_with("never") { "fails the pod" } else { "does not complete" };
-            let warnings = scene.warnings(&seen.last.name_any(), means).await?;
+            let warnings = await_condition(format!("Job {job}: a warning"), PATIENCE, async || {
+                let warnings = scene.warnings(&seen.last.name_any(), means).await?;
+                ensure!(warnings > 0, "there is none");
+                Ok(warnings)
+            })
+            .await?;
             ensure!(warnings == 1, "Job {job}: {warnings} warnings");
             let hooks = scene.pod(job, "Never")?.1.count("proxy", "hook")?;
             ensure!(hooks == 1, "Job {job}: {hooks} hooks");

@@ -8,7 +8,7 @@ use berth_tests::jobs::{exits, ignores_term};
 use berth_tests::manifest::Container;
 use berth_tests::recreate::Evidence;
 use berth_tests::wait::await_condition;
-use berthd::fault::Point;
+use berthd::fault::{Point, Way};
 use kube::ResourceExt;
 use serde_json::json;
 
@@ -23,21 +23,35 @@ struct Round {
     job: &'static str,
     policy: &'static str,
     /// Where it dies, one time after the other. Without any it dies while the hook runs.
-    points: &'static [Point],
+    points: Vec<Point>,
     /// How often the sidecar's hook begins; `None`: it has none, and does not listen.
     hooks: Option<usize>,
 }
 
-const ROUNDS: [Round; 7] = [
-    Round { job: "ending", policy: "Never", points: &[Point::Ending], hooks: Some(1) },
-    Round { job: "ended", policy: "OnFailure", points: &[Point::Ended], hooks: Some(1) },
-    Round { job: "stopped", policy: "Never", points: &[Point::DirectlyStopped], hooks: Some(1) },
-    Round { job: "stopped-too", policy: "OnFailure", points: &[Point::DirectlyStopped], hooks: Some(1) },
-    // The second time the mark says that the hook may have begun, which cannot be known: it is not begun again.
-    Round { job: "before-hook", policy: "Never", points: &[Point::Ended, Point::Ended], hooks: Some(0) },
-    Round { job: "in-hook", policy: "OnFailure", points: &[], hooks: Some(1) },
-    Round { job: "all", policy: "OnFailure", points: &Point::SIDECAR, hooks: None },
-];
+fn rounds() -> Vec<Round> {
+    let all = Point::on(Way::JobSidecar).collect();
+    vec![
+        Round { job: "ending", policy: "Never", points: vec![Point::Ending], hooks: Some(1) },
+        Round { job: "ended", policy: "OnFailure", points: vec![Point::Ended], hooks: Some(1) },
+        Round { job: "stopped", policy: "Never", points: vec![Point::DirectlyStopped], hooks: Some(1) },
+        Round {
+            job: "stopped-too",
+            policy: "OnFailure",
+            points: vec![Point::DirectlyStopped],
+            hooks: Some(1),
+        },
+        // The second time the mark says that the hook may have begun, which cannot be known: it is not begun
+        // again.
+        Round {
+            job: "before-hook",
+            policy: "Never",
+            points: vec![Point::Ended, Point::Ended],
+            hooks: Some(0),
+        },
+        Round { job: "in-hook", policy: "OnFailure", points: vec![], hooks: Some(1) },
+        Round { job: "all", policy: "OnFailure", points: all, hooks: None },
+    ]
+}
 
 impl Round {
     fn sidecar(&self, evidence: &Evidence) -> Container {
@@ -66,7 +80,7 @@ impl Round {
             .await?;
             return berthd.crash().await;
         }
-        for point in self.points {
+        for point in &self.points {
             await_condition(format!("berthd dies at {}", point.name()), PATIENCE, async || {
                 ensure!(berthd.service().has_ended()?, "it lives");
                 Ok(())
@@ -84,24 +98,24 @@ impl Round {
 #[tokio::test]
 async fn job_berthd_killed_at_every_step() -> Result<()> {
     run_updating_alone("job_berthd_killed_at_every_step", async |case: &Case| {
-        let scene = Scene::begin(case).await?;
-        for round in &ROUNDS {
+        let (scene, rounds) = (Scene::begin(case).await?, rounds());
+        for round in &rounds {
             let (pod, evidence) = scene.pod(round.job, round.policy)?;
             let main = Container::new("main").only("until test -f /evidence/go; do sleep 0.1; done");
             let pod = pod.container(evidence.mounted(main)).container(round.sidecar(&evidence));
             scene.jobs.create(&pod, 0).await?;
         }
-        for round in &ROUNDS {
+        for round in &rounds {
             scene.runs(round.job).await?;
         }
-        for round in &ROUNDS {
+        for round in &rounds {
             let played = async {
                 round.play(&scene).await?;
                 scene.down(round.job).await
             };
             played.await.with_context(|| format!("Job {}", round.job))?;
         }
-        for Round { job, hooks, .. } in &ROUNDS {
+        for Round { job, hooks, .. } in &rounds {
             scene.judge(&Outcome { job, succeeds: true, codes: CODES, restarted: &[] }).await?;
             let (_, evidence) = scene.pod(job, "Never")?;
             if let Some(hooks) = hooks {
@@ -117,8 +131,8 @@ async fn job_berthd_killed_at_every_step() -> Result<()> {
             }
             let before = restated(case).await?;
             case.node.kubelet()?.restart().await?;
-            scene.asked_again(before + ROUNDS.len()).await?;
-            for Round { job, .. } in &ROUNDS {
+            scene.asked_again(before + rounds.len()).await?;
+            for Round { job, .. } in &rounds {
                 scene
                     .judge(&Outcome { job, succeeds: true, codes: CODES, restarted: &[] })
                     .await

@@ -12,10 +12,11 @@ use berth_tests::jobs::Jobs;
 use berth_tests::manifest::PodManifest;
 use berth_tests::observe::Seen;
 use berth_tests::recreate::Evidence;
+use berth_tests::wait::await_condition;
 use k8s_openapi::api::events::v1::Event;
 use kube::{Api, ResourceExt};
 
-use crate::case::{Case, container};
+use crate::case::{Case, PATIENCE, container};
 
 /// What a sidecar that does not listen costs, in seconds.
 const GRACE: i64 = 3;
@@ -99,7 +100,14 @@ impl<'a> Scene<'a> {
 
     /// There is one Event for each of these sidecars, as for something that went well.
     async fn told(&self, seen: &Seen, sidecars: &[&str]) -> Result<()> {
-        let events = self.events(&seen.last.name_any()).await?;
+        let pod = seen.last.name_any();
+        // berthd says so beside its work; the Job does not wait for that.
+        let events = await_condition(format!("the ends in {pod} are told"), PATIENCE, async || {
+            let events = self.events(&pod).await?;
+            ensure!(events.len() >= sidecars.len(), "{events:?}");
+            Ok(events)
+        })
+        .await?;
         ensure!(events.iter().all(|event| event.type_.as_deref() == Some("Normal")), "{events:?}");
         for name in sidecars {
             let end = format!("terminating sidecar {name}");

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use berth_tests::manifest::{Container, PodManifest};
 use berth_tests::recreate::{Ask, Evidence};
 use serde_json::{Value, json};
@@ -91,10 +91,9 @@ async fn beside_sleep() -> Result<()> {
             pod.container(lifecycle(evidence.container("a", ""), hook))
         })
         .await?;
-        let before = scene.running("a").await?;
         let asked_at = SystemTime::now().duration_since(UNIX_EPOCH)?;
         recreate_a(&scene, 0).await?;
-        let slept = finished(&scene, "a", &before.id).await? - i64::try_from(asked_at.as_nanos())?;
+        let slept = scene.evidence.ended_at("a")? - i64::try_from(asked_at.as_nanos())?;
         ensure!(slept >= i64::try_from(HOOK.as_nanos())?, "it was stopped after {slept} ns");
         Ok(())
     })
@@ -152,17 +151,11 @@ async fn beside_unordered_stops_at_once() -> Result<()> {
         let mut ends = Vec::new();
         for before in &before {
             scene.replaced_once(&before.name, before, 1).await?;
-            ends.push(finished(&scene, &before.name, &before.id).await?);
+            ends.push(scene.evidence.ended_at(&before.name)?);
         }
         let apart = ends[0].abs_diff(ends[1]);
         ensure!(u128::from(apart) < HOOK.as_nanos(), "one was stopped {apart} ns after the other");
         Ok(())
     })
     .await
-}
-
-async fn finished(scene: &Scene<'_>, name: &str, id: &str) -> Result<i64> {
-    let all = scene.instances(name).await?;
-    let old = all.iter().find(|instance| instance.id == id);
-    Ok(old.with_context(|| format!("no instance {id} of {name} any more"))?.finished_at)
 }

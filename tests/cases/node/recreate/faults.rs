@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use berth_proto::crd::RecreatePhase;
 use berth_tests::recreate::{Ask, Asked};
 use berth_tests::wait::await_condition;
-use berthd::fault::Point;
+use berthd::fault::{Point, Way};
 
 use super::{PATIENCE, Scene};
 use crate::case::{Case, run_alone};
@@ -77,8 +77,7 @@ async fn recreate_api_server_away() -> Result<()> {
                 Ok(())
             })
             .await?;
-            tokio::time::sleep(Duration::from_secs(20)).await;
-            Ok(())
+            crate::faults::is_missed(case).await
         })
         .await?;
         asked.succeeded(LONG).await?;
@@ -110,7 +109,7 @@ async fn at_every_point(case: &Case, policy: &str) -> Result<()> {
     scene.ask("first", &Ask::new("pod", &["a"])).await?.succeeded(PATIENCE).await?;
     scene.replaced_once("a", &before, 1).await?;
     let mut hooks = 1;
-    for (round, point) in Point::RECREATE.into_iter().enumerate() {
+    for (round, point) in Point::on(Way::Recreate).enumerate() {
         let before = scene.running("a").await?;
         let asked = killed_at(&scene, point).await.with_context(|| point.name().to_owned())?;
         let done = async {
@@ -120,9 +119,9 @@ async fn at_every_point(case: &Case, policy: &str) -> Result<()> {
             hooks += usize::from(!lost);
             let now = scene.running("a").await?;
             ensure!(now.id != before.id, "it was not replaced");
-            let (seen, starts) = (scene.evidence.count("a", "hook")?, scene.evidence.count("a", "start")?);
+            scene.evidence.has("a", "start", round + 3).await?;
+            let seen = scene.evidence.count("a", "hook")?;
             ensure!(seen == hooks, "{seen} hooks instead of {hooks}");
-            ensure!(starts == round + 3, "{starts} starts instead of {}", round + 3);
             scene.shown("a", &now).await
         };
         done.await.with_context(|| format!("berthd killed at {}, restartPolicy {policy}", point.name()))?;

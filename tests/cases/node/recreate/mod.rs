@@ -68,14 +68,10 @@ impl<'a> Scene<'a> {
         let now = self.running(container).await?;
         ensure!(now.id != before.id, "{container} was not replaced");
         ensure!(now.attempt == before.attempt + 1, "attempt {} after {}", now.attempt, before.attempt);
-        let (hook, start) =
-            (self.evidence.count(container, "hook")?, self.evidence.count(container, "start")?);
+        self.evidence.has(container, "start", now.attempt as usize + 1).await?;
+        // It began before the old instance ended: it is written, or it is not to come.
+        let hook = self.evidence.count(container, "hook")?;
         ensure!(hook == hooks, "{hook} hooks of {container} instead of {hooks}");
-        ensure!(
-            start == now.attempt as usize + 1,
-            "{start} starts of {container} at attempt {}",
-            now.attempt
-        );
         self.shown(container, &now).await
     }
 

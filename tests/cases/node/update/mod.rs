@@ -81,18 +81,16 @@ impl<'a> Scene<'a> {
     /// How often a container was restarted so far, and that its hook ran as often.
     pub(crate) async fn restarts(&self, container: &str) -> Result<usize> {
         let attempt = self.running(container).await?.attempt as usize;
-        let (hooks, starts) =
-            (self.evidence.count(container, "hook")?, self.evidence.count(container, "start")?);
+        self.evidence.has(container, "start", attempt + 1).await?;
+        let hooks = self.evidence.count(container, "hook")?;
         ensure!(hooks == attempt, "{hooks} hooks of {container} at attempt {attempt}");
-        ensure!(starts == attempt + 1, "{starts} starts of {container} at attempt {attempt}");
         Ok(attempt)
     }
 
     /// `lower` went on only after `higher` ran anew.
     pub(crate) async fn in_order(&self, higher: &str, lower: &str) -> Result<()> {
         let started = self.running(higher).await?.started_at;
-        let ended = self.instances(lower).await?.into_iter().map(|instance| instance.finished_at).max();
-        let ended = ended.filter(|at| *at > 0).with_context(|| format!("{lower} was not restarted"))?;
+        let ended = self.evidence.ended_at(lower).with_context(|| format!("{lower} was not restarted"))?;
         ensure!(started <= ended, "{lower} ended at {ended}, before {higher} ran at {started}");
         Ok(())
     }

@@ -5,7 +5,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use berth_proto::crd::UpdatePhase;
 use berth_tests::node::images::{BUSYBOX, BUSYBOX_NEXT};
-use berth_tests::observe::Instance;
 use berth_tests::update::Update;
 use serde_json::json;
 
@@ -208,21 +207,20 @@ async fn update_in_a_row() -> Result<()> {
         })
         .await?;
         for round in 1..=5 {
-            let (old, new) = (scene.running("a").await?, if round % 2 == 1 { BUSYBOX_NEXT } else { BUSYBOX });
+            let new = if round % 2 == 1 { BUSYBOX_NEXT } else { BUSYBOX };
             scene
                 .ask(&format!("image-{round}"), &Update::new("pod").image("a", new))
                 .await?
                 .succeeded()
                 .await?;
-            down(&scene, &old).await.with_context(|| format!("image, round {round}"))?;
+            down(&scene).await.with_context(|| format!("image, round {round}"))?;
         }
         for round in 1..=5 {
-            let old = scene.running("a").await?;
             let value = format!("value {round}");
             let update = Update::new("pod").annotation("value", &value);
             scene.ask(&format!("env-{round}"), &update).await?.succeeded().await?;
             ensure!(scene.env("a", "VALUE").await? == value, "old env");
-            down(&scene, &old).await.with_context(|| format!("env, round {round}"))?;
+            down(&scene).await.with_context(|| format!("env, round {round}"))?;
         }
         ensure!(scene.restarts("a").await? == 10, "{} restarts", scene.restarts("a").await?);
         Ok(())
@@ -231,12 +229,9 @@ async fn update_in_a_row() -> Result<()> {
 }
 
 /// Measured by `berth-bench update`; here only: no back-off.
-async fn down(scene: &Scene<'_>, old: &Instance) -> Result<()> {
-    let (ended, now) = (scene.instances("a").await?, scene.running("a").await?);
-    // The kubelet's garbage collection keeps one instance that does not run: in the moment in which the new one is created and
-    // not started it takes the old one.
-    let Some(ended) = ended.iter().find(|instance| instance.id == old.id) else { return Ok(()) };
-    let down = Duration::from_nanos(u64::try_from(now.started_at - ended.finished_at)?);
+async fn down(scene: &Scene<'_>) -> Result<()> {
+    let (ended, now) = (scene.evidence.ended_at("a")?, scene.running("a").await?);
+    let down = Duration::from_nanos(u64::try_from(now.started_at - ended)?);
     ensure!(down < Duration::from_secs(10), "down for {down:?}");
     Ok(())
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
+use berthd::fault::Point;
 
 use super::super::bed::Bed;
 use super::super::matrix::{Fault, Row};
@@ -25,7 +26,9 @@ pub(super) async fn play(bed: &Bed, row: &Row) -> Result<Instant> {
         // Without room it may not be able to begin; that it says so is all that is asked of it.
         (Fault::DiskFull, Err(error)) => eprintln!("disk-full at {:?}: {error:#}", row.points),
         // It serves already, and while it stands still nobody answers `berthctl`, which says so.
-        (Fault::Stop, Err(error)) if row.points == ["succeeded"] => eprintln!("stop at succeeded: {error:#}"),
+        (Fault::Stop, Err(error)) if row.points == [Point::Succeeded] => {
+            eprintln!("stop at succeeded: {error:#}")
+        }
         (_, upgraded) => upgraded?,
     }
     ensure!(berthd.service().pid() != before, "the same process answers");

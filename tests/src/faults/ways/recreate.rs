@@ -6,6 +6,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 use berth_proto::crd::RecreatePhase;
 use berth_proto::cri::ContainerState;
+use berthd::fault::Point;
 
 use super::super::bed::Bed;
 use super::super::matrix::Row;
@@ -16,7 +17,7 @@ use crate::recreate::{Ask, Asked, Evidence};
 use crate::wait::await_condition;
 
 /// Points that containers of all pods pass: there the cell waits for its own.
-const OF_ALL: &[&str] = &["stop-asked", "stopped", "created", "started"];
+const OF_ALL: &[Point] = &[Point::StopAsked, Point::Stopped, Point::Created, Point::Started];
 
 /// Requests for one row, until one comes to its first point.
 const ATTEMPTS: usize = 5;
@@ -44,6 +45,7 @@ impl Recreated {
             .container(evidence.container("a", "sleep 0.5"));
         bed.site.create(&manifest).await?;
         bed.site.ready(&pod).await?;
+        evidence.has("a", "start", 1).await?;
         Ok(Self { pod, evidence })
     }
 
@@ -65,7 +67,7 @@ impl Recreated {
 
     pub(super) async fn play(&self, bed: &Bed, row: &Row) -> Result<Instant> {
         for attempt in 1..=ATTEMPTS {
-            if row.points.contains(&"removing") {
+            if row.points.contains(&Point::Removing) {
                 self.with_an_old_one(bed, &format!("{}-{attempt}", row.object("before"))).await?;
             }
             let before = self.now(bed).await?;
@@ -121,7 +123,7 @@ impl Recreated {
     async fn replaced_once(&self, bed: &Bed, before: &Before, hooks: &RangeInclusive<usize>) -> Result<()> {
         let now = self.now(bed).await?;
         ensure!(now.id != before.id, "Completed, and the container was not replaced");
-        ensure!(now.starts == before.starts + 1, "{} starts instead of one", now.starts - before.starts);
+        self.evidence.has("a", "start", before.starts + 1).await?;
         let ran = now.hooks - before.hooks;
         ensure!(hooks.contains(&ran), "the hook ran {ran} times, not {hooks:?}");
         // The kubelet says so when it next can: it may have been without an API server, too.
