@@ -49,7 +49,8 @@ pub(super) fn wanted(listed: &[PodProbe]) -> Asked {
         let short = |probe: &&ContainerProbe| {
             probe.name.len() <= LONGEST_NAME && probe.container_name.len() <= LONGEST_NAME
         };
-        let probes: Vec<WantedProbe> = entry.probes.iter().filter(short).take(MOST_PROBES).map(probe).collect();
+        let probes: Vec<WantedProbe> =
+            entry.probes.iter().filter(short).take(MOST_PROBES).map(probe).collect();
         asked.beyond += entry.probes.len() - probes.len();
         let pod = reference(&entry.uid, &entry.namespace, &entry.name);
         asked.pods.push(WantedPod { pod, probes });
@@ -69,12 +70,15 @@ fn probe(asked: &ContainerProbe) -> WantedProbe {
     };
     let size = size(asked);
     if size > LARGEST_PROBE {
-        let why = format!("its texts have {size} bytes, more than {LARGEST_PROBE}; shorten its command, headers or labels");
+        let why = format!(
+            "its texts have {size} bytes, more than {LARGEST_PROBE}; shorten its command, headers or labels"
+        );
         return WantedProbe { probe: Err(why), ..wanted };
     }
     let (succeeded, failed) = policies(&asked.marker_policy);
     WantedProbe {
-        probe: convert::resolved(&asked.probe).map_err(|error| format!("it cannot be read: {}", chain(&error))),
+        probe: convert::resolved(&asked.probe)
+            .map_err(|error| format!("it cannot be read: {}", chain(&error))),
         condition_type: asked.pod_condition_type.as_deref().filter(|name| !name.is_empty()).map(Into::into),
         succeeded,
         failed,
@@ -92,7 +96,8 @@ fn size(asked: &ContainerProbe) -> usize {
     let service = grpc.iter().filter_map(|grpc| grpc.service.as_ref());
     let maps = asked.marker_policy.iter().flat_map(|policy| [&policy.labels, &policy.annotations]);
     let marks = maps.flatten().flat_map(|(key, value)| [key, value]);
-    let texts = command.chain(headers).chain(path).chain(service).chain(marks).chain(&asked.pod_condition_type);
+    let texts =
+        command.chain(headers).chain(path).chain(service).chain(marks).chain(&asked.pod_condition_type);
     // Each is at least a pointer and a length.
     texts.map(|text| text.len() + size_of::<&str>()).sum()
 }
@@ -235,16 +240,23 @@ status:
             },
             ..ContainerProbe::default()
         };
-        let pod = |name: &str, probes| PodProbe { uid: name.to_owned(), name: name.to_owned(), probes, ..PodProbe::default() };
+        let pod = |name: &str, probes| PodProbe {
+            uid: name.to_owned(),
+            name: name.to_owned(),
+            probes,
+            ..PodProbe::default()
+        };
         let sleep = || vec!["sleep".to_owned()];
-        let pods = |count: usize| (0..count).map(|number| pod(&format!("p{number}"), vec![asked("m#a", sleep())]));
+        let pods =
+            |count: usize| (0..count).map(|number| pod(&format!("p{number}"), vec![asked("m#a", sleep())]));
         let all = wanted(&pods(10_000).collect::<Vec<_>>());
         assert_eq!((all.pods.len(), all.beyond), (MOST_PODS, 10_000 - MOST_PODS));
         let probes: Vec<_> = (0..10_000).map(|number| asked(&format!("m#{number}"), sleep())).collect();
         let all = wanted(&[pod("p", probes)]);
         assert_eq!((all.pods[0].probes.len(), all.beyond), (MOST_PROBES, 10_000 - MOST_PROBES));
         let long = "x".repeat(LONGEST_NAME + 1);
-        let all = wanted(&[pod(&long, Vec::new()), pod("p", vec![asked(&long, sleep()), asked("m#a", sleep())])]);
+        let all =
+            wanted(&[pod(&long, Vec::new()), pod("p", vec![asked(&long, sleep()), asked("m#a", sleep())])]);
         assert_eq!((all.pods.len(), all.pods[0].probes.len(), all.beyond), (1, 1, 2));
         // One that is too large says so, and the one beside it is run.
         for large in [vec!["x".repeat(LARGEST_PROBE)], vec![String::new(); 10_000]] {

@@ -7,8 +7,7 @@ use std::{
 };
 
 use berth_policy::{
-    ConditionStatus, PodUid, ProbeEvent, ProbeStep, Probes, Shown, ShownCondition, Strain,
-    WantedPod,
+    ConditionStatus, PodUid, ProbeEvent, ProbeStep, Probes, Shown, ShownCondition, Strain, WantedPod,
 };
 use k8s_openapi::api::core::v1 as core;
 use tokio::sync::watch;
@@ -18,9 +17,7 @@ use super::{
     asked::Asked,
     verify::{LivePod, MarkerName, MarkerSeen},
 };
-use crate::{
-    agent::now, cluster::target::version, config, metrics::AgentMetrics, pod_view::api::Onlooker,
-};
+use crate::{agent::now, cluster::target::version, config, metrics::AgentMetrics, pod_view::api::Onlooker};
 
 /// The state of the probes and the way to it.
 #[derive(Debug)]
@@ -134,9 +131,9 @@ impl Keeper {
 
     fn doubt(&self, news: impl FnOnce(&mut Approval) -> bool) {
         let words = "Approval of probes panicked, this fact is left out";
-        let news = self.metrics.guarded(words, || {
-            news(&mut self.approval.lock().unwrap_or_else(PoisonError::into_inner))
-        });
+        let news = self
+            .metrics
+            .guarded(words, || news(&mut self.approval.lock().unwrap_or_else(PoisonError::into_inner)));
         if news.unwrap_or(true) {
             self.doubts.send_modify(|doubts| *doubts += 1);
         }

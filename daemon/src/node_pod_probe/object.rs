@@ -68,7 +68,7 @@ pub(super) struct Object {
     shown: Mutex<Option<String>>,
     /// Entries of `spec.podProbes` that are not run.
     ignored: Mutex<usize>,
-    /// Why entries are not run; `None`: all are.
+    /// Why entries are not run; empty: all are. `None`: that is not known yet.
     refused: Mutex<Option<String>>,
     /// How far the node is behind with its probes.
     strain: Mutex<Option<Strain>>,
@@ -129,7 +129,6 @@ impl Object {
             && object.metadata.uid != self.uid()
         {
             self.keeper.apply(ProbeEvent::Reported(asked::reported(object, &Clock::read())));
-            self.adopt(object);
         }
         let (desired, spec) = shown.as_ref().map_or((&[][..], &[][..]), |object| {
             let desired = object.status.as_ref().map_or(&[][..], |status| &status.desired_pod_probes);
@@ -139,6 +138,11 @@ impl Object {
         *lock(&self.ignored) = if accepts { 0 } else { spec.len() };
         let spec = if accepts { asked::wanted(spec) } else { Asked::default() };
         self.keeper.show(asked::wanted(desired), spec);
+        if let Some(object) = &shown
+            && object.metadata.uid != self.uid()
+        {
+            self.adopt(object);
+        }
         *lock(&self.shown) = shown.and_then(|object| object.metadata.uid);
         self.say();
     }
@@ -182,26 +186,33 @@ impl Object {
         self.set(ON_TIME, strain.map(|strain| ("OverBudget", behind(strain))));
         let ignored = *lock(&self.ignored);
         self.set(SPEC_ACCEPTED, (ignored > 0).then(|| ("NotAccepted", not_accepted(ignored))));
-        let refused = lock(&self.refused).clone();
-        self.set(VERIFIED, refused.map(|refused| ("NotAsked", refused)));
+        if let Some(refused) = lock(&self.refused).clone() {
+            self.set(VERIFIED, (!refused.is_empty()).then_some(("NotAsked", refused)));
+        }
     }
 
     /// What is approved, if the agent may do it. When to decide again.
     fn hand_on(&self) -> Option<Instant> {
         let denied = matches!(self.permission(), Permission::Denied(_));
         let decision = if denied { self.keeper.decline() } else { self.keeper.decide() };
+        let known = decision.wanted.is_some();
         if let Some(wanted) = decision.wanted {
             self.keeper.want(wanted);
         }
-        let refused = not_run(&decision.refused, decision.beyond);
-        let before = std::mem::replace(&mut *lock(&self.refused), refused.clone());
-        if before != refused {
-            match refused {
-                Some(why) => warn!(node = self.node, why, "Entries of NodePodProbe not run"),
-                None => info!(node = self.node, "All entries of NodePodProbe are run"),
-            }
-            self.say();
+        // Before all of it is decided, what was said before stands.
+        if !known || decision.refused.is_empty() && decision.again.is_some() {
+            return decision.again;
         }
+        let refused = not_run(&decision.refused, decision.beyond);
+        let before = lock(&self.refused).replace(refused.clone()).unwrap_or_default();
+        if before != refused {
+            if refused.is_empty() {
+                info!(node = self.node, "All entries of NodePodProbe are run");
+            } else {
+                warn!(node = self.node, why = refused, "Entries of NodePodProbe not run");
+            }
+        }
+        self.say();
         decision.again
     }
 
@@ -320,18 +331,22 @@ fn not_accepted(entries: usize) -> String {
     )
 }
 
-/// What is not run, and why; the first few of many.
-fn not_run(refused: &[Refused], beyond: usize) -> Option<String> {
-    let entry = |Refused { pod, probe, why }: &Refused| format!("{probe} of pod {}/{}: {why}", pod.namespace, pod.name);
+/// Entries that are not run, and why; the first few of many. Empty: all are.
+fn not_run(refused: &[Refused], beyond: usize) -> String {
+    let entry = |Refused { pod, probe, why }: &Refused| {
+        format!("{probe} of pod {}/{}: {why}", pod.namespace, pod.name)
+    };
     let mut texts: Vec<String> = refused.iter().take(TOLD).map(entry).collect();
     let rest = refused.len() - texts.len();
     if rest > 0 {
         texts.push(format!("and {rest} more"));
     }
     if beyond > 0 {
-        texts.push(format!("{beyond} pod(s) or probe(s) are more, or have longer names, than a node can have"));
+        texts.push(format!(
+            "{beyond} pod(s) or probe(s) are more, or have longer names, than a node can have"
+        ));
     }
-    (!texts.is_empty()).then(|| format!("not run: {}", texts.join("; ")))
+    texts.join("; ")
 }
 
 fn behind(strain: Strain) -> String {

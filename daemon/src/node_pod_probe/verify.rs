@@ -213,7 +213,9 @@ fn are_marks_asked(asked: &PodContainerProbe, entry: &WantedProbe) -> bool {
         (succeeded.annotations.keys().chain(failed.annotations.keys()).cloned().collect(), Part::Annotations),
     ] {
         for key in of_marker {
-            if !of_entry.of(&entry.succeeded).contains_key(&key) && !of_entry.of(&entry.failed).contains_key(&key) {
+            if !of_entry.of(&entry.succeeded).contains_key(&key)
+                && !of_entry.of(&entry.failed).contains_key(&key)
+            {
                 of_entry.of_mut(&mut succeeded).remove(&key);
                 of_entry.of_mut(&mut failed).remove(&key);
             }

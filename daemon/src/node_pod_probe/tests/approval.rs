@@ -240,7 +240,10 @@ fn so_many_markers_are_followed_and_no_others() {
         .map(|number| WantedProbe { name: format!("m{number}#a").into(), ..probe.clone() })
         .collect();
     // Those of pods that are not here are not even looked at.
-    asked.pods.push(WantedPod { pod: PodRef { uid: "v".into(), ..asked.pods[0].pod.clone() }, probes: vec![probe] });
+    asked.pods.push(WantedPod {
+        pod: PodRef { uid: "v".into(), ..asked.pods[0].pod.clone() },
+        probes: vec![probe],
+    });
     play.show(asked);
     let followed = play.approval.follow();
     assert_eq!(followed.len(), MOST_MARKERS);

@@ -1,4 +1,3 @@
-use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
@@ -86,62 +85,107 @@ fn verdict_of(entry: &WantedProbe, marker: &MarkerSeen) -> Verdict {
 
 fn same(_: &mut Value) {}
 
-#[rstest]
-#[case::as_it_is(entry(same))]
-#[case::the_default_in_numbers(entry(|entry| entry["probe"]["timeoutSeconds"] = 1.into()))]
-#[case::a_key_that_another_marker_has(entry(|entry| {
-    entry["markerPolicy"] = json!([{ "state": "Succeeded", "annotations": { "cost": "-10" } }]);
-}))]
-#[case::a_condition_that_another_marker_has(entry(|entry| entry["podConditionType"] = Value::Null))]
-#[case::a_port_by_its_number(entry(web(8080.into(), "/x")))]
-fn what_the_manager_makes_of_a_marker_is_asked_for(#[case] entry: WantedProbe) {
-    assert_eq!(verdict_of(&entry, &marker(same)), Verdict::Asked);
+#[test]
+fn what_the_manager_makes_of_a_marker_is_asked_for() {
+    let table = [
+        ("as it is", entry(same)),
+        ("the default in numbers", entry(|entry| entry["probe"]["timeoutSeconds"] = 1.into())),
+        (
+            "a key that another marker has",
+            entry(|entry| {
+                entry["markerPolicy"] = json!([{ "state": "Succeeded", "annotations": { "cost": "-10" } }]);
+            }),
+        ),
+        ("a condition that another marker has", entry(|entry| entry["podConditionType"] = Value::Null)),
+        ("a port by its number", entry(web(8080.into(), "/x"))),
+    ];
+    for (case, entry) in table {
+        assert_eq!(verdict_of(&entry, &marker(same)), Verdict::Asked, "{case}");
+    }
 }
 
-#[rstest]
-#[case::another_command(|entry: &mut Value| entry["probe"]["exec"]["command"] = json!(["sh", "-c", "id"]), "action")]
-#[case::one_more_argument(|entry: &mut Value| entry["probe"]["exec"]["command"] = json!(["test", "-f", "/idle", "x"]), "action")]
-#[case::another_handler(|entry: &mut Value| entry["probe"] = json!({ "tcpSocket": { "port": 80 }, "periodSeconds": 3 }), "action")]
-#[case::another_period(|entry: &mut Value| entry["probe"]["periodSeconds"] = 1.into(), "numbers")]
-#[case::another_threshold(|entry: &mut Value| entry["probe"]["failureThreshold"] = 1.into(), "numbers")]
-#[case::unreadable(|entry: &mut Value| entry["probe"] = json!({}), "action")]
-#[case::another_container(|entry: &mut Value| entry["containerName"] = "side".into(), "another container")]
-#[case::another_condition(|entry: &mut Value| entry["podConditionType"] = "Ready".into(), "conditions")]
-#[case::another_label(|entry: &mut Value| entry["markerPolicy"][0]["labels"] = json!({ "app": "other" }), "labels")]
-#[case::another_value(|entry: &mut Value| entry["markerPolicy"][1]["labels"] = json!({ "idle": "no" }), "labels")]
-#[case::a_key_of_one_state_only(|entry: &mut Value| entry["markerPolicy"][1]["labels"] = json!({}), "labels")]
-#[case::one_more_annotation(|entry: &mut Value| entry["markerPolicy"][1]["annotations"] = json!({ "x": "y" }), "annotations")]
-#[case::no_probe_of_the_marker(|entry: &mut Value| entry["name"] = "m#other".into(), "no probe of that name")]
-#[case::no_name_of_a_marker(|entry: &mut Value| entry["name"] = "idle".into(), "<PodProbeMarker>#<probe>")]
-#[case::an_empty_name_of_a_marker(|entry: &mut Value| entry["name"] = "#idle".into(), "<PodProbeMarker>#<probe>")]
-fn nothing_else_is(#[case] change: fn(&mut Value), #[case] says: &str) {
-    let verdict = verdict_of(&entry(change), &marker(same));
-    let Verdict::Not(why) = verdict else { panic!("{verdict:?}") };
-    assert!(why.to_string().contains(says), "{why}");
+#[test]
+fn nothing_else_is() {
+    let table: [(&str, fn(&mut Value), &str); 15] = [
+        ("another command", |entry| entry["probe"]["exec"]["command"] = json!(["sh", "-c", "id"]), "action"),
+        (
+            "one more argument",
+            |entry| entry["probe"]["exec"]["command"] = json!(["test", "-f", "/idle", "x"]),
+            "action",
+        ),
+        (
+            "another handler",
+            |entry| entry["probe"] = json!({ "tcpSocket": { "port": 80 }, "periodSeconds": 3 }),
+            "action",
+        ),
+        ("another period", |entry| entry["probe"]["periodSeconds"] = 1.into(), "numbers"),
+        ("another threshold", |entry| entry["probe"]["failureThreshold"] = 1.into(), "numbers"),
+        ("unreadable", |entry| entry["probe"] = json!({}), "action"),
+        ("another container", |entry| entry["containerName"] = "side".into(), "another container"),
+        ("another condition", |entry| entry["podConditionType"] = "Ready".into(), "conditions"),
+        ("another label", |entry| entry["markerPolicy"][0]["labels"] = json!({ "app": "other" }), "labels"),
+        ("another value", |entry| entry["markerPolicy"][1]["labels"] = json!({ "idle": "no" }), "labels"),
+        ("a key of one state only", |entry| entry["markerPolicy"][1]["labels"] = json!({}), "labels"),
+        (
+            "one more annotation",
+            |entry| entry["markerPolicy"][1]["annotations"] = json!({ "x": "y" }),
+            "annotations",
+        ),
+        ("no probe of the marker", |entry| entry["name"] = "m#other".into(), "no probe of that name"),
+        ("no name of a marker", |entry| entry["name"] = "idle".into(), "<PodProbeMarker>#<probe>"),
+        ("an empty name of a marker", |entry| entry["name"] = "#idle".into(), "<PodProbeMarker>#<probe>"),
+    ];
+    for (case, change, says) in table {
+        let verdict = verdict_of(&entry(change), &marker(same));
+        let Verdict::Not(why) = verdict else { panic!("{case}: {verdict:?}") };
+        assert!(why.to_string().contains(says), "{case}: {why}");
+    }
 }
 
-#[rstest]
-#[case::another_path(entry(web(8080.into(), "/y")))]
-#[case::another_port(entry(web(8081.into(), "/x")))]
-fn a_dial_goes_where_the_marker_says(#[case] entry: WantedProbe) {
-    let verdict = verdict_of(&entry, &marker(same));
-    assert_eq!(verdict, Verdict::Not(Refusal::Handler(("shop".into(), "m".into()))));
+#[test]
+fn a_dial_goes_where_the_marker_says() {
+    for entry in [entry(web(8080.into(), "/y")), entry(web(8081.into(), "/x"))] {
+        let verdict = verdict_of(&entry, &marker(same));
+        assert_eq!(verdict, Verdict::Not(Refusal::Handler(("shop".into(), "m".into()))), "{entry:?}");
+    }
 }
 
-#[rstest]
-#[case::selects_others(|marker: &mut Value| marker["spec"]["selector"] = json!({ "matchLabels": { "app": "other" } }), "does not select")]
-#[case::by_expression(|marker: &mut Value| {
-    marker["spec"]["selector"] = json!({ "matchExpressions": [{ "key": "tier", "operator": "NotIn", "values": ["a"] }] });
-}, "does not select")]
-#[case::selects_all(|marker: &mut Value| marker["spec"]["selector"] = json!({}), "is empty")]
-#[case::no_operator(|marker: &mut Value| {
-    marker["spec"]["selector"] = json!({ "matchExpressions": [{ "key": "tier", "operator": "Is", "values": ["a"] }] });
-}, "cannot be read")]
-#[case::goes(|marker: &mut Value| marker["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into(), "there is no PodProbeMarker shop/m")]
-fn a_marker_asks_for_the_pods_it_selects(#[case] change: fn(&mut Value), #[case] says: &str) {
-    let verdict = verdict_of(&entry(same), &marker(change));
-    let Verdict::Not(why) = verdict else { panic!("{verdict:?}") };
-    assert!(why.to_string().contains(says), "{why}");
+#[test]
+fn a_marker_asks_for_the_pods_it_selects() {
+    let table: [(&str, fn(&mut Value), &str); 5] = [
+        (
+            "selects others",
+            |marker| marker["spec"]["selector"] = json!({ "matchLabels": { "app": "other" } }),
+            "does not select",
+        ),
+        (
+            "by expression",
+            |marker| {
+                marker["spec"]["selector"] =
+                    json!({ "matchExpressions": [{ "key": "tier", "operator": "NotIn", "values": ["a"] }] });
+            },
+            "does not select",
+        ),
+        ("selects all", |marker| marker["spec"]["selector"] = json!({}), "is empty"),
+        (
+            "no operator",
+            |marker| {
+                marker["spec"]["selector"] =
+                    json!({ "matchExpressions": [{ "key": "tier", "operator": "Is", "values": ["a"] }] });
+            },
+            "cannot be read",
+        ),
+        (
+            "goes",
+            |marker| marker["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into(),
+            "there is no PodProbeMarker shop/m",
+        ),
+    ];
+    for (case, change, says) in table {
+        let verdict = verdict_of(&entry(same), &marker(change));
+        let Verdict::Not(why) = verdict else { panic!("{case}: {verdict:?}") };
+        assert!(why.to_string().contains(says), "{case}: {why}");
+    }
 }
 
 #[test]

@@ -52,7 +52,13 @@ fn a_probe() -> impl Strategy<Value = WantedProbe> {
     let odds = (proptest::bool::weighted(0.3), proptest::bool::weighted(0.15));
     let which = (one_of(&NAMES), one_of(&CONTAINERS), odds);
     (which, numbers, condition, markers(), markers()).prop_map(
-        |((name, container, (web, paused)), (period, delay, success, failure), condition, succeeded, failed)| {
+        |(
+            (name, container, (web, paused)),
+            (period, delay, success, failure),
+            condition,
+            succeeded,
+            failed,
+        )| {
             let wanted = like(probe(name), |probe| {
                 (probe.period, probe.initial_delay) = (secs(period), secs(delay));
                 (probe.success_threshold, probe.failure_threshold) = (success, failure);
