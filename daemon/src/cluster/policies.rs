@@ -89,7 +89,7 @@ pub(super) async fn keep_trying(
         let Some(answer) = shutdown.run_until_cancelled(ask).await else { return };
         let tried = match &answer {
             Ok(_) => judge(Ok(())),
-            Err(CallError::Refused { code, message }) => judge(Err((*code, message))),
+            Err(CallError::Refused { code, message }) => judge(Err((*code, message.as_str()))),
             Err(error) => Tried::Unclear(chain(error)),
         };
         // Asking may itself have made the client.

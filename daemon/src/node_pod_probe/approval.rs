@@ -208,6 +208,12 @@ impl Approval {
             Verdict::Open => return self.approved.get(&key).map(paused),
             Verdict::Not(why) => why,
         };
+        // The pod of a UID keeps its name: this is no race, and nothing is written about another one's pod.
+        if why == Refusal::OtherPod {
+            self.approved.remove(&key);
+            decision.refused.push(Refused { pod: pod.clone(), probe: probe.name.clone(), why });
+            return None;
+        }
         let since = *self.doubted.entry(key.clone()).or_insert(now);
         if now.saturating_duration_since(since) < APART {
             decision.wait_until(since.checked_add(APART));
@@ -218,8 +224,6 @@ impl Approval {
         if why == Refusal::NoPod {
             return None;
         }
-        // Nothing is written about another one's pod.
-        let is_said = why != Refusal::OtherPod;
         let refused = WantedProbe {
             probe: Err(why.to_string()),
             condition_type: None,
@@ -228,7 +232,7 @@ impl Approval {
             ..probe.clone()
         };
         decision.refused.push(Refused { pod: pod.clone(), probe: probe.name.clone(), why });
-        is_said.then_some(refused)
+        Some(refused)
     }
 }
 

@@ -218,8 +218,6 @@ fn a_marker_that_may_not_be_read_asks_for_nothing() {
 fn another_ones_pod_is_named_and_left_alone() {
     let mut play = Play::agreed();
     play.show(of("u", "mine", "game", "m#a", "x"));
-    play.stands();
-    play.pass(APART);
     let decision = play.decide();
     assert_eq!(decision.wanted, Some(Vec::new()));
     assert_eq!(decision.refused[0].why, Refusal::OtherPod);

@@ -96,7 +96,7 @@ async fn api(client: &Client) -> Vec<Check> {
 async fn admission(client: &Client, user: &str) -> Check {
     let tried = match policies::attempt(client.clone(), "").await {
         Ok(_) => policies::judge(Ok(())),
-        Err(kube::Error::Api(status)) => policies::judge(Err((status.code, &status.message))),
+        Err(kube::Error::Api(status)) => policies::judge(Err((status.code, status.message.as_str()))),
         Err(error) => Tried::Unclear(format!("{:#}", anyhow::Error::from(error))),
     };
     of_policies(user, tried)
