@@ -37,8 +37,10 @@ type Key = (PodUid, Arc<str>);
 pub(super) struct Approval {
     desired: Asked,
     spec: Asked,
-    /// By the UID that the API has for them; `None` before they were listed.
-    pods: Option<BTreeMap<String, LivePod>>,
+    /// By the UID that the API has for them.
+    pods: BTreeMap<String, LivePod>,
+    /// These are all of them.
+    listed: bool,
     /// Those that are followed.
     markers: BTreeMap<MarkerName, MarkerSeen>,
     approved: BTreeMap<Key, WantedProbe>,
@@ -104,28 +106,31 @@ impl Approval {
 
     /// A pod of the node. Whether that is news for its probes.
     pub(super) fn see(&mut self, uid: String, pod: LivePod) -> bool {
-        let pods = self.pods.get_or_insert_default();
-        let news = pods.get(&uid) != Some(&pod);
+        let news = self.pods.get(&uid) != Some(&pod);
         let asked = news && self.desired.pods.iter().any(|entry| entry.pod.uid.as_str() == uid);
         if news {
-            pods.insert(uid, pod);
+            self.pods.insert(uid, pod);
         }
         asked
     }
 
-    /// The pods that the node has no more, by the UID the kubelet knows.
-    /// Whether that is news.
+    /// Forgets the pods that are not there any more, by the UID the kubelet knows. Whether that is news.
     pub(super) fn keep(&mut self, is_there: impl Fn(&str) -> bool) -> bool {
-        let known = self.pods.as_ref().map(BTreeMap::len);
-        let pods = self.pods.get_or_insert_default();
-        pods.retain(|_, pod| is_there(&pod.identity));
-        known != Some(pods.len())
+        let known = self.pods.len();
+        self.pods.retain(|_, pod| is_there(&pod.identity));
+        known != self.pods.len()
+    }
+
+    /// The node has those that were seen and are there, and no others. Whether that is news.
+    pub(super) fn listed(&mut self, is_there: impl Fn(&str) -> bool) -> bool {
+        let fewer = self.keep(is_there);
+        !std::mem::replace(&mut self.listed, true) || fewer
     }
 
     /// The markers that the entries of the node's pods name. Those that are followed already go before others.
     pub(super) fn follow(&mut self) -> BTreeSet<MarkerName> {
         let mut named = BTreeSet::new();
-        let here = |pod: &PodRef| self.pods.as_ref().is_some_and(|pods| pods.contains_key(pod.uid.as_str()));
+        let here = |pod: &PodRef| self.pods.contains_key(pod.uid.as_str());
         for WantedPod { pod, probes } in self.desired.pods.iter().filter(|asked| here(&asked.pod)) {
             named.extend(probes.iter().filter_map(|probe| Some(marker_of(pod, &probe.name)?.0)));
         }
@@ -177,9 +182,12 @@ impl Approval {
     }
 
     fn judge(&self, pod: &PodRef, probe: &WantedProbe) -> Verdict {
-        let Some(pods) = &self.pods else { return Verdict::Open };
+        let live = self.pods.get(pod.uid.as_str());
+        if live.is_none() && !self.listed {
+            return Verdict::Open;
+        }
         let marker = marker_of(pod, &probe.name).and_then(|(name, _)| self.markers.get(&name));
-        let verdict = judge(pod, probe, pods.get(pod.uid.as_str()), marker.unwrap_or(&MarkerSeen::Unheard));
+        let verdict = judge(pod, probe, live, marker.unwrap_or(&MarkerSeen::Unheard));
         match (verdict, marker) {
             (Verdict::Open, None) => Verdict::Not(Refusal::TooMany(MOST_MARKERS)),
             (verdict, _) => verdict,

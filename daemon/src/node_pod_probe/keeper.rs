@@ -199,7 +199,7 @@ impl Onlooker for Keeper {
     }
 
     fn listed(&self, is_there: &dyn Fn(&PodUid) -> bool) {
-        self.doubt(|approval| approval.keep(|known| is_there(&known.into())));
+        self.doubt(|approval| approval.listed(|known| is_there(&known.into())));
     }
 }
 

@@ -69,6 +69,7 @@ impl Play {
 
     fn see(&mut self, label: &str) {
         self.approval.see("u".to_owned(), live(label));
+        self.approval.listed(|_| true);
     }
 
     fn hear(&mut self, seen: MarkerSeen) {
@@ -130,6 +131,19 @@ fn the_first_list_waits_for_the_markers_and_not_for_ever() {
     assert_eq!((decision.wanted, decision.again), (None, Some(play.now + FIRST)));
     play.pass(FIRST);
     assert_eq!(play.stands(), "nothing");
+    play.hear(marker("x"));
+    assert_eq!(play.stands(), "run x");
+}
+
+/// Pods come one by one: what an earlier process approved is not refused because its pod was not among the first.
+#[test]
+fn the_first_list_waits_for_the_pods() {
+    let mut play = Play::new();
+    play.show(entry("x"));
+    play.approval.see("other".to_owned(), live("game"));
+    assert_eq!(play.stands(), "not known");
+    play.see("game");
+    play.stands();
     play.hear(marker("x"));
     assert_eq!(play.stands(), "run x");
 }
