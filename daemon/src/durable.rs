@@ -16,5 +16,10 @@ pub(crate) fn write(path: &Path, content: &[u8], mode: u32, unfinished: &str) ->
     file.as_file().set_permissions(Permissions::from_mode(mode))?;
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
+    sync_directory(directory)
+}
+
+/// Makes durable which files are in a directory: one that was moved is else back under its old name after a power cut.
+pub(crate) fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }

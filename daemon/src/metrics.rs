@@ -27,6 +27,7 @@ pub struct AgentMetrics {
     known: Family<Kind, Gauge>,
     tasks: Family<Kind, Gauge>,
     set_aside: SetAsides,
+    probes_refused: Gauge,
 }
 
 impl AgentMetrics {
@@ -44,6 +45,7 @@ impl AgentMetrics {
             known: Family::default(),
             tasks: Family::default(),
             set_aside: SetAsides::register(registry),
+            probes_refused: Gauge::default(),
         };
         registry.register(
             "verdicts",
@@ -73,6 +75,11 @@ impl AgentMetrics {
         registry.register("pod_view_failures", "Times the pod watch broke", metrics.view_failures.clone());
         registry.register("pod_view_fresh", "1 while the pod watch follows", metrics.view_fresh.clone());
         registry.register("known", "Objects the agent remembers", metrics.known.clone());
+        registry.register(
+            "probe_entries_refused",
+            "Entries of NodePodProbe that are not run: no live PodProbeMarker asks for them, or they are too many",
+            metrics.probes_refused.clone(),
+        );
         registry.register("tasks", "Tasks that have not ended", metrics.tasks.clone());
         metrics
     }
@@ -136,6 +143,10 @@ impl AgentMetrics {
 
     pub(crate) fn kubelet_poll_failed(&self) {
         self.kubelet_poll_failures.inc();
+    }
+
+    pub(crate) fn probes_refused(&self, entries: usize) {
+        self.probes_refused.set(i64::try_from(entries).unwrap_or(i64::MAX));
     }
 
     pub(crate) fn view_failed(&self) {

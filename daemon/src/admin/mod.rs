@@ -29,6 +29,7 @@ use crate::{
     cluster::{
         features::Feature,
         identity::{Identity, IdentityState},
+        policies::{self, PolicyState},
     },
     desired::Files,
     handover::HandOver,
@@ -65,6 +66,8 @@ pub struct Admin {
     pub stop: CancellationToken,
     /// Who the agent is to the API server, where there is one.
     pub identity: Option<watch::Receiver<IdentityState>>,
+    /// Whether the admission policies keep the agent to its node, where there is an API server.
+    pub policies: Option<watch::Receiver<PolicyState>>,
     /// The place of this process.
     pub handover: HandOver,
     /// How this process ends.
@@ -127,7 +130,16 @@ impl admin_server::Admin for Admin {
             IdentityState::Unknown => (String::new(), String::new(), Vec::new()),
             IdentityState::Failed(error) => (String::new(), error, Vec::new()),
             IdentityState::Known(Identity { user, warning, features, who: _ }) => {
-                (user, warning.unwrap_or_default(), features)
+                let missing =
+                    self.policies.as_ref().is_some_and(|state| *state.borrow() == PolicyState::Missing);
+                let missing = missing.then(|| {
+                    format!(
+                        "the admission policies do not keep this identity to its node: {}",
+                        policies::REMEDY
+                    )
+                });
+                let warnings: Vec<String> = warning.into_iter().chain(missing).collect();
+                (user, warnings.join("; "), features)
             }
         };
         Ok(Response::new(admin::StatusResponse {

@@ -8,7 +8,7 @@ use std::{
 use berth_proto::admin::{self, upgrade_stage};
 use berth_shim::{Metrics, Shutdown};
 use futures::Stream;
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, error::TrySendError};
 use tonic::{Code, Status};
 use tracing::{info, warn};
 
@@ -25,14 +25,17 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// How often a drain is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
-type Stages = mpsc::UnboundedSender<Result<admin::UpgradeStage, Status>>;
+/// Stages of one upgrade: all that there can be, so that none waits for whoever listens, and none is lost.
+const STAGES: usize = 8;
+
+type Stages = mpsc::Sender<Result<admin::UpgradeStage, Status>>;
 
 /// Begins the upgrade; it goes on whether anybody listens or not.
 pub(super) fn upgrade(
     admin: &Admin,
     request: admin::UpgradeRequest,
 ) -> impl Stream<Item = Result<admin::UpgradeStage, Status>> + use<> {
-    let (stages, told) = mpsc::unbounded_channel();
+    let (stages, told) = mpsc::channel(STAGES);
     let (handover, config) = (admin.handover.clone(), admin.config_file.clone());
     let limit = match request.timeout_seconds {
         0 => LIMIT,
@@ -71,12 +74,14 @@ pub(super) fn upgrade(
             tell(&stages, Err(status));
         }
     });
-    tokio_stream::wrappers::UnboundedReceiverStream::new(told)
+    tokio_stream::wrappers::ReceiverStream::new(told)
 }
 
-/// An error means that nobody listens any more.
+/// The upgrade waits for nobody: who does not listen any more, or not fast enough, misses a stage.
 fn tell(stages: &Stages, stage: Result<admin::UpgradeStage, Status>) {
-    let _ = stages.send(stage);
+    if let Err(TrySendError::Full(_)) = stages.try_send(stage) {
+        warn!(most = STAGES, "Stage of the upgrade not told, nobody takes them");
+    }
 }
 
 /// The file this process was started from, which by now may be a newer one.
@@ -126,4 +131,32 @@ pub(super) fn drain(
             }
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_upgrade_waits_for_nobody_who_listens() {
+        let (stages, mut told) = mpsc::channel(STAGES);
+        for pid in 0..100 {
+            tell(&stages, Ok(admin::UpgradeStage { pid, ..admin::UpgradeStage::default() }));
+        }
+        drop(stages);
+        let mut pids = Vec::new();
+        while let Some(stage) = told.recv().await {
+            pids.push(stage.unwrap().pid);
+        }
+        assert_eq!(pids, (0..8).collect::<Vec<_>>());
+        // All that there can be have room: those of an upgrade, and its failure.
+        let all = [
+            upgrade_stage::Stage::Checked,
+            upgrade_stage::Stage::Started,
+            upgrade_stage::Stage::Given,
+            upgrade_stage::Stage::Ready,
+            upgrade_stage::Stage::TakenBack,
+        ];
+        assert!(all.len() < STAGES);
+    }
 }

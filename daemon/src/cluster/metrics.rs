@@ -15,6 +15,7 @@ pub struct ClusterMetrics {
     writes: Family<Labels, Counter>,
     watch_failures: Counter,
     watch_fresh: Gauge,
+    policies_hold: Gauge,
 }
 
 /// What was written.
@@ -48,6 +49,7 @@ impl ClusterMetrics {
             writes: Family::default(),
             watch_failures: Counter::default(),
             watch_fresh: Gauge::default(),
+            policies_hold: Gauge::default(),
         };
         registry.register(
             "api_writes",
@@ -63,6 +65,13 @@ impl ClusterMetrics {
             "request_watch_fresh",
             "1 while the watch of ContainerRecreateRequests follows",
             metrics.watch_fresh.clone(),
+        );
+        // Neither, before it was tried.
+        metrics.policies_hold.set(-1);
+        registry.register(
+            "admission_policies_hold",
+            "1 while the admission policies keep the agent's identity to its node, 0 if they do not, -1 if that is not known",
+            metrics.policies_hold.clone(),
         );
         metrics
     }
@@ -86,6 +95,10 @@ impl ClusterMetrics {
             Err(_) => "failed",
         };
         self.writes.get_or_create(&[("write", kind), ("outcome", outcome)]).inc();
+    }
+
+    pub(super) fn policies_hold(&self, hold: bool) {
+        self.policies_hold.set(i64::from(hold));
     }
 
     pub(super) fn watch_follows(&self, follows: bool) {

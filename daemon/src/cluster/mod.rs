@@ -14,6 +14,7 @@
 //! told as not done.
 //!
 //! - [`client`]: the identity and the one client, which the pod watch uses too. [`identity`], [`features`]: who that is.
+//! - [`policies`]: whether the admission policies keep that identity to its node.
 //! - [`token`], `renewal`: a token of a service account, renewed by the agent.
 //! - [`node_labels`]: what the Node says of the agent.
 //! - `requests`, `convert`: the watch; `object`, `target`, `known`, `clock` serve that of updates, too. `report`, `unready`, `events`: the writers.
@@ -26,6 +27,7 @@ pub mod identity;
 pub mod metrics;
 pub mod node_labels;
 pub mod pause;
+pub mod policies;
 pub mod renewal;
 pub mod requests;
 pub mod token;
@@ -55,6 +57,7 @@ use self::{
     known::Known,
     metrics::ClusterMetrics,
     node_pods::NodePods,
+    policies::PolicyState,
     renewal::{Renewal, TokenState},
     report::Reporter,
     requests::{Requests, WatchHealth},
@@ -80,6 +83,7 @@ pub struct Cluster {
     events: Events,
     metrics: ClusterMetrics,
     identity: watch::Sender<IdentityState>,
+    policies: watch::Sender<PolicyState>,
     token: watch::Sender<TokenState>,
     requests: watch::Sender<WatchHealth>,
 }
@@ -99,6 +103,7 @@ impl Cluster {
             known,
             metrics,
             identity: watch::Sender::default(),
+            policies: watch::Sender::default(),
             token: watch::Sender::default(),
             requests: watch::Sender::default(),
         }
@@ -128,6 +133,11 @@ impl Cluster {
         self.identity.subscribe()
     }
 
+    /// Whether the admission policies keep the agent to its node, now and later.
+    pub fn policies(&self) -> watch::Receiver<PolicyState> {
+        self.policies.subscribe()
+    }
+
     /// How the token is that the agent renews, now and later; `None` if it renews none.
     pub fn token(&self) -> Option<watch::Receiver<TokenState>> {
         self.account.as_ref().map(|_| self.token.subscribe())
@@ -151,6 +161,13 @@ impl Cluster {
         };
         let learning =
             identity::learn(self.connection.clone(), self.node.clone(), self.identity, shutdown.clone());
+        let trying = policies::keep_trying(
+            self.connection.clone(),
+            self.node.clone(),
+            self.metrics.clone(),
+            self.policies,
+            shutdown.clone(),
+        );
         let renewal = self.account.map(|account| Renewal {
             connection: self.connection,
             account,
@@ -163,7 +180,7 @@ impl Cluster {
                 renewal.run(shutdown.clone()).await;
             }
         };
-        tokio::join!(requests.run(shutdown.clone()), learning, renewing);
+        tokio::join!(requests.run(shutdown.clone()), learning, trying, renewing);
     }
 
     /// Tells the users of a pod.

@@ -4,7 +4,7 @@
 
 use std::{
     fs::File,
-    io::{Read, Write},
+    io::Read,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::Duration,
@@ -12,6 +12,8 @@ use std::{
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::Deserialize;
+
+use crate::durable;
 
 /// A renewal that failed is tried again when another twentieth of the time left has passed, within these limits.
 const SOONEST: Duration = Duration::from_secs(10);
@@ -115,13 +117,8 @@ pub(super) fn read(path: &Path) -> Result<String, TokenError> {
 /// Replaces the token: readers see the old one or the new one, and nobody else sees either.
 pub(super) fn write(path: &Path, token: &str) -> Result<(), TokenError> {
     let failed = |source| TokenError::Write { path: path.to_owned(), source };
-    let dir = path.parent().unwrap_or(Path::new("/"));
-    // Made with mode 0600.
-    let mut file = tempfile::Builder::new().prefix(".token-").tempfile_in(dir).map_err(failed)?;
-    file.write_all(token.as_bytes()).map_err(failed)?;
-    file.as_file().sync_all().map_err(failed)?;
-    file.persist(path).map_err(|error| failed(error.error))?;
-    Ok(())
+    // The old one is of no use for long: after a power cut the new one has to be there.
+    durable::write(path, token.as_bytes(), 0o600, ".token-").map_err(failed)
 }
 
 impl Claims {

@@ -15,12 +15,19 @@ pub struct Probes {
     pub exec_concurrent: NonZeroU16,
     /// Of these in one pod.
     pub exec_concurrent_per_pod: NonZeroU16,
+    /// Carry out `spec.podProbes` of the NodePodProbe, too, which no PodProbeMarker has to ask for.
+    pub accept_spec: bool,
 }
 
 impl Default for Probes {
     fn default() -> Self {
         let number = |number: u16| NonZeroU16::MIN.saturating_add(number - 1);
-        Self { exec_per_second: number(8), exec_concurrent: number(4), exec_concurrent_per_pod: number(2) }
+        Self {
+            exec_per_second: number(8),
+            exec_concurrent: number(4),
+            exec_concurrent_per_pod: number(2),
+            accept_spec: false,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! This node's `NodePodUpdate`: what workloads want of its pods, and how far that is.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::{collections::BTreeMap, sync::PoisonError, time::Instant};
 
 use berth_policy::{
     RequestId, StepOutcome,
@@ -14,7 +14,7 @@ use k8s_openapi::{
 };
 use kube::{Api, Client, runtime::watcher};
 use serde_json::json;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
 use tracing::warn;
 
 use super::{
@@ -57,6 +57,36 @@ struct Object {
     pods: BTreeMap<String, UpdatedPod>,
 }
 
+/// What the watch showed last: one object, so nothing before it counts, however fast it changes and however long a write takes.
+#[derive(Debug, Default)]
+struct Newest {
+    untaken: std::sync::Mutex<Option<Shown<NodePodUpdate>>>,
+    put: Notify,
+}
+
+impl Newest {
+    fn put(&self, event: Shown<NodePodUpdate>) {
+        let mut untaken = self.untaken.lock().unwrap_or_else(PoisonError::into_inner);
+        // That nobody shows it any more takes back nothing of what was shown.
+        if untaken.is_none() || !matches!(event, Shown::Refused) {
+            *untaken = Some(event);
+        }
+        drop(untaken);
+        self.put.notify_one();
+    }
+
+    /// Cancel-safe: what is not taken stays.
+    async fn take(&self) -> Shown<NodePodUpdate> {
+        loop {
+            let untaken = self.untaken.lock().unwrap_or_else(PoisonError::into_inner).take();
+            match untaken {
+                Some(event) => return event,
+                None => self.put.notified().await,
+            }
+        }
+    }
+}
+
 impl Mailbox {
     /// Nothing is asked before it is followed.
     pub(super) fn new(connection: Connection, node: String) -> Self {
@@ -70,11 +100,8 @@ impl Mailbox {
             single: true,
             selected: watcher::Config::default().fields(&format!("metadata.name={}", self.node)),
         };
-        let (shown, mut news) = tokio::sync::mpsc::unbounded_channel();
-        let each = |event| {
-            // The receiver lives as long as this.
-            let _ = shown.send(event);
-        };
+        let news = Newest::default();
+        let each = |event| news.put(event);
         let ensure = |client: Client| {
             let node = self.node.clone();
             let make = |metadata| NodePodUpdate { metadata, ..NodePodUpdate::new("", Default::default()) };
@@ -83,7 +110,8 @@ impl Mailbox {
         let watching = follow(&self.connection, &watch, Api::<NodePodUpdate>::all, ensure, each);
         let taking = async {
             let mut clock = Clock::read();
-            while let Some(event) = news.recv().await {
+            loop {
+                let event = news.take().await;
                 clock = clock.kept(Clock::read());
                 match event {
                     Shown::Listed(objects) => self.take(objects.into_iter().next(), desk, &clock).await,
@@ -241,4 +269,35 @@ fn understood(status: &NodePodUpdateStatus) -> Vec<Condition> {
         ),
         observed_generation: None,
     }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(revision: usize) -> NodePodUpdate {
+        let mut object = NodePodUpdate::new("node-a", Default::default());
+        object.metadata.resource_version = Some(revision.to_string());
+        object
+    }
+
+    /// A watch that is faster than the writes keeps one object, the last one.
+    #[tokio::test]
+    async fn of_many_changes_the_last_one_is_taken() {
+        let news = Newest::default();
+        for revision in 0..10_000 {
+            news.put(Shown::Applied(object(revision)));
+        }
+        news.put(Shown::Refused);
+        let Shown::Applied(taken) = news.take().await else { panic!("not what was shown") };
+        assert_eq!(taken.metadata.resource_version.as_deref(), Some("9999"));
+        // What it woke for is taken already: nothing else comes.
+        let nothing = tokio::time::timeout(std::time::Duration::from_millis(10), news.take());
+        assert!(nothing.await.is_err());
+        news.put(Shown::Refused);
+        assert!(matches!(news.take().await, Shown::Refused));
+        news.put(Shown::Applied(object(1)));
+        news.put(Shown::Deleted(object(1)));
+        assert!(matches!(news.take().await, Shown::Deleted(_)));
+    }
 }

@@ -21,7 +21,9 @@ pub fn node_pod_probe(data: &[u8]) {
     }
     let mut probes = Probes::new(ProbeLimits::default(), begin);
     probes.apply(ProbeEvent::Reported(reports), begin);
-    probes.apply(ProbeEvent::Wanted(asked::wanted(&object)), begin);
+    let desired = object.status.iter().flat_map(|status| asked::wanted(&status.desired_pod_probes).pods);
+    let asked = desired.chain(asked::wanted(&object.spec.pod_probes).pods).collect();
+    probes.apply(ProbeEvent::Wanted(asked), begin);
     for now in [begin, begin + Duration::from_secs(3600)] {
         probes.plan(now);
         // Read without a panic.

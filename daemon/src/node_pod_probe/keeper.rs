@@ -7,15 +7,21 @@ use std::{
 };
 
 use berth_policy::{
-    ConditionStatus, PodRef, PodUid, ProbeEvent, ProbeLimits, ProbeStep, Probes, Shown, ShownCondition,
+    ConditionStatus, PodRef, PodUid, ProbeEvent, ProbeStep, Probes, Shown, ShownCondition,
     Strain, WantedPod, time::later,
 };
 use k8s_openapi::api::core::v1 as core;
 use tokio::sync::watch;
 
+use super::{
+    approval::{Approval, Decision},
+    asked::Asked,
+    verify::{LivePod, MarkerName, MarkerSeen},
+};
 use crate::{
     agent::{AFTER_PANIC, now},
     cluster::target::version,
+    config,
     metrics::AgentMetrics,
     pod_view::api::Onlooker,
 };
@@ -28,6 +34,13 @@ pub struct Keeper {
     changes: watch::Sender<u64>,
     /// The pods with probes, by the UID that the API has for them.
     wanted: watch::Sender<BTreeSet<PodUid>>,
+    approval: Mutex<Approval>,
+    /// Grows with whatever may change what is approved.
+    doubts: watch::Sender<u64>,
+    /// The markers that are to be followed.
+    markers: watch::Sender<BTreeSet<MarkerName>>,
+    /// Entries of `spec.podProbes` are carried out, which no marker has to ask for.
+    accepts_spec: bool,
     metrics: AgentMetrics,
 }
 
@@ -42,11 +55,15 @@ pub(super) struct Plan {
 
 impl Keeper {
     /// Knows nothing yet.
-    pub fn new(limits: ProbeLimits, metrics: AgentMetrics) -> Self {
+    pub fn new(config: &config::Probes, metrics: AgentMetrics) -> Self {
         Self {
-            probes: Mutex::new(Probes::new(limits, now())),
+            probes: Mutex::new(Probes::new(config.limits(), now())),
             changes: watch::Sender::default(),
             wanted: watch::Sender::default(),
+            approval: Mutex::default(),
+            doubts: watch::Sender::default(),
+            markers: watch::Sender::default(),
+            accepts_spec: config.accept_spec,
             metrics,
         }
     }
@@ -64,6 +81,69 @@ impl Keeper {
             *wanted = uids;
             new
         });
+    }
+
+    pub(super) fn accepts_spec(&self) -> bool {
+        self.accepts_spec
+    }
+
+    /// The object asks for these.
+    pub(super) fn show(&self, desired: Asked, spec: Asked) {
+        self.doubt(|approval| approval.show(desired, spec, now()));
+    }
+
+    /// A marker was seen so.
+    pub(super) fn hear(&self, marker: &MarkerName, seen: MarkerSeen) {
+        self.doubt(|approval| approval.hear(marker, seen));
+    }
+
+    /// What is carried out of what is asked.
+    pub(super) fn decide(&self) -> Decision {
+        let words = "Approval of probes panicked, what was approved goes on";
+        let decided = self.metrics.guarded(words, || {
+            let mut approval = self.approval.lock().unwrap_or_else(PoisonError::into_inner);
+            (approval.follow(), approval.decide(now()))
+        });
+        let Some((followed, decision)) = decided else { return Decision::default() };
+        self.markers.send_if_modified(|markers| {
+            let new = *markers != followed;
+            *markers = followed;
+            new
+        });
+        self.metrics.probes_refused(decision.refused.len().saturating_add(decision.beyond));
+        decision
+    }
+
+    /// The agent may do nothing of what is asked, and need not know whether it is asked for.
+    pub(super) fn decline(&self) -> Decision {
+        self.markers.send_if_modified(|markers| !std::mem::take(markers).is_empty());
+        self.metrics.probes_refused(0);
+        Decision { wanted: Some(Vec::new()), ..Decision::default() }
+    }
+
+    /// Something else than object, markers and pods has changed.
+    pub(super) fn doubted(&self) {
+        self.doubt(|_| true);
+    }
+
+    /// A number that grows with whatever may change what is approved.
+    pub(super) fn doubts(&self) -> watch::Receiver<u64> {
+        self.doubts.subscribe()
+    }
+
+    /// The markers that are to be followed.
+    pub(super) fn markers(&self) -> watch::Receiver<BTreeSet<MarkerName>> {
+        self.markers.subscribe()
+    }
+
+    fn doubt(&self, news: impl FnOnce(&mut Approval) -> bool) {
+        let words = "Approval of probes panicked, this fact is left out";
+        let news = self
+            .metrics
+            .guarded(words, || news(&mut self.approval.lock().unwrap_or_else(PoisonError::into_inner)));
+        if news.unwrap_or(true) {
+            self.doubts.send_modify(|doubts| *doubts += 1);
+        }
     }
 
     /// Something is asked for of this pod.
@@ -121,6 +201,17 @@ impl Keeper {
 impl Onlooker for Keeper {
     fn seen(&self, pod: &core::Pod) {
         self.looked(pod);
+        if let Some((uid, live)) = LivePod::of(pod) {
+            self.doubt(|approval| approval.see(uid, live));
+        }
+    }
+
+    fn gone(&self, pod: &PodUid) {
+        self.doubt(|approval| approval.keep(|known| known != pod.as_str()));
+    }
+
+    fn listed(&self, is_there: &dyn Fn(&PodUid) -> bool) {
+        self.doubt(|approval| approval.listed(|known| is_there(&known.into())));
     }
 }
 

@@ -1,22 +1,29 @@
 //! Probes of one's own (`PodProbeMarker`): run on this node, their results written on the pods.
 //!
 //! ```text
-//!   NodePodProbe ── object ───┐                      ┌── crate::probe: commands, and dials in the pod's network
-//!   the runtime ─── instances ┼── keeper ── drive ───┼── marks: conditions, labels and annotations of pods
-//!   the pod watch ────────────┘  (Probes)            └── object: status.podProbeStatuses; Events
+//!   NodePodProbe ─── object ─┐
+//!   PodProbeMarkers  markers ┼── approval ─┐                    ┌── crate::probe: commands, and dials in the pod's network
+//!   the pod watch ───────────┴─────────────┼── keeper ── drive ─┼── marks: conditions, labels and annotations of pods
+//!   the runtime ──── instances ────────────┘  (Probes)          └── object: status.podProbeStatuses; Events
 //! ```
+//!
+//! What the `NodePodProbe` says is not trusted: an entry is carried out only as long as a live PodProbeMarker of the pod's namespace
+//! asks for exactly it (`verify`, `approval`), those of the spec only where the configuration accepts them.
 //!
 //! When a probe runs and what follows from it is decided by [`berth_policy::Probes`]; here facts are put into its words and its
 //! steps are carried out. Nothing is kept but what the object and the pods show.
 
+mod approval;
 mod asked;
 mod drive;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
 mod instances;
 mod keeper;
+mod markers;
 mod marks;
 mod object;
+mod verify;
 
 use std::sync::Arc;
 

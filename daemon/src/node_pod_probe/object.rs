@@ -3,7 +3,10 @@
 //! `status.podProbeStatuses` and the conditions have owners of their own among the agent's fields, because they change at
 //! different times, and what an owner leaves out of a server-side apply is removed.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
 
 use berth_policy::{PodReport, ProbeEvent, ProbeOutcome, Strain};
 use berth_proto::crd::NodePodProbe;
@@ -17,7 +20,12 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use super::{asked, keeper::Keeper};
+use super::{
+    approval::Refused,
+    asked::{self, Asked},
+    keeper::Keeper,
+    markers,
+};
 use crate::{
     causes::chain,
     cluster::{
@@ -29,6 +37,7 @@ use crate::{
         identity::IdentityState,
         node_object,
     },
+    deadline,
     request_status::whole_second,
 };
 
@@ -39,6 +48,15 @@ const PERMITTED: &str = "Permitted";
 /// Condition: no probe runs later than it should because the node allows no more.
 const ON_TIME: &str = "OnTime";
 
+/// Condition: every entry of `status.desiredPodProbes` is asked for by a live PodProbeMarker.
+const VERIFIED: &str = "Verified";
+/// Condition: entries of `spec.podProbes` are run, where there are any.
+const SPEC_ACCEPTED: &str = "SpecAccepted";
+/// All of them.
+const CONDITIONS: [&str; 4] = [PERMITTED, ON_TIME, VERIFIED, SPEC_ACCEPTED];
+/// Entries that a condition names.
+const TOLD: usize = 5;
+
 /// The object of the node of this name.
 #[derive(Debug)]
 pub(super) struct Object {
@@ -46,8 +64,12 @@ pub(super) struct Object {
     node: String,
     keeper: Arc<Keeper>,
     identity: watch::Receiver<IdentityState>,
-    /// The object, if there is one.
-    shown: Mutex<Option<NodePodProbe>>,
+    /// The UID of the object, if there is one.
+    shown: Mutex<Option<String>>,
+    /// Entries of `spec.podProbes` that are not run.
+    ignored: Mutex<usize>,
+    /// Why entries are not run; empty: all are. `None`: that is not known yet.
+    refused: Mutex<Option<String>>,
     /// How far the node is behind with its probes.
     strain: Mutex<Option<Strain>>,
     /// The conditions that are to be there.
@@ -63,6 +85,8 @@ impl Object {
             keeper,
             identity: cluster.identity(),
             shown: Mutex::new(None),
+            ignored: Mutex::new(0),
+            refused: Mutex::new(None),
             strain: Mutex::new(None),
             conditions: watch::Sender::default(),
         }
@@ -70,7 +94,13 @@ impl Object {
 
     /// Hands on what is asked for, as long as it can be done at all; for ever.
     pub(super) async fn follow(&self) {
-        tokio::join!(self.follow_object(), self.watch_permission(), self.keep_conditions());
+        tokio::join!(
+            self.follow_object(),
+            self.watch_permission(),
+            self.approve(),
+            markers::follow(&self.connection, &self.keeper),
+            self.keep_conditions()
+        );
     }
 
     async fn follow_object(&self) {
@@ -99,17 +129,43 @@ impl Object {
             && object.metadata.uid != self.uid()
         {
             self.keeper.apply(ProbeEvent::Reported(asked::reported(object, &Clock::read())));
+        }
+        let (desired, spec) = shown.as_ref().map_or((&[][..], &[][..]), |object| {
+            let desired = object.status.as_ref().map_or(&[][..], |status| &status.desired_pod_probes);
+            (desired, &object.spec.pod_probes)
+        });
+        let accepts = self.keeper.accepts_spec();
+        *lock(&self.ignored) = if accepts { 0 } else { spec.len() };
+        let spec = if accepts { asked::wanted(spec) } else { Asked::default() };
+        self.keeper.show(asked::wanted(desired), spec);
+        if let Some(object) = &shown
+            && object.metadata.uid != self.uid()
+        {
             self.adopt(object);
         }
-        *self.shown() = shown;
-        self.hand_on();
+        *lock(&self.shown) = shown.and_then(|object| object.metadata.uid);
+        self.say();
+    }
+
+    /// Hands on what is approved, whenever that may have changed; for ever.
+    async fn approve(&self) {
+        let mut doubts = self.keeper.doubts();
+        loop {
+            doubts.mark_unchanged();
+            let again = self.hand_on();
+            // Cancel-safe: a number and a timer.
+            tokio::select! {
+                changed = doubts.changed() => if changed.is_err() { return },
+                () = deadline::reached(again) => {}
+            }
+        }
     }
 
     /// What an earlier process said stands in the object until it is said otherwise; a new object has to be told.
     fn adopt(&self, object: &NodePodProbe) {
         let old = object.status.iter().flat_map(|status| status.conditions.iter());
         let old: Vec<Condition> =
-            old.filter(|old| [PERMITTED, ON_TIME].contains(&old.type_.as_str())).cloned().collect();
+            old.filter(|old| CONDITIONS.contains(&old.type_.as_str())).cloned().collect();
         self.conditions.send_if_modified(|conditions| {
             conditions.retain(|own| own.status == "False" && !old.iter().any(|old| old.type_ == own.type_));
             let untold = !conditions.is_empty();
@@ -126,15 +182,38 @@ impl Object {
             Permission::Unknown | Permission::Given => None,
         };
         self.set(PERMITTED, denied.map(|why| ("NotPermitted", why)));
-        let strain = *self.strain.lock().unwrap_or_else(PoisonError::into_inner);
+        let strain = *lock(&self.strain);
         self.set(ON_TIME, strain.map(|strain| ("OverBudget", behind(strain))));
+        let ignored = *lock(&self.ignored);
+        self.set(SPEC_ACCEPTED, (ignored > 0).then(|| ("NotAccepted", not_accepted(ignored))));
+        if let Some(refused) = lock(&self.refused).clone() {
+            self.set(VERIFIED, (!refused.is_empty()).then_some(("NotAsked", refused)));
+        }
     }
 
-    /// What is asked for, if the agent may do it.
-    fn hand_on(&self) {
+    /// What is approved, if the agent may do it. When to decide again.
+    fn hand_on(&self) -> Option<Instant> {
         let denied = matches!(self.permission(), Permission::Denied(_));
-        let wanted = self.shown().as_ref().filter(|_| !denied).map(asked::wanted);
-        self.keeper.want(wanted.unwrap_or_default());
+        let decision = if denied { self.keeper.decline() } else { self.keeper.decide() };
+        let known = decision.wanted.is_some();
+        if let Some(wanted) = decision.wanted {
+            self.keeper.want(wanted);
+        }
+        // Before all of it is decided, what was said before stands.
+        if !known || decision.refused.is_empty() && decision.again.is_some() {
+            return decision.again;
+        }
+        let refused = not_run(&decision.refused, decision.beyond);
+        let before = lock(&self.refused).replace(refused.clone()).unwrap_or_default();
+        if before != refused {
+            if refused.is_empty() {
+                info!(node = self.node, "All entries of NodePodProbe are run");
+            } else {
+                warn!(node = self.node, why = refused, "Entries of NodePodProbe not run");
+            }
+        }
+        self.say();
+        decision.again
     }
 
     fn permission(&self) -> Permission {
@@ -146,7 +225,7 @@ impl Object {
         let mut identity = self.identity.clone();
         loop {
             identity.mark_unchanged();
-            self.hand_on();
+            self.keeper.doubted();
             self.say();
             if identity.changed().await.is_err() {
                 return;
@@ -162,7 +241,7 @@ impl Object {
             }
             None => info!("No probe runs later than it should"),
         }
-        *self.strain.lock().unwrap_or_else(PoisonError::into_inner) = strain;
+        *lock(&self.strain) = strain;
         self.say();
     }
 
@@ -235,12 +314,39 @@ impl Object {
     }
 
     fn uid(&self) -> Option<String> {
-        self.shown().as_ref()?.metadata.uid.clone()
+        lock(&self.shown).clone()
     }
+}
 
-    fn shown(&self) -> MutexGuard<'_, Option<NodePodProbe>> {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+/// Never held over an await.
+fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn not_accepted(entries: usize) -> String {
+    format!(
+        "{entries} pod(s) of spec.podProbes are not probed: no PodProbeMarker asks for them, so whoever writes this object could \
+         run commands in every pod of the node; where OpenKruise's controllers are to be trusted with that, set \
+         probes.acceptSpec: true in the agent's configuration"
+    )
+}
+
+/// Entries that are not run, and why; the first few of many. Empty: all are.
+fn not_run(refused: &[Refused], beyond: usize) -> String {
+    let entry = |Refused { pod, probe, why }: &Refused| {
+        format!("{probe} of pod {}/{}: {why}", pod.namespace, pod.name)
+    };
+    let mut texts: Vec<String> = refused.iter().take(TOLD).map(entry).collect();
+    let rest = refused.len() - texts.len();
+    if rest > 0 {
+        texts.push(format!("and {rest} more"));
     }
+    if beyond > 0 {
+        texts.push(format!(
+            "{beyond} pod(s) or probe(s) are more, or have longer names, than a node can have"
+        ));
+    }
+    texts.join("; ")
 }
 
 fn behind(strain: Strain) -> String {

@@ -9,7 +9,10 @@ use std::{
     net::{IpAddr, TcpStream},
     os::fd::OwnedFd,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{self, TrySendError},
+    },
     thread,
 };
 
@@ -26,10 +29,12 @@ use tokio::{net::TcpSocket, sync::oneshot};
 
 /// It calls into the kernel and little else.
 const STACK: usize = 128 << 10;
+/// Orders that wait: more than probes run at once. Each takes some microseconds, unless the kernel itself stands still.
+const ORDERS: usize = 256;
 
 /// Makes sockets. The thread is there from the first one on, until the last clone is gone.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Namespaces(Arc<Mutex<Option<mpsc::Sender<Order>>>>);
+pub(super) struct Namespaces(Arc<Mutex<Option<mpsc::SyncSender<Order>>>>);
 
 /// No socket was made.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -64,10 +69,14 @@ pub(super) enum NetnsError {
     /// The thread is not there.
     #[error("the thread that makes sockets does not run")]
     Thread,
+    /// It does not keep up.
+    #[error("{ORDERS} sockets are waited for already")]
+    Busy,
 }
 
+/// A socket that is to be made.
 #[derive(Debug)]
-struct Order {
+pub(super) struct Order {
     paths: Vec<PathBuf>,
     family: AddressFamily,
     reply: oneshot::Sender<Result<OwnedFd, NetnsError>>,
@@ -76,6 +85,12 @@ struct Order {
 // === impl Namespaces ===
 
 impl Namespaces {
+    /// With a thread that is there.
+    #[cfg(test)]
+    pub(super) fn of(thread: mpsc::SyncSender<Order>) -> Self {
+        Self(Arc::new(Mutex::new(Some(thread))))
+    }
+
     /// A TCP socket for such an address, in the first of these namespaces that can be entered: they are ways to one.
     pub(super) async fn socket(&self, paths: &[PathBuf], ip: IpAddr) -> Result<TcpSocket, NetnsError> {
         let family = if ip.is_ipv6() { AddressFamily::Inet6 } else { AddressFamily::Inet };
@@ -89,16 +104,19 @@ impl Namespaces {
         let mut sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let order = match &*sender {
             None => order,
-            Some(thread) => match thread.send(order) {
+            // Never waited for: this is a thread of the agent's.
+            Some(thread) => match thread.try_send(order) {
                 Ok(()) => return Ok(()),
+                // The probe says so, and is tried again when it is due.
+                Err(TrySendError::Full(_)) => return Err(NetnsError::Busy),
                 // It has ended; another one is begun.
-                Err(mpsc::SendError(order)) => order,
+                Err(TrySendError::Disconnected(order)) => order,
             },
         };
-        let (thread, orders) = mpsc::channel();
+        let (thread, orders) = mpsc::sync_channel(ORDERS);
         let builder = thread::Builder::new().name("netns".to_owned()).stack_size(STACK);
         builder.spawn(move || make_sockets(&orders)).map_err(|_| NetnsError::Thread)?;
-        let sent = thread.send(order).map_err(|_| NetnsError::Thread);
+        let sent = thread.try_send(order).map_err(|_| NetnsError::Thread);
         *sender = Some(thread);
         sent
     }

@@ -119,6 +119,7 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
         images: own.images.clone(),
         stop: tasks.work.clone(),
         identity: own.cluster.as_ref().map(Cluster::identity),
+        policies: own.cluster.as_ref().map(Cluster::policies),
         handover: handover.clone(),
         shutdown: shutdown.clone(),
         config_file: start.config_file,

@@ -115,8 +115,7 @@ impl Own {
         if let Some(cluster) = cluster {
             working.spawn(cluster.clone().run(self.agent.clone(), work.clone()));
         }
-        let probes =
-            Arc::new(node_pod_probe::Keeper::new(config.probes.limits(), self.agent.metrics().clone()));
+        let probes = Arc::new(node_pod_probe::Keeper::new(&config.probes, self.agent.metrics().clone()));
         let mut onlookers: Vec<Arc<dyn Onlooker>> = vec![probes.clone()];
         onlookers.extend(self.updates.as_ref().map(|updates| -> Arc<dyn Onlooker> { updates.pods() }));
         let view = self.view(config, onlookers, tasks).await;

@@ -21,7 +21,7 @@ use berth_policy::{Latch, SandboxId};
 use redb::{Builder, Database, Key, ReadableDatabase, ReadableTable, Table, TableDefinition, Value};
 use tracing::{error, info};
 
-use crate::fault::Point;
+use crate::{durable, fault::Point};
 
 /// (sandbox ID, launch priority) -> nothing.
 const LATCHES: TableDefinition<'_, (&str, i32), ()> = TableDefinition::new("latches");
@@ -202,7 +202,8 @@ fn opened(directory: &Path) -> Result<Database, StoreError> {
         Err(damage) if is_damage(&damage) => {
             let aside = directory.join("store.redb.damaged");
             error!(store = ?path, moved_to = ?aside, error = %damage, "Store damaged, starting with an empty one");
-            std::fs::rename(&path, &aside).map_err(|error| failed(redb::Error::Io(error)))?;
+            let moved = std::fs::rename(&path, &aside).and_then(|()| durable::sync_directory(directory));
+            moved.map_err(|error| failed(redb::Error::Io(error)))?;
             sound(&path).map_err(failed)?
         }
         Err(error) => return Err(failed(error)),

@@ -26,6 +26,7 @@ mod manager;
 mod node_labels;
 mod played;
 mod policies;
+mod policies_missing;
 mod probes;
 mod recreate;
 mod releases;

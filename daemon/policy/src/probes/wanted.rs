@@ -40,6 +40,8 @@ pub struct WantedProbe {
     pub succeeded: Markers,
     /// What is on the pod while it fails.
     pub failed: Markers,
+    /// Not run for the time being, while what it found stays: nobody knows whether it is still asked for.
+    pub paused: bool,
 }
 
 /// What one outcome writes on a pod.

@@ -143,6 +143,11 @@ impl Watch {
     pub(super) fn change(&mut self, wanted: WantedProbe, agent_began: Instant, now: Instant) {
         let old = std::mem::replace(&mut self.wanted, wanted);
         self.news = true;
+        if old.paused != self.wanted.paused {
+            // What ran meanwhile was asked for by nobody.
+            self.run = None;
+            self.due = self.next_due(agent_began).map(|due| due.max(now));
+        }
         if old.probe == self.wanted.probe {
             return;
         }
@@ -223,8 +228,11 @@ impl Watch {
         }
     }
 
-    /// When its delay is over.
+    /// When its delay is over; never while it is paused.
     fn ready(&self) -> Option<Instant> {
+        if self.wanted.paused {
+            return None;
+        }
         let Place::Up { since, .. } = self.place else { return None };
         Some(later(since, self.probe()?.initial_delay))
     }
@@ -270,7 +278,7 @@ impl Watch {
 
     fn refuse_unreadable(&mut self, now: Instant) {
         if let Err(why) = &self.wanted.probe {
-            let message = cut(&format!("the probe cannot be read: {why}"));
+            let message = cut(&format!("the probe is not run: {why}"));
             self.turn(ProbeState::Unknown, message, now);
         }
     }

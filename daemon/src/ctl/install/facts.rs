@@ -46,6 +46,10 @@ pub struct Kubelet {
     pub node_name: Option<String>,
     /// Where it says that it is healthy; `None` where it does not.
     pub healthz: Option<String>,
+    /// `imagePullCredentialsVerificationPolicy`, where it is given.
+    pub image_policy: Option<String>,
+    /// Its feature gate `KubeletEnsureSecretPulledImages`, where it is given.
+    pub verifies_images: Option<bool>,
     /// Its port without authentication on loopback, where it is open.
     pub read_only_port: Option<u16>,
 }

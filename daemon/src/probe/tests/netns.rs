@@ -163,3 +163,16 @@ async fn no_way_in_says_what_is_missing() {
         }
     }
 }
+
+/// A thread that the kernel holds takes no more orders than it has room for, and nobody waits for it.
+#[tokio::test]
+async fn a_thread_that_stands_still_is_said() {
+    let (thread, _orders) = std::sync::mpsc::sync_channel(1);
+    let namespaces = super::super::netns::Namespaces::of(thread);
+    let socket = || namespaces.socket(&[], std::net::IpAddr::from([127, 0, 0, 1]));
+    // It waits for its answer; with it the queue is full.
+    let waiting = tokio::time::timeout(std::time::Duration::from_millis(10), socket());
+    assert!(waiting.await.is_err());
+    let error = socket().await.unwrap_err();
+    assert!(matches!(error, super::super::netns::NetnsError::Busy), "{error}");
+}

@@ -1,4 +1,5 @@
-//! Entries of `spec.podProbes`, which OpenKruise's own controllers write: the node answers, and the pod is theirs to write.
+//! Entries of `spec.podProbes`, which OpenKruise's own controllers write. Where the node's configuration accepts them it answers, and
+//! the pod is theirs to write; elsewhere it says that it does not.
 
 use anyhow::{Result, bail, ensure};
 use berth_proto::crd::ProbeState;
@@ -8,12 +9,12 @@ use berth_tests::wait::await_condition;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::{Stage, exec, run};
+use super::{Stage, exec, forged::await_condition_of, run_alone};
 use crate::case::PATIENCE;
 
 #[tokio::test]
 async fn probes_of_openkruise_are_answered() -> Result<()> {
-    run("probes_of_openkruise_are_answered", async |stage: &Stage| {
+    run_alone("probes_of_openkruise_are_answered", async |stage: &Stage| {
         stage.case.create(&stage.manifest("pod").container(Container::new("main"))).await?;
         let pod = stage.case.await_ready("pod").await?;
         let ask = async |pods: Value| {
@@ -26,6 +27,10 @@ async fn probes_of_openkruise_are_answered() -> Result<()> {
             "probes": [probe("m#good", "echo good"), probe("m#bad", "echo bad; false")],
         }]))
         .await?;
+        await_condition_of(stage, "SpecAccepted", "False", "probes.acceptSpec: true").await?;
+        ensure!(stage.told("pod").await?.is_empty(), "answered without having been accepted");
+        stage.case.node.berthd()?.configure("probes:\n  acceptSpec: true\n").await?;
+        await_condition_of(stage, "SpecAccepted", "True", "").await?;
         await_condition("both are told", PATIENCE, async || {
             let told = stage.told("pod").await?;
             let [bad, good] = &told[..] else { bail!("{told:?}") };

@@ -4,6 +4,7 @@
 mod budget;
 mod containers;
 mod dialled;
+mod forged;
 mod game;
 mod kruise;
 mod quiet;

@@ -49,9 +49,16 @@ fn a_probe() -> impl Strategy<Value = WantedProbe> {
     let numbers = (1..5_u64, 0..3_u64, 1..3_u32, 1..3_u32);
     let markers = || proptest::collection::btree_map(one_of(&KEYS), one_of(&["1", "0"]), 0..3);
     let condition = proptest::option::weighted(0.7, one_of(&["A", "B"]));
-    let which = (one_of(&NAMES), one_of(&CONTAINERS), proptest::bool::weighted(0.3));
+    let odds = (proptest::bool::weighted(0.3), proptest::bool::weighted(0.15));
+    let which = (one_of(&NAMES), one_of(&CONTAINERS), odds);
     (which, numbers, condition, markers(), markers()).prop_map(
-        |((name, container, web), (period, delay, success, failure), condition, succeeded, failed)| {
+        |(
+            (name, container, (web, paused)),
+            (period, delay, success, failure),
+            condition,
+            succeeded,
+            failed,
+        )| {
             let wanted = like(probe(name), |probe| {
                 (probe.period, probe.initial_delay) = (secs(period), secs(delay));
                 (probe.success_threshold, probe.failure_threshold) = (success, failure);
@@ -60,7 +67,7 @@ fn a_probe() -> impl Strategy<Value = WantedProbe> {
             let wanted = condition.into_iter().fold(wanted, told);
             let pairs = |markers: BTreeMap<_, _>| markers.into_iter().collect::<Vec<_>>();
             let wanted = labelled(wanted, &pairs(succeeded), &pairs(failed));
-            WantedProbe { container: container.into(), ..wanted }
+            WantedProbe { container: container.into(), paused, ..wanted }
         },
     )
 }

@@ -321,6 +321,7 @@ pub(super) fn probe(name: &str) -> WantedProbe {
         condition_type: None,
         succeeded: Markers::default(),
         failed: Markers::default(),
+        paused: false,
     }
 }
 

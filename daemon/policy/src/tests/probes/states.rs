@@ -100,14 +100,32 @@ fn what_cannot_be_read_is_unknown_and_says_why() {
     let unreadable = || crate::WantedProbe { probe: Err("two handlers".to_owned()), ..probe("a") };
     let mut play = Play::with(vec![unreadable()]);
     let lines = play.settle_only(&["run", "tell"]);
-    assert_eq!(lines, ["tell p ProbeUnknown a: the probe cannot be read: two handlers"]);
+    assert_eq!(lines, ["tell p ProbeUnknown a: the probe is not run: two handlers"]);
     play.stops("p", "main", 0);
-    assert_eq!(play.stands("a").1, "the probe cannot be read: two handlers");
+    assert_eq!(play.stands("a").1, "the probe is not run: two handlers");
     play.runs("p", "main", 1);
     play.want(&[("p", vec![probe("a")])]);
     assert_eq!(play.settle_only(&["run"]), ["run a in p-main-1"]);
     play.want(&[("p", vec![unreadable()])]);
-    assert_eq!(play.stands("a"), (ProbeState::Unknown, "the probe cannot be read: two handlers".to_owned()));
+    assert_eq!(play.stands("a"), (ProbeState::Unknown, "the probe is not run: two handlers".to_owned()));
+}
+
+/// What runs when it is paused does not count, and nothing it found is taken back.
+#[test]
+fn a_paused_probe_stands_still_and_keeps_what_it_found() {
+    let paused = || crate::WantedProbe { paused: true, ..probe("a") };
+    let mut play = Play::with(vec![probe("a")]);
+    play.round("a", yes("fine"));
+    play.wait();
+    assert_eq!(play.settle(), ["run a in p-main-0"]);
+    play.want(&[("p", vec![paused()])]);
+    play.ends("a", no("late"));
+    play.settle();
+    play.pass(secs(60));
+    assert_eq!(play.settle(), [""; 0]);
+    assert_eq!(play.stands("a"), (ProbeState::Succeeded, "fine".to_owned()));
+    play.want(&[("p", vec![probe("a")])]);
+    assert_eq!(play.settle_only(&["run"]), ["run a in p-main-0"]);
 }
 
 #[test]

@@ -95,9 +95,12 @@ impl Truth {
             old.iter().flat_map(|(uid, probes)| probes.iter().map(move |(name, it)| (uid, name, it)));
         for (uid, name, before) in before {
             let key = (uid.clone(), name.clone());
-            let after = self.wanted.get(uid).and_then(|probes| probes.get(name));
-            match after {
+            let after = self.wanted.get(uid).and_then(|probes| probes.get(name)).cloned();
+            match &after {
                 Some(after) if after.container == before.container => {
+                    if after.paused != before.paused {
+                        self.invalidate(&key);
+                    }
                     if probe_of(after).action != probe_of(before).action {
                         self.invalidate(&key);
                         self.begin_anew(&key);
@@ -231,6 +234,7 @@ impl Truth {
         let key = (run.pod.uid.clone(), Arc::from(name_of(&run.action)));
         let wanted = self.wanted.get(&key.0).and_then(|probes| probes.get(&key.1)).expect("it is not wanted");
         let probe = probe_of(wanted);
+        assert!(!wanted.paused, "it is paused");
         assert_eq!(run.action, probe.action, "an older question");
         let instance = &self.instances[&key.0][&wanted.container];
         assert_eq!((&run.container, &run.sandbox), (&instance.id, &instance.sandbox), "another instance");
@@ -304,7 +308,7 @@ impl Truth {
             probes.iter().map(move |(name, wanted)| ((uid.clone(), name.clone()), wanted))
         }) {
             let instance = self.instances.get(&uid).and_then(|all| all.get(&wanted.container));
-            if !instance.is_some_and(is_up) {
+            if wanted.paused || !instance.is_some_and(is_up) {
                 continue;
             }
             let last = self.last_begin.get(&(uid.clone(), name.clone())).expect("it never ran");

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use berth_proto::crd::{NodeImage, NodeImageStatus};
 use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::core::v1::Node;
@@ -15,6 +16,7 @@ use super::super::host::Host;
 use super::super::places::CONFIG;
 use super::super::ready;
 use super::Check;
+use crate::cluster::policies::{self, Tried};
 use crate::config::Configuration;
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -22,6 +24,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const SKEW: u64 = 30;
 /// Updates in place and probes need it.
 const KUBELET: (u32, u32) = (1, 31);
+/// Asks for the credentials of images that are there (feature gate `KubeletEnsureSecretPulledImages`, beta).
+const VERIFIES: (u32, u32) = (1, 35);
+/// The kubelet's default of `imagePullCredentialsVerificationPolicy`.
+const PRELOADED: &str = "NeverVerifyPreloadedImages";
 /// Selectable fields and node-bound tokens.
 const API: (u32, u32) = (1, 32);
 
@@ -50,7 +56,12 @@ pub(super) async fn checks(host: &Host, facts: &Facts) -> Vec<Check> {
         Err(_) => return vec![Check::fail("kubeconfig", "the API server does not answer", remedy)],
     };
     let mut checks = vec![Check::ok("kubeconfig", format!("{} works, as {user}", path.display()))];
-    let rest = timeout(PATIENCE, async { [api(&client).await, kubelet(&client, facts).await] }).await;
+    let rest = timeout(PATIENCE, async {
+        let (version, found) = kubelet(&client, facts).await;
+        let secrets = secrets(&client, facts, version.as_deref()).await;
+        [api(&client).await, found, vec![admission(&client, &user).await], secrets]
+    });
+    let rest = rest.await;
     match rest {
         Ok(rest) => checks.extend(rest.into_iter().flatten()),
         Err(_) => checks.push(Check::fail("api", "the API server does not answer", "look at it")),
@@ -81,8 +92,35 @@ async fn api(client: &Client) -> Vec<Check> {
     [at_least("api", "API server", &version, API, remedy)].into_iter().chain(clock).collect()
 }
 
-async fn kubelet(client: &Client, facts: &Facts) -> Vec<Check> {
-    let Some(kubelet) = &facts.kubelet else { return Vec::new() };
+/// Whether the admission policies keep this identity to its node, by a write that they must refuse.
+async fn admission(client: &Client, user: &str) -> Check {
+    let tried = match policies::attempt(client.clone(), "").await {
+        Ok(_) => policies::judge(Ok(())),
+        Err(kube::Error::Api(status)) => policies::judge(Err((status.code, status.message.as_str()))),
+        Err(error) => Tried::Unclear(format!("{:#}", anyhow::Error::from(error))),
+    };
+    of_policies(user, tried)
+}
+
+fn of_policies(user: &str, tried: Tried) -> Check {
+    match tried {
+        Tried::Refused => Check::ok("policies", format!("the admission policies keep {user} to its node")),
+        Tried::Taken => Check::fail(
+            "policies",
+            format!("no admission policy keeps {user} to its node: stolen, it is good on every node"),
+            policies::REMEDY,
+        ),
+        Tried::Unclear(why) => Check::warn(
+            "policies",
+            format!("it is not known whether the admission policies keep {user} to its node: {why}"),
+            "kubectl apply -k deploy",
+        ),
+    }
+}
+
+/// Its version, where it is known.
+async fn kubelet(client: &Client, facts: &Facts) -> (Option<String>, Vec<Check>) {
+    let Some(kubelet) = &facts.kubelet else { return (None, Vec::new()) };
     let version = async {
         let name = ready::node_name(kubelet)?;
         let node =
@@ -91,11 +129,68 @@ async fn kubelet(client: &Client, facts: &Facts) -> Vec<Check> {
         anyhow::Ok(info.kubelet_version)
     };
     let remedy = "upgrade it: updates of pods in place need it; all else works";
-    let check = match version.await {
-        Ok(version) => at_least("version", "kubelet", &version, KUBELET, remedy),
-        Err(error) => Check::warn("version", format!("kubelet: {error:#}"), "give nodeName"),
+    match version.await {
+        Ok(version) => {
+            let check = at_least("version", "kubelet", &version, KUBELET, remedy);
+            (Some(version), vec![check])
+        }
+        Err(error) => (None, vec![Check::warn("version", format!("kubelet: {error:#}"), "give nodeName")]),
+    }
+}
+
+/// Whether images that Berth pulls with a job's credentials are open to every pod of the node.
+async fn secrets(client: &Client, facts: &Facts, version: Option<&str>) -> Vec<Check> {
+    let (Some(kubelet), Some(version)) = (&facts.kubelet, version.and_then(|version| parse(version).ok()))
+    else {
+        return Vec::new();
     };
-    vec![check]
+    let image = async {
+        let name = ready::node_name(kubelet).ok()?;
+        Api::<NodeImage>::all(client.clone()).get(&name).await.ok()
+    };
+    let sealed = image.await.and_then(|image| image.status).map(|status| is_sealed(&status));
+    vec![pulled_secretly(version, kubelet.verifies_images, kubelet.image_policy.as_deref(), sealed)]
+}
+
+/// Something is wanted with credentials that were sealed to this node.
+fn is_sealed(status: &NodeImageStatus) -> bool {
+    status.desired_images.iter().any(|image| !image.sealed_credentials.is_empty())
+}
+
+/// The kubelet asks whether a pod may use an image that is there (KEP 2535) since 1.35, or where it is told to; `None`: it is told
+/// nothing. `sealed`: jobs bring credentials; `None`: not known.
+fn pulled_secretly(
+    version: (u32, u32),
+    gate: Option<bool>,
+    policy: Option<&str>,
+    sealed: Option<bool>,
+) -> Check {
+    const CHECK: &str = "credentials";
+    let asks = gate.unwrap_or(version >= VERIFIES);
+    let policy = policy.filter(|policy| !policy.is_empty()).unwrap_or(PRELOADED);
+    match (asks, policy) {
+        (false, _) | (_, "NeverVerify") => {
+            Check::ok(CHECK, "the kubelet lets every pod use every image that is there, whoever pulled it")
+        }
+        (true, PRELOADED) if sealed == Some(false) => Check::ok(
+            CHECK,
+            format!(
+                "{PRELOADED}: images that Berth pulls are not asked about; no job brings credentials now"
+            ),
+        ),
+        (true, PRELOADED) => Check::warn(
+            CHECK,
+            format!(
+                "the kubelet asks for credentials of images ({PRELOADED}), but not of those that Berth has pulled: \
+                 what a job pulls with pullSecrets, every pod of the node can use"
+            ),
+            "imagePullCredentialsVerificationPolicy: AlwaysVerify in the kubelet's configuration, or no pullSecrets in jobs",
+        ),
+        (true, policy) => Check::ok(
+            CHECK,
+            format!("the kubelet asks for credentials of images that Berth has pulled ({policy})"),
+        ),
+    }
 }
 
 fn at_least(check: &'static str, who: &str, version: &str, least: (u32, u32), remedy: &str) -> Check {
@@ -144,6 +239,46 @@ mod tests {
             ("", Verdict::Warn),
         ] {
             assert_eq!(at_least("version", "kubelet", version, KUBELET, "").verdict, verdict, "{version}");
+        }
+    }
+
+    #[test]
+    fn policies_that_hold_or_not() {
+        let user = "system:node:a";
+        for (tried, verdict, words) in [
+            (Tried::Refused, Verdict::Ok, "keep system:node:a"),
+            (Tried::Taken, Verdict::Fail, "kubectl apply -k deploy/policies"),
+            (Tried::Unclear("no such kind".to_owned()), Verdict::Warn, "no such kind"),
+        ] {
+            let check = of_policies(user, tried);
+            assert_eq!(check.verdict, verdict, "{check:?}");
+            assert!(format!("{} {}", check.found, check.remedy).contains(words), "{check:?}");
+        }
+    }
+
+    #[test]
+    fn images_that_were_pulled_with_credentials_of_jobs() {
+        let preloaded = Some("NeverVerifyPreloadedImages");
+        let (old, new) = ((1, 34), (1, 35));
+        for (version, gate, policy, sealed, verdict) in [
+            // The feature is off, and with it the policy.
+            ((1, 32), None, None, Some(true), Verdict::Ok),
+            (old, None, None, Some(true), Verdict::Ok),
+            (old, Some(false), preloaded, Some(true), Verdict::Ok),
+            (new, Some(false), None, Some(true), Verdict::Ok),
+            // On, by version or by gate; and the default of the policy.
+            (new, None, None, Some(true), Verdict::Warn),
+            (new, None, Some(""), Some(true), Verdict::Warn),
+            (new, None, preloaded, None, Verdict::Warn),
+            (old, Some(true), None, Some(true), Verdict::Warn),
+            (new, None, preloaded, Some(false), Verdict::Ok),
+            // Nobody is asked, or everybody.
+            (new, None, Some("NeverVerify"), Some(true), Verdict::Ok),
+            (new, None, Some("NeverVerifyAllowlistedImages"), Some(true), Verdict::Ok),
+            (new, None, Some("AlwaysVerify"), Some(true), Verdict::Ok),
+        ] {
+            let check = pulled_secretly(version, gate, policy, sealed);
+            assert_eq!(check.verdict, verdict, "{version:?} {gate:?} {policy:?} {sealed:?}: {check:?}");
         }
     }
 

@@ -12,6 +12,9 @@ use super::Kubelet;
 const HEALTHZ_ADDRESS: &str = "127.0.0.1";
 const HEALTHZ_PORT: u64 = 10248;
 
+/// The feature gate of KEP 2535.
+const VERIFIES_IMAGES: &str = "KubeletEnsureSecretPulledImages";
+
 pub(super) fn read(host: &Host, flavour: Flavour, unit: &Unit) -> Result<Kubelet> {
     let exec_start = unit.values("ExecStart");
     let variables = unit.environment(host)?;
@@ -40,10 +43,23 @@ pub(super) fn read(host: &Host, flavour: Flavour, unit: &Unit) -> Result<Kubelet
             told("healthz-bind-address", "healthzBindAddress"),
             told("healthz-port", "healthzPort"),
         ),
+        image_policy: config
+            .get("imagePullCredentialsVerificationPolicy")
+            .map(text)
+            .filter(|policy| !policy.is_empty()),
+        verifies_images: flag(&args, "feature-gates").and_then(verifies_images).or_else(|| {
+            config.get("featureGates").and_then(|gates| gates.get(VERIFIES_IMAGES)).and_then(Value::as_bool)
+        }),
         read_only_port: told("read-only-port", "readOnlyPort")
             .and_then(|port| port.parse().ok())
             .filter(|port| *port != 0),
     })
+}
+
+/// What a list of feature gates, as flags have it, says of the verification of images.
+pub(super) fn verifies_images(gates: &str) -> Option<bool> {
+    let mut gates = gates.split(',').filter_map(|gate| gate.trim().split_once('='));
+    gates.rfind(|(name, _)| *name == VERIFIES_IMAGES)?.1.parse().ok()
 }
 
 /// The name of the program, without systemd's marks before it.

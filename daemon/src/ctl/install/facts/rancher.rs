@@ -51,6 +51,11 @@ pub(super) fn read(host: &Host, flavour: Flavour, name: &str, unit: &Unit) -> Re
         kubeconfig: Some(kubeconfig).filter(|path| host.exists(path)),
         node_name: told("node-name").filter(|name| !name.is_empty()),
         healthz: kubelet::healthz(None, None),
+        // In a file that is not looked at.
+        image_policy: None,
+        verifies_images: of_kubelet(&list(&args, "kubelet-arg"), "feature-gates")
+            .or_else(|| of_kubelet(&config.list("kubelet-arg"), "feature-gates"))
+            .and_then(|gates| kubelet::verifies_images(&gates)),
         read_only_port: None,
     })
 }

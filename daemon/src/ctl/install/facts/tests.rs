@@ -149,7 +149,9 @@ fn a_plain_kubelet_with_a_configuration() {
             (
                 "/etc/kubelet.yaml",
                 "containerRuntimeEndpoint: unix:///run/c.sock\nimageServiceEndpoint: unix:///run/i.sock\n\
-                 healthzBindAddress: '::'\nhealthzPort: 1\nreadOnlyPort: 10255\n",
+                 healthzBindAddress: '::'\nhealthzPort: 1\nreadOnlyPort: 10255\n\
+                 imagePullCredentialsVerificationPolicy: AlwaysVerify\n\
+                 featureGates: {KubeletEnsureSecretPulledImages: true}\n",
             ),
         ],
         &[],
@@ -160,6 +162,21 @@ fn a_plain_kubelet_with_a_configuration() {
     assert_eq!(found.kubeconfig, None, "there is no such file");
     assert_eq!(found.healthz.as_deref(), Some("[::1]:1"));
     assert_eq!(found.read_only_port, Some(10255));
+    assert_eq!((found.image_policy.as_deref(), found.verifies_images), (Some("AlwaysVerify"), Some(true)));
+}
+
+#[test]
+fn feature_gates_as_flags() {
+    for (gates, says) in [
+        ("KubeletEnsureSecretPulledImages=true", Some(true)),
+        ("A=true, KubeletEnsureSecretPulledImages=false", Some(false)),
+        ("KubeletEnsureSecretPulledImages=true,KubeletEnsureSecretPulledImages=false", Some(false)),
+        ("KubeletEnsureSecretPulledImages=perhaps", None),
+        ("A=true", None),
+        ("", None),
+    ] {
+        assert_eq!(super::kubelet::verifies_images(gates), says, "{gates}");
+    }
 }
 
 #[test]
