@@ -134,9 +134,8 @@ impl Case {
         let namespace = name.replace('_', "-");
         // What agents may write where nothing is said has cases of its own, without a node.
         let annotations = json!({ "berth.dev/agent-labels": "*" });
-        let object: Namespace = serde_json::from_value(
-            json!({ "metadata": { "name": namespace, "annotations": annotations } }),
-        )?;
+        let object: Namespace =
+            serde_json::from_value(json!({ "metadata": { "name": namespace, "annotations": annotations } }))?;
         let namespaces: Api<Namespace> = Api::all(client.clone());
         namespaces.create(&PostParams::default(), &object).await.context("make a namespace")?;
         let pods = Api::namespaced(client, &namespace);

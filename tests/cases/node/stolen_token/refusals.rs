@@ -7,6 +7,7 @@ use super::attempts::{
     labelled, lease, leases, object, pod_image, pod_update, request, spec, status, token_of, update,
 };
 use super::world::{A, B, NAMESPACE, World};
+use super::{authors, identities, labels, metadata};
 
 pub(super) fn refused(world: &World) -> Vec<Refused> {
     let mut all = requests();
@@ -17,6 +18,11 @@ pub(super) fn refused(world: &World) -> Vec<Refused> {
     all.extend(anything_else());
     all.extend(manager());
     all.extend(manager_of_updates());
+    all.extend(labels::moves());
+    all.extend(metadata::of_node_objects());
+    all.extend(identities::other_names());
+    all.extend(authors::statuses());
+    all.extend(authors::requests());
     let refused =
         |(who, verb, path, body, because)| Refused { attempt: Attempt::new(who, verb, path, body), because };
     let mut all: Vec<_> = all.into_iter().map(refused).collect();
@@ -28,7 +34,7 @@ pub(super) fn refused(world: &World) -> Vec<Refused> {
     all
 }
 
-type Row = (Who, Verb, String, Value, &'static str);
+pub(super) type Row = (Who, Verb, String, Value, &'static str);
 
 const OTHER_REQUEST: &str = "only requests that are assigned to its own node";
 const ASSIGNMENT: &str = "the assignment (nodeName, podUID, containerStatusContexts) is the manager's";
@@ -313,35 +319,52 @@ fn pod_updates() -> Vec<Row> {
 const OWN_NODE: &str = "only for tokens that are bound to its own node";
 const NO_NODE: &str = "denied request: ";
 
-/// The next token; and a token that is bound to no node.
+const NO_TOKEN: &str = "cannot create resource \"serviceaccounts/token\"";
+
+/// A next token, for which nobody has the right; and a token that is bound to no node.
 fn tokens(world: &World) -> Vec<Row> {
     use Verb::{Merge, Post};
     use Who::{Agent, Kubelet, Unbound};
     let own = || bound("Node", A, &world.uid, 3600);
     vec![
-        (Agent, Post, token_of("berth-agent"), bound("Node", B, "", 3600), OWN_NODE),
-        (Agent, Post, token_of("berth-agent"), bound("Pod", A, "", 3600), OWN_NODE),
-        (Agent, Post, token_of("berth-agent"), spec(json!({ "expirationSeconds": 3600 })), OWN_NODE),
-        (
-            Agent,
-            Post,
-            token_of("berth-agent"),
-            bound("Node", A, &world.uid, 90_000),
-            "only for tokens of a day at most",
-        ),
-        (Agent, Post, token_of("berth-manager"), own(), "cannot create resource \"serviceaccounts/token\""),
-        (Kubelet, Post, token_of("berth-agent"), own(), "cannot create resource \"serviceaccounts/token\""),
-        (Unbound, Post, token_of("berth-agent"), own(), NO_NODE),
-        (Unbound, Post, token_of("berth-agent"), bound("Node", "", "", 3600), NO_NODE),
+        (Agent, Post, token_of("berth-agent"), own(), NO_TOKEN),
+        (Agent, Post, token_of("berth-agent"), bound("Node", A, &world.uid, 600), NO_TOKEN),
+        (Agent, Post, token_of("berth-agent"), bound("Node", A, &world.uid, 86_400), NO_TOKEN),
+        (Agent, Post, token_of("berth-agent"), bound("Node", B, "", 3600), NO_TOKEN),
+        (Agent, Post, token_of("berth-agent"), bound("Pod", A, "", 3600), NO_TOKEN),
+        (Agent, Post, token_of("berth-agent"), spec(json!({ "expirationSeconds": 3600 })), NO_TOKEN),
+        (Agent, Post, token_of("berth-manager"), own(), NO_TOKEN),
+        (Kubelet, Post, token_of("berth-agent"), own(), NO_TOKEN),
+        (Unbound, Post, token_of("berth-agent"), own(), NO_TOKEN),
+        (Unbound, Post, token_of("berth-agent"), bound("Node", "", "", 3600), NO_TOKEN),
         (Unbound, Merge, request("/mine/status"), status(json!({ "message": "x" })), NO_NODE),
         (Unbound, Merge, request("/unassigned/status"), status(json!({ "message": "x" })), NO_NODE),
-        (Unbound, Merge, core("pods/mine"), labelled("l"), NO_NODE),
+        (Unbound, Merge, core("pods/mine"), labelled("berth.dev/l"), NO_NODE),
         (Unbound, Post, cluster("nodeimages"), object("NodeImage", "node-c", Value::Null), NO_NODE),
         (Unbound, Merge, update("/mine/status"), status(json!({ "message": "x" })), NO_NODE),
         (Unbound, Merge, update("/unassigned/status"), status(json!({ "message": "x" })), NO_NODE),
         (Unbound, Post, pod_update(""), object("NodePodUpdate", "node-c", Value::Null), NO_NODE),
         (Unbound, Post, events(), event("x", A), NO_NODE),
     ]
+}
+
+/// With `deploy/token-renewal`, and a role that lets it make any token.
+pub(super) fn of_renewal(world: &World) -> Vec<Refused> {
+    use Who::{Agent, Unbound};
+    let own = |seconds| bound("Node", A, &world.uid, seconds);
+    let rows = [
+        (Agent, token_of("berth-agent"), bound("Node", B, "", 3600), OWN_NODE),
+        (Agent, token_of("berth-agent"), bound("Pod", A, "", 3600), OWN_NODE),
+        (Agent, token_of("berth-agent"), spec(json!({ "expirationSeconds": 3600 })), OWN_NODE),
+        (Agent, token_of("berth-agent"), own(3601), "only for tokens of an hour at most"),
+        (Agent, token_of("berth-agent"), own(86_400), "only for tokens of an hour at most"),
+        (Agent, token_of("berth-manager"), own(3600), "only for tokens of its own ServiceAccount"),
+        (Unbound, token_of("berth-agent"), own(3600), OWN_NODE),
+        (Unbound, token_of("berth-agent"), bound("Node", "", "", 3600), OWN_NODE),
+    ];
+    let refused =
+        |(who, path, body, because)| Refused { attempt: Attempt::new(who, Verb::Post, path, body), because };
+    rows.into_iter().map(refused).collect()
 }
 
 /// Secrets, nodes, and whatever else is worth having.
@@ -433,7 +456,8 @@ fn anything_else() -> Vec<Row> {
             "cannot patch resource \"leases\"",
         ),
         (Who::Agent, Post, events(), event("x", B), "whose reportingInstance is its own node"),
-        (Who::Agent, Merge, format!("{}/of-b", events()), again(), "whose reportingInstance is its own node"),
+        (Who::Agent, Merge, format!("{}/of-b", events()), again(), "cannot patch resource \"events\""),
+        (Who::Agent, Merge, format!("{}/of-agent", events()), again(), "cannot patch resource \"events\""),
         (Who::Agent, Delete, format!("{}/of-b", events()), Value::Null, "cannot delete resource \"events\""),
         (Who::Kubelet, Get, core("secrets/secret"), Value::Null, "no relationship found between node"),
         (Who::Kubelet, Get, core("secrets"), Value::Null, "cannot list resource \"secrets\""),
@@ -484,7 +508,8 @@ fn nodes() -> Vec<Row> {
     ]
 }
 
-const OF_NODE: &str = "what a node has (imageStatuses, pulls, sealingKey, firstSyncStatus, podProbeStatuses, pods) is the agent's";
+const OF_NODE: &str =
+    "what a node has (imageStatuses, pulls, sealingKey, firstSyncStatus, podProbeStatuses) is the agent's";
 
 /// The manager: nothing but the status of our kinds, and there not what a node says of itself.
 fn manager() -> Vec<Row> {
@@ -638,6 +663,8 @@ fn manager_of_updates() -> Vec<Row> {
     let previous = "what the pod was before an update (previous) is the agent's";
     let finished = "the manager changes no finished request";
     let no_patch = "cannot patch resource \"nodepodupdates\"";
+    let no_status = "cannot patch resource \"nodepodupdates/status\"";
+    let desired = json!([{ "uid": "u", "namespace": "n", "name": "p", "revision": "r" }]);
     vec![
         (Manager, Post, update(""), made, "cannot create resource \"containerupdaterequests\""),
         (Manager, Merge, update("/mine"), labelled("l"), "cannot patch resource \"containerupdaterequests\""),
@@ -661,8 +688,15 @@ fn manager_of_updates() -> Vec<Row> {
         (Manager, Merge, update("/unassigned/status"), status(json!({ "previous": was })), previous),
         (Manager, Merge, update("/mine-done/status"), status(json!({ "phase": "Pending" })), finished),
         (Manager, Merge, update("/mine-done/status"), status(json!({ "completionTime": null })), finished),
-        (Manager, Merge, pod_update(&format!("/{B}/status")), status(json!({ "pods": pods })), OF_NODE),
-        (Manager, Merge, pod_update(&format!("/{A}/status")), status(json!({ "pods": null })), OF_NODE),
+        (Manager, Merge, pod_update(&format!("/{B}/status")), status(json!({ "pods": pods })), no_status),
+        (Manager, Merge, pod_update(&format!("/{A}/status")), status(json!({ "pods": null })), no_status),
+        (
+            Manager,
+            Merge,
+            pod_update(&format!("/{A}/status")),
+            status(json!({ "desiredPods": desired })),
+            no_status,
+        ),
         (Manager, Merge, pod_update(&format!("/{B}")), labelled("l"), no_patch),
         (
             Manager,
