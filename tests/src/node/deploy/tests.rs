@@ -266,13 +266,29 @@ fn the_manager_is_restricted() {
     assert_eq!(spec.replicas, Some(2));
     let pod = pod_spec(spec.template);
     assert_eq!(pod.service_account_name.as_deref(), Some("berth-manager"));
-    assert!(pod.volumes.is_none());
+    assert!(pod.volumes.unwrap().iter().all(|volume| volume.projected.is_some()), "only its token");
     let security = pod.security_context.unwrap();
     assert_eq!(security.run_as_non_root, Some(true));
     assert_eq!(security.seccomp_profile.unwrap().type_, "RuntimeDefault");
     let security = pod.containers[0].security_context.clone().unwrap();
     assert_eq!(security.allow_privilege_escalation, Some(false));
     assert_eq!(security.capabilities.unwrap().drop.unwrap(), ["ALL"]);
+}
+
+/// A token of the kubelet's usual 3607 s is good for a year (`--service-account-extend-token-expiration`), and a stolen one as well.
+#[test]
+fn tokens_of_pods_end_when_they_say() {
+    let [agent] = &all::<DaemonSet>("agent", "DaemonSet")[..] else { panic!("one DaemonSet") };
+    let [manager] = &all::<Deployment>("manager", "Deployment")[..] else { panic!("one Deployment") };
+    for template in [&agent.spec.as_ref().unwrap().template, &manager.spec.as_ref().unwrap().template] {
+        let pod = pod_spec(template.clone());
+        assert_eq!(pod.automount_service_account_token, Some(false));
+        let sources = pod.volumes.iter().flatten().filter_map(|volume| volume.projected.as_ref());
+        let sources = sources.flat_map(|projected| projected.sources.iter().flatten());
+        let tokens: Vec<_> =
+            sources.filter_map(|source| source.service_account_token.as_ref()?.expiration_seconds).collect();
+        assert_eq!(tokens, [3600]);
+    }
 }
 
 #[test]
