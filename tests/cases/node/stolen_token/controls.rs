@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::attempts::{
     Attempt, Verb, Who, bound, cluster, condition, core, event, events, kruise, lease, leases, object,
-    object_with, pod_image, pod_update, request, spec, status, token_of, update,
+    object_with, pod_image, pod_update, request, status, token_of, update,
 };
 use super::world::{A, OPEN, World};
 
@@ -109,14 +109,16 @@ pub(super) fn controls(world: &World) -> Vec<Attempt> {
         (Manager, Delete, kruise("imagepulljobs/done-with-ttl"), Value::Null),
         (Manager, Merge, kruise("podprobemarkers/marker/status"), status(json!({ "matchedPods": 1 }))),
         (Manager, Post, leases("berth-system"), lease("berth-manager")),
-        (
-            Manager,
-            Merge,
-            format!("{}/berth-manager", leases("berth-system")),
-            spec(json!({ "holderIdentity": "m" })),
-        ),
         (Manager, Post, events(), event("of-manager", "berth-manager-0")),
         (Author, Post, request(""), made),
+        (
+            OpenKruise,
+            Merge,
+            pod_update(&format!("/{A}/status")),
+            status(
+                json!({ "desiredPods": [{ "uid": "u", "namespace": "n", "name": "p", "revision": "r" }] }),
+            ),
+        ),
         (OpenKruise, Merge, kruise("imagepulljobs/job/status"), status(json!({ "desired": 2 }))),
         (OpenKruise, Merge, update("/unassigned/status"), status(json!({ "message": "of OpenKruise" }))),
     ];

@@ -58,7 +58,8 @@ pub(super) fn moves() -> Vec<Row> {
     for key in NOT_LISTED {
         rows.extend([
             agent(Merge, mine(), labelled(key), UNLISTED),
-            agent(Strategic, mine(), annotated(key), UNLISTED),
+            // A deletion cost is a number.
+            agent(Strategic, mine(), json!({ "metadata": { "annotations": { key: "1" } } }), UNLISTED),
         ]);
     }
     let labels = |labels: Value| json!({ "metadata": { "labels": labels } });

@@ -139,7 +139,7 @@ impl World {
             self.berth("ImagePullJob", name, json!({ "spec": spec }), Some(status)).await?;
         }
         self.berth("ImagePullJob", "with-ttl", json!({ "spec": ttl }), None).await?;
-        let probe = json!({ "name": "p", "containerName": "a", "podConditionType": "x",
+        let probe = json!({ "name": "p", "containerName": "a", "podConditionType": "example.com/x",
             "probe": { "exec": { "command": ["true"] } } });
         let marker = json!({ "selector": { "matchLabels": { "a": "b" } }, "probes": [probe] });
         self.berth("PodProbeMarker", "marker", json!({ "spec": marker }), None).await?;
