@@ -31,7 +31,8 @@ pub(crate) const SILENCE: Duration = Duration::from_secs(30);
 pub(crate) const STREAMS: u32 = 4096;
 /// Bytes of requests that wait or are on their way.
 const MEMORY: usize = 8 * MAX_MESSAGE;
-/// The most memory that requests take: what the kubelet's may. A limit of the process has to have room for it.
+/// The most memory that requests take: what the kubelet's may. A limit of the process has to have room for
+/// it.
 pub const MOST_MEMORY: usize = 2 * MEMORY;
 /// Bytes of a request that are always taken.
 const SMALL: usize = 16 << 10;

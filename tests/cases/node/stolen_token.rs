@@ -1,16 +1,18 @@
 //! A credential of Berth that was stolen: what a thief can write with it, tried on the real API server.
 //!
-//! Three identities: the agent's ServiceAccount with a token bound to node A, the kubelet's of node A, and the manager's. Besides
-//! them those who have their roles under other names, and authors of objects who have more rights than they should.
-//! First what each is for is shown to work. Then everything else is tried, and each attempt must be refused for its own
-//! reason. Then both ServiceAccounts are made cluster-admin, and the same attempts must still be refused: the policies
-//! do not rest on the roles. At last the agent may renew its token (`deploy/token-renewal`), and no other.
+//! Three identities: the agent's ServiceAccount with a token bound to node A, the kubelet's of node A, and
+//! the manager's. Besides them those who have their roles under other names, and authors of objects who have
+//! more rights than they should. First what each is for is shown to work. Then everything else is tried, and
+//! each attempt must be refused for its own reason. Then both ServiceAccounts are made cluster-admin, and the
+//! same attempts must still be refused: the policies do not rest on the roles. At last the agent may renew
+//! its token (`deploy/token-renewal`), and no other.
 
 mod attempts;
 mod authors;
 mod controls;
 mod identities;
 mod labels;
+mod manager;
 mod metadata;
 mod refusals;
 mod world;

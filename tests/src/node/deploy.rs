@@ -68,7 +68,8 @@ pub async fn apply_object(client: &Client, object: &DynamicObject) -> Result<Dyn
     done.with_context(|| format!("apply {}", object.name_any()))
 }
 
-/// Lets agents write these labels and annotations on the pods of a namespace, as an administrator would: `*` for all.
+/// Lets agents write these labels and annotations on the pods of a namespace, as an administrator would: `*`
+/// for all.
 pub async fn let_agents_write(client: &Client, namespace: &str, keys: &str) -> Result<()> {
     let object = json!({
         "apiVersion": "v1", "kind": "Namespace",

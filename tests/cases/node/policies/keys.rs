@@ -1,4 +1,5 @@
-//! What agents may write on pods is said to who asks for it, when he asks: not only on the node, when it is refused there.
+//! What agents may write on pods is said to who asks for it, when he asks: not only on the node, when it is
+//! refused there.
 
 use anyhow::{Context, Result, bail, ensure};
 use berth_proto::crd::PodProbeMarker;

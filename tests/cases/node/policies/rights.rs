@@ -80,8 +80,8 @@ async fn who_updates_a_pod_must_be_allowed_to_patch_it() -> Result<()> {
     Ok(())
 }
 
-/// The agent runs the command and patches the pod and its status in its own name, so these rights are asked of who makes or
-/// changes a marker.
+/// The agent runs the command and patches the pod and its status in its own name, so these rights are asked
+/// of who makes or changes a marker.
 #[tokio::test]
 async fn who_makes_a_marker_must_be_allowed_what_it_does() -> Result<()> {
     const HOME: &str = "policies-markers-by";
@@ -135,8 +135,9 @@ async fn who_makes_a_marker_must_be_allowed_what_it_does() -> Result<()> {
     const RUN: &str = "you must be allowed to create pods/exec in it";
     const PATCH: &str = "you must be allowed to patch pods in it";
     const STATUS: &str = "you must be allowed to patch pods/status in it";
-    // The rules, and what is said of a marker that runs a command, of one that does not, of one that writes a label only, and of
-    // the one there is when it is to run a command. The first three write conditions but for the third.
+    // The rules, and what is said of a marker that runs a command, of one that does not, of one that writes a
+    // label only, and of the one there is when it is to run a command. The first three write conditions but
+    // for the third.
     let rows = [
         (vec![&markers, &near], RUN, STATUS, PATCH, RUN),
         (vec![&markers, &run], STATUS, STATUS, PATCH, STATUS),
@@ -165,8 +166,8 @@ async fn who_makes_a_marker_must_be_allowed_what_it_does() -> Result<()> {
     Ok(())
 }
 
-/// The agent stops containers in its own name, so the right to delete the pod is asked of who makes the request; or that right
-/// which `deploy/requests-by-create` gives to everybody, here to one in one namespace.
+/// The agent stops containers in its own name, so the right to delete the pod is asked of who makes the
+/// request; or that right which `deploy/requests-by-create` gives to everybody, here to one in one namespace.
 #[tokio::test]
 async fn who_recreates_containers_must_be_allowed_to_delete_the_pod() -> Result<()> {
     const HOME: &str = "policies-requests-by";

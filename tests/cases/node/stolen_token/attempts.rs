@@ -24,11 +24,14 @@ pub(super) enum Who {
     Renamed,
     /// An account of the manager's name and role in another namespace.
     MovedManager,
+    /// An account of the agent's role in one namespace only, bound to node A.
+    Local,
     /// In the group of the kubelets, with the name of none.
     InGroup,
     /// With the name of node A's kubelet, and its role, and not in the group.
     ByName,
-    /// Has roles that let it write every status, and make and change requests; not delete or patch pods but one.
+    /// Has roles that let it write every status, and make and change requests; not delete or patch pods but
+    /// one.
     Author,
     /// The account of an OpenKruise that runs beside Berth, with the roles of `Author`.
     OpenKruise,

@@ -1,5 +1,5 @@
-//! Authors of objects whose roles have more in them than they should: by a status, or by a request, they would have a node do what
-//! they may not do themselves.
+//! Authors of objects whose roles have more in them than they should: by a status, or by a request, they
+//! would have a node do what they may not do themselves.
 
 use serde_json::{Value, json};
 

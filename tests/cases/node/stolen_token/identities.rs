@@ -1,5 +1,5 @@
-//! Who has the roles of Berth and none of its names: nothing is theirs, because the policies that would keep them to a node do
-//! not know them.
+//! Who has the roles of Berth and none of its names: nothing is theirs, because the policies that would keep
+//! them to a node do not know them.
 
 use serde_json::{Value, json};
 
@@ -58,6 +58,12 @@ pub(super) fn other_names() -> Vec<Row> {
             (who, Merge, pod_update(&format!("/{A}/status")), status(json!({ "conditions": [] })), REFUSED),
         ]);
     }
+    rows.extend([
+        (Who::Local, Merge, core("pods/mine"), labelled("berth.dev/l"), REFUSED),
+        (Who::Local, Strategic, core("pods/theirs"), pod_image("registry.example/x:1"), REFUSED),
+        (Who::Local, Merge, request("/mine/status"), said(), REFUSED),
+        (Who::Local, Delete, update("/mine-done"), Value::Null, REFUSED),
+    ]);
     for who in [Who::InGroup, Who::ByName] {
         rows.push((who, Post, events(), event("x", A), REFUSED));
     }

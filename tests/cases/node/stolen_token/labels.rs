@@ -1,4 +1,5 @@
-//! Moves of pods of the stolen node into what selects others: by their labels, and by what their owners know them by.
+//! Moves of pods of the stolen node into what selects others: by their labels, and by what their owners know
+//! them by.
 
 use serde_json::{Value, json};
 
@@ -10,7 +11,8 @@ const OWNERS: &str = "is its owner's, and an agent never changes it";
 const UNLISTED: &str = "does not let agents change";
 const CONDITIONS: &str = "others without a domain that are not in the annotation berth.dev/agent-labels";
 
-/// By these a pod is found by its owner, or counted by it; and what is settled before its containers are started.
+/// By these a pod is found by its owner, or counted by it; and what is settled before its containers are
+/// started.
 const OF_OWNERS: [&str; 11] = [
     "pod-template-hash",
     "pod-template-generation",

@@ -1,4 +1,5 @@
-//! Objects of the node that are made with more than a name: what keeps them from being deleted, or has others deleted with them.
+//! Objects of the node that are made with more than a name: what keeps them from being deleted, or has others
+//! deleted with them.
 
 use serde_json::json;
 

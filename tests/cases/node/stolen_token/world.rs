@@ -79,7 +79,7 @@ impl World {
             Who::Manager => &self.manager,
             // They have no token; the administrator speaks for them.
             Who::InGroup | Who::ByName => &self.admin,
-            Who::Moved | Who::Renamed | Who::MovedManager | Who::Author | Who::OpenKruise => {
+            Who::Moved | Who::Renamed | Who::MovedManager | Who::Local | Who::Author | Who::OpenKruise => {
                 let found = self.others.iter().find(|(other, _)| *other == who);
                 &found.expect("a client for each of them").1
             }
@@ -254,6 +254,7 @@ async fn others(admin: &Client) -> Result<Vec<(Who, Client)>> {
         (Who::Moved, ELSEWHERE, "berth-agent", "berth-agent"),
         (Who::Renamed, "berth-system", "agent", "berth-agent"),
         (Who::MovedManager, ELSEWHERE, "berth-manager", "berth-manager"),
+        (Who::Local, NAMESPACE, "local", "berth-agent"),
         (Who::Author, NAMESPACE, "author", "author"),
         (Who::OpenKruise, "kruise-system", "kruise-manager", "author"),
     ];
@@ -266,7 +267,8 @@ async fn others(admin: &Client) -> Result<Vec<(Who, Client)>> {
             .await
             .context("account")?;
         let subject = json!({ "kind": "ServiceAccount", "namespace": namespace, "name": name });
-        bind(admin, &format!("test-{namespace}-{name}"), role, subject).await?;
+        let within = (who == Who::Local).then_some(NAMESPACE);
+        bind(admin, &format!("test-{namespace}-{name}"), within, role, subject).await?;
         let node = Api::<Node>::all(admin.clone()).get(A).await?;
         let bound = json!({ "kind": "Node", "apiVersion": "v1", "name": A, "uid": node.uid() });
         let spec: TokenRequestSpec =
@@ -279,6 +281,7 @@ async fn others(admin: &Client) -> Result<Vec<(Who, Client)>> {
     bind(
         admin,
         "test-by-name",
+        None,
         "berth-kubelet",
         json!({ "apiGroup": RBAC_GROUP, "kind": "User", "name": KUBELET }),
     )
@@ -289,9 +292,11 @@ async fn others(admin: &Client) -> Result<Vec<(Who, Client)>> {
 const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
-async fn bind(admin: &Client, name: &str, role: &str, subject: Value) -> Result<()> {
+/// In one namespace, or in the whole cluster.
+async fn bind(admin: &Client, name: &str, within: Option<&str>, role: &str, subject: Value) -> Result<()> {
+    let kind = if within.is_some() { "RoleBinding" } else { "ClusterRoleBinding" };
     let object: DynamicObject = serde_json::from_value(json!({
-        "apiVersion": RBAC, "kind": "ClusterRoleBinding", "metadata": { "name": name },
+        "apiVersion": RBAC, "kind": kind, "metadata": { "name": name, "namespace": within },
         "roleRef": { "apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": role },
         "subjects": [subject],
     }))?;

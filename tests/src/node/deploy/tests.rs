@@ -275,7 +275,8 @@ fn the_manager_is_restricted() {
     assert_eq!(security.capabilities.unwrap().drop.unwrap(), ["ALL"]);
 }
 
-/// A token of the kubelet's usual 3607 s is good for a year (`--service-account-extend-token-expiration`), and a stolen one as well.
+/// A token of the kubelet's usual 3607 s is good for a year (`--service-account-extend-token-expiration`),
+/// and a stolen one as well.
 #[test]
 fn tokens_of_pods_end_when_they_say() {
     let [agent] = &all::<DaemonSet>("agent", "DaemonSet")[..] else { panic!("one DaemonSet") };
@@ -330,8 +331,9 @@ fn the_agent_in_the_runtimes_place_has_the_nodes_paths() {
     assert!(mounted(config.admin_socket.as_path()));
 }
 
-/// In the runtime's place all requests of the node pass through it. Beside what they take at most it took 160 MB on a node of 110
-/// pods with a crowd on its socket (README, `berth-bench overload`); a quarter is left free.
+/// In the runtime's place all requests of the node pass through it. Beside what they take at most it took 160
+/// MB on a node of 110 pods with a crowd on its socket (README, `berth-bench overload`); a quarter is left
+/// free.
 #[test]
 fn the_agent_in_the_runtimes_place_has_room_for_the_nodes_requests() {
     let [set] = &all::<DaemonSet>("takeover/agent.yaml", "DaemonSet")[..] else { panic!("one DaemonSet") };
