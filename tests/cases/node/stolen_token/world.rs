@@ -52,6 +52,10 @@ impl World {
             let node =
                 serde_json::from_value(json!({ "metadata": { "name": name, "labels": { "zone": "a" } } }))?;
             nodes.create(&PostParams::default(), &node).await.context("make a node")?;
+            // Room for what is asked: otherwise that is what an attempt is refused for.
+            let room = json!({ "cpu": "4", "memory": "8Gi", "pods": "110" });
+            let status = Patch::Merge(json!({ "status": { "capacity": room, "allocatable": room } }));
+            nodes.patch_status(name, &PatchParams::default(), &status).await.context("room on a node")?;
         }
         let uid = nodes.get(A).await?.uid().context("a node without UID")?;
         let agent = token::of(&admin, "berth-agent", Some(A)).await?;
