@@ -31,6 +31,9 @@ pub(crate) const SILENCE: Duration = Duration::from_secs(30);
 pub(crate) const STREAMS: u32 = 4096;
 /// Bytes of requests that wait or are on their way.
 const MEMORY: usize = 8 * MAX_MESSAGE;
+/// The most memory that requests take: what the kubelet's may. A limit of the process has to have room for
+/// it.
+pub const MOST_MEMORY: usize = 2 * MEMORY;
 /// Bytes of a request that are always taken.
 const SMALL: usize = 16 << 10;
 
@@ -65,7 +68,7 @@ impl Memory {
 
     /// Room for a call that has used none yet. What others take is not taken from the kubelet.
     pub(crate) fn room(&self, kubelet: bool) -> Room {
-        let limit = if kubelet { 2 * MEMORY } else { MEMORY };
+        let limit = if kubelet { MOST_MEMORY } else { MEMORY };
         Room { memory: self.clone(), limit, used: 0, counted: 0 }
     }
 }

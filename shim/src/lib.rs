@@ -72,6 +72,7 @@ mod timeout;
 mod upload;
 mod upstream;
 
+pub use bounds::MOST_MEMORY;
 pub use endpoint::{EndpointError, RuntimeEndpoint};
 pub use gate::Gate;
 pub use keep::{Keeper, Kept};

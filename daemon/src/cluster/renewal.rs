@@ -24,8 +24,9 @@ use super::{
 };
 use crate::{agent::chain, config::ServiceAccount};
 
-/// What a new token is asked to be good for. The API server may give less.
-const LIFE: Duration = Duration::from_secs(24 * 3600);
+/// What a new token is asked to be good for: the most that the policy of `deploy/token-renewal` allows. The
+/// API server may give less.
+const LIFE: Duration = Duration::from_secs(3600);
 /// How often a token that nobody can renew is looked for.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// The longest the agent sleeps: somebody may have put another token there meanwhile.

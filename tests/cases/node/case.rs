@@ -132,7 +132,10 @@ async fn in_namespace(
 impl Case {
     async fn begin(node: &'static Node, client: Client, name: &str, turn: Turn) -> Result<Self> {
         let namespace = name.replace('_', "-");
-        let object: Namespace = serde_json::from_value(json!({ "metadata": { "name": namespace } }))?;
+        // What agents may write where nothing is said has cases of its own, without a node.
+        let annotations = json!({ "berth.dev/agent-labels": "*" });
+        let object: Namespace =
+            serde_json::from_value(json!({ "metadata": { "name": namespace, "annotations": annotations } }))?;
         let namespaces: Api<Namespace> = Api::all(client.clone());
         namespaces.create(&PostParams::default(), &object).await.context("make a namespace")?;
         let pods = Api::namespaced(client, &namespace);

@@ -6,7 +6,7 @@ use berth_tests::node::{ControlPlane, deploy};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Client;
 use kube::api::{Api, PostParams};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 /// When it does not come up, every test says why, and none tries again.
@@ -28,7 +28,13 @@ pub(crate) async fn centre() -> Result<&'static ControlPlane> {
 
 /// Makes a namespace.
 pub(crate) async fn namespace(client: &Client, name: &str) -> Result<()> {
-    let object: Namespace = serde_json::from_value(json!({ "metadata": { "name": name } }))?;
+    namespace_with(client, name, json!({})).await
+}
+
+/// Makes a namespace that has these annotations.
+pub(crate) async fn namespace_with(client: &Client, name: &str, annotations: Value) -> Result<()> {
+    let metadata = json!({ "name": name, "annotations": annotations });
+    let object: Namespace = serde_json::from_value(json!({ "metadata": metadata }))?;
     let namespaces: Api<Namespace> = Api::all(client.clone());
     namespaces.create(&PostParams::default(), &object).await.context("make a namespace")?;
     Ok(())

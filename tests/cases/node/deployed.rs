@@ -75,6 +75,8 @@ async fn deployed(node: &Node) -> Result<()> {
         Ok(())
     })
     .await?;
+    // What the samples ask for, and nothing else.
+    deploy::let_agents_write(&client, "default", "example.com/app-config, marked").await?;
     a_request_is_carried_out(&client).await?;
     a_pod_is_updated(&client, node, &registry).await?;
     an_image_is_pulled(&client, &manager).await?;

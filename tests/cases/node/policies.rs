@@ -1,6 +1,7 @@
 //! The admission policies of `deploy/policies`: the server finds no fault in them, and they refuse what the node would
 //! refuse later, in the words of the node.
 
+mod keys;
 mod rights;
 
 use std::time::Duration;
@@ -19,7 +20,7 @@ use kube::core::ApiResource;
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::centre::{centre, namespace};
+use crate::centre::{centre, namespace, namespace_with};
 
 #[tokio::test]
 async fn expressions_fit_the_types() -> Result<()> {
@@ -62,7 +63,9 @@ async fn the_whole_folder_is_accepted() -> Result<()> {
 #[tokio::test]
 async fn the_samples_are_accepted() -> Result<()> {
     let client = centre().await?.client().await?;
-    namespace(&client, "policies-samples").await?;
+    // As the samples say.
+    let keys = "gameserver-idle,controller.kubernetes.io/pod-deletion-cost,example.com/app-config";
+    namespace_with(&client, "policies-samples", json!({ "berth.dev/agent-labels": keys })).await?;
     let params = PatchParams { dry_run: true, ..PatchParams::apply("kubectl").validation_strict() };
     for mut object in deploy::objects("samples")? {
         object.metadata.namespace = Some("policies-samples".to_owned());
@@ -71,6 +74,11 @@ async fn the_samples_are_accepted() -> Result<()> {
         tried.with_context(|| name)?;
     }
     Ok(())
+}
+
+/// Of a namespace where agents may write every label and annotation that is nobody's.
+fn all_keys() -> Value {
+    json!({ "berth.dev/agent-labels": "*" })
 }
 
 /// What the node says of a pod whose container `b` has this env.
@@ -151,7 +159,7 @@ const MARKERS: &str = include_str!("../../../proto/tests/markers.json");
 #[tokio::test]
 async fn a_probe_marker_is_judged_as_by_the_manager() -> Result<()> {
     let client = centre().await?.client().await?;
-    namespace(&client, "policies-markers").await?;
+    namespace_with(&client, "policies-markers", all_keys()).await?;
     let markers: Api<DynamicObject> =
         Api::namespaced_with(client, "policies-markers", &ApiResource::erase::<PodProbeMarker>(&()));
     let cases: Value = serde_json::from_str(MARKERS)?;
@@ -265,7 +273,9 @@ fn updates() -> Vec<Judged> {
     for padded in [" b:2", "b:2 ", "b:2\n"] {
         all.push((image(padded), &["spec.containers: the image of container \"b\"", "leave that out"]));
     }
-    let reserved: [&[&str]; 4] = [
+    let reserved: [&[&str]; 6] = [
+        &["spec.metadata: pod-template-hash is not changed by an update: leave it out"],
+        &["spec.metadata: batch.kubernetes.io/job-name is not changed by an update: leave it out"],
         &["spec.metadata: kubernetes.io/config.mirror is not changed by an update: leave it out"],
         &["spec.metadata: apps.kruise.io/inplace-update-state is not changed by an update: leave it out"],
         &["spec.metadata: apps.kruise.io/runtime-containers-meta is not changed by an update: leave it out"],
@@ -301,7 +311,7 @@ fn updates() -> Vec<Judged> {
 #[tokio::test]
 async fn updates_that_cannot_be_carried_out_are_refused() -> Result<()> {
     let client = centre().await?.client().await?;
-    namespace(&client, "policies-updates").await?;
+    namespace_with(&client, "policies-updates", all_keys()).await?;
     let pods: Api<Pod> = Api::namespaced(client.clone(), "policies-updates");
     let params = PostParams { dry_run: true, ..Default::default() };
     for (change, words) in updates() {
@@ -350,7 +360,7 @@ async fn asked(client: &Client, namespace: &str, change: &Value) -> Result<kube:
 #[tokio::test]
 async fn a_huge_update_is_accepted() -> Result<()> {
     let client = centre().await?.client().await?;
-    namespace(&client, "policies-huge-update").await?;
+    namespace_with(&client, "policies-huge-update", all_keys()).await?;
     let keys = (0..1000).map(|number| format!("{}.example.com/{}-{number}", "p".repeat(50), "k".repeat(50)));
     let labels: serde_json::Map<_, _> = keys.map(|key| (key, "v".repeat(63).into())).collect();
     let containers: Vec<Value> =

@@ -68,6 +68,16 @@ pub async fn apply_object(client: &Client, object: &DynamicObject) -> Result<Dyn
     done.with_context(|| format!("apply {}", object.name_any()))
 }
 
+/// Lets agents write these labels and annotations on the pods of a namespace, as an administrator would: `*`
+/// for all.
+pub async fn let_agents_write(client: &Client, namespace: &str, keys: &str) -> Result<()> {
+    let object = json!({
+        "apiVersion": "v1", "kind": "Namespace",
+        "metadata": { "name": namespace, "annotations": { "berth.dev/agent-labels": keys } },
+    });
+    apply_object(client, &serde_json::from_value(object)?).await.map(drop)
+}
+
 /// The API of an object of any kind.
 pub fn api(client: &Client, object: &DynamicObject) -> Result<Api<DynamicObject>> {
     let types = object.types.as_ref().context("an object without a kind")?;

@@ -238,6 +238,7 @@ impl Node {
     async fn with_rights(node: Self) -> Result<Self> {
         let client = node.client().await?;
         deploy::install(&client).await?;
+        deploy::let_agents_write(&client, "default", "*").await?;
         let token = token::of(&client, "berth-agent", Some(NODE_NAME)).await?;
         node.berthd()?.act_as(&token).await?;
         Ok(node)

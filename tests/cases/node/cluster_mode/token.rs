@@ -83,7 +83,7 @@ async fn a_token_is_made_kept_and_renewed() -> Result<()> {
         let made = std::fs::read_to_string(&file)?;
         let state = side.cluster.token().context("no state of the token")?.borrow().clone();
         let left = state.expires.context("no end")?.as_second() - Timestamp::now().as_second();
-        ensure!((80_000..=86_400).contains(&left) && state.error.is_none(), "{state:?}");
+        ensure!((3_000..=3_600).contains(&left) && state.error.is_none(), "{state:?}");
 
         // The kubelet's identity may not, and says so; a token that somebody puts there is used and kept.
         let side = Side::start(case.node, User::Node, &account)?;

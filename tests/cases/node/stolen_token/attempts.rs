@@ -5,10 +5,10 @@ use std::fmt;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::world::NAMESPACE;
+use super::world::{KUBELET, NAMESPACE};
 
 /// By whose credential.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Who {
     /// The agent's ServiceAccount, bound to node A.
     Agent,
@@ -18,6 +18,23 @@ pub(super) enum Who {
     Kubelet,
     /// The manager.
     Manager,
+    /// An account of the agent's name and role in another namespace, bound to node A.
+    Moved,
+    /// An account of the agent's role and another name, bound to node A.
+    Renamed,
+    /// An account of the manager's name and role in another namespace.
+    MovedManager,
+    /// An account of the agent's role in one namespace only, bound to node A.
+    Local,
+    /// In the group of the kubelets, with the name of none.
+    InGroup,
+    /// With the name of node A's kubelet, and its role, and not in the group.
+    ByName,
+    /// Has roles that let it write every status, and make and change requests; not delete or patch pods but
+    /// one.
+    Author,
+    /// The account of an OpenKruise that runs beside Berth, with the roles of `Author`.
+    OpenKruise,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -71,9 +88,17 @@ impl Attempt {
             .method(method)
             .uri(format!("{}{query}", self.path))
             .header("content-type", content);
-        if self.impersonate {
-            request =
-                request.header("impersonate-user", "admin").header("impersonate-group", "system:masters");
+        let (user, groups): (_, &[&str]) = match self.who {
+            _ if self.impersonate => ("admin", &["system:masters"]),
+            Who::InGroup => ("intruder", &["system:nodes", "system:authenticated"]),
+            Who::ByName => (KUBELET, &["system:authenticated"]),
+            _ => ("", &[]),
+        };
+        if !user.is_empty() {
+            request = request.header("impersonate-user", user);
+        }
+        for group in groups {
+            request = request.header("impersonate-group", *group);
         }
         request.body(body).context("request")
     }
@@ -163,6 +188,13 @@ pub(super) fn version(kind: &str) -> &'static str {
         "ContainerUpdateRequest" | "NodePodUpdate" => "berth.dev/v1alpha1",
         _ => "apps.kruise.io/v1alpha1",
     }
+}
+
+/// An object of one of Berth's kinds whose metadata has this besides.
+pub(super) fn object_with(kind: &str, name: &str, field: &str, value: Value) -> Value {
+    let mut object = object(kind, name, Value::Null);
+    object["metadata"][field] = value;
+    object
 }
 
 pub(super) fn annotated(key: &str) -> Value {

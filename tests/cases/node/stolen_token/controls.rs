@@ -3,22 +3,31 @@
 use serde_json::{Value, json};
 
 use super::attempts::{
-    Attempt, Verb, Who, again, bound, cluster, condition, core, event, events, kruise, lease, leases, object,
-    pod_image, pod_update, request, spec, status, token_of, update,
+    Attempt, Verb, Who, bound, cluster, condition, core, event, events, kruise, lease, leases, object,
+    object_with, pod_image, pod_update, request, status, token_of, update,
 };
-use super::world::{A, World};
+use super::world::{A, OPEN, World};
 
 /// Must succeed, in this order; the attempts after them find what they left.
 pub(super) fn controls(world: &World) -> Vec<Attempt> {
     use Verb::{Apply, Delete, Merge, Post, Strategic};
-    use Who::{Agent, Kubelet, Manager};
+    use Who::{Agent, Author, Kubelet, Manager, OpenKruise};
     let mut applied = object("ContainerRecreateRequest", "mine", Value::Null);
     applied["status"] = json!({ "phase": "Recreating", "message": "stopping a" });
     let mut updating = object("ContainerUpdateRequest", "mine", Value::Null);
     let was = json!({ "containers": [{ "name": "a", "image": "registry.example/a:0" }] });
     updating["status"] = json!({ "phase": "RollingBack", "message": "pulling", "previous": was });
     let pods = json!([{ "uid": "u", "revision": "r", "phase": "Updating" }]);
-    let update_of = json!([{ "uid": "u", "namespace": "n", "name": "p", "revision": "r" }]);
+    let mut owned = object_with("NodeImage", A, "labels", json!({ "zone": "a" }));
+    owned["metadata"]["ownerReferences"] =
+        json!([{ "apiVersion": "v1", "kind": "Node", "name": A, "uid": world.uid }]);
+    let mut revised = pod_image("registry.example/a:3");
+    revised["metadata"] = json!({ "labels": { "controller-revision-hash": "2" } });
+    let made = object(
+        "ContainerRecreateRequest",
+        "by-author",
+        json!({ "podName": "disposable", "containers": [{ "name": "a" }] }),
+    );
     let desired = json!([{ "uid": "u", "image": "registry.example/a:1" }]);
     let assigned = json!({ "nodeName": A, "podUID": "u" });
     let silent =
@@ -30,6 +39,8 @@ pub(super) fn controls(world: &World) -> Vec<Attempt> {
     let taken_out = json!([
         condition("KruisePodReady", "False"),
         condition("Ready", "False"),
+        condition("game.kruise.io/idle", "True"),
+        condition("Listed", "True"),
         condition("ContainersReady", "False")
     ]);
     let table = [
@@ -41,7 +52,27 @@ pub(super) fn controls(world: &World) -> Vec<Attempt> {
             Agent,
             Merge,
             core("pods/mine"),
-            json!({ "metadata": { "labels": { "l": "1" }, "annotations": { "a": "1" } } }),
+            json!({ "metadata": { "labels": { "allowed": "1", "berth.dev/l": "1" }, "annotations": {
+                "example.com/a": "1",
+                "apps.kruise.io/inplace-update-state": "{}",
+                "apps.kruise.io/runtime-containers-meta": "{}",
+            } } }),
+        ),
+        (Agent, Merge, core("pods/mine"), json!({ "metadata": { "labels": { "allowed": null } } })),
+        (Agent, Strategic, core("pods/mine"), revised),
+        (
+            Agent,
+            Merge,
+            core("pods/mine"),
+            json!({ "metadata": { "labels": { "controller-revision-hash": "3" }, "annotations": {
+                "apps.kruise.io/inplace-update-state": "{\"revision\":\"3\"}" } } }),
+        ),
+        (
+            Agent,
+            Merge,
+            format!("/api/v1/namespaces/{OPEN}/pods/mine"),
+            json!({ "metadata": { "labels": { "app": "1" }, "annotations": {
+                "controller.kubernetes.io/pod-deletion-cost": "-10" } } }),
         ),
         (
             Agent,
@@ -49,15 +80,13 @@ pub(super) fn controls(world: &World) -> Vec<Attempt> {
             format!("/api/v1/nodes/{A}"),
             json!({ "metadata": { "labels": { "berth.dev/path": "beside", "berth.dev/order": "false" } } }),
         ),
-        (Agent, Post, cluster("nodeimages"), object("NodeImage", A, Value::Null)),
+        (Agent, Post, cluster("nodeimages"), owned),
         (Agent, Merge, cluster(&format!("nodeimages/{A}/status")), status(json!({ "pulling": 1 }))),
         (Agent, Apply, update("/mine/status"), updating.clone()),
         (Agent, Delete, update("/done-agent"), Value::Null),
         (Agent, Post, pod_update(""), object("NodePodUpdate", A, Value::Null)),
         (Agent, Merge, pod_update(&format!("/{A}/status")), status(json!({ "pods": pods }))),
-        (Agent, Post, token_of("berth-agent"), bound("Node", A, &world.uid, 86_400)),
         (Agent, Post, events(), event("of-agent", A)),
-        (Agent, Merge, format!("{}/of-agent", events()), again()),
         (Agent, Post, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews".to_owned(), review),
         (Kubelet, Apply, request("/mine/status"), applied),
         (Kubelet, Delete, request("/done-kubelet"), Value::Null),
@@ -70,7 +99,6 @@ pub(super) fn controls(world: &World) -> Vec<Attempt> {
         (Manager, Merge, request("/new/status"), status(silent.clone())),
         (Manager, Merge, update("/new/status"), status(assigned)),
         (Manager, Merge, update("/new/status"), status(silent)),
-        (Manager, Merge, pod_update(&format!("/{A}/status")), status(json!({ "desiredPods": update_of }))),
         (
             Manager,
             Merge,
@@ -81,13 +109,23 @@ pub(super) fn controls(world: &World) -> Vec<Attempt> {
         (Manager, Delete, kruise("imagepulljobs/done-with-ttl"), Value::Null),
         (Manager, Merge, kruise("podprobemarkers/marker/status"), status(json!({ "matchedPods": 1 }))),
         (Manager, Post, leases("berth-system"), lease("berth-manager")),
-        (
-            Manager,
-            Merge,
-            format!("{}/berth-manager", leases("berth-system")),
-            spec(json!({ "holderIdentity": "m" })),
-        ),
         (Manager, Post, events(), event("of-manager", "berth-manager-0")),
+        (Author, Post, request(""), made),
+        (
+            OpenKruise,
+            Merge,
+            pod_update(&format!("/{A}/status")),
+            status(
+                json!({ "desiredPods": [{ "uid": "u", "namespace": "n", "name": "p", "revision": "r" }] }),
+            ),
+        ),
+        (OpenKruise, Merge, kruise("imagepulljobs/job/status"), status(json!({ "desired": 2 }))),
+        (OpenKruise, Merge, update("/unassigned/status"), status(json!({ "message": "of OpenKruise" }))),
     ];
     table.map(|(who, verb, path, body)| Attempt::new(who, verb, path, body)).into()
+}
+
+/// What an agent may do where `deploy/token-renewal` is applied.
+pub(super) fn renewal(world: &World) -> Attempt {
+    Attempt::new(Who::Agent, Verb::Post, token_of("berth-agent"), bound("Node", A, &world.uid, 3600))
 }

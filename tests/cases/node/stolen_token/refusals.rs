@@ -7,6 +7,7 @@ use super::attempts::{
     labelled, lease, leases, object, pod_image, pod_update, request, spec, status, token_of, update,
 };
 use super::world::{A, B, NAMESPACE, World};
+use super::{authors, identities, labels, manager, metadata};
 
 pub(super) fn refused(world: &World) -> Vec<Refused> {
     let mut all = requests();
@@ -15,8 +16,13 @@ pub(super) fn refused(world: &World) -> Vec<Refused> {
     all.extend(pod_updates());
     all.extend(tokens(world));
     all.extend(anything_else());
-    all.extend(manager());
-    all.extend(manager_of_updates());
+    all.extend(manager::writes());
+    all.extend(manager::updates());
+    all.extend(labels::moves());
+    all.extend(metadata::of_node_objects());
+    all.extend(identities::other_names());
+    all.extend(authors::statuses());
+    all.extend(authors::requests());
     let refused =
         |(who, verb, path, body, because)| Refused { attempt: Attempt::new(who, verb, path, body), because };
     let mut all: Vec<_> = all.into_iter().map(refused).collect();
@@ -28,7 +34,7 @@ pub(super) fn refused(world: &World) -> Vec<Refused> {
     all
 }
 
-type Row = (Who, Verb, String, Value, &'static str);
+pub(super) type Row = (Who, Verb, String, Value, &'static str);
 
 const OTHER_REQUEST: &str = "only requests that are assigned to its own node";
 const ASSIGNMENT: &str = "the assignment (nodeName, podUID, containerStatusContexts) is the manager's";
@@ -313,35 +319,52 @@ fn pod_updates() -> Vec<Row> {
 const OWN_NODE: &str = "only for tokens that are bound to its own node";
 const NO_NODE: &str = "denied request: ";
 
-/// The next token; and a token that is bound to no node.
+const NO_TOKEN: &str = "cannot create resource \"serviceaccounts/token\"";
+
+/// A next token, for which nobody has the right; and a token that is bound to no node.
 fn tokens(world: &World) -> Vec<Row> {
     use Verb::{Merge, Post};
     use Who::{Agent, Kubelet, Unbound};
     let own = || bound("Node", A, &world.uid, 3600);
     vec![
-        (Agent, Post, token_of("berth-agent"), bound("Node", B, "", 3600), OWN_NODE),
-        (Agent, Post, token_of("berth-agent"), bound("Pod", A, "", 3600), OWN_NODE),
-        (Agent, Post, token_of("berth-agent"), spec(json!({ "expirationSeconds": 3600 })), OWN_NODE),
-        (
-            Agent,
-            Post,
-            token_of("berth-agent"),
-            bound("Node", A, &world.uid, 90_000),
-            "only for tokens of a day at most",
-        ),
-        (Agent, Post, token_of("berth-manager"), own(), "cannot create resource \"serviceaccounts/token\""),
-        (Kubelet, Post, token_of("berth-agent"), own(), "cannot create resource \"serviceaccounts/token\""),
-        (Unbound, Post, token_of("berth-agent"), own(), NO_NODE),
-        (Unbound, Post, token_of("berth-agent"), bound("Node", "", "", 3600), NO_NODE),
+        (Agent, Post, token_of("berth-agent"), own(), NO_TOKEN),
+        (Agent, Post, token_of("berth-agent"), bound("Node", A, &world.uid, 600), NO_TOKEN),
+        (Agent, Post, token_of("berth-agent"), bound("Node", A, &world.uid, 86_400), NO_TOKEN),
+        (Agent, Post, token_of("berth-agent"), bound("Node", B, "", 3600), NO_TOKEN),
+        (Agent, Post, token_of("berth-agent"), bound("Pod", A, "", 3600), NO_TOKEN),
+        (Agent, Post, token_of("berth-agent"), spec(json!({ "expirationSeconds": 3600 })), NO_TOKEN),
+        (Agent, Post, token_of("berth-manager"), own(), NO_TOKEN),
+        (Kubelet, Post, token_of("berth-agent"), own(), NO_TOKEN),
+        (Unbound, Post, token_of("berth-agent"), own(), NO_TOKEN),
+        (Unbound, Post, token_of("berth-agent"), bound("Node", "", "", 3600), NO_TOKEN),
         (Unbound, Merge, request("/mine/status"), status(json!({ "message": "x" })), NO_NODE),
         (Unbound, Merge, request("/unassigned/status"), status(json!({ "message": "x" })), NO_NODE),
-        (Unbound, Merge, core("pods/mine"), labelled("l"), NO_NODE),
+        (Unbound, Merge, core("pods/mine"), labelled("berth.dev/l"), NO_NODE),
         (Unbound, Post, cluster("nodeimages"), object("NodeImage", "node-c", Value::Null), NO_NODE),
         (Unbound, Merge, update("/mine/status"), status(json!({ "message": "x" })), NO_NODE),
         (Unbound, Merge, update("/unassigned/status"), status(json!({ "message": "x" })), NO_NODE),
         (Unbound, Post, pod_update(""), object("NodePodUpdate", "node-c", Value::Null), NO_NODE),
         (Unbound, Post, events(), event("x", A), NO_NODE),
     ]
+}
+
+/// With `deploy/token-renewal`, and a role that lets it make any token.
+pub(super) fn of_renewal(world: &World) -> Vec<Refused> {
+    use Who::{Agent, Unbound};
+    let own = |seconds| bound("Node", A, &world.uid, seconds);
+    let rows = [
+        (Agent, token_of("berth-agent"), bound("Node", B, "", 3600), OWN_NODE),
+        (Agent, token_of("berth-agent"), bound("Pod", A, "", 3600), OWN_NODE),
+        (Agent, token_of("berth-agent"), spec(json!({ "expirationSeconds": 3600 })), OWN_NODE),
+        (Agent, token_of("berth-agent"), own(3601), "only for tokens of an hour at most"),
+        (Agent, token_of("berth-agent"), own(86_400), "only for tokens of an hour at most"),
+        (Agent, token_of("berth-manager"), own(3600), "only for tokens of its own ServiceAccount"),
+        (Unbound, token_of("berth-agent"), own(3600), OWN_NODE),
+        (Unbound, token_of("berth-agent"), bound("Node", "", "", 3600), OWN_NODE),
+    ];
+    let refused =
+        |(who, path, body, because)| Refused { attempt: Attempt::new(who, Verb::Post, path, body), because };
+    rows.into_iter().map(refused).collect()
 }
 
 /// Secrets, nodes, and whatever else is worth having.
@@ -433,7 +456,8 @@ fn anything_else() -> Vec<Row> {
             "cannot patch resource \"leases\"",
         ),
         (Who::Agent, Post, events(), event("x", B), "whose reportingInstance is its own node"),
-        (Who::Agent, Merge, format!("{}/of-b", events()), again(), "whose reportingInstance is its own node"),
+        (Who::Agent, Merge, format!("{}/of-b", events()), again(), "cannot patch resource \"events\""),
+        (Who::Agent, Merge, format!("{}/of-agent", events()), again(), "cannot patch resource \"events\""),
         (Who::Agent, Delete, format!("{}/of-b", events()), Value::Null, "cannot delete resource \"events\""),
         (Who::Kubelet, Get, core("secrets/secret"), Value::Null, "no relationship found between node"),
         (Who::Kubelet, Get, core("secrets"), Value::Null, "cannot list resource \"secrets\""),
@@ -481,202 +505,5 @@ fn nodes() -> Vec<Row> {
         (Who::Kubelet, Merge, at(B), said("berth.dev/order", "true"), "not allowed to modify node"),
         (Who::Manager, Merge, at(A), said("berth.dev/order", "true"), NO),
         (Who::Manager, Merge, at(B), labelled("l"), NO),
-    ]
-}
-
-const OF_NODE: &str = "what a node has (imageStatuses, pulls, sealingKey, firstSyncStatus, podProbeStatuses, pods) is the agent's";
-
-/// The manager: nothing but the status of our kinds, and there not what a node says of itself.
-fn manager() -> Vec<Row> {
-    use Verb::{Delete, Merge, Post};
-    use Who::Manager;
-    let states = json!([{ "name": "a", "phase": "Succeeded" }]);
-    let image = json!({ "x": { "tags": [{ "tag": "1", "phase": "Succeeded" }] } });
-    let probe = json!([{ "name": "p", "namespace": "n", "uid": "u" }]);
-    let made = object(
-        "ContainerRecreateRequest",
-        "made",
-        json!({ "podName": "p", "containers": [{ "name": "a" }] }),
-    );
-    let of_node = OF_NODE;
-    let unfinished = "the manager deletes only finished jobs that have a ttlSecondsAfterFinished";
-    let node_image = || cluster(&format!("nodeimages/{B}/status"));
-    let pulls = json!([{ "uid": "u", "phase": "Succeeded" }]);
-    vec![
-        (Manager, Post, request(""), made, "cannot create resource \"containerrecreaterequests\""),
-        (
-            Manager,
-            Merge,
-            request("/mine"),
-            labelled("l"),
-            "cannot patch resource \"containerrecreaterequests\"",
-        ),
-        (
-            Manager,
-            Delete,
-            request("/mine-done"),
-            Value::Null,
-            "cannot delete resource \"containerrecreaterequests\"",
-        ),
-        (
-            Manager,
-            Merge,
-            request("/mine/status"),
-            status(json!({ "containerRecreateStates": states })),
-            "is the agent's, once it has answered",
-        ),
-        (
-            Manager,
-            Merge,
-            request("/mine/status"),
-            json!({ "status": null }),
-            "is the agent's, once it has answered",
-        ),
-        (
-            Manager,
-            Merge,
-            request("/mine-done/status"),
-            status(json!({ "phase": "Pending" })),
-            "the manager changes no finished request",
-        ),
-        (
-            Manager,
-            Merge,
-            request("/mine-done/status"),
-            status(json!({ "completionTime": null })),
-            "the manager changes no finished request",
-        ),
-        (
-            Manager,
-            Merge,
-            cluster(&format!("nodeimages/{B}/status")),
-            status(json!({ "imageStatuses": image })),
-            of_node,
-        ),
-        (Manager, Merge, node_image(), status(json!({ "pulls": pulls })), of_node),
-        (Manager, Merge, node_image(), status(json!({ "sealingKey": "mine" })), of_node),
-        (Manager, Delete, kruise("imagepulljobs/with-ttl"), Value::Null, unfinished),
-        (Manager, Delete, kruise("imagepulljobs/done"), Value::Null, unfinished),
-        (
-            Manager,
-            Merge,
-            cluster(&format!("nodepodprobes/{B}/status")),
-            status(json!({ "podProbeStatuses": probe })),
-            of_node,
-        ),
-        (
-            Manager,
-            Post,
-            cluster("nodeimages"),
-            object("NodeImage", "node-c", Value::Null),
-            "cannot create resource \"nodeimages\"",
-        ),
-        (
-            Manager,
-            Merge,
-            cluster(&format!("nodeimages/{B}")),
-            labelled("l"),
-            "cannot patch resource \"nodeimages\"",
-        ),
-        (
-            Manager,
-            Delete,
-            cluster(&format!("nodepodprobes/{B}")),
-            Value::Null,
-            "cannot delete resource \"nodepodprobes\"",
-        ),
-        (
-            Manager,
-            Merge,
-            kruise("imagepulljobs/job"),
-            labelled("l"),
-            "cannot patch resource \"imagepulljobs\"",
-        ),
-        (Manager, Merge, core("pods/mine"), labelled("l"), "cannot patch resource \"pods\""),
-        (
-            Manager,
-            Merge,
-            core("pods/mine/status"),
-            status(json!({ "message": "x" })),
-            "cannot patch resource \"pods/status\"",
-        ),
-        (Manager, Post, leases("berth-system"), lease("another"), "the only lease of the manager"),
-        (
-            Manager,
-            Post,
-            leases("kube-node-lease"),
-            lease("berth-manager"),
-            "cannot create resource \"leases\"",
-        ),
-        (
-            Manager,
-            Post,
-            token_of("berth-agent"),
-            spec(json!({})),
-            "cannot create resource \"serviceaccounts/token\"",
-        ),
-        (
-            Manager,
-            Post,
-            token_of("berth-manager"),
-            spec(json!({})),
-            "cannot create resource \"serviceaccounts/token\"",
-        ),
-    ]
-}
-
-/// The manager and in-place updates: it asks for them and does not say how they go.
-fn manager_of_updates() -> Vec<Row> {
-    use Verb::{Delete, Merge, Post};
-    use Who::Manager;
-    let states = json!([{ "name": "a", "phase": "Succeeded" }]);
-    let was = json!({ "containers": [{ "name": "a", "image": "registry.example/x:1" }] });
-    let pods = json!([{ "uid": "u", "revision": "r", "phase": "Succeeded" }]);
-    let container = json!({ "name": "a", "image": "registry.example/x:1" });
-    let made = object("ContainerUpdateRequest", "made", json!({ "podName": "p", "containers": [container] }));
-    let answered = "containerUpdateStates is the agent's, once it has answered";
-    let previous = "what the pod was before an update (previous) is the agent's";
-    let finished = "the manager changes no finished request";
-    let no_patch = "cannot patch resource \"nodepodupdates\"";
-    vec![
-        (Manager, Post, update(""), made, "cannot create resource \"containerupdaterequests\""),
-        (Manager, Merge, update("/mine"), labelled("l"), "cannot patch resource \"containerupdaterequests\""),
-        (
-            Manager,
-            Delete,
-            update("/mine-done"),
-            Value::Null,
-            "cannot delete resource \"containerupdaterequests\"",
-        ),
-        (
-            Manager,
-            Merge,
-            update("/mine/status"),
-            status(json!({ "containerUpdateStates": states })),
-            answered,
-        ),
-        (Manager, Merge, update("/mine/status"), status(json!({ "containerUpdateStates": null })), answered),
-        (Manager, Merge, update("/mine/status"), json!({ "status": null }), answered),
-        (Manager, Merge, update("/mine/status"), status(json!({ "previous": was })), previous),
-        (Manager, Merge, update("/unassigned/status"), status(json!({ "previous": was })), previous),
-        (Manager, Merge, update("/mine-done/status"), status(json!({ "phase": "Pending" })), finished),
-        (Manager, Merge, update("/mine-done/status"), status(json!({ "completionTime": null })), finished),
-        (Manager, Merge, pod_update(&format!("/{B}/status")), status(json!({ "pods": pods })), OF_NODE),
-        (Manager, Merge, pod_update(&format!("/{A}/status")), status(json!({ "pods": null })), OF_NODE),
-        (Manager, Merge, pod_update(&format!("/{B}")), labelled("l"), no_patch),
-        (
-            Manager,
-            Post,
-            pod_update(""),
-            object("NodePodUpdate", "node-c", Value::Null),
-            "cannot create resource \"nodepodupdates\"",
-        ),
-        (
-            Manager,
-            Delete,
-            pod_update(&format!("/{B}")),
-            Value::Null,
-            "cannot delete resource \"nodepodupdates\"",
-        ),
     ]
 }

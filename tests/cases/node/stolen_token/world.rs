@@ -3,19 +3,28 @@
 use anyhow::{Context, Result};
 use berth_tests::node::{NODE_NAME, User, deploy, token};
 use berth_tests::wait::await_condition;
-use k8s_openapi::api::core::v1::{Node, Secret};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{Node, Pod, Secret, ServiceAccount};
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
 use super::attempts::{Who, version};
 use crate::case::PATIENCE;
-use crate::centre::{centre, namespace};
+use crate::centre::{centre, namespace, namespace_with};
 
 /// Node A is the one whose credentials were stolen.
 pub(super) const A: &str = NODE_NAME;
 pub(super) const B: &str = "node-b";
 pub(super) const NAMESPACE: &str = "stolen-token";
+/// Where agents may write any label.
+pub(super) const OPEN: &str = "stolen-token-open";
+/// What agents may write on the pods of [`NAMESPACE`].
+const ALLOWED: &str = "allowed, example.com/,Listed";
+/// Where the accounts of an installation are whose namespace was renamed.
+const ELSEWHERE: &str = "berth-elsewhere";
+/// The kubelet of node A.
+pub(super) const KUBELET: &str = "system:node:localhost";
 
 pub(super) struct World {
     admin: Client,
@@ -23,6 +32,8 @@ pub(super) struct World {
     unbound: Client,
     kubelet: Client,
     manager: Client,
+    /// Those who have roles of Berth and are none of it, and authors.
+    others: Vec<(Who, Client)>,
     /// Of Node A.
     pub(super) uid: String,
 }
@@ -31,12 +42,20 @@ impl World {
     pub(super) async fn make() -> Result<Self> {
         let centre = centre().await?;
         let admin = centre.client().await?;
-        namespace(&admin, NAMESPACE).await?;
+        namespace_with(&admin, NAMESPACE, json!({ "berth.dev/agent-labels": ALLOWED })).await?;
+        namespace_with(&admin, OPEN, json!({ "berth.dev/agent-labels": "*" })).await?;
+        for name in [ELSEWHERE, "kruise-system"] {
+            namespace(&admin, name).await?;
+        }
         let nodes: Api<Node> = Api::all(admin.clone());
         for name in [A, B] {
             let node =
                 serde_json::from_value(json!({ "metadata": { "name": name, "labels": { "zone": "a" } } }))?;
             nodes.create(&PostParams::default(), &node).await.context("make a node")?;
+            // Room for what is asked: otherwise that is what an attempt is refused for.
+            let room = json!({ "cpu": "4", "memory": "8Gi", "pods": "110" });
+            let status = Patch::Merge(json!({ "status": { "capacity": room, "allocatable": room } }));
+            nodes.patch_status(name, &PatchParams::default(), &status).await.context("room on a node")?;
         }
         let uid = nodes.get(A).await?.uid().context("a node without UID")?;
         let agent = token::of(&admin, "berth-agent", Some(A)).await?;
@@ -47,10 +66,12 @@ impl World {
             unbound: centre.api().client_with("unbound", &unbound).await?,
             kubelet: centre.api().client(User::Node).await?,
             manager: centre.api().client_with("manager", &manager).await?,
+            others: others(&admin).await?,
             admin,
             uid,
         };
         world.fill().await?;
+        world.fill_selected().await?;
         Ok(world)
     }
 
@@ -60,6 +81,12 @@ impl World {
             Who::Unbound => &self.unbound,
             Who::Kubelet => &self.kubelet,
             Who::Manager => &self.manager,
+            // They have no token; the administrator speaks for them.
+            Who::InGroup | Who::ByName => &self.admin,
+            Who::Moved | Who::Renamed | Who::MovedManager | Who::Local | Who::Author | Who::OpenKruise => {
+                let found = self.others.iter().find(|(other, _)| *other == who);
+                &found.expect("a client for each of them").1
+            }
         }
     }
 
@@ -116,7 +143,7 @@ impl World {
             self.berth("ImagePullJob", name, json!({ "spec": spec }), Some(status)).await?;
         }
         self.berth("ImagePullJob", "with-ttl", json!({ "spec": ttl }), None).await?;
-        let probe = json!({ "name": "p", "containerName": "a", "podConditionType": "x",
+        let probe = json!({ "name": "p", "containerName": "a", "podConditionType": "example.com/x",
             "probe": { "exec": { "command": ["true"] } } });
         let marker = json!({ "selector": { "matchLabels": { "a": "b" } }, "probes": [probe] });
         self.berth("PodProbeMarker", "marker", json!({ "spec": marker }), None).await?;
@@ -131,6 +158,29 @@ impl World {
             "regarding": { "kind": "Pod", "namespace": NAMESPACE, "name": "theirs" },
         });
         self.object("events.k8s.io/v1", "Event", "of-b", event, None).await
+    }
+
+    /// What selects pods that the thief has none of, and a pod where all labels may be written.
+    async fn fill_selected(&self) -> Result<()> {
+        let labels = json!({ "metadata": { "labels": {
+            "app": "mine", "pod-template-hash": "1", "controller-revision-hash": "1" } } });
+        let pods: Api<Pod> = Api::namespaced(self.admin.clone(), NAMESPACE);
+        pods.patch("mine", &PatchParams::default(), &Patch::Merge(labels)).await.context("labels")?;
+        let selected = json!({ "app": "theirs", "pod-template-hash": "2" });
+        let template = json!({ "metadata": { "labels": selected }, "spec": { "containers": [{ "name": "a", "image": "a" }] } });
+        let set = json!({ "spec": { "replicas": 0, "selector": { "matchLabels": selected }, "template": template } });
+        self.object("apps/v1", "ReplicaSet", "theirs", set, None).await?;
+        let service = json!({ "spec": { "selector": { "app": "theirs" }, "ports": [{ "port": 80 }] } });
+        self.object("v1", "Service", "theirs", service, None).await?;
+        let policy = json!({ "spec": { "podSelector": { "matchLabels": { "role": "db" } }, "ingress": [] } });
+        self.object("networking.k8s.io/v1", "NetworkPolicy", "theirs", policy, None).await?;
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": { "name": "mine", "labels": { "pod-template-hash": "1" } },
+            "spec": { "nodeName": A, "containers": [{ "name": "a", "image": "registry.example/a:1" }] },
+        }))?;
+        let pods: Api<Pod> = Api::namespaced(self.admin.clone(), OPEN);
+        pods.create(&PostParams::default(), &pod).await.context("a pod where all is allowed")?;
+        Ok(())
     }
 
     async fn berth(&self, kind: &str, name: &str, object: Value, status: Option<Value>) -> Result<()> {
@@ -162,6 +212,11 @@ impl World {
         Ok(())
     }
 
+    /// As an administrator does for nodes where berthd is a service.
+    pub(super) async fn let_tokens_be_renewed(&self) -> Result<()> {
+        deploy::apply(&self.admin, "token-renewal").await.map(drop)
+    }
+
     /// Roles that nobody should have bound.
     pub(super) async fn make_thieves_admins(&self) -> Result<()> {
         let subjects = ["berth-agent", "berth-manager"]
@@ -183,4 +238,71 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// Accounts that have roles of Berth under another name, and authors of objects.
+async fn others(admin: &Client) -> Result<Vec<(Who, Client)>> {
+    let api = |group: &str, resources: &[&str], verbs: &[&str]| json!({ "apiGroups": [group], "resources": resources, "verbs": verbs });
+    let rules = json!([
+        api("apps.kruise.io", &["*/status"], &["patch", "update"]),
+        api("berth.dev", &["*/status"], &["patch", "update"]),
+        api("apps.kruise.io", &["containerrecreaterequests", "podprobemarkers"], &["create", "patch", "update"]),
+        api("berth.dev", &["containerupdaterequests"], &["create", "patch", "update"]),
+        api("", &["pods"], &["get", "list", "watch"]),
+        { "apiGroups": [""], "resources": ["pods"], "resourceNames": ["disposable"], "verbs": ["delete"] },
+    ]);
+    let role = json!({ "apiVersion": RBAC, "kind": "ClusterRole", "metadata": { "name": "author" }, "rules": rules });
+    deploy::apply_object(admin, &serde_json::from_value(role)?).await?;
+    deploy::apply(admin, "openkruise").await?;
+    let table = [
+        (Who::Moved, ELSEWHERE, "berth-agent", "berth-agent"),
+        (Who::Renamed, "berth-system", "agent", "berth-agent"),
+        (Who::MovedManager, ELSEWHERE, "berth-manager", "berth-manager"),
+        (Who::Local, NAMESPACE, "local", "berth-agent"),
+        (Who::Author, NAMESPACE, "author", "author"),
+        (Who::OpenKruise, "kruise-system", "kruise-manager", "author"),
+    ];
+    let mut clients = Vec::new();
+    for (who, namespace, name, role) in table {
+        let account = json!({ "metadata": { "name": name } });
+        let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), namespace);
+        accounts
+            .create(&PostParams::default(), &serde_json::from_value(account)?)
+            .await
+            .context("account")?;
+        let subject = json!({ "kind": "ServiceAccount", "namespace": namespace, "name": name });
+        let within = (who == Who::Local).then_some(NAMESPACE);
+        bind(admin, &format!("test-{namespace}-{name}"), within, role, subject).await?;
+        let node = Api::<Node>::all(admin.clone()).get(A).await?;
+        let bound = json!({ "kind": "Node", "apiVersion": "v1", "name": A, "uid": node.uid() });
+        let spec: TokenRequestSpec =
+            serde_json::from_value(json!({ "audiences": [], "boundObjectRef": bound }))?;
+        let request = TokenRequest { spec, ..TokenRequest::default() };
+        let token = accounts.create_token_request(name, &PostParams::default(), &request).await?;
+        let token = token.status.context("a token without a status")?.token;
+        clients.push((who, centre().await?.api().client_with(name, &token).await?));
+    }
+    bind(
+        admin,
+        "test-by-name",
+        None,
+        "berth-kubelet",
+        json!({ "apiGroup": RBAC_GROUP, "kind": "User", "name": KUBELET }),
+    )
+    .await?;
+    Ok(clients)
+}
+
+const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
+const RBAC: &str = "rbac.authorization.k8s.io/v1";
+
+/// In one namespace, or in the whole cluster.
+async fn bind(admin: &Client, name: &str, within: Option<&str>, role: &str, subject: Value) -> Result<()> {
+    let kind = if within.is_some() { "RoleBinding" } else { "ClusterRoleBinding" };
+    let object: DynamicObject = serde_json::from_value(json!({
+        "apiVersion": RBAC, "kind": kind, "metadata": { "name": name, "namespace": within },
+        "roleRef": { "apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": role },
+        "subjects": [subject],
+    }))?;
+    deploy::apply_object(admin, &object).await.map(drop)
 }

@@ -88,6 +88,11 @@ async fn template(run: &Run) -> Result<Value> {
     let config = |one: &&mut Value| one["name"] == "config";
     let volume = spec["volumes"].as_array_mut().into_iter().flatten().find(config).context("no config")?;
     *volume = json!({ "name": "config", "hostPath": { "path": dir("agent-config") } });
+    // This node's API server has no accounts, and so no tokens of theirs.
+    for list in ["/volumes", "/containers/0/volumeMounts"] {
+        let list = spec.pointer_mut(list).and_then(Value::as_array_mut).context("no such list")?;
+        list.retain(|one| one["name"] != "token");
+    }
     let own = spec.as_object_mut().context("a spec")?;
     for absent in ["priorityClassName", "serviceAccountName", "affinity"] {
         own.remove(absent);
