@@ -3,8 +3,8 @@
 use std::{fs, path::PathBuf};
 
 use berth_proto::crd::{
-    ContainerRecreateRequest, ContainerUpdateRequest, ImagePullJob, NodeImage, NodePodProbe, NodePodUpdate,
-    PodProbeMarker, documents,
+    ContainerRecreateRequest, ContainerUpdateRequest, ImagePullJob, MOST_SECONDS, NodeImage, NodePodProbe,
+    NodePodUpdate, PodProbeMarker, documents,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -35,6 +35,70 @@ fn no_status_requires_a_field() {
         assert!(status["required"].is_null(), "{file}: {}", status["required"]);
         assert_eq!(status["properties"]["conditions"]["x-kubernetes-list-type"], "map", "{file}");
     }
+}
+
+/// The API server itself has the bound of these.
+const WITHOUT: [(&str, &str); 1] = [("date-time", "a text that is a time is as long as a time")];
+
+/// Every text, list, map and number has a bound, so that no author of an object decides how large others' objects are.
+#[test]
+fn nothing_is_without_a_bound() {
+    let mut free = Vec::new();
+    for (file, document) in documents() {
+        unbounded(&document["spec"]["versions"][0]["schema"]["openAPIV3Schema"], &file, &mut free);
+    }
+    assert!(free.is_empty(), "{}", free.join("\n"));
+}
+
+fn unbounded(schema: &Value, path: &str, free: &mut Vec<String>) {
+    let has = |field: &str| !schema[field].is_null();
+    let either = schema["x-kubernetes-int-or-string"] == true;
+    let kind = schema["type"].as_str().unwrap_or_default();
+    let fixed = has("enum") || WITHOUT.iter().any(|(format, _)| schema["format"] == *format);
+    let mut missing = Vec::new();
+    if (kind == "string" || either) && !fixed && !has("maxLength") {
+        missing.push("maxLength");
+    }
+    if kind == "array" && !has("maxItems") {
+        missing.push("maxItems");
+    }
+    if schema["additionalProperties"].is_object() && !has("maxProperties") {
+        missing.push("maxProperties");
+    }
+    if matches!(kind, "integer" | "number") || either {
+        missing.extend(["minimum", "maximum"].into_iter().filter(|field| !has(field)));
+    }
+    // What is not described could be anything.
+    let described = has("properties") || schema["additionalProperties"].is_object();
+    // An object without fields takes none: what is given is pruned.
+    let pruned = kind == "object" && path.ends_with(".yaml.spec");
+    if (kind == "object" && !described && !pruned)
+        || schema["x-kubernetes-preserve-unknown-fields"] == true
+        || schema["additionalProperties"] == true
+    {
+        missing.push("a description of its fields");
+    }
+    free.extend(missing.into_iter().map(|what| format!("{path} has no {what}: add a line to crd/bounds.rs")));
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        unbounded(property, &format!("{path}.{name}"), free);
+    }
+    for (field, mark) in [("items", "[]"), ("additionalProperties", "{}")] {
+        if schema[field].is_object() {
+            unbounded(&schema[field], &format!("{path}{mark}"), free);
+        }
+    }
+}
+
+/// Added to any time that a program knows, it stays one; and OpenKruise's types, which are of 32 bits, hold it.
+#[test]
+fn the_most_seconds_overflow_nothing() {
+    assert!(i32::try_from(MOST_SECONDS).is_ok());
+    let text = documents().into_iter().map(|(_, document)| document.to_string()).collect::<String>();
+    let over = text
+        .split("\"maximum\":")
+        .skip(1)
+        .filter_map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next()?.parse::<i64>().ok());
+    assert!(over.clone().count() > 50 && over.max() == Some(1 << 53));
 }
 
 /// Goes through the type and comes out as it went in.

@@ -1,6 +1,6 @@
 //! The CustomResourceDefinitions of all kinds, as they are installed.
 //!
-//! The types say nearly everything. Added here is what a derive cannot say, and the descriptions that come with core
+//! The types say nearly everything. Added here is what a derive cannot say, the bounds of all values, and the descriptions that come with core
 //! types are cut to their first sentence: a definition is read by people and kept in memory by every API server.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{
     ContainerRecreateRequest, ContainerUpdateRequest, ImagePullJob, NodeImage, NodePodProbe, NodePodUpdate,
-    PodProbeMarker,
+    PodProbeMarker, bounds::bound,
 };
 
 /// Every kind's definition.
@@ -26,7 +26,10 @@ pub fn definitions() -> Vec<CustomResourceDefinition> {
         PodProbeMarker::crd(),
     ];
     for definition in &mut definitions {
-        for_schemas(definition, shorten);
+        for_schemas(definition, |schema| {
+            shorten(schema);
+            bound(schema, "");
+        });
     }
     definitions
 }

@@ -6,6 +6,7 @@
 //! A status has two writers, the manager and the agent of the node, each with a field manager of its own: so nothing at
 //! its top level is required, and its lists are maps.
 
+mod bounds;
 mod container_recreate_request;
 mod container_update_request;
 mod definitions;
@@ -15,6 +16,7 @@ mod node_pod_probe;
 mod node_pod_update;
 mod pod_probe_marker;
 
+pub use bounds::{LONGEST_MESSAGE, MOST_ANNOTATION_BYTES, MOST_SECONDS};
 pub use container_recreate_request::{
     ContainerRecreateRequest, ContainerRecreateRequestSpec, ContainerRecreateRequestStatus, FailurePolicy,
     RecreateContainer, RecreatePhase, RecreateState, RecreateStrategy, SpecStatusContext, StatusContext,

@@ -1,0 +1,226 @@
+//! The bounds of everything that the definitions let in: lengths of texts, lists and maps, and ranges of numbers.
+//!
+//! An object is written by its author, read by the manager, copied into objects of nodes and read by their agents; what has no
+//! bound here can fill each of them. The bounds are far above what anybody means: names as long as Kubernetes has them, annotations as
+//! large as those of a pod, times of ten years. A field is found by the end of its path; the first line that fits counts. One that no
+//! line fits stays without a bound, and the test of the definitions says so.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool, ValidationRule,
+};
+
+/// The most seconds that a request, a job or a probe may name, ten years: it fits 32 bits, and added to any time it overflows nothing.
+pub const MOST_SECONDS: i64 = 315_360_000;
+/// The most bytes that annotations have together, in Kubernetes and here.
+pub const MOST_ANNOTATION_BYTES: usize = 256 << 10;
+/// The longest message of a status or a condition, as Kubernetes has it.
+pub const LONGEST_MESSAGE: usize = 32 << 10;
+
+/// The largest whole number that every JSON parser keeps.
+const EXACT: i64 = 1 << 53;
+const I32: i64 = i32::MAX as i64;
+const ANNOTATIONS: i64 = MOST_ANNOTATION_BYTES as i64;
+const NAME: i64 = 253;
+/// A qualified name: a DNS name, a slash, and 63 letters.
+const KEY: i64 = 317;
+
+/// The longest texts, of items (`[]`) and of values of maps (`{}`) too.
+const TEXTS: &[(&str, i64)] = &[
+    ("message", LONGEST_MESSAGE as i64),
+    ("reason", 1024),
+    ("conditions[].status", 32),
+    ("type", KEY),
+    ("podConditionType", KEY),
+    ("key", KEY),
+    ("missingLabels[]", KEY),
+    ("missingAnnotations[]", KEY),
+    ("operator", 63),
+    ("values[]", NAME),
+    ("matchLabels{}", NAME),
+    ("sandboxConfig.labels{}", 4096),
+    ("labels{}", NAME),
+    ("annotations{}", ANNOTATIONS),
+    ("command[]", 64 << 10),
+    // `<PodProbeMarker>#<its probe>`, of two names.
+    ("name", 2 * NAME + 1),
+    ("names[]", NAME),
+    ("failedNodes[]", NAME),
+    ("containerName", NAME),
+    ("nodeName", NAME),
+    ("podName", NAME),
+    ("namespace", NAME),
+    ("kind", NAME),
+    ("apiVersion", KEY),
+    ("fieldPath", 1024),
+    ("resourceVersion", 128),
+    ("revision", 1024),
+    // A workload's has the image in it.
+    ("desiredImages[].uid", 8192),
+    ("pulls[].uid", 8192),
+    ("uid", 128),
+    ("podUID", 128),
+    ("containerID", 1024),
+    ("image", 4096),
+    ("imageID", 4096),
+    ("tag", 256),
+    ("sealedCredentials[]", 64 << 10),
+    ("sealingKey", 1024),
+    // Names of nodes, compressed: 100,000 of them.
+    ("endedNodes", 1 << 20),
+    ("firstSyncStatus.status", 63),
+    ("host", NAME),
+    ("hostIP", 64),
+    ("IP", 64),
+    ("path", 8192),
+    ("scheme", 16),
+    ("protocol", 16),
+    ("service", 1024),
+    ("value", 8192),
+    ("port", NAME),
+    ("parallelism", 16),
+];
+
+/// The longest lists and largest maps.
+const COUNTS: &[(&str, i64)] = &[
+    ("conditions", 32),
+    ("matchLabels", 128),
+    ("matchExpressions", 128),
+    ("values", 512),
+    ("labels", 256),
+    ("annotations", 256),
+    ("missingLabels", 256),
+    ("missingAnnotations", 256),
+    ("command", 1024),
+    ("httpHeaders", 128),
+    ("ports", 256),
+    ("containers", 256),
+    ("containerRecreateStates", 256),
+    ("containerStatusContexts", 256),
+    ("containerUpdateStates", 256),
+    // As many nodes as Kubernetes is made for, twice.
+    ("names", 10_000),
+    ("failedNodes", 128),
+    ("images{}.pullSecrets", 64),
+    ("tags", 1024),
+    ("ownerReferences", 1024),
+    ("imageStatuses", 4096),
+    ("desiredImages", 1024),
+    ("pulls", 1024),
+    ("markerPolicy", 4),
+    ("spec.probes", 128),
+    ("probes", 1024),
+    ("probeStates", 1024),
+    ("podProbes", 2048),
+    ("desiredPodProbes", 2048),
+    ("podProbeStatuses", 2048),
+    ("desiredPods", 2048),
+    ("status.pods", 2048),
+];
+
+/// The ranges of numbers.
+const RANGES: &[(&str, i64, i64)] = &[
+    ("seconds", 0, MOST_SECONDS),
+    ("minStartedSeconds", 0, MOST_SECONDS),
+    ("gracePeriodSeconds", 0, MOST_SECONDS),
+    ("terminationGracePeriodSeconds", 0, MOST_SECONDS),
+    ("unreadyGracePeriodSeconds", 0, MOST_SECONDS),
+    ("activeDeadlineSeconds", 0, MOST_SECONDS),
+    ("ttlSecondsAfterFinished", 0, MOST_SECONDS),
+    ("timeoutSeconds", 0, MOST_SECONDS),
+    ("initialDelaySeconds", 0, MOST_SECONDS),
+    ("periodSeconds", 0, MOST_SECONDS),
+    ("successThreshold", 0, 1_000_000),
+    ("failureThreshold", 0, 1_000_000),
+    ("backoffLimit", 0, 100_000),
+    ("containerPort", 0, 65_535),
+    ("hostPort", 0, 65_535),
+    ("port", 0, 65_535),
+    ("parallelism", 0, I32),
+    ("restartCount", 0, I32),
+    ("progress", 0, 100),
+    ("version", 0, EXACT),
+    ("observedGeneration", 0, EXACT),
+    ("matchedPods", 0, EXACT),
+    ("desired", 0, I32),
+    ("active", 0, I32),
+    ("waiting", 0, I32),
+    ("pulling", 0, I32),
+    ("succeeded", 0, I32),
+    ("failed", 0, I32),
+];
+
+/// A rule on what several values have together: where, the rule, what it says.
+const TOGETHER: &[(&str, &str, &str)] = &[
+    (
+        "spec.sandboxConfig",
+        "(has(self.labels) ? self.labels.map(k, size(k) + size(self.labels[k])).sum() : 0) \
+         + (has(self.annotations) ? self.annotations.map(k, size(k) + size(self.annotations[k])).sum() : 0) <= 262144",
+        "labels and annotations have more than 256 KiB together, as much as a pod's may have: make them smaller",
+    ),
+    (
+        "spec.probes[].probe.exec.command",
+        "self.map(word, size(word)).sum() <= 65536",
+        "the program and its arguments have more than 64 KiB together: make them smaller, or put them into the image",
+    ),
+    (
+        "spec.probes[].markerPolicy[].annotations",
+        "self.map(k, size(k) + size(self[k])).sum() <= 262144",
+        "annotations have more than 256 KiB together, as much as a pod's may have: make them smaller",
+    ),
+    (
+        "spec.metadata.annotations",
+        "self.map(k, size(k) + size(self[k])).sum() <= 262144",
+        "annotations have more than 256 KiB together, as much as a pod's may have: make them smaller",
+    ),
+];
+
+/// Gives each value below its bound, where its type does not say one.
+pub(super) fn bound(schema: &mut JSONSchemaProps, path: &str) {
+    let int_or_string = schema.x_kubernetes_int_or_string == Some(true);
+    let of_type = |wanted: &str| schema.type_.as_deref() == Some(wanted);
+    let (text, list) = (of_type("string") || int_or_string, of_type("array"));
+    let (number, map) =
+        (of_type("integer") || of_type("number") || int_or_string, schema.additional_properties.is_some());
+    if text && schema.enum_.is_none() && schema.format.as_deref() != Some("date-time") {
+        schema.max_length = schema.max_length.or(find(TEXTS, path));
+    }
+    if list {
+        schema.max_items = schema.max_items.or(find(COUNTS, path));
+    }
+    if map {
+        schema.max_properties = schema.max_properties.or(find(COUNTS, path));
+    }
+    if number && let Some((_, least, most)) = RANGES.iter().find(|(end, ..)| fits(path, end)) {
+        schema.minimum = schema.minimum.or(Some(*least as f64));
+        schema.maximum = schema.maximum.or(Some(*most as f64));
+    }
+    for (_, rule, message) in TOGETHER.iter().filter(|(end, ..)| fits(path, end)) {
+        schema.x_kubernetes_validations.get_or_insert_default().push(ValidationRule {
+            rule: (*rule).to_owned(),
+            message: Some((*message).to_owned()),
+            ..ValidationRule::default()
+        });
+    }
+    for (name, property) in schema.properties.iter_mut().flatten() {
+        bound(property, &format!("{path}.{name}"));
+    }
+    match &mut schema.items {
+        Some(JSONSchemaPropsOrArray::Schema(items)) => bound(items, &format!("{path}[]")),
+        Some(JSONSchemaPropsOrArray::Schemas(items)) => {
+            items.iter_mut().for_each(|items| bound(items, &format!("{path}[]")));
+        }
+        None => {}
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(values)) = &mut schema.additional_properties {
+        bound(values, &format!("{path}{{}}"));
+    }
+}
+
+fn find(table: &[(&str, i64)], path: &str) -> Option<i64> {
+    table.iter().find(|(end, _)| fits(path, end)).map(|(_, most)| *most)
+}
+
+/// Whether the path is this one, or ends with it after a dot.
+fn fits(path: &str, end: &str) -> bool {
+    path.strip_suffix(end).is_some_and(|before| before.is_empty() || before.ends_with('.'))
+}
