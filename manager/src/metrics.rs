@@ -28,6 +28,8 @@ pub enum Outcome {
     Gone,
     /// The API server will not have it, now or later.
     Refused,
+    /// The object would be larger than the API server takes; not tried before it changes.
+    TooLarge,
     /// It failed for now, and is tried again.
     Retried,
     /// A newer write of the same object has taken its place.
@@ -47,6 +49,7 @@ impl Outcome {
             Self::Conflict => "conflict",
             Self::Gone => "gone",
             Self::Refused => "refused",
+            Self::TooLarge => "too_large",
             Self::Retried => "retried",
             Self::Superseded => "superseded",
             Self::NotLeading => "not_leading",

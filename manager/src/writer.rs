@@ -4,7 +4,11 @@
 //! A write names the UID and the version of the object it was decided on, so one that is late, or of a leader that has
 //! been followed without noticing, is refused by the API server (409) and harms nobody. That is also why it may be forced:
 //! what it overrides was seen.
+//!
+//! A write that is to be tried again waits in the queue, without a permit: objects that fail for ever take nothing from others. One
+//! that is too large for the API server is not tried again before its object changes: the answer would be the same.
 
+mod answer;
 mod body;
 mod queue;
 
@@ -21,23 +25,24 @@ use kube::{
 use tokio::{
     sync::{Notify, Semaphore},
     task::JoinSet,
-    time::{Instant, sleep, timeout},
+    time::{Instant, timeout, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info, warn};
+use tracing::warn;
 
 use self::body::Body;
 pub use self::queue::Full;
-use self::queue::Queue;
+use self::queue::{Item, Queue};
 use crate::{
     images::JobAct,
-    index::{Ask, Write},
+    index::Ask,
     lease::Tenure,
     metrics::{Metrics, Outcome},
     order::{Order, Target},
     probes::NodeAct,
     secrets::Vault,
     seen::Key,
+    size,
     telemetry::chain,
     wire::{Jobs, Markers, NodeImages, NodeProbes, Requests, Updates, Watchable, Watched},
 };
@@ -51,6 +56,8 @@ const NOTICES: &str = "berth-manager-notices";
 const AT_ONCE: usize = 16;
 /// A write without an answer is tried again after it.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// What is larger is not sent. etcd takes 1.5 MiB, and in that is also what others have in the object, and who owns which field.
+const MOST_BYTES: usize = 5 << 18;
 /// Pauses before a write is tried again; the last one is repeated.
 const PAUSES: [Duration; 5] = [
     Duration::from_millis(100),
@@ -106,7 +113,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes until the shutdown, and ends when what is on its way has ended.
+    /// Writes until the shutdown, and ends when what is on its way has ended. What waits is not waited for.
     pub async fn run(self, client: Client, shutdown: CancellationToken) {
         let permits = Arc::new(Semaphore::new(AT_ONCE));
         let mut tasks = JoinSet::new();
@@ -114,22 +121,16 @@ impl Writer {
             // Cancel-safe: what arrives is in the queue, a permit that is not used is given back.
             let next = async {
                 let permit = permits.clone().acquire_owned().await;
-                loop {
-                    let arrived = self.shared.arrived.notified();
-                    if let Some(order) = self.shared.take() {
-                        return (permit, order);
-                    }
-                    arrived.await;
-                }
+                (permit, self.shared.next().await)
             };
-            let Some((permit, order)) = shutdown.run_until_cancelled(next).await else { break };
-            let (shared, client, shutdown) = (self.shared.clone(), client.clone(), shutdown.clone());
+            let Some((permit, item)) = shutdown.run_until_cancelled(next).await else { break };
+            let (shared, client) = (self.shared.clone(), client.clone());
             tasks.spawn(async move {
-                let target = order.target();
-                // What has been sent is waited for, pauses and retries are not.
-                shared.write(client, order, &target, &shutdown).await;
-                shared.done(&target);
+                let target = item.order.target();
+                let again = shared.write(client, item, &target).await;
+                // The permit is for what is on its way: a pause is spent in the queue.
                 drop(permit);
+                shared.done(&target, again);
             });
             while tasks.try_join_next().is_some() {}
         }
@@ -143,71 +144,74 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self) -> Option<Order> {
-        let mut queue = self.queue();
-        let order = queue.take();
-        self.metrics.queued(queue.len());
-        order
+    /// The next one, once there is one.
+    async fn next(&self) -> Item {
+        loop {
+            let arrived = self.arrived.notified();
+            let later = match self.take() {
+                Ok(item) => return item,
+                Err(later) => later,
+            };
+            match later {
+                // Either way the queue is asked again, so neither can be missed.
+                Some(at) => drop(timeout_at(at, arrived).await),
+                None => arrived.await,
+            }
+        }
     }
 
-    fn done(&self, target: &Target) {
-        self.queue().done(target);
-        // A newer write of the same object may have waited for it.
+    fn take(&self) -> Result<Item, Option<Instant>> {
+        let mut queue = self.queue();
+        let item = queue.take(Instant::now());
+        self.metrics.queued(queue.len());
+        item
+    }
+
+    /// The write is over, or waits for its next try.
+    fn done(&self, target: &Target, again: Option<Item>) {
+        let again = again.map(|item| {
+            let pause = PAUSES[item.tries.saturating_sub(1).min(PAUSES.len() - 1)];
+            (Instant::now() + pause, item)
+        });
+        if let Some(superseded) = self.queue().done(target, again) {
+            self.metrics.write(superseded.what(), Outcome::Superseded);
+        }
+        // A newer write of the same object may have waited for it, or one of its namespace.
         self.arrived.notify_one();
     }
 
-    /// Writes one, until it is done or pointless.
-    async fn write(&self, client: Client, order: Order, target: &Target, shutdown: &CancellationToken) {
-        let mut pauses = PAUSES.into_iter().chain(std::iter::repeat(PAUSES[PAUSES.len() - 1]));
-        let mut body = None;
-        loop {
-            if let Some(outcome) = self.pointless(target) {
-                self.metrics.write(order.what(), outcome);
-                return;
-            }
-            let body = match &body {
-                Some(body) => body,
-                // Made once: no two seals are alike.
-                None => match Body::of(&order, &self.vault) {
-                    Ok(made) => body.insert(made),
-                    Err(error) => {
-                        self.metrics.write(order.what(), Outcome::Unsealed);
-                        warn!(object = %target.key, error = chain(&error), "Not written, credentials cannot be sealed");
-                        return;
-                    }
-                },
-            };
-            let begun = Instant::now();
-            let written = timeout(ANSWER_WITHIN, send(&client, &order, target, body)).await;
-            let outcome = match &written {
-                Ok(Ok(())) => Outcome::Written,
-                Ok(Err(error)) => outcome(error),
-                Err(_) => Outcome::Retried,
-            };
-            let error = match &written {
-                Ok(result) => result.as_ref().err().map(|error| chain(error)),
-                Err(_) => Some(format!("no answer within {} s", ANSWER_WITHIN.as_secs())),
-            };
-            self.metrics.write(order.what(), outcome);
-            if outcome == Outcome::Written {
-                self.metrics.written_in(begun.elapsed());
-            }
-            tell(&order, target, outcome, error.as_deref().unwrap_or_default());
-            if outcome != Outcome::Retried {
-                return;
-            }
-            let Some(pause) = pauses.next() else { return };
-            if shutdown.run_until_cancelled(sleep(pause)).await.is_none() {
-                return;
-            }
-        }
-    }
-
-    fn pointless(&self, target: &Target) -> Option<Outcome> {
+    /// Writes one, if there still is a point in it; what is to be tried again comes back.
+    async fn write(&self, client: Client, item: Item, target: &Target) -> Option<Item> {
+        let Item { order, tries } = item;
         if !self.tenure.holds() {
-            return Some(Outcome::NotLeading);
+            self.metrics.write(order.what(), Outcome::NotLeading);
+            return None;
         }
-        self.queue().has_newer(target).then_some(Outcome::Superseded)
+        let body = match Body::of(&order, &self.vault) {
+            Ok(body) => body,
+            Err(error) => {
+                self.metrics.write(order.what(), Outcome::Unsealed);
+                warn!(object = %target.key, error = chain(&error), "Not written, credentials cannot be sealed");
+                return None;
+            }
+        };
+        let size = size::bytes(&body);
+        let begun = Instant::now();
+        let (outcome, error) = if size > MOST_BYTES {
+            (Outcome::TooLarge, format!("more than {MOST_BYTES} bytes"))
+        } else {
+            match timeout(ANSWER_WITHIN, send(&client, &order, target, &body)).await {
+                Ok(Ok(())) => (Outcome::Written, String::new()),
+                Ok(Err(error)) => (answer::outcome(&error), chain(&error)),
+                Err(_) => (Outcome::Retried, format!("no answer within {} s", ANSWER_WITHIN.as_secs())),
+            }
+        };
+        self.metrics.write(order.what(), outcome);
+        if outcome == Outcome::Written {
+            self.metrics.written_in(begun.elapsed());
+        }
+        answer::tell(&order, target, outcome, size, &error);
+        (outcome == Outcome::Retried).then(|| Item { order, tries: tries.saturating_add(1) })
     }
 }
 
@@ -267,61 +271,6 @@ where
 {
     let params = PatchParams::apply(owner).force();
     api.patch_status(name, &params, &Patch::Apply(body)).await.map(drop)
-}
-
-/// What an error means for the write. Whatever is not known to last is tried again.
-fn outcome(error: &kube::Error) -> Outcome {
-    match error {
-        kube::Error::Api(status) => match status.code {
-            404 => Outcome::Gone,
-            409 => Outcome::Conflict,
-            400 | 403 | 405 | 413 | 415 | 422 => Outcome::Refused,
-            _ => Outcome::Retried,
-        },
-        _ => Outcome::Retried,
-    }
-}
-
-fn tell(order: &Order, target: &Target, outcome: Outcome, error: &str) {
-    let (what, object) = (order.what(), &target.key);
-    match (outcome, order) {
-        (Outcome::Written, Order::Request(patch)) => match &patch.write {
-            Write::Assign(assignment) => {
-                let (node, pod) = (&assignment.node, &assignment.pod_uid);
-                info!(kind = target.kind.name(), request = %object, %node, pod.uid = pod, "Request assigned");
-            }
-            Write::Fail(failure, _) => {
-                let (reason, message) = (failure.reason, &failure.message);
-                info!(kind = target.kind.name(), request = %object, %reason, message, "Request failed");
-            }
-        },
-        (Outcome::Written, Order::Node(order)) => {
-            debug!(node = %object, images = order.wishes.len(), "Desired images written");
-        }
-        (Outcome::Written, Order::Job(order)) => match &order.act {
-            JobAct::Status(status) if status.completion_time.is_some() => {
-                let message = status.message.as_deref().unwrap_or_default();
-                info!(job = %object, desired = status.desired, failed = status.failed, message, "Job ended");
-            }
-            JobAct::Status(_) => debug!(job = %object, "Job's status written"),
-            JobAct::Delete => info!(job = %object, "Job deleted, its time after its end has passed"),
-        },
-        (Outcome::Written, Order::NodeProbes(order)) => match &order.act {
-            NodeAct::Desired(pods) => debug!(node = %object, pods = pods.len(), "Desired probes written"),
-            NodeAct::TakeNoticeBack => debug!(node = %object, "Notice that nothing acts on it taken back"),
-        },
-        (Outcome::Written, Order::Marker(order)) => {
-            debug!(marker = %object, pods = order.status.matched_pods, "Marker's status written");
-        }
-        (Outcome::Refused, _) => {
-            warn!(%object, what, error, "Write refused, not tried before the object changes");
-        }
-        (Outcome::Retried, _) => warn!(%object, what, error, "Not written, trying again"),
-        (Outcome::Conflict | Outcome::Gone, _) => {
-            debug!(%object, what, error, "Not written, the object has changed");
-        }
-        (Outcome::Superseded | Outcome::NotLeading | Outcome::QueueFull | Outcome::Unsealed, _) => {}
-    }
 }
 
 #[cfg(test)]

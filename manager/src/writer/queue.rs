@@ -1,13 +1,30 @@
-//! What waits to be written: bounded, in order, one write for each object, the latest.
+//! What waits to be written: bounded, one write for each object, the latest, and no namespace before all others.
+//!
+//! ```text
+//!   push ──▶ ready, a lane for each namespace and one for nodes ──take──▶ on its way ──done──▶ (over)
+//!                      ▲                                                       │
+//!                      └────────── later: not before a time ◀──tried again─────┘
+//! ```
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::{
+    collections::{BTreeSet, HashMap, HashSet, VecDeque},
+    sync::Arc,
+};
+
+use tokio::time::Instant;
 
 use crate::order::{Order, Target};
 
-/// What can wait. The writer does some 200 writes a second at the least that can be called working (16 at once, 80 ms
-/// each); what waits longer than half a minute is better decided anew. 8 MB at the most: a write is about 1 KiB, and of
-/// the larger ones, the status of jobs, there are few.
+/// What can wait for the objects of namespaces, and again for those of nodes. The writer does some 200 writes a second at the
+/// least that can be called working (16 at once, 80 ms each); what waits longer than half a minute is better decided anew. 8 MB
+/// at the most: a write is about 1 KiB, and of the larger ones, the status of jobs, there are few.
 const CAPACITY: usize = 8192;
+/// What can wait for one namespace: no single one fills the queue.
+const OF_ONE: usize = CAPACITY / 4;
+/// What can wait for a namespace however full the queue is: several together do not shut out the others.
+const ALWAYS: usize = 64;
+/// Writes of one namespace that may be on their way at once, half of all: another one's finds a place at once.
+const ON_THEIR_WAY: usize = super::AT_ONCE / 2;
 
 /// There was no room for a write of this object.
 #[derive(Debug, thiserror::Error)]
@@ -17,50 +34,158 @@ pub struct Full {
     pub target: Target,
 }
 
-/// The queue. A target is in `order` exactly if its write waits and none of it is on its way.
+/// A write, and how often it was tried.
+#[derive(Debug)]
+pub(super) struct Item {
+    pub(super) order: Order,
+    pub(super) tries: usize,
+}
+
+/// The queue. A target is in its lane or in `later` exactly if its write waits and none of it is on its way.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    order: VecDeque<Target>,
-    waiting: HashMap<Target, Order>,
+    /// By namespace; the objects of nodes have none.
+    lanes: HashMap<Arc<str>, Lane>,
+    /// Namespaces that have something to write now; the first one is next.
+    turns: VecDeque<Arc<str>>,
+    /// The last one taken was a node's: those and the namespaces take turns.
+    after_node: bool,
+    /// With the time before which it is not tried again.
+    waiting: HashMap<Target, (Item, Option<Instant>)>,
+    later: BTreeSet<(Instant, Target)>,
     on_their_way: HashSet<Target>,
+}
+
+#[derive(Debug, Default)]
+struct Lane {
+    ready: VecDeque<Target>,
+    /// In `ready` and in `later`, and behind what is on its way.
+    waiting: usize,
+    on_their_way: usize,
 }
 
 impl Queue {
     /// Takes a write; gives back the one whose place it has taken.
     pub(super) fn push(&mut self, order: Order) -> Result<Option<Order>, Full> {
         let target = order.target();
+        let item = Item { order, tries: 0 };
         if let Some(waiting) = self.waiting.get_mut(&target) {
-            return Ok(Some(std::mem::replace(waiting, order)));
+            let (before, later) = std::mem::replace(waiting, (item, None));
+            // It need not wait for what the one before it met.
+            if let Some(at) = later
+                && self.later.remove(&(at, target.clone()))
+            {
+                self.make_ready(target);
+            }
+            return Ok(Some(before.order));
         }
-        if self.waiting.len() >= CAPACITY {
+        if !self.has_room(&target) {
             return Err(Full { target });
         }
+        self.insert(target.clone(), item, None);
         if !self.on_their_way.contains(&target) {
-            self.order.push_back(target.clone());
+            self.make_ready(target);
         }
-        self.waiting.insert(target, order);
         Ok(None)
     }
 
-    /// The next to write. [`Queue::done`] says when that is over; until then no other of its object comes out.
-    pub(super) fn take(&mut self) -> Option<Order> {
-        let target = self.order.pop_front()?;
-        let order = self.waiting.remove(&target)?;
-        self.on_their_way.insert(target);
-        Some(order)
-    }
-
-    /// The write of this object is over.
-    pub(super) fn done(&mut self, target: &Target) {
-        self.on_their_way.remove(target);
-        if self.waiting.contains_key(target) {
-            self.order.push_back(target.clone());
+    fn has_room(&self, target: &Target) -> bool {
+        let of = |namespace: &str| self.lanes.get(namespace).map_or(0, |lane| lane.waiting);
+        let (own, nodes) = (of(&target.key.namespace), of(""));
+        if target.key.namespace.is_empty() {
+            return nodes < CAPACITY;
         }
+        own < ALWAYS || (own < OF_ONE && self.waiting.len().saturating_sub(nodes) < CAPACITY)
     }
 
-    /// Whether a newer write of this object waits.
-    pub(super) fn has_newer(&self, target: &Target) -> bool {
-        self.waiting.contains_key(target)
+    fn insert(&mut self, target: Target, item: Item, later: Option<Instant>) {
+        self.lanes.entry(target.key.namespace.clone()).or_default().waiting += 1;
+        self.waiting.insert(target, (item, later));
+    }
+
+    fn make_ready(&mut self, target: Target) {
+        let namespace = target.key.namespace.clone();
+        let lane = self.lanes.entry(namespace.clone()).or_default();
+        if lane.ready.is_empty() && !namespace.is_empty() {
+            self.turns.push_back(namespace);
+        }
+        lane.ready.push_back(target);
+    }
+
+    /// The next to write. [`Queue::done`] says when that is over; until then no other of its object comes out. Without one:
+    /// when to ask again, if nothing arrives before.
+    pub(super) fn take(&mut self, now: Instant) -> Result<Item, Option<Instant>> {
+        while let Some((at, _)) = self.later.first()
+            && *at <= now
+            && let Some((_, target)) = self.later.pop_first()
+        {
+            self.make_ready(target);
+        }
+        let next = self.next().and_then(|target| Some((self.waiting.remove(&target)?, target)));
+        let Some(((item, _), target)) = next else { return Err(self.later.first().map(|(at, _)| *at)) };
+        if let Some(lane) = self.lanes.get_mut(&target.key.namespace) {
+            lane.waiting = lane.waiting.saturating_sub(1);
+            lane.on_their_way += 1;
+        }
+        self.on_their_way.insert(target);
+        Ok(item)
+    }
+
+    /// A node's and a namespace's by turns, and the namespaces by turns.
+    fn next(&mut self) -> Option<Target> {
+        self.after_node = !self.after_node;
+        let (first, second) =
+            if self.after_node { (self.next_of_nodes(), None) } else { (None, self.next_of_namespaces()) };
+        first.or(second).or_else(|| self.next_of_namespaces()).or_else(|| self.next_of_nodes())
+    }
+
+    fn next_of_nodes(&mut self) -> Option<Target> {
+        self.lanes.get_mut("")?.ready.pop_front()
+    }
+
+    fn next_of_namespaces(&mut self) -> Option<Target> {
+        for _ in 0..self.turns.len() {
+            let namespace = self.turns.pop_front()?;
+            let lane = self.lanes.get_mut(&namespace)?;
+            let next = if lane.on_their_way < ON_THEIR_WAY { lane.ready.pop_front() } else { None };
+            if !lane.ready.is_empty() {
+                self.turns.push_back(namespace);
+            }
+            if next.is_some() {
+                return next;
+            }
+        }
+        None
+    }
+
+    /// The write of this object is over, or is to be tried again, not before then. Gives back the one whose place a newer
+    /// one has taken.
+    pub(super) fn done(&mut self, target: &Target, again: Option<(Instant, Item)>) -> Option<Order> {
+        self.on_their_way.remove(target);
+        if let Some(lane) = self.lanes.get_mut(&target.key.namespace) {
+            lane.on_their_way = lane.on_their_way.saturating_sub(1);
+        }
+        let superseded = match again {
+            Some((_, item)) if self.waiting.contains_key(target) => {
+                self.make_ready(target.clone());
+                Some(item.order)
+            }
+            Some((at, item)) => {
+                self.insert(target.clone(), item, Some(at));
+                self.later.insert((at, target.clone()));
+                None
+            }
+            None if self.waiting.contains_key(target) => {
+                self.make_ready(target.clone());
+                None
+            }
+            None => None,
+        };
+        let empty = |lane: &Lane| lane.waiting == 0 && lane.on_their_way == 0;
+        if self.lanes.get(&target.key.namespace).is_some_and(empty) {
+            self.lanes.remove(&target.key.namespace);
+        }
+        superseded
     }
 
     pub(super) fn len(&self) -> usize {
@@ -69,33 +194,4 @@ impl Queue {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::writer::tests::patch;
-
-    #[test]
-    fn one_write_of_each_object_the_latest_and_never_two_at_once() {
-        let mut queue = Queue::default();
-        assert!(queue.push(patch("a", "1")).unwrap().is_none());
-        assert!(queue.push(patch("b", "1")).unwrap().is_none());
-        assert_eq!(queue.push(patch("a", "2")).unwrap().unwrap().resource_version(), "1");
-        let first = queue.take().unwrap();
-        assert_eq!((&*first.target().key.name, first.resource_version()), ("a", "2"));
-        assert!(queue.push(patch("a", "3")).unwrap().is_none());
-        assert!(queue.has_newer(&first.target()));
-        assert_eq!(&*queue.take().unwrap().target().key.name, "b");
-        assert!(queue.take().is_none(), "a is on its way");
-        queue.done(&first.target());
-        assert_eq!(queue.take().unwrap().resource_version(), "3");
-    }
-
-    #[test]
-    fn what_has_no_room_is_named() {
-        let mut queue = Queue::default();
-        for number in 0..CAPACITY {
-            queue.push(patch(&number.to_string(), "1")).unwrap();
-        }
-        assert_eq!(&*queue.push(patch("late", "1")).unwrap_err().target.key.name, "late");
-        assert!(queue.push(patch("0", "2")).unwrap().is_some(), "a newer one takes the place it has");
-    }
-}
+mod tests;

@@ -1,0 +1,86 @@
+//! What an answer of the API server means for a write, and what is said of it.
+
+use tracing::{debug, info, warn};
+
+use crate::{
+    images::JobAct,
+    index::Write,
+    metrics::Outcome,
+    order::{Order, Target},
+    probes::NodeAct,
+};
+
+/// How the API server (its client of etcd, etcd, validation) says that an object is too large. The first two come as 500.
+const TOO_LARGE: [&str; 8] = [
+    "message larger than max",
+    "request is too large",
+    "request entity too large",
+    "too long",
+    "too many",
+    "may not be more than",
+    "must have at most",
+    "limit is",
+];
+
+/// The outcome that an error means for the write. Whatever is not known to last is tried again.
+pub(super) fn outcome(error: &kube::Error) -> Outcome {
+    let kube::Error::Api(status) = error else { return Outcome::Retried };
+    let message = status.message.to_ascii_lowercase();
+    let says = |words: &[&str]| words.iter().any(|words| message.contains(words));
+    match status.code {
+        404 => Outcome::Gone,
+        409 => Outcome::Conflict,
+        413 => Outcome::TooLarge,
+        400 | 422 if says(&TOO_LARGE) => Outcome::TooLarge,
+        500 if says(&TOO_LARGE[..2]) => Outcome::TooLarge,
+        400 | 403 | 405 | 415 | 422 => Outcome::Refused,
+        _ => Outcome::Retried,
+    }
+}
+
+/// Says what became of a write of so many bytes.
+pub(super) fn tell(order: &Order, target: &Target, outcome: Outcome, bytes: usize, error: &str) {
+    let (what, object) = (order.what(), &target.key);
+    match (outcome, order) {
+        (Outcome::Written, Order::Request(patch)) => match &patch.write {
+            Write::Assign(assignment) => {
+                let (node, pod) = (&assignment.node, &assignment.pod_uid);
+                info!(kind = target.kind.name(), request = %object, %node, pod.uid = pod, "Request assigned");
+            }
+            Write::Fail(failure, _) => {
+                let (reason, message) = (failure.reason, &failure.message);
+                info!(kind = target.kind.name(), request = %object, %reason, message, "Request failed");
+            }
+        },
+        (Outcome::Written, Order::Node(order)) => {
+            debug!(node = %object, images = order.wishes.len(), "Desired images written");
+        }
+        (Outcome::Written, Order::Job(order)) => match &order.act {
+            JobAct::Status(status) if status.completion_time.is_some() => {
+                let message = status.message.as_deref().unwrap_or_default();
+                info!(job = %object, desired = status.desired, failed = status.failed, message, "Job ended");
+            }
+            JobAct::Status(_) => debug!(job = %object, "Job's status written"),
+            JobAct::Delete => info!(job = %object, "Job deleted, its time after its end has passed"),
+        },
+        (Outcome::Written, Order::NodeProbes(order)) => match &order.act {
+            NodeAct::Desired(pods) => debug!(node = %object, pods = pods.len(), "Desired probes written"),
+            NodeAct::TakeNoticeBack => debug!(node = %object, "Notice that nothing acts on it taken back"),
+        },
+        (Outcome::Written, Order::Marker(order)) => {
+            debug!(marker = %object, pods = order.status.matched_pods, "Marker's status written");
+        }
+        (Outcome::Refused, _) => {
+            warn!(%object, what, error, "Write refused, not tried before the object changes");
+        }
+        (Outcome::TooLarge, _) => {
+            let kind = target.kind.name();
+            warn!(kind, %object, what, bytes, error, "Object too large, not tried before it changes");
+        }
+        (Outcome::Retried, _) => warn!(%object, what, error, "Not written, trying again"),
+        (Outcome::Conflict | Outcome::Gone, _) => {
+            debug!(%object, what, error, "Not written, the object has changed");
+        }
+        (Outcome::Superseded | Outcome::NotLeading | Outcome::QueueFull | Outcome::Unsealed, _) => {}
+    }
+}
