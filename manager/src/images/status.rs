@@ -10,6 +10,7 @@ use super::{
     rollout::Rollout,
     room::{OF_ALL, OF_ONE},
 };
+use crate::size;
 
 /// More names than that help nobody.
 const MOST_NAMES: usize = 100;
@@ -95,7 +96,7 @@ pub(super) fn refused(job: &Job, reason: &str, message: &str, now: Timestamp) ->
 
 /// As long as a message may be.
 pub(super) fn cut(text: &str) -> &str {
-    text.get(..text.floor_char_boundary(LONGEST_MESSAGE)).unwrap_or(text)
+    size::cut(text, LONGEST_MESSAGE)
 }
 
 fn counts(job: &Job, rollout: &Rollout, now: Timestamp) -> ImagePullJobStatus {

@@ -1,6 +1,9 @@
 //! Facts in: what each kind of object says, and whom it concerns.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use super::{
     ProbeIndex, Wake,
@@ -68,16 +71,19 @@ impl ProbeIndex {
         let (old, new) = (resolved(&before), resolved(&after));
         let same = matches!((old, new), (Some(old), Some(new)) if Arc::ptr_eq(old, new));
         if let Some(space) = self.spaces.get_mut(namespace).filter(|_| !same) {
-            let goes = old.into_iter().flat_map(|old| old.markers.iter().map(move |of| (old, of, false)));
-            let comes = new.into_iter().flat_map(|new| new.markers.iter().map(move |of| (new, of, true)));
-            for (resolved, of, comes) in goes.chain(comes) {
-                let Some(marker) = space.markers.get_mut(of) else { continue };
-                if comes {
-                    marker.add(name, problems(resolved, of));
-                } else {
-                    marker.remove(name, problems(resolved, of));
+            for (resolved, comes) in [(old, false), (new, true)] {
+                let Some(resolved) = resolved else { continue };
+                let problems = problems(resolved);
+                for of in &resolved.markers {
+                    let Some(marker) = space.markers.get_mut(of) else { continue };
+                    let of_marker = problems.get(&**of).into_iter().flatten().copied();
+                    if comes {
+                        marker.add(name, of_marker);
+                    } else {
+                        marker.remove(name, of_marker);
+                    }
+                    self.touched.insert(Key { namespace: namespace.clone(), name: of.clone() });
                 }
-                self.touched.insert(Key { namespace: namespace.clone(), name: of.clone() });
             }
         }
         if let Some((at, gone)) = before {
@@ -273,7 +279,11 @@ fn resolved(placed: &Placed) -> Option<&Arc<Resolved>> {
     placed.as_ref().map(|(_, pod)| &pod.resolved)
 }
 
-/// Those of one marker.
-fn problems<'a>(resolved: &'a Resolved, marker: &'a str) -> impl Iterator<Item = &'a Problem> {
-    resolved.problems.iter().filter(move |(of, _)| **of == *marker).map(|(_, problem)| problem)
+/// By marker: looked up once for each, however many there are.
+fn problems(resolved: &Resolved) -> HashMap<&str, Vec<&Problem>> {
+    let mut problems: HashMap<&str, Vec<&Problem>> = HashMap::new();
+    for (of, problem) in &resolved.problems {
+        problems.entry(&**of).or_default().push(problem);
+    }
+    problems
 }

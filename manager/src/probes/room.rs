@@ -48,6 +48,9 @@ pub(super) struct Choice {
     pub(super) left_out: BTreeMap<Key, usize>,
 }
 
+/// The marker, the pod, and the place among the pod's parts: in this order they are chosen.
+type Part<'a> = (&'a Rank, &'a str, &'a Uid, usize);
+
 /// The choice; `None` where there is room for everything.
 pub(super) fn choose(wanted: &BTreeMap<Uid, Arc<ProbedPod>>) -> Option<Choice> {
     let of_pod = |pod: &ProbedPod| pod.resolved.weight.saturating_add(POD);
@@ -61,8 +64,7 @@ pub(super) fn choose(wanted: &BTreeMap<Uid, Arc<ProbedPod>>) -> Option<Choice> {
     }
     let room = shares(&wants);
     let mut choice = Choice::default();
-    // Marker, pod, and which part of the pod's it is.
-    let mut parts: BTreeMap<&Arc<str>, BTreeSet<(&Rank, &str, &Uid, usize)>> = BTreeMap::new();
+    let mut parts: BTreeMap<&Arc<str>, BTreeSet<Part<'_>>> = BTreeMap::new();
     for (uid, pod) in wanted {
         let all = 0..pod.resolved.shares.len();
         if room[&pod.namespace] >= wants[&pod.namespace] {

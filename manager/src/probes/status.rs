@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use super::{marker::Marker, resolve::Problem, room, turns};
+use crate::size;
 
 /// The condition.
 const ACCEPTED: &str = "Accepted";
@@ -81,7 +82,7 @@ fn crowded(marker: &Marker) -> String {
 
 /// As long as a message may be.
 fn cut(text: &str) -> &str {
-    text.get(..text.floor_char_boundary(LONGEST_MESSAGE)).unwrap_or(text)
+    size::cut(text, LONGEST_MESSAGE)
 }
 
 fn told(marker: &Marker) -> String {

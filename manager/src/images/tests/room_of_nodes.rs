@@ -151,13 +151,12 @@ fn thousands_of_jobs() {
     for number in 0..2_000 {
         world.job(&format!("j{number:05}"), json!({ "image": format!("r.example.com/a:{number}") }));
     }
-    let (asked, begun) = (world.images["n0"].desired.len(), std::time::Instant::now());
+    let asked = world.images["n0"].desired.len();
     assert!((100..=160).contains(&asked), "{asked}");
     let evaluations = world.index.evaluations;
     for _ in 0..100 {
         world.agent("n0", None);
     }
     assert_eq!(world.index.evaluations, evaluations);
-    assert!(begun.elapsed() < seconds(10), "{:?}", begun.elapsed());
     assert_eq!(world.images["n0"].desired.len(), asked);
 }

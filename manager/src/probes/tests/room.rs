@@ -1,7 +1,5 @@
 //! What a node and a pod have room for: whose probes run, and what the others say.
 
-use std::time::Instant;
-
 use serde_json::{Value, json};
 
 use super::world::*;
@@ -123,7 +121,6 @@ fn settle(world: &mut World) {
 fn two_thousand_markers() {
     let mut world = World::with_nodes(1);
     world.pod(pod("p", "n0", GAME));
-    let begun = Instant::now();
     // Not one within the other.
     world.waits = true;
     for number in 0..2_000 {
@@ -150,5 +147,4 @@ fn two_thousand_markers() {
     settle(&mut world);
     assert_eq!(world.accepted("m00512").reason, "NotOnAllPods", "the next one has its turn");
     assert!(world.marker_writes - writes <= 2 * turns::MOST, "{}", world.marker_writes - writes);
-    assert!(begun.elapsed().as_secs() < 60, "{:?}", begun.elapsed());
 }
