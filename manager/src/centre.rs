@@ -1,6 +1,9 @@
 //! The one owner of the indexes: takes in what the watches show, asks again when time has passed, hands on what is owed.
 
-use std::{future::pending, time::Instant};
+use std::{
+    future::pending,
+    time::{Duration, Instant},
+};
 
 use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
@@ -20,6 +23,8 @@ use crate::{
     writer::Writer,
 };
 
+/// The sizes are counted once in it at the most: that looks at all objects, and an event must not.
+const COUNTED_EVERY: Duration = Duration::from_millis(100);
 /// Inputs taken at once before the clock is looked at again.
 const BATCH: usize = 256;
 
@@ -55,6 +60,7 @@ impl Centre {
     pub async fn run(mut self) {
         let mut term = None;
         let mut inputs = Vec::with_capacity(BATCH);
+        let (mut counted, mut count_at) = (None, None);
         loop {
             // Cancel-safe: `recv` and `recv_many` take nothing unless they return it, the tenure keeps its newest value,
             // and a deadline that was not waited for to its end is still there.
@@ -72,6 +78,7 @@ impl Centre {
                 () = deadline(self.index.next_deadline()) => {}
                 () = deadline(self.images.next_deadline()) => {}
                 () = deadline(self.probes.next_deadline()) => {}
+                () = deadline(count_at) => {}
             }
             let before = std::mem::replace(&mut term, self.tenure.term());
             let now = now();
@@ -85,9 +92,14 @@ impl Centre {
             self.hand_on(patches);
             self.carry_out(effects);
             self.hand_on(orders);
-            self.metrics.size(self.index.size());
-            self.metrics.images(self.images.size());
-            self.metrics.probes(self.probes.size());
+            let next = counted.and_then(|at: Instant| at.checked_add(COUNTED_EVERY));
+            count_at = next.filter(|at| *at > now.instant);
+            if count_at.is_none() {
+                counted = Some(now.instant);
+                self.metrics.size(self.index.size());
+                self.metrics.images(self.images.size());
+                self.metrics.probes(self.probes.size());
+            }
         }
     }
 

@@ -39,6 +39,7 @@ pub mod run;
 pub mod secrets;
 pub mod seen;
 mod selector;
+mod size;
 pub mod telemetry;
 mod timers;
 pub mod virtual_nodes;

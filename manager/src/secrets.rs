@@ -25,10 +25,12 @@ use kube::{Api, Client};
 use tokio::{sync::mpsc, task::JoinSet, time::timeout};
 use tracing::{info, warn};
 
-use crate::{images::Fetch, telemetry::chain};
+use crate::{images::Fetch, size, telemetry::chain};
 
 /// `desiredImages[].sealedCredentials` has room for so many.
 const MOST: usize = 16;
+/// All credentials of a job together. Sealed they are a third larger, and each node has them in its object.
+const MOST_BYTES: usize = 16 << 10;
 /// A read without an answer has failed.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
@@ -152,6 +154,15 @@ async fn credentials(client: &Client, fetch: &Fetch) -> Result<Vec<RegistryCrede
             .extend(config.matching(&format!("{}/{}", image.registry(), image.repository())).credentials);
     }
     credentials.truncate(MOST);
+    let size = size::bytes(&credentials);
+    if size > MOST_BYTES {
+        let names = fetch.names.join(", ");
+        return Err(format!(
+            "credentials of Secrets {names} of spec.pullSecrets for {} have {size} bytes, and at most {MOST_BYTES} are sealed for a job; \
+             name fewer Secrets, or use shorter tokens",
+            fetch.image
+        ));
+    }
     Ok(credentials)
 }
 

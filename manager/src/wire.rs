@@ -24,7 +24,10 @@ pub use self::{
     probes::{Markers, NodeProbes},
     requests::{Requests, Updates},
 };
-use crate::seen::{Kind, NodeSeen, Object};
+use crate::{
+    seen::{Kind, NodeSeen, Object},
+    size,
+};
 
 /// A kind that can be watched trimmed.
 pub trait Watchable: Clone + Debug + Send + Sync + 'static {
@@ -164,13 +167,29 @@ impl Watchable for Nodes {
     }
 }
 
+/// The largest spec that is looked at. A definition from before the bounds lets in more, and what is kept of it is kept for as long as
+/// the object lives.
+const MOST_SPEC: usize = 512 << 10;
+/// The most entries of a node's object that are looked at.
+const MOST_ENTRIES: usize = 4096;
+
+/// A spec, if it is none that is larger than anybody means.
+fn read_spec<T: DeserializeOwned>(value: Option<Value>) -> Result<T, String> {
+    let value = value.unwrap_or_default();
+    let bytes = size::bytes(&value);
+    if bytes > MOST_SPEC {
+        return Err(format!("it has {bytes} bytes, and at most {MOST_SPEC} are read; make it smaller"));
+    }
+    read(value)
+}
+
 fn read<T: DeserializeOwned>(value: Value) -> Result<T, String> {
     serde_json::from_value(value).map_err(|error| error.to_string())
 }
 
 /// Those that make sense here.
 fn readable<T: DeserializeOwned>(values: Option<Vec<Value>>) -> Vec<T> {
-    values.unwrap_or_default().into_iter().filter_map(|value| read(value).ok()).collect()
+    values.unwrap_or_default().into_iter().take(MOST_ENTRIES).filter_map(|value| read(value).ok()).collect()
 }
 
 #[cfg(test)]

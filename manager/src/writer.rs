@@ -42,6 +42,7 @@ use crate::{
     probes::NodeAct,
     secrets::Vault,
     seen::Key,
+    size,
     telemetry::chain,
     wire::{Jobs, Markers, NodeImages, NodeProbes, Requests, Updates, Watchable, Watched},
 };
@@ -194,7 +195,7 @@ impl Shared {
                 return None;
             }
         };
-        let size = body.size();
+        let size = size::bytes(&body);
         let begun = Instant::now();
         let (outcome, error) = if size > MOST_BYTES {
             (Outcome::TooLarge, format!("more than {MOST_BYTES} bytes"))

@@ -11,7 +11,8 @@ use super::{
     EMPTY_AFTER, ImageIndex, KINDS, SECRETS_KEPT, SECRETS_PAUSE, SILENCE, WRITTEN_EVERY, Wake,
     job::{Job, Secrets, Sent, Stage},
     order::{Effect, Fetch, JobAct, JobOrder},
-    rollout::{Owner, Standing},
+    rollout::{Owner, Plan, Standing},
+    site::Asked,
     status::{self, Verdict},
 };
 use crate::{
@@ -23,12 +24,18 @@ impl ImageIndex {
     /// Everything that was touched is thought through; what is owed.
     pub(super) fn settle(&mut self, now: Now) -> Vec<Effect> {
         if self.leads && self.views.complete_since(KINDS).is_some() {
-            while let Some(uid) = self.touched.pop_first() {
-                let at = self.advance(&uid, now);
-                self.timers.set(Wake::Wish(uid), at);
-            }
-            while let Some(name) = self.dirty.pop_first() {
-                self.write_node(&name, now);
+            loop {
+                while let Some(uid) = self.touched.pop_first() {
+                    let at = self.advance(&uid, now);
+                    self.timers.set(Wake::Wish(uid), at);
+                }
+                let Some(name) = self.dirty.pop_first() else { break };
+                if self.readmit(&name) {
+                    // Once they have been asked it is written, and looked at whether there is room for more.
+                    self.dirty.insert(name);
+                } else {
+                    self.write_node(&name, now);
+                }
             }
         } else {
             // Whoever leads from now on looks at everything.
@@ -63,10 +70,19 @@ impl ImageIndex {
         }
         while let Some(name) = self.rollouts.get(uid)?.next() {
             let rollout = self.rollouts.get_mut(uid)?;
-            rollout.set(&name, Some(Standing::Asked(now.instant + SILENCE)));
-            if let Some(image) = self.sites.get_mut(&name).and_then(|site| site.image.as_mut()) {
-                image.asked.insert(uid.clone(), now.wall);
+            let Plan { namespace, weight, .. } = &rollout.plan;
+            if let Some(site) = self.sites.get_mut(&name) {
+                if !site.has_room(namespace, &rollout.rank, *weight) {
+                    site.crowd(namespace, rollout.rank.clone(), uid);
+                    rollout.set(&name, Some(Standing::Crowded));
+                    continue;
+                }
+                if let Some(image) = &mut site.image {
+                    let (namespace, weight) = (namespace.clone(), *weight);
+                    image.ask(uid, Asked { since: now.wall, namespace, weight });
+                }
             }
+            rollout.set(&name, Some(Standing::Asked(now.instant + SILENCE)));
             self.placed.entry(uid.clone()).or_default().insert(name.clone());
             self.dirty.insert(name);
         }
@@ -85,9 +101,9 @@ impl ImageIndex {
     fn say_refused(&mut self, uid: &Arc<str>, reason: &str, why: &str, now: Now) -> Option<Instant> {
         let job = self.jobs.get(uid)?;
         let shown = job.shown.conditions.iter().find(|condition| condition.type_ == "Accepted");
-        if shown
-            .is_some_and(|shown| shown.status == "False" && shown.reason == reason && shown.message == why)
-        {
+        if shown.is_some_and(|shown| {
+            shown.status == "False" && shown.reason == reason && shown.message == status::cut(why)
+        }) {
             return None;
         }
         let status = status::refused(job, reason, why, now.wall);

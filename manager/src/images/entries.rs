@@ -34,13 +34,13 @@ impl ImageIndex {
             }
         }
         let Some(image) = self.sites.get_mut(name).and_then(|site| site.image.as_mut()) else { return };
-        for (uid, since) in &image.asked {
+        for (uid, asked) in image.asked() {
             let Some(rollout) = self.rollouts.get(uid) else { continue };
             let seal = if rollout.plan.sealed { Seal::Owed } else { Seal::Present(Arc::default()) };
-            let (content, since) = (rollout.plan.content.clone(), Some(Time(*since)));
+            let (content, since) = (rollout.plan.content.clone(), Some(Time(asked.since)));
             wishes.insert(uid.clone(), Wish { content, since, seal });
         }
-        if !dropped && image.asked.is_empty() {
+        if !dropped && image.asked().is_empty() {
             image.sent = None;
             return;
         }

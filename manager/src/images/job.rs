@@ -12,6 +12,7 @@ use crate::seen::Key;
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) key: Key,
+    pub(super) created: Option<Timestamp>,
     pub(super) resource_version: Box<str>,
     /// When this manager saw it for the first time.
     pub(super) seen: Instant,

@@ -5,13 +5,15 @@ use std::{
     time::{Duration, Instant},
 };
 
+use jiff::Timestamp;
+
 use super::{
     ImageIndex, KINDS, Wake,
     entries::kept,
     job::{Job, Secrets, Stage},
     memory,
     order::{Effect, JobAct},
-    rollout::{Owner, Plan, Rollout, Standing, Which},
+    rollout::{Owner, Plan, Rank, Rollout, Standing, Which},
     spec::{self, Spec},
 };
 use crate::seen::{JobSeen, Key, Kind, Now};
@@ -43,6 +45,7 @@ impl ImageIndex {
         self.uids.insert(key.clone(), uid.clone());
         let job = self.jobs.entry(uid.clone()).or_insert_with(|| Job {
             key: key.clone(),
+            created: seen.created,
             resource_version: "".into(),
             seen: now.instant,
             spec: Err(String::new()),
@@ -85,9 +88,9 @@ impl ImageIndex {
 
     /// The job has a spec it had not before.
     fn plan(&mut self, uid: &Arc<str>, key: &Key, now: Now) {
-        let Some(Job { spec: Ok(Spec { plan, .. }), .. }) = self.jobs.get(uid) else { return };
-        let plan = plan.clone();
-        self.roll_out(uid, Owner::Job(key.clone()), plan, now);
+        let Some(Job { spec: Ok(Spec { plan, .. }), created, .. }) = self.jobs.get(uid) else { return };
+        let (plan, rank) = (plan.clone(), (created.unwrap_or(Timestamp::MAX), key.name.clone()));
+        self.roll_out(uid, Owner::Job(key.clone()), rank, plan, now);
     }
 
     /// What was read was for another image, or of other Secrets. What is not written yet is decided anew with what is read now.
@@ -100,8 +103,13 @@ impl ImageIndex {
     }
 
     /// Nodes are found for a new plan; where only limits have changed, they stay.
-    pub(super) fn roll_out(&mut self, uid: &Arc<str>, owner: Owner, plan: Plan, now: Now) {
-        let fresh = || Rollout::new(owner, plan.clone());
+    pub(super) fn roll_out(&mut self, uid: &Arc<str>, owner: Owner, rank: Rank, plan: Plan, now: Now) {
+        if self.rollouts.get(uid).is_some_and(|rollout| rollout.plan.weight != plan.weight) {
+            // What was decided was weighed with another weight.
+            self.uncrowd_all(uid);
+            self.undecide_all(uid, now);
+        }
+        let fresh = || Rollout::new(owner, rank, plan.clone());
         let same = self
             .rollouts
             .get(uid)
@@ -159,6 +167,13 @@ impl ImageIndex {
             }
             let standing = match rollout.standing(&name) {
                 Some(Standing::Ended(_) | Standing::Former(_)) => continue,
+                Some(Standing::Crowded) => {
+                    if let Some(site) = self.sites.get_mut(&name) {
+                        site.uncrowd(&rollout.plan.namespace, rollout.rank.clone(), uid);
+                    }
+                    self.dirty.insert(name.clone());
+                    Standing::Ended(end)
+                }
                 Some(Standing::Pending | Standing::Keyless | Standing::Asked(_)) => Standing::Ended(end),
                 Some(Standing::Leaving(_)) | None => Standing::Former(end),
             };
@@ -190,13 +205,14 @@ impl ImageIndex {
 
     /// Nothing is asked for it any more, and its entries go after a time.
     pub(super) fn let_go(&mut self, uid: &Arc<str>, now: Now, after: Duration) {
+        self.uncrowd_all(uid);
         if self.rollouts.remove(uid).is_some() {
             self.leave_pods(uid);
         }
         let Some(names) = self.placed.get(uid).cloned() else { return };
         for name in &names {
             let Some(image) = self.sites.get_mut(name).and_then(|site| site.image.as_mut()) else { continue };
-            if image.asked.remove(uid).is_some() && !image.entries.contains_key(uid) {
+            if image.unask(uid) && !image.entries.contains_key(uid) {
                 self.unplace(uid, name);
             }
         }

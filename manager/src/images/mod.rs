@@ -13,6 +13,7 @@
 //! - `site`: a node with its NodeImage; `pods`: what selectors look at;
 //! - `rollout`: one image on its way to many nodes;
 //! - `job`, `status`, `memory`: what a job's status says, and what of it a later manager goes on from;
+//! - `room`: how much of a NodeImage who may have, and `crowd`: who waits for some;
 //! - `objects` and `jobs` take facts in, `place` says what they mean for one node, `advance` decides, `entries` says what a node's
 //!   NodeImage is to contain;
 //! - `predownload`: the same for workloads, without a job.
@@ -30,11 +31,15 @@
 //! - a node is asked once: its entry stays while the job lives and for [`KEPT`] after its end, and what ended is in the
 //!   job's `endedNodes` before it is over. So an entry is taken back only when the job, as shown, remembers the node, or is
 //!   gone, or does not select the node any more before it ended;
+//! - the entries of a node never take more than their namespace, and all together, may have there (`room`). A wish without room
+//!   takes no part of its job's parallelism, and comes in when there is some: the oldest job of a namespace first, then the
+//!   first by name;
 //! - an entry once written stays as it is until it is taken back: another image, limit or secret of a job counts for
 //!   nodes that are asked after that;
 //! - a write is asked for once for each version of an object, and again only if it was lost or the lease came anew.
 
 mod advance;
+mod crowd;
 mod entries;
 mod job;
 mod jobs;
@@ -46,6 +51,7 @@ mod place;
 mod pods;
 pub mod predownload;
 mod rollout;
+mod room;
 mod site;
 mod spec;
 mod status;

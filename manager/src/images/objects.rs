@@ -5,6 +5,8 @@ use std::sync::Arc;
 use super::{
     ImageIndex, UNKNOWN_KEPT, Wake,
     pods::Change,
+    rollout::Rollout,
+    room,
     site::{Image, Node, Site},
 };
 use crate::seen::{Kind, NodeImageSeen, NodeSeen, Now, PodSeen};
@@ -57,13 +59,18 @@ impl ImageIndex {
         self.node_images += usize::from(old.is_none());
         let rollouts = &self.rollouts;
         let shared = |uid: &str, content| match (rollouts.get(uid), &old) {
-            (Some(rollout), _) if *rollout.plan.content == content => rollout.plan.content.clone(),
+            (Some(Rollout { plan, .. }), _) if *plan.content == content => {
+                (plan.content.clone(), plan.content_weight())
+            }
             (_, Some(Image { entries, .. }))
                 if entries.get(uid).is_some_and(|old| *old.content == content) =>
             {
-                entries[uid].content.clone()
+                (entries[uid].content.clone(), entries[uid].content_weight())
             }
-            _ => Arc::new(content),
+            _ => {
+                let weight = room::weight(&content, 0);
+                (Arc::new(content), weight)
+            }
         };
         let mut image = Image::new(seen.clone(), list, &mut self.texts, shared);
         // Those of which something is new here, and nobody else.
@@ -72,17 +79,20 @@ impl ImageIndex {
             let differs = |uid: &&Arc<str>| old.entries.get(*uid) != image.entries.get(*uid);
             changed.extend(old.uids().chain(image.uids()).filter(differs).cloned());
             if old.uid == image.uid {
-                let waits = |uid: &Arc<str>| !image.entries.contains_key(uid);
-                image.asked = old.asked.into_iter().filter(|(uid, _)| waits(uid)).collect();
+                for (uid, asked) in old.asked() {
+                    if !image.entries.contains_key(uid) {
+                        image.ask(uid, asked.clone());
+                    }
+                }
                 image.sent = old.sent;
             } else {
-                changed.extend(old.asked.into_keys());
+                changed.extend(old.asked().keys().cloned());
             }
         } else {
             changed.extend(image.entries.keys().cloned());
         }
         for uid in &changed {
-            if image.entries.contains_key(uid) || image.asked.contains_key(uid) {
+            if image.entries.contains_key(uid) || image.asked().contains_key(uid) {
                 self.placed.entry(uid.clone()).or_default().insert(name.clone());
             } else {
                 self.unplace(uid, &name);

@@ -42,7 +42,7 @@ impl ImageIndex {
             Some(Standing::Ended(end) | Standing::Former(end)) => Some(end),
             _ => entry.and_then(|entry| entry.end()),
         };
-        let asked = entry.is_some() || image.is_some_and(|image| image.asked.contains_key(uid));
+        let asked = entry.is_some() || image.is_some_and(|image| image.asked().contains_key(uid));
         let has_key = image.is_some_and(|image| image.key.is_some());
         let standing = match remembered {
             Some(end) if selected => Some(Standing::Ended(end)),
@@ -63,9 +63,18 @@ impl ImageIndex {
                 })
             }
             None if rollout.plan.sealed && !has_key => Some(Standing::Keyless),
+            // Until there is room.
+            None if before == Some(Standing::Crowded) => before,
             None => Some(Standing::Pending),
         };
         if standing != before {
+            if before == Some(Standing::Crowded) {
+                let (namespace, rank) = (rollout.plan.namespace.clone(), rollout.rank.clone());
+                if let Some(site) = self.sites.get_mut(name) {
+                    site.uncrowd(&namespace, rank, uid);
+                }
+                self.dirty.insert(name.clone());
+            }
             rollout.set(name, standing);
             self.touched.insert(uid.clone());
         }
@@ -78,7 +87,7 @@ impl ImageIndex {
     pub(super) fn undecide(&mut self, uid: &Arc<str>, name: &Arc<str>) {
         let Some(image) = self.sites.get_mut(name).and_then(|site| site.image.as_mut()) else { return };
         self.dirty.insert(name.clone());
-        if image.asked.remove(uid).is_some() {
+        if image.unask(uid) {
             // Decided once more, it may be with another content.
             image.sent = None;
             if !image.entries.contains_key(uid) {
@@ -126,7 +135,7 @@ impl ImageIndex {
             .filter_map(|(name, site)| Some((name, site.image.as_mut()?)))
             .flat_map(|(name, image)| {
                 image.sent = None;
-                image.asked.keys().map(|uid| (uid.clone(), name.clone())).collect::<Vec<_>>()
+                image.asked().keys().map(|uid| (uid.clone(), name.clone())).collect::<Vec<_>>()
             })
             .collect();
         for (uid, name) in decided {

@@ -11,13 +11,15 @@ use berth_proto::{
     crd::{DesiredImage, ImagePullPolicy, SandboxConfig, TagPullPolicy, WantedBy},
     image::Reference,
 };
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::{
     Effect, ImageIndex, Wake,
     parallelism::Parallelism,
     rollout::{Owner, Plan, Which},
-    spec::{VERSION, patience},
+    room::{self, OF_ONE},
+    spec::{VERSION, patience, too_large},
 };
 use crate::{seen::Now, selector::Selector};
 
@@ -85,7 +87,8 @@ impl PullAhead {
         )
         .map_err(|error| fault("selector", &format!("has {error}")))?;
         let uid: Arc<str> = format!("{owner_uid}/{image}").into();
-        let which = Which::Pods(namespace.as_str().into(), selector);
+        let space: Arc<str> = namespace.as_str().into();
+        let which = Which::Pods(space.clone(), selector);
         let content = DesiredImage {
             uid: uid.to_string(),
             image: image.to_owned(),
@@ -101,7 +104,19 @@ impl PullAhead {
             ..DesiredImage::default()
         };
         let patience = patience(timeout, BACKOFF_LIMIT);
-        let plan = Plan { which, parallelism, content: content.into(), patience, sealed: false };
+        let weight = room::weight(&content, 0);
+        if weight > OF_ONE {
+            return Err(format!("sandboxConfig of the workload of {uid} {}", too_large(weight)));
+        }
+        let plan = Plan {
+            which,
+            parallelism,
+            content: content.into(),
+            patience,
+            sealed: false,
+            namespace: space,
+            weight,
+        };
         Ok(Self { uid, plan })
     }
 
@@ -118,7 +133,8 @@ impl ImageIndex {
         let PullAhead { uid, plan } = wanted;
         if self.rollouts.get(uid).is_none_or(|rollout| rollout.plan != *plan) {
             self.expiry.remove(uid);
-            self.roll_out(uid, Owner::Ahead, plan.clone(), now);
+            // After all jobs: without it the update pulls the image itself.
+            self.roll_out(uid, Owner::Ahead, (Timestamp::MAX, uid.clone()), plan.clone(), now);
             self.touched.insert(uid.clone());
         }
         self.settle(now)

@@ -3,6 +3,7 @@
 //! ```text
 //!   (not selected) ──▶ Pending ──asked, in the order of names──▶ Asked ──▶ Ended
 //!                      Keyless ──its sealing key is there──▶ Pending         ▲ │
+//!                      Crowded ──there is room for it──▶ Pending             │ │
 //!                                           │       selected again, or not: ▼
 //!                        not selected any more ▼                         Former
 //!                                          Leaving ──its entry has gone──▶ (not selected)
@@ -17,8 +18,9 @@ use std::{
 };
 
 use berth_proto::crd::DesiredImage;
+use jiff::Timestamp;
 
-use super::parallelism::Parallelism;
+use super::{parallelism::Parallelism, room::SEALED};
 use crate::{
     seen::{Key, Labels},
     selector::Selector,
@@ -50,6 +52,8 @@ pub(super) enum Standing {
     Pending,
     /// To be asked once it has published the key to which credentials are sealed.
     Keyless,
+    /// To be asked once there is room for the wish in its NodeImage.
+    Crowded,
     /// Asked; counted as silent from then on.
     Asked(Instant),
     /// Not selected any more, and its entry is still there or on its way: until that has gone it may be pulling. No longer
@@ -80,17 +84,33 @@ pub(super) struct Plan {
     pub(super) patience: Duration,
     /// Credentials are sealed to each node.
     pub(super) sealed: bool,
+    /// Whose room the wish takes on each node.
+    pub(super) namespace: Arc<str>,
+    /// How much of it.
+    pub(super) weight: usize,
 }
+
+impl Plan {
+    /// The room that the wish takes without its credentials.
+    pub(super) fn content_weight(&self) -> usize {
+        self.weight.saturating_sub(if self.sealed { SEALED } else { 0 })
+    }
+}
+
+/// Who finds room first: the object made first, then the first by name.
+pub(super) type Rank = (Timestamp, Arc<str>);
 
 /// How far it is.
 #[derive(Debug)]
 pub(super) struct Rollout {
     pub(super) owner: Owner,
+    pub(super) rank: Rank,
     pub(super) plan: Plan,
     /// Nodes may be asked.
     pub(super) open: bool,
     pending: BTreeSet<Arc<str>>,
     keyless: BTreeSet<Arc<str>>,
+    crowded: BTreeSet<Arc<str>>,
     asked: BTreeMap<Arc<str>, Instant>,
     leaving: BTreeMap<Arc<str>, Instant>,
     silence: BTreeSet<(Instant, Arc<str>)>,
@@ -107,13 +127,15 @@ pub(super) struct Rollout {
 }
 
 impl Rollout {
-    pub(super) fn new(owner: Owner, plan: Plan) -> Self {
+    pub(super) fn new(owner: Owner, rank: Rank, plan: Plan) -> Self {
         Self {
             owner,
+            rank,
             plan,
             open: false,
             pending: BTreeSet::new(),
             keyless: BTreeSet::new(),
+            crowded: BTreeSet::new(),
             asked: BTreeMap::new(),
             leaving: BTreeMap::new(),
             silence: BTreeSet::new(),
@@ -173,6 +195,9 @@ impl Rollout {
         if self.keyless.contains(node) {
             return Some(Standing::Keyless);
         }
+        if self.crowded.contains(node) {
+            return Some(Standing::Crowded);
+        }
         let asked = self.asked.get(node).map(|until| Standing::Asked(*until));
         let ended = || self.ended.get(node).map(|end| Standing::Ended(*end));
         let leaving = || self.leaving.get(node).map(|until| Standing::Leaving(*until));
@@ -191,6 +216,7 @@ impl Rollout {
         match before {
             Some(Standing::Pending) => drop(self.pending.remove(node)),
             Some(Standing::Keyless) => drop(self.keyless.remove(node)),
+            Some(Standing::Crowded) => drop(self.crowded.remove(node)),
             Some(Standing::Asked(until)) => {
                 self.asked.remove(node);
                 self.silence.remove(&(until, node.clone()));
@@ -211,6 +237,7 @@ impl Rollout {
         match standing {
             Some(Standing::Pending) => drop(self.pending.insert(name)),
             Some(Standing::Keyless) => drop(self.keyless.insert(name)),
+            Some(Standing::Crowded) => drop(self.crowded.insert(name)),
             Some(Standing::Asked(until)) => {
                 self.asked.insert(name.clone(), until);
                 self.silence.insert((until, name));
@@ -235,9 +262,13 @@ impl Rollout {
 
     /// The next to ask, where one more may be.
     pub(super) fn next(&self) -> Option<Arc<str>> {
+        if self.may_ask() { self.pending.first().cloned() } else { None }
+    }
+
+    /// Whether one more node may be asked. Those that wait for room do not count: they pull nothing.
+    pub(super) fn may_ask(&self) -> bool {
         let busy = self.asked.len() + self.leaving.len();
-        let room = self.open && busy < self.plan.parallelism.of(self.desired());
-        if room { self.pending.first().cloned() } else { None }
+        self.open && busy < self.plan.parallelism.of(self.desired())
     }
 
     /// One that has been silent for too long.
@@ -252,7 +283,12 @@ impl Rollout {
 
     /// Nodes that are selected.
     pub(super) fn desired(&self) -> usize {
-        self.pending.len() + self.keyless.len() + self.asked.len() + self.ended.len()
+        self.pending.len() + self.keyless.len() + self.crowded.len() + self.asked.len() + self.ended.len()
+    }
+
+    /// Nodes on which there is no room for the wish.
+    pub(super) fn crowded(&self) -> &BTreeSet<Arc<str>> {
+        &self.crowded
     }
 
     pub(super) fn keyless(&self) -> usize {
@@ -282,7 +318,7 @@ impl Rollout {
 
     /// Names of selected nodes that have not ended.
     pub(super) fn unfinished(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.asked.keys().chain(&self.pending).chain(&self.keyless)
+        self.asked.keys().chain(&self.pending).chain(&self.keyless).chain(&self.crowded)
     }
 
     /// All that ended, selected now or not; in the order of names.

@@ -1,6 +1,9 @@
 //! A node, and the NodeImage of its name. Only both together can be asked for anything: without the second no agent listens.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use berth_proto::crd::{DesiredImage, ImagePhase, PullStatus};
 use jiff::Timestamp;
@@ -8,7 +11,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{
     order::{Seal, Wish},
-    rollout::End,
+    rollout::{End, Rank},
+    room::Room,
 };
 use crate::seen::{Labels, NodeImageSeen, Texts};
 
@@ -17,6 +21,8 @@ use crate::seen::{Labels, NodeImageSeen, Texts};
 pub(super) struct Site {
     pub(super) node: Option<Node>,
     pub(super) image: Option<Image>,
+    /// Those for whose wish there is no room, by namespace; the first is the next. Exactly those that stand so.
+    pub(super) crowded: BTreeMap<Arc<str>, BTreeSet<(Rank, Arc<str>)>>,
 }
 
 /// The Node.
@@ -40,17 +46,29 @@ pub(super) struct Image {
     pub(super) key: Option<Arc<str>>,
     /// `desiredImages` with what the agent says of them, as shown.
     pub(super) entries: BTreeMap<Arc<str>, Entry>,
-    /// Decided, and not shown yet; since when.
-    pub(super) asked: BTreeMap<Arc<str>, Timestamp>,
+    /// Decided, and not shown yet.
+    asked: BTreeMap<Arc<str>, Asked>,
+    /// What both take.
+    pub(super) room: Room,
     /// On which version which entries were last asked to be written.
     pub(super) sent: Option<(Box<str>, Vec<Arc<str>>)>,
     pub(super) list: u32,
+}
+
+/// A wish that was decided.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) since: Timestamp,
+    pub(super) namespace: Arc<str>,
+    pub(super) weight: usize,
 }
 
 /// One entry.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Entry {
     pub(super) content: Arc<DesiredImage>,
+    /// The room it takes.
+    pub(super) weight: usize,
     pub(super) since: Option<Time>,
     pub(super) sealed: Arc<[String]>,
     /// What the agent says of this version of it.
@@ -80,18 +98,38 @@ impl Site {
         self.image.as_ref().is_some_and(|image| image.key.is_some())
     }
 
+    pub(super) fn crowd(&mut self, namespace: &Arc<str>, rank: Rank, uid: &Arc<str>) {
+        self.crowded.entry(namespace.clone()).or_default().insert((rank, uid.clone()));
+    }
+
+    pub(super) fn uncrowd(&mut self, namespace: &str, rank: Rank, uid: &Arc<str>) {
+        if let Some(waiting) = self.crowded.get_mut(namespace) {
+            waiting.remove(&(rank, uid.clone()));
+            if waiting.is_empty() {
+                self.crowded.remove(namespace);
+            }
+        }
+    }
+
+    /// Whether there is room for a wish, and nobody of its namespace that came before waits for some.
+    pub(super) fn has_room(&self, namespace: &str, rank: &Rank, weight: usize) -> bool {
+        let waits = self.crowded.get(namespace).and_then(BTreeSet::first);
+        let fits = self.image.as_ref().is_none_or(|image| image.room.fits(namespace, weight));
+        fits && waits.is_none_or(|(first, _)| rank <= first)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.node.is_none() && self.image.is_none()
     }
 }
 
 impl Image {
-    /// `content` gives back the copy of an entry that others have, where they have one.
+    /// `content` gives back the copy of an entry that others have, where they have one, and its weight.
     pub(super) fn new(
         seen: NodeImageSeen,
         list: u32,
         texts: &mut Texts,
-        content: impl Fn(&str, DesiredImage) -> Arc<DesiredImage>,
+        content: impl Fn(&str, DesiredImage) -> (Arc<DesiredImage>, usize),
     ) -> Self {
         let mut pulls: BTreeMap<String, PullStatus> =
             seen.pulls.into_iter().map(|pull| (pull.uid.clone(), pull)).collect();
@@ -107,11 +145,19 @@ impl Image {
                     message: pull.message.map(String::into_boxed_str),
                 });
             let uid = texts.one(&entry.uid);
-            let content = content(&uid, entry);
-            (uid, Entry { content, since, sealed: sealed.into(), pull })
+            let (content, weight) = content(&uid, entry);
+            let weight = sealed.iter().map(String::len).fold(weight, usize::saturating_add);
+            (uid, Entry { content, weight, since, sealed: sealed.into(), pull })
         });
+        let entries: BTreeMap<_, _> = entries.collect();
+        let mut room = Room::default();
+        for entry in entries.values() {
+            let namespace = entry.content.wanted_by.as_ref().map_or("", |by| &*by.namespace);
+            room.take(&texts.one(namespace), entry.weight);
+        }
         Self {
-            entries: entries.collect(),
+            entries,
+            room,
             uid: seen.uid.into(),
             resource_version: seen.resource_version.into(),
             deleting: seen.deleting,
@@ -123,6 +169,23 @@ impl Image {
         }
     }
 
+    pub(super) fn ask(&mut self, uid: &Arc<str>, asked: Asked) {
+        self.unask(uid);
+        self.room.take(&asked.namespace, asked.weight);
+        self.asked.insert(uid.clone(), asked);
+    }
+
+    /// Whether it had been decided.
+    pub(super) fn unask(&mut self, uid: &str) -> bool {
+        let Some(asked) = self.asked.remove(uid) else { return false };
+        self.room.give_back(&asked.namespace, asked.weight);
+        true
+    }
+
+    pub(super) fn asked(&self) -> &BTreeMap<Arc<str>, Asked> {
+        &self.asked
+    }
+
     /// UIDs of which something is here.
     pub(super) fn uids(&self) -> impl Iterator<Item = &Arc<str>> {
         self.entries.keys().chain(self.asked.keys())
@@ -130,6 +193,11 @@ impl Image {
 }
 
 impl Entry {
+    /// The room it takes without its credentials.
+    pub(super) fn content_weight(&self) -> usize {
+        self.sealed.iter().map(String::len).fold(self.weight, usize::saturating_sub)
+    }
+
     pub(super) fn end(&self) -> Option<End> {
         match self.pull.as_ref()?.phase {
             ImagePhase::Succeeded => Some(End::Succeeded),

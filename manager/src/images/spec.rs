@@ -3,13 +3,17 @@
 use std::{sync::Arc, time::Duration};
 
 use berth_proto::{
-    crd::{CompletionPolicyType, DesiredImage, ImagePullJobSpec, JobPullPolicy, TagPullPolicy, WantedBy},
+    crd::{
+        CompletionPolicyType, DesiredImage, ImagePullJobSpec, JobPullPolicy, MOST_SECONDS, TagPullPolicy,
+        WantedBy,
+    },
     image::Reference,
 };
 
 use super::{
     parallelism::Parallelism,
     rollout::{Plan, Which},
+    room::{self, OF_ONE, SEALED},
 };
 use crate::{seen::Key, selector::Selector};
 
@@ -104,19 +108,35 @@ pub(super) fn parse(key: &Key, uid: &Arc<str>, spec: &ImagePullJobSpec) -> Resul
         sandbox_config: spec.sandbox_config.clone(),
         sealed_credentials: Vec::new(),
     };
+    let sealed = !spec.pull_secrets.is_empty();
+    let weight = room::weight(&content, if sealed { SEALED } else { 0 });
+    if weight > OF_ONE {
+        return fault("sandboxConfig", &too_large(weight));
+    }
     Ok(Spec {
         plan: Plan {
             which,
             parallelism,
             content: content.into(),
             patience: patience(timeout, retries),
-            sealed: !spec.pull_secrets.is_empty(),
+            sealed,
+            namespace: key.namespace.clone(),
+            weight,
         },
         never,
         deadline: policy.active_deadline_seconds,
         ttl: policy.ttl_seconds_after_finished,
         secrets: spec.pull_secrets.clone().into(),
     })
+}
+
+/// Says that a wish is larger than a namespace's room on a node, and the remedy.
+pub(super) fn too_large(weight: usize) -> String {
+    format!(
+        "makes a wish of {} KiB, and all wishes of a namespace have {} KiB in the object of a node; make labels and annotations smaller",
+        weight.div_ceil(1 << 10),
+        OF_ONE >> 10,
+    )
 }
 
 fn which(key: &Key, spec: &ImagePullJobSpec) -> Result<Which, (&'static str, String)> {
@@ -157,8 +177,10 @@ fn pull_policy(limits: &JobPullPolicy, deadline: Option<i64>) -> TagPullPolicy {
     }
 }
 
-/// All attempts one after the other; their pauses are in what is added to it ([`super::SILENCE`]).
+/// All attempts one after the other; their pauses are in what is added to it ([`super::SILENCE`]). No more than what can be added to
+/// any time.
 pub(super) fn patience(timeout: i32, retries: i32) -> Duration {
-    let attempts = u64::from(retries.unsigned_abs()) + 1;
-    Duration::from_secs(u64::from(timeout.unsigned_abs()).saturating_mul(attempts))
+    let attempts = u64::from(retries.unsigned_abs()).saturating_add(1);
+    let seconds = u64::from(timeout.unsigned_abs()).saturating_mul(attempts);
+    Duration::from_secs(seconds.min(MOST_SECONDS.unsigned_abs()))
 }

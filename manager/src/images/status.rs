@@ -1,10 +1,16 @@
 //! The status of a job, in OpenKruise's words where it has some.
 
-use berth_proto::crd::ImagePullJobStatus;
+use berth_proto::crd::{ImagePullJobStatus, LONGEST_MESSAGE};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use super::{job::Job, memory, rollout::Rollout};
+use super::{
+    job::Job,
+    memory,
+    rollout::Rollout,
+    room::{OF_ALL, OF_ONE},
+};
+use crate::size;
 
 /// More names than that help nobody.
 const MOST_NAMES: usize = 100;
@@ -32,7 +38,17 @@ pub(super) fn running(job: &Job, rollout: &Rollout, now: Timestamp) -> ImagePull
         0 => String::new(),
         count => format!("; {count} nodes wait until they have published a sealingKey for the pullSecrets"),
     };
-    status.message = Some(format!("job is {state}, progress {progress}%{keyless}"));
+    let crowded = match rollout.crowded().len() {
+        0 => String::new(),
+        count => format!(
+            "; {count} nodes wait for room: in the NodeImage of a node the wishes of a namespace have {} KiB (this one {} KiB), and all \
+             together {} KiB; the oldest job is next when others there are over, so delete jobs, or make sandboxConfig smaller",
+            OF_ONE >> 10,
+            rollout.plan.weight.div_ceil(1 << 10),
+            OF_ALL >> 10,
+        ),
+    };
+    status.message = Some(format!("job is {state}, progress {progress}%{keyless}{crowded}"));
     status
 }
 
@@ -72,10 +88,15 @@ pub(super) fn ended(job: &Job, rollout: &Rollout, verdict: Verdict, now: Timesta
 /// The status of a job that is not carried out; what was counted before stays.
 pub(super) fn refused(job: &Job, reason: &str, message: &str, now: Timestamp) -> ImagePullJobStatus {
     ImagePullJobStatus {
-        message: Some(message.to_owned()),
-        conditions: vec![condition_of(job, "Accepted", false, reason, message, now)],
+        message: Some(cut(message).to_owned()),
+        conditions: vec![condition_of(job, "Accepted", false, reason, cut(message), now)],
         ..job.shown.clone()
     }
+}
+
+/// As long as a message may be.
+pub(super) fn cut(text: &str) -> &str {
+    size::cut(text, LONGEST_MESSAGE)
 }
 
 fn counts(job: &Job, rollout: &Rollout, now: Timestamp) -> ImagePullJobStatus {

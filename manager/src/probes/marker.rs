@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use super::{
     resolve::{Problem, Selecting},
     spec::Plan,
+    turns::Rank,
 };
 
 /// Of a spec with its place in the order: no two have the same, so what was worked out for one counts for no other.
@@ -31,6 +32,10 @@ pub(super) struct Marker {
     /// Or what is wrong with it.
     pub(super) plan: Result<Arc<Plan>, Box<str>>,
     pub(super) serial: Serial,
+    /// There are too many before it in its namespace.
+    pub(super) waits: bool,
+    /// On how many pods of which node there is no room for its probes.
+    pub(super) crowded: BTreeMap<Arc<str>, usize>,
     /// Its status as shown; `None` is none that this manager could have written, and is left alone.
     pub(super) shown: Option<PodProbeMarkerStatus>,
     /// Pods.
@@ -48,13 +53,18 @@ pub(super) struct Marker {
 impl Marker {
     /// Its plan, if it is to be carried out.
     pub(super) fn active(&self) -> Option<&Arc<Plan>> {
-        self.plan.as_ref().ok().filter(|_| !self.deleting)
+        self.plan.as_ref().ok().filter(|_| !self.deleting && !self.waits)
+    }
+
+    /// Its place among those of its namespace, if it makes sense.
+    pub(super) fn rank(&self) -> Option<Rank> {
+        (self.plan.is_ok() && !self.deleting).then(|| (self.created, self.name.clone()))
     }
 
     /// For a pod that it selects.
     pub(super) fn selecting(&self) -> Option<Selecting> {
         let plan = self.active()?.clone();
-        Some(Selecting { name: self.name.clone(), serial: self.serial, plan })
+        Some(Selecting { rank: (self.created, self.name.clone()), serial: self.serial, plan })
     }
 
     /// A pod is selected from now on, with these problems of this marker.

@@ -9,13 +9,19 @@ use super::{
     order::NodeAct,
     resolve::{Resolved, text},
 };
-use crate::seen::{NodePodProbeSeen, Texts, Uid};
+use crate::seen::{Key, NodePodProbeSeen, Texts, Uid};
 
 /// A node of which something is wanted or shown.
 #[derive(Debug, Default)]
 pub(super) struct Node {
     /// By UID.
     pub(super) wanted: BTreeMap<Uid, Arc<ProbedPod>>,
+    /// What of it has room, if that is not all.
+    pub(super) chosen: Option<BTreeMap<Uid, Arc<ProbedPod>>>,
+    /// On how many of its pods which marker has none.
+    pub(super) left_out: BTreeMap<Key, usize>,
+    /// What is wanted has changed since it was chosen from.
+    pub(super) stale: bool,
     pub(super) shown: Option<Shown>,
     /// When something was last asked to be written.
     pub(super) sent_at: Option<Instant>,
@@ -65,6 +71,13 @@ struct Other {
 }
 
 impl ProbedPod {
+    /// With these parts of its probes.
+    pub(super) fn only(&self, parts: &[usize], texts: &mut Texts) -> Self {
+        let resolved = Arc::new(self.resolved.only(parts, texts));
+        let (namespace, name, uid) = (self.namespace.clone(), self.name.clone(), self.uid.clone());
+        Self { namespace, name, uid, ip: self.ip, resolved }
+    }
+
     /// As it is written.
     pub fn entry(&self) -> PodProbe {
         PodProbe {

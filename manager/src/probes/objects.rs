@@ -1,6 +1,9 @@
 //! Facts in: what each kind of object says, and whom it concerns.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use super::{
     ProbeIndex, Wake,
@@ -9,6 +12,7 @@ use super::{
     pods::{Pod, Space},
     resolve::{Problem, Resolved},
     spec,
+    turns::Rank,
 };
 use crate::seen::{Key, Kind, MarkerSeen, NodePodProbeSeen, PodSeen};
 
@@ -67,16 +71,19 @@ impl ProbeIndex {
         let (old, new) = (resolved(&before), resolved(&after));
         let same = matches!((old, new), (Some(old), Some(new)) if Arc::ptr_eq(old, new));
         if let Some(space) = self.spaces.get_mut(namespace).filter(|_| !same) {
-            let goes = old.into_iter().flat_map(|old| old.markers.iter().map(move |of| (old, of, false)));
-            let comes = new.into_iter().flat_map(|new| new.markers.iter().map(move |of| (new, of, true)));
-            for (resolved, of, comes) in goes.chain(comes) {
-                let Some(marker) = space.markers.get_mut(of) else { continue };
-                if comes {
-                    marker.add(name, problems(resolved, of));
-                } else {
-                    marker.remove(name, problems(resolved, of));
+            for (resolved, comes) in [(old, false), (new, true)] {
+                let Some(resolved) = resolved else { continue };
+                let problems = problems(resolved);
+                for of in &resolved.markers {
+                    let Some(marker) = space.markers.get_mut(of) else { continue };
+                    let of_marker = problems.get(&**of).into_iter().flatten().copied();
+                    if comes {
+                        marker.add(name, of_marker);
+                    } else {
+                        marker.remove(name, of_marker);
+                    }
+                    self.touched.insert(Key { namespace: namespace.clone(), name: of.clone() });
                 }
-                self.touched.insert(Key { namespace: namespace.clone(), name: of.clone() });
             }
         }
         if let Some((at, gone)) = before {
@@ -84,12 +91,15 @@ impl ProbeIndex {
                 && node.wanted.get(&gone.uid).is_some_and(|known| Arc::ptr_eq(known, &gone))
             {
                 node.wanted.remove(&gone.uid);
+                node.stale = true;
             }
             self.dirty.insert(at);
         }
         // One for which nothing can be run is counted, and no more.
         if let Some((at, pod)) = after.filter(|(_, pod)| !pod.resolved.probes.is_empty()) {
-            self.nodes.entry(at.clone()).or_default().wanted.insert(pod.uid.clone(), pod);
+            let node = self.nodes.entry(at.clone()).or_default();
+            node.wanted.insert(pod.uid.clone(), pod);
+            node.stale = true;
             self.dirty.insert(at);
         }
     }
@@ -118,6 +128,8 @@ impl ProbeIndex {
             deleting: false,
             plan: Err("".into()),
             serial: 0,
+            waits: false,
+            crowded: BTreeMap::new(),
             shown: None,
             matched: 0,
             problems: BTreeMap::new(),
@@ -132,9 +144,37 @@ impl ProbeIndex {
         if changed {
             self.serial += 1;
             (marker.plan, marker.serial) = (plan, self.serial);
+            self.take_turns(&key);
             self.select(&key.namespace, &key.name);
         }
         self.touched.insert(key);
+    }
+
+    /// Whether a marker is carried out now, and another one in its place, or not any more.
+    fn take_turns(&mut self, key: &Key) {
+        let Some(space) = self.spaces.get_mut(&key.namespace) else { return };
+        let Some(marker) = space.markers.get_mut(&key.name) else { return };
+        let turned = match marker.rank() {
+            Some(rank) => space.turns.enter(rank),
+            None => {
+                marker.waits = false;
+                space.turns.leave(&(marker.created, marker.name.clone()))
+            }
+        };
+        self.turned(key, turned);
+    }
+
+    fn turned(&mut self, because_of: &Key, turned: Vec<(Rank, bool)>) {
+        for ((_, name), carried) in turned {
+            let space = self.spaces.get_mut(&because_of.namespace);
+            let Some(marker) = space.and_then(|space| space.markers.get_mut(&name)) else { continue };
+            self.serial += 1;
+            (marker.waits, marker.serial) = (!carried, self.serial);
+            if name != because_of.name {
+                self.select(&because_of.namespace, &name);
+                self.touched.insert(because_of.sibling(&name));
+            }
+        }
     }
 
     /// The pods that a marker selected, and those it selects now.
@@ -160,10 +200,14 @@ impl ProbeIndex {
         let Some((namespace, space)) = self.spaces.get_key_value(namespace) else { return };
         let Some((name, _)) = space.markers.get_key_value(name) else { return };
         let key = Key { namespace: namespace.clone(), name: name.clone() };
-        if let Some(space) = self.spaces.get_mut(&key.namespace) {
-            space.markers.remove(&key.name);
+        let mut turned = Vec::new();
+        if let Some(space) = self.spaces.get_mut(&key.namespace)
+            && let Some(marker) = space.markers.remove(&key.name)
+        {
+            turned = space.turns.leave(&(marker.created, marker.name));
         }
         self.select(&key.namespace, &key.name);
+        self.turned(&key, turned);
         self.sweep(&key.namespace);
         self.timers.set(Wake::Marker(key), None);
     }
@@ -235,7 +279,11 @@ fn resolved(placed: &Placed) -> Option<&Arc<Resolved>> {
     placed.as_ref().map(|(_, pod)| &pod.resolved)
 }
 
-/// Those of one marker.
-fn problems<'a>(resolved: &'a Resolved, marker: &'a str) -> impl Iterator<Item = &'a Problem> {
-    resolved.problems.iter().filter(move |(of, _)| **of == *marker).map(|(_, problem)| problem)
+/// By marker: looked up once for each, however many there are.
+fn problems(resolved: &Resolved) -> HashMap<&str, Vec<&Problem>> {
+    let mut problems: HashMap<&str, Vec<&Problem>> = HashMap::new();
+    for (of, problem) in &resolved.problems {
+        problems.entry(&**of).or_default().push(problem);
+    }
+    problems
 }

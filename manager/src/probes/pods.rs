@@ -11,6 +11,7 @@ use super::{
     node::ProbedPod,
     resolve::Selecting,
     shape::{Shape, Shapes},
+    turns::Turns,
 };
 use crate::seen::{LabelSets, Labels, PodSeen, PodStage, Texts, Uid};
 
@@ -21,6 +22,7 @@ pub(super) struct Space {
     pub(super) pods: HashMap<Box<str>, Pod>,
     /// By name.
     pub(super) markers: BTreeMap<Arc<str>, Marker>,
+    pub(super) turns: Turns,
 }
 
 /// A pod that counts. One of tens of thousands: nearly all of it is shared.

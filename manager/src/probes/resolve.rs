@@ -13,13 +13,19 @@ use std::{
 use berth_proto::crd::{ContainerProbe, PodContainerProbe};
 use k8s_openapi::{api::core::v1::Probe, apimachinery::pkg::util::intstr::IntOrString};
 
-use super::{marker::Serial, shape::Shape, spec::Plan};
-use crate::seen::Texts;
+use super::{
+    marker::Serial,
+    room::{self, MARKERS_OF_POD, OF_POD, Share},
+    shape::Shape,
+    spec::Plan,
+    turns::Rank,
+};
+use crate::{seen::Texts, size};
 
 /// A marker that selects a pod.
 #[derive(Clone, Debug)]
 pub(super) struct Selecting {
-    pub(super) name: Arc<str>,
+    pub(super) rank: Rank,
     pub(super) serial: Serial,
     pub(super) plan: Arc<Plan>,
 }
@@ -30,6 +36,10 @@ pub(super) struct Resolved {
     /// The names of the markers, the first made first.
     pub(super) markers: Box<[Arc<str>]>,
     pub(super) probes: Box<[ContainerProbe]>,
+    /// Whose they are, the first made first.
+    pub(super) shares: Box<[Share]>,
+    /// The room they take.
+    pub(super) weight: usize,
     /// The same as JSON: what an object shows is compared with it, and kept as such.
     pub(super) text: Arc<str>,
     /// With the name of the marker whose it is.
@@ -43,6 +53,8 @@ pub(super) enum Problem {
     Container { probe: Box<str>, container: Box<str> },
     /// The container does not have it.
     Port { probe: Box<str>, container: Box<str>, port: Box<str> },
+    /// Markers before this one have all the room that a pod has.
+    Full,
     /// Another probe has it: `<marker>#<probe>`.
     Taken { probe: Box<str>, what: Claim, by: Box<str> },
 }
@@ -101,6 +113,23 @@ impl Resolver {
     }
 }
 
+impl Resolved {
+    /// Only these parts of it: what one node has room for.
+    pub(super) fn only(&self, parts: &[usize], texts: &mut Texts) -> Self {
+        let chosen = parts.iter().filter_map(|part| self.shares.get(*part));
+        let probes: Vec<_> =
+            chosen.filter_map(|share| self.probes.get(share.probes.clone())).flatten().cloned().collect();
+        Self {
+            markers: Box::default(),
+            text: text(&probes, texts),
+            probes: probes.into(),
+            shares: Box::default(),
+            weight: 0,
+            problems: Box::default(),
+        }
+    }
+}
+
 /// Probes as they are compared.
 pub(super) fn text(probes: &[ContainerProbe], texts: &mut Texts) -> Arc<str> {
     // Into memory, and of plain fields: it cannot fail.
@@ -109,24 +138,41 @@ pub(super) fn text(probes: &[ContainerProbe], texts: &mut Texts) -> Arc<str> {
 
 fn resolve(markers: &[Selecting], shape: &Shape, texts: &mut Texts) -> Resolved {
     let mut claims = Claims::default();
-    let (mut probes, mut problems) = (Vec::new(), Vec::new());
+    let (mut probes, mut problems, mut shares) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut used, mut run) = (0_usize, 0);
     for marker in markers {
+        let name = &marker.rank.1;
+        let after = used.saturating_add(marker.plan.weight);
+        if run == MARKERS_OF_POD || after > OF_POD {
+            problems.push((name.clone(), Problem::Full));
+            continue;
+        }
+        (used, run) = (after, run + 1);
+        let first = probes.len();
         for wanted in &marker.plan.probes {
             match runnable(wanted, shape) {
                 Ok(probe) => {
-                    let name: Box<str> = format!("{}#{}", marker.name, wanted.name).into();
-                    let (probe, taken) = claims.grant(name, wanted, probe);
-                    problems.extend(taken.into_iter().map(|problem| (marker.name.clone(), problem)));
+                    let full: Box<str> = format!("{name}#{}", wanted.name).into();
+                    let (probe, taken) = claims.grant(full, wanted, probe);
+                    problems.extend(taken.into_iter().map(|problem| (name.clone(), problem)));
                     probes.push(probe);
                 }
-                Err(problem) => problems.push((marker.name.clone(), problem)),
+                Err(problem) => problems.push((name.clone(), problem)),
             }
+        }
+        let of = first..probes.len();
+        if !of.is_empty() {
+            let each = |probe| room::weight(size::bytes(probe));
+            let weight = probes[of.clone()].iter().map(each).fold(0, usize::saturating_add);
+            shares.push(Share { rank: marker.rank.clone(), probes: of, weight });
         }
     }
     Resolved {
-        markers: markers.iter().map(|marker| marker.name.clone()).collect(),
+        markers: markers.iter().map(|marker| marker.rank.1.clone()).collect(),
         text: text(&probes, texts),
         probes: probes.into(),
+        weight: shares.iter().map(|share| share.weight).fold(0, usize::saturating_add),
+        shares: shares.into(),
         problems: problems.into(),
     }
 }

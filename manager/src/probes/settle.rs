@@ -1,6 +1,7 @@
 //! What is owed: to each node that something has changed for, and to each marker.
 
 use std::{
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -9,6 +10,7 @@ use super::{
     ANSWERED_WITHIN, KINDS, ProbeIndex, SETTLE, WRITTEN_EVERY, Wake,
     node::Node,
     order::{MarkerOrder, NodeAct, NodeProbesOrder},
+    room::{self, Choice},
     status::{shows, status},
 };
 use crate::{
@@ -41,7 +43,9 @@ impl ProbeIndex {
 
     /// If something is owed to a node, and not yet: when.
     fn write_node(&mut self, name: &Arc<str>, now: Now) -> Option<Instant> {
-        let Node { wanted, shown, sent_at } = self.nodes.get_mut(name)?;
+        self.choose(name);
+        let Node { wanted, chosen, shown, sent_at, .. } = self.nodes.get_mut(name)?;
+        let wanted = chosen.as_ref().unwrap_or(wanted);
         let shown = shown.as_mut().filter(|shown| !shown.deleting)?;
         let act = if !shown.agrees(wanted) {
             NodeAct::Desired(wanted.values().cloned().collect())
@@ -63,6 +67,43 @@ impl ProbeIndex {
             self.orders.push(Order::NodeProbes(order));
         }
         at
+    }
+
+    /// What of that which is wanted of a node has room there; markers whose probes have none are told.
+    fn choose(&mut self, name: &Arc<str>) {
+        let Some(node) = self.nodes.get_mut(name).filter(|node| node.stale) else { return };
+        node.stale = false;
+        let choice = room::choose(&node.wanted);
+        let (chosen, left_out) = match choice {
+            None => (None, BTreeMap::new()),
+            Some(Choice { pods, left_out }) => {
+                let mut chosen = BTreeMap::new();
+                for (uid, parts) in pods {
+                    let Some(pod) = node.wanted.get(&uid) else { continue };
+                    let has = if parts.len() == pod.resolved.shares.len() {
+                        pod.clone()
+                    } else {
+                        Arc::new(pod.only(&parts, &mut self.texts))
+                    };
+                    chosen.insert(uid, has);
+                }
+                (Some(chosen), left_out)
+            }
+        };
+        node.chosen = chosen;
+        let before = std::mem::replace(&mut node.left_out, left_out.clone());
+        for key in before.into_keys().chain(left_out.keys().cloned()) {
+            let marker =
+                self.spaces.get_mut(&key.namespace).and_then(|space| space.markers.get_mut(&key.name));
+            let Some(marker) = marker else { continue };
+            let told = match left_out.get(&key) {
+                Some(pods) => marker.crowded.insert(name.clone(), *pods) != Some(*pods),
+                None => marker.crowded.remove(name).is_some(),
+            };
+            if told {
+                self.touched.insert(key);
+            }
+        }
     }
 
     /// The same of a marker.

@@ -8,8 +8,9 @@ use berth_proto::crd::{PodContainerProbe, PodProbeMarkerSpec, ProbeMarkerPolicy}
 use super::{
     handler,
     names::{DELETION_COST, is_label_value, is_qualified, is_reserved},
+    room::{self, OF_POD},
 };
-use crate::{seen::Key, selector::Selector};
+use crate::{seen::Key, selector::Selector, size};
 
 /// Written by the kubelet, the control plane, and those who update pods in place.
 pub(super) const FOREIGN: [&str; 11] = [
@@ -32,6 +33,8 @@ pub(super) struct Plan {
     pub(super) selector: Selector,
     /// Their `podConditionType` is never empty.
     pub(super) probes: Box<[PodContainerProbe]>,
+    /// The room they take on a pod.
+    pub(super) weight: usize,
 }
 
 /// What is wrong: the field below `spec`, and what to do about it.
@@ -39,7 +42,20 @@ pub(super) type Fault = (String, String);
 
 /// The plan, or what is wrong with the marker: the first field, the object and the remedy.
 pub(super) fn parse(key: &Key, spec: &PodProbeMarkerSpec) -> Result<Plan, String> {
-    check(spec).map_err(|(field, problem)| format!("spec.{field} of PodProbeMarker {key} {problem}"))
+    let fault = |(field, problem): Fault| format!("spec.{field} of PodProbeMarker {key} {problem}");
+    let mut plan = check(spec).map_err(fault)?;
+    // Each is named with its marker.
+    let each = |probe| room::weight(size::bytes(probe).saturating_add(key.name.len()));
+    plan.weight = plan.probes.iter().map(each).fold(0, usize::saturating_add);
+    if plan.weight > OF_POD {
+        let problem = format!(
+            "take {} KiB with their answers, and the probes of a pod have {} KiB; give fewer or smaller ones",
+            plan.weight.div_ceil(1 << 10),
+            OF_POD >> 10,
+        );
+        return Err(fault(("probes".to_owned(), problem)));
+    }
+    Ok(plan)
 }
 
 fn check(spec: &PodProbeMarkerSpec) -> Result<Plan, Fault> {
@@ -88,7 +104,7 @@ fn check(spec: &PodProbeMarkerSpec) -> Result<Plan, Fault> {
         policies(&probe.marker_policy)
             .map_err(|(field, problem)| (at(&format!("markerPolicy{field}")), problem))?;
     }
-    Ok(Plan { selector, probes: probes.into() })
+    Ok(Plan { selector, probes: probes.into(), weight: 0 })
 }
 
 fn fault<T>(field: &str, problem: &str) -> Result<T, Fault> {

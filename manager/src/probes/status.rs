@@ -1,12 +1,13 @@
 //! The status of a marker: how many pods it selects, and what of it cannot be carried out.
 
-use std::{borrow::Cow, collections::BTreeSet};
+use std::{borrow::Cow, collections::BTreeSet, sync::LazyLock};
 
-use berth_proto::crd::PodProbeMarkerStatus;
+use berth_proto::crd::{LONGEST_MESSAGE, PodProbeMarkerStatus};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use super::{marker::Marker, resolve::Problem};
+use super::{marker::Marker, resolve::Problem, room, turns};
+use crate::size;
 
 /// The condition.
 const ACCEPTED: &str = "Accepted";
@@ -16,11 +17,13 @@ const MOST_TOLD: usize = 8;
 /// What it is to be.
 pub(super) fn status(marker: &Marker, now: Timestamp) -> PodProbeMarkerStatus {
     let (holds, reason, message) = match &marker.plan {
-        Err(fault) => (false, "InvalidSpec", Cow::from(&**fault)),
+        Err(fault) => (false, "InvalidSpec", Cow::from(cut(fault))),
+        Ok(_) if marker.waits => (false, "NoRoom", WAITS.as_str().into()),
+        Ok(_) if !marker.crowded.is_empty() => (true, "NoRoom", crowded(marker).into()),
         Ok(_) if marker.problems.is_empty() => {
             (true, "Accepted", "the probes of the marker are carried out".into())
         }
-        Ok(_) => (true, "NotOnAllPods", told(marker).into()),
+        Ok(_) => (true, "NotOnAllPods", cut(&told(marker)).to_owned().into()),
     };
     let status = if holds { "True" } else { "False" };
     let known = marker.shown.iter().chain(marker.sent.iter().map(|(_, sent)| sent));
@@ -37,7 +40,8 @@ pub(super) fn status(marker: &Marker, now: Timestamp) -> PodProbeMarkerStatus {
     };
     PodProbeMarkerStatus {
         observed_generation: marker.generation,
-        matched_pods: Some(i64::try_from(marker.matched).unwrap_or(i64::MAX)),
+        // Nobody counts them for one that waits.
+        matched_pods: (!marker.waits).then(|| i64::try_from(marker.matched).unwrap_or(i64::MAX)),
         conditions: vec![condition],
     }
 }
@@ -52,6 +56,33 @@ pub(super) fn shows(shown: &PodProbeMarkerStatus, status: &PodProbeMarkerStatus)
 /// Times are written in seconds, so that what comes back is what was sent.
 fn time(at: Timestamp) -> Time {
     Time(Timestamp::from_second(at.as_second()).unwrap_or(at))
+}
+
+/// Said by one that waits. Without numbers that change: thousands may have to say it.
+static WAITS: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "of the markers of a namespace the first {} that can be carried out are, by the time they were made and by name, and this one \
+         comes after them; delete others, or put several probes into one marker",
+        turns::MOST
+    )
+});
+
+/// On how many nodes there is no room, and what else there is to say.
+fn crowded(marker: &Marker) -> String {
+    let pods: usize = marker.crowded.values().sum();
+    let (nodes, one) = (marker.crowded.len(), marker.crowded.keys().next().map_or("", |name| name));
+    let rest = if marker.problems.is_empty() { String::new() } else { format!("; {}", told(marker)) };
+    let text = format!(
+        "the probes do not run on {pods} pods of {nodes} nodes, one of them {one}: all probes of a node have {} KiB with their answers, \
+         namespaces share them, and markers made first come first; delete markers, or make their probes fewer or smaller{rest}",
+        room::OF_ALL >> 10,
+    );
+    cut(&text).to_owned()
+}
+
+/// As long as a message may be.
+fn cut(text: &str) -> &str {
+    size::cut(text, LONGEST_MESSAGE)
 }
 
 fn told(marker: &Marker) -> String {
@@ -76,6 +107,11 @@ impl Problem {
             ),
             Self::Port { probe, container, port } => format!(
                 "probe {probe} does not run on {on}: container {container} has no port named {port}; give the port as a number, or its name to the container"
+            ),
+            Self::Full => format!(
+                "no probe runs on {on}: those of other markers, made before, have all of the {} KiB that a pod has, or are {}; delete some",
+                room::OF_POD >> 10,
+                room::MARKERS_OF_POD,
             ),
             Self::Taken { probe, what, by } => format!(
                 "probe {probe} runs without {what} on {on}: {by} has it, which was there first; use another name"

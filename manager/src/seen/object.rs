@@ -228,6 +228,8 @@ pub struct JobSeen {
     pub uid: String,
     /// The version of it that a write is based on.
     pub resource_version: String,
+    /// By the API server's clock.
+    pub created: Option<Timestamp>,
     /// Its deletion has begun.
     pub deleting: bool,
     /// Its spec, or why it is none.

@@ -7,7 +7,7 @@ use k8s_openapi::{
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
-use super::{Watchable, read, readable};
+use super::{Watchable, read, read_spec, readable};
 use crate::seen::{JobSeen, Kind, NodeImageSeen, Object};
 
 /// NodeImages, without what is only for OpenKruise's tools.
@@ -73,8 +73,9 @@ impl Watchable for Jobs {
             name: meta.name.clone().unwrap_or_default(),
             uid: meta.uid.clone().unwrap_or_default(),
             resource_version: meta.resource_version.clone().unwrap_or_default(),
+            created: meta.creation_timestamp.as_ref().map(|time| time.0),
             deleting: meta.deletion_timestamp.is_some(),
-            spec: read(spec.unwrap_or_default()),
+            spec: read_spec(spec),
             status: status.map_or_else(|| Ok(Default::default()), read),
         }))
     }

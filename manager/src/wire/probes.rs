@@ -7,7 +7,7 @@ use k8s_openapi::{
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
-use super::{Watchable, read, readable};
+use super::{Watchable, read, read_spec, readable};
 use crate::seen::{Kind, MarkerSeen, NodePodProbeSeen, Object};
 
 /// PodProbeMarkers.
@@ -34,7 +34,7 @@ impl Watchable for Markers {
             generation: meta.generation,
             created: meta.creation_timestamp.as_ref().map(|time| time.0),
             deleting: meta.deletion_timestamp.is_some(),
-            spec: read(spec.unwrap_or_default()),
+            spec: read_spec(spec),
             status: status.map_or_else(|| Ok(Default::default()), read),
         }))
     }

@@ -4,7 +4,7 @@ use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::Obj
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Watchable, read};
+use super::{Watchable, read, read_spec};
 use crate::seen::{Kind, Object, RequestSeen};
 
 /// ContainerRecreateRequests.
@@ -59,7 +59,7 @@ where
         resource_version: meta.resource_version.clone().unwrap_or_default(),
         created: meta.creation_timestamp.as_ref().map(|time| time.0),
         deleting: meta.deletion_timestamp.is_some(),
-        spec: read(spec.unwrap_or_default()),
+        spec: read_spec(spec),
         status: status.map_or_else(|| Ok(T::default()), read),
     }
 }

@@ -265,3 +265,20 @@ fn a_node_pod_probe_is_what_is_wanted() {
     assert!(node_probes(noticed).noticed && !node_probes(json!({})).noticed);
     assert_eq!(Watched::<NodeProbes>::url_path(&(), None), "/apis/apps.kruise.io/v1alpha1/nodepodprobes");
 }
+
+/// Let in by a definition without bounds: it is refused in words, and nothing of it is kept.
+#[test]
+fn a_spec_that_is_too_large_is_not_read() {
+    let job = |bytes: usize| {
+        let value = json!({
+            "metadata": { "name": "j", "namespace": "shop" },
+            "spec": { "image": "a", "completionPolicy": {}, "sandboxConfig": { "annotations": { "a": "x".repeat(bytes) } } },
+        });
+        let watched: Watched<Jobs> = serde_json::from_value(value).unwrap();
+        let Object::ImagePullJob(job) = watched.into_object() else { panic!("a job") };
+        job.spec
+    };
+    assert!(job(MOST_SPEC - 1024).is_ok());
+    let error = job(MOST_SPEC).unwrap_err();
+    assert!(error.contains("524288") && error.contains("smaller"), "{error}");
+}

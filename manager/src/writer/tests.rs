@@ -27,7 +27,7 @@ use tokio::time::sleep;
 use super::*;
 use crate::{
     images::{JobOrder, NodeOrder, Seal, Wish},
-    index::{Assignment, Failure, Reason, RequestId, StatusPatch},
+    index::{Assignment, Failure, Reason, RequestId, StatusPatch, Write},
     lease::Term,
     probes::{MarkerOrder, NodeProbesOrder},
     seen::Key,
@@ -398,7 +398,7 @@ async fn an_object_that_is_too_large_is_not_tried_again(#[case] code: u16, #[cas
     let bench = bench_of(move |_, _| (code, message.to_owned()));
     bench.writer.submit(patch("r", "1")).unwrap();
     bench.until("too_large", 1).await;
-    sleep(Duration::from_secs(3600)).await;
+    sleep(Duration::from_secs(1800)).await;
     assert_eq!((bench.seen().len(), bench.count("retried")), (1, 0));
     bench.writer.submit(patch("r", "2")).unwrap();
     bench.until("too_large", 2).await;

@@ -2,6 +2,7 @@
 //! because nothing of what it does needs more. One test has a real pod.
 
 mod images;
+mod room;
 mod virtual_nodes;
 
 use std::sync::Arc;

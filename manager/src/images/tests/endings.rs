@@ -156,3 +156,17 @@ fn a_job_of_the_same_name_is_another_one() {
     assert_ne!(world.jobs["j"].uid, uid);
     assert_eq!((world.asked("j"), world.placed(&uid).len()), (vec!["n0".to_owned()], 0));
 }
+
+/// Numbers that a definition without bounds lets in: nothing is added up that has no sum.
+#[test]
+fn the_largest_numbers_overflow_nothing() {
+    let mut world = World::with_nodes(1);
+    let policy = json!({ "activeDeadlineSeconds": i64::MAX, "ttlSecondsAfterFinished": i32::MAX });
+    let limits = json!({ "timeoutSeconds": i32::MAX, "backoffLimit": i32::MAX });
+    world.job("j", json!({ "completionPolicy": policy, "pullPolicy": limits, "parallelism": i32::MAX }));
+    world.answer("n0", "j", ImagePhase::Pulling);
+    world.pass(seconds(3600));
+    world.answer("n0", "j", ImagePhase::Succeeded);
+    world.pass(seconds(3600));
+    assert!(world.is_over("j"));
+}

@@ -5,6 +5,7 @@ mod failover;
 mod jobs;
 mod predownload;
 mod random;
+mod room_of_nodes;
 mod secrets;
 mod selection;
 mod world;

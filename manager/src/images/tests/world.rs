@@ -250,6 +250,7 @@ impl World {
             name: name.to_owned(),
             uid,
             resource_version: String::new(),
+            created: Some(self.now().wall),
             deleting: false,
             spec: Err(String::new()),
             status: Ok(ImagePullJobStatus::default()),

@@ -4,6 +4,7 @@ mod conflicts;
 mod cost;
 mod pace;
 mod random;
+mod room;
 mod selection;
 mod specs;
 mod world;

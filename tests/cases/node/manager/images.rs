@@ -11,16 +11,16 @@ const ADDED: Duration = Duration::from_secs(3);
 /// The manager looks for Secrets again after 30 s.
 const SECRETS: Duration = Duration::from_secs(60);
 
-struct Paper {
-    stage: Stage,
+pub(super) struct Paper {
+    pub(super) stage: Stage,
     jobs: Api<ImagePullJob>,
-    images: Api<NodeImage>,
-    node: String,
+    pub(super) images: Api<NodeImage>,
+    pub(super) node: String,
 }
 
 impl Paper {
     /// A namespace and a node of that name, whose agent has made its NodeImage and published a key.
-    async fn set(name: &str, key: &NodeKey) -> Result<Self> {
+    pub(super) async fn set(name: &str, key: &NodeKey) -> Result<Self> {
         let stage = Stage::set(name).await?;
         stage.node(name).await?;
         let node = stage.nodes.get(name).await?;
@@ -38,7 +38,7 @@ impl Paper {
     }
 
     /// The agent writes all it has to say.
-    async fn say(&self, status: Value) -> Result<()> {
+    pub(super) async fn say(&self, status: Value) -> Result<()> {
         let body = json!({
             "apiVersion": "apps.kruise.io/v1alpha1", "kind": "NodeImage",
             "metadata": { "name": self.node }, "status": status,
@@ -51,7 +51,7 @@ impl Paper {
         Ok(())
     }
 
-    async fn job(&self, name: &str, mut spec: Value) -> Result<()> {
+    pub(super) async fn job(&self, name: &str, mut spec: Value) -> Result<()> {
         spec["selector"] = json!({ "names": [self.node] });
         let job = serde_json::from_value(json!({
             "apiVersion": "apps.kruise.io/v1alpha1", "kind": "ImagePullJob", "metadata": { "name": name }, "spec": spec,
@@ -68,7 +68,7 @@ impl Paper {
         .await
     }
 
-    async fn await_status(
+    pub(super) async fn await_status(
         &self,
         job: &str,
         what: &str,
@@ -83,7 +83,7 @@ impl Paper {
     }
 }
 
-fn accepted<'a>(status: &'a ImagePullJobStatus, reason: &str) -> Option<&'a str> {
+pub(super) fn accepted<'a>(status: &'a ImagePullJobStatus, reason: &str) -> Option<&'a str> {
     let mut conditions = status.conditions.iter().filter(|condition| condition.type_ == "Accepted");
     conditions.find(|condition| condition.reason == reason).map(|condition| condition.message.as_str())
 }

@@ -6,6 +6,7 @@
 //! there is no baseline.
 
 mod cluster;
+mod flood;
 
 use std::{
     collections::HashSet,
@@ -28,8 +29,8 @@ use crate::report::{Bench, Row};
 
 pub(crate) const BENCH: Bench = Bench {
     name: "manager",
-    about: "1,000 requests made at once in a cluster of 2,000 nodes: time until all are assigned, memory and CPU of the manager",
-    cases: &[(CASE, &["elapsed_s", "rss_mb", "cpu_s"])],
+    about: "1,000 requests made at once in a cluster of 2,000 nodes: time until all are assigned, memory and CPU of the manager; one tenant's request, pull and probe while another has made 10,000 markers and 40 large jobs, against the same without it",
+    cases: &[(CASE, &["elapsed_s", "rss_mb", "cpu_s"]), (flood::CASE, flood::METRICS)],
 };
 const CASE: &str = "assign-1000";
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -48,9 +49,26 @@ pub(crate) struct Large {
     /// Requests made at once; each is about another pod.
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     requests: u32,
+    /// Markers that the one makes who floods.
+    #[arg(long, default_value_t = 10_000)]
+    markers: u32,
+    /// Jobs of 256 KiB that it makes.
+    #[arg(long, default_value_t = 40)]
+    large_jobs: u32,
 }
 
 pub(crate) async fn run(options: &Large) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    if options.common.wants(CASE) {
+        rows.extend(many_requests(options).await?);
+    }
+    if options.common.wants(flood::CASE) {
+        rows.extend(flood::run(options).await?);
+    }
+    Ok(rows)
+}
+
+async fn many_requests(options: &Large) -> Result<Vec<Row>> {
     let plane = ControlPlane::without_controllers().await?;
     let client = plane.client().await?;
     crds::install(&client).await?;

@@ -1,0 +1,119 @@
+//! The room in the NodeImage of a node: what one namespace may have there, and what all may have together.
+//!
+//! etcd takes objects of 1.5 MiB. A third of that is left to what users and OpenKruise's controllers write there; the rest is shared by
+//! the wishes of all namespaces. An entry once written stays until its job goes, so nothing is taken from one namespace for another: a
+//! namespace has [`OF_ONE`] at the most, and the last [`FOR_LITTLE`] are for those that have little.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use berth_proto::crd::DesiredImage;
+
+use crate::size;
+
+/// What the wishes of all namespaces together may take.
+pub(super) const OF_ALL: usize = 1 << 20;
+/// What those of one namespace may take: the largest job that the definition lets in, and some.
+pub(super) const OF_ONE: usize = 320 << 10;
+/// Of all, what only those get that have [`LITTLE`] with it.
+pub(super) const FOR_LITTLE: usize = 256 << 10;
+/// A few dozen wishes as they usually are.
+pub(super) const LITTLE: usize = 32 << 10;
+/// What a wish takes besides itself: what the agent answers (its message has 1 KiB at the most), and who owns which field.
+pub(super) const EACH: usize = 2 << 10;
+/// What the credentials of a wish take, until they are sealed and weighed.
+pub(super) const SEALED: usize = 24 << 10;
+
+/// The room that a wish takes. Keys of maps count twice: they are in `managedFields` too.
+pub(super) fn weight(content: &DesiredImage, sealed: usize) -> usize {
+    let config = content.sandbox_config.iter();
+    let keys = config.flat_map(|config| config.labels.keys().chain(config.annotations.keys()));
+    let keys = keys.map(|key| key.len().saturating_add(8)).fold(0, usize::saturating_add);
+    [size::bytes(content), keys, sealed, EACH].into_iter().fold(0, usize::saturating_add)
+}
+
+/// What is taken of the room of one node.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Room {
+    all: usize,
+    by_namespace: BTreeMap<Arc<str>, usize>,
+}
+
+impl Room {
+    /// Whether a wish of this namespace fits.
+    pub(super) fn fits(&self, namespace: &str, weight: usize) -> bool {
+        let own = self.of(namespace).saturating_add(weight);
+        let all = self.all.saturating_add(weight);
+        let most = if own <= LITTLE { OF_ALL } else { OF_ALL - FOR_LITTLE };
+        own <= OF_ONE && all <= most
+    }
+
+    pub(super) fn take(&mut self, namespace: &Arc<str>, weight: usize) {
+        self.all = self.all.saturating_add(weight);
+        let own = self.by_namespace.entry(namespace.clone()).or_default();
+        *own = own.saturating_add(weight);
+    }
+
+    pub(super) fn give_back(&mut self, namespace: &str, weight: usize) {
+        self.all = self.all.saturating_sub(weight);
+        if let Some(own) = self.by_namespace.get_mut(namespace) {
+            *own = own.saturating_sub(weight);
+            if *own == 0 {
+                self.by_namespace.remove(namespace);
+            }
+        }
+    }
+
+    fn of(&self, namespace: &str) -> usize {
+        self.by_namespace.get(namespace).copied().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn taken(of: &[(&str, usize)]) -> Room {
+        let mut room = Room::default();
+        for (namespace, weight) in of {
+            room.take(&(*namespace).into(), *weight);
+        }
+        room
+    }
+
+    #[rstest]
+    #[case::first_and_smallest(&[], "a", 1, true)]
+    #[case::largest(&[], "a", OF_ONE, true)]
+    #[case::larger(&[], "a", OF_ONE + 1, false)]
+    #[case::endless(&[("a", 5)], "a", usize::MAX, false)]
+    #[case::rest_of_its_own(&[("a", OF_ONE - 5)], "a", 5, true)]
+    #[case::its_own_is_full(&[("a", OF_ONE - 5)], "a", 6, false)]
+    #[case::another_has_its_own(&[("a", OF_ONE)], "b", OF_ONE, true)]
+    #[case::two_large_leave_something(&[("a", OF_ONE), ("b", OF_ONE)], "c", 128 << 10, true)]
+    #[case::but_not_what_is_for_the_little(&[("a", OF_ONE), ("b", OF_ONE)], "c", (128 << 10) + 1, false)]
+    #[case::one_with_little(&[("a", OF_ONE), ("b", OF_ONE), ("c", 128 << 10)], "d", LITTLE, true)]
+    #[case::one_with_more_than_little(&[("a", OF_ONE), ("b", OF_ONE), ("c", 128 << 10), ("d", 1)], "d", LITTLE, false)]
+    #[case::all_is_full(&[("a", OF_ALL)], "d", 1, false)]
+    #[case::fuller_than_full(&[("a", OF_ALL * 2)], "d", 1, false)]
+    #[case::all_but_one(&[("a", OF_ALL - 1)], "d", 1, true)]
+    fn who_finds_room(
+        #[case] of: &[(&str, usize)],
+        #[case] namespace: &str,
+        #[case] weight: usize,
+        #[case] fits: bool,
+    ) {
+        assert_eq!(taken(of).fits(namespace, weight), fits);
+    }
+
+    #[test]
+    fn what_is_given_back_is_there_again() {
+        let mut room = taken(&[("a", OF_ONE), ("b", 7)]);
+        assert!(!room.fits("a", 1));
+        room.give_back("a", OF_ONE);
+        assert!(room.fits("a", OF_ONE) && !room.by_namespace.contains_key("a"));
+        room.give_back("b", 70);
+        room.give_back("nobody", 70);
+        assert_eq!((room.all, room.by_namespace.len()), (0, 0));
+    }
+}
