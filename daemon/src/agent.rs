@@ -151,7 +151,7 @@ impl Agent {
         tokio::task::spawn_blocking(move || match store.forget(&gone) {
             Ok(()) => {}
             Err(error @ StoreError::Closed) => {
-                debug!(%error, sandbox = %gone, "Latches not removed from the store")
+                debug!(%error, sandbox = %gone, "Latches not removed from the store");
             }
             Err(error) => {
                 metrics.store_failed();

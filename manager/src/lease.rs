@@ -26,7 +26,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use self::decision::{Move, Observed};
-use crate::{metrics::Metrics, telemetry::chain};
+use crate::{
+    time::later_timer,
+    {metrics::Metrics, telemetry::chain},
+};
 
 /// Which lease, for whom, and for how long.
 #[derive(Clone, Debug)]
@@ -148,7 +151,7 @@ impl Candidate {
             let begun = Instant::now();
             let failure = match timeout(self.terms.answer_within(), self.attempt()).await {
                 Ok(Ok(held)) => {
-                    self.tell(held.then(|| begun + self.terms.renew_within()));
+                    self.tell(held.then(|| later_timer(begun, self.terms.renew_within())));
                     None
                 }
                 Ok(Err(error)) => Some(chain(&error)),

@@ -41,6 +41,7 @@ pub mod seen;
 mod selector;
 mod size;
 pub mod telemetry;
+mod time;
 mod timers;
 pub mod virtual_nodes;
 pub mod watch;

@@ -44,6 +44,7 @@ use crate::{
     seen::Key,
     size,
     telemetry::chain,
+    time::later_timer,
     wire::{Jobs, Markers, NodeImages, NodeProbes, Requests, Updates, Watchable, Watched},
 };
 
@@ -171,7 +172,7 @@ impl Shared {
     fn done(&self, target: &Target, again: Option<Item>) {
         let again = again.map(|item| {
             let pause = PAUSES[item.tries.saturating_sub(1).min(PAUSES.len() - 1)];
-            (Instant::now() + pause, item)
+            (later_timer(Instant::now(), pause), item)
         });
         if let Some(superseded) = self.queue().done(target, again) {
             self.metrics.write(superseded.what(), Outcome::Superseded);

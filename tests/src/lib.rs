@@ -4,6 +4,8 @@
 //! [`node`] runs the programs; [`manifest`] writes the pods that the tests play; [`observe`] reads from the runtime what
 //! really happened to them. Nothing here believes what Berth says of itself: the truth is the runtime's.
 
+#![allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should")]
+
 pub mod compare;
 pub mod fake;
 pub mod faults;

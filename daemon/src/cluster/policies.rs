@@ -129,7 +129,7 @@ fn tell(state: &watch::Sender<PolicyState>, metrics: &ClusterMetrics, tried: Tri
             warn!(remedy = REMEDY, "The admission policies do not keep this identity to its node");
         }
         PolicyState::Hold | PolicyState::Unknown => {
-            info!("The admission policies keep this identity to its node")
+            info!("The admission policies keep this identity to its node");
         }
     }
 }

@@ -304,6 +304,7 @@ fn wanted(which: u8, length: Duration) -> WantedPod {
         condition_type: Some("idle".into()),
         succeeded: Markers::default(),
         failed: Markers::default(),
+        paused: which > 128,
     };
     WantedPod { pod: pod_of(which), probes: vec![probe] }
 }

@@ -7,8 +7,8 @@ use std::{
 };
 
 use berth_policy::{
-    ConditionStatus, PodRef, PodUid, ProbeEvent, ProbeStep, Probes, Shown, ShownCondition,
-    Strain, WantedPod, time::later,
+    ConditionStatus, PodRef, PodUid, ProbeEvent, ProbeStep, Probes, Shown, ShownCondition, Strain, WantedPod,
+    time::later,
 };
 use k8s_openapi::api::core::v1 as core;
 use tokio::sync::watch;

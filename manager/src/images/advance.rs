@@ -18,6 +18,7 @@ use super::{
 use crate::{
     order::Order,
     seen::{Kind, Now},
+    time::later,
 };
 
 impl ImageIndex {
@@ -82,7 +83,7 @@ impl ImageIndex {
                     image.ask(uid, Asked { since: now.wall, namespace, weight });
                 }
             }
-            rollout.set(&name, Some(Standing::Asked(now.instant + SILENCE)));
+            rollout.set(&name, Some(Standing::Asked(later(now.instant, SILENCE))));
             self.placed.entry(uid.clone()).or_default().insert(name.clone());
             self.dirty.insert(name);
         }
@@ -168,8 +169,11 @@ impl ImageIndex {
     /// Whether it can be relied on that no more nodes are selected; else when to look again.
     fn believable(&self, none: bool, seen: Instant, now: Now) -> Option<Instant> {
         let doubts = [Kind::Node, Kind::NodeImage, Kind::Pod].map(|kind| self.views.doubt(kind));
-        let lag =
-            self.views.complete_since(KINDS).filter(|_| none).map(|since| since.max(seen) + EMPTY_AFTER);
+        let lag = self
+            .views
+            .complete_since(KINDS)
+            .filter(|_| none)
+            .map(|since| later(since.max(seen), EMPTY_AFTER));
         doubts.into_iter().chain([lag]).flatten().filter(|at| *at > now.instant).max()
     }
 
@@ -212,7 +216,7 @@ impl ImageIndex {
     /// The Secrets of a job are there.
     pub fn secrets_ready(&mut self, uid: &Arc<str>, now: Now) -> Vec<Effect> {
         if let Some(job) = self.jobs.get_mut(uid) {
-            job.secrets = Secrets::Ready(now.instant + SECRETS_KEPT);
+            job.secrets = Secrets::Ready(later(now.instant, SECRETS_KEPT));
             self.touched.insert(uid.clone());
         }
         self.settle(now)
@@ -221,7 +225,7 @@ impl ImageIndex {
     /// They are not: which, and what to do about it.
     pub fn secrets_missing(&mut self, uid: &Arc<str>, text: &str, now: Now) -> Vec<Effect> {
         if let Some(job) = self.jobs.get_mut(uid) {
-            job.secrets = Secrets::Missing(text.into(), now.instant + SECRETS_PAUSE);
+            job.secrets = Secrets::Missing(text.into(), later(now.instant, SECRETS_PAUSE));
             job.written = None;
             self.touched.insert(uid.clone());
             // Nothing can be sealed for nodes that have not got it yet.
@@ -248,7 +252,7 @@ impl ImageIndex {
         }
         // The first is not held back, nor when it has to be decided anew.
         let first = job.shown.start_time.is_none() && on_this_version.is_none();
-        let at = job.sent_at.map(|at| at + WRITTEN_EVERY).filter(|at| !first && *at > now.instant);
+        let at = job.sent_at.map(|at| later(at, WRITTEN_EVERY)).filter(|at| !first && *at > now.instant);
         if at.is_none() {
             let status = status::running(job, rollout, now.wall);
             self.write_job(uid, JobAct::Status(Box::new(status)), changes, now);

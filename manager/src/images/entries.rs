@@ -11,7 +11,10 @@ use super::{
     order::{Effect, NodeOrder, Seal, Wish},
     rollout::Standing,
 };
-use crate::{order::Order, seen::Now};
+use crate::{
+    time::later,
+    {order::Order, seen::Now},
+};
 
 impl ImageIndex {
     /// What is owed to a node, if that is anything.
@@ -77,8 +80,8 @@ impl ImageIndex {
         };
         let until = match (self.expiry.get(uid), over) {
             (Some(until), _) => *until,
-            (None, Some(ended)) => now.instant + kept(ended, now),
-            (None, None) => now.instant + UNKNOWN_KEPT,
+            (None, Some(ended)) => later(now.instant, kept(ended, now)),
+            (None, None) => later(now.instant, UNKNOWN_KEPT),
         };
         self.expire(uid, until, now);
         // What had not ended with its job is not pulled after it.

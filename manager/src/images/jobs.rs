@@ -16,7 +16,10 @@ use super::{
     rollout::{Owner, Plan, Rank, Rollout, Standing, Which},
     spec::{self, Spec},
 };
-use crate::seen::{JobSeen, Key, Kind, Now};
+use crate::{
+    seen::{JobSeen, Key, Kind, Now},
+    time::later,
+};
 
 impl ImageIndex {
     pub(super) fn apply_job(&mut self, seen: &JobSeen, now: Now) {
@@ -217,7 +220,7 @@ impl ImageIndex {
             }
         }
         self.dirty.extend(names);
-        self.expire(uid, now.instant + after, now);
+        self.expire(uid, later(now.instant, after), now);
     }
 
     /// The entries of this UID go then. What is over already is looked at with its nodes, not by the clock: it would be over at

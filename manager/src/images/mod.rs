@@ -79,6 +79,7 @@ pub use self::{
 use crate::{
     order::Target,
     seen::{Key, Kind, LabelSets, Now, Object, Texts, Views},
+    time::later,
     timers::Timers,
 };
 
@@ -245,7 +246,7 @@ impl ImageIndex {
 
     /// A write could not even be queued; it is owed again soon.
     pub fn lost(&mut self, target: &Target, now: Now) {
-        let at = Some(now.instant + LOST_PAUSE);
+        let at = Some(later(now.instant, LOST_PAUSE));
         if target.kind == Kind::NodeImage {
             if let Some(image) = self.sites.get_mut(&target.key.name).and_then(|site| site.image.as_mut()) {
                 image.sent = None;

@@ -9,7 +9,10 @@ use super::{
     room,
     site::{Image, Node, Site},
 };
-use crate::seen::{Kind, NodeImageSeen, NodeSeen, Now, PodSeen};
+use crate::{
+    seen::{Kind, NodeImageSeen, NodeSeen, Now, PodSeen},
+    time::later,
+};
 
 impl ImageIndex {
     pub(super) fn apply_pod(&mut self, seen: &PodSeen, now: Now) {
@@ -190,7 +193,7 @@ impl ImageIndex {
         }
         for uid in self.placed.keys().cloned().collect::<Vec<_>>() {
             if !self.rollouts.contains_key(&uid) && !self.jobs.contains_key(&uid) {
-                self.expire(&uid, now.instant + UNKNOWN_KEPT, now);
+                self.expire(&uid, later(now.instant, UNKNOWN_KEPT), now);
             }
         }
         self.touched.extend(self.rollouts.keys().cloned());

@@ -6,7 +6,7 @@ use super::{
     ImageIndex, SILENCE,
     rollout::{End, Standing},
 };
-use crate::seen::Now;
+use crate::{seen::Now, time::later};
 
 impl ImageIndex {
     /// A node came, went, or has other labels: every selector looks at it anew.
@@ -50,7 +50,7 @@ impl ImageIndex {
             // What was decided stands until it is seen, and is taken back then: an order on its way cannot be called back.
             None if !selected && asked => Some(match before {
                 Some(Standing::Leaving(until)) => Standing::Leaving(until),
-                _ => Standing::Leaving(now.instant + SILENCE),
+                _ => Standing::Leaving(later(now.instant, SILENCE)),
             }),
             None if !selected => None,
             None if asked => {
@@ -58,8 +58,10 @@ impl ImageIndex {
                 Some(match before {
                     Some(Standing::Asked(until)) if !word => Standing::Asked(until),
                     // A word of the agent is a sign of life: from it on it has the time that all attempts may take.
-                    _ if word => Standing::Asked(now.instant + rollout.plan.patience + SILENCE),
-                    _ => Standing::Asked(now.instant + SILENCE),
+                    _ if word => {
+                        Standing::Asked(later(now.instant, rollout.plan.patience.saturating_add(SILENCE)))
+                    }
+                    _ => Standing::Asked(later(now.instant, SILENCE)),
                 })
             }
             None if rollout.plan.sealed && !has_key => Some(Standing::Keyless),

@@ -13,7 +13,10 @@ use super::{
     patch::{Assignment, Write},
     replaced::Replaced,
 };
-use crate::seen::{Now, PodStage, Role};
+use crate::{
+    seen::{Now, PodStage, Role},
+    time::later,
+};
 
 /// What is not there when a request is first seen may only not have been seen yet: pods come by a watch of their own.
 const LAG: Duration = Duration::from_secs(3);
@@ -65,7 +68,7 @@ pub(super) fn decide(
     let wait = |until: Instant| Decision::Wait(wanted.active_until.map_or(until, |end| end.min(until)));
     match snapshot(id, wanted, facts.pod) {
         Ok(snapshot) => {
-            let until = facts.since + STALE;
+            let until = later(facts.since, STALE);
             if now.instant < until && snapshot.is_history(replaced, now.instant) {
                 wait(until)
             } else {
@@ -73,7 +76,7 @@ pub(super) fn decide(
             }
         }
         Err(failure) => {
-            let until = (facts.since + LAG).max(facts.doubt.unwrap_or(facts.since));
+            let until = later(facts.since, LAG).max(facts.doubt.unwrap_or(facts.since));
             if now.instant < until { wait(until) } else { Decision::Write(Write::Fail(failure, None)) }
         }
     }

@@ -11,7 +11,7 @@ use super::{
     failure::{AGENT_SILENT, POD_GONE, Reason, deadline_exceeded},
     model::{Assigned, Pod},
 };
-use crate::seen::Now;
+use crate::{seen::Now, time::later};
 
 /// A node that was not seen yet is not one that is gone: nodes come by a watch of their own.
 const NODE_LAG: Duration = Duration::from_secs(3);
@@ -43,9 +43,9 @@ pub(super) fn decide(ask: Ask, assigned: &mut Assigned, facts: &Facts<'_>, now: 
     since(&mut assigned.node_missing, !facts.node, now.instant);
 
     let doubted = |until: Instant, doubt: Option<Instant>| doubt.map_or(until, |doubt| doubt.max(until));
-    let node = assigned.node_missing.map(|missing| doubted(missing + NODE_LAG, facts.nodes_doubt));
-    let pod = assigned.pod_missing.map(|missing| doubted(missing + POD_GONE_AFTER, facts.pods_doubt));
-    let silent = (!assigned.answered).then(|| assigned.since.max(facts.since) + AGENT_SILENT_AFTER);
+    let node = assigned.node_missing.map(|missing| doubted(later(missing, NODE_LAG), facts.nodes_doubt));
+    let pod = assigned.pod_missing.map(|missing| doubted(later(missing, POD_GONE_AFTER), facts.pods_doubt));
+    let silent = (!assigned.answered).then(|| later(assigned.since.max(facts.since), AGENT_SILENT_AFTER));
     let active = assigned.active_until.and_then(|until| until.checked_add(DEADLINE_EXCEEDED_AFTER));
     let ends = [
         (node, Reason::NodeGone),

@@ -68,7 +68,10 @@ use self::{
     spec::Spec,
     status::Status,
 };
-use crate::seen::{Key, Kind, Now, Object, RequestSeen, Texts, Views};
+use crate::{
+    seen::{Key, Kind, Now, Object, RequestSeen, Texts, Views},
+    time::later,
+};
 
 /// A write that found no room is owed again after it.
 const LOST_PAUSE: Duration = Duration::from_secs(5);
@@ -232,7 +235,7 @@ impl Index {
     pub fn lost(&mut self, id: &RequestId, now: Now) {
         if let Some(request) = self.requests.get_mut(id) {
             request.asked = None;
-            self.requests.set_timer(id, Some(now.instant + LOST_PAUSE));
+            self.requests.set_timer(id, Some(later(now.instant, LOST_PAUSE)));
         }
     }
 

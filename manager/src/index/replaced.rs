@@ -10,6 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::time::later;
+
 use super::container_id::ContainerId;
 
 /// Far longer than a watch lags behind one that works.
@@ -44,7 +46,7 @@ impl Replaced {
     pub(super) fn depart(&mut self, ids: &[ContainerId], now: Instant) {
         self.expire(now);
         for id in ids {
-            self.departed.push_back((now + REMEMBERED, id.clone()));
+            self.departed.push_back((later(now, REMEMBERED), id.clone()));
         }
         while self.departed.len() > MOST_DEPARTED {
             if let Some((_, id)) = self.departed.pop_front() {

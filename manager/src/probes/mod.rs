@@ -61,6 +61,7 @@ pub use self::{
 use crate::{
     order::{Order, Target},
     seen::{Key, Kind, LabelSets, Now, Object, Texts, Views},
+    time::later,
     timers::Timers,
 };
 
@@ -192,7 +193,7 @@ impl ProbeIndex {
 
     /// A write could not even be queued; it is owed again soon.
     pub fn lost(&mut self, target: &Target, now: Now) {
-        let at = Some(now.instant + LOST_PAUSE);
+        let at = Some(later(now.instant, LOST_PAUSE));
         let Target { kind, key } = target;
         if *kind == Kind::NodePodProbe {
             if let Some(shown) = self.nodes.get_mut(&key.name).and_then(|node| node.shown.as_mut()) {

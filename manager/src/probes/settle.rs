@@ -16,6 +16,7 @@ use super::{
 use crate::{
     order::Order,
     seen::{Key, Now},
+    time::later,
 };
 
 impl ProbeIndex {
@@ -164,5 +165,5 @@ fn is_under_way<T>(sent: &Option<(Box<str>, T)>, next: &(Box<str>, T)) -> bool {
 /// When the next write may be asked for, if not now.
 fn next(sent_at: Option<Instant>, every: Duration, under_way: bool, now: Now) -> Option<Instant> {
     let pause = if under_way { ANSWERED_WITHIN } else { every };
-    sent_at.map(|at| at + pause).filter(|at| *at > now.instant)
+    sent_at.map(|at| later(at, pause)).filter(|at| *at > now.instant)
 }

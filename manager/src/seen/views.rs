@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::time::later;
+
 use super::object::Kind;
 
 /// A watch that broke is tried again, after pauses of up to 5 s (`crate::watch`): until then and a little longer, what it
@@ -29,7 +31,7 @@ impl Views {
         let view = self.view(kind);
         view.listing = true;
         view.list = view.list.wrapping_add(1);
-        view.doubt = Some(now + DOUBT);
+        view.doubt = Some(later(now, DOUBT));
     }
 
     pub(crate) fn ends(&mut self, kind: Kind, now: Instant) {
@@ -39,7 +41,7 @@ impl Views {
     }
 
     pub(crate) fn broke(&mut self, kind: Kind, now: Instant) {
-        self.view(kind).doubt = Some(now + DOUBT);
+        self.view(kind).doubt = Some(later(now, DOUBT));
     }
 
     /// Since when each of these kinds has been listed once; `None` before.

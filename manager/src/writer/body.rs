@@ -1,9 +1,6 @@
 //! What is sent: the object as it is applied.
 
-use std::{
-    io::{self, Write},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use berth_proto::{
     crd::{ImagePullJobStatus, NodeImageStatus, NodePodProbeStatus, PodProbeMarkerStatus},
@@ -86,32 +83,6 @@ impl Body {
             resource_version: order.resource_version().to_owned(),
         };
         Ok(Self { api_version, kind, metadata, status })
-    }
-}
-
-impl Body {
-    /// Bytes it is sent as.
-    pub(super) fn size(&self) -> usize {
-        let mut counted = Counted(0);
-        // Plain fields, and counting cannot fail: what could not be written would be refused when it is sent.
-        match serde_json::to_writer(&mut counted, self) {
-            Ok(()) => counted.0,
-            Err(_) => 0,
-        }
-    }
-}
-
-/// A place for bytes that only counts them.
-struct Counted(usize);
-
-impl Write for Counted {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 = self.0.saturating_add(bytes.len());
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 

@@ -12,6 +12,7 @@
 //! | `bad_input` | a clear error for each kind of nonsense, and no harm to other calls |
 //! | `canary` | no Secret and no env value in logs, answers or files (a whole `berthd`) |
 
+#![allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should")]
 // What a case stands on is as much a test as the case.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

@@ -2,6 +2,9 @@ use serde_json::{Value, json};
 
 use super::*;
 
+/// What somebody changes in an object.
+type Change = fn(&mut Value);
+
 fn pod(uid: &str, namespace: &str, name: &str) -> PodRef {
     PodRef { uid: uid.into(), namespace: namespace.to_owned(), name: name.to_owned() }
 }
@@ -106,7 +109,7 @@ fn what_the_manager_makes_of_a_marker_is_asked_for() {
 
 #[test]
 fn nothing_else_is() {
-    let table: [(&str, fn(&mut Value), &str); 15] = [
+    let table: [(&str, Change, &str); 15] = [
         ("another command", |entry| entry["probe"]["exec"]["command"] = json!(["sh", "-c", "id"]), "action"),
         (
             "one more argument",
@@ -152,7 +155,7 @@ fn a_dial_goes_where_the_marker_says() {
 
 #[test]
 fn a_marker_asks_for_the_pods_it_selects() {
-    let table: [(&str, fn(&mut Value), &str); 5] = [
+    let table: [(&str, Change, &str); 5] = [
         (
             "selects others",
             |marker| marker["spec"]["selector"] = json!({ "matchLabels": { "app": "other" } }),

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::attempts::{
     Attempt, Refused, Verb, Who, again, annotated, bound, cluster, condition, core, event, events, kruise,
-    labelled, lease, leases, object, pod_image, pod_update, request, spec, status, token_of, update,
+    labelled, leases, object, pod_image, pod_update, request, spec, status, token_of, update,
 };
 use super::world::{A, B, NAMESPACE, World};
 use super::{authors, identities, labels, manager, metadata};

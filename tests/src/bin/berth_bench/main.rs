@@ -3,6 +3,8 @@
 //! A bench is a module with the constant `BENCH` (its name, cases and metrics) and a function `run` that gives rows; to
 //! add one, list it in [`BENCHES`] and call it in [`run`]. What a case does is described in the module's own head.
 
+#![allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should")]
+
 mod churn;
 mod crowd;
 mod handover;

@@ -27,7 +27,7 @@ pub(super) async fn play(bed: &Bed, row: &Row) -> Result<Instant> {
         (Fault::DiskFull, Err(error)) => eprintln!("disk-full at {:?}: {error:#}", row.points),
         // It serves already, and while it stands still nobody answers `berthctl`, which says so.
         (Fault::Stop, Err(error)) if row.points == [Point::Succeeded] => {
-            eprintln!("stop at succeeded: {error:#}")
+            eprintln!("stop at succeeded: {error:#}");
         }
         (_, upgraded) => upgraded?,
     }
