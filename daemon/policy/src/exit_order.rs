@@ -160,7 +160,7 @@ fn pass_on(timeout: Duration, waited: Duration, grace: Grace) -> Verdict {
         Grace::Unchanged => timeout.saturating_sub(waited),
         Grace::Shortened => FLOOR,
     };
-    let whole = Duration::from_secs(left.as_secs() + u64::from(left.subsec_nanos() > 0));
+    let whole = Duration::from_secs(left.as_secs().saturating_add(u64::from(left.subsec_nanos() > 0)));
     let left = whole.max(FLOOR).min(timeout);
     if left == timeout { Verdict::Forward } else { Verdict::Amend(Amendment::StopTimeout(left)) }
 }

@@ -309,7 +309,7 @@ mod tests {
         status.runtime =
             Some(Runtime { endpoint: "/x".into(), error: "refused".into(), ..Runtime::default() });
         let shown = text(&status);
-        assert!(shown.contains("Panics:       2 calls were forwarded"), "{shown}");
+        assert!(shown.contains("Panics:       2 evaluations failed by a bug of berthd"), "{shown}");
         assert!(shown.contains("not reachable at /x: refused"), "{shown}");
     }
 }
