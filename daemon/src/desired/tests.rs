@@ -203,7 +203,10 @@ async fn a_bad_file_says_why_and_can_be_mended() {
     assert!(world.life.told().is_empty());
     world.put("web.yml", &manifest("web", "  activeDeadlineSeconds: 1\n")).await;
     let message = world.status("web.yml").message.unwrap();
-    assert_eq!(message, "spec.activeDeadlineSeconds: is 1: write a number from 3 to 315360000, or leave it out");
+    assert_eq!(
+        message,
+        "spec.activeDeadlineSeconds: is 1: write a number from 3 to 315360000, or leave it out"
+    );
     world.put("web.yml", &manifest("web", "")).await;
     assert_eq!(world.status("web.yml").conditions, []);
     assert_eq!(world.life.told(), ["shop/again"]);

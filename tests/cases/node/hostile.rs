@@ -79,8 +79,11 @@ async fn hostile_numbers() -> Result<()> {
             Ok(())
         })
         .await?;
-        let undrained = Ask::new("web", &["b"]).strategy("unreadyGracePeriodSeconds", MOST);
-        scene.ask("undrained", &undrained).await?;
+        // One that drains its pod for ten years holds up who comes after it for the same container, and nobody else.
+        let slow =
+            Scene::begin(case, "slow", |pod, evidence| pod.container(container(evidence, "a", &[]))).await?;
+        let undrained = Ask::new("slow", &["a"]).strategy("unreadyGracePeriodSeconds", MOST);
+        slow.ask("undrained", &undrained).await?;
 
         // Those that nobody can mean are refused, with their name.
         let client = case.node.client().await?;
