@@ -69,4 +69,5 @@ pub mod store;
 pub mod systemd;
 pub mod takeover;
 pub mod telemetry;
+mod text;
 pub mod unix;

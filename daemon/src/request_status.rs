@@ -4,8 +4,10 @@
 use std::time::Duration;
 
 use berth_policy::{ContainerPhase, ContainerProgress, RequestPhase};
-use berth_proto::crd::{ContainerRecreateRequestStatus, RecreatePhase, RecreateState};
+use berth_proto::crd::{ContainerRecreateRequestStatus, LONGEST_MESSAGE, RecreatePhase, RecreateState};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff::Timestamp};
+
+use crate::text::cut;
 
 /// Condition: it ended well.
 pub(crate) const COMPLETE: &str = "Complete";
@@ -51,9 +53,15 @@ pub(crate) fn state(progress: &ContainerProgress) -> RecreateState {
     }
 }
 
-/// A text, where there is one.
+/// A text, where there is one, as long as a status may have it.
 pub(crate) fn said(message: &str) -> Option<String> {
-    (!message.is_empty()).then(|| message.to_owned())
+    (!message.is_empty()).then(|| bounded(message))
+}
+
+/// A text as long as the definitions let a status have it: one that is longer, as a runtime's or a webhook's words may be,
+/// would have the whole status refused.
+pub(crate) fn bounded(message: &str) -> String {
+    cut(message, LONGEST_MESSAGE).to_owned()
 }
 
 /// The condition of this type, if it is True.
@@ -74,4 +82,18 @@ pub(crate) fn unready_since(status: &ContainerRecreateRequestStatus) -> Option<T
 pub(crate) fn whole_second(time: Timestamp, up: bool) -> Timestamp {
     let second = Timestamp::from_second(time.as_second()).unwrap_or(time);
     if up && second < time { second.checked_add(Duration::from_secs(1)).unwrap_or(time) } else { second }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_as_long_as_a_status_may_have_it() {
+        assert_eq!(said(""), None);
+        assert_eq!(said("why").as_deref(), Some("why"));
+        assert_eq!(bounded(&"x".repeat(LONGEST_MESSAGE)).len(), LONGEST_MESSAGE);
+        let cut = bounded(&format!("x{}", "ü".repeat(LONGEST_MESSAGE)));
+        assert!(cut.len() <= LONGEST_MESSAGE && cut.len() > LONGEST_MESSAGE - 4);
+    }
 }

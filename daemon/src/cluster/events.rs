@@ -16,7 +16,7 @@ use super::{
     client::Connection,
     metrics::{ClusterMetrics, Write},
 };
-use crate::causes::chain;
+use crate::{causes::chain, text::cut};
 
 /// Who says it, as `reportingController`.
 const CONTROLLER: &str = "berth.dev/agent";
@@ -68,19 +68,13 @@ fn event(node: &str, pod: &PodRef, notice: &Notice, now: Timestamp) -> Event {
         type_: Some(if notice.warning { "Warning" } else { "Normal" }.to_owned()),
         reason: Some(notice.reason.to_owned()),
         action: Some(notice.reason.to_owned()),
-        note: Some(cut(&notice.note).to_owned()),
+        note: Some(cut(&notice.note, LONGEST_NOTE).to_owned()),
         event_time: Some(MicroTime(now)),
         reporting_controller: Some(CONTROLLER.to_owned()),
         // The admission policy goes by it.
         reporting_instance: Some(node.to_owned()),
         ..Event::default()
     }
-}
-
-/// As much of it as an Event takes.
-fn cut(note: &str) -> &str {
-    let end = (0..=note.len().min(LONGEST_NOTE)).rfind(|end| note.is_char_boundary(*end));
-    &note[..end.unwrap_or(0)]
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     agent::chain,
-    request_status::{COMPLETE, FAILED, SUCCEEDED, UNREADY, phase, said, state, whole_second},
+    request_status::{COMPLETE, FAILED, SUCCEEDED, UNREADY, bounded, phase, said, state, whole_second},
 };
 
 /// How often a report is made from a newer version before somebody else's turn is waited for.
@@ -75,7 +75,7 @@ fn conditions(
             type_: condition_type.to_owned(),
             status: "True".to_owned(),
             reason: reason.to_owned(),
-            message: message.to_owned(),
+            message: bounded(message),
             last_transition_time: old.map_or(Time(since), |old| old.last_transition_time.clone()),
             observed_generation: None,
         }

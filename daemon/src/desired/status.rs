@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 pub(super) use crate::request_status::unready_since;
 use crate::request_status::{
-    COMPLETE, FAILED, SUCCEEDED, UNREADY, holds, phase, request_phase, said, state, whole_second,
+    COMPLETE, FAILED, SUCCEEDED, UNREADY, bounded, holds, phase, request_phase, said, state, whole_second,
 };
 
 /// The file cannot be followed as it is now.
@@ -93,7 +93,7 @@ fn put(conditions: &mut Vec<Condition>, kind: &str, value: Option<(&str, &str, &
     let since = place.map(|place| &conditions[place]).filter(|before| before.status == status);
     let condition = Condition {
         last_transition_time: since.map_or_else(|| time(now), |before| before.last_transition_time.clone()),
-        message: message.to_owned(),
+        message: bounded(message),
         observed_generation: None,
         reason: reason.to_owned(),
         status: status.to_owned(),

@@ -117,8 +117,7 @@ fn cut(text: &str) -> String {
     if text.len() <= LONGEST {
         return text.to_owned();
     }
-    let end = (0..=LONGEST).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-    format!("{}…", &text[..end])
+    format!("{}…", crate::text::cut(text, LONGEST))
 }
 
 #[cfg(test)]

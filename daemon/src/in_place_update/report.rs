@@ -20,7 +20,7 @@ use k8s_openapi::{
 
 use crate::{
     cluster::clock::Clock,
-    request_status::{COMPLETE, FAILED, SUCCEEDED, said, whole_second},
+    request_status::{COMPLETE, FAILED, SUCCEEDED, bounded, said, whole_second},
 };
 
 /// Condition: since when the pod returns to what it was, with the reason of the failure.
@@ -61,7 +61,7 @@ pub(super) fn status(
             type_: condition_type.to_owned(),
             status: "True".to_owned(),
             reason: reason.to_owned(),
-            message: message.to_owned(),
+            message: bounded(message),
             last_transition_time: old
                 .conditions
                 .iter()
