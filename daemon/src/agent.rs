@@ -114,8 +114,8 @@ impl Agent {
             self.metrics.set_aside("node", node.panics(), set_aside);
             (steps, deadline)
         };
-        // Objects that fail are set aside by the policy itself. What fails as a whole is asked again, and not only when
-        // something happens.
+        // Objects that fail are set aside by the policy itself. What fails as a whole is asked again, and not
+        // only when something happens.
         self.guarded(ask).unwrap_or_else(|| (Vec::new(), Some(later(now(), AFTER_PANIC))))
     }
 

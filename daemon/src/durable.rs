@@ -19,7 +19,8 @@ pub(crate) fn write(path: &Path, content: &[u8], mode: u32, unfinished: &str) ->
     sync_directory(directory)
 }
 
-/// Makes durable which files are in a directory: one that was moved is else back under its old name after a power cut.
+/// Makes durable which files are in a directory: one that was moved is else back under its old name after a
+/// power cut.
 pub(crate) fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }

@@ -58,8 +58,8 @@ pub(crate) fn said(message: &str) -> Option<String> {
     (!message.is_empty()).then(|| bounded(message))
 }
 
-/// A text as long as the definitions let a status have it: one that is longer, as a runtime's or a webhook's words may be,
-/// would have the whole status refused.
+/// A text as long as the definitions let a status have it: one that is longer, as a runtime's or a webhook's
+/// words may be, would have the whole status refused.
 pub(crate) fn bounded(message: &str) -> String {
     cut(message, LONGEST_MESSAGE).to_owned()
 }

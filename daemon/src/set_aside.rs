@@ -1,4 +1,5 @@
-//! What the policies have set aside because its evaluation panicked, in one place for the log, the metrics and
+//! Objects that the policies have set aside because their evaluation panicked, in one place for the log, the
+//! metrics and
 //! `berthctl status`.
 
 use std::{
@@ -23,7 +24,7 @@ pub(crate) struct SetAsides {
     gauge: Family<[(&'static str, &'static str); 1], Gauge>,
 }
 
-/// What one policy has told last.
+/// The last word of one policy.
 #[derive(Debug, Default)]
 struct Told {
     /// Panics that it has caught since the process began.
@@ -43,8 +44,8 @@ impl SetAsides {
         new
     }
 
-    /// Takes over what a policy has caught: how often since the process began, and which objects it leaves alone now. New
-    /// panics are logged and counted.
+    /// Takes over what a policy has caught: how often since the process began, and which objects it leaves
+    /// alone now. New panics are logged and counted.
     pub(crate) fn told(
         &self,
         policy: &'static str,

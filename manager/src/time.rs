@@ -1,5 +1,5 @@
-//! Sums on time that hold for every number an author can write: `Instant + Duration` panics where the sum cannot be
-//! expressed, so the operators are denied by a lint (`clippy::arithmetic_side_effects`).
+//! Sums on time that hold for every number an author can write: `Instant + Duration` panics where the sum
+//! cannot be expressed, so the operators are denied by a lint (`clippy::arithmetic_side_effects`).
 
 use std::time::{Duration, Instant};
 

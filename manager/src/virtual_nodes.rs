@@ -133,8 +133,8 @@ fn note(pod: &Pod, node: &str) -> Option<String> {
     ))
 }
 
-/// An image as it may stand in a command that somebody copies into a shell. Whoever wrote the pod chose it: what is no reference of
-/// an image is left out, since it could be anything but an image there.
+/// An image as it may stand in a command that somebody copies into a shell. Whoever wrote the pod chose it:
+/// what is no reference of an image is left out, since it could be anything but an image there.
 fn in_a_shell(image: &str) -> &str {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/:@".contains(&byte);
     // A "-" in front would not be taken for a flag here, behind "=", but no reference begins with one.

@@ -167,8 +167,8 @@ impl Watchable for Nodes {
     }
 }
 
-/// The largest spec that is looked at. A definition from before the bounds lets in more, and what is kept of it is kept for as long as
-/// the object lives.
+/// The largest spec that is looked at. A definition from before the bounds lets in more, and what is kept of
+/// it is kept for as long as the object lives.
 const MOST_SPEC: usize = 512 << 10;
 /// The most entries of a node's object that are looked at.
 const MOST_ENTRIES: usize = 4096;

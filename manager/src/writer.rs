@@ -5,8 +5,9 @@
 //! been followed without noticing, is refused by the API server (409) and harms nobody. That is also why it may be forced:
 //! what it overrides was seen.
 //!
-//! A write that is to be tried again waits in the queue, without a permit: objects that fail for ever take nothing from others. One
-//! that is too large for the API server is not tried again before its object changes: the answer would be the same.
+//! A write that is to be tried again waits in the queue, without a permit: objects that fail for ever take
+//! nothing from others. One that is too large for the API server is not tried again before its object
+//! changes: the answer would be the same.
 
 mod answer;
 mod body;
@@ -57,7 +58,8 @@ const NOTICES: &str = "berth-manager-notices";
 const AT_ONCE: usize = 16;
 /// A write without an answer is tried again after it.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// What is larger is not sent. etcd takes 1.5 MiB, and in that is also what others have in the object, and who owns which field.
+/// The largest body that is sent. etcd takes 1.5 MiB, and in that is also what others have in the object, and
+/// who owns which field.
 const MOST_BYTES: usize = 5 << 18;
 /// Pauses before a write is tried again; the last one is repeated.
 const PAUSES: [Duration; 5] = [

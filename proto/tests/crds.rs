@@ -40,7 +40,8 @@ fn no_status_requires_a_field() {
 /// The API server itself has the bound of these.
 const WITHOUT: [(&str, &str); 1] = [("date-time", "a text that is a time is as long as a time")];
 
-/// Every text, list, map and number has a bound, so that no author of an object decides how large others' objects are.
+/// Every text, list, map and number has a bound, so that no author of an object decides how large others'
+/// objects are.
 #[test]
 fn nothing_is_without_a_bound() {
     let mut free = Vec::new();
@@ -89,7 +90,8 @@ fn unbounded(schema: &Value, path: &str, free: &mut Vec<String>) {
     }
 }
 
-/// Added to any time that a program knows, it stays one; and OpenKruise's types, which are of 32 bits, hold it.
+/// Added to any time that a program knows, it stays one; and OpenKruise's types, which are of 32 bits, hold
+/// it.
 #[test]
 fn the_most_seconds_overflow_nothing() {
     assert!(i32::try_from(MOST_SECONDS).is_ok());

@@ -1,9 +1,9 @@
 //! Objects whose evaluation panicked: set aside, so that everything else goes on.
 //!
-//! A panic in the policy is a bug of Berth, and an object that somebody wrote can be what sets it off. Each object is
-//! therefore evaluated by itself. One that fails is left alone for a while, longer each time, and then tried again: what
-//! it was evaluated with may have changed. What was half done is still there; every later decision goes through the same
-//! checks. The last resort, around the whole policy, is with the caller.
+//! A panic in the policy is a bug of Berth, and an object that somebody wrote can be what sets it off. Each
+//! object is therefore evaluated by itself. One that fails is left alone for a while, longer each time, and
+//! then tried again: what it was evaluated with may have changed. What was half done is still there; every
+//! later decision goes through the same checks. The last resort, around the whole policy, is with the caller.
 
 use std::{
     cell::{Cell, RefCell},
@@ -39,7 +39,7 @@ pub struct SetAside<K> {
     panics: Cell<u64>,
 }
 
-/// What is remembered of an object that failed, as long as the object is there.
+/// Memory of an object that failed, kept as long as the object is there.
 #[derive(Clone, Debug, Default)]
 struct Failed {
     retry: Retry,
@@ -54,7 +54,8 @@ impl<K> Default for SetAside<K> {
 }
 
 impl<K: Ord + Clone + Debug> SetAside<K> {
-    /// The result of `work`, which evaluates the object; `None` while it is set aside, and when `work` panics.
+    /// The result of `work`, which evaluates the object; `None` while it is set aside, and when `work`
+    /// panics.
     pub fn evaluate<T>(&self, object: impl Fn() -> K, now: Instant, work: impl FnOnce() -> T) -> Option<T> {
         // On a healthy node nobody is asked who it is.
         let is_due = |failed: &BTreeMap<K, Failed>| {
@@ -88,14 +89,14 @@ impl<K: Ord + Clone + Debug> SetAside<K> {
         self.failed.get_mut().retain(|object, _| is_there(object));
     }
 
-    /// Those that failed since the last question.
+    /// Objects that failed since the last question.
     pub fn news(&mut self) -> Vec<K> {
         let failed = self.failed.get_mut().iter_mut();
         let news = failed.filter_map(|(object, failed)| std::mem::take(&mut failed.news).then_some(object));
         news.cloned().collect()
     }
 
-    /// Those that are set aside, with the time when each is tried again.
+    /// Objects that are set aside, with the time when each is tried again.
     pub fn all(&self, now: Instant) -> Vec<(K, Instant)> {
         let failed = self.failed.borrow();
         let waiting = failed.iter().filter_map(|(object, failed)| Some((object.clone(), failed.retry.next?)));

@@ -1,12 +1,13 @@
 //! Sums on time that hold for every number an author can write.
 //!
-//! Durations come from pods, requests and files. `Instant + Duration` panics where the sum cannot be expressed, so the
-//! operators are denied by a lint (`clippy::arithmetic_side_effects`), and these take their place.
+//! Durations come from pods, requests and files. `Instant + Duration` panics where the sum cannot be
+//! expressed, so the operators are denied by a lint (`clippy::arithmetic_side_effects`), and these take their
+//! place.
 
 use std::time::{Duration, Instant};
 
-/// The longest time that anything is taken to mean: ten years. It stands for all that are longer, and for instants that
-/// cannot be expressed. No process lives so long.
+/// The longest time that anything is taken to mean: ten years. It stands for all that are longer, and for
+/// instants that cannot be expressed. No process lives so long.
 pub const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// Seconds as objects of the API have them: a negative number is 0, one above [`LONGEST`] is that.

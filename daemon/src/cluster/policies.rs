@@ -1,8 +1,10 @@
-//! Whether the admission policies of `deploy/policies` hold for the agent's identity: a write that they must refuse is tried, as a dry
-//! run. Roles know no nodes, so without the policies a stolen credential of this node is good on every other one.
+//! Whether the admission policies of `deploy/policies` hold for the agent's identity: a write that they must
+//! refuse is tried, as a dry run. Roles know no nodes, so without the policies a stolen credential of this
+//! node is good on every other one.
 //!
-//! The write is a NodePodProbe that has the name of no node. Both identities of an agent may create NodePodProbes as far as RBAC
-//! goes, admission looks at what is to be created before it is stored, and nothing has to exist for it.
+//! The write is a NodePodProbe that has the name of no node. Both identities of an agent may create
+//! NodePodProbes as far as RBAC goes, admission looks at what is to be created before it is stored, and
+//! nothing has to exist for it.
 
 use std::time::Duration;
 
@@ -21,7 +23,7 @@ use super::{
 };
 use crate::causes::chain;
 
-/// What to do where the policies do not hold.
+/// The remedy where the policies do not hold.
 pub(crate) const REMEDY: &str = "kubectl apply -k deploy/policies; where namespace or account have other names than \
                                  berth-system and berth-agent, change them in the policies, too";
 
@@ -42,7 +44,7 @@ pub enum PolicyState {
     Missing,
 }
 
-/// What an answer says.
+/// The meaning of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Tried {
     /// A policy of Berth refused it.
@@ -63,7 +65,7 @@ pub(crate) async fn attempt(client: Client, node: &str) -> kube::Result<NodePodP
     Api::<NodePodProbe>::all(client).create(&params, &object).await
 }
 
-/// What the answer says: the HTTP status and the words of a refusal.
+/// Reads an answer: the HTTP status and the words of a refusal.
 pub(crate) fn judge(answer: Result<(), (u16, &str)>) -> Tried {
     match answer {
         // Admission comes before it is found that there is one of that name.

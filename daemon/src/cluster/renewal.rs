@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{agent::chain, config::ServiceAccount};
 
-/// What a new token is asked to be good for: the most that the policy of `deploy/token-renewal` allows. The
+/// The life that a new token is asked for: the most that the policy of `deploy/token-renewal` allows. The
 /// API server may give less.
 const LIFE: Duration = Duration::from_secs(3600);
 /// How often a token that nobody can renew is looked for.

@@ -95,7 +95,7 @@ pub enum FileError {
     Read {
         /// The file or directory.
         path: PathBuf,
-        /// What the system says.
+        /// The system's answer.
         source: io::Error,
     },
     /// Writing.
@@ -103,7 +103,7 @@ pub enum FileError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's answer.
         source: io::Error,
     },
     /// Removing.
@@ -111,7 +111,7 @@ pub enum FileError {
     Remove {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's answer.
         source: io::Error,
     },
 }

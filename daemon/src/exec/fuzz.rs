@@ -1,5 +1,5 @@
-//! Sequences of events with the largest and smallest numbers, against the three cores of the policy: whatever authors
-//! write and in whatever order it comes, no evaluation panics. The bytes choose what happens next.
+//! Sequences of events with the largest and smallest numbers, against the three cores of the policy: whatever
+//! authors write and in whatever order it comes, no evaluation panics. The bytes choose what happens next.
 
 use std::{
     collections::BTreeMap,

@@ -22,7 +22,7 @@ impl Stranger {
     /// finds that the line is cut; or it has ended already.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's answer.
     pub(super) fn of(stream: &UnixStream) -> io::Result<Option<Self>> {
         let Some(pid) = stream.peer_cred()?.pid().and_then(Pid::from_raw) else { return Ok(None) };
         if let Ok(process) = getsockopt(stream, PeerPidfd) {
@@ -40,7 +40,7 @@ impl Stranger {
     /// Ends it for good. One that has ended already is no error.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's answer.
     pub(super) fn kill(&self) -> io::Result<()> {
         match pidfd_send_signal(&self.0, Signal::KILL) {
             Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),

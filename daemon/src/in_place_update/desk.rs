@@ -37,8 +37,8 @@ pub(super) struct Entry {
     pub(super) version: u64,
 }
 
-/// How many open requests for one pod are looked at, first come first; the others wait. All that are looked at are one
-/// update, and nobody needs as many.
+/// How many open requests for one pod are looked at, first come first; the others wait. All that are looked
+/// at are one update, and nobody needs as many.
 pub(super) const LOOKED_AT: usize = 64;
 /// How many of those that wait are told so at once.
 const TOLD_AT_ONCE: usize = 8;
@@ -46,7 +46,7 @@ const TOLD_AT_ONCE: usize = 8;
 /// The open requests that somebody has to look at.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Open {
-    /// Those whose turn it is.
+    /// Requests whose turn it is.
     pub(super) entries: Vec<Entry>,
     /// Some of those that wait and were not told so yet.
     pub(super) untold: Vec<UpdateRequest>,
@@ -107,8 +107,8 @@ impl Desk {
         self.inner().entries.values().cloned().collect()
     }
 
-    /// Those that have not ended: of each pod the first [`LOOKED_AT`], and of the others some that were not told yet that they
-    /// wait.
+    /// Requests that have not ended: of each pod the first [`LOOKED_AT`], and of the others some that were
+    /// not told yet that they wait.
     pub(super) fn open(&self) -> Open {
         let inner = self.inner();
         let mut by_pod: BTreeMap<&PodUid, Vec<&Entry>> = BTreeMap::new();

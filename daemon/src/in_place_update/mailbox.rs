@@ -57,7 +57,8 @@ struct Object {
     pods: BTreeMap<String, UpdatedPod>,
 }
 
-/// What the watch showed last: one object, so nothing before it counts, however fast it changes and however long a write takes.
+/// The object that the watch showed last: one object, so nothing before it counts, however fast it changes
+/// and however long a write takes.
 #[derive(Debug, Default)]
 struct Newest {
     untaken: std::sync::Mutex<Option<Shown<NodePodUpdate>>>,

@@ -1,4 +1,5 @@
-//! Which entries of the `NodePodProbe` are carried out: those that a live marker asks for, whatever order the news come in. Pure.
+//! Which entries of the `NodePodProbe` are carried out: those that a live marker asks for, whatever order the
+//! news come in. Pure.
 //!
 //! ```text
 //!   NodePodProbe ── show ──┐
@@ -6,9 +7,9 @@
 //!   pods ────────── see ───┘
 //! ```
 //!
-//! The object, the markers and the pods come by watches of their own, so one of them is always late. An entry that does not agree
-//! is given a moment: one that was approved before stands still meanwhile, with what it found, a new one does not begin. Then it
-//! is refused, and says so. It runs as soon as it agrees.
+//! The object, the markers and the pods come by watches of their own, so one of them is always late. An entry
+//! that does not agree is given a moment: one that was approved before stands still meanwhile, with what it
+//! found, a new one does not begin. Then it is refused, and says so. It runs as soon as it agrees.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,14 +26,15 @@ use super::{
 
 /// How long the watches may be apart.
 const APART: Duration = Duration::from_secs(5);
-/// How long the first list waits for what an earlier process has approved: without it what was found out would be forgotten.
+/// How long the first list waits for what an earlier process has approved: without it what was found out
+/// would be forgotten.
 const FIRST: Duration = Duration::from_secs(10);
 /// Markers that are followed: each is a watch, as the kubelet has one for each ConfigMap of its pods.
 const MOST_MARKERS: usize = 128;
 
 type Key = (PodUid, Arc<str>);
 
-/// What is asked, by whom, and what was approved.
+/// Entries as they are asked for, by whom, and which were approved.
 #[derive(Debug, Default)]
 pub(super) struct Approval {
     desired: Asked,
@@ -41,7 +43,7 @@ pub(super) struct Approval {
     pods: BTreeMap<String, LivePod>,
     /// These are all of them.
     listed: bool,
-    /// Those that are followed.
+    /// Markers that are followed.
     markers: BTreeMap<MarkerName, MarkerSeen>,
     approved: BTreeMap<Key, WantedProbe>,
     /// Since when they do not agree.
@@ -60,7 +62,7 @@ enum First {
     Past,
 }
 
-/// What follows.
+/// The consequence.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Decision {
     /// All that is wanted; `None`: not known yet.
@@ -127,7 +129,8 @@ impl Approval {
         !std::mem::replace(&mut self.listed, true) || fewer
     }
 
-    /// The markers that the entries of the node's pods name. Those that are followed already go before others.
+    /// The markers that the entries of the node's pods name. Those that are followed already go before
+    /// others.
     pub(super) fn follow(&mut self) -> BTreeSet<MarkerName> {
         let mut named = BTreeSet::new();
         let here = |pod: &PodRef| self.pods.contains_key(pod.uid.as_str());
@@ -144,7 +147,7 @@ impl Approval {
         self.markers.keys().cloned().collect()
     }
 
-    /// What is carried out now.
+    /// Entries that are carried out now.
     pub(super) fn decide(&mut self, now: Instant) -> Decision {
         let mut decision = Decision { beyond: self.desired.beyond + self.spec.beyond, ..Decision::default() };
         let (mut wanted, mut keys, mut open) = (Vec::new(), BTreeSet::new(), false);
@@ -194,7 +197,7 @@ impl Approval {
         }
     }
 
-    /// What the policy is told of an entry; `None`: nothing.
+    /// The policy's share of an entry; `None`: nothing.
     fn entry(
         &mut self,
         key: Key,

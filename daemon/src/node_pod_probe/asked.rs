@@ -30,7 +30,7 @@ const LONGEST_NAME: usize = 512;
 /// All texts of one probe, in bytes.
 const LARGEST_PROBE: usize = 64 << 10;
 
-/// What a list of a `NodePodProbe` asks for, within bounds.
+/// Reads a list of a `NodePodProbe`, within bounds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Asked {
     pub(super) pods: Vec<WantedPod>,
@@ -38,8 +38,8 @@ pub(super) struct Asked {
     pub(super) beyond: usize,
 }
 
-/// A list of what is asked of the node. Whoever wrote it keeps to no bounds, so they are kept here: what is too much is set
-/// aside and counted, and everything else goes on.
+/// A list of what is asked of the node. Whoever wrote it keeps to no bounds, so they are kept here: what is
+/// too much is set aside and counted, and everything else goes on.
 pub(super) fn wanted(listed: &[PodProbe]) -> Asked {
     let mut asked = Asked::default();
     for entry in listed {
@@ -104,7 +104,7 @@ fn size(asked: &ContainerProbe) -> usize {
     texts.map(|text| text.len() + size_of::<&str>()).sum()
 }
 
-/// What each outcome writes: success, failure.
+/// The marks of each outcome: success, failure.
 pub(super) fn policies(policies: &[ProbeMarkerPolicy]) -> (Markers, Markers) {
     let of = |state| {
         let policy = policies.iter().find(|policy| policy.state == state);
@@ -124,7 +124,7 @@ fn reference(uid: &str, namespace: &str, name: &str) -> PodRef {
     PodRef { uid: uid.into(), namespace: namespace.to_owned(), name: name.to_owned() }
 }
 
-/// What an earlier process found out; as much of it as it may have been asked for.
+/// Findings of an earlier process; as much of it as it may have been asked for.
 pub(super) fn reported(object: &NodePodProbe, clock: &Clock) -> Vec<PodReport> {
     let statuses = object.status.iter().flat_map(|status| &status.pod_probe_statuses).take(MOST_PODS);
     let instant = |time: &Option<Time>| time.as_ref().map(|time| later(clock.instant(time.0), SECOND));

@@ -97,7 +97,7 @@ impl Keeper {
         self.doubt(|approval| approval.hear(marker, seen));
     }
 
-    /// What is carried out of what is asked.
+    /// Decision on what is asked.
     pub(super) fn decide(&self) -> Decision {
         let words = "Approval of probes panicked, what was approved goes on";
         let decided = self.metrics.guarded(words, || {

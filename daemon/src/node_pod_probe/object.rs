@@ -191,7 +191,7 @@ impl Object {
         }
     }
 
-    /// What is approved, if the agent may do it. When to decide again.
+    /// Approves what the agent may do. When to decide again.
     fn hand_on(&self) -> Option<Instant> {
         let denied = matches!(self.permission(), Permission::Denied(_));
         let decision = if denied { self.keeper.decline() } else { self.keeper.decide() };

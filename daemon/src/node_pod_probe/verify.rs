@@ -1,7 +1,8 @@
 //! Whether the users' own object asks for a probe: the live PodProbeMarker of the pod's namespace. Pure.
 //!
-//! Whoever writes a `NodePodProbe` says when a probe begins and when it ends, and never what is carried out: a stolen credential
-//! of the manager runs no command that no marker names, and no marker reaches a pod of another namespace.
+//! The writer of a `NodePodProbe` says when a probe begins and when it ends, and never what is carried out: a
+//! stolen credential of the manager runs no command that no marker names, and no marker reaches a pod of
+//! another namespace.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -42,7 +43,7 @@ pub(super) enum MarkerSeen {
     Live(Arc<Rules>),
 }
 
-/// What a marker asks for.
+/// The wish of a marker.
 #[derive(Clone, Debug)]
 pub(super) struct Rules {
     selector: Result<Selector, String>,
@@ -119,7 +120,7 @@ impl LivePod {
 // === impl MarkerSeen ===
 
 impl MarkerSeen {
-    /// What a marker asks for now.
+    /// The wish of a marker now.
     pub(super) fn of(marker: PodProbeMarker) -> Self {
         if marker.metadata.deletion_timestamp.is_some() {
             return Self::Absent;
@@ -143,8 +144,8 @@ pub(super) fn marker_of<'p>(pod: &PodRef, probe: &'p str) -> Option<(MarkerName,
     whole.then(|| ((pod.namespace.as_str().into(), marker.into()), probe))
 }
 
-/// Whether the marker asks for this probe of this pod, as it stands: container, handler, numbers, condition, labels and annotations.
-/// What is not known yet is not asked for yet.
+/// Whether the marker asks for this probe of this pod, as it stands: container, handler, numbers, condition,
+/// labels and annotations. A marker that is not known yet asks for nothing yet.
 pub(super) fn judge(
     pod: &PodRef,
     entry: &WantedProbe,
@@ -186,7 +187,8 @@ fn compare(
         return Err(Refusal::Container(name));
     };
     let container = core::Container { ports: Some(ports.clone()), ..core::Container::default() };
-    // Compared as they would be carried out: two that differ in how they are written are the same. What cannot be read is not run.
+    // Compared as they would be carried out: two that differ in how they are written are the same. What
+    // cannot be read is not run.
     let same = match (convert::probe(&container, &asked.probe), &entry.probe) {
         (Ok(asked), Ok(entry)) => asked == *entry,
         (Err(_), Err(_)) => true,
@@ -201,7 +203,8 @@ fn compare(
     Ok(Verdict::Asked)
 }
 
-/// Of what the marker asks, a condition or a key may be missing as a whole: another marker that selects the pod has it.
+/// A condition or a key that the marker asks for may be missing as a whole: another marker that selects the
+/// pod has it.
 fn are_marks_asked(asked: &PodContainerProbe, entry: &WantedProbe) -> bool {
     let kind = asked.pod_condition_type.as_deref();
     if entry.condition_type.as_deref().is_some_and(|entry| Some(entry) != kind) {

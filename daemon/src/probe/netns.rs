@@ -29,7 +29,8 @@ use tokio::{net::TcpSocket, sync::oneshot};
 
 /// It calls into the kernel and little else.
 const STACK: usize = 128 << 10;
-/// Orders that wait: more than probes run at once. Each takes some microseconds, unless the kernel itself stands still.
+/// Orders that wait: more than probes run at once. Each takes some microseconds, unless the kernel itself
+/// stands still.
 const ORDERS: usize = 256;
 
 /// Makes sockets. The thread is there from the first one on, until the last clone is gone.

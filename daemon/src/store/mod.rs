@@ -56,7 +56,7 @@ pub enum StoreError {
     Directory {
         /// The directory.
         path: PathBuf,
-        /// What the system says.
+        /// The system's answer.
         source: std::io::Error,
     },
     /// It cannot be opened.

@@ -32,7 +32,7 @@ const MOST: usize = 16;
 /// Looks, decides and changes until there is nothing more to do. Gives the last decision, never one that changes something.
 ///
 /// # Errors
-/// What the system says. What was done until then is a state like any other.
+/// The system's answer. What was done until then is a state like any other.
 pub(super) fn walk(paths: &Paths, own: Own, rule: impl Fn(View) -> Step) -> io::Result<Step> {
     walk_at_most(MOST, paths, own, rule)
 }

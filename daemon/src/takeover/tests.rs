@@ -201,7 +201,7 @@ fn a_berthd_whose_own_name_is_gone_does_not_take() {
     assert!(scene.is_runtime(scene.paths.front()));
 }
 
-/// Whoever may open the directory of the sockets may lock it, and hold it for ever.
+/// Anybody who may open the directory of the sockets may lock it, and hold it for ever.
 #[test]
 fn a_lock_of_somebody_else_holds_up_nothing() {
     let scene = Scene::new(View { front: Shown::Runtime, aside: Shown::Nothing, next: Shown::Nothing });

@@ -5,7 +5,8 @@ use std::{collections::BTreeSet, sync::Arc};
 use super::{ImageIndex, rollout::Standing};
 
 impl ImageIndex {
-    /// Those who wait for room on a node and find some, of each namespace the first ones, may be asked again. Whether there are such.
+    /// Jobs that wait for room on a node and find some, of each namespace the first ones, may be asked again.
+    /// Tells whether there are any.
     pub(super) fn readmit(&mut self, name: &Arc<str>) -> bool {
         let Some(site) = self.sites.get(name).filter(|site| !site.crowded.is_empty()) else { return false };
         let Some(image) = &site.image else { return false };

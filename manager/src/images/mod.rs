@@ -31,7 +31,8 @@
 //! - a node is asked once: its entry stays while the job lives and for [`KEPT`] after its end, and what ended is in the
 //!   job's `endedNodes` before it is over. So an entry is taken back only when the job, as shown, remembers the node, or is
 //!   gone, or does not select the node any more before it ended;
-//! - the entries of a node never take more than their namespace, and all together, may have there (`room`). A wish without room
+//! - the entries of a node never take more than their namespace, and all together, may have there (`room`). A
+//!   wish without room
 //!   takes no part of its job's parallelism, and comes in when there is some: the oldest job of a namespace first, then the
 //!   first by name;
 //! - an entry once written stays as it is until it is taken back: another image, limit or secret of a job counts for

@@ -1,8 +1,9 @@
 //! The room in the NodeImage of a node: what one namespace may have there, and what all may have together.
 //!
-//! etcd takes objects of 1.5 MiB. A third of that is left to what users and OpenKruise's controllers write there; the rest is shared by
-//! the wishes of all namespaces. An entry once written stays until its job goes, so nothing is taken from one namespace for another: a
-//! namespace has [`OF_ONE`] at the most, and the last [`FOR_LITTLE`] are for those that have little.
+//! etcd takes objects of 1.5 MiB. A third of that is left to what users and OpenKruise's controllers write
+//! there; the rest is shared by the wishes of all namespaces. An entry once written stays until its job goes,
+//! so nothing is taken from one namespace for another: a namespace has [`OF_ONE`] at the most, and the last
+//! [`FOR_LITTLE`] are for those that have little.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -10,17 +11,18 @@ use berth_proto::crd::DesiredImage;
 
 use crate::size;
 
-/// What the wishes of all namespaces together may take.
+/// Room for the wishes of all namespaces together.
 pub(super) const OF_ALL: usize = 1 << 20;
-/// What those of one namespace may take: the largest job that the definition lets in, and some.
+/// Room for those of one namespace: the largest job that the definition lets in, and some.
 pub(super) const OF_ONE: usize = 320 << 10;
-/// Of all, what only those get that have [`LITTLE`] with it.
+/// Part of it all that only those get that have [`LITTLE`] with it.
 pub(super) const FOR_LITTLE: usize = 256 << 10;
 /// A few dozen wishes as they usually are.
 pub(super) const LITTLE: usize = 32 << 10;
-/// What a wish takes besides itself: what the agent answers (its message has 1 KiB at the most), and who owns which field.
+/// Bytes that a wish takes besides itself: what the agent answers (its message has 1 KiB at the most), and
+/// who owns which field.
 pub(super) const EACH: usize = 2 << 10;
-/// What the credentials of a wish take, until they are sealed and weighed.
+/// Bytes that the credentials of a wish take, until they are sealed and weighed.
 pub(super) const SEALED: usize = 24 << 10;
 
 /// The room that a wish takes. Keys of maps count twice: they are in `managedFields` too.
@@ -31,7 +33,7 @@ pub(super) fn weight(content: &DesiredImage, sealed: usize) -> usize {
     [size::bytes(content), keys, sealed, EACH].into_iter().fold(0, usize::saturating_add)
 }
 
-/// What is taken of the room of one node.
+/// Use of the room of one node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Room {
     all: usize,

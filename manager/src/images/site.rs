@@ -21,7 +21,8 @@ use crate::seen::{Labels, NodeImageSeen, Texts};
 pub(super) struct Site {
     pub(super) node: Option<Node>,
     pub(super) image: Option<Image>,
-    /// Those for whose wish there is no room, by namespace; the first is the next. Exactly those that stand so.
+    /// Jobs for whose wish there is no room, by namespace; the first is the next. Exactly those that stand
+    /// so.
     pub(super) crowded: BTreeMap<Arc<str>, BTreeSet<(Rank, Arc<str>)>>,
 }
 
@@ -48,7 +49,7 @@ pub(super) struct Image {
     pub(super) entries: BTreeMap<Arc<str>, Entry>,
     /// Decided, and not shown yet.
     asked: BTreeMap<Arc<str>, Asked>,
-    /// What both take.
+    /// Bytes that both take.
     pub(super) room: Room,
     /// On which version which entries were last asked to be written.
     pub(super) sent: Option<(Box<str>, Vec<Arc<str>>)>,
@@ -175,7 +176,7 @@ impl Image {
         self.asked.insert(uid.clone(), asked);
     }
 
-    /// Whether it had been decided.
+    /// Tells whether it had been decided.
     pub(super) fn unask(&mut self, uid: &str) -> bool {
         let Some(asked) = self.asked.remove(uid) else { return false };
         self.room.give_back(&asked.namespace, asked.weight);

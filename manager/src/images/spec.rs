@@ -177,8 +177,8 @@ fn pull_policy(limits: &JobPullPolicy, deadline: Option<i64>) -> TagPullPolicy {
     }
 }
 
-/// All attempts one after the other; their pauses are in what is added to it ([`super::SILENCE`]). No more than what can be added to
-/// any time.
+/// All attempts one after the other; their pauses are in what is added to it ([`super::SILENCE`]). No more
+/// than what can be added to any time.
 pub(super) fn patience(timeout: i32, retries: i32) -> Duration {
     let attempts = u64::from(retries.unsigned_abs()).saturating_add(1);
     let seconds = u64::from(timeout.unsigned_abs()).saturating_mul(attempts);

@@ -94,7 +94,7 @@ pub(super) fn refused(job: &Job, reason: &str, message: &str, now: Timestamp) ->
     }
 }
 
-/// As long as a message may be.
+/// A message cut to the length it may have.
 pub(super) fn cut(text: &str) -> &str {
     size::cut(text, LONGEST_MESSAGE)
 }

@@ -11,7 +11,8 @@
 //!
 //! - `spec`, `handler`, `names`: what a marker asks for, and whether that can be done;
 //! - `marker`, `pods`, `shape`, `node`: what is remembered;
-//! - `turns`: which markers of a namespace are carried out; `room`: which probes a node has, if not all of them fit;
+//! - `turns`: which markers of a namespace are carried out; `room`: which probes a node has, if not all of
+//!   them fit;
 //! - `resolve`: what markers come to on a pod;
 //! - `objects` takes facts in, `settle` says what is owed, `status` what a marker says.
 //!
@@ -24,7 +25,8 @@
 //! - a marker that cannot be carried out asks nothing of any node, takes nothing from other markers, and says why;
 //! - what one probe has on a pod, a condition, a label or an annotation, no other writes there: the marker made first has it, then
 //!   the first by name, and in a marker the first of its probes;
-//! - neither a namespace with too many markers nor one with too large ones takes from another what fits there (`room`); a
+//! - neither a namespace with too many markers nor one with too large ones takes from another what fits there
+//!   (`room`); a
 //!   marker that waits says so, and comes in when there is room;
 //! - a write is asked for once for each version of an object and content, and again only if it was lost or the lease came
 //!   anew. A NodePodProbe is written to once in [`SETTLE`] at the most, a marker once in [`WRITTEN_EVERY`], the first time at once.
@@ -112,7 +114,7 @@ enum Wake {
 pub struct Size {
     /// PodProbeMarkers.
     pub markers: usize,
-    /// Of these, those that cannot be carried out, or wait.
+    /// Markers among them that cannot be carried out, or wait.
     pub refused: usize,
     /// NodePodProbes.
     pub nodes: usize,

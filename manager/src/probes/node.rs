@@ -16,11 +16,11 @@ use crate::seen::{Key, NodePodProbeSeen, Texts, Uid};
 pub(super) struct Node {
     /// By UID.
     pub(super) wanted: BTreeMap<Uid, Arc<ProbedPod>>,
-    /// What of it has room, if that is not all.
+    /// Part of it that has room, if that is not all.
     pub(super) chosen: Option<BTreeMap<Uid, Arc<ProbedPod>>>,
     /// On how many of its pods which marker has none.
     pub(super) left_out: BTreeMap<Key, usize>,
-    /// What is wanted has changed since it was chosen from.
+    /// The wanted probes have changed since they were chosen from.
     pub(super) stale: bool,
     pub(super) shown: Option<Shown>,
     /// When something was last asked to be written.

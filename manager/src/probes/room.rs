@@ -1,9 +1,9 @@
 //! The room in the NodePodProbe of a node: which probes it has, if there are more than fit.
 //!
-//! etcd takes objects of 1.5 MiB, and the agent answers each probe in the same object. So what is wanted is weighed with its answers, and
-//! is 1 MiB at the most. If it is more, namespaces share the room: one that wants less than its part has all of it, and what it leaves
-//! is for the others. In a namespace the marker made first comes first, then the first by name, on the pods in the order of their
-//! names.
+//! etcd takes objects of 1.5 MiB, and the agent answers each probe in the same object. So what is wanted is
+//! weighed with its answers, and is 1 MiB at the most. If it is more, namespaces share the room: one that
+//! wants less than its part has all of it, and what it leaves is for the others. In a namespace the marker
+//! made first comes first, then the first by name, on the pods in the order of their names.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -14,22 +14,22 @@ use std::{
 use super::{node::ProbedPod, turns::Rank};
 use crate::seen::{Key, Uid};
 
-/// What all probes of a node may take.
+/// Room for all probes of a node.
 pub(super) const OF_ALL: usize = 1 << 20;
-/// What the probes of one pod may take: those of markers that come later are not run there.
+/// Room for the probes of one pod: those of markers that come later are not run there.
 pub(super) const OF_POD: usize = 64 << 10;
 /// Markers whose probes run on one pod.
 pub(super) const MARKERS_OF_POD: usize = 64;
-/// What an answer takes: the probe's name, what it said (1 KiB at the most), and two times.
+/// Bytes of an answer: the probe's name, what it said (1 KiB at the most), and two times.
 const ANSWER: usize = 1 << 10;
-/// What a pod takes without a probe: its names, twice, and who owns which field.
+/// Bytes of a pod without a probe: its names, twice, and who owns which field.
 const POD: usize = 512;
 
 /// The part of a pod's probes that is one marker's.
 #[derive(Debug)]
 pub(super) struct Share {
     pub(super) rank: Rank,
-    /// Of the pod's probes.
+    /// Bytes of the pod's probes.
     pub(super) probes: Range<usize>,
     pub(super) weight: usize,
 }
@@ -42,7 +42,7 @@ pub(super) fn weight(bytes: usize) -> usize {
 /// A choice of what is wanted of a node.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Choice {
-    /// Of each pod, the parts that have room; a pod with none is left out.
+    /// The parts of each pod that have room; a pod with none is left out.
     pub(super) pods: BTreeMap<Uid, Vec<usize>>,
     /// On how many pods of the node a marker's probes are left out.
     pub(super) left_out: BTreeMap<Key, usize>,
@@ -93,7 +93,8 @@ pub(super) fn choose(wanted: &BTreeMap<Uid, Arc<ProbedPod>>) -> Option<Choice> {
     Some(choice)
 }
 
-/// What each namespace has: all it wants, if that is not more than its part of what those with less have left.
+/// Share of each namespace: all it wants, if that is not more than its part of what those with less have
+/// left.
 fn shares<'a>(wants: &HashMap<&'a Arc<str>, usize>) -> HashMap<&'a Arc<str>, usize> {
     let mut by_want: Vec<_> = wants.iter().map(|(namespace, want)| (*want, *namespace)).collect();
     by_want.sort_unstable();

@@ -70,7 +70,7 @@ impl ProbeIndex {
         at
     }
 
-    /// What of that which is wanted of a node has room there; markers whose probes have none are told.
+    /// Chooses what of all that is wanted of a node has room there; markers whose probes have none are told.
     fn choose(&mut self, name: &Arc<str>) {
         let Some(node) = self.nodes.get_mut(name).filter(|node| node.stale) else { return };
         node.stale = false;

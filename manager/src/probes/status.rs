@@ -80,7 +80,7 @@ fn crowded(marker: &Marker) -> String {
     cut(&text).to_owned()
 }
 
-/// As long as a message may be.
+/// A message cut to the length it may have.
 fn cut(text: &str) -> &str {
     size::cut(text, LONGEST_MESSAGE)
 }

@@ -1,7 +1,7 @@
 //! Which markers of a namespace are carried out: the first [`MOST`], the one made first before all others.
 //!
-//! Every pod is looked at by all of them, so it is their number that an event of a pod costs; and a namespace with thousands of
-//! markers costs no more than one with as many as are carried out.
+//! Every pod is looked at by all of them, so it is their number that an event of a pod costs; and a namespace
+//! with thousands of markers costs no more than one with as many as are carried out.
 
 use std::{collections::BTreeSet, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! What an answer of the API server means for a write, and what is said of it.
+//! Meaning of an answer of the API server for a write, and what is said of it.
 
 use tracing::{debug, info, warn};
 
@@ -10,7 +10,8 @@ use crate::{
     probes::NodeAct,
 };
 
-/// How the API server (its client of etcd, etcd, validation) says that an object is too large. The first two come as 500.
+/// How the API server (its client of etcd, etcd, validation) says that an object is too large. The first two
+/// come as 500.
 const TOO_LARGE: [&str; 8] = [
     "message larger than max",
     "request is too large",

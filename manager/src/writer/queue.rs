@@ -1,4 +1,4 @@
-//! What waits to be written: bounded, one write for each object, the latest, and no namespace before all others.
+//! Writes that wait: bounded, one write for each object, the latest, and no namespace before all others.
 //!
 //! ```text
 //!   push ──▶ ready, a lane for each namespace and one for nodes ──take──▶ on its way ──done──▶ (over)
@@ -15,15 +15,18 @@ use tokio::time::Instant;
 
 use crate::order::{Order, Target};
 
-/// What can wait for the objects of namespaces, and again for those of nodes. The writer does some 200 writes a second at the
-/// least that can be called working (16 at once, 80 ms each); what waits longer than half a minute is better decided anew. 8 MB
-/// at the most: a write is about 1 KiB, and of the larger ones, the status of jobs, there are few.
+/// Writes that can wait for the objects of namespaces, and again for those of nodes. The writer does some 200
+/// writes a second at the least that can be called working (16 at once, 80 ms each); what waits longer than
+/// half a minute is better decided anew. 8 MB at the most: a write is about 1 KiB, and of the larger ones,
+/// the status of jobs, there are few.
 const CAPACITY: usize = 8192;
-/// What can wait for one namespace: no single one fills the queue.
+/// Writes that can wait for one namespace: no single one fills the queue.
 const OF_ONE: usize = CAPACITY / 4;
-/// What can wait for a namespace however full the queue is: several together do not shut out the others.
+/// Writes that can wait for a namespace however full the queue is: several together do not shut out the
+/// others.
 const ALWAYS: usize = 64;
-/// Writes of one namespace that may be on their way at once, half of all: another one's finds a place at once.
+/// Writes of one namespace that may be on their way at once, half of all: another one's finds a place at
+/// once.
 const ON_THEIR_WAY: usize = super::AT_ONCE / 2;
 
 /// There was no room for a write of this object.
@@ -112,8 +115,8 @@ impl Queue {
         lane.ready.push_back(target);
     }
 
-    /// The next to write. [`Queue::done`] says when that is over; until then no other of its object comes out. Without one:
-    /// when to ask again, if nothing arrives before.
+    /// The next to write. [`Queue::done`] says when that is over; until then no other of its object comes
+    /// out. Without one: when to ask again, if nothing arrives before.
     pub(super) fn take(&mut self, now: Instant) -> Result<Item, Option<Instant>> {
         while let Some((at, _)) = self.later.first()
             && *at <= now
@@ -158,8 +161,8 @@ impl Queue {
         None
     }
 
-    /// The write of this object is over, or is to be tried again, not before then. Gives back the one whose place a newer
-    /// one has taken.
+    /// The write of this object is over, or is to be tried again, not before then. Gives back the one whose
+    /// place a newer one has taken.
     pub(super) fn done(&mut self, target: &Target, again: Option<(Instant, Item)>) -> Option<Order> {
         self.on_their_way.remove(target);
         if let Some(lane) = self.lanes.get_mut(&target.key.namespace) {

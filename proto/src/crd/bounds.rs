@@ -1,15 +1,18 @@
-//! The bounds of everything that the definitions let in: lengths of texts, lists and maps, and ranges of numbers.
+//! The bounds of everything that the definitions let in: lengths of texts, lists and maps, and ranges of
+//! numbers.
 //!
-//! An object is written by its author, read by the manager, copied into objects of nodes and read by their agents; what has no
-//! bound here can fill each of them. The bounds are far above what anybody means: names as long as Kubernetes has them, annotations as
-//! large as those of a pod, times of ten years. A field is found by the end of its path; the first line that fits counts. One that no
-//! line fits stays without a bound, and the test of the definitions says so.
+//! An object is written by its author, read by the manager, copied into objects of nodes and read by their
+//! agents; what has no bound here can fill each of them. The bounds are far above what anybody means: names
+//! as long as Kubernetes has them, annotations as large as those of a pod, times of ten years. A field is
+//! found by the end of its path; the first line that fits counts. One that no line fits stays without a
+//! bound, and the test of the definitions says so.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool, ValidationRule,
 };
 
-/// The most seconds that a request, a job or a probe may name, ten years: it fits 32 bits, and added to any time it overflows nothing.
+/// The most seconds that a request, a job or a probe may name, ten years: it fits 32 bits, and added to any
+/// time it overflows nothing.
 pub const MOST_SECONDS: i64 = 315_360_000;
 /// The most bytes that annotations have together, in Kubernetes and here.
 pub const MOST_ANNOTATION_BYTES: usize = 256 << 10;

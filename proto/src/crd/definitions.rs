@@ -1,7 +1,8 @@
 //! The CustomResourceDefinitions of all kinds, as they are installed.
 //!
-//! The types say nearly everything. Added here is what a derive cannot say, the bounds of all values, and the descriptions that come with core
-//! types are cut to their first sentence: a definition is read by people and kept in memory by every API server.
+//! The types say nearly everything. Added here is what a derive cannot say, the bounds of all values, and the
+//! descriptions that come with core types are cut to their first sentence: a definition is read by people and
+//! kept in memory by every API server.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,

@@ -1,5 +1,5 @@
-//! Objects with the largest numbers that the API takes: whatever their author wants, everybody else's pods and requests go
-//! on, and what cannot be meant is refused in words.
+//! Objects with the largest numbers that the API takes: whatever their author wants, everybody else's pods
+//! and requests go on, and what cannot be meant is refused in words.
 
 use anyhow::{Context, Result, bail, ensure};
 use berth_tests::jobs::sidecar;
@@ -79,7 +79,8 @@ async fn hostile_numbers() -> Result<()> {
             Ok(())
         })
         .await?;
-        // One that drains its pod for ten years holds up who comes after it for the same container, and nobody else.
+        // One that drains its pod for ten years holds up who comes after it for the same container, and
+        // nobody else.
         let slow =
             Scene::begin(case, "slow", |pod, evidence| pod.container(container(evidence, "a", &[]))).await?;
         let undrained = Ask::new("slow", &["a"]).strategy("unreadyGracePeriodSeconds", MOST);

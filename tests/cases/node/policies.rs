@@ -76,7 +76,7 @@ async fn the_samples_are_accepted() -> Result<()> {
     Ok(())
 }
 
-/// Of a namespace where agents may write every label and annotation that is nobody's.
+/// A namespace where agents may write every label and annotation that is nobody's.
 fn all_keys() -> Value {
     json!({ "berth.dev/agent-labels": "*" })
 }

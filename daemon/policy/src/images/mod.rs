@@ -185,7 +185,8 @@ impl Images {
         all.filter(|deadline| self.planned.is_none_or(|planned| *deadline > planned)).min()
     }
 
-    /// The wishes that are left alone because their evaluation panicked, with the time when each is tried again.
+    /// The wishes that are left alone because their evaluation panicked, with the time when each is tried
+    /// again.
     pub fn set_aside(&self, now: Instant) -> Vec<(WishId, Instant)> {
         self.set_aside.all(now)
     }

@@ -203,7 +203,8 @@ impl Probes {
         self.straining.told()
     }
 
-    /// The pods that are left alone because their evaluation panicked, with the time when each is tried again.
+    /// The pods that are left alone because their evaluation panicked, with the time when each is tried
+    /// again.
     pub fn set_aside(&self, now: Instant) -> Vec<(PodRef, Instant)> {
         let all = self.set_aside.all(now).into_iter();
         all.filter_map(|(uid, again)| Some((self.pods.get(&uid)?.pod.clone(), again))).collect()

@@ -267,8 +267,8 @@ impl Node {
         if drained { Next::Begin(target.clone()) } else { Next::Wait("the pod is drained first".to_owned()) }
     }
 
-    /// Another request that has this container in hand; or else, of those that came earlier, the last: it stays the one
-    /// to wait for until it ends.
+    /// Another request that has this container in hand; or else, of those that came earlier, the last: it
+    /// stays the one to wait for until it ends.
     pub(super) fn goes_first(&self, request: &Request, name: &ContainerName) -> Option<&Request> {
         let others = || {
             let others = self.recreates.requests.in_hand_of(&request.asked.pod);

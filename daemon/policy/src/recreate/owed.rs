@@ -24,8 +24,8 @@ const INSPECTION_INLINE: Duration = Duration::from_secs(1);
 const INSPECTION_BESIDE: Duration = Duration::from_millis(200);
 /// On top of the grace, for a stop that is not seen coming.
 const LATE: Duration = Duration::from_secs(5);
-/// How many writes about requests that nobody looks at are under way at once: somebody's ten thousand must not keep
-/// the API server from another's.
+/// How many writes about requests that nobody looks at are under way at once: somebody's ten thousand must
+/// not keep the API server from another's.
 const MOST_WRITES: usize = 32;
 /// How many are looked through for such a write: of these the last one may have failed a moment ago.
 const MOST_TRIED: usize = 256;
@@ -53,7 +53,7 @@ impl Node {
         steps
     }
 
-    /// What is to be said of requests that nobody looks at, and which of those are to be deleted: as many as there is room
+    /// Reports and deletions of requests that nobody looks at: as many as there is room
     /// for, a pod after the other.
     fn steps_of_the_rest(&self, now: Instant) -> Vec<Step> {
         let room = MOST_WRITES.saturating_sub(self.errands.writes_about_requests());

@@ -1,8 +1,8 @@
-//! All requests, and an index of those that have to be looked at: those of each pod whose turn may have come, those of
-//! which something is to be told, and those that are due by a time.
+//! All requests, and an index of those that have to be looked at: those of each pod whose turn may have come,
+//! those of which something is to be told, and those that are due by a time.
 //!
-//! A look at the node is made with every fact and keeps the calls of the kubelet waiting, so it must not cost more where
-//! somebody has made ten thousand requests.
+//! A look at the node is made with every fact and keeps the calls of the kubelet waiting, so it must not cost
+//! more where somebody has made ten thousand requests.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,8 +15,8 @@ use crate::{
     time::later,
 };
 
-/// How many open requests of one pod are looked at, first come first. More than these wait without a look until one
-/// ends, whichever containers they name. A pod has seldom more containers than that.
+/// How many open requests of one pod are looked at, first come first. More than these wait without a look
+/// until one ends, whichever containers they name. A pod has seldom more containers than that.
 pub(super) const LOOKED_AT: usize = 16;
 
 /// The requests by identity. Each change of one goes through here, so that the index is never behind.
@@ -27,7 +27,7 @@ pub(super) struct Requests {
     open: ByPod,
     /// Open ones that were begun or hold their pod not Ready: they are looked at wherever they stand.
     begun: ByPod,
-    /// Those of which nothing was told yet, and those whose end was not.
+    /// Requests of which nothing was told yet, or not their end.
     untold: ByPod,
     /// Open ones with a deadline.
     deadlines: BTreeSet<(Instant, RequestId)>,
@@ -185,7 +185,8 @@ impl Requests {
         self.in_hand_of(&request.asked.pod).any(|one| one.arrival == request.arrival)
     }
 
-    /// Those of which something is to be told and that are not looked at: one of each pod, then the next of each.
+    /// Requests of which something is to be told and that are not looked at: one of each pod, then the next
+    /// of each.
     pub(super) fn untold(&self) -> impl Iterator<Item = &Request> {
         let deepest = self.untold.values().map(BTreeMap::len).max().unwrap_or(0);
         let mut pods: Vec<_> = self.untold.values().map(|of_pod| of_pod.values()).collect();

@@ -117,7 +117,8 @@ impl Recreates {
         if self.requests.contains(&asked.id) {
             let id = asked.id.clone();
             self.requests.change(&id, |known| {
-                // What it asks for was settled when it came. Its echo may be older than what was reported since.
+                // What it asks for was settled when it came. Its echo may be older than what was reported
+                // since.
                 if asked.ended.is_some() && known.end.is_none() {
                     known.end = ended(&asked);
                     known.reported = asked.reported;

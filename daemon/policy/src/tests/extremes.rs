@@ -56,7 +56,8 @@ fn request(world: &World, pod: &Pod, container: &str, length: Duration) -> Recre
     }
 }
 
-/// Plans, and says that every step has begun, so that whatever counts from there does; hooks and stops never end.
+/// Plans, and says that every step has begun, so that whatever counts from there does; hooks and stops never
+/// end.
 fn begin_all(world: &mut World) {
     for step in world.node.plan(world.now) {
         if let Step::InspectSandbox(_) = step {

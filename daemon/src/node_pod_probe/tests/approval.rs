@@ -85,7 +85,7 @@ impl Play {
         self.approval.decide(self.now)
     }
 
-    /// What becomes of the entry.
+    /// The fate of the entry.
     fn stands(&mut self) -> String {
         let Some(wanted) = self.decide().wanted else { return "not known".to_owned() };
         let Some(probe) = wanted.first().map(|pod| &pod.probes[0]) else { return "nothing".to_owned() };
@@ -135,7 +135,8 @@ fn the_first_list_waits_for_the_markers_and_not_for_ever() {
     assert_eq!(play.stands(), "run x");
 }
 
-/// Pods come one by one: what an earlier process approved is not refused because its pod was not among the first.
+/// Pods come one by one: what an earlier process approved is not refused because its pod was not among the
+/// first.
 #[test]
 fn the_first_list_waits_for_the_pods() {
     let mut play = Play::new();

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// What somebody changes in an object.
+/// A change of an object.
 type Change = fn(&mut Value);
 
 fn pod(uid: &str, namespace: &str, name: &str) -> PodRef {

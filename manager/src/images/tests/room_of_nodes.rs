@@ -1,4 +1,4 @@
-//! What a node's object has room for: who gets in, who waits and says so, and who is next.
+//! The room of a node's object: who gets in, who waits and says so, and who is next.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,8 @@ fn large(kib: usize) -> Value {
     json!({ "sandboxConfig": { "annotations": { "a": "x".repeat(kib << 10) } } })
 }
 
-/// The third of 100 KiB has no room beside two, asks nobody and says why; when one is over and gone it comes in.
+/// The third of 100 KiB has no room beside two, asks nobody and says why; when one is over and gone it comes
+/// in.
 #[test]
 fn what_does_not_fit_waits_and_comes_in() {
     let mut world = World::with_nodes(1);
@@ -108,7 +109,8 @@ fn what_never_fits_is_refused() {
     assert_eq!(world.asked("j"), ["n0"], "the largest that its definition lets in");
 }
 
-/// Who wants nothing of the node any more, because it is not selected, makes room for who waits behind it.
+/// A job that wants nothing of the node any more, because it is not selected, makes room for who waits behind
+/// it.
 #[test]
 fn one_that_leaves_holds_up_nobody() {
     let mut world = World::with_nodes(0);
@@ -144,7 +146,8 @@ fn a_fail_over_changes_nothing() {
     assert_eq!((world.asked("b").len(), world.asked("a").len()), (1, 0), "the oldest");
 }
 
-/// Thousands of jobs of one namespace: what is owed to a node stays small, and an event costs what it touches.
+/// Thousands of jobs of one namespace: what is owed to a node stays small, and an event costs what it
+/// touches.
 #[test]
 fn thousands_of_jobs() {
     let mut world = World::with_nodes(1);

@@ -1,4 +1,4 @@
-//! Who has how much of a node's object.
+//! Shares of a node's object.
 
 use rstest::rstest;
 
@@ -6,7 +6,8 @@ use super::{super::resolve::Resolved, *};
 
 const NOTHING: usize = 0;
 
-/// Pods of a namespace, each with as many probes of so many bytes, each probe of another marker, made one after the other.
+/// Pods of a namespace, each with as many probes of so many bytes, each probe of another marker, made one
+/// after the other.
 fn pods(namespace: &str, pods: usize, probes: usize, bytes: usize) -> Vec<(Uid, Arc<ProbedPod>)> {
     let share = |number: usize| Share {
         rank: (None, format!("m{number:05}").into()),
@@ -81,7 +82,8 @@ fn namespaces_share(
     assert_eq!(choose(&wanted), Some(choice), "the same every time");
 }
 
-/// The first markers run on all pods, and those after them on none: in the order of their age, whatever the pods are called.
+/// The first markers run on all pods, and those after them on none: in the order of their age, whatever the
+/// pods are called.
 #[test]
 fn the_oldest_markers_come_first() {
     let wanted: BTreeMap<_, _> = pods("a", 10, 64, 4096).into_iter().collect();

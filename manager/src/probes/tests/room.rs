@@ -1,4 +1,4 @@
-//! What a node and a pod have room for: whose probes run, and what the others say.
+//! The room of a node and of a pod: whose probes run, and what the others say.
 
 use serde_json::{Value, json};
 
@@ -53,7 +53,8 @@ fn what_never_fits_is_refused() {
     assert!(accepted.message.contains("spec.probes of PodProbeMarker shop/m"), "{}", accepted.message);
 }
 
-/// A namespace that wants far more than there is has what is left over; another one's probe runs as if it were alone.
+/// A namespace that wants far more than there is has what is left over; another one's probe runs as if it
+/// were alone.
 #[test]
 fn a_full_node_is_shared() {
     let mut world = World::with_nodes(1);
@@ -115,8 +116,8 @@ fn settle(world: &mut World) {
     }
 }
 
-/// Thousands of markers of one namespace: the first so many are carried out, the others say that they wait, and an event costs
-/// the same however many they are.
+/// Thousands of markers of one namespace: the first so many are carried out, the others say that they wait,
+/// and an event costs the same however many they are.
 #[test]
 fn two_thousand_markers() {
     let mut world = World::with_nodes(1);

@@ -47,7 +47,8 @@ async fn flood(jobs: &Api<ImagePullJob>, name: &str, node: &str, annotations: us
     .map(drop)
 }
 
-/// Three jobs with annotations of 800 kB, as the definition let them in before, and six as large as it lets them in now.
+/// Three jobs with annotations of 800 kB, as the definition let them in before, and six as large as it lets
+/// them in now.
 #[tokio::test]
 async fn jobs_that_fill_a_node_hold_up_nobody_and_say_why_they_wait() -> Result<()> {
     let key = NodeKey::generate();

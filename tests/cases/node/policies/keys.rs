@@ -1,4 +1,4 @@
-//! What agents may write on pods is said to who asks for it, when he asks: not only on the node, when it is
+//! The author learns what agents may write on pods when he asks for it: not only on the node, when it is
 //! refused there.
 
 use anyhow::{Context, Result, bail, ensure};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::asked;
 use crate::centre::{centre, namespace_with};
 
-/// What the annotation of the namespace is, the keys that are taken then, and those that are not.
+/// The annotation of the namespace, the keys that are taken then, and those that are not.
 type Row = (Option<&'static str>, &'static [&'static str], &'static [&'static str]);
 
 const ROWS: [Row; 6] = [

@@ -1,4 +1,5 @@
-//! A stolen credential of the manager: whoever writes a `NodePodProbe` runs no command that no live marker asks for.
+//! A stolen credential of the manager: whoever writes a `NodePodProbe` runs no command that no live marker
+//! asks for.
 
 use anyhow::{Context, Result, bail, ensure};
 use berth_proto::crd::ProbeState;
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 use super::{MANAGER, Stage, exec, run_alone};
 use crate::case::PATIENCE;
 
-/// What the thief wants in a pod of somebody else.
+/// The thief's wish in a pod of somebody else.
 const OWN: &str = "touch /tmp/owned";
 /// A probe that is asked for, by which time is told.
 const TICK: &str = "echo >> /tmp/ticks";

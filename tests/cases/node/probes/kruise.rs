@@ -1,5 +1,5 @@
-//! Entries of `spec.podProbes`, which OpenKruise's own controllers write. Where the node's configuration accepts them it answers, and
-//! the pod is theirs to write; elsewhere it says that it does not.
+//! Entries of `spec.podProbes`, which OpenKruise's own controllers write. Where the node's configuration
+//! accepts them it answers, and the pod is theirs to write; elsewhere it says that it does not.
 
 use anyhow::{Result, bail, ensure};
 use berth_proto::crd::ProbeState;

@@ -9,7 +9,7 @@ use super::world::B;
 
 const STATUS: &str = "may not write the status of";
 
-/// Of each kind, by patches of all sorts.
+/// Writes to the status of each kind, by patches of all sorts.
 pub(super) fn statuses() -> Vec<Row> {
     let was = json!({ "containers": [{ "name": "a", "image": "registry.example/x:1" }] });
     let rolled_back = json!({ "phase": "RollingBack", "previous": was });
@@ -43,7 +43,7 @@ pub(super) fn statuses() -> Vec<Row> {
     rows
 }
 
-/// Of containers of pods that the author may neither delete nor patch, nor run commands in.
+/// Requests for containers of pods that the author may neither delete nor patch, nor run commands in.
 pub(super) fn requests() -> Vec<Row> {
     use Verb::{Merge, Post};
     use Who::Author;

@@ -125,7 +125,7 @@ pub(super) fn controls(world: &World) -> Vec<Attempt> {
     table.map(|(who, verb, path, body)| Attempt::new(who, verb, path, body)).into()
 }
 
-/// What an agent may do where `deploy/token-renewal` is applied.
+/// Writes that an agent may make where `deploy/token-renewal` is applied.
 pub(super) fn renewal(world: &World) -> Attempt {
     Attempt::new(Who::Agent, Verb::Post, token_of("berth-agent"), bound("Node", A, &world.uid, 3600))
 }

@@ -1,5 +1,5 @@
-//! Who has the roles of Berth and none of its names: nothing is theirs, because the policies that would keep
-//! them to a node do not know them.
+//! Identities that have the roles of Berth and none of its names: nothing is theirs, because the policies
+//! that would keep them to a node do not know them.
 
 use serde_json::{Value, json};
 

@@ -27,7 +27,7 @@ const OF_OWNERS: [&str; 11] = [
     "apps.kruise.io/container-launch-priority",
 ];
 
-/// What the Namespace does not list, some of it nearly.
+/// Keys that the Namespace does not list, some of them nearly.
 const NOT_LISTED: [&str; 12] = [
     "app",
     "app.kubernetes.io/name",

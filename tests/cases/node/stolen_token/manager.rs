@@ -1,4 +1,5 @@
-//! What the manager is not for: everything but the status of our kinds, and there what a node says of itself.
+//! Writes that the manager is not for: everything but the status of our kinds, and there what a node says of
+//! itself.
 
 use serde_json::{Value, json};
 

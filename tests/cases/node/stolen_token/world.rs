@@ -19,7 +19,7 @@ pub(super) const B: &str = "node-b";
 pub(super) const NAMESPACE: &str = "stolen-token";
 /// Where agents may write any label.
 pub(super) const OPEN: &str = "stolen-token-open";
-/// What agents may write on the pods of [`NAMESPACE`].
+/// Keys that agents may write on the pods of [`NAMESPACE`].
 const ALLOWED: &str = "allowed, example.com/,Listed";
 /// Where the accounts of an installation are whose namespace was renamed.
 const ELSEWHERE: &str = "berth-elsewhere";
@@ -32,7 +32,7 @@ pub(super) struct World {
     unbound: Client,
     kubelet: Client,
     manager: Client,
-    /// Those who have roles of Berth and are none of it, and authors.
+    /// Identities that have roles of Berth and are none of it, and authors.
     others: Vec<(Who, Client)>,
     /// Of Node A.
     pub(super) uid: String,
@@ -160,7 +160,7 @@ impl World {
         self.object("events.k8s.io/v1", "Event", "of-b", event, None).await
     }
 
-    /// What selects pods that the thief has none of, and a pod where all labels may be written.
+    /// Objects that select pods that the thief has none of, and a pod where all labels may be written.
     async fn fill_selected(&self) -> Result<()> {
         let labels = json!({ "metadata": { "labels": {
             "app": "mine", "pod-template-hash": "1", "controller-revision-hash": "1" } } });

@@ -1,8 +1,9 @@
 //! A crowd of requests for one pod: what it costs the calls of everybody else.
 //!
-//! All parts are real: berthd, kubelet, API server, containerd. Ten thousand ContainerRecreateRequests that drain their pod
-//! for an hour stay open, each assigned to the node. Meanwhile a client asks through berthd for the status of another pod's
-//! container, one call after the other, as it did before the crowd came and does again once it has gone.
+//! All parts are real: berthd, kubelet, API server, containerd. Ten thousand ContainerRecreateRequests that
+//! drain their pod for an hour stay open, each assigned to the node. Meanwhile a client asks through berthd
+//! for the status of another pod's container, one call after the other, as it did before the crowd came and
+//! does again once it has gone.
 
 use std::time::{Duration, Instant};
 

@@ -136,7 +136,7 @@ fn the_manager_reads_this_and_nothing_else() {
     assert_eq!(reads, expected.iter().map(String::as_str).collect());
 }
 
-/// What asks for a token is no part of what everybody installs.
+/// A grant for tokens is no part of what everybody installs.
 #[test]
 fn only_the_renewal_of_tokens_may_make_them() {
     assert!(all_grants().iter().all(|grant| !grant.contains("token")));

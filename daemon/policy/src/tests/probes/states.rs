@@ -110,7 +110,7 @@ fn what_cannot_be_read_is_unknown_and_says_why() {
     assert_eq!(play.stands("a"), (ProbeState::Unknown, "the probe is not run: two handlers".to_owned()));
 }
 
-/// What runs when it is paused does not count, and nothing it found is taken back.
+/// A run under way when it is paused does not count, and nothing it found is taken back.
 #[test]
 fn a_paused_probe_stands_still_and_keeps_what_it_found() {
     let paused = || crate::WantedProbe { paused: true, ..probe("a") };

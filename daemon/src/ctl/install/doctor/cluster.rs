@@ -157,8 +157,8 @@ fn is_sealed(status: &NodeImageStatus) -> bool {
     status.desired_images.iter().any(|image| !image.sealed_credentials.is_empty())
 }
 
-/// The kubelet asks whether a pod may use an image that is there (KEP 2535) since 1.35, or where it is told to; `None`: it is told
-/// nothing. `sealed`: jobs bring credentials; `None`: not known.
+/// The kubelet asks whether a pod may use an image that is there (KEP 2535) since 1.35, or where it is told
+/// to; `None`: it is told nothing. `sealed`: jobs bring credentials; `None`: not known.
 fn pulled_secretly(
     version: (u32, u32),
     gate: Option<bool>,

@@ -56,7 +56,7 @@ pub(super) fn read(host: &Host, flavour: Flavour, unit: &Unit) -> Result<Kubelet
     })
 }
 
-/// What a list of feature gates, as flags have it, says of the verification of images.
+/// Reads what a list of feature gates, as flags have it, says of the verification of images.
 pub(super) fn verifies_images(gates: &str) -> Option<bool> {
     let mut gates = gates.split(',').filter_map(|gate| gate.trim().split_once('='));
     gates.rfind(|(name, _)| *name == VERIFIES_IMAGES)?.1.parse().ok()

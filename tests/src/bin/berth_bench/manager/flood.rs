@@ -1,10 +1,11 @@
 //! Two tenants of one cluster: one floods, does the other notice?
 //!
-//! Tenant B makes a recreate request, an ImagePullJob and a PodProbeMarker, one after the other: the time from each one's creation to
-//! what the manager makes of it (the request assigned, the wish in the NodeImage of its node, the probe in the NodePodProbe), as a
-//! watch shows it. First alone; that is the baseline. Then tenant A, whose pods run on the same nodes, makes thousands of markers and
-//! jobs as large as the definition lets them be, and leaves them there; and while the manager is still at them the same is measured
-//! again. `elapsed_s` is all three together.
+//! Tenant B makes a recreate request, an ImagePullJob and a PodProbeMarker, one after the other: the time
+//! from each one's creation to what the manager makes of it (the request assigned, the wish in the NodeImage
+//! of its node, the probe in the NodePodProbe), as a watch shows it. First alone; that is the baseline. Then
+//! tenant A, whose pods run on the same nodes, makes thousands of markers and jobs as large as the definition
+//! lets them be, and leaves them there; and while the manager is still at them the same is measured again.
+//! `elapsed_s` is all three together.
 
 use std::pin::pin;
 use std::time::{Duration, Instant};
@@ -32,7 +33,7 @@ const PODS: u32 = 2;
 const JOB_BYTES: usize = (256 << 10) - 1;
 const AT_ONCE: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(120);
-/// What one round has made is gone before the next.
+/// Removes what one round has made before the next.
 const PAUSE: Duration = Duration::from_secs(1);
 const A: &str = "tenant-a";
 const B: &str = "tenant-b";
@@ -163,7 +164,7 @@ fn job(name: &str, selector: &Value) -> Value {
     })
 }
 
-/// What tenant B notices.
+/// The waits that tenant B notices.
 async fn measure(client: &Client, phase: &str, runs: u32) -> Result<Measured> {
     let mut measured = Measured::default();
     for round in 0..runs {
