@@ -3,6 +3,10 @@
 //! Everybody else has a number that grows with every change and comes to ask. A panic in the policy must not stop the
 //! node: it is counted, and the call is forwarded.
 
+mod points;
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
@@ -18,6 +22,7 @@ use berth_shim::Gate;
 use tokio::{sync::watch, time::Instant};
 use tracing::{debug, error, info};
 
+use self::points::point_of;
 pub use crate::causes::chain;
 use crate::{
     fault::Point,
@@ -379,19 +384,6 @@ impl Gate for Agent {
         Point::Latching.reached();
         self.write("Latch not written", move |store| store.latch(&latch)).await;
         Point::Latched.reached();
-    }
-}
-
-/// Where a call stands that was just looked at. Asking around holds a call, too, and is no point: it decides nothing.
-fn point_of(call: &Call, verdict: &Verdict) -> Option<Point> {
-    match (&call.request, verdict) {
-        (Request::StopContainer(_), Verdict::Forward | Verdict::Amend(_)) => Some(Point::StopAsked),
-        (Request::CreateContainer(_), Verdict::Forward) => Some(Point::Forwarding),
-        (Request::CreateContainer(_), Verdict::Refuse(_)) => Some(Point::Refusing),
-        (Request::CreateContainer(_), Verdict::Hold { why, .. }) => {
-            (!why.waiting_for().is_empty()).then_some(Point::Holding)
-        }
-        _ => None,
     }
 }
 
