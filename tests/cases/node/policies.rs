@@ -356,17 +356,17 @@ async fn asked(client: &Client, namespace: &str, change: &Value) -> Result<kube:
     Ok(deploy::api(client, &object)?.create(&params, &object).await)
 }
 
-/// As with a huge pod: more than anybody sets at once.
+/// As with a huge pod: the most that the definition lets in.
 #[tokio::test]
 async fn a_huge_update_is_accepted() -> Result<()> {
     let client = centre().await?.client().await?;
     namespace_with(&client, "policies-huge-update", all_keys()).await?;
-    let keys = (0..1000).map(|number| format!("{}.example.com/{}-{number}", "p".repeat(50), "k".repeat(50)));
+    let keys = (0..256).map(|number| format!("{}.example.com/{}-{number}", "p".repeat(50), "k".repeat(50)));
     let labels: serde_json::Map<_, _> = keys.map(|key| (key, "v".repeat(63).into())).collect();
     let containers: Vec<Value> =
         (0..100).map(|number| json!({ "name": format!("c{number}"), "image": "i".repeat(4096) })).collect();
     let annotations: serde_json::Map<_, _> =
-        labels.keys().map(|key| (key.clone(), "v".repeat(130).into())).collect();
+        labels.keys().map(|key| (key.clone(), "v".repeat(800).into())).collect();
     let object: DynamicObject = serde_json::from_value(json!({
         "apiVersion": "berth.dev/v1alpha1",
         "kind": "ContainerUpdateRequest",
