@@ -55,6 +55,8 @@ pub(super) struct Reporting {
     writing: Option<Vec<PodReport>>,
     /// There may be something new.
     unsettled: bool,
+    /// The list of what is wanted has come: before that the list of findings is empty for want of knowledge.
+    pub(super) wanted_known: bool,
     retry: Retry,
     last: Option<Instant>,
 }
@@ -104,7 +106,9 @@ impl Probes {
     }
 
     pub(super) fn report_owed(&mut self, now: Instant) -> Option<ProbeStep> {
-        if !self.reporting.unsettled || self.reporting.writing.is_some() {
+        // Before it is known what is wanted, what an earlier process reported stands.
+        let known = self.reporting.wanted_known;
+        if !known || !self.reporting.unsettled || self.reporting.writing.is_some() {
             return None;
         }
         let reports = self.reports();

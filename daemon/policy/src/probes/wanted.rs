@@ -83,6 +83,7 @@ impl Probes {
         }
         self.set_aside = set_aside;
         self.memory.clear();
+        self.reporting.wanted_known = true;
     }
 
     fn want(&mut self, uid: PodUid, pod: PodRef, mut wanted: ByName, now: Instant) {

@@ -86,13 +86,16 @@ async fn nothing_is_written_while_nothing_changes() -> Result<()> {
         ensure!(more == 0.0, "{more} writes while nothing changed");
         ensure!(before == after, "pod and NodePodProbe: {before:?}, then {after:?}");
 
+        let was = stage.objects.get(NODE_NAME).await?;
         let berthd = stage.case.node.berthd()?;
         berthd.crash().await?;
         berthd.ready().await?;
         ran(4).await?;
         let (after, more) = (versions(stage).await?, writes(stage).await?);
         ensure!(more == 0.0, "{more} writes because berthd came back");
-        ensure!(before == after, "pod and NodePodProbe: {before:?}, then {after:?} after a crash");
+        let now = stage.objects.get(NODE_NAME).await?;
+        let says = serde_json::to_string(&(was.status, now.status, now.metadata.managed_fields))?;
+        ensure!(before == after, "pod and NodePodProbe: {before:?}, then {after:?} after a crash: {says}");
         // It is wide awake.
         stage.case.inside("pod", "main", "rm /www/index.html").await?;
         stage.await_says("pod", "web", "False", "404").await?;

@@ -46,6 +46,23 @@ fn a_restart_of_the_agent_changes_and_tells_nothing() {
     );
 }
 
+/// The agent asks whether each probe may run before it wants it, so the list comes later than what was reported.
+#[test]
+fn before_it_is_known_what_is_wanted_the_old_report_stands() {
+    let mut play = Play::new();
+    let report = ProbeReport {
+        name: "a".into(),
+        state: ProbeState::Succeeded,
+        last_probe: Some(play.now - secs(1)),
+        last_transition: Some(play.now - secs(5000)),
+        message: "empty".into(),
+    };
+    play.apply(ProbeEvent::Reported(vec![PodReport { pod: pod("p"), probes: vec![report] }]));
+    assert_eq!(play.settle(), [""; 0]);
+    play.want(&[]);
+    assert_eq!(play.settle(), ["report"], "nothing is wanted: so nothing is reported");
+}
+
 #[test]
 fn what_was_found_out_about_another_instance_is_not_taken_over() {
     for probed_ago in [Some(4000), None] {
