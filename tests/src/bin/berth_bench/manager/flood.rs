@@ -229,14 +229,17 @@ where
     let begun = Instant::now();
     make(made, object).await?;
     let seen = async {
-        while let Some(event) = events.try_next().await? {
-            if let WatchEvent::Added(object) | WatchEvent::Modified(object) = event
-                && is_so(&object)
-            {
-                return Ok(begun.elapsed().as_secs_f64());
+        loop {
+            while let Some(event) = events.try_next().await? {
+                if let WatchEvent::Added(object) | WatchEvent::Modified(object) = event
+                    && is_so(&object)
+                {
+                    return anyhow::Ok(begun.elapsed().as_secs_f64());
+                }
             }
+            // The API server ends watches as it likes; the next one begins with the object as it is.
+            events.set(shown.watch(&params, "0").await?);
         }
-        anyhow::bail!("the watch ended")
     };
     tokio::time::timeout(PATIENCE, seen).await.with_context(|| format!("{name}: not seen"))?
 }
