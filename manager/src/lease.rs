@@ -26,10 +26,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use self::decision::{Move, Observed};
-use crate::{
-    time::later_timer,
-    {metrics::Metrics, telemetry::chain},
-};
+use crate::{metrics::Metrics, telemetry::chain, time::later_timer};
 
 /// Which lease, for whom, and for how long.
 #[derive(Clone, Debug)]

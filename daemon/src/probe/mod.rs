@@ -28,10 +28,7 @@ use self::{
     message::steady,
     place::{AskError, Place, Places},
 };
-use crate::{
-    deadline::later,
-    {causes::chain, runtime::Runtime},
-};
+use crate::{causes::chain, deadline::later, runtime::Runtime};
 
 /// Runs probes. Cheap to clone.
 #[derive(Clone, Debug)]

@@ -11,10 +11,7 @@ use super::{
     order::{Effect, NodeOrder, Seal, Wish},
     rollout::Standing,
 };
-use crate::{
-    time::later,
-    {order::Order, seen::Now},
-};
+use crate::{order::Order, seen::Now, time::later};
 
 impl ImageIndex {
     /// What is owed to a node, if that is anything.

@@ -15,10 +15,7 @@ use super::{
     watch::{ProbeState, Watch},
     writes::WRITES,
 };
-use crate::{
-    time::later,
-    {backoff::Retry, model::PodRef},
-};
+use crate::{backoff::Retry, model::PodRef, time::later};
 
 const BETWEEN: Duration = Duration::from_secs(1);
 const BETWEEN_WORDS: Duration = Duration::from_secs(10);
