@@ -1,7 +1,9 @@
 //! The node without Berth: what the other tests stand on.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -58,18 +60,38 @@ async fn killed_owner_leaves_nothing() -> Result<()> {
     let dir = dir.context("it does not say where its run is")?;
     ensure!(dir.join("containerd.sock").exists(), "{} is not the run", dir.display());
 
+    // Another run may take the number, and with it the path, as soon as it is free: so the directory is told by its
+    // descriptor, and the processes by the time at which they began.
+    let opened = File::open(&dir).context("open its directory")?;
+    let processes = processes_of(&dir)?;
+    ensure!(!processes.is_empty(), "nothing runs in {}", dir.display());
     owner.kill().context("kill it")?;
     owner.wait().context("wait for it")?;
     await_condition("the run is gone", PATIENCE, async || {
-        ensure!(!dir.exists(), "{} is still there", dir.display());
+        ensure!(opened.metadata()?.nlink() == 0, "{} is still there", dir.display());
         Ok(())
     })
     .await?;
-    let run = format!("{}/", dir.display());
-    for process in std::fs::read_dir("/proc").context("/proc")? {
-        let line = std::fs::read(process.context("/proc")?.path().join("cmdline")).unwrap_or_default();
-        let line = String::from_utf8_lossy(&line).replace('\0', " ");
-        ensure!(!line.contains(&run), "still runs: {line}");
-    }
+    let left: Vec<_> =
+        processes_of(&dir)?.into_iter().filter(|process| processes.contains(process)).collect();
+    ensure!(left.is_empty(), "still run: {left:?}");
     Ok(())
+}
+
+/// Identity and command line of every process that names a file of this run.
+fn processes_of(dir: &Path) -> Result<Vec<(String, String)>> {
+    let run = format!("{}/", dir.display());
+    let mut processes = Vec::new();
+    for process in std::fs::read_dir("/proc").context("/proc")? {
+        let process = process.context("/proc")?.path();
+        let line = std::fs::read(process.join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        // proc(5): the name in brackets may have blanks; the start time is the 20th field behind it.
+        let stat = std::fs::read_to_string(process.join("stat")).unwrap_or_default();
+        let begun = stat.rsplit(')').next().and_then(|fields| fields.split_whitespace().nth(19));
+        if let Some(begun) = begun.filter(|_| line.contains(&run)) {
+            processes.push((format!("{} begun at {begun}", process.display()), line));
+        }
+    }
+    Ok(processes)
 }

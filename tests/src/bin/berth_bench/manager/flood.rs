@@ -10,12 +10,12 @@
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use berth_proto::crd::{ContainerRecreateRequest, ImagePullJob, NodeImage, NodePodProbe, PodProbeMarker};
 use berth_tests::node::{ControlPlane, Manager, Replica, User, crds, programs};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::{Client, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -224,21 +224,30 @@ where
     K: kube::Resource + Clone + std::fmt::Debug + DeserializeOwned,
     M: kube::Resource + Clone + std::fmt::Debug + DeserializeOwned + serde::Serialize,
 {
-    let params = WatchParams::default().fields(&format!("metadata.name={name}"));
-    let mut events = pin!(shown.watch(&params, "0").await?);
+    let only = format!("metadata.name={name}");
+    let list = ListParams::default().fields(&only);
+    let watch = WatchParams::default().fields(&only);
+    let mut version =
+        shown.list(&list).await?.metadata.resource_version.context("a list without a version")?;
+    let mut events = pin!(shown.watch(&watch, &version).await?);
     let begun = Instant::now();
     make(made, object).await?;
     let seen = async {
         loop {
             while let Some(event) = events.try_next().await? {
-                if let WatchEvent::Added(object) | WatchEvent::Modified(object) = event
-                    && is_so(&object)
-                {
-                    return anyhow::Ok(begun.elapsed().as_secs_f64());
+                match event {
+                    WatchEvent::Added(object) | WatchEvent::Modified(object) if is_so(&object) => {
+                        return anyhow::Ok(begun.elapsed().as_secs_f64());
+                    }
+                    WatchEvent::Error(error) => bail!("watch {name}: {error}"),
+                    WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                        version = object.resource_version().unwrap_or(version);
+                    }
+                    WatchEvent::Deleted(_) | WatchEvent::Bookmark(_) => {}
                 }
             }
-            // The API server ends watches as it likes; the next one begins with the object as it is.
-            events.set(shown.watch(&params, "0").await?);
+            // The API server ends watches as it likes; the next one begins where this one ended.
+            events.set(shown.watch(&watch, &version).await?);
         }
     };
     tokio::time::timeout(PATIENCE, seen).await.with_context(|| format!("{name}: not seen"))?
