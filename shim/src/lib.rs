@@ -24,6 +24,7 @@
 //! - `serve`: connections, one upstream connection for each (two where a keeper is), GOAWAY and drain.
 //! - `call`, `intercept`, `frames`, `observe`, `hold`: the closed table of calls that are looked at.
 //! - `forward`, `upload`, `download`, `upstream`: bytes both ways, and every way a call can end.
+//! - `socket`: what is written in one turn goes out in one system call.
 //! - `keep`: what the runtime was asked goes on when this process is killed.
 //! - [`wire`]: the one edit of a request, on the bytes themselves.
 //! - `peer`, `relist`, [`exceptions`], `append`: the two answers that tell the kubelet, and no other client, more than the runtime
@@ -67,6 +68,7 @@ mod observe;
 mod peer;
 mod relist;
 mod serve;
+mod socket;
 mod status;
 mod timeout;
 mod upload;

@@ -29,13 +29,14 @@ use crate::{
     metrics::{Metrics, Shed},
     peer::Clients,
     relist::Relists,
+    socket::Socket,
     upstream::Upstream,
 };
 
 /// After a failed accept, usually for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-type Connection = h2::server::Connection<UnixStream, bytes::Bytes>;
+type Connection = h2::server::Connection<Socket, bytes::Bytes>;
 
 /// When and how to stop.
 #[derive(Clone, Debug)]
@@ -192,9 +193,15 @@ async fn serve_connection<G: Gate>(
 ) {
     let _open = context.metrics.connection_opened(context.kubelet);
     debug!(connection = context.connection.0, kubelet = context.kubelet, "Connection accepted");
-    let connection = tokio::select! {
-        connection = handshake(socket) => connection,
-        () = cutoff.cancelled() => return,
+    let connection = match Socket::new(socket) {
+        Ok(socket) => tokio::select! {
+            connection = handshake(socket) => connection,
+            () = cutoff.cancelled() => return,
+        },
+        Err(error) => {
+            warn!(connection = context.connection.0, %error, "Connection not taken");
+            return;
+        }
     };
     match connection {
         Err(_) => {
@@ -209,7 +216,7 @@ async fn serve_connection<G: Gate>(
 }
 
 /// An error of the time means that the client has not said who it is: it does so first of all, and at once.
-async fn handshake(socket: UnixStream) -> Result<Result<Connection, h2::Error>, Elapsed> {
+async fn handshake(socket: Socket) -> Result<Result<Connection, h2::Error>, Elapsed> {
     timeout(SILENCE, http2::server().handshake(socket)).await
 }
 
@@ -265,12 +272,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_says_nothing_is_not_waited_for() {
         let (socket, _silent) = UnixStream::pair().unwrap();
-        assert!(handshake(socket).await.is_err());
+        assert!(handshake(Socket::new(socket).unwrap()).await.is_err());
         let (socket, mut mumbles) = UnixStream::pair().unwrap();
         mumbles.write_all(b"PRI * HTTP/2.0\r\n").await.unwrap();
-        assert!(handshake(socket).await.is_err());
+        assert!(handshake(Socket::new(socket).unwrap()).await.is_err());
         let (socket, mut other) = UnixStream::pair().unwrap();
         other.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
-        assert!(handshake(socket).await.unwrap().is_err());
+        assert!(handshake(Socket::new(socket).unwrap()).await.unwrap().is_err());
     }
 }

@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::{net::UnixStream, sync::Mutex};
 use tracing::debug;
 
-use crate::{endpoint::RuntimeEndpoint, http2, keep::Keeper, metrics::Metrics};
+use crate::{endpoint::RuntimeEndpoint, http2, keep::Keeper, metrics::Metrics, socket::Socket};
 
 /// The way to the runtime.
 pub(crate) struct Upstream {
@@ -78,6 +78,8 @@ impl Upstream {
                 .try_clone_to_owned()
                 .map_err(|source| DialError::Connect { endpoint: endpoint(), source })?,
         );
+        let socket =
+            Socket::new(socket).map_err(|source| DialError::Connect { endpoint: endpoint(), source })?;
         let (sender, connection) = http2::client()
             .handshake(socket)
             .await

@@ -1,0 +1,255 @@
+//! A unix socket as HTTP/2 uses it, with as few system calls as that takes.
+//!
+//! h2 writes the headers, the data and the trailers of an answer one by one, and asks for a flush after each turn.
+//! Here they wait for the end of the turn: the first flush lets the other tasks of this thread go first, which often
+//! have more to say on the same connection, and then all of it goes out at once. Nothing waits for a timer.
+//!
+//! The kernel tells of room for writing each time the peer has read something. That is asked for only while a write
+//! waits for room, which on a unix socket is rare.
+
+use std::{
+    io::{self, ErrorKind, IoSlice, Read, Write},
+    net::Shutdown,
+    os::{fd::OwnedFd, unix::net::UnixStream as StdStream},
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, Interest, ReadBuf, unix::AsyncFd},
+    net::UnixStream,
+};
+
+/// Bytes that are kept back at most; more goes out at once.
+const TOGETHER: usize = 32 << 10;
+/// Capacity that an idle connection keeps.
+const KEPT: usize = 4 << 10;
+
+/// A connected socket that gathers what is written to it.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    /// Registered for reading alone.
+    stream: AsyncFd<StdStream>,
+    /// The same socket registered for writing, while a write waits for room.
+    room: Option<AsyncFd<OwnedFd>>,
+    /// Bytes that are taken and not sent.
+    gathered: Vec<u8>,
+    /// The first of them that is not sent.
+    next: usize,
+    /// The others of this turn have been let go first.
+    yielded: bool,
+}
+
+// === impl Socket ===
+
+impl Socket {
+    pub(crate) fn new(stream: UnixStream) -> io::Result<Self> {
+        let stream = AsyncFd::with_interest(stream.into_std()?, Interest::READABLE)?;
+        Ok(Self { stream, room: None, gathered: Vec::new(), next: 0, yielded: false })
+    }
+
+    /// Sends all that is gathered and as much of `more` as there is room for; gives the length of that part.
+    fn poll_send(&mut self, cx: &mut Context<'_>, more: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        loop {
+            let rest = &self.gathered[self.next..];
+            let left = rest.len();
+            let mut slices = Vec::with_capacity(more.len() + 1);
+            slices.push(IoSlice::new(rest));
+            slices.extend(more.iter().map(|slice| IoSlice::new(slice)));
+            match self.stream.get_ref().write_vectored(&slices) {
+                Ok(0) => return Poll::Ready(Err(ErrorKind::WriteZero.into())),
+                Ok(sent) if sent < left => self.next += sent,
+                Ok(sent) => {
+                    self.next = 0;
+                    self.gathered.clear();
+                    self.gathered.shrink_to(KEPT);
+                    self.yielded = false;
+                    // With nothing else to send this was all.
+                    return Poll::Ready(Ok(sent - left));
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => ready!(self.poll_room(cx))?,
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+
+    /// Waits until the peer has read something.
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let room = match &mut self.room {
+            Some(room) => room,
+            none => {
+                let same = OwnedFd::from(self.stream.get_ref().try_clone()?);
+                none.insert(AsyncFd::with_interest(same, Interest::WRITABLE)?)
+            }
+        };
+        ready!(room.poll_write_ready(cx))?.retain_ready();
+        self.room = None;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let mut guard = ready!(self.stream.poll_read_ready(cx))?;
+            let room = buf.initialize_unfilled();
+            let length = room.len();
+            match guard.get_inner().read(room) {
+                Ok(read) => {
+                    // Less than there was room for: nothing is left, and the kernel tells of more.
+                    if 0 < read && read < length {
+                        guard.clear_ready();
+                    }
+                    buf.advance(read);
+                    return Poll::Ready(Ok(()));
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => guard.clear_ready(),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let length = slices.iter().map(|slice| slice.len()).fold(0, usize::saturating_add);
+        if self.gathered.len().saturating_add(length) <= TOGETHER {
+            slices.iter().for_each(|slice| self.gathered.extend_from_slice(slice));
+            return Poll::Ready(Ok(length));
+        }
+        self.poll_send(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.gathered.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        if !std::mem::replace(&mut self.yielded, true) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.poll_send(cx, &[]).map_ok(drop)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.gathered.is_empty() {
+            ready!(self.poll_send(cx, &[]))?;
+        }
+        Poll::Ready(self.stream.get_ref().shutdown(Shutdown::Write))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        task::yield_now,
+    };
+
+    use super::*;
+
+    fn pair() -> (Socket, UnixStream) {
+        let (one, other) = UnixStream::pair().unwrap();
+        (Socket::new(one).unwrap(), other)
+    }
+
+    fn arrived(peer: &UnixStream) -> Vec<u8> {
+        let mut bytes = vec![0; 1 << 20];
+        let length = peer.try_read(&mut bytes).unwrap_or(0);
+        bytes.truncate(length);
+        bytes
+    }
+
+    #[tokio::test]
+    async fn what_is_written_in_one_turn_goes_out_together() {
+        let (mut socket, peer) = pair();
+        peer.writable().await.unwrap();
+        let turn = std::future::poll_fn(|cx| {
+            for part in ["head", "data", "tail"] {
+                let written = Pin::new(&mut socket).poll_write(cx, part.as_bytes());
+                assert!(matches!(written, Poll::Ready(Ok(4))));
+            }
+            let first = Pin::new(&mut socket).poll_flush(cx);
+            assert!(first.is_pending(), "the others of this turn go first");
+            Poll::Ready(())
+        });
+        turn.await;
+        assert_eq!(arrived(&peer), b"");
+        // Bytes that another task has added meanwhile go with them.
+        socket.write_all(b"more").await.unwrap();
+        socket.flush().await.unwrap();
+        peer.readable().await.unwrap();
+        assert_eq!(arrived(&peer), b"headdatatailmore");
+    }
+
+    /// Large writes with small ones between them, to a peer that reads slowly.
+    #[tokio::test]
+    async fn every_byte_arrives_in_its_order() {
+        let (mut socket, mut peer) = pair();
+        let sent: Vec<u8> = (0..4_000_000_u32).map(|number| (number % 251) as u8).collect();
+        let copy = sent.clone();
+        let writer = tokio::spawn(async move {
+            let mut rest = &copy[..];
+            for length in [1, 9, 200, 20_000, 40_000, 700_000].into_iter().cycle() {
+                let part = length.min(rest.len());
+                socket.write_all(&rest[..part]).await.unwrap();
+                socket.flush().await.unwrap();
+                rest = &rest[part..];
+                if rest.is_empty() {
+                    break;
+                }
+            }
+            socket.write_all(b"end").await.unwrap();
+            socket.shutdown().await.unwrap();
+            socket
+        });
+        let mut received = Vec::new();
+        let mut part = vec![0; 10_000];
+        loop {
+            match peer.read(&mut part).await.unwrap() {
+                0 => break,
+                length => received.extend_from_slice(&part[..length]),
+            }
+            yield_now().await;
+        }
+        assert!(received.ends_with(b"end"), "what was gathered goes out before the end");
+        assert!(received[..received.len() - 3] == sent[..], "the bytes differ");
+        writer.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_waiting_write_ends_with_its_peer() {
+        let (mut socket, peer) = pair();
+        let closed = tokio::spawn(async move {
+            yield_now().await;
+            drop(peer);
+        });
+        let error = socket.write_all(&vec![0; 8 << 20]).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::BrokenPipe);
+        closed.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_end_of_the_peer_is_read_behind_its_last_bytes() {
+        let (mut socket, mut peer) = pair();
+        peer.write_all(b"last").await.unwrap();
+        drop(peer);
+        let mut bytes = Vec::new();
+        socket.read_to_end(&mut bytes).await.unwrap();
+        assert_eq!(bytes, b"last");
+    }
+}
