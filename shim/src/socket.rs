@@ -10,7 +10,10 @@
 use std::{
     io::{self, ErrorKind, IoSlice, Read, Write},
     net::Shutdown,
-    os::{fd::OwnedFd, unix::net::UnixStream as StdStream},
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::net::UnixStream as StdStream,
+    },
     pin::Pin,
     task::{Context, Poll, ready},
 };
@@ -44,7 +47,7 @@ pub(crate) struct Socket {
 
 impl Socket {
     pub(crate) fn new(stream: UnixStream) -> io::Result<Self> {
-        let stream = AsyncFd::with_interest(stream.into_std()?, Interest::READABLE)?;
+        let stream = registered(stream.into_std()?, Interest::READABLE)?;
         Ok(Self { stream, room: None, gathered: Vec::new(), next: 0, yielded: false })
     }
 
@@ -80,7 +83,7 @@ impl Socket {
             Some(room) => room,
             none => {
                 let same = OwnedFd::from(self.stream.get_ref().try_clone()?);
-                none.insert(AsyncFd::with_interest(same, Interest::WRITABLE)?)
+                none.insert(registered(same, Interest::WRITABLE)?)
             }
         };
         ready!(room.poll_write_ready(cx))?.retain_ready();
@@ -151,6 +154,14 @@ impl AsyncWrite for Socket {
         }
         Poll::Ready(self.stream.get_ref().shutdown(Shutdown::Write))
     }
+}
+
+#[expect(
+    deprecated,
+    reason = "its successor is unsafe, for types whose descriptor changes; those of the standard library keep theirs"
+)]
+fn registered<T: AsRawFd>(descriptor: T, interest: Interest) -> io::Result<AsyncFd<T>> {
+    AsyncFd::with_interest(descriptor, interest)
 }
 
 #[cfg(test)]
