@@ -105,6 +105,9 @@ pub struct ProbeIndex {
     /// Of selectors on pods, for the tests of what an event costs.
     #[cfg(test)]
     evaluations: usize,
+    /// Markers whose status was worked out, for the same.
+    #[cfg(test)]
+    looked_at: usize,
 }
 
 /// What is to be looked at although nothing happened.

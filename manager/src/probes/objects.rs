@@ -51,7 +51,7 @@ impl ProbeIndex {
         let Some(pod) = space.pods.get(name) else { return };
         #[cfg(test)]
         {
-            self.evaluations += space.markers.len();
+            self.evaluations += space.turns.carried().count();
         }
         let selecting = space.selecting(&pod.labels);
         let wanted = (!selecting.is_empty()).then(|| {

@@ -117,6 +117,10 @@ impl ProbeIndex {
 
     /// If something is owed to a marker, it waits for its turn from now on; or when something will be owed.
     fn line_up(&mut self, key: &Key, now: Now) -> Option<Instant> {
+        #[cfg(test)]
+        {
+            self.looked_at += 1;
+        }
         let space = self.spaces.get_mut(&key.namespace)?;
         let marker = space.markers.get_mut(&key.name)?;
         match owed(marker, now) {
