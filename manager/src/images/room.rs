@@ -13,8 +13,9 @@ use crate::size;
 
 /// Room for the wishes of all namespaces together.
 pub(super) const OF_ALL: usize = 1 << 20;
-/// Room for those of one namespace: the largest job that the definition lets in, and some.
-pub(super) const OF_ONE: usize = 320 << 10;
+/// Room for those of one namespace: the largest job that the definition lets in, with its credentials. Each
+/// write of the object sends and checks all of it, so what one namespace has there, all others wait for.
+pub(super) const OF_ONE: usize = 96 << 10;
 /// Part of it all that only those get that have [`LITTLE`] with it.
 pub(super) const FOR_LITTLE: usize = 256 << 10;
 /// A few dozen wishes as they usually are.
@@ -84,6 +85,9 @@ mod tests {
         room
     }
 
+    /// All that is not for the little, but for one namespace's part and 64 KiB.
+    const MUCH: usize = OF_ALL - FOR_LITTLE - OF_ONE - (64 << 10);
+
     #[rstest]
     #[case::first_and_smallest(&[], "a", 1, true)]
     #[case::largest(&[], "a", OF_ONE, true)]
@@ -92,10 +96,10 @@ mod tests {
     #[case::rest_of_its_own(&[("a", OF_ONE - 5)], "a", 5, true)]
     #[case::its_own_is_full(&[("a", OF_ONE - 5)], "a", 6, false)]
     #[case::another_has_its_own(&[("a", OF_ONE)], "b", OF_ONE, true)]
-    #[case::two_large_leave_something(&[("a", OF_ONE), ("b", OF_ONE)], "c", 128 << 10, true)]
-    #[case::but_not_what_is_for_the_little(&[("a", OF_ONE), ("b", OF_ONE)], "c", (128 << 10) + 1, false)]
-    #[case::one_with_little(&[("a", OF_ONE), ("b", OF_ONE), ("c", 128 << 10)], "d", LITTLE, true)]
-    #[case::one_with_more_than_little(&[("a", OF_ONE), ("b", OF_ONE), ("c", 128 << 10), ("d", 1)], "d", LITTLE, false)]
+    #[case::the_large_leave_something(&[("a", OF_ONE), ("b", MUCH)], "c", 64 << 10, true)]
+    #[case::but_not_what_is_for_the_little(&[("a", OF_ONE), ("b", MUCH)], "c", (64 << 10) + 1, false)]
+    #[case::one_with_little(&[("a", OF_ONE), ("b", MUCH), ("c", 64 << 10)], "d", LITTLE, true)]
+    #[case::one_with_more_than_little(&[("a", OF_ONE), ("b", MUCH), ("c", 64 << 10), ("d", 1)], "d", LITTLE, false)]
     #[case::all_is_full(&[("a", OF_ALL)], "d", 1, false)]
     #[case::fuller_than_full(&[("a", OF_ALL * 2)], "d", 1, false)]
     #[case::all_but_one(&[("a", OF_ALL - 1)], "d", 1, true)]

@@ -10,6 +10,7 @@ use berth_proto::crd::PodProbeMarkerStatus;
 use jiff::Timestamp;
 
 use super::{
+    pace::Ticket,
     resolve::{Problem, Selecting},
     spec::Plan,
     turns::Rank,
@@ -46,6 +47,8 @@ pub(super) struct Marker {
     pub(super) sent: Option<(Box<str>, PodProbeMarkerStatus)>,
     /// When that was.
     pub(super) sent_at: Option<Instant>,
+    /// Its place among those that wait for their turn.
+    pub(super) ticket: Option<Ticket>,
     /// The number of the list that showed it last.
     pub(super) list: u32,
 }

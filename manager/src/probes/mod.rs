@@ -14,6 +14,7 @@
 //! - `turns`: which markers of a namespace are carried out; `room`: which probes a node has, if not all of
 //!   them fit;
 //! - `resolve`: what markers come to on a pod;
+//! - `pace`: how fast the statuses of a namespace's markers are written;
 //! - `objects` takes facts in, `settle` says what is owed, `status` what a marker says.
 //!
 //! What it costs: an event of a pod evaluates the selectors of its namespace, and nothing if nothing that counts has changed; a
@@ -29,7 +30,8 @@
 //!   (`room`); a
 //!   marker that waits says so, and comes in when there is room;
 //! - a write is asked for once for each version of an object and content, and again only if it was lost or the lease came
-//!   anew. A NodePodProbe is written to once in [`SETTLE`] at the most, a marker once in [`WRITTEN_EVERY`], the first time at once.
+//!   anew. A NodePodProbe is written to once in [`SETTLE`] at the most, a marker once in [`WRITTEN_EVERY`], the first time at once;
+//! - the markers of one namespace are written to as fast as `pace` says: thousands of them leave the API server to others.
 
 mod handler;
 mod marker;
@@ -37,6 +39,7 @@ mod names;
 mod node;
 mod objects;
 mod order;
+mod pace;
 mod pods;
 mod resolve;
 mod room;
@@ -96,10 +99,15 @@ pub struct ProbeIndex {
     /// Markers and nodes to look at before the call returns.
     touched: BTreeSet<Key>,
     dirty: BTreeSet<Arc<str>>,
+    /// Namespaces with markers whose turn it may be.
+    turns: BTreeSet<Arc<str>>,
     orders: Vec<Order>,
     /// Of selectors on pods, for the tests of what an event costs.
     #[cfg(test)]
     evaluations: usize,
+    /// Markers whose status was worked out, for the same.
+    #[cfg(test)]
+    looked_at: usize,
 }
 
 /// What is to be looked at although nothing happened.
@@ -107,6 +115,8 @@ pub struct ProbeIndex {
 enum Wake {
     Marker(Key),
     Node(Arc<str>),
+    /// The markers of a namespace that wait for their turn.
+    Turn(Arc<str>),
 }
 
 /// How much is remembered.
@@ -173,6 +183,7 @@ impl ProbeIndex {
             match wake {
                 Wake::Marker(key) => drop(self.touched.insert(key)),
                 Wake::Node(name) => drop(self.dirty.insert(name)),
+                Wake::Turn(namespace) => drop(self.turns.insert(namespace)),
             }
         }
         self.settle(now)

@@ -51,7 +51,7 @@ impl ProbeIndex {
         let Some(pod) = space.pods.get(name) else { return };
         #[cfg(test)]
         {
-            self.evaluations += space.markers.len();
+            self.evaluations += space.turns.carried().count();
         }
         let selecting = space.selecting(&pod.labels);
         let wanted = (!selecting.is_empty()).then(|| {
@@ -71,19 +71,20 @@ impl ProbeIndex {
         let (old, new) = (resolved(&before), resolved(&after));
         let same = matches!((old, new), (Some(old), Some(new)) if Arc::ptr_eq(old, new));
         if let Some(space) = self.spaces.get_mut(namespace).filter(|_| !same) {
-            for (resolved, comes) in [(old, false), (new, true)] {
-                let Some(resolved) = resolved else { continue };
-                let problems = problems(resolved);
-                for of in &resolved.markers {
-                    let Some(marker) = space.markers.get_mut(of) else { continue };
-                    let of_marker = problems.get(&**of).into_iter().flatten().copied();
-                    if comes {
-                        marker.add(name, of_marker);
-                    } else {
-                        marker.remove(name, of_marker);
-                    }
-                    self.touched.insert(Key { namespace: namespace.clone(), name: of.clone() });
+            let (had, has) = (problems(old), problems(new));
+            // A pod may have hundreds of markers: those for which nothing changes are not looked at.
+            let gone = had.iter().filter(|(of, had)| has.get(*of) != Some(had)).map(|of| (of, false));
+            let new = has.iter().filter(|(of, has)| had.get(*of) != Some(has)).map(|of| (of, true));
+            for ((of, problems), comes) in gone.chain(new) {
+                let Some((of, _)) = space.markers.get_key_value(*of) else { continue };
+                let of = of.clone();
+                let Some(marker) = space.markers.get_mut(&of) else { continue };
+                if comes {
+                    marker.add(name, problems.iter().copied());
+                } else {
+                    marker.remove(name, problems.iter().copied());
                 }
+                self.touched.insert(Key { namespace: namespace.clone(), name: of });
             }
         }
         if let Some((at, gone)) = before {
@@ -135,6 +136,7 @@ impl ProbeIndex {
             problems: BTreeMap::new(),
             sent: None,
             sent_at: None,
+            ticket: None,
             list: 0,
         });
         marker.resource_version = seen.resource_version.as_str().into();
@@ -144,8 +146,9 @@ impl ProbeIndex {
         if changed {
             self.serial += 1;
             (marker.plan, marker.serial) = (plan, self.serial);
+            let had_some = marker.matched > 0;
             self.take_turns(&key);
-            self.select(&key.namespace, &key.name);
+            self.select(&key.namespace, &key.name, had_some);
         }
         self.touched.insert(key);
     }
@@ -171,19 +174,23 @@ impl ProbeIndex {
             self.serial += 1;
             (marker.waits, marker.serial) = (!carried, self.serial);
             if name != because_of.name {
-                self.select(&because_of.namespace, &name);
+                let had_some = marker.matched > 0;
+                self.select(&because_of.namespace, &name, had_some);
                 self.touched.insert(because_of.sibling(&name));
             }
         }
     }
 
-    /// The pods that a marker selected, and those it selects now.
-    fn select(&mut self, namespace: &Arc<str>, name: &str) {
+    /// The pods that a marker selected, and those it selects now. One that waits looks at none.
+    fn select(&mut self, namespace: &Arc<str>, name: &str, had_some: bool) {
         let Some(space) = self.spaces.get(namespace) else { return };
         let plan = space.markers.get(name).and_then(Marker::active);
+        if !had_some && plan.is_none() {
+            return;
+        }
         let concerns = |pod: &Pod| {
             let had = pod.wanted.iter().flat_map(|wanted| &wanted.resolved.markers);
-            had.into_iter().any(|marker| **marker == *name)
+            (had_some && had.into_iter().any(|marker| **marker == *name))
                 || plan.is_some_and(|plan| plan.selector.matches(&pod.labels))
         };
         let pods = space.pods.iter().filter(|(_, pod)| concerns(pod));
@@ -200,13 +207,15 @@ impl ProbeIndex {
         let Some((namespace, space)) = self.spaces.get_key_value(namespace) else { return };
         let Some((name, _)) = space.markers.get_key_value(name) else { return };
         let key = Key { namespace: namespace.clone(), name: name.clone() };
-        let mut turned = Vec::new();
+        let (mut turned, mut had_some) = (Vec::new(), false);
         if let Some(space) = self.spaces.get_mut(&key.namespace)
             && let Some(marker) = space.markers.remove(&key.name)
         {
+            had_some = marker.matched > 0;
+            marker.ticket.into_iter().for_each(|ticket| space.line.leave(ticket));
             turned = space.turns.leave(&(marker.created, marker.name));
         }
-        self.select(&key.namespace, &key.name);
+        self.select(&key.namespace, &key.name, had_some);
         self.turned(&key, turned);
         self.sweep(&key.namespace);
         self.timers.set(Wake::Marker(key), None);
@@ -279,9 +288,11 @@ fn resolved(placed: &Placed) -> Option<&Arc<Resolved>> {
     placed.as_ref().map(|(_, pod)| &pod.resolved)
 }
 
-/// By marker: looked up once for each, however many there are.
-fn problems(resolved: &Resolved) -> HashMap<&str, Vec<&Problem>> {
-    let mut problems: HashMap<&str, Vec<&Problem>> = HashMap::new();
+/// The markers of a pod, each with its problems there.
+fn problems(resolved: Option<&Arc<Resolved>>) -> HashMap<&str, Vec<&Problem>> {
+    let Some(resolved) = resolved else { return HashMap::new() };
+    let mut problems: HashMap<&str, Vec<&Problem>> =
+        resolved.markers.iter().map(|of| (&**of, Vec::new())).collect();
     for (of, problem) in &resolved.problems {
         problems.entry(&**of).or_default().push(problem);
     }

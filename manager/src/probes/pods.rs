@@ -9,6 +9,7 @@ use std::{
 use super::{
     marker::Marker,
     node::ProbedPod,
+    pace::{Line, Pace},
     resolve::Selecting,
     shape::{Shape, Shapes},
     turns::Turns,
@@ -23,6 +24,9 @@ pub(super) struct Space {
     /// By name.
     pub(super) markers: BTreeMap<Arc<str>, Marker>,
     pub(super) turns: Turns,
+    pub(super) pace: Pace,
+    /// Markers whose status is owed.
+    pub(super) line: Line,
 }
 
 /// A pod that counts. One of tens of thousands: nearly all of it is shared.
@@ -76,9 +80,8 @@ impl Space {
     /// The markers that select these labels, the first made first.
     pub(super) fn selecting(&self, labels: &Labels) -> Vec<Selecting> {
         let matches = |marker: &&Marker| marker.active().is_some_and(|plan| plan.selector.matches(labels));
-        let mut markers: Vec<_> = self.markers.values().filter(matches).collect();
-        markers.sort_by_key(|marker| (marker.created, &marker.name));
-        markers.into_iter().filter_map(Marker::selecting).collect()
+        let carried = self.turns.carried().filter_map(|(_, name)| self.markers.get(name));
+        carried.filter(matches).filter_map(Marker::selecting).collect()
     }
 
     pub(super) fn is_empty(&self) -> bool {

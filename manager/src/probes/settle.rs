@@ -6,8 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use berth_proto::crd::PodProbeMarkerStatus;
+
 use super::{
     ANSWERED_WITHIN, KINDS, ProbeIndex, SETTLE, WRITTEN_EVERY, Wake,
+    marker::Marker,
     node::Node,
     order::{MarkerOrder, NodeAct, NodeProbesOrder},
     room::{self, Choice},
@@ -29,12 +32,17 @@ impl ProbeIndex {
                 self.timers.set(Wake::Node(name), at);
             }
             while let Some(key) = self.touched.pop_first() {
-                let at = self.write_marker(&key, now);
+                let at = self.line_up(&key, now);
                 self.timers.set(Wake::Marker(key), at);
+            }
+            while let Some(namespace) = self.turns.pop_first() {
+                let at = self.write_markers(&namespace, now);
+                self.timers.set(Wake::Turn(namespace), at);
             }
         } else {
             // Whoever leads from now on looks at everything.
             self.touched.clear();
+            self.turns.clear();
             while let Some(name) = self.dirty.pop_first() {
                 self.sweep_node(&name);
             }
@@ -107,27 +115,48 @@ impl ProbeIndex {
         }
     }
 
-    /// The same of a marker.
-    fn write_marker(&mut self, key: &Key, now: Now) -> Option<Instant> {
-        let marker = self.spaces.get_mut(&key.namespace)?.markers.get_mut(&key.name)?;
-        let shown = marker.shown.as_ref().filter(|_| !marker.deleting)?;
-        let status = status(marker, now.wall);
-        if shows(shown, &status) {
-            marker.sent = None;
-            return None;
+    /// If something is owed to a marker, it waits for its turn from now on; or when something will be owed.
+    fn line_up(&mut self, key: &Key, now: Now) -> Option<Instant> {
+        #[cfg(test)]
+        {
+            self.looked_at += 1;
         }
-        let sent = (marker.resource_version.clone(), status);
-        if marker.sent.as_ref() == Some(&sent) {
-            return None;
+        let space = self.spaces.get_mut(&key.namespace)?;
+        let marker = space.markers.get_mut(&key.name)?;
+        match owed(marker, now) {
+            Some(Owed { at: None, .. }) => {
+                if marker.ticket.is_none() {
+                    marker.ticket = Some(space.line.join(key.name.clone()));
+                }
+                self.turns.insert(key.namespace.clone());
+                None
+            }
+            not_now => {
+                marker.ticket.take().into_iter().for_each(|ticket| space.line.leave(ticket));
+                not_now?.at
+            }
         }
-        let at = next(marker.sent_at, WRITTEN_EVERY, is_under_way(&marker.sent, &sent), now);
-        if at.is_none() {
-            let (uid, (resource_version, status)) = (marker.uid.clone(), sent.clone());
-            (marker.sent, marker.sent_at) = (Some(sent), Some(now.instant));
-            let order = MarkerOrder { key: key.clone(), uid, resource_version, status: Box::new(status) };
-            self.orders.push(Order::Marker(order));
+    }
+
+    /// Those whose turn it is; when the next one has its.
+    fn write_markers(&mut self, namespace: &Arc<str>, now: Now) -> Option<Instant> {
+        let space = self.spaces.get_mut(namespace)?;
+        loop {
+            let name = space.line.first()?.clone();
+            let marker = space.markers.get_mut(&name)?;
+            if let Some(Owed { status, at: None }) = owed(marker, now) {
+                if let Err(at) = space.pace.take(now.instant) {
+                    return Some(at);
+                }
+                let (uid, resource_version) = (marker.uid.clone(), marker.resource_version.clone());
+                marker.sent = Some((resource_version.clone(), status.clone()));
+                marker.sent_at = Some(now.instant);
+                let key = Key { namespace: namespace.clone(), name };
+                let order = MarkerOrder { key, uid, resource_version, status: Box::new(status) };
+                self.orders.push(Order::Marker(order));
+            }
+            marker.ticket.take().into_iter().for_each(|ticket| space.line.leave(ticket));
         }
-        at
     }
 
     pub(super) fn look_at_all(&mut self) {
@@ -145,8 +174,11 @@ impl ProbeIndex {
                 shown.sent = None;
             }
         }
-        for marker in self.spaces.values_mut().flat_map(|space| space.markers.values_mut()) {
-            (marker.sent, marker.sent_at) = (None, None);
+        for space in self.spaces.values_mut() {
+            space.line.clear();
+            for marker in space.markers.values_mut() {
+                (marker.sent, marker.sent_at, marker.ticket) = (None, None, None);
+            }
         }
     }
 
@@ -155,6 +187,28 @@ impl ProbeIndex {
             self.nodes.remove(name);
         }
     }
+}
+
+/// A status that a marker does not show.
+struct Owed {
+    status: PodProbeMarkerStatus,
+    /// When it may be written, if not now.
+    at: Option<Instant>,
+}
+
+fn owed(marker: &mut Marker, now: Now) -> Option<Owed> {
+    let shown = marker.shown.as_ref().filter(|_| !marker.deleting)?;
+    let status = status(marker, now.wall);
+    if shows(shown, &status) {
+        marker.sent = None;
+        return None;
+    }
+    let under_way = marker.sent.as_ref().is_some_and(|(version, _)| *version == marker.resource_version);
+    if under_way && marker.sent.as_ref().is_some_and(|(_, sent)| *sent == status) {
+        return None;
+    }
+    let at = next(marker.sent_at, WRITTEN_EVERY, under_way, now);
+    Some(Owed { status, at })
 }
 
 /// Something was asked to be written on the version that this one names too. If it was done, this one would be refused.

@@ -44,6 +44,11 @@ impl Turns {
         }
     }
 
+    /// Those that are carried out, in their order.
+    pub(super) fn carried(&self) -> impl Iterator<Item = &Rank> {
+        self.carried.iter()
+    }
+
     /// Lets one go; the same.
     pub(super) fn leave(&mut self, rank: &Rank) -> Vec<(Rank, bool)> {
         if !self.carried.remove(rank) {

@@ -16,6 +16,9 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 pub const MOST_SECONDS: i64 = 315_360_000;
 /// The most bytes that annotations have together, in Kubernetes and here.
 pub const MOST_ANNOTATION_BYTES: usize = 256 << 10;
+/// The most bytes that labels and annotations of a job's sandbox have together: a runtime is told a few things
+/// by them, and each node that pulls has a copy in an object that all namespaces share.
+pub const MOST_SANDBOX_BYTES: usize = 32 << 10;
 /// The longest message of a status or a condition, as Kubernetes has it.
 pub const LONGEST_MESSAGE: usize = 32 << 10;
 
@@ -23,6 +26,7 @@ pub const LONGEST_MESSAGE: usize = 32 << 10;
 const EXACT: i64 = 1 << 53;
 const I32: i64 = i32::MAX as i64;
 const ANNOTATIONS: i64 = MOST_ANNOTATION_BYTES as i64;
+const SANDBOX: i64 = MOST_SANDBOX_BYTES as i64;
 const NAME: i64 = 253;
 /// A qualified name: a DNS name, a slash, and 63 letters.
 const KEY: i64 = 317;
@@ -41,6 +45,8 @@ const TEXTS: &[(&str, i64)] = &[
     ("values[]", NAME),
     ("matchLabels{}", NAME),
     ("sandboxConfig.labels{}", 4096),
+    // Of jobs. What a node's object has of jobs from before this bound stays writable.
+    ("spec.sandboxConfig.annotations{}", SANDBOX),
     ("labels{}", NAME),
     ("annotations{}", ANNOTATIONS),
     ("command[]", 64 << 10),
@@ -157,8 +163,8 @@ const TOGETHER: &[(&str, &str, &str)] = &[
     (
         "spec.sandboxConfig",
         "(has(self.labels) ? self.labels.map(k, size(k) + size(self.labels[k])).sum() : 0) \
-         + (has(self.annotations) ? self.annotations.map(k, size(k) + size(self.annotations[k])).sum() : 0) <= 262144",
-        "labels and annotations have more than 256 KiB together, as much as a pod's may have: make them smaller",
+         + (has(self.annotations) ? self.annotations.map(k, size(k) + size(self.annotations[k])).sum() : 0) <= 32768",
+        "labels and annotations of the sandbox have more than 32 KiB together: make them smaller",
     ),
     (
         "spec.probes[].probe.exec.command",

@@ -16,7 +16,7 @@ mod node_pod_probe;
 mod node_pod_update;
 mod pod_probe_marker;
 
-pub use bounds::{LONGEST_MESSAGE, MOST_ANNOTATION_BYTES, MOST_SECONDS};
+pub use bounds::{LONGEST_MESSAGE, MOST_ANNOTATION_BYTES, MOST_SANDBOX_BYTES, MOST_SECONDS};
 pub use container_recreate_request::{
     ContainerRecreateRequest, ContainerRecreateRequestSpec, ContainerRecreateRequestStatus, FailurePolicy,
     RecreateContainer, RecreatePhase, RecreateState, RecreateStrategy, SpecStatusContext, StatusContext,

@@ -31,6 +31,28 @@ fn an_event_of_a_pod() {
     assert_eq!(world.index.evaluations, 0, "nor does a node look at pods");
 }
 
+/// A marker that comes concerns itself, however many others select the same pods.
+#[test]
+fn an_event_of_a_marker() {
+    let mut world = World::with_nodes(1);
+    for number in 0..8 {
+        world.pod(pod(&format!("p{number}"), "n0", GAME));
+    }
+    let probe = |number: usize| {
+        let mut probe = idle();
+        probe["podConditionType"] = format!("game.io/{number}").into();
+        spec(&[probe])
+    };
+    for number in 0..40 {
+        world.marker(&format!("m{number:03}"), probe(number));
+    }
+    world.pass(millis(1000));
+    world.index.looked_at = 0;
+    world.marker("m040", probe(40));
+    world.pass(millis(1000));
+    assert!((1..=4).contains(&world.index.looked_at), "{}", world.index.looked_at);
+}
+
 /// The pods of a workload have one shape, one set of labels and one list of probes.
 #[test]
 fn what_a_pod_takes() {

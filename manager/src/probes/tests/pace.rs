@@ -3,7 +3,10 @@
 use serde_json::json;
 
 use super::world::*;
-use crate::{probes::SETTLE, seen::Kind};
+use crate::{
+    probes::SETTLE,
+    seen::{Kind, MarkerSeen, Object},
+};
 
 #[test]
 fn a_hundred_pods_are_a_few_writes_the_first_at_once() {
@@ -174,4 +177,48 @@ fn a_status_that_cannot_be_read_is_left_alone() {
     world.pod(pod("b", "n0", GAME));
     world.pass(millis(1000));
     assert_eq!((world.marker_writes, world.told("n0").len()), (writes, 2), "its probes run");
+}
+
+/// Ten thousand markers of one author leave the API server to the others: after the first few of their
+/// statuses there are twenty a second, each is written in its turn, and once.
+#[test]
+fn the_statuses_of_a_namespace_are_written_at_a_pace() {
+    let mut world = World::with_nodes(1);
+    for number in 0..300 {
+        world.marker(&format!("m{number:03}"), spec(&[idle()]));
+    }
+    assert_eq!(world.marker_writes, 64);
+    let other = MarkerSeen { namespace: "other".to_owned(), ..world.markers["m299"].clone() };
+    let orders = world.index.apply(&Object::PodProbeMarker(Box::new(other)), world.now());
+    assert_eq!(orders.len(), 1, "another namespace has its own pace");
+    world.pass(millis(1000));
+    assert_eq!(world.marker_writes, 64 + 20);
+    let has_status = |world: &World, name: &str| {
+        world.markers[name].status.as_ref().is_ok_and(|status| !status.conditions.is_empty())
+    };
+    assert!(has_status(&world, "m083") && !has_status(&world, "m084"), "in their turn");
+    for number in 0..150 {
+        world.no_marker(&format!("m{number:03}"));
+    }
+    world.pass(millis(1000));
+    assert!(has_status(&world, "m169"), "those that are gone keep no place");
+    world.pass(millis(10_000));
+    assert!((150..300).all(|number| has_status(&world, &format!("m{number:03}"))));
+    assert_eq!(world.marker_writes, 84 + 150);
+}
+
+/// A manager that leads anew owes all of them again, at the same pace.
+#[test]
+fn the_line_ends_with_the_lease() {
+    let mut world = World::with_nodes(1);
+    for number in 0..100 {
+        world.marker(&format!("m{number:03}"), spec(&[idle()]));
+    }
+    let now = world.now();
+    assert!(world.index.rests(now).is_empty());
+    world.pass(millis(1000));
+    assert_eq!(world.marker_writes, 64, "no more without the lease");
+    world.lead();
+    world.pass(millis(3000));
+    assert_eq!(world.marker_writes, 100);
 }

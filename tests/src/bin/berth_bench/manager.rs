@@ -52,7 +52,7 @@ pub(crate) struct Large {
     /// Markers that the one makes who floods.
     #[arg(long, default_value_t = 10_000)]
     markers: u32,
-    /// Jobs of 256 KiB that it makes.
+    /// Jobs that it makes, as large as the definition lets them be.
     #[arg(long, default_value_t = 40)]
     large_jobs: u32,
 }
