@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-/// What is put in the place of a byte.
+/// Bytes that are put in the place of a byte.
 const BYTES: [u8; 8] = [0, 1, b'\n', b'"', b'9', b':', 0x7f, 0xff];
 
 /// Tries the seeds of a target, each changed at no more than so many places. There must be one.

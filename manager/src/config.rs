@@ -33,7 +33,7 @@ pub struct Config {
     /// Address of /metrics
     #[arg(long, env = "BERTH_METRICS_ADDRESS", default_value = "0.0.0.0:8080")]
     pub metrics_address: SocketAddr,
-    /// What a log line looks like
+    /// Format of log lines
     #[arg(long, env = "BERTH_LOG_FORMAT", value_enum, default_value_t)]
     pub log_format: LogFormat,
     /// Log level (error, warn, info, debug, trace), or a filter such as berth_manager=debug,info
@@ -45,7 +45,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// What is logged.
+    /// Returns the filter of the log.
     pub fn log_filter(&self) -> Targets {
         match self.verbose {
             0 => self.log_level.clone(),

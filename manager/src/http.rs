@@ -23,12 +23,12 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=
 /// A client that sends no request for so long is dropped.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What an address serves.
+/// Pages of an address.
 #[derive(Debug)]
 pub enum Pages {
     /// Alive and ready.
     Health(watch::Receiver<Listed>),
-    /// What is counted.
+    /// Metrics of the manager.
     Metrics(Registry),
 }
 

@@ -17,7 +17,7 @@ use crate::{images, index::Size, probes, seen::Kind};
 type Pair = [(&'static str, &'static str); 2];
 type One = [(&'static str, &'static str); 1];
 
-/// What became of a write.
+/// Outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It was done.

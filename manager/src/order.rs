@@ -15,11 +15,11 @@ use crate::{
 pub enum Order {
     /// To the status of a request.
     Request(StatusPatch),
-    /// What is wanted of a node.
+    /// Order for a node's NodeImage.
     Node(NodeOrder),
     /// To the status of a job, or its deletion.
     Job(JobOrder),
-    /// What is to be probed on a node.
+    /// Order for a node's probes.
     NodeProbes(NodeProbesOrder),
     /// To the status of a PodProbeMarker.
     Marker(MarkerOrder),

@@ -34,7 +34,7 @@ const MOST_BYTES: usize = 16 << 10;
 /// A read without an answer has failed.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// What was read, by the UID of the job. A clone opens the same one.
+/// Credentials that were read, by the UID of the job. A clone opens the same one.
 #[derive(Clone, Default)]
 pub struct Vault {
     /// A std lock: nothing is awaited under it.
@@ -58,7 +58,7 @@ pub enum NotSealed {
     Image {
         /// The job's UID.
         job: String,
-        /// What was to be pulled.
+        /// Image that was to be pulled.
         image: String,
     },
     /// The node's `sealingKey` is none.
@@ -66,9 +66,9 @@ pub enum NotSealed {
     Key(#[source] SealError),
 }
 
-/// What came of reading the Secrets of a job.
+/// Result of reading the Secrets of a job.
 pub struct Answer {
-    /// What was asked for.
+    /// Fetch that was asked for.
     pub fetch: Fetch,
     /// Credentials for its image; or what is missing, with the remedy.
     pub result: Result<Vec<RegistryCredential>, String>,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
 
-/// What labels must be like; everything must hold. An empty one matches everything.
+/// Requirements on labels; everything must hold. An empty one matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Selector {
     requirements: Box<[Requirement]>,

@@ -30,7 +30,7 @@ use tracing::{info, warn};
 
 use crate::{lease::Tenure, telemetry::chain};
 
-/// What makes a Node a virtual one, as OpenKruise has it.
+/// Label that makes a Node a virtual one, as OpenKruise has it.
 const VIRTUAL: &str = "type=virtual-kubelet";
 /// Env of a sidecar on any node, and of one on a virtual node.
 const SIDECAR: &str = "KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT";
@@ -92,7 +92,7 @@ async fn follow_pods(client: Client, tenure: Tenure, node: String) {
     }
 }
 
-/// What there is to say of a pod: its main containers have ended, and these sidecars run on.
+/// Makes the note on a pod whose main containers have ended, while these sidecars run on.
 fn note(pod: &Pod, node: &str) -> Option<String> {
     let (spec, status) = (pod.spec.as_ref()?, pod.status.as_ref()?);
     let policy = spec.restart_policy.as_deref();

@@ -17,7 +17,7 @@ use crate::{
     wire::{Watchable, Watched},
 };
 
-/// What happened to the objects of a kind.
+/// Event of the objects of a kind.
 #[derive(Debug)]
 pub enum Input {
     /// All of them follow.

@@ -43,9 +43,9 @@ pub trait Watchable: Clone + Debug + Send + Sync + 'static {
     const METADATA_ONLY: bool;
     /// With namespaces or without.
     type Scope;
-    /// What is read of `spec`.
+    /// Part of `spec` that is read.
     type Spec: DeserializeOwned;
-    /// What is read of `status`.
+    /// Part of `status` that is read.
     type Status: DeserializeOwned;
 
     /// The object for the index.
@@ -61,7 +61,7 @@ pub struct Watched<W> {
 }
 
 impl<W> Watched<W> {
-    /// What the index is told.
+    /// Returns the object that the index is told of.
     pub fn into_object(self) -> Object {
         self.object
     }
@@ -187,7 +187,7 @@ fn read<T: DeserializeOwned>(value: Value) -> Result<T, String> {
     serde_json::from_value(value).map_err(|error| error.to_string())
 }
 
-/// Those that make sense here.
+/// Keeps the values that make sense here.
 fn readable<T: DeserializeOwned>(values: Option<Vec<Value>>) -> Vec<T> {
     values.unwrap_or_default().into_iter().take(MOST_ENTRIES).filter_map(|value| read(value).ok()).collect()
 }

@@ -83,7 +83,7 @@ struct Shared {
     arrived: Notify,
     tenure: Tenure,
     metrics: Metrics,
-    /// What is sealed into NodeImages, at the last moment.
+    /// Vault of the credentials that are sealed into NodeImages, at the last moment.
     vault: Vault,
 }
 

@@ -28,7 +28,7 @@ pub struct DockerConfig {
     entries: BTreeMap<String, Entry>,
 }
 
-/// What a configuration has for an image.
+/// Credentials that a configuration has for an image.
 #[derive(Default)]
 pub struct Matching {
     /// The most specific first.
@@ -77,7 +77,7 @@ impl DockerConfig {
         Ok(Self { entries })
     }
 
-    /// What it has for an image `registry/repository`.
+    /// Finds the credentials that it has for an image `registry/repository`.
     pub fn matching(&self, image: &str) -> Matching {
         let (servers, entries): (Vec<String>, Vec<&Entry>) =
             self.entries.iter().map(|(server, entry)| (matching::entry(server), entry)).unzip();

@@ -68,7 +68,8 @@ impl Reference {
         self.parts.whole()
     }
 
-    /// What a runtime calls the image: everything that the reference leaves to defaults is in it, and no tag beside a digest.
+    /// Gives the name that a runtime has for the image: everything that the reference leaves to defaults is
+    /// in it, and no tag beside a digest.
     pub fn record(&self) -> String {
         match self.digest() {
             Some(digest) => format!("{}/{}@{digest}", self.registry(), self.repository()),

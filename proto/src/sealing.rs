@@ -22,7 +22,8 @@ type Aead = ChaCha20Poly1305;
 const INFO: &[u8] = b"berth.dev/v1alpha1 registry credential";
 const KEY_BYTES: usize = 32;
 
-/// What is sealed: the fields of the CRI's `AuthConfig`. It has no `Debug`, so that it cannot be logged by mistake.
+/// Content of a seal: the fields of the CRI's `AuthConfig`. It has no `Debug`, so that it cannot be logged by
+/// mistake.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RegistryCredential {
@@ -40,7 +41,7 @@ pub struct RegistryCredential {
     pub registry_token: String,
 }
 
-/// What a seal is for.
+/// Purpose of a seal.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     /// The node's name.
@@ -88,7 +89,7 @@ impl NodeKey {
         self.0.to_bytes().to_vec()
     }
 
-    /// What is published.
+    /// Returns the key that is published.
     pub fn sealing_key(&self) -> SealingKey {
         SealingKey(Kem::sk_to_pk(&self.0))
     }

@@ -26,7 +26,8 @@ fn committed_definitions_are_current() {
     }
 }
 
-/// What two field managers write in one status is merged by the API server, and each says only its part.
+/// Checks that the API server can merge the fields that two field managers write in one status, and that each
+/// says only its part.
 #[test]
 fn no_status_requires_a_field() {
     for (file, document) in documents() {

@@ -35,7 +35,7 @@ enum State {
     Settled(Outcome),
 }
 
-/// What became of the answer.
+/// Outcome of checking the prefix of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// It says what it was to say.
@@ -55,7 +55,7 @@ impl Append {
         Self { suffix, state: State::Prefix(BytesMut::new()) }
     }
 
-    /// What goes out for this frame. Empty while the prefix is incomplete.
+    /// Gives the bytes that go out for this frame. Empty while the prefix is incomplete.
     pub(crate) fn frame(&mut self, frame: Bytes) -> Bytes {
         match &mut self.state {
             State::Settled(_) => frame,
@@ -88,7 +88,7 @@ impl Append {
         }
     }
 
-    /// What was kept back of an answer that ended within its prefix.
+    /// Returns the bytes that were kept back of an answer that ended within its prefix.
     pub(crate) fn end(&mut self) -> Bytes {
         match &mut self.state {
             State::Prefix(begun) => std::mem::take(begun).freeze(),

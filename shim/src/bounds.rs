@@ -44,11 +44,11 @@ pub(crate) struct Memory {
     metrics: Metrics,
 }
 
-/// What one call has of it, until it is dropped.
+/// Share of the memory that one call holds, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Room {
     memory: Memory,
-    /// Of all that is taken.
+    /// Limit of all bytes that are taken together.
     limit: usize,
     used: usize,
     counted: usize,

@@ -43,7 +43,7 @@ use crate::{
 const STOP_TIMEOUT_FIELD: u32 = 2;
 const GRPC_TIMEOUT: &str = "grpc-timeout";
 
-/// What all calls of one client connection share.
+/// State that all calls of one client connection share.
 pub(crate) struct Context<G> {
     pub(crate) connection: ConnectionId,
     /// The kubelet's: only there an answer may differ from the runtime's.
@@ -60,7 +60,7 @@ pub(crate) struct Context<G> {
     pub(crate) next_call: Arc<AtomicU64>,
 }
 
-/// What becomes of a call of the table before it may go.
+/// Result of preparing a call of the table before it may go.
 enum Prepared {
     /// The exception in a box: it is rare, and calls are many.
     Forward(Upload, Option<Box<Exception>>),

@@ -49,7 +49,7 @@ pub fn create_container(request: cri::CreateContainerRequest) -> Result<CreateCo
     })
 }
 
-/// What a `PullImageRequest` asks for.
+/// Pull that a `PullImageRequest` asks for.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PullImage {
     /// As it asks for it.
@@ -135,7 +135,7 @@ pub fn credential_key(auth: Option<&cri::AuthConfig>) -> CredentialKey {
     CredentialKey(KEYED.get_or_init(RandomState::new).hash_one(fields))
 }
 
-/// What the labels and annotations of a sandbox say about the order of its pod.
+/// Reads the declarations about the order of its pod from the labels and annotations of a sandbox.
 pub fn declared(labels: &HashMap<String, String>, annotations: &HashMap<String, String>) -> Declared {
     Declared {
         plan: annotations.get(PLAN_ANNOTATION).map(|text| plan(text)),

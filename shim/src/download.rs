@@ -40,7 +40,7 @@ pub(crate) enum DownloadEnd {
 /// An answer on its way.
 #[derive(Default)]
 pub(crate) struct Download {
-    /// What it says beyond the runtime's words; nearly always nothing.
+    /// Exception: text beyond the runtime's words; nearly always nothing.
     exception: Option<Box<Exception>>,
     pending: Option<Pending>,
 }
@@ -63,7 +63,7 @@ impl Download {
         Self { exception, pending: None }
     }
 
-    /// What is said beyond the runtime's words, as far as it got.
+    /// Returns the exception from the runtime's words, as far as it got.
     pub(crate) fn exception(&self) -> Option<&Exception> {
         self.exception.as_deref()
     }
@@ -124,7 +124,7 @@ impl Download {
         }
     }
 
-    /// What goes to the client for this frame of the runtime.
+    /// Gives the bytes that go to the client for this frame of the runtime.
     fn outgoing(&mut self, frame: Bytes, last: bool) -> Bytes {
         let Some(exception) = &mut self.exception else { return frame };
         let frame = exception.frame(frame);

@@ -47,7 +47,7 @@ impl Edit {
         Self { statuses, is_completed, begun: BytesMut::new(), broken: false, edited: 0 }
     }
 
-    /// What goes out for this frame: the messages that are whole with it.
+    /// Gives the bytes that go out for this frame: the messages that are whole with it.
     pub(crate) fn frame(&mut self, frame: Bytes) -> Bytes {
         if self.broken {
             return frame;
@@ -70,7 +70,7 @@ impl Edit {
         out.freeze()
     }
 
-    /// What is still to go at the end of the answer.
+    /// Returns the bytes that are still to go at the end of the answer.
     pub(crate) fn end(&mut self) -> Bytes {
         std::mem::take(&mut self.begun).freeze()
     }

@@ -32,7 +32,7 @@ pub const NUDGE_NAME: &str = "berth-nudge";
 /// Its image; nobody ever pulls it.
 pub const NUDGE_IMAGE: &str = "berth.dev/nudge";
 
-/// What is appended to one answer.
+/// Addition to one answer.
 #[derive(Debug)]
 pub(crate) struct Exception {
     kind: Kind,
@@ -82,7 +82,7 @@ impl Exception {
         Self { kind: Kind::Restated, change: Change::Append(Append::new(suffix.freeze())) }
     }
 
-    /// Of several containers in one message.
+    /// Makes an exception for several containers in one message.
     pub(crate) fn edited(edit: Edit) -> Self {
         Self { kind: Kind::Restated, change: Change::Edit(edit) }
     }
@@ -127,7 +127,8 @@ impl Exception {
         Some(Self { kind: Kind::Nudged { entries }, change: Change::Append(Append::new(suffix.into())) })
     }
 
-    /// What goes to the client for this frame of the runtime; empty when it has to wait for the next one.
+    /// Gives the bytes that go to the client for this frame of the runtime; empty when it has to wait for the
+    /// next one.
     pub(crate) fn frame(&mut self, frame: Bytes) -> Bytes {
         match &mut self.change {
             Change::Append(append) => append.frame(frame),
@@ -135,7 +136,7 @@ impl Exception {
         }
     }
 
-    /// What is still to go at the end of the answer.
+    /// Returns the bytes that are still to go at the end of the answer.
     pub(crate) fn end(&mut self) -> Bytes {
         match &mut self.change {
             Change::Append(append) => append.end(),

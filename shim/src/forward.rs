@@ -45,7 +45,7 @@ enum Attempt {
     ClientGone,
 }
 
-/// What a failed stream tells about its call.
+/// Failure of a stream, as far as it tells about its call.
 enum Failure {
     Unprocessed,
     Reset(Reason),

@@ -22,11 +22,11 @@ pub struct Assembler {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("grpc: received message larger than max ({length} vs. {MAX_MESSAGE})")]
 pub struct TooLarge {
-    /// What its prefix announces, or what has arrived when that is more.
+    /// Length that its prefix announces, or of the bytes that have arrived when that is more.
     pub length: usize,
 }
 
-/// What the collected frames are.
+/// Content of the collected frames.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Payload {
     /// Exactly one message, not compressed.
@@ -53,7 +53,7 @@ impl Assembler {
         &self.frames
     }
 
-    /// What they hold, once the last one is there.
+    /// Returns the content of the frames, once the last one is there.
     pub fn payload(&self) -> Payload {
         match self.prefix() {
             Some((flag, length)) if self.collected == PREFIX + length => match flag {

@@ -8,7 +8,8 @@ use berth_policy::{
 };
 use tokio::sync::watch;
 
-/// Who is asked about the calls of the intercept table. Implemented by `berthd` around the pure core.
+/// Authority that is asked about the calls of the intercept table. Implemented by `berthd` around the pure
+/// core.
 pub trait Gate: Send + Sync + 'static {
     /// May this call proceed? Never blocks. Asked again with the same call after each change while it is held.
     fn admit(&self, call: &Call) -> Verdict;

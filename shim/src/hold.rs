@@ -28,14 +28,14 @@ use crate::{gate::Gate, intercept::Method, metrics::Metrics, serve::Leaving};
 /// A hold that is over before it begins would turn the loop into a spin; this bounds a mistake of the policy.
 const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 
-/// What to do with the call now.
+/// Decision about the call now.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Passage {
     /// Send it on.
     Pass {
         /// Changed in this way, and nothing else.
         amended: Option<Amendment>,
-        /// What it waited; zero when it was not held.
+        /// Time that it waited; zero when it was not held.
         held: Duration,
     },
     /// Answer with this error.

@@ -8,7 +8,8 @@ use h2::{client, server};
 
 use crate::bounds::STREAMS;
 
-/// What a peer may send on one stream before we have passed it on. A list of 500 containers is 445 kB.
+/// Bytes that a peer may send on one stream before we have passed them on. A list of 500 containers is 445
+/// kB.
 const STREAM_WINDOW: u32 = 4 << 20;
 /// The same over all streams of a connection.
 const CONNECTION_WINDOW: u32 = 16 << 20;
@@ -17,7 +18,7 @@ const MAX_HEADER_LIST: u32 = 16 << 20;
 /// The largest DATA frame we take. Not larger: h2 derives the number of CONTINUATION frames it accepts from this and the
 /// header limit, and grpc-go cuts headers at 16 KiB, so that 1 MiB here would break an error text above 320 kB.
 const MAX_FRAME: u32 = 64 << 10;
-/// What h2 may queue for one stream before it withholds capacity.
+/// Bytes that h2 may queue for one stream before it withholds capacity.
 const SEND_BUFFER: usize = 1 << 20;
 /// Streams reset before they were looked at. More than one read of the socket can bring.
 const PENDING_RESETS: usize = 1 << 16;

@@ -29,7 +29,7 @@ pub(crate) enum Method {
     PullImage,
 }
 
-/// What a call of the table asks for.
+/// Request of a call of the table.
 #[derive(Debug)]
 pub(crate) enum Asked {
     /// May have to wait: the gate is asked.

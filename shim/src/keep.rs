@@ -7,7 +7,7 @@
 
 use std::{any::Any, fmt::Debug, os::fd::BorrowedFd};
 
-/// Those other hands.
+/// Other hands that keep a second descriptor of a connection.
 pub trait Keeper: Debug + Send + Sync + 'static {
     /// Keeps a second descriptor until what is returned is dropped. `None` where that cannot be: the connection then ends with this
     /// process.

@@ -45,7 +45,7 @@ pub enum BindError {
     Directory {
         /// The directory.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
     /// The lock file could not be opened or locked.
@@ -53,7 +53,7 @@ pub enum BindError {
     Lock {
         /// The lock file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
     /// Another process starts or runs on this socket.
@@ -70,7 +70,7 @@ pub enum BindError {
     Socket {
         /// The socket.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
 }

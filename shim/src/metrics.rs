@@ -49,7 +49,7 @@ pub(crate) enum Unread {
     Undecodable,
 }
 
-/// What there can be too much of.
+/// Kinds of load of which there can be too much.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Shed {
     /// Connections.
@@ -133,7 +133,7 @@ impl Metrics {
         self.connections.get()
     }
 
-    /// Those of them that are the kubelet's.
+    /// Returns the client connections that are open now and are the kubelet's.
     pub fn kubelet_connections_open(&self) -> i64 {
         self.kubelet_connections.get()
     }

@@ -41,7 +41,7 @@ pub(crate) struct Observer<G: Gate> {
     cut: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
 }
 
-/// What a successful answer means.
+/// Meaning of a successful answer.
 #[derive(Debug, Default)]
 pub(crate) enum OnSuccess {
     #[default]
@@ -82,7 +82,7 @@ impl<G: Gate> Observer<G> {
         self.announced = Some(call);
     }
 
-    /// What to tell when it succeeds.
+    /// Sets the report to the policy for when the call succeeds.
     pub(crate) fn on_success(&mut self, on_success: OnSuccess) {
         self.answer = match on_success {
             OnSuccess::SandboxCreated(..) | OnSuccess::ContainerCreated => Answer::Collected(BytesMut::new()),

@@ -51,7 +51,7 @@ pub struct Shutdown {
     pub succeeded: CancellationToken,
 }
 
-/// What the calls of a connection know of its end.
+/// Signals by which the calls of a connection learn of its end.
 #[derive(Clone, Debug)]
 pub(crate) struct Leaving {
     /// The client was told to go elsewhere, on this connection: what it is given back now it takes there.

@@ -15,11 +15,11 @@ use crate::download::poll_room;
 /// How much of a request that is still being read is kept.
 pub(crate) const MAX_KEPT: usize = 64 << 10;
 
-/// What goes up.
+/// Request on its way up to the runtime.
 pub(crate) struct Upload {
     /// The client's stream, until it was read to its end.
     source: Option<RecvStream>,
-    /// What was read: all of it while `keep`, otherwise what is not handed on yet.
+    /// Frames that were read: all of them while `keep`, otherwise the ones that are not handed on yet.
     frames: Vec<Bytes>,
     /// The first of `frames` that is not handed on.
     next: usize,

@@ -166,7 +166,7 @@ impl ImageIndex {
         earliest([read_again, silence, deadline, look, written])
     }
 
-    /// Whether it can be relied on that no more nodes are selected; else when to look again.
+    /// Returns `None` if it can be relied on that no more nodes are selected; else when to look again.
     fn believable(&self, none: bool, seen: Instant, now: Now) -> Option<Instant> {
         let doubts = [Kind::Node, Kind::NodeImage, Kind::Pod].map(|kind| self.views.doubt(kind));
         let lag = self
@@ -275,7 +275,7 @@ impl ImageIndex {
     }
 }
 
-/// What is left of so many seconds after a moment of the API's, by this machine's clock.
+/// Returns the rest of so many seconds after a moment of the API's, by this machine's clock.
 fn until(begin: Timestamp, seconds: i64, now: Now) -> Duration {
     let end = i128::from(begin.as_millisecond()) + i128::from(seconds) * 1000;
     let left = end - i128::from(now.wall.as_millisecond());

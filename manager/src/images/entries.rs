@@ -14,7 +14,7 @@ use super::{
 use crate::{order::Order, seen::Now, time::later};
 
 impl ImageIndex {
-    /// What is owed to a node, if that is anything.
+    /// Orders the write that is owed to a node, if there is one.
     pub(super) fn write_node(&mut self, name: &Arc<str>, now: Now) {
         let Some(image) =
             self.sites.get(name).filter(|site| site.usable()).and_then(|site| site.image.as_ref())

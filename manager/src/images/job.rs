@@ -24,7 +24,7 @@ pub(super) struct Job {
     pub(super) start: Option<Timestamp>,
     /// Its last status, once decided.
     pub(super) end: Option<Box<ImagePullJobStatus>>,
-    /// What was last asked to be written. The next event of the object shows what became of it.
+    /// Write that was asked for last. The next event of the object shows its result.
     pub(super) sent: Option<Sent>,
     /// When that was.
     pub(super) sent_at: Option<Instant>,

@@ -96,7 +96,8 @@ impl ImageIndex {
         self.roll_out(uid, Owner::Job(key.clone()), rank, plan, now);
     }
 
-    /// What was read was for another image, or of other Secrets. What is not written yet is decided anew with what is read now.
+    /// Drops the Secrets that were read: they were for another image, or the job names others now. Decisions
+    /// that are not written yet are made anew with the Secrets that are read now.
     fn drop_secrets(&mut self, uid: &Arc<str>, now: Now) {
         let Some(job) = self.jobs.get_mut(uid) else { return };
         if std::mem::replace(&mut job.secrets, Secrets::Unknown) != Secrets::Unknown {

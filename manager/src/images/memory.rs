@@ -46,7 +46,8 @@ pub(super) fn write<'a>(ended: impl Iterator<Item = (&'a Arc<str>, End)>) -> Opt
     gzip.finish().ok().map(|bytes| STANDARD.encode(bytes))
 }
 
-/// What was written. Nothing, where it cannot be read: then NodeImages alone say who has ended.
+/// Reads the ends that were written. Empty where they cannot be read: then NodeImages alone say who has
+/// ended.
 pub(super) fn read(text: &str) -> BTreeMap<String, End> {
     let mut names = String::new();
     let Ok(bytes) = STANDARD.decode(text) else { return BTreeMap::new() };

@@ -105,7 +105,7 @@ const SECRETS_PAUSE: Duration = Duration::from_secs(30);
 /// The kinds by which images are decided.
 const KINDS: &[Kind] = &[Kind::Pod, Kind::Node, Kind::NodeImage, Kind::ImagePullJob];
 
-/// What the manager knows of images, and what follows from it.
+/// Index of images: the manager's knowledge of them, and the writes that follow from it.
 #[derive(Debug, Default)]
 pub struct ImageIndex {
     views: Views,
@@ -115,14 +115,14 @@ pub struct ImageIndex {
     sets: LabelSets,
     pods: Pods,
     sites: HashMap<Arc<str>, Site>,
-    /// Of `sites`, those with a NodeImage.
+    /// Number of `sites` with a NodeImage.
     node_images: usize,
     /// By UID.
     jobs: HashMap<Arc<str>, Job>,
     uids: HashMap<Key, Arc<str>>,
     /// By UID; of jobs that are not over, and of those who pull ahead.
     rollouts: HashMap<Arc<str>, Rollout>,
-    /// Those whose nodes follow pods, by namespace.
+    /// Rollouts whose nodes follow pods, by namespace.
     by_pods: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
     /// Names of the NodeImages in which a UID has an entry, shown or decided.
     placed: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
@@ -133,12 +133,12 @@ pub struct ImageIndex {
     touched: BTreeSet<Arc<str>>,
     dirty: BTreeSet<Arc<str>>,
     effects: Vec<Effect>,
-    /// Of selectors on nodes, for the tests of what an event costs.
+    /// Evaluations of selectors on nodes, for the tests of what an event costs.
     #[cfg(test)]
     evaluations: usize,
 }
 
-/// What is to be looked at although nothing happened.
+/// Object to look at again although nothing happened.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Wake {
     /// A job, or whoever else has this UID.
@@ -188,7 +188,7 @@ impl ImageIndex {
         self.views.begins(kind, now.instant);
     }
 
-    /// What the list has not shown is gone.
+    /// Ends a list. Objects that it has not shown are gone.
     pub fn list_ends(&mut self, kind: Kind, now: Now) -> Vec<Effect> {
         let complete = self.views.complete_since(KINDS).is_some();
         self.views.ends(kind, now.instant);
@@ -207,7 +207,7 @@ impl ImageIndex {
         self.views.broke(kind, now.instant);
     }
 
-    /// What is owed because time has passed.
+    /// Gives the effects that are owed because time has passed.
     pub fn due(&mut self, now: Now) -> Vec<Effect> {
         while let Some(wake) = self.timers.due(now.instant) {
             match wake {

@@ -7,14 +7,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::{order::Order, seen::Key};
 
-/// What is owed.
+/// Effect that is owed.
 #[derive(Clone, Debug)]
 pub enum Effect {
     /// A write.
     Write(Order),
     /// Secrets are to be read; `ImageIndex::secrets_ready` or `secrets_missing` says what came of it.
     Fetch(Fetch),
-    /// What was read for this job is not needed any more.
+    /// Secrets that were read for this job are not needed any more.
     Forget(Arc<str>),
 }
 
@@ -27,7 +27,7 @@ pub struct Fetch {
     pub job: Key,
     /// The names of its Secrets, in its namespace.
     pub names: Box<[String]>,
-    /// What is to be pulled with them.
+    /// Image to pull with them.
     pub image: String,
 }
 
@@ -36,11 +36,11 @@ pub struct Fetch {
 pub struct NodeOrder {
     /// The name of the node, and of its NodeImage.
     pub node: Arc<str>,
-    /// Of the NodeImage.
+    /// UID of the NodeImage.
     pub uid: Box<str>,
     /// The version it was decided on.
     pub resource_version: Box<str>,
-    /// What is sealed for the node is sealed to it.
+    /// Public key for all that is sealed for the node.
     pub sealing_key: Option<Arc<str>>,
     /// Sorted by UID.
     pub wishes: Vec<Wish>,
@@ -82,11 +82,11 @@ pub struct JobOrder {
     pub uid: Arc<str>,
     /// The version it was decided on.
     pub resource_version: Box<str>,
-    /// What is done.
+    /// Act on the job.
     pub act: JobAct,
 }
 
-/// What is done to a job.
+/// Act on a job.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JobAct {
     /// Its status is to be this: every field that is the manager's.

@@ -10,7 +10,7 @@ pub(super) enum Parallelism {
 }
 
 impl Parallelism {
-    /// What is meant where nothing is said.
+    /// Parallelism where none is given.
     pub(super) const DEFAULT: Self = Self::Nodes(1);
 
     /// Or what is wrong with it.
@@ -35,7 +35,8 @@ impl Parallelism {
         }
     }
 
-    /// Of so many selected nodes. A share is rounded up, so that one above 0 % is at least one node.
+    /// Computes the number of nodes out of so many selected nodes. A share is rounded up, so that one above 0
+    /// % is at least one node.
     pub(super) fn of(self, selected: usize) -> usize {
         match self {
             Self::Nodes(nodes) => nodes as usize,

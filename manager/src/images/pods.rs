@@ -21,7 +21,7 @@ pub(super) struct Pods {
     known: HashMap<Arc<str>, OfNamespace>,
 }
 
-/// What became of one.
+/// Change of a pod.
 #[derive(Debug, Default)]
 pub(super) struct Change {
     pub(super) before: Option<PodAt>,
@@ -65,7 +65,7 @@ impl Pods {
         Some((namespace, Change { before: Some(before), after: None }))
     }
 
-    /// Those that the newest list has not shown: namespace and name.
+    /// Lists the pods that the newest list has not shown: namespace and name.
     pub(super) fn vanished(&self, list: u32) -> Vec<(Arc<str>, Box<str>)> {
         let pods =
             self.known.iter().flat_map(|(namespace, pods)| pods.iter().map(move |pod| (namespace, pod)));

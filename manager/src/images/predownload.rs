@@ -54,7 +54,8 @@ pub struct Progress {
 }
 
 impl PullAhead {
-    /// What the annotations of a workload ask for. `pods` selects, in its namespace, those that are still to be updated.
+    /// Reads the request in the annotations of a workload. `pods` selects, in its namespace, those that are
+    /// still to be updated.
     ///
     /// # Errors
     /// Names the annotation or field that makes no sense, and the workload.

@@ -32,7 +32,7 @@ pub(super) enum Which {
     All,
     Names(BTreeSet<String>),
     Labels(Selector),
-    /// Those that run such pods of this namespace.
+    /// Nodes that run such pods of this namespace.
     Pods(Arc<str>, Selector),
 }
 
@@ -65,7 +65,7 @@ pub(super) enum Standing {
     Former(End),
 }
 
-/// Who wants it.
+/// Owner of a rollout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     Job(Key),
@@ -73,14 +73,14 @@ pub(super) enum Owner {
     Ahead,
 }
 
-/// What is wanted.
+/// Plan of a rollout.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Plan {
     pub(super) which: Which,
     pub(super) parallelism: Parallelism,
     /// Without what differs from node to node.
     pub(super) content: Arc<DesiredImage>,
-    /// What all attempts on one node together may take.
+    /// Longest time of all attempts on one node together.
     pub(super) patience: Duration,
     /// Credentials are sealed to each node.
     pub(super) sealed: bool,
@@ -116,9 +116,9 @@ pub(super) struct Rollout {
     silence: BTreeSet<(Instant, Arc<str>)>,
     ended: BTreeMap<Arc<str>, End>,
     former: BTreeMap<Arc<str>, End>,
-    /// Of `ended`.
+    /// Number of `ended` that failed.
     failed: usize,
-    /// Of `failed`.
+    /// Number of `failed` that were silent.
     silent: usize,
     /// For `Which::Pods`: how many pods of each node match.
     pods: HashMap<Arc<str>, u32>,

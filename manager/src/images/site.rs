@@ -16,7 +16,7 @@ use super::{
 };
 use crate::seen::{Labels, NodeImageSeen, Texts};
 
-/// What is known of a name.
+/// State of a name.
 #[derive(Debug, Default)]
 pub(super) struct Site {
     pub(super) node: Option<Node>,
@@ -72,11 +72,11 @@ pub(super) struct Entry {
     pub(super) weight: usize,
     pub(super) since: Option<Time>,
     pub(super) sealed: Arc<[String]>,
-    /// What the agent says of this version of it.
+    /// Pull of this version of it, as the agent reports.
     pub(super) pull: Option<Pull>,
 }
 
-/// What the agent says: a change of it is a sign of life.
+/// Pull as the agent reports: a change of it is a sign of life.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pull {
     phase: ImagePhase,

@@ -38,7 +38,7 @@ pub(super) struct Spec {
 }
 
 impl Spec {
-    /// What is to be pulled.
+    /// Returns the image to pull.
     pub(super) fn image(&self) -> &str {
         &self.plan.content.image
     }

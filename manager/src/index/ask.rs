@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::seen::{Key, Kind};
 
-/// What a request asks for.
+/// Action that a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Ask {
     /// New instances of containers, in place: ContainerRecreateRequests.

@@ -18,12 +18,13 @@ use crate::{
     time::later,
 };
 
-/// What is not there when a request is first seen may only not have been seen yet: pods come by a watch of their own.
+/// Delay of the pod watch: a pod that is not there when a request is first seen may only not have been seen
+/// yet, as pods come by a watch of their own.
 const LAG: Duration = Duration::from_secs(3);
 /// The same for a pod seen with an instance that is known to be history. Longer: here it is certain that news comes.
 const STALE: Duration = Duration::from_secs(10);
 
-/// What to do about a request.
+/// Decision about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     /// Ask again then, if nothing happens before.
@@ -40,7 +41,7 @@ impl Decision {
     }
 }
 
-/// What a decision about an unassigned request rests on.
+/// Facts for a decision about an unassigned request.
 #[derive(Debug)]
 pub(super) struct Facts<'a> {
     /// The pod of that name, as seen.

@@ -22,7 +22,7 @@ const AGENT_SILENT_AFTER: Duration = Duration::from_secs(60);
 /// The agent ends what it has begun at the deadline; only if it does not, the manager does.
 const DEADLINE_EXCEEDED_AFTER: Duration = Duration::from_secs(10);
 
-/// What a decision about an assigned request rests on.
+/// Facts for a decision about an assigned request.
 #[derive(Debug)]
 pub(super) struct Facts<'a> {
     /// The pod of that name, as seen.

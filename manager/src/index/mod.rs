@@ -76,7 +76,7 @@ use crate::{
 /// A write that found no room is owed again after it.
 const LOST_PAUSE: Duration = Duration::from_secs(5);
 
-/// What the manager knows, and what follows from it.
+/// Index of requests: the manager's knowledge of them, and the writes that follow from it.
 #[derive(Debug, Default)]
 pub struct Index {
     views: Views,
@@ -184,7 +184,7 @@ impl Index {
         self.views.begins(kind, now.instant);
     }
 
-    /// What the list has not shown is gone.
+    /// Ends a list. Objects that it has not shown are gone.
     pub fn list_ends(&mut self, kind: Kind, now: Now) -> Vec<StatusPatch> {
         self.views.ends(kind, now.instant);
         let list = self.views.list(kind);
@@ -214,7 +214,7 @@ impl Index {
         self.views.broke(kind, now.instant);
     }
 
-    /// What is owed because time has passed.
+    /// Gives the writes that are owed because time has passed.
     pub fn due(&mut self, now: Now) -> Vec<StatusPatch> {
         let due = self.requests.due(now.instant);
         self.evaluate_all(due, now)

@@ -60,7 +60,7 @@ pub(super) struct Request {
     pub(super) stage: Stage,
     /// The instances that are history because of it.
     pub(super) replaced: Box<[ContainerId]>,
-    /// What was last asked to be written, and on which version. The next event of the object shows what became of it.
+    /// Write that was asked for last, and its version. The next event of the object shows its result.
     pub(super) asked: Option<(Box<str>, Write)>,
     /// Its entry among the timers.
     pub(super) timer: Option<Instant>,
@@ -77,12 +77,12 @@ pub(super) enum Stage {
     Assigned(Assigned),
 }
 
-/// What a request asks for.
+/// Wishes of a request.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
     pub(super) pod: Arc<str>,
     pub(super) containers: Box<[Box<str>]>,
-    /// What is wrong with its spec.
+    /// Fault of its spec.
     pub(super) fault: Option<Box<str>>,
     /// The end it set itself.
     pub(super) active_until: Option<Instant>,

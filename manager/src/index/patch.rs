@@ -23,13 +23,13 @@ pub struct StatusPatch {
     pub uid: Box<str>,
     /// The version it was decided on. The write must fail on any other: what happened since is not known here.
     pub resource_version: Box<str>,
-    /// What to write.
+    /// Write to carry out.
     pub write: Write,
     /// When it was decided.
     pub at: Timestamp,
 }
 
-/// What is written.
+/// Write to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
     /// An agent gets the request.
@@ -53,9 +53,9 @@ pub struct Assignment {
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum RequestStatus {
-    /// Of a ContainerRecreateRequest.
+    /// Status of a ContainerRecreateRequest.
     Recreate(Box<ContainerRecreateRequestStatus>),
-    /// Of a ContainerUpdateRequest.
+    /// Status of a ContainerUpdateRequest.
     Update(Box<ContainerUpdateRequestStatus>),
 }
 

@@ -24,7 +24,7 @@ const MOST_DEPARTED: usize = 4096;
 pub(super) struct Replaced {
     /// By how many requests, deleted ones included: a request may be seen twice around its deletion.
     known: HashMap<ContainerId, u32>,
-    /// Those of deleted requests, and until when; oldest first.
+    /// Instances of deleted requests, and until when they are kept; oldest first.
     departed: VecDeque<(Instant, ContainerId)>,
 }
 

@@ -17,7 +17,7 @@ use crate::seen::Key;
 pub(super) struct Requests {
     /// With the number of the list that showed it last.
     known: HashMap<RequestId, (Request, u32)>,
-    /// Of `known`, those to update.
+    /// Number of `known` that ask for an update.
     updates: usize,
     by_pod: HashMap<Key, BTreeSet<(Ask, Arc<str>)>>,
     by_node: HashMap<Arc<str>, BTreeSet<RequestId>>,
@@ -73,12 +73,12 @@ impl Requests {
         self.by_node.get(node).into_iter().flatten().cloned().collect()
     }
 
-    /// Those that are not over.
+    /// Lists the requests that are not over.
     pub(super) fn unfinished(&self) -> Vec<RequestId> {
         self.by_pod.iter().flat_map(|(pod, names)| names.iter().map(|name| of(pod, name))).collect()
     }
 
-    /// Those of a kind that its newest list has not shown.
+    /// Lists the requests of a kind that its newest list has not shown.
     pub(super) fn vanished(&self, ask: Ask, list: u32) -> Vec<Key> {
         let gone = self.known.iter().filter(|(id, (_, shown))| id.ask == ask && *shown != list);
         gone.map(|(id, _)| id.key.clone()).collect()

@@ -10,7 +10,7 @@ use berth_proto::{
 /// OpenKruise's bound, which its users' manifests know.
 const SHORTEST_DEADLINE: i64 = 3;
 
-/// What both kinds of requests ask.
+/// Spec of both kinds of requests.
 pub(super) trait Spec {
     /// The pod.
     fn pod(&self) -> &str;

@@ -6,7 +6,7 @@ use berth_proto::crd::{
 
 use super::{ask::Ask, container_id::ContainerId};
 
-/// What both kinds of requests say of themselves.
+/// Status of both kinds of requests.
 pub(super) trait Status {
     /// Which of the two it is.
     const ASK: Ask;
@@ -54,7 +54,7 @@ impl Status for ContainerRecreateRequestStatus {
         &self.container_status_contexts
     }
 
-    /// Those that recreated containers had.
+    /// Lists the instances that recreated containers had.
     fn replaced(&self) -> Box<[ContainerId]> {
         let states = self.container_recreate_states.iter();
         let done = states.filter(|state| state.phase == RecreatePhase::Succeeded);

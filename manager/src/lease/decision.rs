@@ -6,7 +6,7 @@ use tokio::time::{Duration, Instant};
 
 use super::Terms;
 
-/// What to do.
+/// Move of a replica on the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Move {
     /// It is ours: prolong it.
@@ -32,7 +32,7 @@ impl Observed {
     }
 }
 
-/// Who holds it; one that was given up has an empty holder.
+/// Returns the holder of the lease; one that was given up has an empty holder.
 pub(super) fn holder(lease: &Lease) -> Option<&str> {
     lease.spec.as_ref()?.holder_identity.as_deref().filter(|holder| !holder.is_empty())
 }

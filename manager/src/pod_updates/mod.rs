@@ -59,7 +59,7 @@ pub struct PodUpdateOrder {
     pub pods: Vec<DesiredPod>,
 }
 
-/// What workloads want of pods, and what the NodePodUpdates show.
+/// Wishes of workloads for pods, and the NodePodUpdates as shown.
 #[derive(Debug, Default)]
 pub struct PodUpdates {
     /// By the pod's UID, with its node.
@@ -87,7 +87,7 @@ struct Shown {
     deleting: bool,
     desired: BTreeMap<String, DesiredPod>,
     pods: HashMap<String, UpdatedPod>,
-    /// What was last asked to be written on this version.
+    /// Entries that were last asked to be written on this version.
     asked: Option<Vec<DesiredPod>>,
     /// UIDs of entries that are there, or in anything that was asked to be written on this version.
     possible: BTreeSet<String>,
@@ -169,7 +169,7 @@ impl PodUpdates {
         self.sweep(node);
     }
 
-    /// What is owed since this was asked last.
+    /// Gives the orders that are owed since this was asked last.
     pub fn owed(&mut self) -> Vec<PodUpdateOrder> {
         mem::take(&mut self.dirty).into_iter().filter_map(|name| self.order(name)).collect()
     }

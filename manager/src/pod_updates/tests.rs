@@ -257,7 +257,7 @@ fn a_new_leader_owes_everything_and_what_was_lost_is_owed_again() {
     assert!(world.updates.owed().is_empty());
 }
 
-/// What happens around the index. Five pods on two nodes.
+/// Deed around the index. Five pods on two nodes.
 #[derive(Clone, Debug)]
 enum Deed {
     Want {
@@ -273,7 +273,7 @@ enum Deed {
     Answer {
         pod: u8,
     },
-    /// What is owed is taken, and written only later, if at all.
+    /// Orders are taken, and written only later, if at all.
     Ask {
         write: bool,
     },

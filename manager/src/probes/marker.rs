@@ -16,7 +16,8 @@ use super::{
     turns::Rank,
 };
 
-/// Of a spec with its place in the order: no two have the same, so what was worked out for one counts for no other.
+/// Number of a spec with its place in the order: no two have the same, so a result that was worked out for
+/// one counts for no other.
 pub(super) type Serial = u64;
 
 /// A marker.
@@ -26,7 +27,7 @@ pub(super) struct Marker {
     pub(super) uid: Box<str>,
     pub(super) resource_version: Box<str>,
     pub(super) generation: Option<i64>,
-    /// Who was made first has what two name.
+    /// Creation time. Of two markers that name the same thing, the one made first has it.
     pub(super) created: Option<Timestamp>,
     /// Its deletion has begun: it asks for nothing any more.
     pub(super) deleting: bool,
@@ -41,9 +42,9 @@ pub(super) struct Marker {
     pub(super) shown: Option<PodProbeMarkerStatus>,
     /// Pods.
     pub(super) matched: usize,
-    /// What cannot be done, on which pods.
+    /// Problems, and the pods they are on.
     pub(super) problems: BTreeMap<Problem, BTreeSet<Box<str>>>,
-    /// What was last asked to be written, and on which version.
+    /// Status that was last asked to be written, and on which version.
     pub(super) sent: Option<(Box<str>, PodProbeMarkerStatus)>,
     /// When that was.
     pub(super) sent_at: Option<Instant>,

@@ -74,7 +74,8 @@ use crate::{
 pub const SETTLE: Duration = Duration::from_millis(200);
 /// The status of a marker is written once in it at the most.
 pub const WRITTEN_EVERY: Duration = Duration::from_millis(500);
-/// What came of a write is seen in the next version of its object. Where nothing is seen for so long, nothing came of it.
+/// Time to wait for the effect of a write, which is seen in the next version of its object. A write of which
+/// nothing is seen for so long had no effect.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
 /// A write that found no room is owed again after it.
 const LOST_PAUSE: Duration = Duration::from_secs(5);
@@ -82,7 +83,7 @@ const LOST_PAUSE: Duration = Duration::from_secs(5);
 /// The kinds by which probes are decided.
 const KINDS: &[Kind] = &[Kind::Pod, Kind::PodProbeMarker, Kind::NodePodProbe];
 
-/// What the manager knows of probes, and what follows from it.
+/// Index of probes: the manager's knowledge of them, and the writes that follow from it.
 #[derive(Debug, Default)]
 pub struct ProbeIndex {
     views: Views,
@@ -102,7 +103,7 @@ pub struct ProbeIndex {
     /// Namespaces with markers whose turn it may be.
     turns: BTreeSet<Arc<str>>,
     orders: Vec<Order>,
-    /// Of selectors on pods, for the tests of what an event costs.
+    /// Evaluations of selectors on pods, for the tests of what an event costs.
     #[cfg(test)]
     evaluations: usize,
     /// Markers whose status was worked out, for the same.
@@ -110,7 +111,7 @@ pub struct ProbeIndex {
     looked_at: usize,
 }
 
-/// What is to be looked at although nothing happened.
+/// Object to look at again although nothing happened.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Wake {
     Marker(Key),
@@ -159,7 +160,7 @@ impl ProbeIndex {
         self.views.begins(kind, now.instant);
     }
 
-    /// What the list has not shown is gone.
+    /// Ends a list. Objects that it has not shown are gone.
     pub fn list_ends(&mut self, kind: Kind, now: Now) -> Vec<Order> {
         let complete = self.views.complete_since(KINDS).is_some();
         self.views.ends(kind, now.instant);
@@ -177,7 +178,7 @@ impl ProbeIndex {
         self.views.broke(kind, now.instant);
     }
 
-    /// What is owed because time has passed.
+    /// Gives the orders that are owed because time has passed.
     pub fn due(&mut self, now: Now) -> Vec<Order> {
         while let Some(wake) = self.timers.due(now.instant) {
             match wake {

@@ -15,7 +15,7 @@ pub(super) fn is_qualified(key: &str) -> bool {
     }
 }
 
-/// What the value of a label may be.
+/// Returns whether a text may be the value of a label.
 pub(super) fn is_label_value(value: &str) -> bool {
     value.is_empty() || is_name(value)
 }

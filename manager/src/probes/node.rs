@@ -27,7 +27,7 @@ pub(super) struct Node {
     pub(super) sent_at: Option<Instant>,
 }
 
-/// What is wanted for one pod.
+/// Probes that are wanted for one pod.
 #[derive(Debug)]
 pub struct ProbedPod {
     pub(super) namespace: Arc<str>,
@@ -46,7 +46,7 @@ pub(super) struct Shown {
     pub(super) noticed: bool,
     /// Sorted by UID.
     entries: Box<[Entry]>,
-    /// What was last asked to be written, and on which version.
+    /// Act that was last asked to be written, and on which version.
     pub(super) sent: Option<(Box<str>, NodeAct)>,
     /// The number of the list that showed it last.
     pub(super) list: u32,

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::seen::{Key, Kind, MarkerSeen, NodePodProbeSeen, PodSeen};
 
-/// What is wanted for a pod, and of which node.
+/// Probes that are wanted for a pod, and its node.
 type Placed = Option<(Arc<str>, Arc<ProbedPod>)>;
 
 impl ProbeIndex {
@@ -66,7 +66,7 @@ impl ProbeIndex {
         self.exchange(namespace, name, before, after);
     }
 
-    /// What was wanted for a pod is replaced, in the counts of the markers and on the nodes.
+    /// Replaces the wishes for a pod, in the counts of the markers and on the nodes.
     fn exchange(&mut self, namespace: &Arc<str>, name: &str, before: Placed, after: Placed) {
         let (old, new) = (resolved(&before), resolved(&after));
         let same = matches!((old, new), (Some(old), Some(new)) if Arc::ptr_eq(old, new));

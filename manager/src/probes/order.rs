@@ -12,15 +12,15 @@ use crate::seen::Key;
 pub struct NodeProbesOrder {
     /// The name of the node, and of its NodePodProbe.
     pub node: Arc<str>,
-    /// Of the NodePodProbe.
+    /// UID of the NodePodProbe.
     pub uid: Box<str>,
     /// The version it was decided on.
     pub resource_version: Box<str>,
-    /// What is written.
+    /// Act to write.
     pub act: NodeAct,
 }
 
-/// What is written to a NodePodProbe.
+/// Write to a NodePodProbe.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NodeAct {
     /// All that is wanted of the node, sorted by UID: what is left out is taken back.

@@ -37,7 +37,7 @@ pub(super) struct Pod {
     pub(super) labels: Labels,
     pub(super) shape: Arc<Shape>,
     pub(super) ip: Option<IpAddr>,
-    /// What its node is to have for it, if markers select it.
+    /// Probes that its node is to have for it, if markers select it.
     pub(super) wanted: Option<Arc<ProbedPod>>,
     /// The number of the list that showed it last.
     pub(super) list: u32,

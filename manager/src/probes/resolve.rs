@@ -30,7 +30,7 @@ pub(super) struct Selecting {
     pub(super) plan: Arc<Plan>,
 }
 
-/// What they come to.
+/// Result of resolving the markers of a pod.
 #[derive(Debug)]
 pub(super) struct Resolved {
     /// The names of the markers, the first made first.
@@ -46,7 +46,7 @@ pub(super) struct Resolved {
     pub(super) problems: Box<[(Arc<str>, Problem)]>,
 }
 
-/// What cannot be done on a pod, of a probe that is named.
+/// Problem of a named probe on a pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Problem {
     /// The pod does not have it.
@@ -77,7 +77,7 @@ impl fmt::Display for Claim {
     }
 }
 
-/// What it follows from: the markers' specs in their order, and the containers.
+/// Causes of a result: the markers' specs in their order, and the containers.
 type Causes = (Box<[Serial]>, Arc<Shape>);
 
 /// Works it out, or finds it.
@@ -200,7 +200,7 @@ fn runnable(wanted: &PodContainerProbe, shape: &Shape) -> Result<Probe, Problem>
     Ok(probe)
 }
 
-/// What the probes of a pod have taken: first come, first served. One that does not run there takes nothing.
+/// Claims of the probes of a pod: first come, first served. A probe that does not run there claims nothing.
 #[derive(Default)]
 struct Claims(HashMap<Claim, Box<str>>);
 

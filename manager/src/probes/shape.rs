@@ -12,7 +12,7 @@ pub(super) struct Shape(Box<[Probed]>);
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Probed {
     name: Arc<str>,
-    /// Those with a name.
+    /// Ports that have a name.
     ports: Box<[(Arc<str>, u16)]>,
 }
 

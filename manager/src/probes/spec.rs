@@ -37,7 +37,7 @@ pub(super) struct Plan {
     pub(super) weight: usize,
 }
 
-/// What is wrong: the field below `spec`, and what to do about it.
+/// Fault: the field below `spec`, and what to do about it.
 pub(super) type Fault = (String, String);
 
 /// The plan, or what is wrong with the marker: the first field, the object and the remedy.
@@ -127,7 +127,7 @@ fn condition(kind: &str, twice: bool) -> Result<(), String> {
     }
 }
 
-/// What a key must be like, and a remedy.
+/// Rule for a key, and a remedy.
 const NO_KEY: &str = "which is no qualified name: that is at most 63 letters, digits, \"-\", \"_\" and \".\", with a letter or \
                       digit at both ends, and before it a DNS name and \"/\" where it has a prefix; correct it";
 

@@ -14,7 +14,7 @@ const ACCEPTED: &str = "Accepted";
 /// More problems than that are told when these are solved.
 const MOST_TOLD: usize = 8;
 
-/// What it is to be.
+/// Computes the status of a marker.
 pub(super) fn status(marker: &Marker, now: Timestamp) -> PodProbeMarkerStatus {
     let (holds, reason, message) = match &marker.plan {
         Err(fault) => (false, "InvalidSpec", Cow::from(cut(fault))),

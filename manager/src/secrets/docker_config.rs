@@ -3,7 +3,8 @@
 use berth_proto::docker_config::DockerConfig;
 use k8s_openapi::api::core::v1::Secret;
 
-/// What is in a Secret. Errors say what is wrong with its form and nothing of its content.
+/// Reads the Docker configuration in a Secret. Errors say what is wrong with its form and nothing of its
+/// content.
 pub(super) fn of(secret: &Secret) -> Result<DockerConfig, String> {
     let key = match secret.type_.as_deref() {
         Some("kubernetes.io/dockerconfigjson") => ".dockerconfigjson",

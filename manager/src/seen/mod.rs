@@ -27,8 +27,8 @@ pub(crate) use self::{
     views::Views,
 };
 
-/// What the clocks show. Time that passes is measured by the monotonic one; the other is only written down, and compared
-/// with timestamps that the API server, or a manager before this one, made.
+/// Time on both clocks. Time that passes is measured by the monotonic one; the other is only written down,
+/// and compared with timestamps that the API server, or a manager before this one, made.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
     /// Monotonic, this machine's.

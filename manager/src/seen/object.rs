@@ -149,7 +149,7 @@ pub enum PodStage {
 pub struct ContainerSeen {
     /// Its name.
     pub name: String,
-    /// What it is to its pod.
+    /// Role of the container in its pod.
     pub role: Role,
     /// Its newest instance, with the scheme of its runtime; `None` while there was none.
     pub id: Option<String>,
@@ -159,7 +159,7 @@ pub struct ContainerSeen {
     pub ports: Vec<(String, u16)>,
 }
 
-/// What a container is to its pod.
+/// Role of a container in its pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// One of `spec.containers`.

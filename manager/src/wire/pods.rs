@@ -12,7 +12,7 @@ use crate::seen::{ContainerSeen, Kind, Object, PodSeen, PodStage, Role};
 #[derive(Clone, Debug)]
 pub struct Pods;
 
-/// What is read of a pod's spec.
+/// Part of a pod's spec that is read.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodSpec {
@@ -36,7 +36,7 @@ struct Port {
     container_port: i64,
 }
 
-/// What is read of a pod's status.
+/// Part of a pod's status that is read.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodStatus {

@@ -57,7 +57,7 @@ struct Condition {
     reason: Option<String>,
 }
 
-/// What managers before this one wrote on every object of a kind that nothing acted on.
+/// Condition that managers before this one wrote on every object of a kind that nothing acted on.
 const NOTICE: &str = "NotYetActedOn";
 
 impl Watchable for NodeProbes {

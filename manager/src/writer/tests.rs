@@ -66,7 +66,7 @@ fn request(name: &str, resource_version: &str) -> StatusPatch {
     }
 }
 
-/// What arrived: path with query, and body.
+/// Requests that arrived: path with query, and body.
 type Seen = Arc<Mutex<Vec<(String, Value)>>>;
 
 struct Bench {

@@ -68,7 +68,7 @@ pub struct RecreateContainer {
     pub status_context: Option<SpecStatusContext>,
 }
 
-/// What OpenKruise's webhook writes down of a container at admission.
+/// Record of a container that OpenKruise's webhook writes at admission.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SpecStatusContext {
@@ -106,7 +106,7 @@ pub struct RecreateStrategy {
     pub min_started_seconds: Option<i32>,
 }
 
-/// What a container that fails means for the request.
+/// Effect of a failed container on the request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum FailurePolicy {
     /// It ends the request.

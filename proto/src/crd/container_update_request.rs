@@ -126,7 +126,7 @@ pub struct ContainerUpdateRequestStatus {
     /// The pod of that name when the request was assigned.
     #[serde(default, rename = "podUID", skip_serializing_if = "Option::is_none")]
     pub pod_uid: Option<String>,
-    /// What the pod was before the first change; what `rollbackOnFailure` returns to.
+    /// State of the pod before the first change; the state to which `rollbackOnFailure` returns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<PreviousState>,
     /// `Complete` or `Failed`, with a reason; `RollingBack` since the way back was begun, with the reason of the failure.
@@ -135,7 +135,7 @@ pub struct ContainerUpdateRequestStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// What a pod was before an update, as far as the update names it.
+/// State of a pod before an update, as far as the update names it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PreviousState {

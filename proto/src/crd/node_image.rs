@@ -10,8 +10,8 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What users and OpenKruise's controllers ask of one node. Berth's manager never writes it: what follows from
-/// `ImagePullJob`s is in `status.desiredImages`.
+/// Images that users and OpenKruise's controllers ask of one node. Berth's manager never writes it: the
+/// consequences of `ImagePullJob`s are in `status.desiredImages`.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[kube(
     group = "apps.kruise.io",
@@ -132,11 +132,12 @@ pub enum ImagePullPolicy {
     IfNotPresent,
 }
 
-/// What is wanted, and what the node has of it. The manager writes `desiredImages`, the agent of the node everything else.
+/// Wanted images, and what the node has of them. The manager writes `desiredImages`, the agent of the node
+/// everything else.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeImageStatus {
-    /// What jobs and workloads ask of this node now; the manager's.
+    /// Images that jobs and workloads ask of this node now; the manager's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["uid"]))]
     pub desired_images: Vec<DesiredImage>,
@@ -168,7 +169,7 @@ pub struct NodeImageStatus {
     /// The first contact of the agent after the node joined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_sync_status: Option<SyncStatus>,
-    /// What is not, or not yet, acted on.
+    /// Conditions that name what is not, or not yet, acted on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
@@ -192,7 +193,7 @@ pub struct DesiredImage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub version: Option<i64>,
-    /// Who wants it.
+    /// Job or workload that wants the image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wanted_by: Option<WantedBy>,
     /// How it is pulled.
@@ -204,13 +205,14 @@ pub struct DesiredImage {
     /// Metadata for the runtime's pull.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox_config: Option<SandboxConfig>,
-    /// What to pull it with, each sealed to the node's `sealingKey` (base64). After them the node's own are tried.
+    /// Credentials to pull it with, each sealed to the node's `sealingKey` (base64). After them the node's
+    /// own are tried.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub sealed_credentials: Vec<String>,
 }
 
-/// Who wants an image.
+/// Job or workload that wants an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WantedBy {

@@ -42,7 +42,7 @@ pub struct PodProbe {
     /// Its address.
     #[serde(rename = "IP")]
     pub ip: String,
-    /// What is probed.
+    /// Probes of the pod's containers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<ContainerProbe>,
 }
@@ -60,7 +60,8 @@ pub struct ContainerProbe {
     /// The pod condition that says the outcome. OpenKruise's controllers leave it out and write the pod themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_condition_type: Option<String>,
-    /// What each outcome writes on the pod. OpenKruise's controllers leave it out and write the pod themselves.
+    /// Markers that each outcome writes on the pod. OpenKruise's controllers leave it out and write the pod
+    /// themselves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["state"]))]
     pub marker_policy: Vec<ProbeMarkerPolicy>,
@@ -70,21 +71,21 @@ pub struct ContainerProbe {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodePodProbeStatus {
-    /// What `PodProbeMarker`s ask of this node now; the manager's.
+    /// Probes that `PodProbeMarker`s ask of this node now; the manager's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["uid"]))]
     pub desired_pod_probes: Vec<PodProbe>,
-    /// What came out.
+    /// Results of the probes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["uid"]))]
     pub pod_probe_statuses: Vec<PodProbeStatus>,
-    /// What is not, or not yet, acted on.
+    /// Conditions that name what is not, or not yet, acted on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }
 
-/// What came out of the probes of one pod.
+/// Results of the probes of one pod.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodProbeStatus {
@@ -100,7 +101,7 @@ pub struct PodProbeStatus {
     pub probe_states: Vec<ContainerProbeState>,
 }
 
-/// What came out of one probe.
+/// Result of one probe.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerProbeState {
@@ -114,7 +115,7 @@ pub struct ContainerProbeState {
     /// When the state last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
-    /// What the probe said, cut to size.
+    /// Message of the probe, cut to size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }

@@ -30,7 +30,7 @@ pub struct NodePodUpdateSpec {}
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodePodUpdateStatus {
-    /// What pods of the node are to be; one entry a pod. A pod is brought there once for each revision.
+    /// Wanted state of pods of the node; one entry a pod. A pod is brought there once for each revision.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["uid"]))]
     pub desired_pods: Vec<DesiredPod>,
@@ -44,7 +44,7 @@ pub struct NodePodUpdateStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// What one pod is to be. What is not named stays as it is.
+/// Wanted state of one pod. Everything that is not named stays as it is.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DesiredPod {
@@ -104,7 +104,7 @@ pub struct UpdatedPod {
     /// Where each container stands.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub containers: Vec<UpdateState>,
-    /// What the pod was before the first change.
+    /// State of the pod before the first change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<PreviousState>,
 }

@@ -47,7 +47,7 @@ pub struct PodContainerProbe {
     pub container_name: String,
     /// One handler of exec, httpGet, tcpSocket and grpc.
     pub probe: Probe,
-    /// What each outcome writes on the pod.
+    /// Markers that each outcome writes on the pod.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["state"]))]
     pub marker_policy: Vec<ProbeMarkerPolicy>,
@@ -56,7 +56,7 @@ pub struct PodContainerProbe {
     pub pod_condition_type: Option<String>,
 }
 
-/// What one outcome writes on the pod.
+/// Markers that one outcome writes on the pod.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProbeMarkerPolicy {

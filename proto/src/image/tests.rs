@@ -106,7 +106,7 @@ proptest! {
         prop_assert_eq!((whole.tag(), whole.digest()), (read.tag(), read.digest()));
     }
 
-    /// Of any text at all: an error, or something whose parts are in the text.
+    /// Parses any text at all: the result is an error, or something whose parts are in the text.
     #[test]
     fn any_text(given in "[a-zA-Z0-9@:/._ -]{0,40}|\\PC{0,20}") {
         if let Ok(read) = given.parse::<Reference>() {

@@ -53,7 +53,7 @@ fn fields(mut rest: &[u8]) -> Vec<Field<'_>> {
     fields
 }
 
-/// Of the field at the beginning; the message is known to be well-formed.
+/// Returns the length of the field at the beginning; the message is known to be well-formed.
 fn field_length(message: &[u8]) -> usize {
     let (key, mut at) = varint(message);
     match key & 7 {

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Of containers whose name begins with `s` it is shown that they ended well.
+/// Makes an editor. Containers whose name begins with `s` are shown to have ended well.
 fn editor(statuses: u64) -> Edit {
     let is_completed = Box::new(|container: &ContainerId| container.as_str().starts_with('s'));
     Edit { statuses, is_completed, begun: BytesMut::new(), broken: false, edited: 0 }
@@ -33,7 +33,7 @@ fn message(number: u64, statuses: &[cri::ContainerStatus]) -> Vec<u8> {
     message.to_vec()
 }
 
-/// What comes out of the frames, and what was read of it.
+/// Passes the bytes through the editor in frames, and returns all that comes out of it.
 fn through(edit: &mut Edit, bytes: &[u8], cut: usize) -> Vec<u8> {
     let mut out = Vec::new();
     for frame in bytes.chunks(cut) {

@@ -94,7 +94,8 @@ fn a_replica_that_does_not_lead_decides_nothing() {
     assert_eq!(world.asked("j"), ["n0"]);
 }
 
-/// What it had decided when it lost the lease has not happened, and the other replica has done something else.
+/// Checks a manager that lost the lease: its decisions have not happened, and the other replica has done
+/// something else.
 #[test]
 fn decisions_that_nobody_has_seen_are_forgotten_with_the_lease() {
     let mut world = World::with_nodes(4);

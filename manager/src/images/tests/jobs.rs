@@ -42,7 +42,7 @@ fn what_a_node_is_told() {
     );
 }
 
-/// Of 9 nodes, how many at once.
+/// Checks how many of 9 nodes are asked at once.
 #[rstest]
 #[case::left_out(Value::Null, 1)]
 #[case::number(json!(4), 4)]

@@ -128,7 +128,7 @@ fn a_request_that_is_deleted_is_owed_nothing() {
     assert_eq!(world.index.next_deadline(), None);
 }
 
-/// What the manager that ran before has counted is lost with it: agents get their time anew.
+/// Checks that agents get their time anew: the counts of the manager that ran before are lost with it.
 #[test]
 fn a_manager_that_has_just_started_counts_from_its_own_first_sight() {
     let (old, request) = begin(Some(30));

@@ -11,7 +11,7 @@ use crate::{
     seen::{Object, PodSeen, PodStage},
 };
 
-/// What a user or a kubelet does. Three pods, four requests of each kind.
+/// Deed of a user or a kubelet. Three pods, four requests of each kind.
 #[derive(Clone, Debug)]
 enum Deed {
     Run { pod: u8, instance: u32 },
@@ -43,7 +43,8 @@ fn asked(ask: Ask, name: &str, pod: &str, container: &str) -> Object {
     }
 }
 
-/// What the watch of the pods and those of the requests show, each in its own order; the latter as lists that are mixed.
+/// Gives the events of the watch of the pods and of those of the requests, each in its own order; the latter
+/// as lists that are mixed.
 fn watches(deeds: &[Deed]) -> (Vec<Result<PodSeen, String>>, Vec<Object>) {
     let (mut pods, mut requests) = (Vec::new(), BTreeMap::new());
     for deed in deeds {

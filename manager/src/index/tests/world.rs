@@ -132,7 +132,7 @@ pub(super) fn changed<S, T>(mut request: RequestSeen<S, T>) -> RequestSeen<S, T>
     request
 }
 
-/// What a patch comes down to.
+/// Content of a patch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Said {
     Assigned(Vec<(String, String, i32)>),
@@ -155,7 +155,7 @@ pub(super) struct World {
     pub(super) index: Index,
     start: Instant,
     passed: Duration,
-    /// What the API server has.
+    /// Requests that the API server has.
     pub(super) requests: BTreeMap<String, RecreateSeen>,
     /// The same of updates.
     pub(super) updates: BTreeMap<String, UpdateSeen>,
@@ -222,7 +222,7 @@ impl World {
         self.index.apply(Object::Update(Box::new(request)), now)
     }
 
-    /// Of either kind.
+    /// Shows a request of either kind.
     pub(super) fn show(&mut self, request: Object) -> Vec<StatusPatch> {
         match request {
             Object::Request(seen) => self.request(*seen),
@@ -275,7 +275,7 @@ impl World {
         request
     }
 
-    /// Of either kind.
+    /// Writes a patch of either kind.
     pub(super) fn write_any(&mut self, patch: &StatusPatch) {
         match patch.id.ask {
             Ask::Recreate => drop(self.write(patch)),

@@ -64,7 +64,7 @@ fn of_two_made_in_the_same_second_the_first_by_name() {
     assert_eq!(granted(&world)[0], of("a#idle", Some("game.io/idle"), json!([])));
 }
 
-/// Of a policy only the keys go that are another's, and a state without any.
+/// Checks that a policy loses only the keys that are another's, and the states without any.
 #[test]
 fn labels_and_annotations_one_by_one() {
     let mut world = World::with_nodes(1);
@@ -101,7 +101,7 @@ fn two_probes_of_one_marker() {
     assert!(world.accepted("m").message.contains("probe a runs without label x on pod a: m#b has it"));
 }
 
-/// What does not run on a pod, or is not carried out at all, has nothing there.
+/// Checks that a probe that does not run on a pod, or is not carried out at all, has nothing there.
 #[rstest]
 #[case::of_a_missing_container(json!({ "containerName": "other" }))]
 #[case::of_a_missing_port(json!({ "probe": { "tcpSocket": { "port": "other" } } }))]

@@ -73,7 +73,8 @@ fn what_a_pod_takes() {
     }
 }
 
-/// What the object shows is the same as what is wanted, and kept once: the pod's, the node's and the shown one.
+/// Checks that shown probes that are the same as the wanted ones are kept once: the pod's, the node's and the
+/// shown one.
 #[test]
 fn what_is_shown_is_not_kept_twice() {
     let mut world = World::with_nodes(1);

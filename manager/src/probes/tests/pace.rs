@@ -149,7 +149,8 @@ fn a_new_leader_finds_nothing_to_do() {
     assert_eq!((world.node_writes, world.marker_writes), (settled.0 + 1, settled.1 + 1));
 }
 
-/// What a manager of an earlier version said of an object that nothing acted on.
+/// Checks that the notice of a manager of an earlier version, on an object that nothing acted on, is taken
+/// back.
 #[test]
 fn the_old_notice_is_taken_back() {
     let mut world = World::with_nodes(1);

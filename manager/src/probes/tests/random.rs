@@ -161,7 +161,7 @@ fn selecting<'a>(world: &'a World, pod: &PodSeen) -> Vec<(&'a str, &'a PodProbeM
     specs.filter(|(_, spec)| counts(pod) && selects(spec)).collect()
 }
 
-/// What a pod is to have, from nothing but the objects.
+/// Computes the probes that a pod is to have, from nothing but the objects.
 fn expected(world: &World, pod: &PodSeen) -> Vec<ContainerProbe> {
     let mut taken: Vec<String> = Vec::new();
     let mut probes = Vec::new();

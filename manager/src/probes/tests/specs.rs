@@ -22,7 +22,7 @@ struct Refused {
     case: String,
     /// Below `spec`.
     field: String,
-    /// Of the remedy.
+    /// Part of the remedy.
     says: String,
     spec: Value,
 }
