@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until};
 const SOON: Duration = Duration::from_millis(1);
 
 /// The sum on the clock of timers, of any length of time; see [`berth_policy::time::later`].
-pub(crate) fn later(at: Instant, by: Duration) -> Instant {
+pub fn later(at: Instant, by: Duration) -> Instant {
     Instant::from_std(berth_policy::time::later(at.into_std(), by))
 }
 

@@ -9,7 +9,7 @@ use std::{
 
 /// Writes a file with this mode, whatever the umask; durable on return. Whoever looks meanwhile sees the old one or the new one,
 /// and beside it one whose name begins with `unfinished`.
-pub(crate) fn write(path: &Path, content: &[u8], mode: u32, unfinished: &str) -> io::Result<()> {
+pub fn write(path: &Path, content: &[u8], mode: u32, unfinished: &str) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     let mut file = tempfile::Builder::new().prefix(unfinished).tempfile_in(directory)?;
     file.write_all(content)?;

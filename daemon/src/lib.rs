@@ -20,7 +20,7 @@
 //! - [`node_pod_probe`]: probes of one's own, written on pods. [`probe`]: running one.
 //! - [`desired`]: requests that are files. [`cluster`]: the side towards the API server: identity, requests, answers.
 //! - [`store`]: what survives. `descriptor`: descriptors that are passed. `durable`: files that are replaced. [`health`], [`http`], [`admin`], [`metrics`], [`heartbeat`]: what can be seen from outside.
-//! - [`ctl`]: the commands of `berthctl`. [`unix`], [`causes`], [`quantity`]: what it and the agent have in common.
+//! - [`unix`], [`causes`], [`quantity`]: what the agent and `berthctl` have in common.
 
 #![cfg_attr(
     test,
@@ -33,12 +33,11 @@ pub mod allocator;
 pub mod causes;
 pub mod cluster;
 pub mod config;
-pub mod ctl;
 pub mod data_path;
-mod deadline;
+pub mod deadline;
 mod descriptor;
 pub mod desired;
-mod durable;
+pub mod durable;
 pub mod exec;
 pub mod fault;
 #[cfg(any(test, feature = "fuzzing"))]

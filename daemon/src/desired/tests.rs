@@ -13,11 +13,11 @@ use berth_proto::crd::{
 use prometheus_client::registry::Registry;
 
 use super::*;
-use crate::{ctl::fake, metrics::AgentMetrics, store::Store};
+use crate::{metrics::AgentMetrics, store::Store};
 
 /// A node with a pod or none, and two directories.
 struct World {
-    runtime: fake::Node,
+    runtime: berth_fake::Node,
     dir: tempfile::TempDir,
     life: Life,
 }
@@ -31,7 +31,7 @@ struct Life {
 
 impl World {
     async fn new() -> Self {
-        let runtime = fake::Node::new(|_, _| Ok(()));
+        let runtime = berth_fake::Node::new(|_, _| Ok(()));
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("desired")).unwrap();
         let life = Life::new(&runtime, dir.path(), None).await;
@@ -77,7 +77,7 @@ impl World {
 }
 
 impl Life {
-    async fn new(runtime: &fake::Node, dir: &Path, instance: Option<&str>) -> Self {
+    async fn new(runtime: &berth_fake::Node, dir: &Path, instance: Option<&str>) -> Self {
         // The store of the life before is locked for as long as that one lives; this one has its own.
         let store = Store::open(tempfile::tempdir().unwrap().path()).unwrap();
         let metrics = AgentMetrics::register(&mut Registry::default());

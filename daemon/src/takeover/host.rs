@@ -17,7 +17,7 @@ use tracing::{info, warn};
 ///
 /// # Errors
 /// It is in a container that it cannot leave.
-pub(crate) fn in_a_container() -> anyhow::Result<bool> {
+pub fn in_a_container() -> anyhow::Result<bool> {
     ensure!(
         std::process::id() != 1,
         "this is the first process of a container; its pod needs hostPID: true, so that it can be left"
@@ -45,7 +45,7 @@ fn is_outside(groups: &str) -> bool {
 ///
 /// # Errors
 /// One of them could not be left: what ends the one who started this process may end this process too.
-pub(crate) fn leave(host: bool) -> anyhow::Result<()> {
+pub fn leave(host: bool) -> anyhow::Result<()> {
     match setsid() {
         // It leads its group: somebody started it by hand.
         Ok(_) | Err(Errno::EPERM) => {}

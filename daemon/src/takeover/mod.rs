@@ -19,7 +19,7 @@
 
 mod decide;
 pub mod guardian;
-pub(crate) mod host;
+pub mod host;
 mod look;
 mod place;
 mod start;
