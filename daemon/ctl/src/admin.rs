@@ -12,21 +12,21 @@ use super::cli::Global;
 use super::output;
 
 /// Connects; when berthd is down the error says so and how to start it.
-pub async fn connect(global: &Global) -> Result<AdminClient<Channel>> {
+pub(crate) async fn connect(global: &Global) -> Result<AdminClient<Channel>> {
     let socket = &global.admin_socket;
     let channel = dial(socket, global.timeout).await.map_err(|error| unreachable(socket, &error))?;
     Ok(AdminClient::new(channel).max_decoding_message_size(MESSAGE_LIMIT))
 }
 
 /// A request with the deadline of `--timeout`.
-pub fn request<T>(global: &Global, message: T) -> Request<T> {
+pub(crate) fn request<T>(global: &Global, message: T) -> Request<T> {
     let mut request = Request::new(message);
     request.set_timeout(global.timeout);
     request
 }
 
 /// An admin call that failed.
-pub fn failed(call: &str, status: &Status) -> anyhow::Error {
+pub(crate) fn failed(call: &str, status: &Status) -> anyhow::Error {
     anyhow!("berthd could not answer {call}: {}", output::status(status))
 }
 

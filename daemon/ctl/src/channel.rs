@@ -8,10 +8,10 @@ use berthd::unix;
 use tonic::transport::Channel;
 
 /// The largest answer we take: the limit between kubelet and runtime.
-pub const MESSAGE_LIMIT: usize = 16 << 20;
+pub(crate) const MESSAGE_LIMIT: usize = 16 << 20;
 
 /// Connects; fails at once when nobody listens.
-pub async fn dial(socket: &Path, timeout: Duration) -> Result<Channel, String> {
+pub(crate) async fn dial(socket: &Path, timeout: Duration) -> Result<Channel, String> {
     let endpoint = unix::endpoint().connect_timeout(timeout);
     endpoint.connect_with_connector(unix::connector(socket)).await.map_err(|error| innermost(&error))
 }

@@ -11,7 +11,7 @@ use super::{duration, get, order, pods, ps, pull, recreate, run, status, stop, u
 /// Plays, lists and stops pods on this node, recreates and updates their containers, and shows what berthd does with them.
 #[derive(Debug, Parser)]
 #[command(name = "berthctl", version, disable_help_subcommand = true, subcommand_required = true)]
-pub struct Cli {
+pub(crate) struct Cli {
     /// Flags of all commands.
     #[command(flatten)]
     pub global: Global,
@@ -23,7 +23,7 @@ pub struct Cli {
 /// Flags of all commands.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Global options")]
-pub struct Global {
+pub(crate) struct Global {
     /// CRI socket [default: berthd's /run/berth/cri.sock, else the container runtime's own]
     #[arg(
         short,
@@ -54,7 +54,7 @@ pub struct Global {
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Play a v1 Pod manifest without a kubelet
     ///
     /// Does what a kubelet would do with the manifest, once: sandbox, images, init containers, containers, probes until

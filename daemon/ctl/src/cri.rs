@@ -1,7 +1,6 @@
 //! The CRI client: one method a call, with a deadline and an error that says what failed on which object.
 
 use std::future::Future;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
@@ -21,7 +20,7 @@ const ACTION: Duration = Duration::from_secs(120);
 /// A call that the other side refused or that did not arrive.
 #[derive(Debug, thiserror::Error)]
 #[error("{call} of {subject}: {}", output::status(.status))]
-pub struct CallError {
+pub(crate) struct CallError {
     /// The RPC.
     pub call: &'static str,
     /// What it was about.
@@ -32,24 +31,22 @@ pub struct CallError {
 
 impl CallError {
     /// The gRPC code.
-    pub fn code(&self) -> Code {
+    pub(crate) fn code(&self) -> Code {
         self.status.code()
     }
 }
 
 /// A connection to the runtime, or to berthd in front of it.
 #[derive(Clone, Debug)]
-pub struct Cri {
+pub(crate) struct Cri {
     runtime: RuntimeServiceClient<Channel>,
     images: ImageServiceClient<Channel>,
     timeout: Duration,
-    /// Where it goes.
-    pub socket: PathBuf,
 }
 
 impl Cri {
     /// Connects to the socket of `--runtime-endpoint` or the one that is found.
-    pub async fn connect(global: &Global) -> Result<Self> {
+    pub(crate) async fn connect(global: &Global) -> Result<Self> {
         let socket = endpoint::find(global.runtime_endpoint.as_deref())?;
         let channel = dial(&socket, global.timeout).await.map_err(|error| {
             anyhow!(
@@ -66,19 +63,21 @@ impl Cri {
                 .max_decoding_message_size(MESSAGE_LIMIT)
                 .max_encoding_message_size(MESSAGE_LIMIT),
             timeout: global.timeout,
-            socket,
         })
     }
 
     /// The runtime's name and version.
-    pub async fn version(&self) -> Result<VersionResponse, CallError> {
+    pub(crate) async fn version(&self) -> Result<VersionResponse, CallError> {
         let request = with_deadline(VersionRequest { version: "0.1.0".to_owned() }, self.timeout);
         let mut client = self.runtime.clone();
         answer("Version", || "the runtime".to_owned(), client.version(request)).await
     }
 
     /// All sandboxes, or those of a filter.
-    pub async fn sandboxes(&self, filter: Option<PodSandboxFilter>) -> Result<Vec<PodSandbox>, CallError> {
+    pub(crate) async fn sandboxes(
+        &self,
+        filter: Option<PodSandboxFilter>,
+    ) -> Result<Vec<PodSandbox>, CallError> {
         let request = with_deadline(ListPodSandboxRequest { filter }, self.timeout);
         let mut client = self.runtime.clone();
         let list =
@@ -87,7 +86,10 @@ impl Cri {
     }
 
     /// All containers, or those of a filter.
-    pub async fn containers(&self, filter: Option<ContainerFilter>) -> Result<Vec<Container>, CallError> {
+    pub(crate) async fn containers(
+        &self,
+        filter: Option<ContainerFilter>,
+    ) -> Result<Vec<Container>, CallError> {
         let request = with_deadline(ListContainersRequest { filter }, self.timeout);
         let mut client = self.runtime.clone();
         let list =
@@ -96,13 +98,13 @@ impl Cri {
     }
 
     /// The containers of one sandbox.
-    pub async fn containers_of(&self, sandbox: &str) -> Result<Vec<Container>, CallError> {
+    pub(crate) async fn containers_of(&self, sandbox: &str) -> Result<Vec<Container>, CallError> {
         let filter = ContainerFilter { pod_sandbox_id: sandbox.to_owned(), ..ContainerFilter::default() };
         self.containers(Some(filter)).await
     }
 
     /// Makes the sandbox; `pod` names it in errors.
-    pub async fn run_sandbox(
+    pub(crate) async fn run_sandbox(
         &self,
         config: PodSandboxConfig,
         handler: &str,
@@ -119,7 +121,7 @@ impl Cri {
     }
 
     /// Stops the sandbox, and whatever still runs in it.
-    pub async fn stop_sandbox(&self, id: &str) -> Result<(), CallError> {
+    pub(crate) async fn stop_sandbox(&self, id: &str) -> Result<(), CallError> {
         let request = with_deadline(StopPodSandboxRequest { pod_sandbox_id: id.to_owned() }, ACTION);
         let mut client = self.runtime.clone();
         answer("StopPodSandbox", || format!("pod sandbox {id}"), client.stop_pod_sandbox(request))
@@ -128,7 +130,7 @@ impl Cri {
     }
 
     /// Removes the sandbox and its containers.
-    pub async fn remove_sandbox(&self, id: &str) -> Result<(), CallError> {
+    pub(crate) async fn remove_sandbox(&self, id: &str) -> Result<(), CallError> {
         let request = with_deadline(RemovePodSandboxRequest { pod_sandbox_id: id.to_owned() }, ACTION);
         let mut client = self.runtime.clone();
         answer("RemovePodSandbox", || format!("pod sandbox {id}"), client.remove_pod_sandbox(request))
@@ -137,7 +139,7 @@ impl Cri {
     }
 
     /// The addresses of the sandbox, primary first; none with hostNetwork.
-    pub async fn sandbox_ips(&self, id: &str) -> Result<Vec<String>, CallError> {
+    pub(crate) async fn sandbox_ips(&self, id: &str) -> Result<Vec<String>, CallError> {
         let request = with_deadline(
             PodSandboxStatusRequest { pod_sandbox_id: id.to_owned(), verbose: false },
             self.timeout,
@@ -152,7 +154,11 @@ impl Cri {
     }
 
     /// Creates a container; `name` names it in errors.
-    pub async fn create(&self, request: CreateContainerRequest, name: &str) -> Result<String, CallError> {
+    pub(crate) async fn create(
+        &self,
+        request: CreateContainerRequest,
+        name: &str,
+    ) -> Result<String, CallError> {
         let request = with_deadline(request, ACTION);
         let mut client = self.runtime.clone();
         let done =
@@ -162,7 +168,7 @@ impl Cri {
     }
 
     /// Starts a container.
-    pub async fn start(&self, id: &str, name: &str) -> Result<(), CallError> {
+    pub(crate) async fn start(&self, id: &str, name: &str) -> Result<(), CallError> {
         let request = with_deadline(StartContainerRequest { container_id: id.to_owned() }, ACTION);
         let mut client = self.runtime.clone();
         answer("StartContainer", || format!("container {name}"), client.start_container(request))
@@ -171,7 +177,7 @@ impl Cri {
     }
 
     /// Stops a container within `grace` seconds; answers when it has ended.
-    pub async fn stop(&self, id: &str, grace: i64, name: &str) -> Result<(), CallError> {
+    pub(crate) async fn stop(&self, id: &str, grace: i64, name: &str) -> Result<(), CallError> {
         let deadline = ACTION.saturating_add(Duration::from_secs(grace.unsigned_abs()));
         let request =
             with_deadline(StopContainerRequest { container_id: id.to_owned(), timeout: grace }, deadline);
@@ -182,7 +188,7 @@ impl Cri {
     }
 
     /// The state of a container.
-    pub async fn status(&self, id: &str, name: &str) -> Result<ContainerStatus, CallError> {
+    pub(crate) async fn status(&self, id: &str, name: &str) -> Result<ContainerStatus, CallError> {
         let request = with_deadline(
             ContainerStatusRequest { container_id: id.to_owned(), verbose: false },
             self.timeout,
@@ -195,7 +201,7 @@ impl Cri {
     }
 
     /// Runs a command in a container; `limit` of none waits for ever.
-    pub async fn exec(
+    pub(crate) async fn exec(
         &self,
         id: &str,
         cmd: Vec<String>,
@@ -213,7 +219,7 @@ impl Cri {
     }
 
     /// The image, if it is on the node.
-    pub async fn image(&self, image: &str) -> Result<Option<Image>, CallError> {
+    pub(crate) async fn image(&self, image: &str) -> Result<Option<Image>, CallError> {
         let spec = ImageSpec { image: image.to_owned(), ..ImageSpec::default() };
         let request = with_deadline(ImageStatusRequest { image: Some(spec), verbose: false }, self.timeout);
         let mut client = self.images.clone();
@@ -222,7 +228,7 @@ impl Cri {
     }
 
     /// Pulls an image, however long that takes, and gives its ID.
-    pub async fn pull(&self, image: &str, sandbox: PodSandboxConfig) -> Result<String, CallError> {
+    pub(crate) async fn pull(&self, image: &str, sandbox: PodSandboxConfig) -> Result<String, CallError> {
         let spec = ImageSpec {
             image: image.to_owned(),
             user_specified_image: image.to_owned(),

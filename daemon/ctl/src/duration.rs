@@ -5,7 +5,7 @@ use std::time::Duration;
 use berthd::config::GoDuration;
 
 /// Reads a Go-style duration. A plain number is seconds.
-pub fn parse(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let bad = || format!("{text:?} is not a duration; write it like 500ms, 90s, 1m30s or 2h");
     if let Ok(seconds) = text.parse::<u32>() {
         return Ok(Duration::from_secs(seconds.into()));
@@ -14,14 +14,14 @@ pub fn parse(text: &str) -> Result<Duration, String> {
 }
 
 /// Reads a duration of whole seconds, which is all that Kubernetes knows.
-pub fn seconds(text: &str) -> Result<u32, String> {
+pub(crate) fn seconds(text: &str) -> Result<u32, String> {
     let duration = parse(text)?;
     let whole = u32::try_from(duration.as_secs()).ok().filter(|_| duration.subsec_nanos() == 0);
     whole.ok_or_else(|| format!("{text:?} is not a number of whole seconds; write it like 5s, 1m30s or 2h"))
 }
 
 /// A duration for people: `850ms`, `4.2s`, `1m30s`.
-pub fn short(duration: Duration) -> String {
+pub(crate) fn short(duration: Duration) -> String {
     let millis = duration.as_millis();
     match millis {
         0..1000 => format!("{millis}ms"),
@@ -32,7 +32,7 @@ pub fn short(duration: Duration) -> String {
 }
 
 /// An age in crictl's words.
-pub fn ago(age: Duration) -> String {
+pub(crate) fn ago(age: Duration) -> String {
     let seconds = age.as_secs();
     let (minutes, hours) = (seconds / 60, (seconds as f64 / 3600.0).round() as u64);
     let text = match seconds {

@@ -12,7 +12,7 @@ const RUNTIMES: [&str; 3] =
     ["/run/containerd/containerd.sock", "/run/crio/crio.sock", "/var/run/cri-dockerd.sock"];
 
 /// The socket of `-r`, or the first one that is there.
-pub fn find(given: Option<&str>) -> Result<PathBuf> {
+pub(crate) fn find(given: Option<&str>) -> Result<PathBuf> {
     match given.filter(|endpoint| !endpoint.is_empty()) {
         Some(endpoint) => parse(endpoint),
         None => first(BERTH.into_iter().chain(RUNTIMES)),

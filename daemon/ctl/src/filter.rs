@@ -10,7 +10,7 @@ use super::output::OutputArgs;
 
 /// Flags of a listing.
 #[derive(Args, Debug)]
-pub struct ListArgs {
+pub(crate) struct ListArgs {
     /// Only those whose name contains this
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
@@ -46,14 +46,14 @@ fn label(text: &str) -> Result<(String, String), String> {
 
 impl ListArgs {
     /// Whether an entry is wanted.
-    pub fn admits(&self, name: &str, namespace: &str, labels: &HashMap<String, String>) -> bool {
+    pub(crate) fn admits(&self, name: &str, namespace: &str, labels: &HashMap<String, String>) -> bool {
         self.name.as_ref().is_none_or(|part| name.contains(part.as_str()))
             && self.namespace.as_ref().is_none_or(|wanted| namespace == wanted)
             && self.label.iter().all(|(key, value)| labels.get(key) == Some(value))
     }
 
     /// Sorts the newest first and cuts the list to what is wanted.
-    pub fn cut<T>(&self, entries: &mut Vec<T>, created_at: impl Fn(&T) -> i64) {
+    pub(crate) fn cut<T>(&self, entries: &mut Vec<T>, created_at: impl Fn(&T) -> i64) {
         entries.sort_by_key(|entry| std::cmp::Reverse(created_at(entry)));
         if let Some(count) = if self.latest { Some(1) } else { self.last } {
             entries.truncate(count);
@@ -62,7 +62,7 @@ impl ListArgs {
 }
 
 /// How long ago something was created (ns since the epoch), in words.
-pub fn age(created_at: i64) -> String {
+pub(crate) fn age(created_at: i64) -> String {
     let created = UNIX_EPOCH
         .checked_add(Duration::from_nanos(u64::try_from(created_at).unwrap_or(0)))
         .unwrap_or(UNIX_EPOCH);

@@ -29,7 +29,7 @@ const SHORTEST_TTL: Duration = Duration::from_secs(10);
 
 /// Flags of every command that asks for something which berthd carries out by itself.
 #[derive(Args, Debug)]
-pub struct FollowArgs {
+pub(crate) struct FollowArgs {
     /// What a container that fails means: the end, or nothing to the others [default: fail]
     #[arg(long, value_enum, value_name = "fail|ignore", hide_possible_values = true)]
     pub failure_policy: Option<FailurePolicy>,
@@ -49,7 +49,7 @@ pub struct FollowArgs {
 
 /// What a container that fails means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum FailurePolicy {
+pub(crate) enum FailurePolicy {
     /// The request ends.
     Fail,
     /// The others go on.

@@ -9,7 +9,7 @@ use super::{requests, updates};
 
 /// What `get` gets.
 #[derive(Debug, Subcommand)]
-pub enum Get {
+pub(crate) enum Get {
     /// List requests to recreate containers
     ///
     /// Those of the API server, of files in berthd's desired-state directory, and of berthctl recreate, the oldest first.
@@ -25,7 +25,7 @@ pub enum Get {
 
 /// Flags of every list.
 #[derive(Args, Debug)]
-pub struct ListArgs {
+pub(crate) struct ListArgs {
     /// Only what has this name, or namespace/name
     #[arg(value_name = "NAME")]
     pub name: Option<String>,
@@ -35,7 +35,7 @@ pub struct ListArgs {
 }
 
 /// Runs `get`.
-pub async fn get(global: &Global, what: &Get) -> Result<()> {
+pub(crate) async fn get(global: &Global, what: &Get) -> Result<()> {
     match what {
         Get::Requests(args) => requests::requests(global, args).await,
         Get::Updates(args) => updates::updates(global, args).await,

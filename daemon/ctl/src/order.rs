@@ -13,7 +13,7 @@ use super::{admin, duration};
 
 /// Flags of `order`.
 #[derive(Args, Debug)]
-pub struct OrderArgs {
+pub(crate) struct OrderArgs {
     /// A pod name, namespace/name, UID or the beginning of a sandbox ID [default: every pod with an order]
     #[arg(value_name = "POD")]
     pub pod: Option<String>,
@@ -26,7 +26,7 @@ pub struct OrderArgs {
 }
 
 /// Runs `order`.
-pub async fn order(global: &Global, args: &OrderArgs) -> Result<()> {
+pub(crate) async fn order(global: &Global, args: &OrderArgs) -> Result<()> {
     let mut client = admin::connect(global).await?;
     let request = OrderRequest { pod: args.pod.clone().unwrap_or_default() };
     let answer = client.order(admin::request(global, request)).await;

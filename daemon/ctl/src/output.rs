@@ -11,7 +11,7 @@ use tonic::{Code, Status};
 
 /// The flag of every command that shows something.
 #[derive(Args, Clone, Copy, Debug, Default)]
-pub struct OutputArgs {
+pub(crate) struct OutputArgs {
     /// How to show it; json and yaml are for programs, and have all there is
     #[arg(
         short = 'o',
@@ -26,7 +26,7 @@ pub struct OutputArgs {
 
 /// `-o`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub(crate) enum Format {
     /// For people.
     #[default]
     Table,
@@ -40,12 +40,12 @@ pub enum Format {
 const SHORT_ID: usize = 13;
 
 /// An ID as a table shows it.
-pub fn id(id: &str, no_trunc: bool) -> &str {
+pub(crate) fn id(id: &str, no_trunc: bool) -> &str {
     if no_trunc { id } else { id.get(..SHORT_ID).unwrap_or(id) }
 }
 
 /// A table without borders.
-pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(header.to_vec());
     for row in rows {
@@ -58,17 +58,17 @@ pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> St
 }
 
 /// `namespace/name`, of what has one.
-pub fn full_name(namespace: &str, name: &str) -> String {
+pub(crate) fn full_name(namespace: &str, name: &str) -> String {
     if namespace.is_empty() || name.is_empty() { or_dash(name) } else { format!("{namespace}/{name}") }
 }
 
 /// A cell with nothing in it.
-pub fn or_dash(text: &str) -> String {
+pub(crate) fn or_dash(text: &str) -> String {
     if text.is_empty() { "-".to_owned() } else { text.to_owned() }
 }
 
 /// Prints data to stdout. A reader that has gone away is no error.
-pub fn print(text: &str) -> Result<()> {
+pub(crate) fn print(text: &str) -> Result<()> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
@@ -77,7 +77,7 @@ pub fn print(text: &str) -> Result<()> {
 }
 
 /// Prints data as JSON or YAML; `table` is asked only if a table is wanted.
-pub fn data(format: Format, data: &impl Serialize, table: impl FnOnce() -> String) -> Result<()> {
+pub(crate) fn data(format: Format, data: &impl Serialize, table: impl FnOnce() -> String) -> Result<()> {
     print(&match format {
         Format::Table => table(),
         Format::Json => serde_json::to_string_pretty(data).context("write JSON")? + "\n",
@@ -90,18 +90,18 @@ pub fn data(format: Format, data: &impl Serialize, table: impl FnOnce() -> Strin
 }
 
 /// Whether stderr takes colours.
-pub fn colour() -> bool {
+pub(crate) fn colour() -> bool {
     std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// A progress line on stderr.
-pub fn progress(line: &str) {
+pub(crate) fn progress(line: &str) {
     // Nobody reading stderr is no reason to stop.
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// A gRPC status for people: the message, the code by its name, and the cause where the message says nothing.
-pub fn status(status: &Status) -> String {
+pub(crate) fn status(status: &Status) -> String {
     let name = code_name(status.code());
     match std::error::Error::source(status) {
         // Made by our own side of the connection.
@@ -118,7 +118,7 @@ pub fn status(status: &Status) -> String {
 }
 
 /// The name in gRPC's documentation.
-pub fn code_name(code: Code) -> &'static str {
+pub(crate) fn code_name(code: Code) -> &'static str {
     match code {
         Code::Ok => "OK",
         Code::Cancelled => "CANCELLED",

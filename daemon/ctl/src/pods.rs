@@ -12,7 +12,7 @@ use super::{output, select};
 
 /// Flags of `pods`.
 #[derive(Args, Debug)]
-pub struct PodsArgs {
+pub(crate) struct PodsArgs {
     /// Only this pod: an ID or name, or the beginning of one
     #[arg(long, value_name = "POD")]
     pub pod: Option<String>,
@@ -33,7 +33,7 @@ pub struct PodsArgs {
 
 /// State of a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum State {
+pub(crate) enum State {
     /// Its namespaces are there.
     Ready,
     /// It was stopped.
@@ -42,7 +42,7 @@ pub enum State {
 }
 
 /// Runs `pods`.
-pub async fn pods(global: &Global, args: &PodsArgs) -> Result<()> {
+pub(crate) async fn pods(global: &Global, args: &PodsArgs) -> Result<()> {
     let cri = Cri::connect(global).await?;
     let mut pods = match &args.pod {
         Some(pod) => vec![select::sandbox(&cri, pod).await?],

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 /// The answer of ListPodSandbox.
 #[derive(Debug, Serialize)]
-pub struct PodSandboxList {
+pub(crate) struct PodSandboxList {
     items: Vec<PodSandbox>,
 }
 
@@ -33,7 +33,7 @@ struct PodSandboxMetadata {
 
 /// The answer of ListContainers.
 #[derive(Debug, Serialize)]
-pub struct ContainerList {
+pub(crate) struct ContainerList {
     containers: Vec<Container>,
 }
 
@@ -68,14 +68,14 @@ struct ImageSpec {
 
 impl PodSandboxList {
     /// For printing.
-    pub fn new(items: Vec<cri::PodSandbox>) -> Self {
+    pub(crate) fn new(items: Vec<cri::PodSandbox>) -> Self {
         Self { items: items.into_iter().map(PodSandbox::from).collect() }
     }
 }
 
 impl ContainerList {
     /// For printing.
-    pub fn new(containers: Vec<cri::Container>) -> Self {
+    pub(crate) fn new(containers: Vec<cri::Container>) -> Self {
         Self { containers: containers.into_iter().map(Container::from).collect() }
     }
 }

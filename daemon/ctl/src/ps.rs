@@ -16,7 +16,7 @@ use super::{output, select};
 
 /// Flags of `ps`.
 #[derive(Args, Debug)]
-pub struct PsArgs {
+pub(crate) struct PsArgs {
     /// Containers in every state, not only running ones
     #[arg(short, long)]
     pub all: bool,
@@ -40,7 +40,7 @@ pub struct PsArgs {
 
 /// State of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum State {
+pub(crate) enum State {
     /// Made, never started.
     Created,
     /// Its process runs.
@@ -52,7 +52,7 @@ pub enum State {
 }
 
 /// Runs `ps`.
-pub async fn ps(global: &Global, args: &PsArgs) -> Result<()> {
+pub(crate) async fn ps(global: &Global, args: &PsArgs) -> Result<()> {
     let cri = Cri::connect(global).await?;
     let mut containers = match &args.pod {
         Some(pod) => cri.containers_of(&select::sandbox(&cri, pod).await?.id).await?,

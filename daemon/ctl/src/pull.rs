@@ -18,7 +18,7 @@ use super::{admin, duration};
 
 /// Flags of `pull`.
 #[derive(Args, Debug)]
-pub struct PullArgs {
+pub(crate) struct PullArgs {
     /// The image: [registry/]repository[:tag][@digest]
     #[arg(value_name = "IMAGE")]
     pub image: String,
@@ -38,7 +38,7 @@ pub struct PullArgs {
 
 /// Flags of `pulls`.
 #[derive(Args, Debug)]
-pub struct PullsArgs {
+pub(crate) struct PullsArgs {
     /// Only this image, as it was asked for
     #[arg(value_name = "IMAGE")]
     pub image: Option<String>,
@@ -48,7 +48,7 @@ pub struct PullsArgs {
 }
 
 /// Runs `pull`.
-pub async fn pull(global: &Global, args: &PullArgs) -> Result<ExitCode> {
+pub(crate) async fn pull(global: &Global, args: &PullArgs) -> Result<ExitCode> {
     let mut client = admin::connect(global).await?;
     let request = PullRequest {
         image: args.image.clone(),
@@ -154,7 +154,7 @@ fn line(state: &PullState) -> String {
 }
 
 /// Runs `pulls`.
-pub async fn pulls(global: &Global, args: &PullsArgs) -> Result<()> {
+pub(crate) async fn pulls(global: &Global, args: &PullsArgs) -> Result<()> {
     let mut client = admin::connect(global).await?;
     let request = PullsRequest { image: args.image.clone().unwrap_or_default() };
     let answer = client.pulls(admin::request(global, request)).await;

@@ -17,7 +17,7 @@ use super::{admin, duration};
 
 /// Flags of `recreate`.
 #[derive(Args, Debug)]
-pub struct RecreateArgs {
+pub(crate) struct RecreateArgs {
     /// The pod: its name, or namespace/name
     #[arg(value_name = "POD")]
     pub pod: String,
@@ -45,7 +45,7 @@ pub struct RecreateArgs {
 }
 
 /// Runs `recreate`.
-pub async fn recreate(global: &Global, args: &RecreateArgs) -> Result<ExitCode> {
+pub(crate) async fn recreate(global: &Global, args: &RecreateArgs) -> Result<ExitCode> {
     let request = request(args)?;
     let mut client = admin::connect(global).await?;
     let answer = client.recreate(admin::request(global, request)).await;

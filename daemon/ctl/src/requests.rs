@@ -13,7 +13,7 @@ use super::output::{self, full_name, or_dash};
 use super::{admin, duration};
 
 /// Runs `get requests`.
-pub async fn requests(global: &Global, args: &ListArgs) -> Result<()> {
+pub(crate) async fn requests(global: &Global, args: &ListArgs) -> Result<()> {
     let mut client = admin::connect(global).await?;
     let request = RequestsRequest { name: args.name.clone().unwrap_or_default() };
     let answer = client.requests(admin::request(global, request)).await;
@@ -56,7 +56,7 @@ struct Shown {
 /// A request as protobuf's JSON.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ShownRequest {
+pub(crate) struct ShownRequest {
     namespace: String,
     name: String,
     origin: String,

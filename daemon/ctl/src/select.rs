@@ -7,7 +7,7 @@ use super::cri::Cri;
 use super::output;
 
 /// The sandbox that `wanted` names; an error lists the candidates when there are several.
-pub async fn sandbox(cri: &Cri, wanted: &str) -> Result<PodSandbox> {
+pub(crate) async fn sandbox(cri: &Cri, wanted: &str) -> Result<PodSandbox> {
     one(cri.sandboxes(None).await?, wanted)
 }
 
@@ -54,7 +54,7 @@ fn one(all: Vec<PodSandbox>, wanted: &str) -> Result<PodSandbox> {
 }
 
 /// `namespace/name (ID)`.
-pub fn describe(sandbox: &PodSandbox) -> String {
+pub(crate) fn describe(sandbox: &PodSandbox) -> String {
     let metadata = sandbox.metadata.clone().unwrap_or_default();
     format!("{}/{} ({})", metadata.namespace, metadata.name, output::id(&sandbox.id, false))
 }

@@ -13,14 +13,14 @@ use super::{admin, duration};
 
 /// Flags of `status`.
 #[derive(Args, Debug)]
-pub struct StatusArgs {
+pub(crate) struct StatusArgs {
     /// How to show it.
     #[command(flatten)]
     pub output: OutputArgs,
 }
 
 /// Runs `status`.
-pub async fn status(global: &Global, args: &StatusArgs) -> Result<()> {
+pub(crate) async fn status(global: &Global, args: &StatusArgs) -> Result<()> {
     let mut client = admin::connect(global).await?;
     let answer = client.status(admin::request(global, StatusRequest {})).await;
     let status = answer.map_err(|status| admin::failed("Status", &status))?.into_inner();

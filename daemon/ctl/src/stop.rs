@@ -29,7 +29,7 @@ const RETRY: Duration = Duration::from_millis(200);
 
 /// Flags of `stop`.
 #[derive(Args, Debug)]
-pub struct StopArgs {
+pub(crate) struct StopArgs {
     /// The pod: an ID, a name, namespace/name, a UID, or the beginning of an ID or name
     #[arg(value_name = "POD")]
     pub pod: String,
@@ -50,7 +50,7 @@ pub struct StopArgs {
 /// The end of a pod. Containers in the order they ended.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Ended {
+pub(crate) struct Ended {
     pod_sandbox_id: String,
     containers: Vec<EndedContainer>,
 }
@@ -68,7 +68,7 @@ struct EndedContainer {
 }
 
 /// Runs `stop`.
-pub async fn stop(global: &Global, args: &StopArgs) -> Result<()> {
+pub(crate) async fn stop(global: &Global, args: &StopArgs) -> Result<()> {
     let cri = Cri::connect(global).await?;
     let sandbox = select::sandbox(&cri, &args.pod).await?;
     if !sandbox.annotations.contains_key(keys::DATA_DIR) {
@@ -83,7 +83,7 @@ pub async fn stop(global: &Global, args: &StopArgs) -> Result<()> {
 }
 
 /// Stops the containers of a sandbox, then the sandbox, and removes it unless it is to be kept.
-pub async fn take_down(
+pub(crate) async fn take_down(
     cri: &Cri,
     sandbox: &PodSandbox,
     grace: Option<Duration>,

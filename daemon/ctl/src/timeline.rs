@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 /// One container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub(crate) struct Row {
     /// Its name.
     pub name: String,
     /// Its launch priority, where an order is declared.
@@ -19,7 +19,7 @@ pub struct Row {
 
 /// What a container is doing; the order is that of the legend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
+pub(crate) enum Phase {
     /// Its image is looked for or pulled.
     Pull,
     /// It is not created yet.
@@ -59,11 +59,11 @@ impl Phase {
 }
 
 /// What a terminal has at least.
-pub const LINE: usize = 79;
+pub(crate) const LINE: usize = 79;
 
 /// Draws the rows; `total` is the end of the axis in milliseconds, `line` the width of the whole in characters, `note` the
 /// header of the last column.
-pub fn draw(rows: &[Row], total: u64, line: usize, note: &str, ascii: bool) -> String {
+pub(crate) fn draw(rows: &[Row], total: u64, line: usize, note: &str, ascii: bool) -> String {
     let total = total.max(1);
     let name_width =
         rows.iter().map(|row| row.name.chars().count()).chain(["CONTAINER".len()]).max().unwrap_or(0);
@@ -147,7 +147,7 @@ fn axis(total: u64, width: usize) -> String {
 }
 
 /// Whether the locale says that only ASCII can be shown. Nothing said means a terminal of today.
-pub fn ascii_only() -> bool {
+pub(crate) fn ascii_only() -> bool {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(|name| std::env::var(name).ok());
     locale.into_iter().find(|value| !value.is_empty()).is_some_and(|value| {
         let value = value.to_ascii_lowercase();

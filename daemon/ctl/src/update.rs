@@ -18,7 +18,7 @@ use super::{admin, duration};
 
 /// Flags of `update`.
 #[derive(Args, Debug)]
-pub struct UpdateArgs {
+pub(crate) struct UpdateArgs {
     /// The pod: its name, or namespace/name
     #[arg(value_name = "POD")]
     pub pod: String,
@@ -44,7 +44,7 @@ pub struct UpdateArgs {
 
 /// `KEY=VALUE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pair {
+pub(crate) struct Pair {
     key: String,
     value: String,
 }
@@ -65,7 +65,7 @@ fn pair(text: &str, remedy: &str) -> Result<Pair, String> {
 }
 
 /// Runs `update`.
-pub async fn update(global: &Global, args: &UpdateArgs) -> Result<ExitCode> {
+pub(crate) async fn update(global: &Global, args: &UpdateArgs) -> Result<ExitCode> {
     let request = request(args)?;
     let mut client = admin::connect(global).await?;
     let answer = client.update(admin::request(global, request)).await;

@@ -13,7 +13,7 @@ use super::output::{self, full_name, or_dash};
 use super::{admin, duration};
 
 /// Runs `get updates`.
-pub async fn updates(global: &Global, args: &ListArgs) -> Result<()> {
+pub(crate) async fn updates(global: &Global, args: &ListArgs) -> Result<()> {
     let mut client = admin::connect(global).await?;
     let request = UpdatesRequest { name: args.name.clone().unwrap_or_default() };
     let answer = client.updates(admin::request(global, request)).await;
@@ -54,7 +54,7 @@ struct Shown {
 /// An update as protobuf's JSON.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ShownUpdate {
+pub(crate) struct ShownUpdate {
     namespace: String,
     name: String,
     origin: String,

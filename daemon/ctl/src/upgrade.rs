@@ -24,7 +24,7 @@ const UNREACHED: Duration = Duration::from_secs(10);
 
 /// Flags of `berthctl upgrade`.
 #[derive(Args, Debug)]
-pub struct UpgradeArgs {
+pub(crate) struct UpgradeArgs {
     /// The new program, as berthd sees the disk [default: the file it was started from, as it is now]
     #[arg(long, value_name = "PATH")]
     pub to: Option<PathBuf>,
@@ -38,10 +38,10 @@ pub struct UpgradeArgs {
 
 /// Flags of `berthctl drain`.
 #[derive(Args, Debug)]
-pub struct DrainArgs {}
+pub(crate) struct DrainArgs {}
 
 /// Runs `berthctl upgrade`.
-pub async fn upgrade(global: &Global, args: &UpgradeArgs) -> Result<()> {
+pub(crate) async fn upgrade(global: &Global, args: &UpgradeArgs) -> Result<()> {
     let began = Instant::now();
     let mut client = admin::connect(global).await?;
     let program = match &args.to {
@@ -128,7 +128,7 @@ async fn watch(global: &Global, pid: u32, time: Duration) -> Result<()> {
 }
 
 /// Runs `berthctl drain`.
-pub async fn drain(global: &Global, _args: &DrainArgs) -> Result<()> {
+pub(crate) async fn drain(global: &Global, _args: &DrainArgs) -> Result<()> {
     let began = Instant::now();
     let mut client = admin::connect(global).await?;
     let states = client.drain(Request::new(DrainRequest {})).await;

@@ -10,7 +10,7 @@ use super::output::{self, OutputArgs};
 
 /// Flags of `version`.
 #[derive(Args, Debug)]
-pub struct VersionArgs {
+pub(crate) struct VersionArgs {
     /// How to show it.
     #[command(flatten)]
     pub output: OutputArgs,
@@ -28,7 +28,7 @@ struct Versions {
 }
 
 /// Runs `version`.
-pub async fn version(global: &Global, args: &VersionArgs) -> Result<()> {
+pub(crate) async fn version(global: &Global, args: &VersionArgs) -> Result<()> {
     let runtime = Cri::connect(global).await?.version().await?;
     let versions = Versions {
         berthctl_version: env!("CARGO_PKG_VERSION"),

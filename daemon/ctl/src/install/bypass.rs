@@ -21,7 +21,7 @@ use super::{InstallArgs, NodeArgs, changeable, install};
 
 /// Flags of `bypass`.
 #[derive(Args, Debug)]
-pub struct BypassArgs {
+pub(crate) struct BypassArgs {
     /// Lead the kubelet to Berth again
     #[arg(long)]
     pub undo: bool,
@@ -34,7 +34,7 @@ pub struct BypassArgs {
 }
 
 /// Runs `bypass`.
-pub async fn bypass(global: &Global, args: &BypassArgs) -> Result<ExitCode> {
+pub(crate) async fn bypass(global: &Global, args: &BypassArgs) -> Result<ExitCode> {
     let host = Host::new(&args.node.root);
     if args.undo {
         if !host.exists(BERTHD) {

@@ -22,7 +22,7 @@ const FILE: u32 = 0o644;
 const CONFIG: u32 = 0o600;
 
 /// Writes down what an action will change. What it would not change is not written down.
-pub async fn record(host: &Host, journal: &mut Journal, action: &Action) -> Result<()> {
+pub(crate) async fn record(host: &Host, journal: &mut Journal, action: &Action) -> Result<()> {
     let change = match action {
         Action::MakeDir { path } if !host.exists(path) => Change::Folder { path: path.clone() },
         Action::Copy { path, .. } => {
@@ -60,7 +60,7 @@ pub async fn record(host: &Host, journal: &mut Journal, action: &Action) -> Resu
 }
 
 /// Makes the change. Waiting is not done here, nor is what is asked of berthd.
-pub async fn perform(host: &Host, action: &Action) -> Result<()> {
+pub(crate) async fn perform(host: &Host, action: &Action) -> Result<()> {
     match action {
         Action::MakeDir { path } => host.make_dir(path, 0o755),
         Action::Copy { from, path } => host.copy(from, path, PROGRAM),
@@ -85,7 +85,7 @@ pub async fn perform(host: &Host, action: &Action) -> Result<()> {
 }
 
 /// Goes one step back. What stays although it was ours is said.
-pub async fn undo(host: &Host, step: &Undo) -> Result<Option<String>> {
+pub(crate) async fn undo(host: &Host, step: &Undo) -> Result<Option<String>> {
     match step {
         Undo::Restore { path, before, only_if } => {
             if let (Some(written), Some(there)) = (only_if, host.read(path)?)
@@ -114,13 +114,13 @@ pub async fn undo(host: &Host, step: &Undo) -> Result<Option<String>> {
 }
 
 /// Lets systemd read its units again.
-pub async fn reload(host: &Host) -> Result<()> {
+pub(crate) async fn reload(host: &Host) -> Result<()> {
     host.systemctl(&["daemon-reload"], PATIENCE).await.map(drop)
 }
 
 /// Restarts the kubelet, whatever berthd does: its unit is ordered after berthd's, and a berthd that never gets ready would
 /// hold up the restart that leads the kubelet away from it.
-pub async fn restart_kubelet(host: &Host, unit: &str) -> Result<()> {
+pub(crate) async fn restart_kubelet(host: &Host, unit: &str) -> Result<()> {
     // It may have given up after too many failures in a row.
     host.ask_systemctl(&["reset-failed", unit], PATIENCE).await?;
     host.systemctl(&["restart", "--job-mode=ignore-dependencies", unit], LONG).await.map(drop)

@@ -17,7 +17,7 @@ use super::host::Host;
 
 /// Flags of `doctor`.
 #[derive(Args, Debug)]
-pub struct DoctorArgs {
+pub(crate) struct DoctorArgs {
     /// How to show it.
     #[command(flatten)]
     pub output: OutputArgs,
@@ -29,7 +29,7 @@ pub struct DoctorArgs {
 /// How a check came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// As it should be.
     Ok,
     /// It works, but.
@@ -40,7 +40,7 @@ pub enum Verdict {
 
 /// One check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Check {
+pub(crate) struct Check {
     /// What was looked at.
     pub check: &'static str,
     /// How it came out.
@@ -58,7 +58,7 @@ struct Report {
 }
 
 /// Runs `doctor`.
-pub async fn doctor(global: &Global, args: &DoctorArgs) -> Result<ExitCode> {
+pub(crate) async fn doctor(global: &Global, args: &DoctorArgs) -> Result<ExitCode> {
     let host = Host::new(&args.node.root);
     let mut all = Vec::new();
     let facts = match Facts::gather(&host, args.node.kubelet_unit) {

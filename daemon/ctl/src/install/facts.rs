@@ -16,7 +16,7 @@ const REQUESTS: &str = "/etc/berth/desired/request.yaml";
 
 /// All that a plan depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
+pub(crate) struct Facts {
     /// The services there are that may be the kubelet; the enabled ones if any is.
     pub candidates: Vec<Flavour>,
     /// What the only one, or the one that was asked for, is told.
@@ -27,7 +27,7 @@ pub struct Facts {
 
 /// A kubelet, as it is without Berth.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kubelet {
+pub(crate) struct Kubelet {
     /// In which service.
     pub flavour: Flavour,
     /// `ExecStart=` as the unit writes it, without Berth's drop-in.
@@ -56,7 +56,7 @@ pub struct Kubelet {
 
 /// What is there of Berth.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Installed {
+pub(crate) struct Installed {
     /// `/usr/local/bin/berthd`.
     pub berthd: bool,
     /// `/usr/local/bin/berthctl`.
@@ -75,7 +75,7 @@ pub struct Installed {
 
 impl Facts {
     /// Looks at a node. `wanted` names the kubelet's unit where there are several.
-    pub fn gather(host: &Host, wanted: Option<Flavour>) -> Result<Self> {
+    pub(crate) fn gather(host: &Host, wanted: Option<Flavour>) -> Result<Self> {
         let mut there = Vec::new();
         let mut enabled = Vec::new();
         for flavour in Flavour::ALL {

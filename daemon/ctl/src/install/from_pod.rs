@@ -35,7 +35,7 @@ const LEAVE: &str = "--leave-container";
 
 /// Flags of what may be asked for from a pod.
 #[derive(Args, Clone, Copy, Debug, Default)]
-pub struct PodArgs {
+pub(crate) struct PodArgs {
     /// Run from a privileged pod with hostPID and the node's /var/lib/berth, change the node the pod is on
     #[arg(long)]
     on_node: bool,
@@ -52,12 +52,12 @@ pub struct PodArgs {
 
 impl PodArgs {
     /// Whether this is to be done before anything else is started.
-    pub fn wanted(self) -> bool {
+    pub(crate) fn wanted(self) -> bool {
         self.on_node
     }
 
     /// Does it, or becomes who does it.
-    pub fn run(self) -> Result<ExitCode> {
+    pub(crate) fn run(self) -> Result<ExitCode> {
         if self.is_done {
             return Ok(if Path::new(DONE).exists() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }

@@ -21,7 +21,7 @@ const UNFINISHED: &str = ".berthctl-";
 
 /// A node.
 #[derive(Clone, Debug)]
-pub struct Host {
+pub(crate) struct Host {
     root: PathBuf,
     systemctl: PathBuf,
 }
@@ -29,7 +29,7 @@ pub struct Host {
 /// What is at a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "was", rename_all = "camelCase")]
-pub enum Before {
+pub(crate) enum Before {
     /// Nothing.
     Absent,
     /// A file.
@@ -52,27 +52,27 @@ pub enum Before {
 
 impl Host {
     /// The node whose files are below `root`.
-    pub fn new(root: &Path) -> Self {
+    pub(crate) fn new(root: &Path) -> Self {
         Self::with_systemctl(root, Path::new("systemctl"))
     }
 
     /// The same with another `systemctl`.
-    pub fn with_systemctl(root: &Path, systemctl: &Path) -> Self {
+    pub(crate) fn with_systemctl(root: &Path, systemctl: &Path) -> Self {
         Self { root: root.to_owned(), systemctl: systemctl.to_owned() }
     }
 
     /// Whether this is the machine we run on.
-    pub fn is_this(&self) -> bool {
+    pub(crate) fn is_this(&self) -> bool {
         self.root == Path::new("/")
     }
 
     /// Where `path` of the node is for us.
-    pub fn path(&self, path: &str) -> PathBuf {
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
 
     /// The text of a file; `None` where there is none.
-    pub fn read(&self, path: &str) -> Result<Option<String>> {
+    pub(crate) fn read(&self, path: &str) -> Result<Option<String>> {
         match fs::read(self.path(path)) {
             Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
             Err(error) if is_missing(&error) => Ok(None),
@@ -81,12 +81,12 @@ impl Host {
     }
 
     /// Whether there is a file.
-    pub fn exists(&self, path: &str) -> bool {
+    pub(crate) fn exists(&self, path: &str) -> bool {
         self.path(path).symlink_metadata().is_ok()
     }
 
     /// The names in a folder, sorted; none where there is no folder.
-    pub fn list(&self, dir: &str) -> Result<Vec<String>> {
+    pub(crate) fn list(&self, dir: &str) -> Result<Vec<String>> {
         let entries = match fs::read_dir(self.path(dir)) {
             Ok(entries) => entries,
             Err(error) if is_missing(&error) => return Ok(Vec::new()),
@@ -101,7 +101,7 @@ impl Host {
     }
 
     /// What is at a path, to be put back later.
-    pub fn before(&self, path: &str) -> Result<Before> {
+    pub(crate) fn before(&self, path: &str) -> Result<Before> {
         let file = self.path(path);
         let look = || -> std::io::Result<Before> {
             let metadata = file.symlink_metadata()?;
@@ -119,7 +119,7 @@ impl Host {
     }
 
     /// Puts back what was at a path.
-    pub fn restore(&self, path: &str, before: &Before) -> Result<()> {
+    pub(crate) fn restore(&self, path: &str, before: &Before) -> Result<()> {
         match before {
             Before::Absent => self.remove(path),
             Before::File { content, mode, uid, gid } => {
@@ -136,19 +136,19 @@ impl Host {
     }
 
     /// Writes a file, whatever was there; its folder must be there.
-    pub fn write(&self, path: &str, content: &[u8], mode: u32) -> Result<()> {
+    pub(crate) fn write(&self, path: &str, content: &[u8], mode: u32) -> Result<()> {
         let file = self.path(path);
         durable::write(&file, content, mode, UNFINISHED).with_context(|| format!("write {path}"))
     }
 
     /// Copies a program to the node.
-    pub fn copy(&self, from: &Path, path: &str, mode: u32) -> Result<()> {
+    pub(crate) fn copy(&self, from: &Path, path: &str, mode: u32) -> Result<()> {
         let content = fs::read(from).with_context(|| format!("read {}", from.display()))?;
         self.write(path, &content, mode)
     }
 
     /// Whether a program is on the node as it is here.
-    pub fn is_same(&self, here: &Path, path: &str) -> Result<bool> {
+    pub(crate) fn is_same(&self, here: &Path, path: &str) -> Result<bool> {
         let own = fs::read(here).with_context(|| format!("read {}", here.display()))?;
         match fs::read(self.path(path)) {
             Ok(there) => Ok(own == there),
@@ -158,7 +158,7 @@ impl Host {
     }
 
     /// Removes a file; that it is gone already is fine.
-    pub fn remove(&self, path: &str) -> Result<()> {
+    pub(crate) fn remove(&self, path: &str) -> Result<()> {
         match fs::remove_file(self.path(path)) {
             Err(error) if !is_missing(&error) => Err(error).with_context(|| format!("remove {path}")),
             _ => Ok(()),
@@ -166,7 +166,7 @@ impl Host {
     }
 
     /// Makes one folder; that it is there already is fine.
-    pub fn make_dir(&self, path: &str, mode: u32) -> Result<()> {
+    pub(crate) fn make_dir(&self, path: &str, mode: u32) -> Result<()> {
         let dir = self.path(path);
         match fs::create_dir(&dir) {
             Ok(()) => fs::set_permissions(&dir, Permissions::from_mode(mode)),
@@ -177,7 +177,7 @@ impl Host {
     }
 
     /// Removes a folder if nothing is in it.
-    pub fn remove_empty_dir(&self, path: &str) -> Result<()> {
+    pub(crate) fn remove_empty_dir(&self, path: &str) -> Result<()> {
         match fs::remove_dir(self.path(path)) {
             Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty || is_missing(&error) => Ok(()),
             other => other.with_context(|| format!("remove {path}")),
@@ -185,7 +185,7 @@ impl Host {
     }
 
     /// Removes a folder with all that is in it.
-    pub fn remove_tree(&self, path: &str) -> Result<()> {
+    pub(crate) fn remove_tree(&self, path: &str) -> Result<()> {
         match fs::remove_dir_all(self.path(path)) {
             Err(error) if !is_missing(&error) => Err(error).with_context(|| format!("remove {path}")),
             _ => Ok(()),
@@ -193,7 +193,7 @@ impl Host {
     }
 
     /// Runs `systemctl`, which must succeed within `limit`; what it printed.
-    pub async fn systemctl(&self, args: &[&str], limit: Duration) -> Result<String> {
+    pub(crate) async fn systemctl(&self, args: &[&str], limit: Duration) -> Result<String> {
         let output = self.ask_systemctl(args, limit).await?;
         let words = args.join(" ");
         if !output.status.success() {
@@ -203,7 +203,7 @@ impl Host {
     }
 
     /// Runs a `systemctl` whose failure is an answer, such as `is-active`.
-    pub async fn ask_systemctl(&self, args: &[&str], limit: Duration) -> Result<std::process::Output> {
+    pub(crate) async fn ask_systemctl(&self, args: &[&str], limit: Duration) -> Result<std::process::Output> {
         let mut command = Command::new(&self.systemctl);
         command.args(args).stdin(Stdio::null()).kill_on_drop(true);
         let words = args.join(" ");

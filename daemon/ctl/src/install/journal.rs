@@ -18,7 +18,7 @@ const VERSION: u32 = 1;
 /// All that was changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Journal {
+pub(crate) struct Journal {
     version: u32,
     /// Whether its own folder was made for it.
     made_dir: bool,
@@ -31,7 +31,7 @@ pub struct Journal {
 /// One change, with what was before it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "camelCase")]
-pub enum Change {
+pub(crate) enum Change {
     /// A folder was made.
     Folder {
         /// Which.
@@ -76,7 +76,7 @@ pub enum Change {
 
 /// One step of the way back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Undo {
+pub(crate) enum Undo {
     /// Put back what was at a path.
     Restore {
         /// The path.
@@ -121,7 +121,7 @@ pub enum Undo {
 
 impl Journal {
     /// Reads the journal of a node; `None` where there is none. An error is one that cannot be understood.
-    pub fn load(host: &Host) -> Result<Option<Self>> {
+    pub(crate) fn load(host: &Host) -> Result<Option<Self>> {
         let Some(text) = host.read(JOURNAL)? else { return Ok(None) };
         let journal: Self = serde_json::from_str(&text)
             .with_context(|| format!("{JOURNAL}, the journal of the installation, cannot be understood"))?;
@@ -135,7 +135,7 @@ impl Journal {
     }
 
     /// Begins one, and makes its folder.
-    pub fn begin(host: &Host) -> Result<Self> {
+    pub(crate) fn begin(host: &Host) -> Result<Self> {
         let made_dir = !host.exists(STATE_DIR);
         let journal = Self { version: VERSION, made_dir, settled: 0, changes: Vec::new() };
         if made_dir {
@@ -146,7 +146,7 @@ impl Journal {
     }
 
     /// What an installation of which nothing is known would have changed, as far as that is there.
-    pub fn assumed(host: &Host) -> Self {
+    pub(crate) fn assumed(host: &Host) -> Self {
         let mut changes = Vec::new();
         let files =
             UNITS.map(|(unit, _)| unit_path(unit)).into_iter().chain([CRIO_SOCKET_DROP_IN.to_owned()]);
@@ -172,13 +172,13 @@ impl Journal {
     }
 
     /// Writes a change down; it may be made afterwards.
-    pub fn push(&mut self, host: &Host, change: Change) -> Result<()> {
+    pub(crate) fn push(&mut self, host: &Host, change: Change) -> Result<()> {
         self.changes.push(change);
         self.save(host)
     }
 
     /// All changes are for good.
-    pub fn settle(&mut self, host: &Host) -> Result<()> {
+    pub(crate) fn settle(&mut self, host: &Host) -> Result<()> {
         let is_replaced = |change: &mut Change| matches!(change, Change::Replaced { .. });
         let replaced: Vec<Change> = self.changes.extract_if(.., is_replaced).collect();
         self.settled = self.changes.len();
@@ -192,14 +192,14 @@ impl Journal {
     }
 
     /// Whether a file is one that an installation has put where none was.
-    pub fn has_put(&self, path: &str) -> bool {
+    pub(crate) fn has_put(&self, path: &str) -> bool {
         self.changes.iter().any(
             |change| matches!(change, Change::File { path: put, before: Before::Absent, .. } if put == path),
         )
     }
 
     /// Forgets the changes above this one; without any left the journal itself goes.
-    pub fn forget(&mut self, host: &Host, down_to: usize) -> Result<()> {
+    pub(crate) fn forget(&mut self, host: &Host, down_to: usize) -> Result<()> {
         self.changes.truncate(down_to);
         self.settled = self.settled.min(down_to);
         if down_to > 0 {
@@ -219,7 +219,7 @@ impl Journal {
 
     /// The way back to where only the first `down_to` changes were made. The kubelet leaves first, by one restart; then
     /// the rest, the last change first. Going it twice is as good as once.
-    pub fn undo(&self, down_to: usize) -> Vec<Undo> {
+    pub(crate) fn undo(&self, down_to: usize) -> Vec<Undo> {
         let undone = self.changes.get(down_to..).unwrap_or_default();
         let mut steps = Vec::new();
         let mut kubelets: Vec<&String> = Vec::new();

@@ -20,7 +20,7 @@ use super::ready::{client, node_name};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Removes them as the kubelet. A remark: what was done, or why it was not; `None` where there are none.
-pub async fn remove(host: &Host, kubelet: &Kubelet) -> Option<String> {
+pub(crate) async fn remove(host: &Host, kubelet: &Kubelet) -> Option<String> {
     let path = kubelet.kubeconfig.as_ref()?;
     let removed = async {
         let name = node_name(kubelet)?;

@@ -9,20 +9,20 @@
 //! `facts` only reads, `plan` and `Journal::undo` decide and touch nothing, `carry_out` decides nothing. The kubelet leaves its
 //! runtime only after berthd has answered.
 
-pub mod bypass;
-pub mod carry_out;
-pub mod doctor;
-pub mod facts;
-pub mod from_pod;
-pub mod host;
-pub mod journal;
-pub mod labels;
-pub mod places;
-pub mod plan;
-pub mod ready;
-pub mod show;
-pub mod uninstall;
-pub mod unit;
+pub(crate) mod bypass;
+pub(crate) mod carry_out;
+pub(crate) mod doctor;
+pub(crate) mod facts;
+pub(crate) mod from_pod;
+pub(crate) mod host;
+pub(crate) mod journal;
+pub(crate) mod labels;
+pub(crate) mod places;
+pub(crate) mod plan;
+pub(crate) mod ready;
+pub(crate) mod show;
+pub(crate) mod uninstall;
+pub(crate) mod unit;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -43,7 +43,7 @@ use self::ready::Watch;
 use super::cli::Global;
 use super::upgrade::{UpgradeArgs, upgrade};
 use super::{duration, output};
-pub use uninstall::{UninstallArgs, uninstall};
+pub(crate) use uninstall::{UninstallArgs, uninstall};
 
 /// Held while a node is changed.
 const LOCK: &str = "/run/berthctl.lock";
@@ -54,7 +54,7 @@ const LAST_LINES: &str = "12";
 
 /// Flags of `install`.
 #[derive(Args, Debug)]
-pub struct InstallArgs {
+pub(crate) struct InstallArgs {
     /// Show what would be done, with the contents of all files, and change nothing
     #[arg(long)]
     pub dry_run: bool,
@@ -81,7 +81,7 @@ pub struct InstallArgs {
 
 /// Which kubelet of which node.
 #[derive(Args, Clone, Debug)]
-pub struct NodeArgs {
+pub(crate) struct NodeArgs {
     /// The kubelet's unit, where there are several services that may be it
     #[arg(long, value_name = "UNIT", value_parser = plan::flavour)]
     kubelet_unit: Option<Flavour>,
@@ -91,7 +91,7 @@ pub struct NodeArgs {
 }
 
 /// Runs `install`.
-pub async fn install(global: &Global, args: &InstallArgs) -> Result<ExitCode> {
+pub(crate) async fn install(global: &Global, args: &InstallArgs) -> Result<ExitCode> {
     let host = Host::new(&args.node.root);
     let programs = std::env::current_exe().context("where berthctl is")?;
     let programs = programs.parent().unwrap_or(Path::new("/")).to_owned();

@@ -2,7 +2,7 @@
 
 #[cfg(test)]
 mod tests;
-pub mod texts;
+pub(crate) mod texts;
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use super::places::{
 
 /// One change of the node, or one thing to wait for. It leaves no choice to whoever carries it out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub(crate) enum Action {
     /// Make a folder.
     MakeDir {
         /// Which.
@@ -76,7 +76,7 @@ pub enum Action {
 
 /// What is to be done, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// What is to be done.
     pub actions: Vec<Action>,
     /// What whoever asked should know.
@@ -89,7 +89,7 @@ pub struct Plan {
 
 /// What was asked for.
 #[derive(Clone, Debug, Default)]
-pub struct Wishes {
+pub(crate) struct Wishes {
     /// The runtime's endpoint, in place of the one the kubelet has now.
     pub runtime: Option<String>,
     /// The kubeconfig for the agent, in place of the kubelet's.
@@ -104,7 +104,7 @@ pub struct Wishes {
 
 /// Why there is nothing to be done; each says what to do instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PlanError {
+pub(crate) enum PlanError {
     /// No kubelet.
     #[error(
         "no kubelet found: there is no unit kubelet.service, k3s.service, k3s-agent.service, rke2-server.service or \
@@ -166,7 +166,7 @@ pub enum PlanError {
 }
 
 /// Makes the plan; what is as it should be already is left out.
-pub fn plan(facts: &Facts, wishes: &Wishes) -> Result<Plan, PlanError> {
+pub(crate) fn plan(facts: &Facts, wishes: &Wishes) -> Result<Plan, PlanError> {
     let kubelet = match (&facts.kubelet, facts.candidates.as_slice()) {
         (Some(kubelet), _) => kubelet,
         (None, [_, _, ..]) => {
@@ -307,7 +307,7 @@ fn redirect(facts: &Facts, kubelet: &Kubelet, plan: &mut Plan) -> Result<(), Pla
 }
 
 /// The kubelet's unit by its name on the command line.
-pub fn flavour(unit: &str) -> Result<Flavour, String> {
+pub(crate) fn flavour(unit: &str) -> Result<Flavour, String> {
     let name = unit.strip_suffix(".service").unwrap_or(unit);
     let found =
         Flavour::ALL.into_iter().find(|flavour| flavour.unit().strip_suffix(".service") == Some(name));

@@ -33,7 +33,7 @@ const LEASES: &str = "kube-node-lease";
 
 /// A kubelet to be restarted.
 #[derive(Debug)]
-pub struct Watch<'a> {
+pub(crate) struct Watch<'a> {
     host: &'a Host,
     kubelet: &'a Kubelet,
     old_process: Option<u32>,
@@ -42,14 +42,14 @@ pub struct Watch<'a> {
 
 impl<'a> Watch<'a> {
     /// Looks at it just before it is restarted.
-    pub async fn begin(host: &'a Host, kubelet: &'a Kubelet) -> Self {
+    pub(crate) async fn begin(host: &'a Host, kubelet: &'a Kubelet) -> Self {
         let old_process = process(host, kubelet.flavour.unit()).await.ok().flatten();
         Self { host, kubelet, old_process, began: Timestamp::now() }
     }
 
     /// Waits until it is Ready, after it was restarted; `through` is the socket of Berth it must have come through, with
     /// how berthd is asked, and the path of the socket.
-    pub async fn ready(&self, through: Option<(&Global, &str)>, limit: Duration) -> Result<()> {
+    pub(crate) async fn ready(&self, through: Option<(&Global, &str)>, limit: Duration) -> Result<()> {
         let restarted = Timestamp::now();
         until(limit, async || {
             if let Some((_, socket)) = through {
@@ -65,7 +65,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Waits until it runs and says of itself that it is healthy, which needs neither berthd nor an API server.
-    pub async fn healthy(&self, limit: Duration) -> Result<()> {
+    pub(crate) async fn healthy(&self, limit: Duration) -> Result<()> {
         until(limit, async || self.is_healthy().await).await
     }
 
@@ -136,7 +136,7 @@ impl<'a> Watch<'a> {
 }
 
 /// Waits until berthd serves on this socket and reaches its runtime.
-pub async fn berthd(global: &Global, socket: &str, limit: Duration) -> Result<()> {
+pub(crate) async fn berthd(global: &Global, socket: &str, limit: Duration) -> Result<()> {
     until(limit, async || {
         let status = status(global).await?;
         ensure!(
@@ -156,14 +156,14 @@ pub async fn berthd(global: &Global, socket: &str, limit: Duration) -> Result<()
 }
 
 /// What berthd says of itself.
-pub async fn status(global: &Global) -> Result<StatusResponse> {
+pub(crate) async fn status(global: &Global) -> Result<StatusResponse> {
     let mut client = admin::connect(global).await?;
     let answer = client.status(admin::request(global, StatusRequest {})).await;
     Ok(answer.map_err(|status| admin::failed("Status", &status))?.into_inner())
 }
 
 /// A client with the identity of a kubeconfig.
-pub async fn client(kubeconfig: &Path) -> Result<Client> {
+pub(crate) async fn client(kubeconfig: &Path) -> Result<Client> {
     // A second installation changes nothing.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let failed = || format!("kubeconfig {}", kubeconfig.display());
@@ -174,7 +174,7 @@ pub async fn client(kubeconfig: &Path) -> Result<Client> {
 }
 
 /// The node's name as the kubelet finds it.
-pub fn node_name(kubelet: &Kubelet) -> Result<String> {
+pub(crate) fn node_name(kubelet: &Kubelet) -> Result<String> {
     if let Some(name) = &kubelet.node_name {
         return Ok(name.clone());
     }
@@ -189,7 +189,7 @@ async fn process(host: &Host, unit: &str) -> Result<Option<u32>> {
 }
 
 /// An answer to HTTP/1.0, all of it.
-pub async fn get(address: &str, path: &str) -> Result<String> {
+pub(crate) async fn get(address: &str, path: &str) -> Result<String> {
     let mut stream = TcpStream::connect(address).await?;
     stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes()).await?;
     let mut answer = Vec::new();

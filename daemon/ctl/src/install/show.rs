@@ -6,7 +6,7 @@ use super::journal::Undo;
 use super::plan::{Action, Plan};
 
 /// One line for an action.
-pub fn action(action: &Action) -> String {
+pub(crate) fn action(action: &Action) -> String {
     match action {
         Action::MakeDir { path } => format!("make {path}/"),
         Action::Copy { from, path } => format!("copy {} to {path}", from.display()),
@@ -25,7 +25,7 @@ pub fn action(action: &Action) -> String {
 }
 
 /// One line for a step of the way back.
-pub fn undo(step: &Undo) -> String {
+pub(crate) fn undo(step: &Undo) -> String {
     match step {
         Undo::Restore { path, before: Before::Absent, only_if: None } => format!("remove {path}"),
         Undo::Restore { path, before: Before::Absent, only_if: Some(_) } => {
@@ -43,7 +43,7 @@ pub fn undo(step: &Undo) -> String {
 }
 
 /// A whole plan with the contents of its files.
-pub fn plan(facts: &Facts, plan: &Plan) -> String {
+pub(crate) fn plan(facts: &Facts, plan: &Plan) -> String {
     let mut text = String::new();
     if let Some(kubelet) = &facts.kubelet {
         text += &format!("# kubelet: {}, now at {}\n", kubelet.flavour.unit(), kubelet.endpoint);

@@ -18,7 +18,7 @@ const CONFIG_DIR: &str = "/etc/berth";
 
 /// Flags of `uninstall`.
 #[derive(Args, Debug)]
-pub struct UninstallArgs {
+pub(crate) struct UninstallArgs {
     /// Show what would be done, and change nothing
     #[arg(long)]
     pub dry_run: bool,
@@ -40,7 +40,7 @@ pub struct UninstallArgs {
 }
 
 /// Runs `uninstall`.
-pub async fn uninstall(args: &UninstallArgs) -> Result<ExitCode> {
+pub(crate) async fn uninstall(args: &UninstallArgs) -> Result<ExitCode> {
     let host = Host::new(&args.node.root);
     let mut journal = match Journal::load(&host) {
         Ok(Some(journal)) => journal,

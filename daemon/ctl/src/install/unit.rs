@@ -18,13 +18,13 @@ const LOAD_PATH: [&str; 5] = [
 
 /// A unit with its drop-ins, in the order in which they count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Unit {
+pub(crate) struct Unit {
     files: Vec<String>,
 }
 
 impl Unit {
     /// Reads a unit as if the drop-in `left_out` were not there; `None` when there is no such unit.
-    pub fn read(host: &Host, name: &str, left_out: &str) -> Result<Option<Self>> {
+    pub(crate) fn read(host: &Host, name: &str, left_out: &str) -> Result<Option<Self>> {
         let mut files = Vec::new();
         for dir in LOAD_PATH {
             if let Some(text) = host.read(&format!("{dir}/{name}"))? {
@@ -60,7 +60,7 @@ impl Unit {
     }
 
     /// The values of a list in `[Service]`; an empty assignment forgets those before it.
-    pub fn values(&self, key: &str) -> Vec<String> {
+    pub(crate) fn values(&self, key: &str) -> Vec<String> {
         let mut values = Vec::new();
         for file in &self.files {
             let mut in_section = false;
@@ -82,7 +82,7 @@ impl Unit {
     }
 
     /// The variables it gives to its process. Those of `EnvironmentFile=` count more than those of `Environment=`.
-    pub fn environment(&self, host: &Host) -> Result<HashMap<String, String>> {
+    pub(crate) fn environment(&self, host: &Host) -> Result<HashMap<String, String>> {
         let mut variables = HashMap::new();
         for word in self.values("Environment").iter().flat_map(|value| words(value)) {
             variables.extend(word.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned())));
@@ -120,7 +120,7 @@ fn lines(text: &str) -> Vec<String> {
 }
 
 /// Splits at blanks that are not in quotes.
-pub fn words(text: &str) -> Vec<String> {
+pub(crate) fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote = None;
@@ -143,7 +143,7 @@ pub fn words(text: &str) -> Vec<String> {
 
 /// A command line with its variables in place: `$A` as a word of its own is as many words as its value has, `${A}` is
 /// what it is wherever it stands, and what is not set is nothing.
-pub fn expand(command: &str, variables: &HashMap<String, String>) -> Vec<String> {
+pub(crate) fn expand(command: &str, variables: &HashMap<String, String>) -> Vec<String> {
     let mut expanded = Vec::new();
     for word in words(command) {
         let alone = word.strip_prefix('$').filter(|name| is_name(name));
@@ -184,7 +184,7 @@ fn unquote(value: &str) -> String {
 }
 
 /// The last value of a flag of Go's pflag: `--name=value`, or `--name value`.
-pub fn flag<'a>(args: &'a [String], name: &str) -> Option<&'a str> {
+pub(crate) fn flag<'a>(args: &'a [String], name: &str) -> Option<&'a str> {
     let mut found = None;
     for (index, arg) in args.iter().enumerate() {
         let Some(rest) = arg.strip_prefix("--").and_then(|arg| arg.strip_prefix(name)) else { continue };

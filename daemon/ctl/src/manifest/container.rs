@@ -13,10 +13,10 @@ use super::types::{Container, Handler};
 use super::{Manifest, keys, security, volume};
 
 /// Where a container's last words go inside it, unless it says so itself.
-pub const TERMINATION_MESSAGE_PATH: &str = "/dev/termination-log";
+pub(crate) const TERMINATION_MESSAGE_PATH: &str = "/dev/termination-log";
 
 /// What CreateContainer is asked for. `image_ref` is the image's ID after it was found or pulled.
-pub fn config(
+pub(crate) fn config(
     manifest: &Manifest,
     container: &Container,
     places: &Places,
@@ -60,13 +60,13 @@ pub fn config(
 
 impl Places {
     /// The file on the node behind the container's termination message path.
-    pub fn termination_log(&self, container: &Container) -> std::path::PathBuf {
+    pub(crate) fn termination_log(&self, container: &Container) -> std::path::PathBuf {
         self.data.join("containers").join(&container.name).join("termination-log")
     }
 }
 
 /// `terminationMessagePath`, or the default.
-pub fn termination_path(container: &Container) -> &str {
+pub(crate) fn termination_path(container: &Container) -> &str {
     container.termination_message_path.as_deref().unwrap_or(TERMINATION_MESSAGE_PATH)
 }
 

@@ -11,7 +11,7 @@ use super::types::Container;
 
 /// What is known only when the sandbox runs.
 #[derive(Clone, Debug, Default)]
-pub struct Facts {
+pub(crate) struct Facts {
     /// The sandbox's addresses, the primary one first; the node's with hostNetwork.
     pub pod_ips: Vec<String>,
     /// The host name of this node.
@@ -19,7 +19,7 @@ pub struct Facts {
 }
 
 /// The environment in the manifest's order, resolved; and the same as a map for `$(VAR)` in commands.
-pub fn resolve(
+pub(crate) fn resolve(
     manifest: &Manifest,
     container: &Container,
     facts: &Facts,

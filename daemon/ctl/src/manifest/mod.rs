@@ -3,15 +3,15 @@
 //! Reading is strict: what cannot be played is an error that names the field, before anything is created. No CRI call is
 //! made here and nothing is written to disk; `run` does both with what this module hands it.
 
-pub mod check;
-pub mod container;
-pub mod env;
-pub mod expand;
-pub mod sandbox;
-pub mod scalar;
-pub mod security;
-pub mod types;
-pub mod volume;
+pub(crate) mod check;
+pub(crate) mod container;
+pub(crate) mod env;
+pub(crate) mod expand;
+pub(crate) mod sandbox;
+pub(crate) mod scalar;
+pub(crate) mod security;
+pub(crate) mod types;
+pub(crate) mod volume;
 
 use std::io::Read;
 
@@ -19,26 +19,26 @@ use anyhow::{Context, Result, bail};
 use berth_policy::launch_priority::{EnvValue, LaunchOrder, ORDERED_ANNOTATION, PRIORITY_ENV};
 
 /// The label and annotation keys that the kubelet writes.
-pub mod keys {
+pub(crate) mod keys {
     /// On sandboxes and containers.
-    pub const POD_NAME: &str = "io.kubernetes.pod.name";
+    pub(crate) const POD_NAME: &str = "io.kubernetes.pod.name";
     /// On sandboxes and containers.
-    pub const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
+    pub(crate) const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
     /// On sandboxes and containers.
-    pub const POD_UID: &str = "io.kubernetes.pod.uid";
+    pub(crate) const POD_UID: &str = "io.kubernetes.pod.uid";
     /// On containers.
-    pub const CONTAINER_NAME: &str = "io.kubernetes.container.name";
+    pub(crate) const CONTAINER_NAME: &str = "io.kubernetes.container.name";
     /// Container annotation: seconds.
-    pub const GRACE: &str = "io.kubernetes.pod.terminationGracePeriod";
+    pub(crate) const GRACE: &str = "io.kubernetes.pod.terminationGracePeriod";
     /// Container annotation: the hook as JSON.
-    pub const PRE_STOP: &str = "io.kubernetes.container.preStopHandler";
+    pub(crate) const PRE_STOP: &str = "io.kubernetes.container.preStopHandler";
     /// Sandbox annotation of ours: where the pod's volumes are, so that `stop` can remove them.
-    pub const DATA_DIR: &str = "berth.dev/data-dir";
+    pub(crate) const DATA_DIR: &str = "berth.dev/data-dir";
 }
 
 /// A manifest that can be played.
 #[derive(Debug)]
-pub struct Manifest {
+pub(crate) struct Manifest {
     /// What it says.
     pub pod: types::Pod,
     /// `metadata.uid`, or a fresh one.
@@ -51,7 +51,7 @@ pub struct Manifest {
 
 impl Manifest {
     /// Reads a file, or stdin for `-`.
-    pub fn read(path: &str) -> Result<Self> {
+    pub(crate) fn read(path: &str) -> Result<Self> {
         let mut text = String::new();
         if path == "-" {
             std::io::stdin().read_to_string(&mut text).context("read the manifest from stdin")?;
@@ -63,7 +63,7 @@ impl Manifest {
     }
 
     /// Reads a manifest from memory.
-    pub fn parse(text: &str) -> Result<Self> {
+    pub(crate) fn parse(text: &str) -> Result<Self> {
         // One kind of document is tried first, or a Deployment would be told that its fields are unknown.
         if let Ok(head) = serde_saphyr::from_str::<Head>(text)
             && let (Some(kind), Some(api_version)) = (head.kind, head.api_version)
@@ -82,17 +82,17 @@ impl Manifest {
     }
 
     /// `metadata.namespace`, or `default`.
-    pub fn namespace(&self) -> &str {
+    pub(crate) fn namespace(&self) -> &str {
         self.pod.metadata.namespace.as_deref().unwrap_or("default")
     }
 
     /// `metadata.name`.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.pod.metadata.name
     }
 
     /// `spec.terminationGracePeriodSeconds`, or 30.
-    pub fn grace_seconds(&self) -> i64 {
+    pub(crate) fn grace_seconds(&self) -> i64 {
         self.pod.spec.termination_grace_period_seconds.unwrap_or(30)
     }
 }

@@ -15,7 +15,7 @@ use super::{Manifest, keys, security};
 
 /// Where a played pod keeps its things.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub(crate) struct Places {
     /// The pod's log directory, `<namespace>_<name>_<uid>` below `--log-dir`.
     pub logs: PathBuf,
     /// The pod's data directory, `<uid>` below `--data-dir`.
@@ -24,14 +24,14 @@ pub struct Places {
 
 impl Places {
     /// The places of one pod.
-    pub fn new(manifest: &Manifest, log_dir: &Path, data_dir: &Path) -> Self {
+    pub(crate) fn new(manifest: &Manifest, log_dir: &Path, data_dir: &Path) -> Self {
         let pod = format!("{}_{}_{}", manifest.namespace(), manifest.name(), manifest.uid);
         Self { logs: log_dir.join(pod), data: data_dir.join(&manifest.uid) }
     }
 }
 
 /// What RunPodSandbox is asked for, and what every CreateContainer repeats.
-pub fn config(manifest: &Manifest, places: &Places) -> Result<PodSandboxConfig> {
+pub(crate) fn config(manifest: &Manifest, places: &Places) -> Result<PodSandboxConfig> {
     let spec = &manifest.pod.spec;
     let mut labels = manifest.pod.metadata.labels.clone();
     labels.extend(pod_labels(manifest));
@@ -77,7 +77,7 @@ pub fn config(manifest: &Manifest, places: &Places) -> Result<PodSandboxConfig> 
 }
 
 /// The labels by which every tool finds a pod's sandboxes and containers.
-pub fn pod_labels(manifest: &Manifest) -> [(String, String); 3] {
+pub(crate) fn pod_labels(manifest: &Manifest) -> [(String, String); 3] {
     [
         (keys::POD_NAME.to_owned(), manifest.name().to_owned()),
         (keys::POD_NAMESPACE.to_owned(), manifest.namespace().to_owned()),
@@ -86,7 +86,7 @@ pub fn pod_labels(manifest: &Manifest) -> [(String, String); 3] {
 }
 
 /// The namespaces of the sandbox and of every container in it.
-pub fn namespaces(spec: &PodSpec) -> NamespaceOption {
+pub(crate) fn namespaces(spec: &PodSpec) -> NamespaceOption {
     let pod_or_node = |node| if node { NamespaceMode::Node } else { NamespaceMode::Pod };
     let pid = match (spec.host_pid, spec.share_process_namespace) {
         (true, _) => NamespaceMode::Node,
@@ -103,7 +103,7 @@ pub fn namespaces(spec: &PodSpec) -> NamespaceOption {
 }
 
 /// A path as the CRI wants it.
-pub fn path_text(path: &Path) -> Result<String> {
+pub(crate) fn path_text(path: &Path) -> Result<String> {
     path.to_str().map(str::to_owned).with_context(|| format!("the path {} is not UTF-8", path.display()))
 }
 

@@ -7,7 +7,7 @@ use serde::de::{Deserializer, Error, Visitor};
 
 /// A port by number or by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum IntOrName {
+pub(crate) enum IntOrName {
     /// By number.
     Int(i64),
     /// The name of one of the container's ports.

@@ -25,18 +25,18 @@ const MASKED: [&str; 12] = [
 const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
 /// An `Int64Value`, which the CRI uses where 0 and absent differ.
-pub fn number(value: i64) -> Int64Value {
+pub(crate) fn number(value: i64) -> Int64Value {
     Int64Value { value }
 }
 
 /// The pod's supplemental groups; fsGroup is one of them.
-pub fn groups(spec: &PodSpec) -> Vec<i64> {
+pub(crate) fn groups(spec: &PodSpec) -> Vec<i64> {
     let Some(context) = &spec.security_context else { return Vec::new() };
     context.supplemental_groups.iter().copied().chain(context.fs_group).collect()
 }
 
 /// The security context of a container: its own fields, else the pod's.
-pub fn context(spec: &PodSpec, container: &Container) -> Result<LinuxContainerSecurityContext> {
+pub(crate) fn context(spec: &PodSpec, container: &Container) -> Result<LinuxContainerSecurityContext> {
     let pod = spec.security_context.as_ref();
     let own = container.security_context.as_ref();
     let user = own.and_then(|own| own.run_as_user).or_else(|| pod.and_then(|pod| pod.run_as_user));
@@ -78,7 +78,7 @@ pub fn context(spec: &PodSpec, container: &Container) -> Result<LinuxContainerSe
 }
 
 /// cpu and memory; a request that is not given is the limit, as the API server defaults it.
-pub fn resources(container: &Container) -> Result<LinuxContainerResources> {
+pub(crate) fn resources(container: &Container) -> Result<LinuxContainerResources> {
     let Resources { limits, requests, .. } = &container.resources;
     for (list, name) in
         limits.keys().map(|name| ("limits", name)).chain(requests.keys().map(|name| ("requests", name)))

@@ -16,14 +16,14 @@ use serde_saphyr::Spanned;
 use super::scalar::IntOrName;
 
 /// Present means an error; keeps the line for the message.
-pub type Refused = Option<Spanned<IgnoredAny>>;
+pub(crate) type Refused = Option<Spanned<IgnoredAny>>;
 /// Present means a remark on stderr.
-pub type Ignored = Option<IgnoredAny>;
+pub(crate) type Ignored = Option<IgnoredAny>;
 
 /// A whole manifest.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Pod {
+pub(crate) struct Pod {
     pub api_version: String,
     pub kind: String,
     pub metadata: Metadata,
@@ -35,7 +35,7 @@ pub struct Pod {
 /// `metadata`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Metadata {
+pub(crate) struct Metadata {
     pub name: String,
     pub namespace: Option<String>,
     pub uid: Option<String>,
@@ -65,7 +65,7 @@ pub struct Metadata {
 /// `spec`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct PodSpec {
+pub(crate) struct PodSpec {
     pub containers: Vec<Container>,
     pub init_containers: Vec<Container>,
     pub volumes: Vec<Volume>,
@@ -116,7 +116,7 @@ pub struct PodSpec {
 /// `spec.dnsConfig`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct DnsConfig {
+pub(crate) struct DnsConfig {
     pub nameservers: Vec<String>,
     pub searches: Vec<String>,
     pub options: Vec<DnsOption>,
@@ -125,7 +125,7 @@ pub struct DnsConfig {
 /// One of `spec.dnsConfig.options`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct DnsOption {
+pub(crate) struct DnsOption {
     pub name: String,
     pub value: Option<String>,
 }
@@ -133,7 +133,7 @@ pub struct DnsOption {
 /// `spec.securityContext`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct PodSecurityContext {
+pub(crate) struct PodSecurityContext {
     pub run_as_user: Option<i64>,
     pub run_as_group: Option<i64>,
     pub run_as_non_root: Option<bool>,
@@ -152,7 +152,7 @@ pub struct PodSecurityContext {
 /// `seccompProfile`: only `Unconfined` is played.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct SeccompProfile {
+pub(crate) struct SeccompProfile {
     pub r#type: String,
     #[serde(default, rename = "localhostProfile")]
     pub _localhost_profile: Ignored,
@@ -161,7 +161,7 @@ pub struct SeccompProfile {
 /// One of `spec.containers` or `spec.initContainers`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Container {
+pub(crate) struct Container {
     pub name: String,
     pub image: String,
     pub image_pull_policy: Option<String>,
@@ -193,7 +193,7 @@ pub struct Container {
 /// One of a container's `env`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct EnvVar {
+pub(crate) struct EnvVar {
     pub name: String,
     pub value: Option<String>,
     pub value_from: Option<EnvVarSource>,
@@ -202,7 +202,7 @@ pub struct EnvVar {
 /// `valueFrom`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct EnvVarSource {
+pub(crate) struct EnvVarSource {
     pub field_ref: Option<FieldRef>,
     pub resource_field_ref: Refused,
     pub config_map_key_ref: Refused,
@@ -213,7 +213,7 @@ pub struct EnvVarSource {
 /// `fieldRef`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct FieldRef {
+pub(crate) struct FieldRef {
     pub field_path: String,
     #[serde(default, rename = "apiVersion")]
     pub _api_version: Ignored,
@@ -222,7 +222,7 @@ pub struct FieldRef {
 /// One of a container's `ports`.
 #[derive(Debug, Default, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct ContainerPort {
+pub(crate) struct ContainerPort {
     pub name: Option<String>,
     pub container_port: i32,
     pub host_port: Option<i32>,
@@ -234,7 +234,7 @@ pub struct ContainerPort {
 /// One of a container's `volumeMounts`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct VolumeMount {
+pub(crate) struct VolumeMount {
     pub name: String,
     pub mount_path: String,
     pub read_only: bool,
@@ -247,7 +247,7 @@ pub struct VolumeMount {
 /// `resources` of a container.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Resources {
+pub(crate) struct Resources {
     pub limits: BTreeMap<String, Quantity>,
     pub requests: BTreeMap<String, Quantity>,
     pub claims: Refused,
@@ -256,7 +256,7 @@ pub struct Resources {
 /// `securityContext` of a container.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct SecurityContext {
+pub(crate) struct SecurityContext {
     pub privileged: bool,
     pub allow_privilege_escalation: Option<bool>,
     pub read_only_root_filesystem: bool,
@@ -274,7 +274,7 @@ pub struct SecurityContext {
 /// `capabilities`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Capabilities {
+pub(crate) struct Capabilities {
     pub add: Vec<String>,
     pub drop: Vec<String>,
 }
@@ -282,7 +282,7 @@ pub struct Capabilities {
 /// `lifecycle`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Lifecycle {
+pub(crate) struct Lifecycle {
     pub post_start: Option<Handler>,
     pub pre_stop: Option<Handler>,
     pub stop_signal: Refused,
@@ -291,7 +291,7 @@ pub struct Lifecycle {
 /// A hook.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Handler {
+pub(crate) struct Handler {
     pub exec: Option<Exec>,
     pub sleep: Option<Sleep>,
     pub http_get: Refused,
@@ -301,21 +301,21 @@ pub struct Handler {
 /// `exec`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Exec {
+pub(crate) struct Exec {
     pub command: Vec<String>,
 }
 
 /// `sleep`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Sleep {
+pub(crate) struct Sleep {
     pub seconds: u64,
 }
 
 /// A probe.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Probe {
+pub(crate) struct Probe {
     pub exec: Option<Exec>,
     pub http_get: Option<HttpGet>,
     pub tcp_socket: Option<TcpSocket>,
@@ -332,7 +332,7 @@ pub struct Probe {
 /// `httpGet`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct HttpGet {
+pub(crate) struct HttpGet {
     pub port: IntOrName,
     pub path: Option<String>,
     pub host: Option<String>,
@@ -344,7 +344,7 @@ pub struct HttpGet {
 /// One of `httpHeaders`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct HttpHeader {
+pub(crate) struct HttpHeader {
     pub name: String,
     pub value: String,
 }
@@ -352,7 +352,7 @@ pub struct HttpHeader {
 /// `tcpSocket`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct TcpSocket {
+pub(crate) struct TcpSocket {
     pub port: IntOrName,
     pub host: Option<String>,
 }
@@ -360,7 +360,7 @@ pub struct TcpSocket {
 /// One of `spec.volumes`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Volume {
+pub(crate) struct Volume {
     pub name: String,
     pub empty_dir: Option<EmptyDir>,
     pub host_path: Option<HostPath>,
@@ -381,7 +381,7 @@ pub struct Volume {
 /// `emptyDir`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct EmptyDir {
+pub(crate) struct EmptyDir {
     pub medium: Option<Spanned<String>>,
     pub size_limit: Ignored,
 }
@@ -389,7 +389,7 @@ pub struct EmptyDir {
 /// `hostPath`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct HostPath {
+pub(crate) struct HostPath {
     pub path: String,
     pub r#type: Option<String>,
 }

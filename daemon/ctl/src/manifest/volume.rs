@@ -20,7 +20,7 @@ fn source(volume: &Volume, places: &Places) -> PathBuf {
 }
 
 /// The mounts of a container.
-pub fn mounts(manifest: &Manifest, container: &Container, places: &Places) -> Result<Vec<Mount>> {
+pub(crate) fn mounts(manifest: &Manifest, container: &Container, places: &Places) -> Result<Vec<Mount>> {
     let mut mounts = Vec::new();
     for mount in &container.volume_mounts {
         let field = format!("volumeMounts[{}] of container {:?}", mount.name, container.name);
@@ -53,7 +53,7 @@ pub fn mounts(manifest: &Manifest, container: &Container, places: &Places) -> Re
 }
 
 /// Makes what the volumes need, before the sandbox.
-pub fn prepare(manifest: &Manifest, places: &Places) -> Result<()> {
+pub(crate) fn prepare(manifest: &Manifest, places: &Places) -> Result<()> {
     let fs_group = manifest.pod.spec.security_context.as_ref().and_then(|context| context.fs_group);
     for volume in &manifest.pod.spec.volumes {
         let path = source(volume, places);

@@ -10,7 +10,7 @@ use crate::cri::Cri;
 use crate::manifest::types::Handler;
 
 /// Runs a postStart hook to its end; a failure of it is a failure of the container.
-pub async fn post_start(playing: &Playing<'_>, hook: &Handler, id: &str, name: &str) -> Result<()> {
+pub(crate) async fn post_start(playing: &Playing<'_>, hook: &Handler, id: &str, name: &str) -> Result<()> {
     match timeout_at(playing.deadline, run(playing.cri, hook, id, name)).await {
         Ok(result) => result,
         Err(_) => bail!("the postStart hook of container {name:?} has not ended within --timeout"),

@@ -8,7 +8,7 @@ use crate::manifest::types::Container;
 use crate::output::progress;
 
 /// Makes sure that the container's image is on the node; its ID.
-pub async fn ensure(playing: &Playing<'_>, container: &Container) -> Result<String> {
+pub(crate) async fn ensure(playing: &Playing<'_>, container: &Container) -> Result<String> {
     let (name, image) = (&container.name, &container.image);
     let policy = container.image_pull_policy.as_deref().unwrap_or_else(|| default_policy(image));
     if policy != "Always" {

@@ -11,7 +11,7 @@ use crate::manifest::container;
 use crate::output::progress;
 
 /// Runs them all.
-pub async fn run_all(playing: &Playing<'_>) -> Result<()> {
+pub(crate) async fn run_all(playing: &Playing<'_>) -> Result<()> {
     for one in &playing.manifest.pod.spec.init_containers {
         let name = &one.name;
         let image_ref = image::ensure(playing, one).await?;

@@ -31,7 +31,7 @@ const NOTICEABLE: Duration = Duration::from_secs(1);
 
 /// A container that was started.
 #[derive(Clone, Debug)]
-pub struct Started {
+pub(crate) struct Started {
     /// Its name.
     pub name: String,
     /// Its ID.
@@ -57,7 +57,7 @@ impl Waiting<'_> {
 }
 
 /// Starts the containers and waits until they are ready; those started, in the order of their start.
-pub async fn launch(playing: &Playing<'_>, record: &mut Record) -> Result<Vec<Started>> {
+pub(crate) async fn launch(playing: &Playing<'_>, record: &mut Record) -> Result<Vec<Started>> {
     let mut waiting = Vec::new();
     for (index, spec) in playing.manifest.pod.spec.containers.iter().enumerate() {
         record.mark(index, Mark::Pull, Instant::now());

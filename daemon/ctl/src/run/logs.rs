@@ -25,7 +25,7 @@ struct Log {
 }
 
 /// Shows the output of the containers until all of them have ended; an error if one of them failed.
-pub async fn follow(playing: &Playing<'_>, containers: &[Started]) -> Result<()> {
+pub(crate) async fn follow(playing: &Playing<'_>, containers: &[Started]) -> Result<()> {
     let mut logs: Vec<Log> = containers
         .iter()
         .map(|container| Log {

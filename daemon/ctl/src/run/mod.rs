@@ -3,13 +3,13 @@
 //! Sandbox, images, init containers, then passes over the regular containers (`launch`). Whether a container may be
 //! created is for berthd to say: its refusal makes us go on with the next container, as the kubelet does.
 
-pub mod hook;
-pub mod image;
-pub mod init;
-pub mod launch;
-pub mod logs;
-pub mod probe;
-pub mod record;
+pub(crate) mod hook;
+pub(crate) mod image;
+pub(crate) mod init;
+pub(crate) mod launch;
+pub(crate) mod logs;
+pub(crate) mod probe;
+pub(crate) mod record;
 
 use std::fs;
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ use record::Record;
 
 /// Flags of `run`.
 #[derive(Args, Debug)]
-pub struct RunArgs {
+pub(crate) struct RunArgs {
     /// The manifest of a v1 Pod; - reads it from stdin
     #[arg(value_name = "POD.yaml")]
     pub manifest: String,
@@ -65,7 +65,7 @@ pub struct RunArgs {
 }
 
 /// A pod on its way: what every step needs.
-pub struct Playing<'a> {
+pub(crate) struct Playing<'a> {
     /// The runtime.
     pub cri: &'a Cri,
     /// What is played.
@@ -83,7 +83,7 @@ pub struct Playing<'a> {
 }
 
 /// Runs `run`.
-pub async fn run(global: &Global, args: &RunArgs) -> Result<ExitCode> {
+pub(crate) async fn run(global: &Global, args: &RunArgs) -> Result<ExitCode> {
     let manifest = Manifest::read(&args.manifest)?;
     let absolute =
         |dir: &PathBuf| std::path::absolute(dir).with_context(|| format!("the directory {}", dir.display()));

@@ -20,7 +20,7 @@ use crate::manifest::scalar::IntOrName;
 use crate::manifest::types::{Container, HttpHeader, Probe};
 
 /// A container on its way to being ready.
-pub struct Watch {
+pub(crate) struct Watch {
     /// The runtime.
     pub cri: Cri,
     /// The container.
@@ -36,7 +36,7 @@ pub struct Watch {
 }
 
 /// A probe with everything known that it needs.
-pub struct Check {
+pub(crate) struct Check {
     action: Action,
     initial_delay: Duration,
     period: Duration,
@@ -52,7 +52,7 @@ enum Action {
 }
 
 /// The port of a probe that dials; none for exec.
-pub fn port(probe: &Probe, container: &Container) -> Result<Option<u16>> {
+pub(crate) fn port(probe: &Probe, container: &Container) -> Result<Option<u16>> {
     let wanted = match (&probe.http_get, &probe.tcp_socket) {
         (Some(get), _) => &get.port,
         (None, Some(socket)) => &socket.port,
@@ -76,7 +76,7 @@ pub fn port(probe: &Probe, container: &Container) -> Result<Option<u16>> {
 
 impl Check {
     /// Makes a probe ready to run; absent stays absent.
-    pub fn new(probe: Option<&Probe>, container: &Container, facts: &Facts) -> Result<Option<Self>> {
+    pub(crate) fn new(probe: Option<&Probe>, container: &Container, facts: &Facts) -> Result<Option<Self>> {
         let Some(probe) = probe else { return Ok(None) };
         let port = port(probe, container)?.unwrap_or_default();
         let pod = || facts.pod_ips.first().cloned().unwrap_or_default();
@@ -105,7 +105,7 @@ impl Check {
 
 impl Watch {
     /// Comes back when the container is ready, with the moment; an error when it cannot become so.
-    pub async fn until_ready(self) -> Result<Instant> {
+    pub(crate) async fn until_ready(self) -> Result<Instant> {
         let (startup, readiness) = (self.startup?, self.readiness?);
         let target = Target { cri: &self.cri, id: &self.id, name: &self.name, last: &self.last };
         let started = Instant::now();

@@ -12,7 +12,7 @@ use crate::timeline::{self, Phase, Row};
 /// The launch of a pod. Milliseconds since the beginning of the launch, which is before the sandbox.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Record {
+pub(crate) struct Record {
     pod_sandbox_id: String,
     namespace: String,
     name: String,
@@ -31,7 +31,7 @@ pub struct Record {
 /// The launch of a container.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Times {
+pub(crate) struct Times {
     name: String,
     priority: Option<i32>,
     /// The container, once it is created.
@@ -49,7 +49,7 @@ pub struct Times {
 
 /// A moment in the launch of a container.
 #[derive(Clone, Copy, Debug)]
-pub enum Mark {
+pub(crate) enum Mark {
     /// Its image is looked for.
     Pull,
     /// Its image is there.
@@ -64,7 +64,7 @@ pub enum Mark {
 
 impl Record {
     /// Begins now.
-    pub fn new(manifest: &Manifest) -> Self {
+    pub(crate) fn new(manifest: &Manifest) -> Self {
         let times = |name: &String| Times {
             name: name.clone(),
             priority: manifest.order.as_ref().and_then(|order| order.priority(&name.as_str().into())),
@@ -83,13 +83,13 @@ impl Record {
     }
 
     /// The sandbox is up.
-    pub fn sandbox(&mut self, id: &str) {
+    pub(crate) fn sandbox(&mut self, id: &str) {
         id.clone_into(&mut self.pod_sandbox_id);
         self.sandbox_milliseconds = Some(self.since(Instant::now()));
     }
 
     /// Something happened to the container at this place in the spec; milliseconds since the beginning.
-    pub fn mark(&mut self, index: usize, mark: Mark, at: Instant) -> u64 {
+    pub(crate) fn mark(&mut self, index: usize, mark: Mark, at: Instant) -> u64 {
         let since = self.since(at);
         let times = &mut self.containers[index];
         let field = match mark {
@@ -104,7 +104,7 @@ impl Record {
     }
 
     /// The container at this place in the spec has ended by itself.
-    pub fn ended(&mut self, index: usize, status: &ContainerStatus) {
+    pub(crate) fn ended(&mut self, index: usize, status: &ContainerStatus) {
         let at = UNIX_EPOCH
             .checked_add(Duration::from_nanos(status.finished_at.try_into().unwrap_or(0)))
             .unwrap_or(UNIX_EPOCH);
@@ -115,7 +115,7 @@ impl Record {
     }
 
     /// The container at this place in the spec.
-    pub fn container(&mut self, index: usize) -> &mut Times {
+    pub(crate) fn container(&mut self, index: usize) -> &mut Times {
         &mut self.containers[index]
     }
 
@@ -125,7 +125,7 @@ impl Record {
     }
 
     /// The picture, those first that started first.
-    pub fn picture(&self) -> String {
+    pub(crate) fn picture(&self) -> String {
         let latest =
             self.containers.iter().filter_map(|times| times.marks().iter().flatten().max().copied()).max();
         // A little room behind the last event, so that it is seen.

@@ -6,7 +6,7 @@ use super::super::facts::Kubelet;
 use super::super::places::{self, CRIO_SOCKET, SERVICE_UNIT, SOCKET_UNIT};
 
 /// The agent's first configuration.
-pub fn config(kubelet: &Kubelet, kubeconfig: Option<&str>, runtime: &str, socket: &str) -> String {
+pub(crate) fn config(kubelet: &Kubelet, kubeconfig: Option<&str>, runtime: &str, socket: &str) -> String {
     let mut text = "# Written by berthctl install, and yours to change: it is never written again.\n\
                     # All fields and what they mean: berthd config print-defaults\n\
                     apiVersion: berth.dev/v1alpha1\n\
@@ -39,7 +39,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// The runtime that a configuration names.
-pub fn runtime_of(config: &str) -> Option<String> {
+pub(crate) fn runtime_of(config: &str) -> Option<String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Named {
@@ -49,7 +49,7 @@ pub fn runtime_of(config: &str) -> Option<String> {
 }
 
 /// The drop-in of a kubelet's own service: its command line with one flag more, of which the last one counts.
-pub fn kubelet_drop_in(kubelet: &Kubelet, command: &str, socket: &str) -> String {
+pub(crate) fn kubelet_drop_in(kubelet: &Kubelet, command: &str, socket: &str) -> String {
     let mut command = format!("{command} --container-runtime-endpoint=unix://{socket}");
     // Where images have a setting of their own, they would go past Berth.
     if kubelet.image_endpoint.is_some() {
@@ -70,7 +70,7 @@ pub fn kubelet_drop_in(kubelet: &Kubelet, command: &str, socket: &str) -> String
 
 /// The same for k3s and RKE2. They start their containerd themselves and wait for it, so their units wait for nothing of
 /// ours: the socket is there before any ordinary service (sockets.target).
-pub fn rancher_drop_in(kubelet: &Kubelet, socket: &str) -> String {
+pub(crate) fn rancher_drop_in(kubelet: &Kubelet, socket: &str) -> String {
     let images = if kubelet.image_endpoint.is_some() {
         format!("- image-service-endpoint=unix://{socket}\n")
     } else {
@@ -85,7 +85,7 @@ pub fn rancher_drop_in(kubelet: &Kubelet, socket: &str) -> String {
 }
 
 /// What moves the socket for CRI-O.
-pub fn crio_drop_in() -> String {
+pub(crate) fn crio_drop_in() -> String {
     format!(
         "# Written by berthctl install: by the end of this path the kubelet knows CRI-O.\n\
          [Socket]\n\

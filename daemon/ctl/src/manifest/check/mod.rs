@@ -17,7 +17,7 @@ struct Findings {
 }
 
 /// Checks a manifest; `Ok` has remarks about what will have no effect.
-pub fn check(pod: &Pod) -> Result<Vec<String>> {
+pub(crate) fn check(pod: &Pod) -> Result<Vec<String>> {
     let mut findings = Findings::default();
     if pod.api_version != "v1" || pod.kind != "Pod" {
         bail!("it is {} {}; berthctl run plays one v1 Pod", pod.api_version, pod.kind);
