@@ -10,7 +10,7 @@ use std::{
 
 use assert_cmd::cargo::cargo_bin;
 use berth_proto::cri::{VersionRequest, runtime_service_client::RuntimeServiceClient};
-use berthd::unix;
+use berthd::base::unix;
 
 /// A process that is killed with the test.
 struct Process(Child);

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use berthd::causes::innermost;
-use berthd::unix;
+use berthd::base::causes::innermost;
+use berthd::base::unix;
 use tonic::transport::Channel;
 
 /// The largest answer we take: the limit between kubelet and runtime.

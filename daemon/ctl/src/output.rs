@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 
 use anyhow::{Context, Result};
-use berthd::causes::innermost;
+use berthd::base::causes::innermost;
 use clap::{Args, ValueEnum};
 use comfy_table::{Table, presets};
 use serde::Serialize;

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 use berth_policy::launch_priority::PLAN_ANNOTATION;
 use berth_proto::cri::{Container, ContainerState, PodSandbox};
-use berthd::deadline::later;
+use berthd::base::deadline::later;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;

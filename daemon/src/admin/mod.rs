@@ -3,6 +3,8 @@
 mod accept;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
+pub(crate) mod health;
+pub(crate) mod http;
 mod order;
 mod place;
 mod pulls;
@@ -25,17 +27,17 @@ use self::{
     order::{picks, pod_order},
 };
 use crate::{
-    agent::chain,
+    admin::health::Health,
+    base::causes::chain,
     cluster::{
         features::Feature,
         identity::{Identity, IdentityState},
         policies::{self, PolicyState},
     },
-    desired::Files,
-    handover::HandOver,
-    health::Health,
-    in_place_update::Updates,
-    node_image::Keeper,
+    images::node_image::Keeper,
+    recreate::files::Files,
+    succession::handover::HandOver,
+    update::Updates,
 };
 
 /// Open calls of a connection at most; the client's library keeps the rest.
@@ -273,7 +275,7 @@ fn feature(feature: Feature) -> admin::Feature {
     }
 }
 
-fn set_aside((object, again): crate::set_aside::Object) -> admin::SetAside {
+fn set_aside((object, again): crate::agent::set_aside::Object) -> admin::SetAside {
     let again = again.saturating_duration_since(crate::agent::now());
     admin::SetAside { object, again_milliseconds: millis(again) }
 }

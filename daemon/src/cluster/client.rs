@@ -282,7 +282,7 @@ impl std::fmt::Debug for Session {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::causes::chain;
+    use crate::base::causes::chain;
 
     #[tokio::test]
     async fn what_is_no_kubeconfig_is_told_without_a_word_of_it() {

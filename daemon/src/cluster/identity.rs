@@ -11,7 +11,7 @@ use super::{
     features::{self, Feature},
     pause,
 };
-use crate::agent::chain;
+use crate::base::causes::chain;
 
 /// What a token bound to a node, or to a pod of it, carries.
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";

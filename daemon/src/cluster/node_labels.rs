@@ -18,7 +18,7 @@ use tracing::{info, warn};
 
 use super::{Cluster, client::CallError, metrics::Write, pause};
 use crate::{
-    agent::chain,
+    base::causes::chain,
     config::{Configuration, Place},
 };
 

@@ -21,7 +21,7 @@ use super::{
     client::{CallError, Connection},
     metrics::ClusterMetrics,
 };
-use crate::causes::chain;
+use crate::base::causes::chain;
 
 /// The remedy where the policies do not hold.
 pub const REMEDY: &str = "kubectl apply -k deploy/policies; where namespace or account have other names than \

@@ -1,8 +1,8 @@
 //! `berthd.yaml`, and the values in it, as anybody could have written them.
 
 use crate::{
+    base::quantity::Quantity,
     config::{Configuration, Endpoint, GoDuration, Reserve, SocketPath},
-    quantity::Quantity,
 };
 
 /// What was read is written and read again as the same; checking changes nothing twice; an error names its field.

@@ -5,7 +5,7 @@ use std::{fmt, num::NonZeroU16, path::PathBuf, str::FromStr, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::GoDuration;
-use crate::quantity::Quantity;
+use crate::base::quantity::Quantity;
 
 /// Pulls of the agent itself; those of the kubelet are its own.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]

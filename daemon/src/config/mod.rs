@@ -3,7 +3,6 @@
 //! A value that parses is a valid one: durations, socket paths and endpoints are types of their own, so that an error
 //! carries the line and the field where it stands.
 
-mod flags;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
 mod images;
@@ -18,7 +17,6 @@ use std::{
     time::Duration,
 };
 
-pub use flags::{Cli, Command, ConfigCommand, RunFlags};
 pub use images::{Images, InvalidReserve, Reserve};
 pub use pod_view::{Cluster, Kubelet, PodView, ServiceAccount, ViewMode};
 pub use probes::Probes;

@@ -2,6 +2,7 @@
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
+pub(crate) mod hook;
 mod requests;
 
 use std::{sync::Arc, time::Duration};
@@ -12,13 +13,12 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
 
 use crate::{
-    agent::{Agent, chain},
-    cluster::Cluster,
-    deadline,
-    desired::Files,
-    pod_view::kubelet::KubeletView,
-    probe::Prober,
-    runtime::Runtime,
+    agent::Agent,
+    base::{causes::chain, deadline},
+    cri::Runtime,
+    pods::kubelet::KubeletView,
+    probes::prober::Prober,
+    recreate::{api::ApiRequests, files::Files},
 };
 
 /// How often the runtime's own lists are compared with what is known, against drift by those who work beside the agent.
@@ -36,7 +36,7 @@ pub struct Executor {
     runtime: Runtime,
     kubelet: Option<Arc<KubeletView>>,
     files: Files,
-    cluster: Option<Cluster>,
+    requests: Option<ApiRequests>,
     prober: Prober,
     /// Questions under way.
     tasks: TaskTracker,
@@ -52,12 +52,12 @@ impl Executor {
         runtime: Runtime,
         kubelet: Option<Arc<KubeletView>>,
         files: Files,
-        cluster: Option<Cluster>,
+        requests: Option<ApiRequests>,
         prober: Prober,
     ) -> Self {
         let (tasks, effects) = (TaskTracker::new(), TaskTracker::new());
         let break_off = CancellationToken::new();
-        Self { agent, runtime, kubelet, files, cluster, prober, tasks, effects, break_off }
+        Self { agent, runtime, kubelet, files, requests, prober, tasks, effects, break_off }
     }
 
     /// Asks what is owed after every change and at every deadline, until the shutdown.
@@ -161,7 +161,7 @@ impl Executor {
     }
 
     /// Lists the runtime once.
-    pub async fn resync(&self) -> Result<(), crate::runtime::RuntimeError> {
+    pub async fn resync(&self) -> Result<(), crate::cri::RuntimeError> {
         self.agent.observe(Event::ListingStarted);
         let listing = self.runtime.list().await?;
         let (sandboxes, containers) = (listing.sandboxes.len(), listing.containers.len());

@@ -14,7 +14,9 @@ pub mod credentials;
 mod failure;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
+pub mod gate;
 pub mod metrics;
+pub mod node_image;
 pub mod node_key;
 mod pull;
 mod room;
@@ -44,7 +46,7 @@ use self::{
     room::Room,
     runtime::ImageRuntime,
 };
-use crate::{agent::chain, config::Reserve, runtime::RuntimeError};
+use crate::{base::causes::chain, config::Reserve, cri::RuntimeError};
 
 /// How long containerd may take until its CRI shows a label that was set, and how often that is looked at.
 const PIN_SHOWN: Duration = Duration::from_secs(2);

@@ -12,8 +12,8 @@ use berth_shim::RuntimeEndpoint;
 use tonic::{Status, transport::Channel};
 
 use crate::{
-    runtime::{MESSAGE_LIMIT, RuntimeError, within},
-    unix,
+    base::unix,
+    cri::{MESSAGE_LIMIT, RuntimeError, within},
 };
 
 /// What a question about an image may take: the runtime reads its configuration from a disk that pulls keep busy.

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
-use berthd::takeover::host::{in_a_container, leave};
+use berthd::succession::takeover::host::{in_a_container, leave};
 use clap::Args;
 
 use super::host::Host;

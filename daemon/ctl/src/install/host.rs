@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use berthd::durable;
+use berthd::base::durable;
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 

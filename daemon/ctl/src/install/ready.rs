@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use berth_proto::admin::{StatusRequest, StatusResponse};
-use berthd::deadline::later;
+use berthd::base::deadline::later;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;

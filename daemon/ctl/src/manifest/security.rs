@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use berth_proto::cri::{Capability, Int64Value, LinuxContainerResources, LinuxContainerSecurityContext};
-use berthd::quantity::{CPU_PERIOD, cpu_quota, cpu_shares};
+use berthd::base::quantity::{CPU_PERIOD, cpu_quota, cpu_shares};
 
 use super::sandbox::namespaces;
 use super::types::{Container, PodSpec, Resources};

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use berthd::quantity::Quantity;
+use berthd::base::quantity::Quantity;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_saphyr::Spanned;

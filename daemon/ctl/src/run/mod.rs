@@ -21,7 +21,7 @@ use berth_proto::cri::{ContainerState, PodSandboxFilter, PodSandboxState};
 use clap::Args;
 use tokio::time::Instant;
 
-use berthd::deadline::later;
+use berthd::base::deadline::later;
 
 use super::cli::Global;
 use super::cri::Cri;

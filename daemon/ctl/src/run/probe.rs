@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use berth_proto::cri::ContainerState;
-use berthd::deadline::later;
+use berthd::base::deadline::later;
 use bytes::Bytes;
 use http_body_util::Empty;
 use hyper_util::rt::TokioIo;
