@@ -92,9 +92,9 @@ fn circle(uses: &Uses) -> Option<String> {
         if let Some(first) = way.iter().position(|before| *before == room) {
             let mut round = way[first..].to_vec();
             round.push(room);
-            let steps = round.windows(2).map(|step| {
-                format!("{} uses {} in {}", step[0], step[1], uses[step[0]][step[1]].display())
-            });
+            let steps = round
+                .windows(2)
+                .map(|step| format!("{} uses {} in {}", step[0], step[1], uses[step[0]][step[1]].display()));
             return Some(steps.collect::<Vec<_>>().join(", "));
         }
         if !done.insert(room) {

@@ -23,7 +23,7 @@ const ACTION: Duration = Duration::from_secs(120);
 pub(crate) struct CallError {
     /// The RPC.
     pub call: &'static str,
-    /// What it was about.
+    /// Subject of the call.
     pub subject: String,
     /// The answer.
     pub status: Box<Status>,

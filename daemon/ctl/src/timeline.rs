@@ -13,7 +13,7 @@ pub(crate) struct Row {
     pub priority: Option<i32>,
     /// Its phases, one after another, in milliseconds.
     pub phases: Vec<(u64, u64, Phase)>,
-    /// What the last column says.
+    /// Text of the last column.
     pub note: String,
 }
 

@@ -33,7 +33,7 @@ struct State {
 
 /// A runtime that listens in a directory of its own.
 pub struct Node {
-    /// What it plays.
+    /// State that it plays.
     pub fake: Arc<Fake>,
     /// Its directory.
     pub dir: tempfile::TempDir,
@@ -63,7 +63,7 @@ impl Node {
         self.dir.path().join("cri.sock")
     }
 
-    /// What was asked for, one word of the object each.
+    /// Calls so far, with one word of the object each.
     pub fn calls(&self) -> Vec<String> {
         self.fake.state.lock().unwrap().calls.clone()
     }

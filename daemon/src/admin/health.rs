@@ -19,7 +19,7 @@ const STANDSTILL: Duration = Duration::from_secs(10);
 
 /// The parts whose health counts.
 #[derive(Clone, Debug)]
-pub struct Health {
+pub(crate) struct Health {
     /// The state.
     pub agent: Arc<Agent>,
     /// The runtime.
@@ -40,13 +40,13 @@ type Checks = Vec<(&'static str, Result<(), String>)>;
 
 impl Health {
     /// Whether a restart would help.
-    pub fn live(&self) -> Checks {
+    pub(crate) fn live(&self) -> Checks {
         let turns = self.heartbeat.is_alive(STANDSTILL);
         vec![("data-path", if turns { Ok(()) } else { Err("its thread stands still".to_owned()) })]
     }
 
     /// Whether the node can be relied on: the runtime answers, and pods are seen.
-    pub async fn ready(&self) -> Checks {
+    pub(crate) async fn ready(&self) -> Checks {
         let mut checks = self.live();
         checks.push(("runtime", self.runtime.version().await.map(drop).map_err(|error| chain(&error))));
         if let Some(place) = &self.place {
@@ -62,17 +62,17 @@ impl Health {
     }
 
     /// How the watch is, where there is one.
-    pub fn api_health(&self) -> Option<pods::api::Health> {
+    pub(crate) fn api_health(&self) -> Option<pods::api::Health> {
         self.api.as_ref().map(|health| health.borrow().clone())
     }
 
     /// How much is remembered.
-    pub fn size(&self) -> Size {
+    pub(crate) fn size(&self) -> Size {
         self.agent.read(|node, _| node.size())
     }
 
     /// Brings the gauges up to date that are only looked at now and then.
-    pub fn refresh_metrics(&self) {
+    pub(crate) fn refresh_metrics(&self) {
         self.agent.metrics().known(self.size());
         for (thread, handle) in &self.threads {
             self.agent.metrics().tasks(thread, handle.metrics().num_alive_tasks());

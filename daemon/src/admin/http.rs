@@ -23,7 +23,7 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What the endpoints show.
 #[derive(Debug)]
-pub struct Pages {
+pub(crate) struct Pages {
     /// Whether all is well.
     pub health: Health,
     /// All metrics.
@@ -31,7 +31,7 @@ pub struct Pages {
 }
 
 /// Serves the pages until the shutdown.
-pub async fn serve(listener: TcpListener, pages: Arc<Pages>, shutdown: CancellationToken) {
+pub(crate) async fn serve(listener: TcpListener, pages: Arc<Pages>, shutdown: CancellationToken) {
     if let Ok(address) = listener.local_addr() {
         info!(%address, "Health and metrics served");
     }

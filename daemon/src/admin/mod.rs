@@ -45,10 +45,10 @@ const CALLS: u32 = 64;
 
 /// The service behind the admin socket.
 #[derive(Debug)]
-pub struct Admin {
+pub(crate) struct Admin {
     /// Whether all is well.
     pub health: Health,
-    /// What the data path counts.
+    /// Metrics of the data path.
     pub shim: Metrics,
     /// Where the agent is: between kubelet and runtime, or beside them.
     pub path: &'static str,
@@ -66,7 +66,7 @@ pub struct Admin {
     pub images: Arc<Keeper>,
     /// Ends what would go on for ever.
     pub stop: CancellationToken,
-    /// Who the agent is to the API server, where there is one.
+    /// Identity of the agent at the API server, where there is one.
     pub identity: Option<watch::Receiver<IdentityState>>,
     /// Whether the admission policies keep the agent to its node, where there is an API server.
     pub policies: Option<watch::Receiver<PolicyState>>,
@@ -79,7 +79,7 @@ pub struct Admin {
 }
 
 /// Serves the admin API until the shutdown.
-pub async fn serve(listener: Listener, admin: Admin, shutdown: CancellationToken) {
+pub(crate) async fn serve(listener: Listener, admin: Admin, shutdown: CancellationToken) {
     let service = admin_server::AdminServer::with_interceptor(admin, root_only);
     let served = tonic::transport::Server::builder()
         .max_concurrent_streams(CALLS)

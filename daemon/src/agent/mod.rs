@@ -226,7 +226,7 @@ impl Agent {
         }
     }
 
-    /// What the agent counts.
+    /// Metrics of the agent.
     pub fn metrics(&self) -> &AgentMetrics {
         &self.metrics
     }
@@ -334,7 +334,7 @@ impl Gate for Agent {
         env.get(&create.pod.uid).and_then(|pod| pod.get(&create.container)).cloned().unwrap_or_default()
     }
 
-    /// The agent knows no images, see [`crate::images`].
+    /// The agent pulls nothing itself; the gate of the data path asks its images.
     async fn joins(&self, _: CallId, _: &str, _: CredentialKey) -> Option<String> {
         None
     }

@@ -107,7 +107,7 @@ pub struct Session {
 // === impl Source ===
 
 impl Source {
-    /// What the configuration says.
+    /// Reads it from the configuration.
     pub fn of(config: &Configuration) -> Self {
         let base = config.pod_view.kubeconfig.clone().map_or(Base::Pod, Base::Kubeconfig);
         Self { base, account: config.cluster.service_account.clone() }

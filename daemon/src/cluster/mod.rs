@@ -96,7 +96,7 @@ impl Cluster {
         &self.metrics
     }
 
-    /// Who the agent is, and which features are on, now and later.
+    /// Identity of the agent, and which features are on, now and later.
     pub fn identity(&self) -> watch::Receiver<IdentityState> {
         self.identity.subscribe()
     }

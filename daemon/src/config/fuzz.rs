@@ -5,7 +5,7 @@ use crate::{
     config::{Configuration, Endpoint, GoDuration, Reserve, SocketPath},
 };
 
-/// What was read is written and read again as the same; checking changes nothing twice; an error names its field.
+/// Checks that a configuration is written and read again as the same, and that an error names its field.
 pub fn config(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let read = match Configuration::parse(text) {

@@ -23,7 +23,7 @@ pub use probes::Probes;
 use serde::{Deserialize, Serialize};
 pub use values::{Endpoint, GoDuration, SocketPath};
 
-/// What `berthd config print-defaults` prints: every field with its default and its meaning.
+/// Output of `berthd config print-defaults`: every field with its default and its meaning.
 pub const DEFAULTS: &str = include_str!("defaults.yaml");
 
 /// `kind: BerthdConfiguration`.
@@ -56,7 +56,7 @@ pub struct Configuration {
     pub path: Place,
     /// Where pods are seen.
     pub pod_view: PodView,
-    /// Who the agent is towards the API server.
+    /// Identity of the agent at the API server.
     pub cluster: Cluster,
     /// Launch order.
     pub launch_order: LaunchOrder,
@@ -112,7 +112,7 @@ pub struct LaunchOrder {
     pub early_readiness: bool,
     /// The longest a `CreateContainer` is held for such a success, from the start of the awaited container on.
     pub early_hold_timeout: GoDuration,
-    /// What happens to a container whose pod cannot be seen.
+    /// Fate of a container whose pod cannot be seen.
     pub failure_policy: FailurePolicy,
 }
 
@@ -274,7 +274,7 @@ impl Configuration {
         serde_saphyr::from_str(text)
     }
 
-    /// What only shows when all fields are there. `auto` is resolved here.
+    /// Checks the fields against each other. `auto` is resolved here.
     pub fn check(self) -> Result<Self, ConfigError> {
         self.check_in(in_a_pod())
     }

@@ -13,7 +13,7 @@ use serde::Deserialize;
 const HASH_ANNOTATION: &str = "io.kubernetes.container.hash";
 
 /// What a container was created with. Env may hold secrets: this is read, hashed, and dropped.
-pub struct Made {
+pub(crate) struct Made {
     /// The kubelet's hash of its definition; `None` for one the kubelet did not make.
     pub definition: Option<u32>,
     /// Its env, in order; `None` when the runtime does not tell.
@@ -64,7 +64,7 @@ struct Process {
 
 impl Made {
     /// Nothing is known of a container that is not there any more.
-    pub fn unknown() -> Self {
+    pub(crate) fn unknown() -> Self {
         Self { definition: None, env: None, finished: None, image: String::new() }
     }
 

@@ -4,8 +4,8 @@
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
-pub mod made;
-pub mod network;
+pub(crate) mod made;
+pub(crate) mod network;
 #[cfg(test)]
 pub(crate) mod played;
 
@@ -30,7 +30,7 @@ use self::{made::Made, network::Network};
 use crate::base::{clock::Clock, unix};
 
 /// What a command may print before its answer is refused; see [`Runtime::exec_output`].
-pub const OUTPUT_LIMIT: usize = 1 << 20;
+pub(crate) const OUTPUT_LIMIT: usize = 1 << 20;
 /// The kubelet's own limit for one message.
 pub(crate) const MESSAGE_LIMIT: usize = 16 << 20;
 /// A runtime that is alive lists in milliseconds.
@@ -40,13 +40,13 @@ const LONG_PATIENCE: Duration = Duration::from_secs(120);
 
 /// A client of the runtime. Cheap to clone; connects when it is used, and again after the runtime went away.
 #[derive(Clone, Debug)]
-pub struct Runtime {
+pub(crate) struct Runtime {
     client: RuntimeServiceClient<Channel>,
 }
 
 /// The runtime did not answer, or not in a way that can be understood.
 #[derive(Debug, thiserror::Error)]
-pub enum RuntimeError {
+pub(crate) enum RuntimeError {
     /// No answer or an error.
     #[error("{method} of the runtime: {} ({:?})", status.message(), status.code())]
     Call {
@@ -70,7 +70,7 @@ pub enum RuntimeError {
 
 /// Everything the runtime has.
 #[derive(Debug)]
-pub struct Listing {
+pub(crate) struct Listing {
     /// All sandboxes.
     pub sandboxes: Vec<ListedSandbox>,
     /// All containers.
@@ -81,18 +81,18 @@ pub struct Listing {
 
 impl Runtime {
     /// A client of the runtime at `endpoint`; nothing is dialled yet.
-    pub fn new(endpoint: &RuntimeEndpoint) -> Self {
+    pub(crate) fn new(endpoint: &RuntimeEndpoint) -> Self {
         let channel = unix::endpoint().connect_with_connector_lazy(unix::connector(endpoint.path()));
         Self { client: RuntimeServiceClient::new(channel).max_decoding_message_size(MESSAGE_LIMIT) }
     }
 
     /// `Version`: who the runtime is.
-    pub async fn version(&self) -> Result<VersionResponse, RuntimeError> {
+    pub(crate) async fn version(&self) -> Result<VersionResponse, RuntimeError> {
         within("Version", PATIENCE, self.client.clone().version(VersionRequest::default())).await
     }
 
     /// Everything the runtime has.
-    pub async fn list(&self) -> Result<Listing, RuntimeError> {
+    pub(crate) async fn list(&self) -> Result<Listing, RuntimeError> {
         let mut client = self.client.clone();
         let listing = client.list_pod_sandbox(ListPodSandboxRequest::default());
         let sandboxes = within("ListPodSandbox", PATIENCE, listing).await?.items;
@@ -116,7 +116,7 @@ impl Runtime {
     }
 
     /// The containers of a sandbox, those that ended with their exit code.
-    pub async fn inspect(&self, sandbox: &SandboxId) -> Result<Vec<Container>, RuntimeError> {
+    pub(crate) async fn inspect(&self, sandbox: &SandboxId) -> Result<Vec<Container>, RuntimeError> {
         let mut containers = Vec::new();
         for (_, container) in understood(self.listed(Some(sandbox)).await?)? {
             match container.state {
@@ -140,7 +140,7 @@ impl Runtime {
     }
 
     /// Which attempt of its container this instance is: as often it was restarted before. `None` when it is not there.
-    pub async fn attempt(&self, container: &ContainerId) -> Result<Option<u32>, RuntimeError> {
+    pub(crate) async fn attempt(&self, container: &ContainerId) -> Result<Option<u32>, RuntimeError> {
         let status = self.status(container).await?;
         Ok(status.map(|container| container.attempt))
     }
@@ -160,7 +160,7 @@ impl Runtime {
     }
 
     /// How a container was created; `None` when there is no such container, or the runtime does not tell.
-    pub async fn made(&self, id: &ContainerId) -> Result<Option<Made>, RuntimeError> {
+    pub(crate) async fn made(&self, id: &ContainerId) -> Result<Option<Made>, RuntimeError> {
         let request = ContainerStatusRequest { container_id: id.as_str().to_owned(), verbose: true };
         let mut client = self.client.clone();
         let answer = within("ContainerStatus", PATIENCE, client.container_status(request)).await;
@@ -169,7 +169,7 @@ impl Runtime {
     }
 
     /// The address of a sandbox; `None` on the host's network.
-    pub async fn sandbox_ip(&self, sandbox: &SandboxId) -> Result<Option<String>, RuntimeError> {
+    pub(crate) async fn sandbox_ip(&self, sandbox: &SandboxId) -> Result<Option<String>, RuntimeError> {
         let request = PodSandboxStatusRequest { pod_sandbox_id: sandbox.as_str().to_owned(), verbose: false };
         let mut client = self.client.clone();
         let answer = within("PodSandboxStatus", PATIENCE, client.pod_sandbox_status(request)).await?;
@@ -178,7 +178,7 @@ impl Runtime {
     }
 
     /// Runs a command in a container and gives its exit code. What it prints is forgotten: it may be a secret.
-    pub async fn exec(
+    pub(crate) async fn exec(
         &self,
         container: &ContainerId,
         command: &[String],
@@ -196,7 +196,7 @@ impl Runtime {
     /// The runtime sends all of it in one message, up to 16 MiB, and would have us keep it twice. Beyond [`OUTPUT_LIMIT`]
     /// the answer is dropped unread (`OUT_OF_RANGE`), beyond the runtime's own limit it never sends one
     /// (`RESOURCE_EXHAUSTED`): in both cases the exit code is lost with it.
-    pub async fn exec_output(
+    pub(crate) async fn exec_output(
         &self,
         container: &ContainerId,
         command: &[String],
@@ -208,7 +208,7 @@ impl Runtime {
     }
 
     /// Where the network of a sandbox is; `None` while it has no address.
-    pub async fn network(&self, sandbox: &SandboxId) -> Result<Option<Network>, RuntimeError> {
+    pub(crate) async fn network(&self, sandbox: &SandboxId) -> Result<Option<Network>, RuntimeError> {
         let request = PodSandboxStatusRequest { pod_sandbox_id: sandbox.as_str().to_owned(), verbose: true };
         let mut client = self.client.clone();
         let answer = within("PodSandboxStatus", PATIENCE, client.pod_sandbox_status(request)).await?;
@@ -216,7 +216,11 @@ impl Runtime {
     }
 
     /// Sends the stop signal, and SIGKILL after `grace`. One that is not there is stopped.
-    pub async fn stop_container(&self, container: &ContainerId, grace: Duration) -> Result<(), RuntimeError> {
+    pub(crate) async fn stop_container(
+        &self,
+        container: &ContainerId,
+        grace: Duration,
+    ) -> Result<(), RuntimeError> {
         let request = StopContainerRequest {
             container_id: container.as_str().to_owned(),
             timeout: whole_seconds(grace),
@@ -230,7 +234,7 @@ impl Runtime {
 
     /// Removes a container that does not run, and with it its log and the rotated parts of it, as the kubelet does. One
     /// that is not there is removed.
-    pub async fn remove_container(&self, container: &ContainerId) -> Result<(), RuntimeError> {
+    pub(crate) async fn remove_container(&self, container: &ContainerId) -> Result<(), RuntimeError> {
         let Some(status) = self.container_status(container).await? else { return Ok(()) };
         self.remove(container, &status).await?;
         remove_logs(Path::new(&status.log_path)).await;
@@ -331,6 +335,6 @@ const WELL_KNOWN: [&str; 3] =
 
 /// The first of the well-known runtime sockets that exists; containerd's when none does, because at boot it may come
 /// later than the agent.
-pub fn find() -> &'static str {
+pub(crate) fn find() -> &'static str {
     WELL_KNOWN.into_iter().find(|path| std::path::Path::new(path).exists()).unwrap_or(WELL_KNOWN[0])
 }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 /// The network a sandbox has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Network {
+pub(crate) enum Network {
     /// The node's.
     Host,
     /// One of its own.

@@ -7,12 +7,12 @@ pub(crate) mod yaml;
 
 use std::{io, path::PathBuf};
 
-pub use self::name::Submitted;
+pub(crate) use self::name::Submitted;
 pub(crate) use self::name::new_name;
 
 /// A file could not be read or written. `Display` names it.
 #[derive(Debug, thiserror::Error)]
-pub enum FileError {
+pub(crate) enum FileError {
     /// Reading.
     #[error("reading {path:?}")]
     Read {

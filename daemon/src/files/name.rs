@@ -9,7 +9,7 @@ const LONGEST_STEM: usize = 200;
 
 /// The name that a request got.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Submitted {
+pub(crate) struct Submitted {
     /// That of its pod.
     pub namespace: String,
     /// The pod's, and something random.

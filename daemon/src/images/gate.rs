@@ -14,14 +14,14 @@ use crate::agent::Agent;
 
 /// The agent and the images, as the data path sees them: neither decides about the other.
 #[derive(Debug)]
-pub struct ImageGate {
+pub(crate) struct ImageGate {
     agent: Arc<Agent>,
     images: Arc<Keeper>,
 }
 
 impl ImageGate {
     /// The gate of these two.
-    pub fn new(agent: Arc<Agent>, images: Arc<Keeper>) -> Self {
+    pub(crate) fn new(agent: Arc<Agent>, images: Arc<Keeper>) -> Self {
         Self { agent, images }
     }
 }

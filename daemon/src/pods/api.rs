@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Who wants to see the pods as they are, and not only what the policy needs of them. Nothing of it may block.
-pub trait Onlooker: std::fmt::Debug + Send + Sync {
+pub(crate) trait Onlooker: std::fmt::Debug + Send + Sync {
     /// The watch shows this, new or changed.
     fn seen(&self, pod: &core::Pod);
     /// It is not there any more.
@@ -35,7 +35,7 @@ pub trait Onlooker: std::fmt::Debug + Send + Sync {
 
 /// The watch and what became of it.
 #[derive(Clone, Debug)]
-pub struct ApiView {
+pub(crate) struct ApiView {
     agent: Arc<Agent>,
     connection: Connection,
     node: String,
@@ -45,7 +45,7 @@ pub struct ApiView {
 
 /// How the watch is.
 #[derive(Clone, Debug, Default)]
-pub struct Health {
+pub(crate) struct Health {
     /// It follows.
     pub fresh: bool,
     /// It was complete at least once.
@@ -56,7 +56,7 @@ pub struct Health {
 
 /// The watch broke.
 #[derive(Debug, thiserror::Error)]
-pub enum ApiViewError {
+pub(crate) enum ApiViewError {
     /// There is no client.
     #[error("watch of the pods of node {node}")]
     Client {
@@ -77,7 +77,7 @@ pub enum ApiViewError {
 
 impl ApiView {
     /// A view that does nothing before [`ApiView::run`].
-    pub fn new(
+    pub(crate) fn new(
         agent: Arc<Agent>,
         connection: Connection,
         node: String,
@@ -87,12 +87,12 @@ impl ApiView {
     }
 
     /// How the watch is, now and later.
-    pub fn health(&self) -> watch::Receiver<Health> {
+    pub(crate) fn health(&self) -> watch::Receiver<Health> {
         self.health.subscribe()
     }
 
     /// Watches until the shutdown. Every failure begins anew with a new client.
-    pub async fn run(self, shutdown: CancellationToken) {
+    pub(crate) async fn run(self, shutdown: CancellationToken) {
         let mut attempt = 0;
         // Cancel-safe: dropping the watch loses nothing that was applied.
         while let Some(ended) = shutdown.run_until_cancelled(self.follow()).await {

@@ -17,7 +17,7 @@ use crate::cluster::node_pods::identity;
 const DEFAULT_GRACE: i64 = 30;
 
 /// What the policy needs of a pod; `None` for an object without name or UID, which the API never shows.
-pub fn pod(pod: core::Pod) -> Option<Pod> {
+pub(crate) fn pod(pod: core::Pod) -> Option<Pod> {
     let uid = identity(&pod.metadata)?.to_owned();
     let (order, restart_policy) = (read::order(&pod), read::restart_policy(&pod));
     let has_gate = read::has_gate(&pod, unready::CONDITION);

@@ -27,7 +27,7 @@ const ENDS: &str = r#"topic=="/tasks/exit",namespace=="k8s.io""#;
 const AGAIN: Duration = Duration::from_secs(2);
 
 /// Hands hints on while there are pods for which an end counts; until the shutdown.
-pub async fn follow(agent: Arc<Agent>, endpoint: RuntimeEndpoint, shutdown: CancellationToken) {
+pub(crate) async fn follow(agent: Arc<Agent>, endpoint: RuntimeEndpoint, shutdown: CancellationToken) {
     let channel = unix::endpoint().connect_with_connector_lazy(unix::connector(endpoint.path()));
     // Cancel-safe: a hint that is lost is lost.
     shutdown.run_until_cancelled(hint(agent, EventsClient::new(channel))).await;

@@ -17,7 +17,7 @@ use crate::config;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A client of the kubelet.
-pub struct KubeletView {
+pub(crate) struct KubeletView {
     client: Client,
     url: String,
     /// Nobody else shows pods: what the kubelet does not show is gone.
@@ -32,7 +32,7 @@ pub(super) struct Pods {
 
 /// The kubelet cannot be asked, or did not answer.
 #[derive(Debug, thiserror::Error)]
-pub enum KubeletError {
+pub(crate) enum KubeletError {
     /// The URL is none.
     #[error("podView.kubelet.url {url:?}")]
     Url {
@@ -67,7 +67,7 @@ pub enum KubeletError {
 
 impl KubeletView {
     /// A client for the kubelet of `config`; nothing is asked yet. `alone`: no other view shows pods.
-    pub fn new(config: &config::Kubelet, alone: bool) -> Result<Self, KubeletError> {
+    pub(crate) fn new(config: &config::Kubelet, alone: bool) -> Result<Self, KubeletError> {
         let url = config.url.clone();
         let uri: Uri = url.parse().map_err(|source| KubeletError::Url { url: url.clone(), source })?;
         let mut client = Config::new(uri);
@@ -83,7 +83,7 @@ impl KubeletView {
     }
 
     /// Asks once. The events say what it shows.
-    pub async fn poll(&self) -> Result<Vec<Event>, KubeletError> {
+    pub(crate) async fn poll(&self) -> Result<Vec<Event>, KubeletError> {
         let pods: Vec<Pod> = self.pods().await?.into_iter().filter_map(convert::pod).collect();
         Ok(if self.alone {
             vec![Event::PodsListed(pods)]

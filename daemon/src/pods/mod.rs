@@ -7,12 +7,12 @@
 //! - [`unready`]: the shared readiness gate, as text.
 //! - [`convert`], [`probe`]: from a v1 Pod and its probes to what the policy needs.
 
-pub mod api;
-pub mod convert;
-pub mod exits;
+pub(crate) mod api;
+pub(crate) mod convert;
+pub(crate) mod exits;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
-pub mod kubelet;
-pub mod probe;
-pub mod read;
-pub mod unready;
+pub(crate) mod kubelet;
+pub(crate) mod probe;
+pub(crate) mod read;
+pub(crate) mod unready;

@@ -15,7 +15,7 @@ const DEFAULT_FAILURES: i32 = 3;
 
 /// A probe that is not run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ProbeError {
+pub(crate) enum ProbeError {
     /// Nothing to do, or more than one thing.
     #[error("one of exec, httpGet, tcpSocket and grpc is wanted, and {0} are there")]
     Handlers(usize),
@@ -39,7 +39,7 @@ pub enum ProbeError {
 }
 
 /// A probe of this container.
-pub fn probe(container: &core::Container, probe: &core::Probe) -> Result<Probe, ProbeError> {
+pub(crate) fn probe(container: &core::Container, probe: &core::Probe) -> Result<Probe, ProbeError> {
     let positive = |given: Option<i32>, default| given.filter(|given| *given > 0).unwrap_or(default);
     let seconds = |given, default| Duration::from_secs(positive(given, default).unsigned_abs().into());
     Ok(Probe {
@@ -53,12 +53,12 @@ pub fn probe(container: &core::Container, probe: &core::Probe) -> Result<Probe, 
 }
 
 /// A probe whose ports are numbers already, as those in a `NodePodProbe`.
-pub fn resolved(probe: &core::Probe) -> Result<Probe, ProbeError> {
+pub(crate) fn resolved(probe: &core::Probe) -> Result<Probe, ProbeError> {
     self::probe(&core::Container::default(), probe)
 }
 
 /// A startup or readiness probe of the container itself; `None` for one that cannot be run as the kubelet does.
-pub fn launch_probe(container: &core::Container, probe: &core::Probe) -> Option<Probe> {
+pub(crate) fn launch_probe(container: &core::Container, probe: &core::Probe) -> Option<Probe> {
     self::probe(container, probe).ok()
 }
 

@@ -10,7 +10,7 @@ use super::convert;
 use crate::cluster::node_pods::MIRROR_ANNOTATION;
 
 /// It mirrors a static pod.
-pub fn is_mirror(meta: &ObjectMeta) -> bool {
+pub(crate) fn is_mirror(meta: &ObjectMeta) -> bool {
     meta.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(MIRROR_ANNOTATION))
 }
 
@@ -18,7 +18,7 @@ pub fn is_mirror(meta: &ObjectMeta) -> bool {
 ///
 /// # Errors
 /// What it declares cannot be followed.
-pub fn order(pod: &core::Pod) -> Result<Option<LaunchOrder>, OrderError> {
+pub(crate) fn order(pod: &core::Pod) -> Result<Option<LaunchOrder>, OrderError> {
     let annotations = pod.metadata.annotations.as_ref();
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
     LaunchOrder::declared(
@@ -28,12 +28,12 @@ pub fn order(pod: &core::Pod) -> Result<Option<LaunchOrder>, OrderError> {
 }
 
 /// `spec.restartPolicy`.
-pub fn restart_policy(pod: &core::Pod) -> RestartPolicy {
+pub(crate) fn restart_policy(pod: &core::Pod) -> RestartPolicy {
     pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref()).map_or(RestartPolicy::Always, policy)
 }
 
 /// A `restartPolicy`, as the API spells it.
-pub fn policy(name: &str) -> RestartPolicy {
+pub(crate) fn policy(name: &str) -> RestartPolicy {
     match name {
         "Never" => RestartPolicy::Never,
         "OnFailure" => RestartPolicy::OnFailure,
@@ -42,31 +42,31 @@ pub fn policy(name: &str) -> RestartPolicy {
 }
 
 /// It has a readiness gate of this type.
-pub fn has_gate(pod: &core::Pod, condition_type: &str) -> bool {
+pub(crate) fn has_gate(pod: &core::Pod, condition_type: &str) -> bool {
     let gates = pod.spec.iter().flat_map(|spec| spec.readiness_gates.iter().flatten());
     gates.into_iter().any(|gate| gate.condition_type == condition_type)
 }
 
 /// The condition of this type.
-pub fn condition<'a>(pod: &'a core::Pod, condition_type: &str) -> Option<&'a core::PodCondition> {
+pub(crate) fn condition<'a>(pod: &'a core::Pod, condition_type: &str) -> Option<&'a core::PodCondition> {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     conditions.into_iter().find(|condition| condition.type_ == condition_type)
 }
 
 /// What its status says of one of `spec.containers`.
-pub fn status<'a>(pod: &'a core::Pod, container: &str) -> Option<&'a core::ContainerStatus> {
+pub(crate) fn status<'a>(pod: &'a core::Pod, container: &str) -> Option<&'a core::ContainerStatus> {
     let statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
     statuses.into_iter().find(|status| status.name == container)
 }
 
 /// The CRI identity in a container's status, without the scheme of the runtime.
-pub fn container_id(status: &core::ContainerStatus) -> Option<&str> {
+pub(crate) fn container_id(status: &core::ContainerStatus) -> Option<&str> {
     status.container_id.as_deref()?.split_once("://").map(|(_, id)| id)
 }
 
 /// The kubelet computes Ready of the containers and the gates; until it has looked at a gate that was closed the pod would
 /// get traffic. A pod whose containers are not ready has another reason, which stays.
-pub fn not_ready_by(
+pub(crate) fn not_ready_by(
     pod: &core::Pod,
     gate: &str,
     now: k8s_openapi::jiff::Timestamp,

@@ -6,27 +6,27 @@
 use serde::{Deserialize, Serialize};
 
 /// The readiness gate, and the type of its condition.
-pub const CONDITION: &str = "KruisePodReady";
+pub(crate) const CONDITION: &str = "KruisePodReady";
 /// `userAgent` of the entries of requests to recreate containers.
-pub const USER_AGENT: &str = "ContainerRecreateRequest";
+pub(crate) const USER_AGENT: &str = "ContainerRecreateRequest";
 
 /// One entry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Entry {
-    /// Who.
+pub(crate) struct Entry {
+    /// Writer of the entry.
     pub user_agent: String,
     /// Why: for a request its `namespace/name`.
     pub key: String,
 }
 
 /// The entries of a message. One that cannot be read has none: whoever wrote it did not follow the protocol.
-pub fn entries(message: &str) -> Vec<Entry> {
+pub(crate) fn entries(message: &str) -> Vec<Entry> {
     serde_json::from_str(message).unwrap_or_default()
 }
 
 /// The message of these entries.
-pub fn message(mut entries: Vec<Entry>) -> String {
+pub(crate) fn message(mut entries: Vec<Entry>) -> String {
     entries.sort();
     entries.dedup();
     // A list of strings has no way not to be JSON.
@@ -34,12 +34,12 @@ pub fn message(mut entries: Vec<Entry>) -> String {
 }
 
 /// The entry of a request with this key.
-pub fn request(key: &str) -> Entry {
+pub(crate) fn request(key: &str) -> Entry {
     Entry { user_agent: USER_AGENT.to_owned(), key: key.to_owned() }
 }
 
 /// The keys of the entries of requests.
-pub fn requests(message: &str) -> Vec<String> {
+pub(crate) fn requests(message: &str) -> Vec<String> {
     entries(message)
         .into_iter()
         .filter(|entry| entry.user_agent == USER_AGENT)

@@ -2,5 +2,5 @@
 //!
 //! - [`prober`]: one run of a probe. [`node_pod_probe`]: probes of one's own, written on pods.
 
-pub mod node_pod_probe;
-pub mod prober;
+pub(crate) mod node_pod_probe;
+pub(crate) mod prober;

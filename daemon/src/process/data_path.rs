@@ -19,7 +19,7 @@ use crate::{images::gate::ImageGate, succession::heartbeat::Heartbeat};
 
 /// A data path that has its socket and does not serve yet.
 #[derive(Debug)]
-pub struct DataPath {
+pub(super) struct DataPath {
     go: oneshot::Sender<Parts>,
     ended: oneshot::Receiver<()>,
     handle: Handle,
@@ -27,25 +27,25 @@ pub struct DataPath {
 
 /// What serving needs.
 #[derive(Debug)]
-pub struct Parts {
+pub(super) struct Parts {
     /// The gate.
     pub gate: Arc<ImageGate>,
     /// Which clients are the kubelet.
     pub clients: Clients,
-    /// What is counted.
+    /// Metrics of the data path.
     pub metrics: Metrics,
     /// The thread's pulse.
     pub heartbeat: Arc<Heartbeat>,
     /// When to stop.
     pub shutdown: Shutdown,
-    /// Who keeps the runtime's connections where this process is killed.
+    /// Keeper of the runtime's connections where this process is killed.
     pub keeper: Option<Arc<dyn Keeper>>,
 }
 
 impl DataPath {
     /// Starts the thread, which takes the socket at `path`, or `passed` if systemd or a predecessor passed one. Gives a second
     /// descriptor of it, to be passed on.
-    pub async fn take(
+    pub(super) async fn take(
         path: PathBuf,
         passed: Option<UnixListener>,
         endpoint: RuntimeEndpoint,
@@ -88,12 +88,12 @@ impl DataPath {
     }
 
     /// What its tasks are on.
-    pub fn handle(&self) -> Handle {
+    pub(super) fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
     /// Lets it serve. What is returned ends with the data path.
-    pub fn serve(self, parts: Parts) -> anyhow::Result<oneshot::Receiver<()>> {
+    pub(super) fn serve(self, parts: Parts) -> anyhow::Result<oneshot::Receiver<()>> {
         self.go.send(parts).map_err(|_| anyhow!("the data path's thread died"))?;
         Ok(self.ended)
     }

@@ -22,7 +22,7 @@ pub struct Cli {
     pub run: RunFlags,
 }
 
-/// What `berthd` does besides running.
+/// Tasks of `berthd` besides running.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Put the runtime's socket back when nobody answers in its place; started by a berthd with `path: takeover`
@@ -117,7 +117,8 @@ mod tests {
     fn flags_override_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("berthd.yaml");
-        std::fs::write(&path, format!("apiVersion: berth.dev/v1alpha1\nkind: BerthdConfiguration\nsocket: /a.sock\nstateDir: /state\n")).unwrap();
+        let head = "apiVersion: berth.dev/v1alpha1\nkind: BerthdConfiguration";
+        std::fs::write(&path, format!("{head}\nsocket: /a.sock\nstateDir: /state\n")).unwrap();
         let cli = Cli::parse_from(["berthd", "--config", path.to_str().unwrap(), "--socket", "/b.sock"]);
         let config = cli.run.configuration().unwrap();
         assert_eq!(config.socket.to_string(), "/b.sock");

@@ -44,12 +44,12 @@ use crate::{
     },
 };
 
-/// What a run begins with, besides its configuration.
+/// Circumstances of a start, besides its configuration.
 #[derive(Debug, Default)]
 pub struct Start {
     /// The file the configuration comes from.
     pub config_file: Option<PathBuf>,
-    /// What systemd passed.
+    /// Descriptors that systemd passed.
     pub passed: Passed,
     /// Where to look for a berthd whose place is to be taken.
     pub take_over: Option<TakeOver>,

@@ -21,7 +21,7 @@ const CRI_SOCKET: &str = "cri";
 /// How the names of the runtime's connections begin that are kept.
 pub const RUNTIME: &str = "runtime-";
 
-/// What systemd passed.
+/// Descriptors that systemd passed.
 #[derive(Debug, Default)]
 pub struct Passed {
     /// The CRI socket. It listens already, so a kubelet that connects while berthd restarts waits in the kernel instead of failing.

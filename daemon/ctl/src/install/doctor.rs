@@ -41,13 +41,13 @@ pub(crate) enum Verdict {
 /// One check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Check {
-    /// What was looked at.
+    /// Name of the check.
     pub check: &'static str,
     /// How it came out.
     pub verdict: Verdict,
-    /// What was found.
+    /// Finding.
     pub found: String,
-    /// What to do about it; empty when it is well.
+    /// Remedy; empty when it is well.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub remedy: String,
 }

@@ -19,9 +19,9 @@ const REQUESTS: &str = "/etc/berth/desired/request.yaml";
 pub(crate) struct Facts {
     /// The services there are that may be the kubelet; the enabled ones if any is.
     pub candidates: Vec<Flavour>,
-    /// What the only one, or the one that was asked for, is told.
+    /// Configuration of the only kubelet, or of the one that was asked for.
     pub kubelet: Option<Kubelet>,
-    /// What is there of Berth.
+    /// Files of Berth that are there.
     pub installed: Installed,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Kubelet {
     pub endpoint: String,
     /// The socket for images, where it is another setting.
     pub image_endpoint: Option<String>,
-    /// What it is told by flags of k3s or RKE2, which count more than any file.
+    /// Endpoint that flags of k3s or RKE2 give it, which count more than any file.
     pub overruled: Option<String>,
     /// Its kubeconfig, where there is that file.
     pub kubeconfig: Option<String>,
@@ -54,7 +54,7 @@ pub(crate) struct Kubelet {
     pub read_only_port: Option<u16>,
 }
 
-/// What is there of Berth.
+/// Files of Berth that are there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Installed {
     /// `/usr/local/bin/berthd`.
@@ -65,9 +65,9 @@ pub(crate) struct Installed {
     pub config: Option<String>,
     /// The units, in the order of [`UNITS`].
     pub units: [Option<String>; 2],
-    /// What moves the socket for CRI-O.
+    /// Drop-in that moves the socket for CRI-O.
     pub crio_drop_in: Option<String>,
-    /// What leads each kind of kubelet to Berth.
+    /// Drop-ins that lead each kind of kubelet to Berth.
     pub drop_ins: Vec<(Flavour, String)>,
     /// The folders on the way to Berth's files that are not there yet, each after the one it is in.
     pub missing_dirs: Vec<String>,

@@ -77,9 +77,9 @@ pub(crate) enum Action {
 /// What is to be done, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// What is to be done.
+    /// Actions to carry out, in order.
     pub actions: Vec<Action>,
-    /// What whoever asked should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
     /// The CRI socket of Berth.
     pub socket: &'static str,

@@ -39,13 +39,13 @@ pub(crate) mod keys {
 /// A manifest that can be played.
 #[derive(Debug)]
 pub(crate) struct Manifest {
-    /// What it says.
+    /// Pod that it describes.
     pub pod: types::Pod,
     /// `metadata.uid`, or a fresh one.
     pub uid: String,
     /// The declared order, if there is one.
     pub order: Option<LaunchOrder>,
-    /// What to tell the user about fields that have no effect.
+    /// Remarks for the user about fields that have no effect.
     pub remarks: Vec<String>,
 }
 

@@ -68,7 +68,7 @@ pub(crate) struct RunArgs {
 pub(crate) struct Playing<'a> {
     /// The runtime.
     pub cri: &'a Cri,
-    /// What is played.
+    /// Manifest that is played.
     pub manifest: &'a Manifest,
     /// Where its files are.
     pub places: &'a Places,
@@ -76,7 +76,7 @@ pub(crate) struct Playing<'a> {
     pub sandbox_config: berth_proto::cri::PodSandboxConfig,
     /// The sandbox.
     pub sandbox_id: String,
-    /// What the environment of containers may refer to.
+    /// Facts that the environment of containers may refer to.
     pub facts: Facts,
     /// When patience ends.
     pub deadline: Instant,

@@ -31,7 +31,7 @@ pub(crate) struct Watch {
     pub startup: Result<Option<Check>>,
     /// Its readiness probe.
     pub readiness: Result<Option<Check>>,
-    /// What the latest failed probe said; for the error when time is up.
+    /// Message of the latest failed probe; for the error when time is up.
     pub last: Arc<Mutex<String>>,
 }
 

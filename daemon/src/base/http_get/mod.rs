@@ -73,7 +73,7 @@ pub(crate) struct Answer {
 
 /// A request that was not answered well.
 #[derive(Debug, thiserror::Error)]
-pub enum HttpError {
+pub(crate) enum HttpError {
     /// The answer says no.
     #[error("the answer is {0}")]
     Status(StatusCode),

@@ -15,8 +15,8 @@ use berth_policy::{DirectStop, Hook, SandboxId};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
-pub use self::stop::stop_directly;
-pub use crate::base::http_get::HttpError;
+pub(crate) use self::stop::stop_directly;
+pub(crate) use crate::base::http_get::HttpError;
 use crate::{
     base::http_get::Target,
     cri::{Runtime, RuntimeError},
@@ -24,7 +24,7 @@ use crate::{
 
 /// A hook did not succeed. `Display` carries nothing of what it printed, sent or was answered.
 #[derive(Debug, thiserror::Error)]
-pub enum HookError {
+pub(crate) enum HookError {
     /// The agent is stopping, or nobody wants the result any more.
     #[error("the hook was called off")]
     Cancelled,
@@ -59,7 +59,7 @@ pub enum HookError {
 }
 
 /// Runs this hook of the container that is to be stopped, for at most `limit`.
-pub async fn run(
+pub(crate) async fn run(
     runtime: &Runtime,
     stop: &DirectStop,
     hook: &Hook,

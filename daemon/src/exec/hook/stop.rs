@@ -18,7 +18,8 @@ const SHORTEST_GRACE: Duration = Duration::from_secs(2);
 
 /// The container was stopped.
 #[derive(Debug)]
-pub struct StopOutcome {
+#[cfg_attr(not(test), expect(dead_code, reason = "who stops has logged both; tests read them"))]
+pub(crate) struct StopOutcome {
     /// How its hook ended; `None` without one. A hook that failed does not keep a container alive.
     pub hook: Option<Result<(), HookError>>,
     /// From the beginning of the hook to the end of the container.
@@ -27,7 +28,7 @@ pub struct StopOutcome {
 
 /// The container was not stopped.
 #[derive(Debug, thiserror::Error)]
-pub enum StopError {
+pub(crate) enum StopError {
     /// The agent is stopping. Nobody knows how far the container has got.
     #[error("the stop was called off")]
     Cancelled,
@@ -37,7 +38,7 @@ pub enum StopError {
 }
 
 /// Runs the hook and stops the container.
-pub async fn stop_directly(
+pub(crate) async fn stop_directly(
     runtime: &Runtime,
     stop: &DirectStop,
     cancel: &CancellationToken,

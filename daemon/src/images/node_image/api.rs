@@ -52,7 +52,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// The side of the images towards the API server.
 #[derive(Debug)]
-pub struct NodeImages {
+pub(crate) struct NodeImages {
     /// Where wishes go, and reports come from.
     pub keeper: Arc<Keeper>,
     /// To the API server.
@@ -95,7 +95,7 @@ enum Lost {
 
 impl NodeImages {
     /// Follows and answers until the shutdown.
-    pub async fn run(self, shutdown: CancellationToken) {
+    pub(crate) async fn run(self, shutdown: CancellationToken) {
         let seen = watch::Sender::new(None);
         let both = async { tokio::join!(self.follow(&seen), self.answer(seen.subscribe())) };
         // Cancel-safe: what was not written is written by the next process.

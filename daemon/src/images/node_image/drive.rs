@@ -9,7 +9,7 @@ use super::Keeper;
 use crate::base::deadline;
 
 /// Asks what is owed after every change and at every deadline, until the shutdown.
-pub async fn drive(keeper: Arc<Keeper>, begin: impl Fn(ImageStep), shutdown: CancellationToken) {
+pub(crate) async fn drive(keeper: Arc<Keeper>, begin: impl Fn(ImageStep), shutdown: CancellationToken) {
     // Subscribed before the first question, so that no change in between is lost.
     let mut changes = keeper.changes();
     loop {

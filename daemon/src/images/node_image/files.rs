@@ -41,7 +41,7 @@ const TOGETHER: Duration = Duration::from_millis(50);
 
 /// The files.
 #[derive(Debug)]
-pub struct ImageFiles {
+pub(crate) struct ImageFiles {
     keeper: Arc<Keeper>,
     directory: PathBuf,
     pin: Option<Duration>,
@@ -79,7 +79,7 @@ struct Content {
 
 impl ImageFiles {
     /// The files of this directory; it is not looked at yet.
-    pub fn new(keeper: Arc<Keeper>, directory: PathBuf, pin: Option<Duration>) -> Self {
+    pub(crate) fn new(keeper: Arc<Keeper>, directory: PathBuf, pin: Option<Duration>) -> Self {
         let clock = Clock::read();
         Self {
             keeper,
@@ -93,7 +93,7 @@ impl ImageFiles {
     }
 
     /// Looks until the shutdown.
-    pub async fn run(mut self, shutdown: CancellationToken) {
+    pub(crate) async fn run(mut self, shutdown: CancellationToken) {
         let mut changes = self.keeper.news();
         // Cancel-safe at both awaits: what is written is written whole.
         let turns = async {

@@ -19,7 +19,7 @@ use crate::{
 
 /// The state of the images and the way to it.
 #[derive(Debug)]
-pub struct Keeper {
+pub(crate) struct Keeper {
     /// A std mutex: nothing awaits inside, and the data path and the rest live on different threads.
     images: Mutex<Images>,
     /// Grows with every fact: then it is time to plan.
@@ -38,7 +38,7 @@ struct Waiting<'a> {
 
 impl Keeper {
     /// Knows nothing yet.
-    pub fn new(limits: ImageLimits, metrics: AgentMetrics) -> Self {
+    pub(crate) fn new(limits: ImageLimits, metrics: AgentMetrics) -> Self {
         Self {
             images: Mutex::new(Images::new(limits)),
             changes: watch::Sender::new(0),
@@ -48,14 +48,14 @@ impl Keeper {
     }
 
     /// Takes a fact.
-    pub fn apply(&self, event: ImageEvent) {
+    pub(crate) fn apply(&self, event: ImageEvent) {
         self.guarded(|images| images.apply(event, now()));
         self.changes.send_modify(|changes| *changes += 1);
         self.news.send_modify(|news| *news += 1);
     }
 
     /// The effects owed now, and when to ask again.
-    pub fn plan(&self) -> (Vec<ImageStep>, Option<Instant>) {
+    pub(crate) fn plan(&self) -> (Vec<ImageStep>, Option<Instant>) {
         let planned = self.guarded(|images| {
             let steps = images.plan(now());
             let named = |(id, again): (WishId, Instant)| (format!("image {}", id.key), again);
@@ -68,27 +68,27 @@ impl Keeper {
     }
 
     /// A number that grows whenever there may be something new to tell.
-    pub fn news(&self) -> watch::Receiver<u64> {
+    pub(crate) fn news(&self) -> watch::Receiver<u64> {
         self.news.subscribe()
     }
 
     /// A number that grows whenever [`Keeper::plan`] may have a new answer. Subscribe before asking, so that no change in between is lost.
-    pub fn changes(&self) -> watch::Receiver<u64> {
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
     /// Where all wishes stand.
-    pub fn reports(&self) -> Vec<WishReport> {
+    pub(crate) fn reports(&self) -> Vec<WishReport> {
         self.guarded(|images| images.reports()).unwrap_or_default()
     }
 
     /// Where one stands; `None` when it is not wished.
-    pub fn report(&self, id: &WishId) -> Option<WishReport> {
+    pub(crate) fn report(&self, id: &WishId) -> Option<WishReport> {
         self.guarded(|images| images.report(id)).flatten()
     }
 
     /// Waits while the agent pulls this image with these credentials. See [`berth_shim::Gate::joins`].
-    pub async fn joins(&self, call: CallId, image: &str, credential: CredentialKey) -> Option<String> {
+    pub(crate) async fn joins(&self, call: CallId, image: &str, credential: CredentialKey) -> Option<String> {
         let record = record_name(image);
         let pull = self.guarded(|images| {
             let pull = images.joinable(&record, credential)?;
@@ -110,12 +110,12 @@ impl Keeper {
     }
 
     /// A client's pull went on to the runtime.
-    pub fn passed(&self, call: CallId, image: &str, credential: CredentialKey) {
+    pub(crate) fn passed(&self, call: CallId, image: &str, credential: CredentialKey) {
         self.apply(ImageEvent::KubeletPullBegan { call, image: Arc::from(record_name(image)), credential });
     }
 
     /// A call is over. Most are no pulls, so whoever waits for changes is left alone then.
-    pub fn call_ended(&self, call: CallId) {
+    pub(crate) fn call_ended(&self, call: CallId) {
         let pulling = self.guarded(|images| images.size().kubelet_pulls > 0);
         if pulling != Some(false) {
             self.apply(ImageEvent::KubeletPullEnded { call });
@@ -123,7 +123,7 @@ impl Keeper {
     }
 
     /// A container is made of an image, by any of these names.
-    pub fn used(&self, names: &[String]) {
+    pub(crate) fn used(&self, names: &[String]) {
         // Most containers are made of images that nobody keeps.
         if self.guarded(|images| images.size().pins) == Some(0) {
             return;

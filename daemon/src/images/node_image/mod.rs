@@ -24,7 +24,7 @@ mod wishes;
 mod tests;
 
 pub(crate) use self::wishes::plain;
-pub use self::{
+pub(crate) use self::{
     api::NodeImages,
     drive::drive,
     files::ImageFiles,

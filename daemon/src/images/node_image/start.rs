@@ -26,7 +26,7 @@ use crate::{
 const PINS_AGAIN: Duration = Duration::from_secs(5);
 
 /// How many pulls at once.
-pub fn limits(config: &Configuration) -> ImageLimits {
+pub(crate) fn limits(config: &Configuration) -> ImageLimits {
     ImageLimits {
         parallel: config.images.parallel_pulls.get().into(),
         per_registry: config.images.parallel_pulls_per_registry.get().into(),
@@ -36,7 +36,7 @@ pub fn limits(config: &Configuration) -> ImageLimits {
 
 /// Starts everything about images: the executor, the files, and the `NodeImage` where there is an API server. All of it ends
 /// at `stop`.
-pub fn start(
+pub(crate) fn start(
     config: &Configuration,
     endpoint: &RuntimeEndpoint,
     keeper: &Arc<Keeper>,

@@ -27,7 +27,7 @@ use crate::{
 
 /// The state of the probes and the way to it.
 #[derive(Debug)]
-pub struct Keeper {
+pub(crate) struct Keeper {
     probes: Mutex<Probes>,
     /// Grows with every fact.
     changes: watch::Sender<u64>,
@@ -54,7 +54,7 @@ pub(super) struct Plan {
 
 impl Keeper {
     /// Knows nothing yet.
-    pub fn new(config: &config::Probes, metrics: AgentMetrics) -> Self {
+    pub(crate) fn new(config: &config::Probes, metrics: AgentMetrics) -> Self {
         Self {
             probes: Mutex::new(Probes::new(config.limits(), now())),
             changes: watch::Sender::default(),

@@ -30,12 +30,12 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-pub use self::keeper::Keeper;
+pub(crate) use self::keeper::Keeper;
 use self::{drive::Driver, instances::Instances, marks::Marker, object::Object};
 use crate::{agent::Agent, cluster::Cluster, probes::prober::Prober};
 
 /// Probes what is asked of this node, until the shutdown.
-pub async fn run(
+pub(crate) async fn run(
     agent: Arc<Agent>,
     keeper: Arc<Keeper>,
     cluster: Cluster,

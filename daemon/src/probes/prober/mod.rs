@@ -34,14 +34,14 @@ use crate::{
 
 /// Runs probes. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Prober {
+pub(crate) struct Prober {
     runtime: Runtime,
     places: Places,
 }
 
 impl Prober {
     /// One that asks this runtime; nothing happens yet.
-    pub fn new(runtime: Runtime) -> Self {
+    pub(crate) fn new(runtime: Runtime) -> Self {
         Self { places: Places::new(runtime.clone()), runtime }
     }
 
@@ -49,7 +49,7 @@ impl Prober {
     /// moment: the command is killed then, the connection closed.
     ///
     /// `host_ip` is dialled for a pod on the host's network, of which the runtime knows no address.
-    pub async fn run(&self, run: &ProbeRun, host_ip: Option<&str>) -> ProbeResult {
+    pub(crate) async fn run(&self, run: &ProbeRun, host_ip: Option<&str>) -> ProbeResult {
         match &run.action {
             ProbeAction::Exec { command } => exec::run(&self.runtime, run, command).await,
             ProbeAction::Http { port, path, https, headers } => {

@@ -8,7 +8,7 @@ use kube::core::DynamicObject;
 use super::convert;
 use crate::{base::clock::Clock, cluster::object::Object};
 
-/// What can be carried out names a pod and its instances, and the policy plans with it; what cannot says why.
+/// Checks that a request names its pod and instances and can be planned with, or says why not.
 pub fn recreate(data: &[u8]) {
     let Ok(object) = serde_json::from_slice::<DynamicObject>(data) else { return };
     let Some(object) = Object::read(object) else { return };

@@ -47,7 +47,7 @@ pub struct ApiRequests {
 }
 
 impl ApiRequests {
-    /// Those of the cluster's node; nothing is asked before [`ApiRequests::run`].
+    /// Makes those of the cluster's node; nothing is asked before [`ApiRequests::run`].
     pub fn new(cluster: Cluster) -> Self {
         let known = Arc::<Known>::default();
         let reporter = Reporter::new(cluster.connection().clone(), known.clone(), cluster.metrics().clone());

@@ -8,7 +8,7 @@ use crate::cri::RuntimeError;
 
 /// Why a request has no instances, so far.
 #[derive(Debug, thiserror::Error)]
-pub enum Unassigned {
+pub(crate) enum Unassigned {
     /// The node does not have them.
     #[error(transparent)]
     Not(#[from] AssignError),

@@ -9,7 +9,7 @@ use super::{Files, record::Accepted, status};
 
 /// A request that is a file, or a file that should be one.
 #[derive(Clone, Debug)]
-pub struct FileRequest {
+pub(crate) struct FileRequest {
     /// Where it is.
     pub path: PathBuf,
     /// It came over the admin socket.
@@ -24,7 +24,7 @@ pub struct FileRequest {
     pub containers: Vec<String>,
     /// When it was first seen.
     pub created: Timestamp,
-    /// What its status file says.
+    /// Content of its status file.
     pub status: ContainerRecreateRequestStatus,
     /// Why the file as it is now is not followed.
     pub objection: Option<String>,
@@ -34,7 +34,7 @@ pub struct FileRequest {
 
 impl Files {
     /// All of them, the oldest first.
-    pub async fn list(&self) -> Vec<FileRequest> {
+    pub(crate) async fn list(&self) -> Vec<FileRequest> {
         let mut requests = Vec::new();
         for entry in self.0.known.all() {
             let state = entry.state.lock().await;

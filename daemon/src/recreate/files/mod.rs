@@ -49,7 +49,7 @@ use berth_shim::Gate;
 use jiff::Timestamp;
 use tracing::{info, warn};
 
-pub use self::{assign::Unassigned, list::FileRequest, rules::MOST_CONTAINERS, submit::SubmitError};
+pub(crate) use self::{assign::Unassigned, list::FileRequest, rules::MOST_CONTAINERS, submit::SubmitError};
 use self::{
     entry::{Entry, State},
     known::Known,
@@ -59,7 +59,7 @@ use crate::{agent::Agent, base::causes::chain, cri::Runtime, files::FileError};
 
 /// The requests that are files. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Files(Arc<Inner>);
+pub(crate) struct Files(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -76,7 +76,7 @@ struct Inner {
 
 impl Files {
     /// The files of `desired` and of `<state_dir>/requests`; neither is looked at yet.
-    pub fn new(agent: Arc<Agent>, runtime: Runtime, desired: PathBuf, state_dir: &Path) -> Self {
+    pub(crate) fn new(agent: Arc<Agent>, runtime: Runtime, desired: PathBuf, state_dir: &Path) -> Self {
         Self(Arc::new(Inner {
             agent,
             runtime,
@@ -88,7 +88,7 @@ impl Files {
     }
 
     /// Carries out a step about a request that is a file: its report, or its deletion. Of any other there is none here.
-    pub async fn carry_out(&self, step: &Step) -> StepOutcome {
+    pub(crate) async fn carry_out(&self, step: &Step) -> StepOutcome {
         let done = match step {
             Step::Report(Origin::File, id, report) => self.report(id, report).await,
             Step::DeleteRequest(Origin::File, id) => self.delete(id).await,

@@ -7,13 +7,13 @@ use berth_proto::crd::{
 /// A value that cannot be. `Display` names the field and says what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {remedy}")]
-pub struct Invalid {
+pub(crate) struct Invalid {
     field: String,
     remedy: String,
 }
 
 /// The most containers that a request may name; the definitions have the same bound.
-pub const MOST_CONTAINERS: usize = 256;
+pub(crate) const MOST_CONTAINERS: usize = 256;
 
 /// The shortest `activeDeadlineSeconds`; OpenKruise's.
 const SHORTEST_DEADLINE: i64 = 3;

@@ -16,7 +16,7 @@ use crate::files::{FileError, Submitted, blocking, directory, new_name};
 
 /// Why a request was not taken. Nothing of it stays.
 #[derive(Debug, thiserror::Error)]
-pub enum SubmitError {
+pub(crate) enum SubmitError {
     /// Its values cannot be.
     #[error(transparent)]
     Invalid(#[from] Invalid),
@@ -37,7 +37,7 @@ pub enum SubmitError {
 impl Files {
     /// Takes a request for a pod given as `name` or `namespace/name`; `metadata` is filled in here. On return it survives
     /// the agent.
-    pub async fn submit(
+    pub(crate) async fn submit(
         &self,
         pod: &str,
         mut request: ContainerRecreateRequest,

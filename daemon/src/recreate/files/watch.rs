@@ -41,7 +41,7 @@ const ABREAST: usize = 16;
 
 /// The one who looks.
 #[derive(Debug)]
-pub struct Watch {
+pub(crate) struct Watch {
     files: Files,
     /// What was there at the last look.
     last: BTreeMap<PathBuf, Fingerprint>,
@@ -58,7 +58,7 @@ pub struct Watch {
 impl Files {
     /// Looks for the first time, and tells the policy all requests that were accepted before: to be done before the policy
     /// acts on what it finds in the store.
-    pub async fn watch(&self) -> Watch {
+    pub(crate) async fn watch(&self) -> Watch {
         let (desired, submitted) = (self.0.desired.clone(), self.0.submitted.clone());
         let tidied = blocking(move || {
             [desired, submitted].iter().for_each(|directory| directory::tidy(directory));
@@ -81,7 +81,7 @@ impl Files {
 
 impl Watch {
     /// Looks until the shutdown.
-    pub async fn run(mut self, shutdown: CancellationToken) {
+    pub(crate) async fn run(mut self, shutdown: CancellationToken) {
         let pause = |soon| if soon { SOON } else { PERIOD };
         // Cancel-safe: only the pause is cut short, never a look.
         while shutdown.run_until_cancelled(tokio::time::sleep(pause(self.soon))).await.is_some() {

@@ -34,7 +34,7 @@ use std::{
     str::FromStr,
 };
 
-pub use self::{
+pub(crate) use self::{
     predecessor::Predecessor,
     program::{NotAProgram, Program},
     sockets::{Name, Sockets},
@@ -42,7 +42,7 @@ pub use self::{
 };
 
 /// Says to a new process where its predecessor is; see [`TakeOver`].
-pub const TAKE_OVER: &str = "BERTH_TAKE_OVER";
+pub(crate) const TAKE_OVER: &str = "BERTH_TAKE_OVER";
 
 /// Where the predecessor is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +66,6 @@ impl FromStr for TakeOver {
 }
 
 /// Where a process that is to be succeeded listens: beside its admin socket.
-pub fn socket_beside(admin_socket: &Path) -> PathBuf {
+pub(crate) fn socket_beside(admin_socket: &Path) -> PathBuf {
     admin_socket.with_file_name("handover.sock")
 }

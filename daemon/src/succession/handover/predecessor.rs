@@ -17,11 +17,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The process whose place is taken.
 #[derive(Debug)]
-pub struct Predecessor(Line);
+pub(crate) struct Predecessor(Line);
 
 impl Predecessor {
     /// Goes to it; `None` when nobody is there, which is no error for one that was started beside it.
-    pub async fn meet(at: &TakeOver) -> anyhow::Result<Option<Self>> {
+    pub(crate) async fn meet(at: &TakeOver) -> anyhow::Result<Option<Self>> {
         let stream = match at {
             TakeOver::Stdin => {
                 let stdin = io::stdin().as_fd().try_clone_to_owned()?;
@@ -44,7 +44,7 @@ impl Predecessor {
     }
 
     /// Takes what it has. From now on the store is this process's.
-    pub async fn take(&mut self) -> anyhow::Result<Sockets> {
+    pub(crate) async fn take(&mut self) -> anyhow::Result<Sockets> {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         self.0.say(&Word::Take { version }, &[]).await.context("hand-over not asked for")?;
         let answer = tokio::time::timeout(PATIENCE, self.0.hear()).await;
@@ -63,7 +63,7 @@ impl Predecessor {
     }
 
     /// This process accepts: the old one need not any more. An error means that it has given the place to somebody else.
-    pub async fn ready(self) -> anyhow::Result<()> {
+    pub(crate) async fn ready(self) -> anyhow::Result<()> {
         self.0.say(&Word::Ready, &[]).await.context("the berthd that ran has taken its place back")
     }
 }

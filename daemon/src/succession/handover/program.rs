@@ -26,7 +26,7 @@ const SELF: &str = "/proc/self/exe";
 
 /// A program that may become a successor.
 #[derive(Clone, Debug)]
-pub struct Program {
+pub(crate) struct Program {
     path: PathBuf,
     /// The arguments of this process.
     args: Vec<OsString>,
@@ -34,7 +34,7 @@ pub struct Program {
 
 /// The program is none to hand a node over to. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
-pub enum NotAProgram {
+pub(crate) enum NotAProgram {
     /// Where is it?
     #[error("{0:?} must be an absolute path: berthd does not run in your directory")]
     NotAbsolute(PathBuf),
@@ -79,12 +79,12 @@ pub enum NotAProgram {
 
 impl Program {
     /// The program this process runs.
-    pub fn own() -> Self {
+    pub(crate) fn own() -> Self {
         Self { path: SELF.into(), args: arguments(std::env::args_os().skip(1)) }
     }
 
     /// A program at this path, looked at: it is berthd, and takes the configuration. Gives its version, too.
-    pub async fn checked(path: &Path, config: Option<&Path>) -> Result<(Self, String), NotAProgram> {
+    pub(crate) async fn checked(path: &Path, config: Option<&Path>) -> Result<(Self, String), NotAProgram> {
         if !path.is_absolute() {
             return Err(NotAProgram::NotAbsolute(path.to_owned()));
         }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 /// Which socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Name {
+pub(crate) enum Name {
     /// The one the kubelet connects to.
     Cri,
     /// That of `berthctl`.
@@ -31,16 +31,16 @@ pub enum Name {
 
 impl Name {
     /// All that this version has.
-    pub const ALL: [Self; 4] = [Self::Cri, Self::Admin, Self::Http, Self::Handover];
+    pub(crate) const ALL: [Self; 4] = [Self::Cri, Self::Admin, Self::Http, Self::Handover];
 }
 
 /// Sockets that listen already, by name.
 #[derive(Debug, Default)]
-pub struct Sockets(Vec<(Name, OwnedFd)>);
+pub(crate) struct Sockets(Vec<(Name, OwnedFd)>);
 
 impl Sockets {
     /// One more.
-    pub fn add(&mut self, name: Name, socket: OwnedFd) {
+    pub(crate) fn add(&mut self, name: Name, socket: OwnedFd) {
         self.0.push((name, socket));
     }
 
@@ -60,14 +60,14 @@ impl Sockets {
     }
 
     /// The socket of this name, if it is bound to this path: the configuration may have changed.
-    pub fn take_unix(&mut self, name: Name, path: &Path) -> Option<UnixListener> {
+    pub(crate) fn take_unix(&mut self, name: Name, path: &Path) -> Option<UnixListener> {
         let socket = UnixListener::from(self.take(name)?);
         let bound = socket.local_addr().ok()?;
         (bound.as_pathname() == Some(path)).then_some(socket)
     }
 
     /// The same, at an address. Where any port is wanted, any is right.
-    pub fn take_tcp(&mut self, name: Name, address: SocketAddr) -> Option<TcpListener> {
+    pub(crate) fn take_tcp(&mut self, name: Name, address: SocketAddr) -> Option<TcpListener> {
         let socket = TcpListener::from(self.take(name)?);
         let bound = socket.local_addr().ok()?;
         (bound.ip() == address.ip() && (address.port() == 0 || bound.port() == address.port()))

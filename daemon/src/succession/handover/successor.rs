@@ -40,12 +40,12 @@ const AGAIN: Duration = Duration::from_secs(2);
 
 /// What the old process gives up.
 #[derive(Debug)]
-pub struct Owned {
-    /// What it knows.
+pub(crate) struct Owned {
+    /// State of the node.
     pub agent: Arc<Agent>,
-    /// What carries out its steps.
+    /// Executor of its steps.
     pub executor: Executor,
-    /// What it remembers.
+    /// Store that the next process opens.
     pub store: Arc<Store>,
     /// Second descriptors of the sockets it listens on.
     pub sockets: Sockets,
@@ -61,7 +61,7 @@ pub struct Owned {
 
 /// The place, to be given away once. A clone is the same one.
 #[derive(Clone, Debug)]
-pub struct HandOver(Arc<Inner>);
+pub(crate) struct HandOver(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -76,7 +76,7 @@ struct Inner {
 
 /// How far it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub(crate) enum Stage {
     /// The new process runs.
     Started {
         /// Its process.
@@ -94,7 +94,7 @@ pub enum Stage {
 
 /// The new process did not take the place.
 #[derive(Debug, thiserror::Error)]
-pub enum HandOverError {
+pub(crate) enum HandOverError {
     /// Once is enough.
     #[error("this berthd has handed over already; ask again, the new one answers now")]
     Done,
@@ -124,7 +124,7 @@ struct Heir {
 
 impl HandOver {
     /// Nothing happens before somebody comes, or [`HandOver::upgrade`].
-    pub fn new(owned: Owned) -> Self {
+    pub(crate) fn new(owned: Owned) -> Self {
         Self(Arc::new(Inner {
             owned,
             released: AtomicBool::new(false),
@@ -134,7 +134,7 @@ impl HandOver {
     }
 
     /// Waits for a successor that somebody else starts.
-    pub async fn serve(self, listener: Listener, stop: CancellationToken) {
+    pub(crate) async fn serve(self, listener: Listener, stop: CancellationToken) {
         // Cancel-safe: accept takes no connection unless it returns it.
         while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
             let stream = match accepted {
@@ -168,7 +168,7 @@ impl HandOver {
     }
 
     /// Starts the program and gives it the place, or takes it back when it is not ready within `limit`. Tells of each stage.
-    pub async fn upgrade(
+    pub(crate) async fn upgrade(
         &self,
         program: &Program,
         limit: Duration,
@@ -183,7 +183,7 @@ impl HandOver {
     }
 
     /// Ends when nobody has to be looked after any more.
-    pub async fn settled(&self) {
+    pub(crate) async fn settled(&self) {
         self.0.watching.close();
         self.0.watching.wait().await;
     }

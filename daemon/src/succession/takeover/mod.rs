@@ -46,7 +46,7 @@ pub struct Paths {
 pub struct TooLong(PathBuf);
 
 impl Paths {
-    /// Those for the runtime that listens there.
+    /// Makes those for the runtime that listens there.
     pub fn of(front: &Path) -> Result<Self, TooLong> {
         let paths = Self { front: front.to_owned() };
         if paths.aside().as_os_str().len() > LONGEST {
