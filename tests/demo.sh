@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 tests/setup.sh
 echo "demo.sh: building Berth" >&2
-cargo build --quiet --profile "${BERTH_PROFILE:-dev}" -p berthd -p berth-tests --bins
+cargo build --quiet --profile "${BERTH_PROFILE:-dev}" -p berthd -p berthctl -p berth-tests --bins
 dir=$(cargo metadata --format-version 1 --no-deps | jq -r .target_directory)
 case "${BERTH_PROFILE:-dev}" in dev) dir+=/debug ;; *) dir+=/$BERTH_PROFILE ;; esac
 

@@ -5,19 +5,19 @@
 
 pub use crate::{
     admin::fuzz::admin,
-    cluster::fuzz::recreate,
+    agent::store::fuzz::store,
+    base::http_get::fuzz::redirect,
     config::fuzz::{config, values},
-    desired::fuzz::files,
+    cri::fuzz::made,
     exec::fuzz::events,
-    http_get::fuzz::redirect,
-    images::fuzz::{credentials, reference},
-    in_place_update::fuzz::update,
-    node_image::fuzz::node_image,
-    node_pod_probe::fuzz::node_pod_probe,
-    pod_view::fuzz::pods,
-    probe::fuzz::message,
-    runtime::fuzz::made,
-    store::fuzz::store,
+    images::{
+        fuzz::{credentials, reference},
+        node_image::fuzz::node_image,
+    },
+    pods::fuzz::pods,
+    probes::{node_pod_probe::fuzz::node_pod_probe, prober::fuzz::message},
+    recreate::{api::fuzz::recreate, files::fuzz::files},
+    update::fuzz::update,
 };
 
 /// A target.

@@ -3,13 +3,16 @@
 use std::process::ExitCode;
 
 use berthd::{
-    allocator,
-    config::{Cli, Command, ConfigCommand, Configuration, DEFAULTS, LogFormat, Logging},
-    open_files,
-    run::{self, Start},
-    systemd,
-    takeover::guardian::{self, GuardianFlags},
-    telemetry,
+    config::{Configuration, DEFAULTS, LogFormat, Logging},
+    process::{
+        self, Start, allocator,
+        flags::{Cli, Command, ConfigCommand},
+        open_files, telemetry,
+    },
+    succession::{
+        systemd,
+        takeover::guardian::{self, GuardianFlags},
+    },
 };
 use clap::Parser;
 
@@ -81,7 +84,7 @@ fn start(config: Configuration, start: Start) -> ExitCode {
     open_files::raise();
     // Taken before any thread is started: it reads the environment and owns a bare descriptor.
     let passed = systemd::passed();
-    match run::run(config, Start { passed, ..start }) {
+    match process::run(config, Start { passed, ..start }) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!(error = format!("{error:#}"), "berthd ended");

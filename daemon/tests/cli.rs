@@ -85,7 +85,9 @@ fn await_condition(what: &str, condition: impl Fn() -> bool) {
 }
 
 fn berthctl(home: &Home, args: &[&str]) -> std::process::Output {
-    let mut command = Command::new(cargo_bin("berthctl"));
+    let program = cargo_bin("berthctl");
+    assert!(program.exists(), "{} is built by cargo test --workspace --test cli", program.display());
+    let mut command = Command::new(program);
     command.env_clear().arg("--admin-socket").arg(home.path("admin.sock"));
     command.args(args).output().unwrap()
 }

@@ -9,6 +9,8 @@ use std::{
 };
 
 use assert_cmd::cargo::cargo_bin;
+use berth_proto::cri::{VersionRequest, runtime_service_client::RuntimeServiceClient};
+use berthd::base::unix;
 
 /// A process that is killed with the test.
 struct Process(Child);
@@ -124,17 +126,23 @@ fn it_takes_the_socket_it_is_passed() {
         .unwrap();
     let _process = Process(child);
     let deadline = Instant::now() + Duration::from_secs(20);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     // The first connection makes systemd start it; it is answered by berthd, which says that the runtime is away.
     let answer = loop {
-        let output = Command::new(cargo_bin("berthctl"))
-            .args(["--runtime-endpoint", &format!("unix://{}", socket.display()), "--timeout", "10s", "pods"])
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        let text = runtime.block_on(version(&socket)).expect_err("there is no runtime");
         if text.contains("runtime.sock") || Instant::now() > deadline {
             break text;
         }
     };
     assert!(answer.contains("runtime.sock"), "{answer}");
     assert!(!dir.path().join("own.sock").exists());
+}
+
+/// A call that only the runtime can answer.
+async fn version(socket: &Path) -> Result<(), String> {
+    let endpoint = unix::endpoint().timeout(Duration::from_secs(10));
+    let channel = endpoint.connect_with_connector(unix::connector(socket)).await;
+    let mut client = RuntimeServiceClient::new(channel.map_err(|error| error.to_string())?);
+    client.version(VersionRequest::default()).await.map_err(|status| status.message().to_owned())?;
+    Ok(())
 }

@@ -11,7 +11,10 @@ static TARGET: OnceLock<fn(&[u8])> = OnceLock::new();
 fn choose() {
     let name = std::env::var("BERTH_FUZZ_TARGET").unwrap_or_default();
     let own: [(&str, fn(&[u8])); 1] = [("watched", berth_manager::fuzzing::watched)];
-    let all = || berthd::fuzzing::TARGETS.into_iter().chain(berth_shim::fuzzing::TARGETS).chain(own);
+    let all = || {
+        let agent = berthd::fuzzing::TARGETS.into_iter().chain(berth_shim::fuzzing::TARGETS);
+        agent.chain(berthctl::fuzzing::TARGETS).chain(own)
+    };
     let Some((_, target)) = all().find(|(own, _)| *own == name) else {
         let names: Vec<&str> = all().map(|(name, _)| name).collect();
         eprintln!("BERTH_FUZZ_TARGET={name:?} is none of {}", names.join(" "));

@@ -5,7 +5,7 @@ use prost::Message;
 
 use super::{pulls, requests, updates};
 
-/// What is asked for is all there, or what is wrong with it is said.
+/// Checks that a request is complete, or refused with a reason.
 pub fn admin(data: &[u8]) {
     if let Ok(asked) = admin::RecreateRequest::decode(data)
         && let Ok((pod, request)) = requests::wanted(asked.clone())

@@ -3,6 +3,8 @@
 mod accept;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
+pub(crate) mod health;
+pub(crate) mod http;
 mod order;
 mod place;
 mod pulls;
@@ -25,17 +27,17 @@ use self::{
     order::{picks, pod_order},
 };
 use crate::{
-    agent::chain,
+    admin::health::Health,
+    base::causes::chain,
     cluster::{
         features::Feature,
         identity::{Identity, IdentityState},
         policies::{self, PolicyState},
     },
-    desired::Files,
-    handover::HandOver,
-    health::Health,
-    in_place_update::Updates,
-    node_image::Keeper,
+    images::node_image::Keeper,
+    recreate::files::Files,
+    succession::handover::HandOver,
+    update::Updates,
 };
 
 /// Open calls of a connection at most; the client's library keeps the rest.
@@ -43,10 +45,10 @@ const CALLS: u32 = 64;
 
 /// The service behind the admin socket.
 #[derive(Debug)]
-pub struct Admin {
+pub(crate) struct Admin {
     /// Whether all is well.
     pub health: Health,
-    /// What the data path counts.
+    /// Metrics of the data path.
     pub shim: Metrics,
     /// Where the agent is: between kubelet and runtime, or beside them.
     pub path: &'static str,
@@ -64,7 +66,7 @@ pub struct Admin {
     pub images: Arc<Keeper>,
     /// Ends what would go on for ever.
     pub stop: CancellationToken,
-    /// Who the agent is to the API server, where there is one.
+    /// Identity of the agent at the API server, where there is one.
     pub identity: Option<watch::Receiver<IdentityState>>,
     /// Whether the admission policies keep the agent to its node, where there is an API server.
     pub policies: Option<watch::Receiver<PolicyState>>,
@@ -77,7 +79,7 @@ pub struct Admin {
 }
 
 /// Serves the admin API until the shutdown.
-pub async fn serve(listener: Listener, admin: Admin, shutdown: CancellationToken) {
+pub(crate) async fn serve(listener: Listener, admin: Admin, shutdown: CancellationToken) {
     let service = admin_server::AdminServer::with_interceptor(admin, root_only);
     let served = tonic::transport::Server::builder()
         .max_concurrent_streams(CALLS)
@@ -273,7 +275,7 @@ fn feature(feature: Feature) -> admin::Feature {
     }
 }
 
-fn set_aside((object, again): crate::set_aside::Object) -> admin::SetAside {
+fn set_aside((object, again): crate::agent::set_aside::Object) -> admin::SetAside {
     let again = again.saturating_duration_since(crate::agent::now());
     admin::SetAside { object, again_milliseconds: millis(again) }
 }

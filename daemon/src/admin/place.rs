@@ -14,10 +14,12 @@ use tracing::{info, warn};
 
 use super::Admin;
 use crate::{
-    agent::chain,
-    handover::{HandOverError, NotAProgram, Program, Stage},
-    stop,
-    takeover::Place,
+    base::causes::chain,
+    succession::{
+        handover::{HandOverError, NotAProgram, Program, Stage},
+        stop,
+        takeover::Place,
+    },
 };
 
 /// For the new program to be ready.

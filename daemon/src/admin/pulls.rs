@@ -14,7 +14,7 @@ use futures::{Stream, stream};
 use tokio::{sync::watch, time::Instant};
 use tonic::Status;
 
-use crate::node_image::{Keeper, plain};
+use crate::images::node_image::{Keeper, plain};
 
 /// What changes faster is told together.
 const APART: Duration = Duration::from_millis(100);

@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use tonic::Status;
 
 use crate::{
-    causes::chain,
-    desired::{FileRequest, SubmitError, Unassigned},
+    base::causes::chain,
+    recreate::files::{FileRequest, SubmitError, Unassigned},
 };
 
 /// The pod that is named and what is to be done with it.

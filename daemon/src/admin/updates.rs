@@ -13,7 +13,7 @@ use berth_proto::{
 use tonic::Status;
 
 use super::requests::{failure_policy, is_named};
-use crate::{causes::chain, in_place_update::SubmitError};
+use crate::{base::causes::chain, update::SubmitError};
 
 /// The pod that is named and what is to be done with it.
 #[allow(clippy::result_large_err, reason = "what a service answers")]

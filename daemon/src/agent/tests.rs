@@ -45,10 +45,8 @@ async fn an_object_that_panics_is_set_aside_counted_and_told_and_the_others_go_o
     let dir = tempfile::tempdir().unwrap();
     let store = Arc::new(Store::open(dir.path()).unwrap());
     let metrics = AgentMetrics::register(&mut Registry::default());
-    let limits = berth_policy::ImageLimits { parallel: 1, per_registry: 1, seed: 0 };
-    let images = Arc::new(Keeper::new(limits, metrics.clone()));
     let config = berth_policy::Config { api_requests: true, ..berth_policy::Config::default() };
-    let agent = Agent::new(config, store, images, metrics.clone());
+    let agent = Agent::new(config, store, metrics.clone());
     for uid in ["web", "db"] {
         agent.observe(Event::PodSeen(Box::new(pod(uid))));
         let (sandbox, pod) = (format!("sandbox-{uid}").as_str().into(), pod(uid).pod);

@@ -107,7 +107,7 @@ pub struct Session {
 // === impl Source ===
 
 impl Source {
-    /// What the configuration says.
+    /// Reads it from the configuration.
     pub fn of(config: &Configuration) -> Self {
         let base = config.pod_view.kubeconfig.clone().map_or(Base::Pod, Base::Kubeconfig);
         Self { base, account: config.cluster.service_account.clone() }
@@ -282,7 +282,7 @@ impl std::fmt::Debug for Session {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::causes::chain;
+    use crate::base::causes::chain;
 
     #[tokio::test]
     async fn what_is_no_kubeconfig_is_told_without_a_word_of_it() {

@@ -16,7 +16,7 @@ use super::{
     client::Connection,
     metrics::{ClusterMetrics, Write},
 };
-use crate::{causes::chain, text::cut};
+use crate::base::{causes::chain, text::cut};
 
 /// Who says it, as `reportingController`.
 const CONTROLLER: &str = "berth.dev/agent";

@@ -5,7 +5,7 @@ use super::identity::{IdentityState, Who};
 /// Something the agent does in a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Feature {
-    /// What it is called.
+    /// Name of the feature.
     pub name: &'static str,
     /// Why it is off; `None` = it is on.
     pub off: Option<String>,

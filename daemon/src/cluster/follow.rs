@@ -15,7 +15,7 @@ use super::{
     client::{self, ClientError, Connection},
     pause,
 };
-use crate::causes::chain;
+use crate::base::causes::chain;
 
 /// How often a kind is looked for when the API server does not have it, or not for us.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);

@@ -11,23 +11,23 @@ use super::{
     features::{self, Feature},
     pause,
 };
-use crate::agent::chain;
+use crate::base::causes::chain;
 
 /// What a token bound to a node, or to a pod of it, carries.
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 const NODE_USER: &str = "system:node:";
 const ACCOUNT_USER: &str = "system:serviceaccount:";
 
-/// Who the agent is.
+/// Identity of the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The user's name.
     pub user: String,
-    /// What kind of user that is.
+    /// Kind of that user.
     pub who: Who,
-    /// What it may not be used like, or what is better avoided; for people.
+    /// Warning about its use, for people.
     pub warning: Option<String>,
-    /// What the agent can do as this user.
+    /// Features that are on for this user.
     pub features: Vec<Feature>,
 }
 
@@ -54,7 +54,7 @@ pub enum Who {
     Other,
 }
 
-/// What is known of it.
+/// State of learning it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum IdentityState {
     /// The API server was not asked yet.

@@ -101,11 +101,11 @@ impl ClusterMetrics {
         self.policies_hold.set(i64::from(hold));
     }
 
-    pub(super) fn watch_follows(&self, follows: bool) {
+    pub(crate) fn watch_follows(&self, follows: bool) {
         self.watch_fresh.set(i64::from(follows));
     }
 
-    pub(super) fn watch_failed(&self) {
+    pub(crate) fn watch_failed(&self) {
         self.watch_failures.inc();
         self.watch_follows(false);
     }

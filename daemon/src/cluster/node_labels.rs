@@ -18,14 +18,14 @@ use tracing::{info, warn};
 
 use super::{Cluster, client::CallError, metrics::Write, pause};
 use crate::{
-    agent::chain,
+    base::causes::chain,
     config::{Configuration, Place},
 };
 
 /// Where the agent stands: `inline`, `beside` or `takeover`.
-pub(crate) const PATH: &str = "berth.dev/path";
+pub const PATH: &str = "berth.dev/path";
 /// `true` where the containers of a pod start in the order it declares, `false` where they do not.
-pub(crate) const ORDER: &str = "berth.dev/order";
+pub const ORDER: &str = "berth.dev/order";
 
 /// How often the kubelet is looked for.
 const LOOK: Duration = Duration::from_secs(1);

@@ -1,7 +1,7 @@
 //! The pods of this node at the API server: read by name, and patched. What is written, and when, is others' to say.
 
 use berth_policy::PodRef;
-use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
     Api, Client,
     api::{ListParams, Patch, PatchParams},
@@ -12,7 +12,9 @@ use super::{
     client::{CallError, Connection},
     metrics::{ClusterMetrics, Write},
 };
-use crate::pod_view::convert::identity;
+
+/// Set on the API object that mirrors a static pod; its value is the UID the kubelet uses on this node.
+pub(crate) const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
 /// Reads and writes pods of the node of this name.
 #[derive(Clone, Debug)]
@@ -76,4 +78,10 @@ impl NodePods {
         self.metrics.wrote(write, &written);
         written
     }
+}
+
+/// The UID by which the kubelet and the runtime know the pod.
+pub(crate) fn identity(meta: &ObjectMeta) -> Option<&str> {
+    let mirrored = meta.annotations.as_ref().and_then(|annotations| annotations.get(MIRROR_ANNOTATION));
+    mirrored.or(meta.uid.as_ref()).map(String::as_str)
 }

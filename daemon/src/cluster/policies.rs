@@ -21,10 +21,10 @@ use super::{
     client::{CallError, Connection},
     metrics::ClusterMetrics,
 };
-use crate::causes::chain;
+use crate::base::causes::chain;
 
 /// The remedy where the policies do not hold.
-pub(crate) const REMEDY: &str = "kubectl apply -k deploy/policies; where namespace or account have other names than \
+pub const REMEDY: &str = "kubectl apply -k deploy/policies; where namespace or account have other names than \
                                  berth-system and berth-agent, change them in the policies, too";
 
 /// After an answer that leaves nothing to wish.
@@ -46,7 +46,7 @@ pub enum PolicyState {
 
 /// The meaning of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Tried {
+pub enum Tried {
     /// A policy of Berth refused it.
     Refused,
     /// Nothing refused it.
@@ -56,7 +56,7 @@ pub(crate) enum Tried {
 }
 
 /// Tries the write with this client, without effect.
-pub(crate) async fn attempt(client: Client, node: &str) -> kube::Result<NodePodProbe> {
+pub async fn attempt(client: Client, node: &str) -> kube::Result<NodePodProbe> {
     // There may be a node of any name.
     let name = if node == "berth-policy-check" { "berth-policy-check-2" } else { "berth-policy-check" };
     let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
@@ -66,7 +66,7 @@ pub(crate) async fn attempt(client: Client, node: &str) -> kube::Result<NodePodP
 }
 
 /// Reads an answer: the HTTP status and the words of a refusal.
-pub(crate) fn judge(answer: Result<(), (u16, &str)>) -> Tried {
+pub fn judge(answer: Result<(), (u16, &str)>) -> Tried {
     match answer {
         // Admission comes before it is found that there is one of that name.
         Ok(()) | Err((409, _)) => Tried::Taken,

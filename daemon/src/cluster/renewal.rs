@@ -22,7 +22,7 @@ use super::{
     metrics::{ClusterMetrics, Write},
     token::{self, Claims, Due, TokenError},
 };
-use crate::{agent::chain, config::ServiceAccount};
+use crate::{base::causes::chain, config::ServiceAccount};
 
 /// The life that a new token is asked for: the most that the policy of `deploy/token-renewal` allows. The
 /// API server may give less.

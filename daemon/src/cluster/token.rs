@@ -13,7 +13,7 @@ use std::{
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::Deserialize;
 
-use crate::durable;
+use crate::base::durable;
 
 /// A renewal that failed is tried again when another twentieth of the time left has passed, within these limits.
 const SOONEST: Duration = Duration::from_secs(10);

@@ -5,7 +5,7 @@ use std::{fmt, num::NonZeroU16, path::PathBuf, str::FromStr, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::GoDuration;
-use crate::quantity::Quantity;
+use crate::base::quantity::Quantity;
 
 /// Pulls of the agent itself; those of the kubelet are its own.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -15,7 +15,7 @@ pub struct Images {
     pub parallel_pulls: NonZeroU16,
     /// Pulls at once from one registry.
     pub parallel_pulls_per_registry: NonZeroU16,
-    /// What stays free on the filesystem of images.
+    /// Space that stays free on the filesystem of images.
     pub reserve: Reserve,
     /// How long a pulled image is kept from the kubelet's image collection; 0 = not at all.
     pub pin_for: GoDuration,
@@ -27,7 +27,7 @@ pub struct Images {
     pub credential_provider_bin_dir: Option<PathBuf>,
 }
 
-/// What stays free.
+/// Space that stays free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Reserve {

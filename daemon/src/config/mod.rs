@@ -3,7 +3,6 @@
 //! A value that parses is a valid one: durations, socket paths and endpoints are types of their own, so that an error
 //! carries the line and the field where it stands.
 
-mod flags;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
 mod images;
@@ -18,14 +17,13 @@ use std::{
     time::Duration,
 };
 
-pub use flags::{Cli, Command, ConfigCommand, RunFlags};
 pub use images::{Images, InvalidReserve, Reserve};
 pub use pod_view::{Cluster, Kubelet, PodView, ServiceAccount, ViewMode};
 pub use probes::Probes;
 use serde::{Deserialize, Serialize};
 pub use values::{Endpoint, GoDuration, SocketPath};
 
-/// What `berthd config print-defaults` prints: every field with its default and its meaning.
+/// Output of `berthd config print-defaults`: every field with its default and its meaning.
 pub const DEFAULTS: &str = include_str!("defaults.yaml");
 
 /// `kind: BerthdConfiguration`.
@@ -58,7 +56,7 @@ pub struct Configuration {
     pub path: Place,
     /// Where pods are seen.
     pub pod_view: PodView,
-    /// Who the agent is towards the API server.
+    /// Identity of the agent at the API server.
     pub cluster: Cluster,
     /// Launch order.
     pub launch_order: LaunchOrder,
@@ -114,7 +112,7 @@ pub struct LaunchOrder {
     pub early_readiness: bool,
     /// The longest a `CreateContainer` is held for such a success, from the start of the awaited container on.
     pub early_hold_timeout: GoDuration,
-    /// What happens to a container whose pod cannot be seen.
+    /// Fate of a container whose pod cannot be seen.
     pub failure_policy: FailurePolicy,
 }
 
@@ -276,7 +274,7 @@ impl Configuration {
         serde_saphyr::from_str(text)
     }
 
-    /// What only shows when all fields are there. `auto` is resolved here.
+    /// Checks the fields against each other. `auto` is resolved here.
     pub fn check(self) -> Result<Self, ConfigError> {
         self.check_in(in_a_pod())
     }

@@ -32,7 +32,7 @@ pub enum ViewMode {
     None,
 }
 
-/// Who the agent is towards the API server.
+/// Identity of the agent at the API server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub struct Cluster {
@@ -67,7 +67,7 @@ pub struct Kubelet {
     /// Its key (PEM).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_key: Option<PathBuf>,
-    /// Who signed the kubelet's certificate (PEM).
+    /// Authority that signed the kubelet's certificate (PEM).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<PathBuf>,
     /// Accept any certificate of a kubelet on this host. Kubelets sign their own by default.

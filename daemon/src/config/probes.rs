@@ -13,7 +13,7 @@ pub struct Probes {
     pub exec_per_second: NonZeroU16,
     /// So many run at once.
     pub exec_concurrent: NonZeroU16,
-    /// Of these in one pod.
+    /// Most of these in one pod.
     pub exec_concurrent_per_pod: NonZeroU16,
     /// Carry out `spec.podProbes` of the NodePodProbe, too, which no PodProbeMarker has to ask for.
     pub accept_spec: bool,

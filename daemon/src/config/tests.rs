@@ -182,15 +182,3 @@ fn endpoints_and_paths() {
     assert!(format!("/{}", "x".repeat(107)).parse::<SocketPath>().is_err());
     assert!("run/x.sock".parse::<Endpoint>().is_err());
 }
-
-#[test]
-fn flags_override_the_file() {
-    use clap::Parser;
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("berthd.yaml");
-    std::fs::write(&path, format!("{HEADER}socket: /a.sock\nstateDir: /state\n")).unwrap();
-    let cli = Cli::parse_from(["berthd", "--config", path.to_str().unwrap(), "--socket", "/b.sock"]);
-    let config = cli.run.configuration().unwrap();
-    assert_eq!(config.socket.to_string(), "/b.sock");
-    assert_eq!(config.state_dir, PathBuf::from("/state"));
-}

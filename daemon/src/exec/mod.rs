@@ -2,6 +2,7 @@
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
+pub(crate) mod hook;
 mod requests;
 
 use std::{sync::Arc, time::Duration};
@@ -12,13 +13,12 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
 
 use crate::{
-    agent::{Agent, chain},
-    cluster::Cluster,
-    deadline,
-    desired::Files,
-    pod_view::kubelet::KubeletView,
-    probe::Prober,
-    runtime::Runtime,
+    agent::Agent,
+    base::{causes::chain, deadline},
+    cri::Runtime,
+    pods::kubelet::KubeletView,
+    probes::prober::Prober,
+    recreate::{api::ApiRequests, files::Files},
 };
 
 /// How often the runtime's own lists are compared with what is known, against drift by those who work beside the agent.
@@ -31,12 +31,12 @@ const MISSED_AGAIN: Duration = Duration::from_millis(200);
 
 /// Who carries out the steps.
 #[derive(Clone, Debug)]
-pub struct Executor {
+pub(crate) struct Executor {
     agent: Arc<Agent>,
     runtime: Runtime,
     kubelet: Option<Arc<KubeletView>>,
     files: Files,
-    cluster: Option<Cluster>,
+    requests: Option<ApiRequests>,
     prober: Prober,
     /// Questions under way.
     tasks: TaskTracker,
@@ -47,21 +47,21 @@ pub struct Executor {
 
 impl Executor {
     /// An executor that does nothing before [`Executor::run`].
-    pub fn new(
+    pub(crate) fn new(
         agent: Arc<Agent>,
         runtime: Runtime,
         kubelet: Option<Arc<KubeletView>>,
         files: Files,
-        cluster: Option<Cluster>,
+        requests: Option<ApiRequests>,
         prober: Prober,
     ) -> Self {
         let (tasks, effects) = (TaskTracker::new(), TaskTracker::new());
         let break_off = CancellationToken::new();
-        Self { agent, runtime, kubelet, files, cluster, prober, tasks, effects, break_off }
+        Self { agent, runtime, kubelet, files, requests, prober, tasks, effects, break_off }
     }
 
     /// Asks what is owed after every change and at every deadline, until the shutdown.
-    pub async fn run(self, shutdown: CancellationToken) {
+    pub(crate) async fn run(self, shutdown: CancellationToken) {
         // Subscribed before the first question, so that no change in between is lost.
         let mut owed = self.agent.owed();
         loop {
@@ -85,7 +85,7 @@ impl Executor {
 
     /// Lets what changes something come to its end, and breaks it off after `limit`, as a crash would: whoever comes next finds
     /// how far it was. The policy must owe nothing of the kind any more.
-    pub async fn give_up(&self, limit: Duration) {
+    pub(crate) async fn give_up(&self, limit: Duration) {
         self.effects.close();
         if tokio::time::timeout(limit, self.effects.wait()).await.is_err() {
             warn!(steps = self.effects.len(), "Steps under way are broken off for the successor");
@@ -147,7 +147,7 @@ impl Executor {
     }
 
     /// Asks the kubelet for its pods once.
-    pub async fn poll_kubelet(&self) {
+    pub(crate) async fn poll_kubelet(&self) {
         if let Some(kubelet) = &self.kubelet {
             match kubelet.poll().await {
                 Ok(event) => event.into_iter().for_each(|event| self.agent.observe(event)),
@@ -161,7 +161,7 @@ impl Executor {
     }
 
     /// Lists the runtime once.
-    pub async fn resync(&self) -> Result<(), crate::runtime::RuntimeError> {
+    pub(crate) async fn resync(&self) -> Result<(), crate::cri::RuntimeError> {
         self.agent.observe(Event::ListingStarted);
         let listing = self.runtime.list().await?;
         let (sandboxes, containers) = (listing.sandboxes.len(), listing.containers.len());
@@ -174,7 +174,7 @@ impl Executor {
 
     /// Lists the runtime now and then until the shutdown; soon again after a failure, and when a request is about what was
     /// made since: beside the kubelet nobody tells of a new sandbox.
-    pub async fn keep_in_step(self, listed: bool, shutdown: CancellationToken) {
+    pub(crate) async fn keep_in_step(self, listed: bool, shutdown: CancellationToken) {
         let mut pause = if listed { RESYNC_PERIOD } else { RESYNC_RETRY };
         let mut failing = !listed;
         // Cancel-safe: a listing that is dropped changed nothing yet.

@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::Executor;
-use crate::{agent::chain, fault::Point, hook};
+use crate::{agent::fault::Point, base::causes::chain, exec::hook};
 
 impl Executor {
     /// Begins a step about a request, so that the next plan does not owe it again, and gives its outcome back.
@@ -75,8 +75,8 @@ impl Executor {
     }
 
     async fn ask_cluster(&self, step: &Step) -> StepOutcome {
-        match &self.cluster {
-            Some(cluster) => cluster.carry_out(step).await,
+        match &self.requests {
+            Some(requests) => requests.carry_out(step).await,
             None => StepOutcome::Gone,
         }
     }

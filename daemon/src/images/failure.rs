@@ -6,7 +6,7 @@ use berth_policy::PullFailure;
 use berth_proto::cri::AuthConfig;
 use tonic::{Code, Status};
 
-use crate::causes::innermost;
+use crate::base::causes::innermost;
 
 /// A registry can answer with a whole page.
 const LONGEST: usize = 1 << 10;
@@ -117,7 +117,7 @@ fn cut(text: &str) -> String {
     if text.len() <= LONGEST {
         return text.to_owned();
     }
-    format!("{}…", crate::text::cut(text, LONGEST))
+    format!("{}…", crate::base::text::cut(text, LONGEST))
 }
 
 #[cfg(test)]

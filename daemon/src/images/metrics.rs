@@ -16,7 +16,7 @@ type Outcome = [(&'static str, &'static str); 1];
 
 /// The counters of pulls. A clone counts into the same ones.
 #[derive(Clone, Debug)]
-pub struct ImageMetrics {
+pub(crate) struct ImageMetrics {
     pulls: Family<Outcome, Counter>,
     seconds: Histogram,
     bytes: Counter,
@@ -25,7 +25,7 @@ pub struct ImageMetrics {
 
 impl ImageMetrics {
     /// Registers the metrics under `berthd_image_…`.
-    pub fn register(registry: &mut Registry) -> Self {
+    pub(crate) fn register(registry: &mut Registry) -> Self {
         let registry = registry.sub_registry_with_prefix("berthd_image");
         let metrics = Self {
             pulls: Family::default(),

@@ -10,15 +10,17 @@
 //! told that they failed, and the next process begins them again. Nothing here knows pods, wishes or the API server.
 
 mod containerd;
-pub mod credentials;
+pub(crate) mod credentials;
 mod failure;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
-pub mod metrics;
-pub mod node_key;
+pub(crate) mod gate;
+pub(crate) mod metrics;
+pub(crate) mod node_image;
+pub(crate) mod node_key;
 mod pull;
 mod room;
-pub mod runtime;
+pub(crate) mod runtime;
 
 use std::{
     collections::HashMap,
@@ -44,7 +46,7 @@ use self::{
     room::Room,
     runtime::ImageRuntime,
 };
-use crate::{agent::chain, config::Reserve, runtime::RuntimeError};
+use crate::{base::causes::chain, config::Reserve, cri::RuntimeError};
 
 /// How long containerd may take until its CRI shows a label that was set, and how often that is looked at.
 const PIN_SHOWN: Duration = Duration::from_secs(2);
@@ -55,7 +57,7 @@ type Sink = Box<dyn Fn(ImageEvent) + Send + Sync>;
 
 /// Who carries out the steps. A clone works on the same pulls.
 #[derive(Clone, Debug)]
-pub struct ImageExecutor {
+pub(crate) struct ImageExecutor {
     parts: Arc<Parts>,
     tasks: TaskTracker,
     /// Drops every pull.
@@ -79,7 +81,7 @@ struct Parts {
 
 impl ImageExecutor {
     /// An executor that tells `sink` what happens. It does nothing before the first step.
-    pub fn new(
+    pub(crate) fn new(
         runtime: ImageRuntime,
         reserve: Reserve,
         credentials: CredentialFinder,
@@ -100,7 +102,7 @@ impl ImageExecutor {
     }
 
     /// Begins a step; what comes of it is told to the sink.
-    pub fn begin(&self, step: ImageStep) {
+    pub(crate) fn begin(&self, step: ImageStep) {
         let parts = self.parts.clone();
         match step {
             ImageStep::Look(image) => self.spawn(async move { parts.look(image).await }),
@@ -125,7 +127,7 @@ impl ImageExecutor {
     }
 
     /// Tells which pins there are from an earlier life: `PinsListed`. A failure is for the caller to try again.
-    pub async fn list_pins(&self) -> Result<(), RuntimeError> {
+    pub(crate) async fn list_pins(&self) -> Result<(), RuntimeError> {
         let pins = match self.parts.containerd().await? {
             Some(containerd) => in_time(containerd.pins())
                 .await
@@ -138,7 +140,7 @@ impl ImageExecutor {
     }
 
     /// Drops all pulls and waits for the end of all tasks. No event comes after it.
-    pub async fn end(&self) {
+    pub(crate) async fn end(&self) {
         self.shutdown.cancel();
         self.tasks.close();
         self.tasks.wait().await;

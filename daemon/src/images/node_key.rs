@@ -23,7 +23,7 @@ const LIMIT: u64 = 4 << 10;
 
 /// There is no key. `Display` names the file and says what to do.
 #[derive(Debug, thiserror::Error)]
-pub enum NodeKeyError {
+pub(crate) enum NodeKeyError {
     /// It cannot be read.
     #[error("cannot read the node's key {path:?}")]
     Read {
@@ -59,7 +59,7 @@ pub enum NodeKeyError {
 }
 
 /// The key in the state directory; a new one the first time.
-pub fn load(directory: &Path) -> Result<NodeKey, NodeKeyError> {
+pub(crate) fn load(directory: &Path) -> Result<NodeKey, NodeKeyError> {
     let path = directory.join(NAME);
     if let Some(key) = read(&path)? {
         return Ok(key);

@@ -27,7 +27,7 @@ use super::{
     failure::{Attempts, Refusal},
     room::Need,
 };
-use crate::{agent::chain, fault::Point};
+use crate::{agent::fault::Point, base::causes::chain};
 
 /// How often the manifest is looked for, and then how far the pull is.
 const FIND: Duration = Duration::from_millis(200);

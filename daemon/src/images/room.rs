@@ -16,7 +16,7 @@ use nix::sys::statvfs::statvfs;
 use tracing::{debug, warn};
 
 use super::runtime::ImageRuntime;
-use crate::{agent::chain, config::Reserve};
+use crate::{base::causes::chain, config::Reserve};
 
 /// What a compressed byte takes once it is unpacked. Images of programs compress to a third or to two thirds; with the
 /// compressed byte itself, which stays, a pull needs three times what its manifest says.

@@ -12,8 +12,8 @@ use berth_shim::RuntimeEndpoint;
 use tonic::{Status, transport::Channel};
 
 use crate::{
-    runtime::{MESSAGE_LIMIT, RuntimeError, within},
-    unix,
+    base::unix,
+    cri::{MESSAGE_LIMIT, RuntimeError, within},
 };
 
 /// What a question about an image may take: the runtime reads its configuration from a disk that pulls keep busy.
@@ -24,13 +24,13 @@ const PULLED_BY: (&str, &str) = ("apps.kruise.io/pulling-image-by", "berth-agent
 
 /// A client of the image service. Cheap to clone; connects when it is used, and again after the runtime went away.
 #[derive(Clone, Debug)]
-pub struct ImageRuntime {
+pub(crate) struct ImageRuntime {
     channel: Channel,
 }
 
 impl ImageRuntime {
     /// A client of the runtime at `endpoint`; nothing is dialled yet.
-    pub fn new(endpoint: &RuntimeEndpoint) -> Self {
+    pub(crate) fn new(endpoint: &RuntimeEndpoint) -> Self {
         Self { channel: unix::endpoint().connect_with_connector_lazy(unix::connector(endpoint.path())) }
     }
 
@@ -44,7 +44,7 @@ impl ImageRuntime {
     }
 
     /// What the runtime calls itself: `containerd`, `cri-o`.
-    pub async fn name(&self) -> Result<String, RuntimeError> {
+    pub(crate) async fn name(&self) -> Result<String, RuntimeError> {
         let mut client = RuntimeServiceClient::new(self.channel.clone());
         let answer = within("Version", PATIENCE, client.version(VersionRequest::default())).await?;
         Ok(answer.runtime_name)
@@ -52,7 +52,7 @@ impl ImageRuntime {
 
     /// Whether the image is there, and what it is. One question about one image: a list of all would cost the more the more
     /// there are.
-    pub async fn look(&self, reference: &str) -> Result<Option<PulledImage>, RuntimeError> {
+    pub(crate) async fn look(&self, reference: &str) -> Result<Option<PulledImage>, RuntimeError> {
         let request = ImageStatusRequest { image: Some(spec(reference)), verbose: false };
         let answer = within("ImageStatus", PATIENCE, self.images().image_status(request)).await?;
         Ok(answer.image.map(|image| {
@@ -69,7 +69,7 @@ impl ImageRuntime {
     }
 
     /// Pulls, however long it takes, and gives `image_ref`. Whoever drops it ends the pull at the runtime, too.
-    pub async fn pull(
+    pub(crate) async fn pull(
         &self,
         reference: &str,
         auth: Option<AuthConfig>,
@@ -88,7 +88,7 @@ impl ImageRuntime {
     }
 
     /// Where the filesystem is mounted that images are unpacked to; `None` where the runtime does not tell.
-    pub async fn image_fs(&self) -> Result<Option<String>, RuntimeError> {
+    pub(crate) async fn image_fs(&self) -> Result<Option<String>, RuntimeError> {
         let answer =
             within("ImageFsInfo", PATIENCE, self.images().image_fs_info(ImageFsInfoRequest {})).await?;
         let first = answer.image_filesystems.into_iter().next().and_then(|usage| usage.fs_id);

@@ -16,7 +16,7 @@ use tokio_stream::wrappers::UnixListenerStream;
 use tonic::{Request, Response, Status, async_trait};
 
 use super::*;
-use crate::{config::Images, ctl::fake};
+use crate::config::Images;
 
 const GIVEN: &str = "example.com/team/app:1";
 
@@ -111,7 +111,7 @@ impl Node {
         let registry =
             Arc::new(Registry { pulls: Mutex::default(), answer: Box::new(answer), dropped: Arc::default() });
         let listener = UnixListener::bind(&socket).unwrap();
-        let runtime = fake::Node::new(|_, _| Ok(())).fake;
+        let runtime = berth_fake::Node::new(|_, _| Ok(())).fake;
         let server = tonic::transport::Server::builder()
             .add_service(ImageServiceServer::new(Service(registry.clone())))
             .add_service(RuntimeServiceServer::from_arc(runtime));

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use berth_tests::faults;
 use berth_tests::faults::matrix::{Fault, rows};
-use berthd::fault::Point;
+use berthd::agent::fault::Point;
 
 /// On a node of its own: its store is on a small disk.
 #[tokio::test]

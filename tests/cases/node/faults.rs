@@ -8,7 +8,7 @@ use berth_proto::cri::ContainerState;
 use berth_tests::manifest::{Container, PodManifest};
 use berth_tests::node::KUBERNETES;
 use berth_tests::wait::await_condition;
-use berthd::fault::Point;
+use berthd::agent::fault::Point;
 
 use crate::case::{Case, PATIENCE, container, run_alone, waits_for};
 

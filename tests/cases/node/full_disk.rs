@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use berth_policy::Latch;
 use berth_tests::node::disk::{self, Ballast};
 use berth_tests::node::{Run, down};
-use berthd::store::Store;
+use berthd::agent::store::Store;
 
 /// More than fit on the disk.
 const MOST: i32 = 20_000;

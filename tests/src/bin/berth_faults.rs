@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use berth_tests::faults::matrix::{Fault, rows};
 use berth_tests::faults::{self, report};
-use berthd::fault::Point;
+use berthd::agent::fault::Point;
 use clap::Parser;
 
 #[derive(Parser)]

@@ -1,6 +1,6 @@
 //! Where something happens, and what: the rows and columns of the matrix.
 
-use berthd::fault::Point;
+use berthd::agent::fault::Point;
 use clap::ValueEnum;
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! The fault matrix: at every point of berthd's way (`berthd::fault`), everything that can happen to a node.
+//! The fault matrix: at every point of berthd's way (`berthd::agent::fault`), everything that can happen to a node.
 //!
 //! There is one real node, and pods come and go on it all the time. Work is begun that leads berthd to the point; there it
 //! stands still, as a whole, and the fault happens; the node is made whole, and berthd goes on to the next point, where it

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use berthd::fault::Point;
+use berthd::agent::fault::Point;
 use clap::ValueEnum;
 use serde::Serialize;
 

@@ -7,7 +7,7 @@ mod docker_config;
 mod plugin;
 mod plugin_config;
 mod plugins;
-pub mod sealed;
+pub(crate) mod sealed;
 
 use std::{
     fmt,
@@ -30,7 +30,7 @@ use crate::config::Images;
 const FILE_LIMIT: u64 = 1 << 20;
 
 /// Finds the candidates of a pull.
-pub struct CredentialFinder {
+pub(crate) struct CredentialFinder {
     node: String,
     key: Option<Arc<NodeKey>>,
     files: DockerConfigs,
@@ -57,7 +57,12 @@ pub(super) struct Candidate {
 
 impl CredentialFinder {
     /// For the node of this name. Without its key no seal is opened.
-    pub fn new(node: String, key: Option<Arc<NodeKey>>, config: &Images, metrics: ImageMetrics) -> Self {
+    pub(crate) fn new(
+        node: String,
+        key: Option<Arc<NodeKey>>,
+        config: &Images,
+        metrics: ImageMetrics,
+    ) -> Self {
         let plugins = match (&config.credential_provider_config, &config.credential_provider_bin_dir) {
             (Some(file), Some(directory)) => Some(Plugins::new(file.clone(), directory.clone(), metrics)),
             (None | Some(_), None) | (None, Some(_)) => None,

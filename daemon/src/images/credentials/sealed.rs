@@ -9,7 +9,7 @@ use berth_proto::sealing::{Context, NodeKey, RegistryCredential, SealError};
 use tracing::warn;
 
 /// One entry of [`berth_policy::Credentials::Sealed`]: `NodeImage.status.desiredImages[].uid`, and one seal of it.
-pub fn sealed_entry(uid: &str, seal: &str) -> Arc<str> {
+pub(crate) fn sealed_entry(uid: &str, seal: &str) -> Arc<str> {
     format!("{uid} {seal}").into()
 }
 

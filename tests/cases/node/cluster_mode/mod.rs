@@ -84,9 +84,9 @@ async fn reports_are_written_by_the_kubelets_identity() -> Result<()> {
         let id = berth_policy::RequestId::from(request.uid().context("uid")?);
         let side = Side::start(case.node, User::Node, "")?;
         side.follows().await?;
-        let (cluster, registry) = side.stop_watching();
+        let (requests_of_node, registry) = side.stop_watching();
         let report = async |report: &RecreateReport| {
-            cluster.carry_out(&Step::Report(Origin::Api, id.clone(), report.clone())).await
+            requests_of_node.carry_out(&Step::Report(Origin::Api, id.clone(), report.clone())).await
         };
         let status = async || anyhow::Ok(requests.get("again").await?.status.context("status")?);
 
@@ -127,11 +127,14 @@ async fn reports_are_written_by_the_kubelets_identity() -> Result<()> {
         );
 
         let delete = Step::DeleteRequest(Origin::Api, id.clone());
-        ensure!(cluster.carry_out(&delete).await == StepOutcome::Done, "not deleted");
+        ensure!(requests_of_node.carry_out(&delete).await == StepOutcome::Done, "not deleted");
         ensure!(requests.get_opt("again").await?.is_none(), "it is still there");
         // A new one of that name is another one.
         assigned(&requests, "again", context_of_a()).await?;
-        ensure!(cluster.carry_out(&delete).await == StepOutcome::Gone, "another request was deleted");
+        ensure!(
+            requests_of_node.carry_out(&delete).await == StepOutcome::Gone,
+            "another request was deleted"
+        );
         ensure!(requests.get_opt("again").await?.is_some(), "another request was deleted");
         ensure!(report(&begun).await == StepOutcome::Gone, "another request was written to");
         Ok(())
@@ -156,7 +159,7 @@ async fn ended_by_the_manager(case: &Case) -> Result<()> {
     let id = berth_policy::RequestId::from(request.uid().context("uid")?);
     let side = Side::start(case.node, User::Node, "")?;
     side.follows().await?;
-    let (cluster, _) = side.stop_watching();
+    let (requests_of_node, _) = side.stop_watching();
     let ended = json!({ "status": { "phase": "Completed", "completionTime": "2026-01-01T00:00:00Z", "message": "no agent" } });
     requests.patch_status("late", &PatchParams::default(), &Patch::Merge(ended)).await?;
     for report in [
@@ -166,7 +169,7 @@ async fn ended_by_the_manager(case: &Case) -> Result<()> {
             ..progress(RequestPhase::Completed, ContainerPhase::Succeeded)
         },
     ] {
-        let outcome = cluster.carry_out(&Step::Report(Origin::Api, id.clone(), report)).await;
+        let outcome = requests_of_node.carry_out(&Step::Report(Origin::Api, id.clone(), report)).await;
         ensure!(outcome == StepOutcome::Gone, "{outcome:?}");
     }
     let status = requests.get("late").await?.status.context("status")?;
@@ -221,8 +224,8 @@ async fn several_writers(case: &Case, pod: Pod) -> Result<()> {
         let steps = (0..4).map(|number| {
             let (pod, key) = (pod.clone(), key(number));
             let step = if hold { Step::HoldUnready(pod, key) } else { Step::ReleaseUnready(pod, key) };
-            let cluster = &sides[number % 2].cluster;
-            async move { cluster.carry_out(&step).await }
+            let requests_of_node = &sides[number % 2].requests;
+            async move { requests_of_node.carry_out(&step).await }
         });
         futures::future::join_all(steps).await
     };
@@ -254,10 +257,10 @@ async fn several_writers(case: &Case, pod: Pod) -> Result<()> {
     ensure!(gate(&found)?.message.as_deref() == Some("[]"), "{:?}", gate(&found)?);
 
     let other = PodRef { uid: "another".into(), ..pod.clone() };
-    let outcome = sides[0].cluster.carry_out(&Step::HoldUnready(other, key(0))).await;
+    let outcome = sides[0].requests.carry_out(&Step::HoldUnready(other, key(0))).await;
     ensure!(outcome == StepOutcome::Gone, "{outcome:?}");
     let gone = PodRef { name: "none".to_owned(), ..pod };
-    let outcome = sides[0].cluster.carry_out(&Step::HoldUnready(gone, key(0))).await;
+    let outcome = sides[0].requests.carry_out(&Step::HoldUnready(gone, key(0))).await;
     ensure!(outcome == StepOutcome::Gone, "{outcome:?}");
     Ok(())
 }

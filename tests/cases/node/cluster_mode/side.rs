@@ -8,13 +8,13 @@ use berth_proto::crd::ContainerRecreateRequest;
 use berth_tests::node::{NODE_NAME, Node, User};
 use berth_tests::wait::await_condition;
 use berthd::agent::Agent;
+use berthd::agent::metrics::AgentMetrics;
+use berthd::agent::store::Store;
 use berthd::cluster::Cluster;
 use berthd::cluster::identity::{Identity, IdentityState};
 use berthd::cluster::metrics::ClusterMetrics;
-use berthd::cluster::requests::WatchHealth;
 use berthd::config::Configuration;
-use berthd::metrics::AgentMetrics;
-use berthd::store::Store;
+use berthd::recreate::api::{ApiRequests, WatchHealth};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, Patch, PatchParams};
 use kube::core::NamespaceResourceScope;
@@ -29,6 +29,7 @@ use crate::case::{Case, PATIENCE};
 /// A side that does nothing yet.
 pub(super) struct Prepared {
     cluster: Cluster,
+    requests: ApiRequests,
     agent: Arc<Agent>,
     registry: Registry,
     pub(super) dir: TempDir,
@@ -37,6 +38,7 @@ pub(super) struct Prepared {
 /// A running side. Ends when it is dropped.
 pub(super) struct Side {
     pub(super) cluster: Cluster,
+    pub(super) requests: ApiRequests,
     registry: Registry,
     pub(super) dir: TempDir,
     shutdown: DropGuard,
@@ -45,9 +47,11 @@ pub(super) struct Side {
 impl Prepared {
     pub(super) fn run(self) -> Side {
         let shutdown = CancellationToken::new();
-        tokio::spawn(self.cluster.clone().run(self.agent, shutdown.clone()));
+        tokio::spawn(self.cluster.clone().run(shutdown.clone()));
+        tokio::spawn(self.requests.clone().run(self.agent, shutdown.clone()));
         Side {
             cluster: self.cluster,
+            requests: self.requests,
             registry: self.registry,
             dir: self.dir,
             shutdown: shutdown.drop_guard(),
@@ -75,16 +79,15 @@ impl Side {
         let mut registry = Registry::default();
         let metrics = AgentMetrics::register(&mut registry);
         let store = Arc::new(Store::open(dir.path())?);
-        let limits = berth_policy::ImageLimits { parallel: 1, per_registry: 1, seed: 0 };
-        let images = Arc::new(berthd::node_image::Keeper::new(limits, metrics.clone()));
-        let agent = Arc::new(Agent::new(berth_policy::Config::default(), store, images, metrics));
+        let agent = Arc::new(Agent::new(berth_policy::Config::default(), store, metrics));
         let cluster = Cluster::new(&config, NODE_NAME.to_owned(), ClusterMetrics::register(&mut registry));
-        Ok(Prepared { cluster, agent, registry, dir })
+        let requests = ApiRequests::new(cluster.clone());
+        Ok(Prepared { cluster, requests, agent, registry, dir })
     }
 
     /// Waits until the watch of requests follows.
     pub(super) async fn follows(&self) -> Result<()> {
-        let mut health = self.cluster.requests();
+        let mut health = self.requests.health();
         let followed = health.wait_for(|health| *health == WatchHealth::Follows);
         tokio::time::timeout(PATIENCE, followed).await.context("the request watch does not follow")??;
         Ok(())
@@ -102,9 +105,9 @@ impl Side {
     }
 
     /// Stops watching: from now on it sees nothing new by itself. Its metrics are counted in the registry.
-    pub(super) fn stop_watching(self) -> (Cluster, Registry) {
+    pub(super) fn stop_watching(self) -> (ApiRequests, Registry) {
         drop(self.shutdown);
-        (self.cluster, self.registry)
+        (self.requests, self.registry)
     }
 }
 

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use berth_proto::crd::ImagePhase;
 use berth_tests::node::{Day, Gateway};
 use berth_tests::wait::await_condition;
-use berthd::fault::{Point, Way};
+use berthd::agent::fault::{Point, Way};
 use serde_json::{Value, json};
 
 use super::scene::{PATIENCE, Wanted, behind_gateway, has_served, is_phase, pulls_show, registry, split};

@@ -8,7 +8,7 @@ use berth_tests::jobs::{exits, ignores_term};
 use berth_tests::manifest::Container;
 use berth_tests::recreate::Evidence;
 use berth_tests::wait::await_condition;
-use berthd::fault::{Point, Way};
+use berthd::agent::fault::{Point, Way};
 use kube::ResourceExt;
 use serde_json::json;
 

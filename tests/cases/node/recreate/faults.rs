@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use berth_proto::crd::RecreatePhase;
 use berth_tests::recreate::{Ask, Asked};
 use berth_tests::wait::await_condition;
-use berthd::fault::{Point, Way};
+use berthd::agent::fault::{Point, Way};
 
 use super::{PATIENCE, Scene};
 use crate::case::{Case, run_alone};

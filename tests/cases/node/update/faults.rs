@@ -6,7 +6,7 @@ use berth_proto::crd::UpdatePhase;
 use berth_tests::node::images::{BUSYBOX, BUSYBOX_NEXT};
 use berth_tests::update::Update;
 use berth_tests::wait::await_condition;
-use berthd::fault::{Point, Way};
+use berthd::agent::fault::{Point, Way};
 use kube::api::DeleteParams;
 
 use super::{A_WHILE, Scene, container, gate, image};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use berthd::fault::Point;
+use berthd::agent::fault::Point;
 
 use super::super::bed::Bed;
 use super::super::matrix::{Fault, Row};

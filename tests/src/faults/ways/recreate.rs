@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 use berth_proto::crd::RecreatePhase;
 use berth_proto::cri::ContainerState;
-use berthd::fault::Point;
+use berthd::agent::fault::Point;
 
 use super::super::bed::Bed;
 use super::super::matrix::Row;

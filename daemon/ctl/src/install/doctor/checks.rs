@@ -1,0 +1,290 @@
+//! What can be seen without a cluster: files, services, the machine.
+
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+use berthd::config::Configuration;
+use nix::sys::statvfs::statvfs;
+
+use super::super::super::cli::Global;
+use super::super::super::cri::Cri;
+use super::super::facts::Facts;
+use super::super::host::Host;
+use super::super::journal::Journal;
+use super::super::places::{
+    self, BERTHD, CONFIG, JOURNAL, SERVICE_UNIT, SOCKET_UNIT, STATE_DIR, UNITS, unit_path,
+};
+use super::super::ready;
+use super::Check;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+const MEBIBYTE: u64 = 1 << 20;
+/// The store is some hundred kilobytes.
+const ENOUGH: u64 = 100 * MEBIBYTE;
+const TOO_LITTLE: u64 = 10 * MEBIBYTE;
+
+/// What is written where.
+pub(super) fn files(host: &Host, facts: &Facts) -> Vec<Check> {
+    let mut checks = vec![kubelet(facts), config(host), units(facts), journal(host)];
+    for (path, mode) in [
+        (BERTHD, 0o755),
+        (CONFIG, 0o644),
+        (STATE_DIR, 0o700),
+        (JOURNAL, 0o600),
+        (places::SOCKET, 0o600),
+        ("/run/berth/admin.sock", 0o600),
+    ] {
+        if let Ok(metadata) = host.path(path).symlink_metadata() {
+            checks.extend(mode_is_safe(path, metadata.mode() & 0o7777, metadata.uid(), mode));
+        }
+    }
+    if !checks.iter().any(|check| check.check == "permissions") {
+        checks.push(Check::ok("permissions", "files and sockets are root's alone to change"));
+    }
+    checks
+}
+
+fn kubelet(facts: &Facts) -> Check {
+    let Some(kubelet) = &facts.kubelet else {
+        let names: Vec<&str> = facts.candidates.iter().map(|one| one.unit()).collect();
+        return match names.as_slice() {
+            [] => Check::fail("kubelet", "no kubelet found", "install Kubernetes on this node"),
+            _ => Check::warn(
+                "kubelet",
+                format!("several: {}", names.join(", ")),
+                "name it with --kubelet-unit",
+            ),
+        };
+    };
+    let unit = kubelet.flavour.unit();
+    let led = facts.installed.drop_ins.iter().find(|(flavour, _)| *flavour == kubelet.flavour);
+    match led {
+        Some((_, text)) if text.contains(places::socket_for(&kubelet.endpoint)) => {
+            Check::ok("kubelet", format!("{unit} is led to Berth; its runtime is {}", kubelet.endpoint))
+        }
+        Some(_) => Check::fail(
+            "kubelet",
+            format!("{unit} has a {} that names another socket", kubelet.flavour.drop_in()),
+            "berthctl install writes it anew",
+        ),
+        None if places::is_ours(&kubelet.endpoint) => {
+            Check::ok("kubelet", format!("{unit} is led to Berth by its own configuration"))
+        }
+        None => Check::warn(
+            "kubelet",
+            format!("{unit} goes past Berth, to {}", kubelet.endpoint),
+            "berthctl install, or berthctl bypass --undo",
+        ),
+    }
+}
+
+fn config(host: &Host) -> Check {
+    if !host.exists(CONFIG) {
+        return Check::fail("config", format!("there is no {CONFIG}"), "berthctl install writes one");
+    }
+    match Configuration::read(&host.path(CONFIG)).and_then(Configuration::check) {
+        Ok(_) => Check::ok("config", format!("{CONFIG} is valid")),
+        Err(error) => {
+            Check::fail("config", format!("{:#}", anyhow::Error::from(error)), format!("correct {CONFIG}"))
+        }
+    }
+}
+
+fn units(facts: &Facts) -> Check {
+    for ((unit, text), there) in UNITS.iter().zip(&facts.installed.units) {
+        let path = unit_path(unit);
+        match there {
+            None => return Check::fail("units", format!("there is no {path}"), "berthctl install writes it"),
+            Some(there) if there != text => {
+                return Check::warn(
+                    "units",
+                    format!("{path} is not the one of this berthctl"),
+                    "berthctl install writes it anew; put changes into a drop-in",
+                );
+            }
+            Some(_) => {}
+        }
+    }
+    Check::ok("units", "as this berthctl has them")
+}
+
+fn journal(host: &Host) -> Check {
+    match Journal::load(host) {
+        Ok(None) => Check::warn("journal", "none: not installed by berthctl", "uninstall needs --force"),
+        Ok(Some(journal)) if journal.changes.len() > journal.settled => Check::fail(
+            "journal",
+            "an installation was interrupted",
+            "berthctl uninstall puts everything back, berthctl install begins anew",
+        ),
+        Ok(Some(journal)) => {
+            Check::ok("journal", format!("{} changes, all can be undone", journal.changes.len()))
+        }
+        Err(error) => {
+            Check::fail("journal", format!("{error:#}"), "uninstall needs --force; bypass works without it")
+        }
+    }
+}
+
+fn mode_is_safe(path: &str, mode: u32, uid: u32, most: u32) -> Option<Check> {
+    if uid != 0 {
+        let found = format!("{path} belongs to user {uid}");
+        return Some(Check::fail("permissions", found, format!("chown root {path}")));
+    }
+    let others = mode & 0o777 & !most;
+    (others != 0).then(|| {
+        let found = format!("{path} has mode {:04o}, more than {most:04o}", mode & 0o777);
+        Check::fail("permissions", found, format!("chmod {most:04o} {path}"))
+    })
+}
+
+/// Who answers.
+pub(super) async fn services(global: &Global, host: &Host, facts: &Facts) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for unit in [SOCKET_UNIT, SERVICE_UNIT] {
+        checks.push(unit_runs(host, unit).await);
+    }
+    let configured = host.read(CONFIG).ok().flatten();
+    let runtime = configured.as_deref().and_then(super::super::plan::texts::runtime_of);
+    let of_kubelet = facts.kubelet.as_ref().map(|kubelet| kubelet.endpoint.clone());
+    let runtime = runtime.or(of_kubelet).unwrap_or_else(|| places::CONTAINERD.to_owned());
+    checks.push(answers(global, "runtime", &runtime, "start the container runtime").await);
+    let socket = format!("unix://{}", places::socket_for(&runtime));
+    checks.push(answers(global, "socket", &socket, "systemctl restart berthd.socket berthd.service").await);
+    checks.push(berthd(global).await);
+    checks
+}
+
+async fn unit_runs(host: &Host, unit: &'static str) -> Check {
+    let is = async |question: &str| match host.ask_systemctl(&[question, unit], PATIENCE).await {
+        Ok(answer) => String::from_utf8_lossy(&answer.stdout).trim().to_owned(),
+        Err(error) => format!("{error:#}"),
+    };
+    let (enabled, active) = (is("is-enabled").await, is("is-active").await);
+    match (enabled.as_str(), active.as_str()) {
+        ("enabled" | "enabled-runtime" | "static", "active") => {
+            Check::ok("unit", format!("{unit} is enabled and active"))
+        }
+        (_, "active") => {
+            Check::warn("unit", format!("{unit} runs and is {enabled}"), format!("systemctl enable {unit}"))
+        }
+        _ => Check::fail(
+            "unit",
+            format!("{unit} is {active}"),
+            format!("systemctl enable --now {unit}; why: journalctl -u {unit}"),
+        ),
+    }
+}
+
+async fn answers(global: &Global, check: &'static str, endpoint: &str, remedy: &str) -> Check {
+    let global = Global {
+        runtime_endpoint: Some(endpoint.to_owned()),
+        admin_socket: global.admin_socket.clone(),
+        timeout: global.timeout,
+        debug: global.debug,
+    };
+    let asked = async { anyhow::Ok(Cri::connect(&global).await?.version().await?) };
+    match asked.await {
+        Ok(version) => Check::ok(
+            check,
+            format!("{endpoint} answers: {} {}", version.runtime_name, version.runtime_version),
+        ),
+        Err(error) => Check::fail(check, format!("{error:#}"), remedy),
+    }
+}
+
+async fn berthd(global: &Global) -> Check {
+    let status = match ready::status(global).await {
+        Ok(status) => status,
+        Err(error) => return Check::fail("berthd", format!("{error:#}"), "why: journalctl -u berthd"),
+    };
+    let own = env!("CARGO_PKG_VERSION");
+    let runtime = status.runtime.unwrap_or_default();
+    let view = status.pod_view.unwrap_or_default();
+    if !runtime.reachable {
+        return Check::fail(
+            "berthd",
+            format!("berthd does not reach {}: {}", runtime.endpoint, runtime.error),
+            "see runtime",
+        );
+    }
+    if status.version != own {
+        let found = format!("berthd is {}, berthctl is {own}", status.version);
+        return Check::warn("berthd", found, "install both from one release");
+    }
+    if !view.synced && view.source != "none" {
+        return Check::warn("berthd", format!("it does not see the pods: {}", view.error), "see kubeconfig");
+    }
+    let found =
+        format!("berthd {own} serves {} connections, pod view {}", status.client_connections, view.source);
+    Check::ok("berthd", found)
+}
+
+/// The machine.
+pub(super) fn machine(host: &Host) -> Vec<Check> {
+    let dir = if host.exists(STATE_DIR) { STATE_DIR } else { "/var/lib" };
+    let disk = match statvfs(&host.path(dir)) {
+        Ok(disk) => room(disk.blocks_available().saturating_mul(disk.fragment_size())),
+        Err(error) => Check::warn("disk", format!("{dir}: {error}"), "look at that filesystem"),
+    };
+    let cgroup = if host.exists("/sys/fs/cgroup/cgroup.controllers") {
+        Check::ok("cgroup", "v2")
+    } else {
+        Check::warn(
+            "cgroup",
+            "v1",
+            "kubelet 1.35 and newer needs failCgroupV1: false there; better move to v2",
+        )
+    };
+    let read = |path: &str| host.read(path).ok().flatten().unwrap_or_default();
+    let security = if read("/sys/fs/selinux/enforce").trim() == "1" {
+        Check::warn(
+            "security",
+            "SELinux is enforcing, and Berth has no policy of its own",
+            "if berthd is denied something (ausearch -m avc -c berthd), make a local module of that",
+        )
+    } else if read("/sys/module/apparmor/parameters/enabled").trim() == "Y" {
+        Check::ok("security", "AppArmor; berthd has no profile and needs none")
+    } else {
+        Check::ok("security", "no SELinux or AppArmor in the way")
+    };
+    vec![disk, cgroup, security]
+}
+
+fn room(available: u64) -> Check {
+    let found = format!("{} MiB left for the state", available / MEBIBYTE);
+    match available {
+        ENOUGH.. => Check::ok("disk", found),
+        TOO_LITTLE.. => Check::warn("disk", found, "make room"),
+        _ => Check::fail("disk", found, "make room: berthd refuses to start without its store"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+
+    #[test]
+    fn modes() {
+        for (mode, uid, most, fails) in [
+            (0o600, 0, 0o600, None),
+            (0o400, 0, 0o600, None),
+            (0o640, 0, 0o600, Some("chmod 0600 /x")),
+            (0o644, 0, 0o644, None),
+            (0o666, 0, 0o644, Some("chmod 0644 /x")),
+            (0o600, 1000, 0o600, Some("chown root /x")),
+        ] {
+            let found = mode_is_safe("/x", mode, uid, most).map(|check| check.remedy);
+            assert_eq!(found.as_deref(), fails, "{mode:o} {uid}");
+        }
+    }
+
+    #[test]
+    fn room_for_the_state() {
+        for (available, verdict) in
+            [(0, Verdict::Fail), (10 * MEBIBYTE, Verdict::Warn), (100 * MEBIBYTE, Verdict::Ok)]
+        {
+            assert_eq!(room(available).verdict, verdict, "{available}");
+        }
+    }
+}

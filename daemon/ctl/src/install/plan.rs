@@ -1,0 +1,318 @@
+//! What has to be done to put Berth between the kubelet and its runtime: from facts to a list of actions. Pure.
+
+#[cfg(test)]
+mod tests;
+pub(crate) mod texts;
+
+use std::path::PathBuf;
+
+use super::facts::{Facts, Kubelet};
+use super::places::{
+    self, BERTHCTL, BERTHD, CONFIG, CRIO_SOCKET_DROP_IN, Flavour, SERVICE_UNIT, SOCKET_UNIT, STATE_DIR,
+    UNITS, unit_path,
+};
+
+/// One change of the node, or one thing to wait for. It leaves no choice to whoever carries it out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Make a folder.
+    MakeDir {
+        /// Which.
+        path: String,
+    },
+    /// Copy a program.
+    Copy {
+        /// From where, on the machine `berthctl` runs on.
+        from: PathBuf,
+        /// To where.
+        path: String,
+    },
+    /// Put another program in the place of one that an installation has put there. The old one is kept until all is well.
+    Replace {
+        /// From where, on the machine `berthctl` runs on.
+        from: PathBuf,
+        /// To where.
+        path: &'static str,
+        /// Where the old one is kept.
+        kept: String,
+    },
+    /// Write a file.
+    Write {
+        /// Which.
+        path: String,
+        /// All of it.
+        content: String,
+        /// Whether it is the administrator's from then on: removed only while it is as it was written.
+        theirs: bool,
+    },
+    /// Let systemd read its units again.
+    Reload,
+    /// Start a unit at boot.
+    Enable {
+        /// Which.
+        unit: &'static str,
+    },
+    /// Start a unit now.
+    Start {
+        /// Which.
+        unit: &'static str,
+    },
+    /// Wait until berthd answers and reaches the runtime.
+    AwaitBerthd,
+    /// Write the one file that leads the kubelet to Berth, and restart the kubelet.
+    Redirect {
+        /// The kubelet's unit.
+        unit: &'static str,
+        /// The file.
+        path: String,
+        /// All of it.
+        content: String,
+    },
+    /// Wait until the restarted kubelet has called its node Ready, through Berth.
+    AwaitNode,
+    /// Let the berthd that runs hand over to the program that is there now.
+    HandOver,
+}
+
+/// What is to be done, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// Actions to carry out, in order.
+    pub actions: Vec<Action>,
+    /// Notes for the user.
+    pub notes: Vec<String>,
+    /// The CRI socket of Berth.
+    pub socket: &'static str,
+    /// The runtime behind it.
+    pub runtime: String,
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wishes {
+    /// The runtime's endpoint, in place of the one the kubelet has now.
+    pub runtime: Option<String>,
+    /// The kubeconfig for the agent, in place of the kubelet's.
+    pub kubeconfig: Option<String>,
+    /// Where `berthd` and `berthctl` are that would be installed.
+    pub programs: PathBuf,
+    /// Whether `berthd` is there.
+    pub has_berthd: bool,
+    /// Which of those on the node are to be replaced: put there by an installation, and not the same.
+    pub replace: Vec<&'static str>,
+}
+
+/// Why there is nothing to be done; each says what to do instead.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PlanError {
+    /// No kubelet.
+    #[error(
+        "no kubelet found: there is no unit kubelet.service, k3s.service, k3s-agent.service, rke2-server.service or \
+         rke2-agent.service; install Kubernetes first"
+    )]
+    NoKubelet,
+    /// More than one.
+    #[error("several services may be the kubelet ({}); name the one with --kubelet-unit", .0.join(", "))]
+    Ambiguous(Vec<&'static str>),
+    /// A command line that cannot be added to.
+    #[error(
+        "{unit} has {count} ExecStart=, so the kubelet's command line cannot be added to; set containerRuntimeEndpoint: \
+         unix:///run/berth/cri.sock in its configuration by hand"
+    )]
+    ExecStart {
+        /// The unit.
+        unit: &'static str,
+        /// How many.
+        count: usize,
+    },
+    /// The unit starts something that starts the kubelet.
+    #[error(
+        "{unit} starts {program:?}, which is no kubelet, so a flag after it may not reach one; set \
+         containerRuntimeEndpoint: unix:///run/berth/cri.sock in the kubelet's configuration by hand"
+    )]
+    Wrapped {
+        /// The unit.
+        unit: &'static str,
+        /// What it starts.
+        program: String,
+    },
+    /// A flag of k3s or RKE2 counts more than any file.
+    #[error(
+        "{unit} is started with {flag}, which counts more than the file that would lead its kubelet to Berth; take it \
+             out of the unit, or lead the kubelet there by hand"
+    )]
+    Overruled {
+        /// The unit.
+        unit: &'static str,
+        /// The flag.
+        flag: String,
+    },
+    /// The kubelet speaks to Berth by its own configuration, so the runtime is not known.
+    #[error(
+        "the kubelet's own configuration names Berth's socket, so its runtime is not known; name that with --runtime"
+    )]
+    NoRuntime,
+    /// Not a unix socket.
+    #[error("the kubelet's runtime is at {0:?}; Berth speaks to runtimes over unix sockets")]
+    NotUnix(String),
+    /// cri-dockerd.
+    #[error(
+        "the runtime behind {0:?} is cri-dockerd, which Berth has never been tried with; move the node to containerd"
+    )]
+    Docker(String),
+    /// No program to install.
+    #[error("there is no berthd at {BERTHD}, and none beside this berthctl in {}; put them into one folder", .0.display())]
+    NoProgram(PathBuf),
+}
+
+/// Makes the plan; what is as it should be already is left out.
+pub(crate) fn plan(facts: &Facts, wishes: &Wishes) -> Result<Plan, PlanError> {
+    let kubelet = match (&facts.kubelet, facts.candidates.as_slice()) {
+        (Some(kubelet), _) => kubelet,
+        (None, [_, _, ..]) => {
+            return Err(PlanError::Ambiguous(facts.candidates.iter().map(|one| one.unit()).collect()));
+        }
+        (None, _) => return Err(PlanError::NoKubelet),
+    };
+    let runtime = runtime(facts, kubelet, wishes)?;
+    let socket = places::socket_for(&runtime);
+    let mut actions = Vec::new();
+    actions.extend(facts.installed.missing_dirs.iter().map(|path| Action::MakeDir { path: path.clone() }));
+    let notes = programs(facts, wishes, &mut actions)?;
+    config(facts, kubelet, wishes, &runtime, socket, &mut actions);
+    units(facts, socket, &mut actions);
+    for unit in [SOCKET_UNIT, SERVICE_UNIT] {
+        actions.push(Action::Enable { unit });
+    }
+    for unit in [SOCKET_UNIT, SERVICE_UNIT] {
+        actions.push(Action::Start { unit });
+    }
+    actions.push(Action::AwaitBerthd);
+    let mut plan = Plan { actions, notes, socket, runtime };
+    redirect(facts, kubelet, &mut plan)?;
+    // The last of all: the old berthd is the way back from everything before it.
+    if wishes.replace.contains(&BERTHD) {
+        plan.actions.push(Action::HandOver);
+    }
+    Ok(plan)
+}
+
+/// The runtime behind Berth.
+fn runtime(facts: &Facts, kubelet: &Kubelet, wishes: &Wishes) -> Result<String, PlanError> {
+    let endpoint = match &wishes.runtime {
+        Some(wished) => wished.clone(),
+        None if !places::is_ours(&kubelet.endpoint) => kubelet.endpoint.clone(),
+        None => {
+            let configured = facts.installed.config.as_deref().and_then(texts::runtime_of);
+            configured.ok_or(PlanError::NoRuntime)?
+        }
+    };
+    if endpoint.contains("cri-dockerd") {
+        return Err(PlanError::Docker(endpoint));
+    }
+    match endpoint.strip_prefix("unix://").unwrap_or(&endpoint) {
+        path if path.starts_with('/') => Ok(format!("unix://{path}")),
+        _ => Err(PlanError::NotUnix(endpoint)),
+    }
+}
+
+fn programs(facts: &Facts, wishes: &Wishes, actions: &mut Vec<Action>) -> Result<Vec<String>, PlanError> {
+    let mut notes = Vec::new();
+    for &path in &wishes.replace {
+        let name = places::name_of(path);
+        let (from, kept) = (wishes.programs.join(name), format!("{STATE_DIR}/{name}.before"));
+        actions.push(Action::Replace { from, path, kept });
+    }
+    match (facts.installed.berthd, wishes.has_berthd) {
+        (true, _) if wishes.replace.contains(&BERTHD) => {}
+        (true, _) => notes.push(format!("{BERTHD} is there already and stays as it is")),
+        (false, true) => {
+            actions.push(Action::Copy { from: wishes.programs.join("berthd"), path: BERTHD.to_owned() });
+        }
+        (false, false) => return Err(PlanError::NoProgram(wishes.programs.clone())),
+    }
+    if !facts.installed.berthctl {
+        actions.push(Action::Copy { from: wishes.programs.join("berthctl"), path: BERTHCTL.to_owned() });
+    }
+    Ok(notes)
+}
+
+fn config(
+    facts: &Facts,
+    kubelet: &Kubelet,
+    wishes: &Wishes,
+    runtime: &str,
+    socket: &str,
+    actions: &mut Vec<Action>,
+) {
+    // What the administrator has written is never touched.
+    if facts.installed.config.is_none() {
+        let content = texts::config(kubelet, wishes.kubeconfig.as_deref(), runtime, socket);
+        actions.push(Action::Write { path: CONFIG.to_owned(), content, theirs: true });
+    }
+}
+
+fn units(facts: &Facts, socket: &str, actions: &mut Vec<Action>) {
+    let mut written = false;
+    for ((unit, text), there) in UNITS.iter().zip(&facts.installed.units) {
+        if there.as_deref() != Some(*text) {
+            let content = (*text).to_owned();
+            actions.push(Action::Write { path: unit_path(unit), content, theirs: false });
+            written = true;
+        }
+    }
+    let moved = texts::crio_drop_in();
+    if socket == places::CRIO_SOCKET && facts.installed.crio_drop_in.as_ref() != Some(&moved) {
+        let dir = CRIO_SOCKET_DROP_IN.rsplit_once('/').map_or("", |(dir, _)| dir);
+        actions.push(Action::MakeDir { path: dir.to_owned() });
+        actions.push(Action::Write { path: CRIO_SOCKET_DROP_IN.to_owned(), content: moved, theirs: false });
+        written = true;
+    }
+    if written {
+        actions.push(Action::Reload);
+    }
+}
+
+fn redirect(facts: &Facts, kubelet: &Kubelet, plan: &mut Plan) -> Result<(), PlanError> {
+    let unit = kubelet.flavour.unit();
+    if places::is_ours(&kubelet.endpoint) {
+        plan.notes.push(format!("{unit} is led to Berth by its own configuration, which stays as it is"));
+        return Ok(());
+    }
+    let content = match kubelet.flavour.rancher() {
+        Some(_) => {
+            if let Some(flag) = kubelet.overruled.clone() {
+                return Err(PlanError::Overruled { unit, flag });
+            }
+            texts::rancher_drop_in(kubelet, plan.socket)
+        }
+        None => {
+            let [command] = kubelet.exec_start.as_slice() else {
+                return Err(PlanError::ExecStart { unit, count: kubelet.exec_start.len() });
+            };
+            if !places::name_of(&kubelet.program).contains("kubelet") {
+                return Err(PlanError::Wrapped { unit, program: kubelet.program.clone() });
+            }
+            texts::kubelet_drop_in(kubelet, command, plan.socket)
+        }
+    };
+    let there = facts.installed.drop_ins.iter().find(|(flavour, _)| *flavour == kubelet.flavour);
+    if there.is_some_and(|(_, text)| *text == content) {
+        plan.notes.push(format!("{unit} is led to Berth already"));
+        return Ok(());
+    }
+    plan.actions.push(Action::Redirect { unit, path: kubelet.flavour.drop_in(), content });
+    plan.actions.push(Action::AwaitNode);
+    Ok(())
+}
+
+/// The kubelet's unit by its name on the command line.
+pub(crate) fn flavour(unit: &str) -> Result<Flavour, String> {
+    let name = unit.strip_suffix(".service").unwrap_or(unit);
+    let found =
+        Flavour::ALL.into_iter().find(|flavour| flavour.unit().strip_suffix(".service") == Some(name));
+    found.ok_or_else(|| {
+        let known = Flavour::ALL.map(Flavour::unit).join(", ");
+        format!("{unit:?} is none of {known}")
+    })
+}

@@ -1,0 +1,151 @@
+//! A v1 Pod manifest, and what the kubelet would make of it in CRI messages.
+//!
+//! Reading is strict: what cannot be played is an error that names the field, before anything is created. No CRI call is
+//! made here and nothing is written to disk; `run` does both with what this module hands it.
+
+pub(crate) mod check;
+pub(crate) mod container;
+pub(crate) mod env;
+pub(crate) mod expand;
+pub(crate) mod sandbox;
+pub(crate) mod scalar;
+pub(crate) mod security;
+pub(crate) mod types;
+pub(crate) mod volume;
+
+use std::io::Read;
+
+use anyhow::{Context, Result, bail};
+use berth_policy::launch_priority::{EnvValue, LaunchOrder, ORDERED_ANNOTATION, PRIORITY_ENV};
+
+/// The label and annotation keys that the kubelet writes.
+pub(crate) mod keys {
+    /// On sandboxes and containers.
+    pub(crate) const POD_NAME: &str = "io.kubernetes.pod.name";
+    /// On sandboxes and containers.
+    pub(crate) const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
+    /// On sandboxes and containers.
+    pub(crate) const POD_UID: &str = "io.kubernetes.pod.uid";
+    /// On containers.
+    pub(crate) const CONTAINER_NAME: &str = "io.kubernetes.container.name";
+    /// Container annotation: seconds.
+    pub(crate) const GRACE: &str = "io.kubernetes.pod.terminationGracePeriod";
+    /// Container annotation: the hook as JSON.
+    pub(crate) const PRE_STOP: &str = "io.kubernetes.container.preStopHandler";
+    /// Sandbox annotation of ours: where the pod's volumes are, so that `stop` can remove them.
+    pub(crate) const DATA_DIR: &str = "berth.dev/data-dir";
+}
+
+/// A manifest that can be played.
+#[derive(Debug)]
+pub(crate) struct Manifest {
+    /// Pod that it describes.
+    pub pod: types::Pod,
+    /// `metadata.uid`, or a fresh one.
+    pub uid: String,
+    /// The declared order, if there is one.
+    pub order: Option<LaunchOrder>,
+    /// Remarks for the user about fields that have no effect.
+    pub remarks: Vec<String>,
+}
+
+impl Manifest {
+    /// Reads a file, or stdin for `-`.
+    pub(crate) fn read(path: &str) -> Result<Self> {
+        let mut text = String::new();
+        if path == "-" {
+            std::io::stdin().read_to_string(&mut text).context("read the manifest from stdin")?;
+        } else {
+            text = std::fs::read_to_string(path).with_context(|| format!("read the manifest {path}"))?;
+        }
+        let shown = if path == "-" { "<stdin>" } else { path };
+        Self::parse(&text).with_context(|| format!("the manifest {shown} cannot be played"))
+    }
+
+    /// Reads a manifest from memory.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        // One kind of document is tried first, or a Deployment would be told that its fields are unknown.
+        if let Ok(head) = serde_saphyr::from_str::<Head>(text)
+            && let (Some(kind), Some(api_version)) = (head.kind, head.api_version)
+            && (kind != "Pod" || api_version != "v1")
+        {
+            bail!(
+                "it is {api_version} {kind}; berthctl run plays one v1 Pod: take the pod template out of it"
+            );
+        }
+        let options = serde_saphyr::options! { no_schema: true, strict_booleans: true, with_snippet: false };
+        let pod: types::Pod = serde_saphyr::from_str_with_options(text, options).map_err(readable)?;
+        let remarks = check::check(&pod)?;
+        let order = order(&pod)?;
+        let uid = pod.metadata.uid.clone().map_or_else(fresh_uid, Ok)?;
+        Ok(Self { pod, uid, order, remarks })
+    }
+
+    /// `metadata.namespace`, or `default`.
+    pub(crate) fn namespace(&self) -> &str {
+        self.pod.metadata.namespace.as_deref().unwrap_or("default")
+    }
+
+    /// `metadata.name`.
+    pub(crate) fn name(&self) -> &str {
+        &self.pod.metadata.name
+    }
+
+    /// `spec.terminationGracePeriodSeconds`, or 30.
+    pub(crate) fn grace_seconds(&self) -> i64 {
+        self.pod.spec.termination_grace_period_seconds.unwrap_or(30)
+    }
+}
+
+/// Just enough to say what a document is.
+#[derive(serde::Deserialize)]
+struct Head {
+    #[serde(rename = "apiVersion")]
+    api_version: Option<String>,
+    kind: Option<String>,
+}
+
+fn order(pod: &types::Pod) -> Result<Option<LaunchOrder>> {
+    let annotation = pod.metadata.annotations.get(ORDERED_ANNOTATION).map(String::as_str);
+    let containers = pod.spec.containers.iter().map(|container| {
+        // The last of several entries of one name is what the container sees.
+        let env =
+            container.env.iter().rfind(|env| env.name == PRIORITY_ENV).map(|env| match &env.value_from {
+                Some(_) => EnvValue::ValueFrom,
+                None => EnvValue::Plain(env.value.as_deref().unwrap_or_default()),
+            });
+        (container.name.as_str(), env)
+    });
+    Ok(LaunchOrder::declared(annotation, containers)?)
+}
+
+/// The parser's message, without its list of all known fields.
+fn readable(error: serde_saphyr::Error) -> anyhow::Error {
+    if matches!(error.without_snippet(), serde_saphyr::Error::MultipleDocuments { .. }) {
+        return anyhow::anyhow!(
+            "it has several YAML documents; berthctl run plays one Pod: give each document its own file"
+        );
+    }
+    let text = error.to_string();
+    let short = match (text.find(", expected one of"), text.rfind(" at line"), error.location()) {
+        (Some(list), _, Some(at)) => {
+            format!("{} at line {}, column {}", &text[..list], at.line(), at.column())
+        }
+        _ => text,
+    };
+    anyhow::anyhow!("{short}")
+}
+
+/// A random (version 4) UUID.
+fn fresh_uid() -> Result<String> {
+    let mut bytes = [0_u8; 16];
+    let mut random = std::fs::File::open("/dev/urandom").context("open /dev/urandom for a pod UID")?;
+    random.read_exact(&mut bytes).context("read /dev/urandom for a pod UID")?;
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok([&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-"))
+}
+
+#[cfg(test)]
+mod tests;

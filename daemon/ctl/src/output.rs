@@ -1,0 +1,172 @@
+//! Tables, JSON and YAML, in crictl's looks.
+
+use std::io::{IsTerminal, Write};
+
+use anyhow::{Context, Result};
+use berthd::base::causes::innermost;
+use clap::{Args, ValueEnum};
+use comfy_table::{Table, presets};
+use serde::Serialize;
+use tonic::{Code, Status};
+
+/// The flag of every command that shows something.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub(crate) struct OutputArgs {
+    /// How to show it; json and yaml are for programs, and have all there is
+    #[arg(
+        short = 'o',
+        long = "output",
+        value_enum,
+        default_value_t,
+        value_name = "table|json|yaml",
+        hide_possible_values = true
+    )]
+    pub format: Format,
+}
+
+/// `-o`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    #[default]
+    Table,
+    /// For programs: CRI and admin types as protobuf's JSON.
+    Json,
+    /// The same as YAML.
+    Yaml,
+}
+
+/// How many characters of an ID are shown.
+const SHORT_ID: usize = 13;
+
+/// An ID as a table shows it.
+pub(crate) fn id(id: &str, no_trunc: bool) -> &str {
+    if no_trunc { id } else { id.get(..SHORT_ID).unwrap_or(id) }
+}
+
+/// A table without borders.
+pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(header.to_vec());
+    for row in rows {
+        table.add_row(row);
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 3));
+    }
+    table.trim_fmt() + "\n"
+}
+
+/// `namespace/name`, of what has one.
+pub(crate) fn full_name(namespace: &str, name: &str) -> String {
+    if namespace.is_empty() || name.is_empty() { or_dash(name) } else { format!("{namespace}/{name}") }
+}
+
+/// A cell with nothing in it.
+pub(crate) fn or_dash(text: &str) -> String {
+    if text.is_empty() { "-".to_owned() } else { text.to_owned() }
+}
+
+/// Prints data to stdout. A reader that has gone away is no error.
+pub(crate) fn print(text: &str) -> Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.context("write to stdout"),
+    }
+}
+
+/// Prints data as JSON or YAML; `table` is asked only if a table is wanted.
+pub(crate) fn data(format: Format, data: &impl Serialize, table: impl FnOnce() -> String) -> Result<()> {
+    print(&match format {
+        Format::Table => table(),
+        Format::Json => serde_json::to_string_pretty(data).context("write JSON")? + "\n",
+        Format::Yaml => {
+            // Through JSON's data model, so that both show the same fields.
+            let value = serde_json::to_value(data).context("write YAML")?;
+            serde_saphyr::to_string(&value).context("write YAML")?
+        }
+    })
+}
+
+/// Whether stderr takes colours.
+pub(crate) fn colour() -> bool {
+    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// A progress line on stderr.
+pub(crate) fn progress(line: &str) {
+    // Nobody reading stderr is no reason to stop.
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// A gRPC status for people: the message, the code by its name, and the cause where the message says nothing.
+pub(crate) fn status(status: &Status) -> String {
+    let name = code_name(status.code());
+    match std::error::Error::source(status) {
+        // Made by our own side of the connection.
+        Some(source) => {
+            let cause = innermost(source);
+            if status.message() == "Timeout expired" || cause == "Timeout expired" {
+                return "no answer within the time limit (--timeout)".to_owned();
+            }
+            format!("{cause} ({name})")
+        }
+        None if status.message().is_empty() => name.to_owned(),
+        None => format!("{} ({name})", status.message()),
+    }
+}
+
+/// The name in gRPC's documentation.
+pub(crate) fn code_name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_has_no_borders_and_no_trailing_blanks() {
+        let rows =
+            [vec!["0123456789abc".to_owned(), "a".to_owned()], vec!["x".to_owned(), "second".to_owned()]];
+        let text = table(&["POD ID", "NAME"], rows);
+        assert_eq!(text, "POD ID          NAME\n0123456789abc   a\nx               second\n");
+    }
+
+    #[test]
+    fn a_table_of_nothing_is_its_header() {
+        assert_eq!(table(&["POD ID", "NAME"], []), "POD ID   NAME\n");
+    }
+
+    #[test]
+    fn ids_are_cut_like_crictl_does() {
+        assert_eq!(id("0123456789abcdef", false), "0123456789abc");
+        assert_eq!(id("0123456789abcdef", true), "0123456789abcdef");
+        assert_eq!(id("short", false), "short");
+    }
+
+    #[test]
+    fn statuses() {
+        assert_eq!(status(&Status::not_found("no such pod")), "no such pod (NOT_FOUND)");
+        assert_eq!(status(&Status::new(Code::Internal, "")), "INTERNAL");
+    }
+}

@@ -1,0 +1,166 @@
+//! `berthctl get requests`: who asked for which containers to be recreated, and how far that is.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use berth_proto::admin::{RecreateState, RequestsRequest};
+use serde::Serialize;
+
+use super::cli::Global;
+use super::follow::{containers, message};
+use super::get::ListArgs;
+use super::output::{self, full_name, or_dash};
+use super::{admin, duration};
+
+/// Runs `get requests`.
+pub(crate) async fn requests(global: &Global, args: &ListArgs) -> Result<()> {
+    let mut client = admin::connect(global).await?;
+    let request = RequestsRequest { name: args.name.clone().unwrap_or_default() };
+    let answer = client.requests(admin::request(global, request)).await;
+    let requests = answer.map_err(|status| admin::failed("Requests", &status))?.into_inner().requests;
+    if let Some(name) = &args.name
+        && requests.is_empty()
+    {
+        bail!("berthd knows no request {name:?}; berthctl get requests lists those there are");
+    }
+    output::data(
+        args.output.format,
+        &Shown { requests: requests.iter().map(ShownRequest::from).collect() },
+        || text(&requests),
+    )
+}
+
+fn text(requests: &[RecreateState]) -> String {
+    if requests.is_empty() {
+        return "no requests on this node\n".to_owned();
+    }
+    let rows = requests.iter().map(|request| {
+        vec![
+            request.name.clone(),
+            full_name(&request.namespace, &request.pod),
+            or_dash(&request.phase),
+            containers(request),
+            duration::short(Duration::from_millis(request.age_milliseconds)),
+            or_dash(&message(request)),
+        ]
+    });
+    output::table(&["NAME", "POD", "PHASE", "CONTAINERS", "AGE", "MESSAGE"], rows)
+}
+
+/// The answer as protobuf's JSON.
+#[derive(Serialize)]
+struct Shown {
+    requests: Vec<ShownRequest>,
+}
+
+/// A request as protobuf's JSON.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ShownRequest {
+    namespace: String,
+    name: String,
+    origin: String,
+    file: String,
+    pod: String,
+    pod_uid: String,
+    containers: Vec<ShownContainer>,
+    phase: String,
+    message: String,
+    age_milliseconds: String,
+    outcome: String,
+    reason: String,
+    objection: String,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownContainer {
+    name: String,
+    phase: String,
+    message: String,
+    killed: bool,
+}
+
+impl From<&RecreateState> for ShownRequest {
+    fn from(request: &RecreateState) -> Self {
+        let containers = request.containers.iter().map(|container| ShownContainer {
+            name: container.name.clone(),
+            phase: container.phase.clone(),
+            message: container.message.clone(),
+            killed: container.killed,
+        });
+        Self {
+            namespace: request.namespace.clone(),
+            name: request.name.clone(),
+            origin: request.origin.clone(),
+            file: request.file.clone(),
+            pod: request.pod.clone(),
+            pod_uid: request.pod_uid.clone(),
+            containers: containers.collect(),
+            phase: request.phase.clone(),
+            message: request.message.clone(),
+            age_milliseconds: request.age_milliseconds.to_string(),
+            outcome: request.outcome.clone(),
+            reason: request.reason.clone(),
+            objection: request.objection.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_proto::admin::ContainerRecreateState;
+
+    use super::*;
+
+    #[test]
+    fn a_row_says_how_it_ended_and_why_it_waits() {
+        let container = |name: &str, phase: &str| ContainerRecreateState {
+            name: name.into(),
+            phase: phase.into(),
+            ..ContainerRecreateState::default()
+        };
+        let request = |name: &str, phase: &str| RecreateState {
+            namespace: "shop".into(),
+            name: name.into(),
+            pod: "web".into(),
+            phase: phase.into(),
+            age_milliseconds: 90_000,
+            ..RecreateState::default()
+        };
+        let requests = [
+            RecreateState {
+                containers: vec![container("app", "Succeeded"), container("log", "Failed")],
+                outcome: "Failed".into(),
+                reason: "DeadlineExceeded".into(),
+                message: "too late".into(),
+                ..request("a", "Completed")
+            },
+            RecreateState { containers: vec![container("app", "")], ..request("b", "") },
+            RecreateState {
+                objection: "spec is immutable".into(),
+                message: "x".into(),
+                ..request("c", "Pending")
+            },
+            RecreateState {
+                name: "d".into(),
+                objection: "bad".into(),
+                message: "bad".into(),
+                ..RecreateState::default()
+            },
+        ];
+        let expected = "\
+NAME   POD        PHASE       CONTAINERS                      AGE     MESSAGE
+a      shop/web   Completed   app (Succeeded), log (Failed)   1m30s   failed (DeadlineExceeded): too late
+b      shop/web   -           app                             1m30s   -
+c      shop/web   Pending     -                               1m30s   x; spec is immutable
+d      -          -           -                               0ms     bad
+";
+        assert_eq!(text(&requests), expected);
+        assert_eq!(text(&[]), "no requests on this node\n");
+        let json = serde_json::to_value(ShownRequest::from(&requests[0])).unwrap();
+        assert_eq!(
+            (&json["ageMilliseconds"], &json["containers"][1]["phase"]),
+            (&"90000".into(), &"Failed".into())
+        );
+    }
+}

@@ -1,0 +1,221 @@
+//! Pods played on a runtime that is a list.
+
+use std::path::Path;
+use std::time::Duration;
+
+use berth_proto::cri::{Container, ContainerState};
+use tonic::Status;
+
+use super::{RunArgs, run};
+use crate::fake::{Node, global};
+use crate::output::OutputArgs;
+use crate::stop::take_down;
+
+const POD: &str = "\
+apiVersion: v1
+kind: Pod
+metadata: {name: web, uid: uid-1}
+spec:
+  terminationGracePeriodSeconds: 7
+  initContainers: []
+  containers:
+  - {name: low, image: 'img:1', env: [{name: KRUISE_CONTAINER_PRIORITY, value: '-1'}]}
+  - {name: mid, image: img, lifecycle: {preStop: {exec: {command: ['true', mid]}}}}
+  - {name: top, image: 'img:1', env: [{name: KRUISE_CONTAINER_PRIORITY, value: '1'}]}
+";
+
+fn args(node: &Node, manifest: &str, timeout: u64) -> RunArgs {
+    let dir = node.dir.path();
+    let path = dir.join("pod.yaml");
+    std::fs::write(&path, manifest).unwrap();
+    RunArgs {
+        manifest: path.to_str().unwrap().to_owned(),
+        timeout: Duration::from_millis(timeout),
+        logs: false,
+        timeline: false,
+        rm: false,
+        output: OutputArgs::default(),
+        log_dir: dir.join("logs"),
+        data_dir: dir.join("data"),
+        runtime_handler: String::new(),
+    }
+}
+
+/// As berthd would: `low` waits for `mid`, `mid` for `top`.
+fn in_order(name: &str, there: &[Container]) -> Result<(), Status> {
+    let above = match name {
+        "low" => "mid",
+        "mid" => "top",
+        _ => return Ok(()),
+    };
+    let runs = there.iter().any(|container| {
+        container.metadata.as_ref().unwrap().name == above
+            && container.state() == ContainerState::ContainerRunning
+    });
+    if runs {
+        Ok(())
+    } else {
+        Err(Status::failed_precondition(format!("launch order: waiting for container(s) {above}")))
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_moves_on_to_the_next_container_and_then_to_the_next_pass() {
+    let node = Node::new(in_order);
+    run(&global(&node), &args(&node, POD, 10_000)).await.unwrap();
+    let expected = [
+        "RunPodSandbox web",
+        "PullImage img",
+        "CreateContainer low",
+        "CreateContainer mid",
+        "CreateContainer top",
+        "StartContainer container-top",
+        "CreateContainer low",
+        "CreateContainer mid",
+        "StartContainer container-mid",
+        "CreateContainer low",
+        "StartContainer container-low",
+    ];
+    assert_eq!(node.calls(), expected);
+    assert!(node.dir.path().join("logs/default_web_uid-1/low").is_dir());
+    let data = node.dir.path().join("data/uid-1");
+    assert!(data.is_dir());
+
+    let again = run(&global(&node), &args(&node, POD, 10_000)).await.unwrap_err().to_string();
+    assert!(again.contains("pod default/web (sandbox-0) is already there"), "{again}");
+
+    let sandbox = node.sandboxes().remove(0);
+    let cri = crate::cri::Cri::connect(&global(&node)).await.unwrap();
+    take_down(&cri, &sandbox, None, false).await.unwrap();
+    let calls = node.calls().split_off(expected.len());
+    let of = |call: &str| {
+        calls.iter().position(|line| line == call).unwrap_or_else(|| panic!("{call}: {calls:?}"))
+    };
+    assert!(of("ExecSync container-mid true mid") < of("StopContainer container-mid 7"));
+    assert!(
+        of("StopContainer container-low 7").max(of("StopContainer container-top 7"))
+            < of("StopPodSandbox sandbox-0")
+    );
+    assert_eq!(calls.last().unwrap(), "RemovePodSandbox sandbox-0");
+    assert!(!data.exists(), "the data directory goes with the pod");
+}
+
+#[tokio::test]
+async fn refusals_to_the_end_are_repeated_and_the_pod_stays() {
+    let node = Node::new(|name, there| if name == "top" { Ok(()) } else { in_order("low", there) });
+    let error = run(&global(&node), &args(&node, POD, 300)).await.unwrap_err().to_string();
+    for expected in [
+        "not all containers have started within --timeout",
+        "container \"low\": launch order: waiting for container(s) mid",
+        "container \"mid\": launch order: waiting for container(s) mid",
+        "berthctl stop default/web removes it",
+    ] {
+        assert!(error.contains(expected), "expected {expected:?} in {error}");
+    }
+    assert_eq!(node.sandboxes().len(), 1);
+}
+
+#[tokio::test]
+async fn other_failures_end_the_launch_at_once() {
+    let node = Node::new(|name, _| match name {
+        "mid" => Err(Status::invalid_argument("the declared order is invalid")),
+        _ => Ok(()),
+    });
+    let error = run(&global(&node), &RunArgs { rm: true, ..args(&node, POD, 10_000) }).await.unwrap_err();
+    let error = format!("{error:#}");
+    assert!(
+        error.contains("CreateContainer of container mid: the declared order is invalid (INVALID_ARGUMENT)"),
+        "{error}"
+    );
+    assert!(!node.calls().iter().any(|call| call == "CreateContainer top"));
+    assert!(node.sandboxes().is_empty(), "--rm");
+    assert!(!node.dir.path().join("data/uid-1").exists());
+}
+
+#[tokio::test]
+async fn probes_decide_when_a_container_is_ready() {
+    // `a` is ready when `b` is there, `b` never.
+    let pod = |probe: &str| {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: web}}\nspec:\n  containers:\n  - {{name: a, image: 'i:1', \
+             startupProbe: {{exec: {{command: ['true']}}}}, readinessProbe: {{exec: {{command: [b]}}, periodSeconds: 1}}}}\n  \
+             - {{name: b, image: 'i:1', readinessProbe: {probe}}}\n"
+        )
+    };
+    let node = Node::new(|_, _| Ok(()));
+    let never = pod("{exec: {command: [nothing]}, periodSeconds: 1}");
+    let error = run(&global(&node), &args(&node, &never, 2500)).await.unwrap_err().to_string();
+    assert!(error.contains("container \"b\": the latest probe failed: exit code 1"), "{error}");
+    assert!(!error.contains("container \"a\""), "{error}");
+
+    let node = Node::new(|_, _| Ok(()));
+    let at_once = pod("{exec: {command: ['true']}}");
+    run(&global(&node), &args(&node, &at_once, 5000)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_container_is_not_tried_before_those_above_it_are_ready() {
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec:\n  containers:\n  - {name: top, image: 'i:1', env: \
+               [{name: KRUISE_CONTAINER_PRIORITY, value: '1'}], readinessProbe: {exec: {command: [nothing]}, \
+               periodSeconds: 1}}\n  - {name: low, image: 'i:1'}\n";
+    // This runtime lets everything through.
+    let node = Node::new(|_, _| Ok(()));
+    let error = run(&global(&node), &args(&node, pod, 1500)).await.unwrap_err().to_string();
+    assert!(error.contains("container \"low\": waiting for container(s) top to be ready"), "{error}");
+    assert!(!node.calls().contains(&"CreateContainer low".to_owned()), "{:?}", node.calls());
+}
+
+#[tokio::test]
+async fn http_and_tcp_probes_dial_the_pod() {
+    let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = server.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = server.accept().await {
+            tokio::spawn(async move {
+                use tokio::io::{AsyncReadExt, AsyncWriteExt};
+                let mut request = [0; 1024];
+                let count = stream.read(&mut request).await.unwrap_or(0);
+                let good = request[..count].starts_with(b"GET /ok ");
+                let status = if good { "204 No Content" } else { "500 Internal Server Error" };
+                let _ = stream
+                    .write_all(format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n").as_bytes())
+                    .await;
+            });
+        }
+    });
+    let pod = |probe: &str| {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: web}}\nspec:\n  hostNetwork: true\n  containers:\n  - {{name: a, \
+             image: 'i:1', ports: [{{name: http, containerPort: {port}}}], readinessProbe: {probe}}}\n"
+        )
+    };
+    for (probe, expected) in [
+        ("{httpGet: {port: http, path: /ok}}".to_owned(), None),
+        (format!("{{tcpSocket: {{port: {port}}}}}"), None),
+        ("{httpGet: {port: http, path: no}}".to_owned(), Some("500 Internal Server Error")),
+        ("{tcpSocket: {port: 1}}".to_owned(), Some("connect to 127.0.0.1:1")),
+        ("{tcpSocket: {port: other}}".to_owned(), Some("the port \"other\", which is not among its ports")),
+    ] {
+        let node = Node::new(|_, _| Ok(()));
+        let result = run(&global(&node), &args(&node, &pod(&probe), 1500)).await;
+        match (result, expected) {
+            (Ok(_), None) => {}
+            (Err(error), Some(expected)) => {
+                assert!(format!("{error:#}").contains(expected), "expected {expected:?} in {error:#}");
+            }
+            (result, expected) => panic!("{probe}: {result:?}, expected {expected:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_data_directory_of_someone_else_is_left_alone() {
+    let node = Node::new(|_, _| Ok(()));
+    let data = node.dir.path().join("data/uid-1");
+    std::fs::create_dir_all(&data).unwrap();
+    let error =
+        run(&global(&node), &RunArgs { rm: true, ..args(&node, POD, 1000) }).await.unwrap_err().to_string();
+    assert!(error.contains("is already there"), "{error}");
+    assert!(Path::new(&data).exists());
+    assert!(node.calls().is_empty());
+}

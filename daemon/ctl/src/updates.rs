@@ -1,0 +1,148 @@
+//! `berthctl get updates`: who asked for which pods to be updated in place, and how far that is.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use berth_proto::admin::{ContainerUpdateState, UpdateState, UpdatesRequest};
+use serde::Serialize;
+
+use super::cli::Global;
+use super::follow::{containers, message, refused};
+use super::get::ListArgs;
+use super::output::{self, full_name, or_dash};
+use super::{admin, duration};
+
+/// Runs `get updates`.
+pub(crate) async fn updates(global: &Global, args: &ListArgs) -> Result<()> {
+    let mut client = admin::connect(global).await?;
+    let request = UpdatesRequest { name: args.name.clone().unwrap_or_default() };
+    let answer = client.updates(admin::request(global, request)).await;
+    let updates = answer.map_err(|status| refused("Updates", &status))?.into_inner().updates;
+    if let Some(name) = &args.name
+        && updates.is_empty()
+    {
+        bail!("berthd knows no update {name:?}; berthctl get updates lists those there are");
+    }
+    let shown = Shown { updates: updates.iter().map(ShownUpdate::from).collect() };
+    output::data(args.output.format, &shown, || text(&updates))
+}
+
+fn text(updates: &[UpdateState]) -> String {
+    if updates.is_empty() {
+        return "no updates on this node\n".to_owned();
+    }
+    let rows = updates.iter().map(|update| {
+        vec![
+            update.name.clone(),
+            update.origin.clone(),
+            full_name(&update.namespace, &update.pod),
+            or_dash(&update.phase),
+            containers(update),
+            duration::short(Duration::from_millis(update.age_milliseconds)),
+            or_dash(&message(update)),
+        ]
+    });
+    output::table(&["NAME", "ORIGIN", "POD", "PHASE", "CONTAINERS", "AGE", "MESSAGE"], rows)
+}
+
+/// The answer as protobuf's JSON.
+#[derive(Serialize)]
+struct Shown {
+    updates: Vec<ShownUpdate>,
+}
+
+/// An update as protobuf's JSON.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ShownUpdate {
+    namespace: String,
+    name: String,
+    origin: String,
+    pod: String,
+    pod_uid: String,
+    revision: String,
+    containers: Vec<ShownContainer>,
+    phase: String,
+    message: String,
+    age_milliseconds: String,
+    outcome: String,
+    reason: String,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownContainer {
+    name: String,
+    phase: String,
+    message: String,
+}
+
+impl From<&UpdateState> for ShownUpdate {
+    fn from(update: &UpdateState) -> Self {
+        let container = |container: &ContainerUpdateState| ShownContainer {
+            name: container.name.clone(),
+            phase: container.phase.clone(),
+            message: container.message.clone(),
+        };
+        Self {
+            namespace: update.namespace.clone(),
+            name: update.name.clone(),
+            origin: update.origin.clone(),
+            pod: update.pod.clone(),
+            pod_uid: update.pod_uid.clone(),
+            revision: update.revision.clone(),
+            containers: update.containers.iter().map(container).collect(),
+            phase: update.phase.clone(),
+            message: update.message.clone(),
+            age_milliseconds: update.age_milliseconds.to_string(),
+            outcome: update.outcome.clone(),
+            reason: update.reason.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_says_whose_it_is_and_how_it_ended() {
+        let container = |name: &str, phase: &str| ContainerUpdateState {
+            name: name.into(),
+            phase: phase.into(),
+            ..ContainerUpdateState::default()
+        };
+        let update = |name: &str, origin: &str, phase: &str| UpdateState {
+            namespace: "shop".into(),
+            name: name.into(),
+            origin: origin.into(),
+            pod: "web".into(),
+            phase: phase.into(),
+            age_milliseconds: 90_000,
+            ..UpdateState::default()
+        };
+        let updates = [
+            UpdateState {
+                containers: vec![container("main", "Succeeded"), container("side", "Failed")],
+                outcome: "Failed".into(),
+                reason: "ImageNotPulled".into(),
+                message: "no such tag".into(),
+                ..update("again", "api", "Completed")
+            },
+            UpdateState { containers: vec![container("main", "")], ..update("web-x7k2p", "admin", "") },
+            UpdateState { message: "pulling web:v3".into(), ..update("web", "mailbox", "Updating") },
+        ];
+        let expected = "\
+NAME        ORIGIN    POD        PHASE       CONTAINERS                        AGE     MESSAGE
+again       api       shop/web   Completed   main (Succeeded), side (Failed)   1m30s   failed (ImageNotPulled): no such tag
+web-x7k2p   admin     shop/web   -           main                              1m30s   -
+web         mailbox   shop/web   Updating    -                                 1m30s   pulling web:v3
+";
+        assert_eq!(text(&updates), expected);
+        assert_eq!(text(&[]), "no updates on this node\n");
+        let json = serde_json::to_value(ShownUpdate::from(&updates[0])).unwrap();
+        assert_eq!(
+            (&json["ageMilliseconds"], &json["containers"][1]["phase"], &json["reason"]),
+            (&"90000".into(), &"Failed".into(), &"ImageNotPulled".into())
+        );
+    }
+}

@@ -1,0 +1,81 @@
+//! Is the agent alive, and is it ready to do its work? One place, for HTTP and for `berthctl status`.
+
+use std::{sync::Arc, time::Duration};
+
+use berth_policy::Size;
+use tokio::{runtime::Handle, sync::watch};
+
+use crate::{
+    agent::Agent,
+    base::causes::chain,
+    config::ViewMode,
+    cri::Runtime,
+    pods,
+    succession::{heartbeat::Heartbeat, takeover::Place},
+};
+
+/// A data path that stood still for so long is dead.
+const STANDSTILL: Duration = Duration::from_secs(10);
+
+/// The parts whose health counts.
+#[derive(Clone, Debug)]
+pub(crate) struct Health {
+    /// The state.
+    pub agent: Arc<Agent>,
+    /// The runtime.
+    pub runtime: Runtime,
+    /// The data path's pulse.
+    pub heartbeat: Arc<Heartbeat>,
+    /// Which pod view.
+    pub mode: ViewMode,
+    /// The runtime's place, where it is taken.
+    pub place: Option<Arc<Place>>,
+    /// The watch, where there is one.
+    pub api: Option<watch::Receiver<pods::api::Health>>,
+    /// The threads that have tasks, by what they do.
+    pub threads: Vec<(&'static str, Handle)>,
+}
+
+type Checks = Vec<(&'static str, Result<(), String>)>;
+
+impl Health {
+    /// Whether a restart would help.
+    pub(crate) fn live(&self) -> Checks {
+        let turns = self.heartbeat.is_alive(STANDSTILL);
+        vec![("data-path", if turns { Ok(()) } else { Err("its thread stands still".to_owned()) })]
+    }
+
+    /// Whether the node can be relied on: the runtime answers, and pods are seen.
+    pub(crate) async fn ready(&self) -> Checks {
+        let mut checks = self.live();
+        checks.push(("runtime", self.runtime.version().await.map(drop).map_err(|error| chain(&error))));
+        if let Some(place) = &self.place {
+            checks.push(("place", place.health()));
+        }
+        let synced = |view: pods::api::Health| {
+            if view.synced { Ok(()) } else { Err(view.error.unwrap_or_else(|| "not listed yet".to_owned())) }
+        };
+        if let Some(view) = self.api_health() {
+            checks.push(("pod-view", synced(view)));
+        }
+        checks
+    }
+
+    /// How the watch is, where there is one.
+    pub(crate) fn api_health(&self) -> Option<pods::api::Health> {
+        self.api.as_ref().map(|health| health.borrow().clone())
+    }
+
+    /// How much is remembered.
+    pub(crate) fn size(&self) -> Size {
+        self.agent.read(|node, _| node.size())
+    }
+
+    /// Brings the gauges up to date that are only looked at now and then.
+    pub(crate) fn refresh_metrics(&self) {
+        self.agent.metrics().known(self.size());
+        for (thread, handle) in &self.threads {
+            self.agent.metrics().tasks(thread, handle.metrics().num_alive_tasks());
+        }
+    }
+}

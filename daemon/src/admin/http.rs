@@ -1,0 +1,127 @@
+//! `/healthz`, `/readyz` and `/metrics`, on loopback.
+
+use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE};
+use http_body_util::Full;
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use prometheus_client::registry::Registry;
+use tokio::{net::TcpListener, sync::Semaphore};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::{debug, info, warn};
+
+use crate::admin::health::Health;
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// Open connections at most.
+const CONNECTIONS: usize = 64;
+/// A client that sends no request for so long is dropped.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What the endpoints show.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    /// Whether all is well.
+    pub health: Health,
+    /// All metrics.
+    pub registry: Registry,
+}
+
+/// Serves the pages until the shutdown.
+pub(crate) async fn serve(listener: TcpListener, pages: Arc<Pages>, shutdown: CancellationToken) {
+    if let Ok(address) = listener.local_addr() {
+        info!(%address, "Health and metrics served");
+    }
+    let tasks = TaskTracker::new();
+    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    // Cancel-safe: accept takes no connection unless it returns it.
+    while let Some(accepted) = shutdown.run_until_cancelled(listener.accept()).await {
+        match accepted {
+            Ok((stream, peer)) => {
+                // One too many is closed: whoever watches us comes again.
+                let Ok(place) = room.clone().try_acquire_owned() else { continue };
+                let served = connection(TokioIo::new(stream), peer, pages.clone(), shutdown.clone());
+                tasks.spawn(async move {
+                    served.await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                warn!(%error, "HTTP connection not accepted");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+async fn connection(
+    stream: TokioIo<tokio::net::TcpStream>,
+    peer: SocketAddr,
+    pages: Arc<Pages>,
+    shutdown: CancellationToken,
+) {
+    let service = service_fn(move |request| {
+        let pages = pages.clone();
+        async move { Ok::<_, Infallible>(pages.answer(&request).await) }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .serve_connection(stream, service);
+    if let Some(Err(error)) = shutdown.run_until_cancelled(served).await {
+        debug!(%peer, %error, "HTTP connection ended with an error");
+    }
+}
+
+impl Pages {
+    async fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            return page(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET\n".to_owned());
+        }
+        let verbose = request
+            .uri()
+            .query()
+            .is_some_and(|query| query.split('&').any(|part| part.starts_with("verbose")));
+        match request.uri().path() {
+            "/healthz" | "/livez" => checks(&self.health.live(), verbose),
+            "/readyz" => checks(&self.health.ready().await, verbose),
+            "/metrics" => self.metrics(),
+            _ => page(StatusCode::NOT_FOUND, TEXT, "there are /healthz, /readyz and /metrics\n".to_owned()),
+        }
+    }
+
+    fn metrics(&self) -> Response<Full<Bytes>> {
+        self.health.refresh_metrics();
+        let mut text = String::new();
+        match prometheus_client::encoding::text::encode(&mut text, &self.registry) {
+            Ok(()) => page(StatusCode::OK, OPENMETRICS, text),
+            Err(error) => {
+                page(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("metrics not encoded: {error}\n"))
+            }
+        }
+    }
+}
+
+/// As the API server answers: `ok`, or the list of checks when one failed or all are wanted.
+fn checks(checks: &[(&'static str, Result<(), String>)], verbose: bool) -> Response<Full<Bytes>> {
+    let failed = checks.iter().any(|(_, result)| result.is_err());
+    if !failed && !verbose {
+        return page(StatusCode::OK, TEXT, "ok\n".to_owned());
+    }
+    let lines = checks.iter().map(|(name, result)| match result {
+        Ok(()) => format!("[+] {name} ok\n"),
+        Err(reason) => format!("[-] {name} failed: {reason}\n"),
+    });
+    let status = if failed { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+    page(status, TEXT, lines.collect())
+}
+
+fn page(status: StatusCode, content_type: &'static str, text: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static(content_type));
+    response
+}

@@ -1,0 +1,12 @@
+//! Small helpers that any room may use and that use none: errors as one line, deadlines and clocks, files that are
+//! replaced, quantities, sockets, an HTTP client.
+
+pub mod causes;
+pub(crate) mod clock;
+pub mod deadline;
+pub mod durable;
+pub(crate) mod http_get;
+pub mod quantity;
+pub(crate) mod status;
+pub(crate) mod text;
+pub mod unix;

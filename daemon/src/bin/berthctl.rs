@@ -1,7 +1,0 @@
-//! `berthctl`: the command line of a Berth node.
-
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    berthd::ctl::main()
-}

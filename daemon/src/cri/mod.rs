@@ -1,0 +1,340 @@
+//! The agent's own questions to the runtime, and what it asks it to do, over its own connection.
+//!
+//! Every call has a deadline that fits it: a runtime that is alive lists in milliseconds, but a stop takes its grace.
+
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
+pub(crate) mod made;
+pub(crate) mod network;
+#[cfg(test)]
+pub(crate) mod played;
+
+use std::{
+    io,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use berth_policy::{Container, ContainerId, ContainerState, ListedSandbox, SandboxId};
+use berth_proto::cri::{
+    self, ContainerFilter, ContainerStatusRequest, ExecSyncRequest, ListContainersRequest,
+    ListPodSandboxRequest, PodSandboxStatusRequest, RemoveContainerRequest, StopContainerRequest,
+    VersionRequest, VersionResponse, runtime_service_client::RuntimeServiceClient,
+};
+use berth_shim::{RuntimeEndpoint, convert};
+use k8s_openapi::jiff::Timestamp;
+use tonic::{Code, Response, Status, transport::Channel};
+use tracing::warn;
+
+use self::{made::Made, network::Network};
+use crate::base::{clock::Clock, unix};
+
+/// What a command may print before its answer is refused; see [`Runtime::exec_output`].
+pub(crate) const OUTPUT_LIMIT: usize = 1 << 20;
+/// The kubelet's own limit for one message.
+pub(crate) const MESSAGE_LIMIT: usize = 16 << 20;
+/// A runtime that is alive lists in milliseconds.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// What stopping and removing may take beyond the grace, on a disk that is busy; the kubelet's own figure.
+const LONG_PATIENCE: Duration = Duration::from_secs(120);
+
+/// A client of the runtime. Cheap to clone; connects when it is used, and again after the runtime went away.
+#[derive(Clone, Debug)]
+pub(crate) struct Runtime {
+    client: RuntimeServiceClient<Channel>,
+}
+
+/// The runtime did not answer, or not in a way that can be understood.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RuntimeError {
+    /// No answer or an error.
+    #[error("{method} of the runtime: {} ({:?})", status.message(), status.code())]
+    Call {
+        /// The CRI method.
+        method: &'static str,
+        /// What came back.
+        status: Box<Status>,
+    },
+    /// An answer without a field that must be there.
+    #[error("{method} of the runtime")]
+    Answer {
+        /// The CRI method.
+        method: &'static str,
+        /// Which field.
+        source: convert::Missing,
+    },
+    /// It was to be removed, and runs.
+    #[error("container {0} still runs")]
+    StillRuns(ContainerId),
+}
+
+/// Everything the runtime has.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    /// All sandboxes.
+    pub sandboxes: Vec<ListedSandbox>,
+    /// All containers.
+    pub containers: Vec<(SandboxId, Container)>,
+    /// When each container was created.
+    pub created: Vec<(ContainerId, Instant)>,
+}
+
+impl Runtime {
+    /// A client of the runtime at `endpoint`; nothing is dialled yet.
+    pub(crate) fn new(endpoint: &RuntimeEndpoint) -> Self {
+        let channel = unix::endpoint().connect_with_connector_lazy(unix::connector(endpoint.path()));
+        Self { client: RuntimeServiceClient::new(channel).max_decoding_message_size(MESSAGE_LIMIT) }
+    }
+
+    /// `Version`: who the runtime is.
+    pub(crate) async fn version(&self) -> Result<VersionResponse, RuntimeError> {
+        within("Version", PATIENCE, self.client.clone().version(VersionRequest::default())).await
+    }
+
+    /// Everything the runtime has.
+    pub(crate) async fn list(&self) -> Result<Listing, RuntimeError> {
+        let mut client = self.client.clone();
+        let listing = client.list_pod_sandbox(ListPodSandboxRequest::default());
+        let sandboxes = within("ListPodSandbox", PATIENCE, listing).await?.items;
+        let listed = self.listed(None).await?;
+        let clock = Clock::read();
+        let created = |container: &cri::Container| {
+            let at = Timestamp::from_nanosecond(container.created_at.into()).ok()?;
+            Some((container.id.as_str().into(), clock.instant(at)))
+        };
+        let created = listed.iter().filter_map(created).collect();
+        let containers = understood(listed)?;
+        Ok(Listing {
+            created,
+            sandboxes: sandboxes
+                .into_iter()
+                .map(convert::listed_sandbox)
+                .collect::<Result<_, _>>()
+                .map_err(understand("ListPodSandbox"))?,
+            containers,
+        })
+    }
+
+    /// The containers of a sandbox, those that ended with their exit code.
+    pub(crate) async fn inspect(&self, sandbox: &SandboxId) -> Result<Vec<Container>, RuntimeError> {
+        let mut containers = Vec::new();
+        for (_, container) in understood(self.listed(Some(sandbox)).await?)? {
+            match container.state {
+                ContainerState::Exited { .. } => containers.extend(self.status(&container.id).await?),
+                ContainerState::Created | ContainerState::Running | ContainerState::Unknown => {
+                    containers.push(container);
+                }
+            }
+        }
+        Ok(containers)
+    }
+
+    async fn listed(&self, sandbox: Option<&SandboxId>) -> Result<Vec<cri::Container>, RuntimeError> {
+        let filter = sandbox.map(|sandbox| ContainerFilter {
+            pod_sandbox_id: sandbox.as_str().to_owned(),
+            ..ContainerFilter::default()
+        });
+        let mut client = self.client.clone();
+        let listing = client.list_containers(ListContainersRequest { filter });
+        Ok(within("ListContainers", PATIENCE, listing).await?.containers)
+    }
+
+    /// Which attempt of its container this instance is: as often it was restarted before. `None` when it is not there.
+    pub(crate) async fn attempt(&self, container: &ContainerId) -> Result<Option<u32>, RuntimeError> {
+        let status = self.status(container).await?;
+        Ok(status.map(|container| container.attempt))
+    }
+
+    /// `None` when it was removed since it was listed.
+    async fn status(&self, container: &ContainerId) -> Result<Option<Container>, RuntimeError> {
+        let status = self.container_status(container).await?;
+        status.map(convert::container_status).transpose().map_err(understand("ContainerStatus"))
+    }
+
+    /// `None` when there is no such container.
+    async fn container_status(&self, id: &ContainerId) -> Result<Option<cri::ContainerStatus>, RuntimeError> {
+        let request = ContainerStatusRequest { container_id: id.as_str().to_owned(), verbose: false };
+        let mut client = self.client.clone();
+        let answer = within("ContainerStatus", PATIENCE, client.container_status(request)).await;
+        Ok(unless_gone(answer)?.and_then(|answer| answer.status))
+    }
+
+    /// How a container was created; `None` when there is no such container, or the runtime does not tell.
+    pub(crate) async fn made(&self, id: &ContainerId) -> Result<Option<Made>, RuntimeError> {
+        let request = ContainerStatusRequest { container_id: id.as_str().to_owned(), verbose: true };
+        let mut client = self.client.clone();
+        let answer = within("ContainerStatus", PATIENCE, client.container_status(request)).await;
+        let Some(answer) = unless_gone(answer)? else { return Ok(None) };
+        Ok(answer.status.map(|status| Made::read(status, &answer.info)))
+    }
+
+    /// The address of a sandbox; `None` on the host's network.
+    pub(crate) async fn sandbox_ip(&self, sandbox: &SandboxId) -> Result<Option<String>, RuntimeError> {
+        let request = PodSandboxStatusRequest { pod_sandbox_id: sandbox.as_str().to_owned(), verbose: false };
+        let mut client = self.client.clone();
+        let answer = within("PodSandboxStatus", PATIENCE, client.pod_sandbox_status(request)).await?;
+        let ip = answer.status.and_then(|status| status.network).map(|network| network.ip);
+        Ok(ip.filter(|ip| !ip.is_empty()))
+    }
+
+    /// Runs a command in a container and gives its exit code. What it prints is forgotten: it may be a secret.
+    pub(crate) async fn exec(
+        &self,
+        container: &ContainerId,
+        command: &[String],
+        limit: Duration,
+    ) -> Result<i32, RuntimeError> {
+        let request = exec_request(container, command, limit);
+        let mut client = self.client.clone();
+        // The runtime ends the command at the whole second; a moment later we do not wait any more.
+        let answer = within("ExecSync", limit.saturating_add(PATIENCE), client.exec_sync(request)).await?;
+        Ok(answer.exit_code)
+    }
+
+    /// Runs a command in a container for at most `limit`, and gives what it printed.
+    ///
+    /// The runtime sends all of it in one message, up to 16 MiB, and would have us keep it twice. Beyond [`OUTPUT_LIMIT`]
+    /// the answer is dropped unread (`OUT_OF_RANGE`), beyond the runtime's own limit it never sends one
+    /// (`RESOURCE_EXHAUSTED`): in both cases the exit code is lost with it.
+    pub(crate) async fn exec_output(
+        &self,
+        container: &ContainerId,
+        command: &[String],
+        limit: Duration,
+    ) -> Result<cri::ExecSyncResponse, RuntimeError> {
+        let request = exec_request(container, command, limit);
+        let mut client = self.client.clone().max_decoding_message_size(OUTPUT_LIMIT);
+        within("ExecSync", limit, client.exec_sync(request)).await
+    }
+
+    /// Where the network of a sandbox is; `None` while it has no address.
+    pub(crate) async fn network(&self, sandbox: &SandboxId) -> Result<Option<Network>, RuntimeError> {
+        let request = PodSandboxStatusRequest { pod_sandbox_id: sandbox.as_str().to_owned(), verbose: true };
+        let mut client = self.client.clone();
+        let answer = within("PodSandboxStatus", PATIENCE, client.pod_sandbox_status(request)).await?;
+        Ok(Network::read(answer))
+    }
+
+    /// Sends the stop signal, and SIGKILL after `grace`. One that is not there is stopped.
+    pub(crate) async fn stop_container(
+        &self,
+        container: &ContainerId,
+        grace: Duration,
+    ) -> Result<(), RuntimeError> {
+        let request = StopContainerRequest {
+            container_id: container.as_str().to_owned(),
+            timeout: whole_seconds(grace),
+        };
+        let mut client = self.client.clone();
+        let answer =
+            within("StopContainer", grace.saturating_add(LONG_PATIENCE), client.stop_container(request))
+                .await;
+        unless_gone(answer).map(drop)
+    }
+
+    /// Removes a container that does not run, and with it its log and the rotated parts of it, as the kubelet does. One
+    /// that is not there is removed.
+    pub(crate) async fn remove_container(&self, container: &ContainerId) -> Result<(), RuntimeError> {
+        let Some(status) = self.container_status(container).await? else { return Ok(()) };
+        self.remove(container, &status).await?;
+        remove_logs(Path::new(&status.log_path)).await;
+        Ok(())
+    }
+
+    async fn remove(
+        &self,
+        container: &ContainerId,
+        status: &cri::ContainerStatus,
+    ) -> Result<(), RuntimeError> {
+        // The runtime would kill it at once, without its grace.
+        if status.state() == cri::ContainerState::ContainerRunning {
+            return Err(RuntimeError::StillRuns(container.clone()));
+        }
+        let request = RemoveContainerRequest { container_id: container.as_str().to_owned() };
+        let mut client = self.client.clone();
+        let answer = within("RemoveContainer", LONG_PATIENCE, client.remove_container(request)).await;
+        unless_gone(answer).map(drop)
+    }
+}
+
+fn exec_request(container: &ContainerId, command: &[String], limit: Duration) -> ExecSyncRequest {
+    ExecSyncRequest {
+        container_id: container.as_str().to_owned(),
+        cmd: command.to_vec(),
+        // Never 0, which is no limit.
+        timeout: whole_seconds(limit).max(1),
+    }
+}
+
+/// Waits so long and no longer. A call that is given up is cancelled at the runtime, too.
+pub(crate) async fn within<T>(
+    method: &'static str,
+    limit: Duration,
+    answer: impl Future<Output = Result<Response<T>, Status>>,
+) -> Result<T, RuntimeError> {
+    let answer = tokio::time::timeout(limit, answer).await;
+    let answer = answer.unwrap_or_else(|_| Err(Status::deadline_exceeded(format!("no answer in {limit:?}"))));
+    answer.map(Response::into_inner).map_err(|status| RuntimeError::Call { method, status: Box::new(status) })
+}
+
+/// What is not there any more needs nothing done to it.
+fn unless_gone<T>(answer: Result<T, RuntimeError>) -> Result<Option<T>, RuntimeError> {
+    match answer {
+        Err(RuntimeError::Call { status, .. }) if status.code() == Code::NotFound => Ok(None),
+        answer => answer.map(Some),
+    }
+}
+
+/// Rounded up: a grace is at least what was asked for.
+fn whole_seconds(duration: Duration) -> i64 {
+    let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
+    seconds.try_into().unwrap_or(i64::MAX)
+}
+
+/// Removes `<log>` and `<log>.*`. The container is gone already, so a failure is told and nothing more.
+async fn remove_logs(log: &Path) {
+    let (Some(directory), Some(name)) = (log.parent(), log.file_name().and_then(|name| name.to_str())) else {
+        return;
+    };
+    let rotated = format!("{name}.");
+    let removed: io::Result<()> = async {
+        let mut entries = tokio::fs::read_dir(directory).await?;
+        while let Some(entry) = entries.next_entry().await? {
+            let file = entry.file_name();
+            let is_ours = file.to_str().is_some_and(|file| file == name || file.starts_with(&rotated));
+            if is_ours && let Err(error) = tokio::fs::remove_file(entry.path()).await {
+                // Somebody else cleans up here as well: the kubelet.
+                if error.kind() != io::ErrorKind::NotFound {
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+    .await;
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            warn!(log = %log.display(), %error, "Log of a removed container not removed");
+        }
+        Ok(()) | Err(_) => {}
+    }
+}
+
+fn understood(listed: Vec<cri::Container>) -> Result<Vec<(SandboxId, Container)>, RuntimeError> {
+    let containers = listed.into_iter().map(convert::listed_container).collect::<Result<_, _>>();
+    containers.map_err(understand("ListContainers"))
+}
+
+fn understand(method: &'static str) -> impl Fn(convert::Missing) -> RuntimeError {
+    move |source| RuntimeError::Answer { method, source }
+}
+
+/// The sockets crictl looks for, in its order.
+const WELL_KNOWN: [&str; 3] =
+    ["/run/containerd/containerd.sock", "/run/crio/crio.sock", "/var/run/cri-dockerd.sock"];
+
+/// The first of the well-known runtime sockets that exists; containerd's when none does, because at boot it may come
+/// later than the agent.
+pub(crate) fn find() -> &'static str {
+    WELL_KNOWN.into_iter().find(|path| std::path::Path::new(path).exists()).unwrap_or(WELL_KNOWN[0])
+}

@@ -1,0 +1,198 @@
+//! A directory of requests: what is in it, and writing a file so that it is there whole or not at all.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsStr,
+    fs::{self, Metadata},
+    io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use crate::base::durable;
+
+/// What the name of a status file has after the name of its request's.
+const STATUS: &str = ".status.yaml";
+/// How the names of files begin that are being written.
+const UNFINISHED: &str = ".berthd-";
+/// A file that nobody has changed for so long is complete.
+const SETTLED: Duration = Duration::from_secs(1);
+/// More than any request has.
+const LONGEST: u64 = 256 << 10;
+
+/// What changes when a file does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fingerprint {
+    modified: Option<SystemTime>,
+    size: u64,
+    inode: u64,
+}
+
+/// What is in a directory.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    /// Requests.
+    pub(crate) requests: BTreeMap<PathBuf, Fingerprint>,
+    /// What status files there are, by the request they are about.
+    pub(crate) statuses: BTreeSet<PathBuf>,
+}
+
+impl Fingerprint {
+    pub(crate) fn of(metadata: &Metadata) -> Self {
+        Self { modified: metadata.modified().ok(), size: metadata.len(), inode: metadata.ino() }
+    }
+
+    /// Nobody has written to it for a while.
+    pub(crate) fn is_settled(&self) -> bool {
+        let age = self.modified.and_then(|modified| SystemTime::now().duration_since(modified).ok());
+        age.is_some_and(|age| age > SETTLED)
+    }
+}
+
+/// Lists a directory. One that is missing is empty.
+pub(crate) fn list(directory: &Path) -> io::Result<Listing> {
+    let mut listing = Listing::default();
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(listing),
+        Err(error) => return Err(error),
+    };
+    for entry in entries {
+        let path = entry?.path();
+        let Some(name) = path.file_name().and_then(OsStr::to_str) else { continue };
+        // Editors and tools keep what is not meant to be seen under such names.
+        if name.starts_with('.') {
+            continue;
+        }
+        if let Some(request) = name.strip_suffix(STATUS) {
+            if is_request(request) {
+                listing.statuses.insert(directory.join(request));
+            }
+        } else if is_request(name) {
+            // Followed where it is a link; what was removed meanwhile is not there.
+            match fs::metadata(&path) {
+                Ok(metadata) if metadata.is_file() => {
+                    listing.requests.insert(path, Fingerprint::of(&metadata));
+                }
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+    Ok(listing)
+}
+
+fn is_request(name: &str) -> bool {
+    name.ends_with(".yaml") || name.ends_with(".yml")
+}
+
+/// Where the status of a request is.
+pub(crate) fn status_of(request: &Path) -> PathBuf {
+    let mut name = request.as_os_str().to_owned();
+    name.push(STATUS);
+    name.into()
+}
+
+/// Reads a file of a size that can be meant.
+pub(crate) fn read(path: &Path) -> io::Result<String> {
+    read_up_to(path, LONGEST)
+}
+
+/// Reads a file of at most so many bytes.
+pub(crate) fn read_up_to(path: &Path, longest: u64) -> io::Result<String> {
+    let size = fs::metadata(path)?.len();
+    if size > longest {
+        let what = format!("it has {size} bytes, a request has at most {longest}");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
+    }
+    fs::read_to_string(path)
+}
+
+/// Reads a file that may be missing.
+pub(crate) fn read_if_there(path: &Path) -> io::Result<Option<String>> {
+    match read(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes a file; durable on return. Whoever looks meanwhile sees the old one or the new one.
+pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
+    // The umask is the service manager's; what is in the file is for everyone on the node.
+    durable::write(path, text.as_bytes(), 0o644, UNFINISHED)
+}
+
+/// Removes a file; whether it was there.
+pub(crate) fn remove(path: &Path) -> io::Result<bool> {
+    match fs::remove_file(path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Removes what an agent left that was killed while it wrote.
+pub(crate) fn tidy(directory: &Path) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry.file_name().to_str().is_some_and(|name| name.starts_with(UNFINISHED)) {
+            // It is in nobody's way.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File, os::unix::fs::PermissionsExt};
+
+    use super::*;
+
+    #[test]
+    fn only_requests_are_listed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        for name in
+            ["a.yaml", "b.yml", "a.yaml.status.yaml", "c.yaml.status.yaml", "x.json", ".a.yaml", ".#b.yml"]
+        {
+            fs::write(path(name), "").unwrap();
+        }
+        fs::write(path("notes.status.yaml"), "").unwrap();
+        fs::create_dir(path("d.yaml")).unwrap();
+        std::os::unix::fs::symlink("/nowhere", path("e.yaml")).unwrap();
+        std::os::unix::fs::symlink(path("x.json"), path("f.yaml")).unwrap();
+        let listing = list(directory.path()).unwrap();
+        let names: Vec<PathBuf> = listing.requests.into_keys().collect();
+        assert_eq!(names, [path("a.yaml"), path("b.yml"), path("f.yaml")]);
+        assert_eq!(listing.statuses.into_iter().collect::<Vec<_>>(), [path("a.yaml"), path("c.yaml")]);
+        assert!(list(&path("missing")).unwrap().requests.is_empty());
+        assert!(list(&path("a.yaml")).is_err(), "not a directory");
+    }
+
+    #[test]
+    fn a_file_is_written_whole_for_all_to_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.yaml");
+        write(&path, "one").unwrap();
+        let first = Fingerprint::of(&fs::metadata(&path).unwrap());
+        write(&path, "two").unwrap();
+        let metadata = fs::metadata(&path).unwrap();
+        assert_ne!(Fingerprint::of(&metadata), first);
+        assert!(!Fingerprint::of(&metadata).is_settled());
+        assert_eq!(metadata.permissions().mode() & 0o777, 0o644);
+        assert_eq!(read(&path).unwrap(), "two");
+        fs::write(directory.path().join(".berthd-x"), "").unwrap();
+        tidy(directory.path());
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+        assert!(remove(&path).unwrap() && !remove(&path).unwrap());
+        assert_eq!(read_if_there(&path).unwrap(), None);
+    }
+
+    #[test]
+    fn a_file_too_long_to_be_meant_is_not_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.yaml");
+        File::create(&path).unwrap().set_len(LONGEST + 1).unwrap();
+        assert!(read(&path).unwrap_err().to_string().contains("at most"));
+    }
+}

@@ -1,0 +1,33 @@
+//! The images this node should have, from wherever they are wished, and what is told of them.
+//!
+//! ```text
+//!   NodeImage (API server) ── api ───┐                     ┌── crate::images: look, pull, cancel, pin
+//!   NodeImage files ───────── files ─┼── Keeper (policy) ──┤
+//!   berthctl pull ─────────── admin ─┘         ^           └── reports: status of the NodeImage, berthctl pulls
+//!                                              |
+//!   the kubelet's own pulls ── crate::agent ───'
+//! ```
+//!
+//! Nothing here decides about a pull; that is the policy's.
+
+mod api;
+mod drive;
+mod files;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
+mod keeper;
+mod start;
+mod status;
+mod wishes;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use self::wishes::plain;
+pub(crate) use self::{
+    api::NodeImages,
+    drive::drive,
+    files::ImageFiles,
+    keeper::Keeper,
+    start::{limits, start},
+};

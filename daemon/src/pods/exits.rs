@@ -1,0 +1,102 @@
+//! That a container has ended, at once and from the runtime itself.
+//!
+//! The CRI has no such word but for a stream that few runtimes have; the kubelet finds an end when it lists, up to a second
+//! later. containerd says it in a stream of its own API, on the same socket. It is a hint to look, and nothing depends on it: another runtime
+//! has no such stream, and then the kubelet's own questions are the hint.
+
+use std::{sync::Arc, time::Duration};
+
+use berth_policy::Event;
+use berth_shim::{Gate, RuntimeEndpoint};
+use containerd_client::{
+    events::TaskExit,
+    services::v1::{SubscribeRequest, events_client::EventsClient},
+    types::Envelope,
+};
+use prost::Message;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tonic::{Code, Status, transport::Channel};
+use tracing::{debug, info};
+
+use crate::{agent::Agent, base::unix};
+
+/// Ends of processes in the containers of the CRI plugin.
+const ENDS: &str = r#"topic=="/tasks/exit",namespace=="k8s.io""#;
+/// A runtime that restarts is away for about so long.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// Hands hints on while there are pods for which an end counts; until the shutdown.
+pub(crate) async fn follow(agent: Arc<Agent>, endpoint: RuntimeEndpoint, shutdown: CancellationToken) {
+    let channel = unix::endpoint().connect_with_connector_lazy(unix::connector(endpoint.path()));
+    // Cancel-safe: a hint that is lost is lost.
+    shutdown.run_until_cancelled(hint(agent, EventsClient::new(channel))).await;
+}
+
+async fn hint(agent: Arc<Agent>, client: EventsClient<Channel>) {
+    let mut needed = agent.follows();
+    loop {
+        if needed.wait_for(|needed| *needed).await.is_err() {
+            return;
+        }
+        // A stream for which there is no need any more is dropped.
+        let status = tokio::select! {
+            status = subscribed(&agent, client.clone()) => status,
+            unneeded = needed.wait_for(|needed| !*needed) => match unneeded {
+                Ok(_) => continue,
+                Err(_) => return,
+            },
+        };
+        if status.code() == Code::Unimplemented {
+            info!("The runtime does not tell when a container ends; the kubelet's looks have to do");
+            return;
+        }
+        debug!(%status, "No word of ends from the runtime, asking again");
+        sleep(AGAIN).await;
+    }
+}
+
+/// Why it ended.
+async fn subscribed(agent: &Agent, mut client: EventsClient<Channel>) -> Status {
+    let request = SubscribeRequest { filters: vec![ENDS.to_owned()] };
+    let mut events = match client.subscribe(request).await {
+        Ok(answer) => answer.into_inner(),
+        Err(status) => return status,
+    };
+    loop {
+        match events.message().await {
+            Ok(Some(envelope)) => {
+                if let Some(container) = ended(&envelope) {
+                    agent.observe(Event::EndHinted(container.as_str().into()));
+                }
+            }
+            Ok(None) => return Status::unavailable("the stream ended"),
+            Err(status) => return status,
+        }
+    }
+}
+
+/// The container whose main process has ended. A command that was executed in it has another ID.
+fn ended(envelope: &Envelope) -> Option<String> {
+    let exit = TaskExit::decode(&*envelope.event.as_ref()?.value).ok()?;
+    (exit.id == exit.container_id).then_some(exit.container_id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_end_of_a_container_counts() {
+        let envelope = |id: &str| {
+            let (container_id, id) = ("c".to_owned(), id.to_owned());
+            let exit = TaskExit { container_id, id, ..TaskExit::default() };
+            let mut envelope = Envelope { event: Some(Default::default()), ..Envelope::default() };
+            envelope.event.as_mut().unwrap().value = exit.encode_to_vec();
+            envelope
+        };
+        assert_eq!(ended(&envelope("c")).as_deref(), Some("c"));
+        assert_eq!(ended(&envelope("exec-1")), None);
+        assert_eq!(ended(&Envelope::default()), None);
+    }
+}

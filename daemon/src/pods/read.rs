@@ -1,0 +1,86 @@
+//! What is asked of a v1 Pod in more than one place.
+
+use berth_policy::{
+    RestartPolicy,
+    launch_priority::{LaunchOrder, ORDERED_ANNOTATION, OrderError},
+};
+use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+
+use super::convert;
+use crate::cluster::node_pods::MIRROR_ANNOTATION;
+
+/// It mirrors a static pod.
+pub(crate) fn is_mirror(meta: &ObjectMeta) -> bool {
+    meta.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(MIRROR_ANNOTATION))
+}
+
+/// Its launch order.
+///
+/// # Errors
+/// What it declares cannot be followed.
+pub(crate) fn order(pod: &core::Pod) -> Result<Option<LaunchOrder>, OrderError> {
+    let annotations = pod.metadata.annotations.as_ref();
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    LaunchOrder::declared(
+        annotations.and_then(|annotations| annotations.get(ORDERED_ANNOTATION)).map(String::as_str),
+        containers.map(|container| (container.name.as_str(), convert::priority(container))),
+    )
+}
+
+/// `spec.restartPolicy`.
+pub(crate) fn restart_policy(pod: &core::Pod) -> RestartPolicy {
+    pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref()).map_or(RestartPolicy::Always, policy)
+}
+
+/// A `restartPolicy`, as the API spells it.
+pub(crate) fn policy(name: &str) -> RestartPolicy {
+    match name {
+        "Never" => RestartPolicy::Never,
+        "OnFailure" => RestartPolicy::OnFailure,
+        _ => RestartPolicy::Always,
+    }
+}
+
+/// It has a readiness gate of this type.
+pub(crate) fn has_gate(pod: &core::Pod, condition_type: &str) -> bool {
+    let gates = pod.spec.iter().flat_map(|spec| spec.readiness_gates.iter().flatten());
+    gates.into_iter().any(|gate| gate.condition_type == condition_type)
+}
+
+/// The condition of this type.
+pub(crate) fn condition<'a>(pod: &'a core::Pod, condition_type: &str) -> Option<&'a core::PodCondition> {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().find(|condition| condition.type_ == condition_type)
+}
+
+/// What its status says of one of `spec.containers`.
+pub(crate) fn status<'a>(pod: &'a core::Pod, container: &str) -> Option<&'a core::ContainerStatus> {
+    let statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
+    statuses.into_iter().find(|status| status.name == container)
+}
+
+/// The CRI identity in a container's status, without the scheme of the runtime.
+pub(crate) fn container_id(status: &core::ContainerStatus) -> Option<&str> {
+    status.container_id.as_deref()?.split_once("://").map(|(_, id)| id)
+}
+
+/// The kubelet computes Ready of the containers and the gates; until it has looked at a gate that was closed the pod would
+/// get traffic. A pod whose containers are not ready has another reason, which stays.
+pub(crate) fn not_ready_by(
+    pod: &core::Pod,
+    gate: &str,
+    now: k8s_openapi::jiff::Timestamp,
+) -> Option<core::PodCondition> {
+    const READY: &str = "Ready";
+    const CONTAINERS_READY: &str = "ContainersReady";
+    let is =
+        |condition_type, status| condition(pod, condition_type).is_some_and(|found| found.status == status);
+    (is(CONTAINERS_READY, "True") && !is(READY, "False")).then(|| core::PodCondition {
+        type_: READY.to_owned(),
+        status: "False".to_owned(),
+        reason: Some("ReadinessGatesNotReady".to_owned()),
+        message: Some(format!(r#"the status of pod readiness gate "{gate}" is not "True", but False"#)),
+        last_transition_time: Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now)),
+        ..core::PodCondition::default()
+    })
+}

@@ -1,0 +1,66 @@
+//! The message of the condition `KruisePodReady`: who holds a pod not Ready, and why.
+//!
+//! Several writers share the condition. Each adds its own entry and takes only that one away again; the condition is True
+//! when none is left. The entries are sorted, so that equal sets are equal texts.
+
+use serde::{Deserialize, Serialize};
+
+/// The readiness gate, and the type of its condition.
+pub(crate) const CONDITION: &str = "KruisePodReady";
+/// `userAgent` of the entries of requests to recreate containers.
+pub(crate) const USER_AGENT: &str = "ContainerRecreateRequest";
+
+/// One entry.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Entry {
+    /// Writer of the entry.
+    pub user_agent: String,
+    /// Why: for a request its `namespace/name`.
+    pub key: String,
+}
+
+/// The entries of a message. One that cannot be read has none: whoever wrote it did not follow the protocol.
+pub(crate) fn entries(message: &str) -> Vec<Entry> {
+    serde_json::from_str(message).unwrap_or_default()
+}
+
+/// The message of these entries.
+pub(crate) fn message(mut entries: Vec<Entry>) -> String {
+    entries.sort();
+    entries.dedup();
+    // A list of strings has no way not to be JSON.
+    serde_json::to_string(&entries).unwrap_or_else(|_| "[]".to_owned())
+}
+
+/// The entry of a request with this key.
+pub(crate) fn request(key: &str) -> Entry {
+    Entry { user_agent: USER_AGENT.to_owned(), key: key.to_owned() }
+}
+
+/// The keys of the entries of requests.
+pub(crate) fn requests(message: &str) -> Vec<String> {
+    entries(message)
+        .into_iter()
+        .filter(|entry| entry.user_agent == USER_AGENT)
+        .map(|entry| entry.key)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages() {
+        let theirs = Entry { user_agent: "Lifecycle".to_owned(), key: "preDeleteHook".to_owned() };
+        let both = r#"[{"userAgent":"ContainerRecreateRequest","key":"n/a"},{"userAgent":"Lifecycle","key":"preDeleteHook"}]"#;
+        assert_eq!(message(vec![theirs.clone(), request("n/a"), request("n/a")]), both);
+        assert_eq!(entries(both), [request("n/a"), theirs]);
+        assert_eq!(requests(both), ["n/a"]);
+        assert_eq!(message(Vec::new()), "[]");
+        for unreadable in ["", "maintenance", "{}", "[1]"] {
+            assert!(entries(unreadable).is_empty(), "{unreadable:?}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Carries out what the probes owe: a loop that asks, and a task for each step.
+
+use std::sync::Arc;
+
+use berth_policy::{Notice, PodUid, ProbeEvent, ProbeEventText, ProbeOutcome, ProbeRun, ProbeStep, RunId};
+use tokio::task::JoinSet;
+use tracing::{debug, error};
+
+use super::{
+    keeper::{Keeper, Plan},
+    marks::Marker,
+    object::Object,
+};
+use crate::{agent::Agent, base::deadline, cluster::Cluster, probes::prober::Prober};
+
+/// Who carries out the steps.
+#[derive(Debug)]
+pub(super) struct Driver {
+    pub(super) keeper: Arc<Keeper>,
+    pub(super) agent: Arc<Agent>,
+    pub(super) prober: Prober,
+    pub(super) marker: Marker,
+    pub(super) object: Arc<Object>,
+    pub(super) cluster: Cluster,
+}
+
+impl Driver {
+    /// For ever. Dropped, its runs and writes end with it.
+    pub(super) async fn run(&self) {
+        // Subscribed before the first question, so that no change in between is lost.
+        let mut changes = self.keeper.changes();
+        let mut tasks = JoinSet::new();
+        let mut strain = None;
+        loop {
+            changes.mark_unchanged();
+            let Plan { steps, deadline, strain: now } = self.keeper.plan();
+            if now != strain {
+                strain = now;
+                self.object.strained(strain);
+            }
+            for step in steps {
+                self.begin(step, &mut tasks);
+            }
+            // Cancel-safe: a number, a timer, and tasks that have ended already.
+            tokio::select! {
+                changed = changes.changed() => if changed.is_err() { return },
+                () = deadline::reached(deadline) => {}
+                Some(ended) = tasks.join_next() => if let Err(error) = ended {
+                    // The policy gives up on the step after a while.
+                    error!(%error, "Step about a probe died");
+                },
+            }
+        }
+    }
+
+    fn begin(&self, step: ProbeStep, tasks: &mut JoinSet<()>) {
+        let keeper = self.keeper.clone();
+        match step {
+            ProbeStep::Run(id, run) => {
+                tasks.spawn(probe(self.prober.clone(), self.agent.clone(), keeper, id, run));
+            }
+            ProbeStep::Look(pod) => {
+                let marker = self.marker.clone();
+                tasks.spawn(async move {
+                    let outcome = marker.look(&pod).await;
+                    keeper.apply(ProbeEvent::LookEnded(pod.uid, outcome));
+                });
+            }
+            ProbeStep::Mark(marks) => {
+                let (marker, agent) = (self.marker.clone(), self.agent.clone());
+                tasks.spawn(async move {
+                    // What a pod showed at its end it keeps.
+                    let ending = agent.read(|node, _| node.is_ending(&node.local_uid(&marks.pod.uid)))
+                        || (!keeper.wants(&marks.pod.uid) && marker.is_ending(&marks.pod).await);
+                    let outcome = if ending { ProbeOutcome::Gone } else { marker.mark(&marks).await };
+                    keeper.apply(ProbeEvent::MarkEnded(marks.pod.uid, outcome));
+                });
+            }
+            ProbeStep::Report(reports) => {
+                let object = self.object.clone();
+                tasks.spawn(async move {
+                    let outcome = object.report(&reports).await;
+                    keeper.apply(ProbeEvent::ReportEnded(outcome));
+                });
+            }
+            ProbeStep::Tell(event) => {
+                let cluster = self.cluster.clone();
+                tasks.spawn(async move { cluster.tell(&event.pod, &notice(&event)).await });
+            }
+        }
+    }
+}
+
+async fn probe(prober: Prober, agent: Arc<Agent>, keeper: Arc<Keeper>, id: RunId, run: ProbeRun) {
+    let uid: PodUid = run.pod.uid.clone();
+    let host_ip = agent.read(|node, _| node.ip(&node.local_uid(&uid)));
+    let result = prober.run(&run, host_ip.as_deref()).await;
+    debug!(container.id = %run.container, action = ?run.action, "Probe ran");
+    keeper.apply(ProbeEvent::RunEnded(id, result));
+}
+
+fn notice(event: &ProbeEventText) -> Notice {
+    Notice { reason: event.reason.name(), warning: event.reason.is_warning(), note: event.message.clone() }
+}

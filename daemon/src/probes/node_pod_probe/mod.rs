@@ -1,0 +1,58 @@
+//! Probes of one's own (`PodProbeMarker`): run on this node, their results written on the pods.
+//!
+//! ```text
+//!   NodePodProbe ─── object ─┐
+//!   PodProbeMarkers  markers ┼── approval ─┐                    ┌── crate::probes::prober: commands, and dials in the pod's network
+//!   the pod watch ───────────┴─────────────┼── keeper ── drive ─┼── marks: conditions, labels and annotations of pods
+//!   the runtime ──── instances ────────────┘  (Probes)          └── object: status.podProbeStatuses; Events
+//! ```
+//!
+//! The `NodePodProbe` is not trusted: an entry is carried out only as long as a live PodProbeMarker of the
+//! pod's namespace asks for exactly it (`verify`, `approval`), those of the spec only where the configuration
+//! accepts them.
+//!
+//! When a probe runs and what follows from it is decided by [`berth_policy::Probes`]; here facts are put into its words and its
+//! steps are carried out. Nothing is kept but what the object and the pods show.
+
+mod approval;
+mod asked;
+mod drive;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
+mod instances;
+mod keeper;
+mod markers;
+mod marks;
+mod object;
+mod verify;
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use self::keeper::Keeper;
+use self::{drive::Driver, instances::Instances, marks::Marker, object::Object};
+use crate::{agent::Agent, cluster::Cluster, probes::prober::Prober};
+
+/// Probes what is asked of this node, until the shutdown.
+pub(crate) async fn run(
+    agent: Arc<Agent>,
+    keeper: Arc<Keeper>,
+    cluster: Cluster,
+    prober: Prober,
+    shutdown: CancellationToken,
+) {
+    let object = Arc::new(Object::new(&cluster, keeper.clone()));
+    let driver = Driver {
+        keeper: keeper.clone(),
+        agent: agent.clone(),
+        prober,
+        marker: Marker { pods: cluster.pods(), keeper: keeper.clone() },
+        object: object.clone(),
+        cluster,
+    };
+    let instances = Instances { agent, keeper };
+    let all = async { tokio::join!(object.follow(), instances.follow(), driver.run()) };
+    // Cancel-safe: what was not written is written by the next process, and a run that is cut off proves nothing.
+    shutdown.run_until_cancelled(all).await;
+}

@@ -1,0 +1,368 @@
+//! This node's `NodePodProbe`: made if it is missing, followed, and answered.
+//!
+//! `status.podProbeStatuses` and the conditions have owners of their own among the agent's fields, because they change at
+//! different times, and what an owner leaves out of a server-side apply is removed.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use berth_policy::{PodReport, ProbeEvent, ProbeOutcome, Strain};
+use berth_proto::crd::NodePodProbe;
+use futures::FutureExt;
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+    jiff::Timestamp,
+};
+use kube::{Api, Client, runtime::watcher};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use super::{
+    approval::Refused,
+    asked::{self, Asked},
+    keeper::Keeper,
+    markers,
+};
+use crate::{
+    base::{causes::chain, clock::Clock, deadline, status::whole_second},
+    cluster::{
+        Cluster, FIELD_MANAGER,
+        client::{CallError, Connection},
+        features::{self, Permission},
+        follow::{Shown, Watch, follow},
+        identity::IdentityState,
+        node_object,
+    },
+};
+
+/// The owner of the conditions.
+const CONDITIONS_MANAGER: &str = "berth-agent-conditions";
+/// Condition: the agent may do what it is asked for.
+const PERMITTED: &str = "Permitted";
+/// Condition: no probe runs later than it should because the node allows no more.
+const ON_TIME: &str = "OnTime";
+
+/// Condition: every entry of `status.desiredPodProbes` is asked for by a live PodProbeMarker.
+const VERIFIED: &str = "Verified";
+/// Condition: entries of `spec.podProbes` are run, where there are any.
+const SPEC_ACCEPTED: &str = "SpecAccepted";
+/// All of them.
+const CONDITIONS: [&str; 4] = [PERMITTED, ON_TIME, VERIFIED, SPEC_ACCEPTED];
+/// Entries that a condition names.
+const TOLD: usize = 5;
+
+/// The object of the node of this name.
+#[derive(Debug)]
+pub(super) struct Object {
+    connection: Connection,
+    node: String,
+    keeper: Arc<Keeper>,
+    identity: watch::Receiver<IdentityState>,
+    /// The UID of the object, if there is one.
+    shown: Mutex<Option<String>>,
+    /// Entries of `spec.podProbes` that are not run.
+    ignored: Mutex<usize>,
+    /// Why entries are not run; empty: all are. `None`: that is not known yet.
+    refused: Mutex<Option<String>>,
+    /// How far the node is behind with its probes.
+    strain: Mutex<Option<Strain>>,
+    /// The conditions that are to be there.
+    conditions: watch::Sender<Vec<Condition>>,
+}
+
+impl Object {
+    /// Nothing is asked before it is followed.
+    pub(super) fn new(cluster: &Cluster, keeper: Arc<Keeper>) -> Self {
+        Self {
+            connection: cluster.connection().clone(),
+            node: cluster.node().to_owned(),
+            keeper,
+            identity: cluster.identity(),
+            shown: Mutex::new(None),
+            ignored: Mutex::new(0),
+            refused: Mutex::new(None),
+            strain: Mutex::new(None),
+            conditions: watch::Sender::default(),
+        }
+    }
+
+    /// Hands on what is asked for, as long as it can be done at all; for ever.
+    pub(super) async fn follow(&self) {
+        tokio::join!(
+            self.follow_object(),
+            self.watch_permission(),
+            self.approve(),
+            markers::follow(&self.connection, &self.keeper),
+            self.keep_conditions()
+        );
+    }
+
+    async fn follow_object(&self) {
+        let watch = Watch {
+            what: "NodePodProbe",
+            single: true,
+            selected: watcher::Config::default().fields(&format!("metadata.name={}", self.node)),
+        };
+        let ensure = |client: Client| {
+            let node = self.node.clone();
+            let make = |metadata| NodePodProbe { metadata, ..NodePodProbe::new("", Default::default()) };
+            async move { node_object::ensure(&client, &node, make).await }.boxed()
+        };
+        let each = |shown| match shown {
+            Shown::Listed(objects) => self.take(objects.into_iter().next()),
+            Shown::Applied(object) => self.take(Some(object)),
+            // While nobody tells what is asked for, what was asked before goes on.
+            Shown::Refused => {}
+            Shown::Deleted(_) | Shown::NotInstalled => self.take(None),
+        };
+        follow(&self.connection, &watch, Api::<NodePodProbe>::all, ensure, each).await;
+    }
+
+    fn take(&self, shown: Option<NodePodProbe>) {
+        if let Some(object) = &shown
+            && object.metadata.uid != self.uid()
+        {
+            self.keeper.apply(ProbeEvent::Reported(asked::reported(object, &Clock::read())));
+        }
+        let (desired, spec) = shown.as_ref().map_or((&[][..], &[][..]), |object| {
+            let desired = object.status.as_ref().map_or(&[][..], |status| &status.desired_pod_probes);
+            (desired, &object.spec.pod_probes)
+        });
+        let accepts = self.keeper.accepts_spec();
+        *lock(&self.ignored) = if accepts { 0 } else { spec.len() };
+        let spec = if accepts { asked::wanted(spec) } else { Asked::default() };
+        self.keeper.show(asked::wanted(desired), spec);
+        if let Some(object) = &shown
+            && object.metadata.uid != self.uid()
+        {
+            self.adopt(object);
+        }
+        *lock(&self.shown) = shown.and_then(|object| object.metadata.uid);
+        self.say();
+    }
+
+    /// Hands on what is approved, whenever that may have changed; for ever.
+    async fn approve(&self) {
+        let mut doubts = self.keeper.doubts();
+        loop {
+            doubts.mark_unchanged();
+            let again = self.hand_on();
+            // Cancel-safe: a number and a timer.
+            tokio::select! {
+                changed = doubts.changed() => if changed.is_err() { return },
+                () = deadline::reached(again) => {}
+            }
+        }
+    }
+
+    /// What an earlier process said stands in the object until it is said otherwise; a new object has to be told.
+    fn adopt(&self, object: &NodePodProbe) {
+        let old = object.status.iter().flat_map(|status| status.conditions.iter());
+        let old: Vec<Condition> =
+            old.filter(|old| CONDITIONS.contains(&old.type_.as_str())).cloned().collect();
+        self.conditions.send_if_modified(|conditions| {
+            conditions.retain(|own| own.status == "False" && !old.iter().any(|old| old.type_ == own.type_));
+            let untold = !conditions.is_empty();
+            conditions.extend(old);
+            untold
+        });
+        self.say();
+    }
+
+    /// Says what is not as it should be, and of what was not that it is.
+    fn say(&self) {
+        let denied = match self.permission() {
+            Permission::Denied(why) => Some(why),
+            Permission::Unknown | Permission::Given => None,
+        };
+        self.set(PERMITTED, denied.map(|why| ("NotPermitted", why)));
+        let strain = *lock(&self.strain);
+        self.set(ON_TIME, strain.map(|strain| ("OverBudget", behind(strain))));
+        let ignored = *lock(&self.ignored);
+        self.set(SPEC_ACCEPTED, (ignored > 0).then(|| ("NotAccepted", not_accepted(ignored))));
+        if let Some(refused) = lock(&self.refused).clone() {
+            self.set(VERIFIED, (!refused.is_empty()).then_some(("NotAsked", refused)));
+        }
+    }
+
+    /// Approves what the agent may do. When to decide again.
+    fn hand_on(&self) -> Option<Instant> {
+        let denied = matches!(self.permission(), Permission::Denied(_));
+        let decision = if denied { self.keeper.decline() } else { self.keeper.decide() };
+        let known = decision.wanted.is_some();
+        if let Some(wanted) = decision.wanted {
+            self.keeper.want(wanted);
+        }
+        // Before all of it is decided, what was said before stands.
+        if !known || decision.refused.is_empty() && decision.again.is_some() {
+            return decision.again;
+        }
+        let refused = not_run(&decision.refused, decision.beyond);
+        let before = lock(&self.refused).replace(refused.clone()).unwrap_or_default();
+        if before != refused {
+            if refused.is_empty() {
+                info!(node = self.node, "All entries of NodePodProbe are run");
+            } else {
+                warn!(node = self.node, why = refused, "Entries of NodePodProbe not run");
+            }
+        }
+        self.say();
+        decision.again
+    }
+
+    fn permission(&self) -> Permission {
+        features::permission(&self.identity.borrow(), features::PROBES)
+    }
+
+    /// Says whether the agent may write to pods.
+    async fn watch_permission(&self) {
+        let mut identity = self.identity.clone();
+        loop {
+            identity.mark_unchanged();
+            self.keeper.doubted();
+            self.say();
+            if identity.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Says whether the node is behind with its probes.
+    pub(super) fn strained(&self, strain: Option<Strain>) {
+        match strain {
+            Some(strain) => {
+                warn!(behind = strain.behind, late = ?strain.late, "Probes run later than they should");
+            }
+            None => info!("No probe runs later than it should"),
+        }
+        *lock(&self.strain) = strain;
+        self.say();
+    }
+
+    /// A condition is there while something is not as it should be, and afterwards to say that it is.
+    fn set(&self, condition_type: &str, wrong: Option<(&str, String)>) {
+        self.conditions.send_if_modified(|conditions| {
+            let before = conditions.iter().find(|old| old.type_ == condition_type);
+            let (status, reason, message) = match wrong {
+                Some((reason, message)) => ("False", reason, message),
+                None if before.is_none() => return false,
+                None => ("True", "AsExpected", String::new()),
+            };
+            if before.is_some_and(|old| old.status == status && old.message == message) {
+                return false;
+            }
+            let since = before.filter(|old| old.status == status).map(|old| old.last_transition_time.clone());
+            let condition = Condition {
+                type_: condition_type.to_owned(),
+                status: status.to_owned(),
+                reason: reason.to_owned(),
+                message,
+                last_transition_time: since.unwrap_or_else(|| Time(whole_second(Timestamp::now(), false))),
+                observed_generation: None,
+            };
+            conditions.retain(|old| old.type_ != condition_type);
+            conditions.push(condition);
+            true
+        });
+    }
+
+    /// Writes the conditions when they change; what cannot be written now is written with the next change, or in a while.
+    async fn keep_conditions(&self) {
+        let mut conditions = self.conditions.subscribe();
+        let mut failed = false;
+        loop {
+            let again = tokio::time::sleep(std::time::Duration::from_secs(10));
+            // Cancel-safe: the newest value and a timer.
+            tokio::select! {
+                changed = conditions.changed() => if changed.is_err() { return },
+                () = again, if failed => {}
+            }
+            let owed = conditions.borrow_and_update().clone();
+            let written = self.apply(CONDITIONS_MANAGER, json!({ "conditions": owed })).await;
+            failed = !matches!(written, Some(Ok(_)));
+            if let Some(Err(error)) = written {
+                warn!(node = self.node, error = %chain(&error), "Conditions of NodePodProbe not written, trying again");
+            }
+        }
+    }
+
+    /// Lets this be the whole report.
+    pub(super) async fn report(&self, reports: &[PodReport]) -> ProbeOutcome {
+        let statuses = asked::statuses(reports, &Clock::read());
+        match self.apply(FIELD_MANAGER, json!({ "podProbeStatuses": statuses })).await {
+            None => ProbeOutcome::Gone,
+            Some(Ok(())) => ProbeOutcome::Done,
+            Some(Err(error)) => {
+                warn!(node = self.node, error = %chain(&error), "NodePodProbe not answered, trying again");
+                outcome(&error)
+            }
+        }
+    }
+
+    /// `None`: there is no object.
+    async fn apply(&self, manager: &str, status: Value) -> Option<Result<(), CallError>> {
+        let uid = self.uid()?;
+        let written =
+            node_object::apply_status::<NodePodProbe>(&self.connection, &self.node, &uid, manager, status);
+        Some(written.await.map(drop))
+    }
+
+    fn uid(&self) -> Option<String> {
+        lock(&self.shown).clone()
+    }
+}
+
+/// Never held over an await.
+fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn not_accepted(entries: usize) -> String {
+    format!(
+        "{entries} pod(s) of spec.podProbes are not probed: no PodProbeMarker asks for them, so whoever writes this object could \
+         run commands in every pod of the node; where OpenKruise's controllers are to be trusted with that, set \
+         probes.acceptSpec: true in the agent's configuration"
+    )
+}
+
+/// Entries that are not run, and why; the first few of many. Empty: all are.
+fn not_run(refused: &[Refused], beyond: usize) -> String {
+    let entry = |Refused { pod, probe, why }: &Refused| {
+        format!("{probe} of pod {}/{}: {why}", pod.namespace, pod.name)
+    };
+    let mut texts: Vec<String> = refused.iter().take(TOLD).map(entry).collect();
+    let rest = refused.len() - texts.len();
+    if rest > 0 {
+        texts.push(format!("and {rest} more"));
+    }
+    if beyond > 0 {
+        texts.push(format!(
+            "{beyond} pod(s) or probe(s) are more, or have longer names, than a node can have"
+        ));
+    }
+    texts.join("; ")
+}
+
+fn behind(strain: Strain) -> String {
+    format!(
+        "{} probe(s) begin later than they should, up to {:.1} s: the node allows no more at once and in a second; longer \
+         periods, or probes without exec, help",
+        strain.behind,
+        strain.late.as_secs_f64()
+    )
+}
+
+/// What an error of the API server means for a step.
+pub(super) fn outcome(error: &CallError) -> ProbeOutcome {
+    // Another object of that name is a conflict too; the next look tells.
+    if error.is_gone() {
+        ProbeOutcome::Gone
+    } else if error.refusal(true).is_some() {
+        ProbeOutcome::Refused
+    } else {
+        ProbeOutcome::Failed
+    }
+}

@@ -1,0 +1,114 @@
+//! Carries out one run of a probe, custom or the container's own, from the node, as the kubelet would.
+//!
+//! A command runs in the container, by the runtime; what is dialled is the pod's own address, from inside the pod's
+//! network. Nothing here decides when a probe runs, how many run at once, or what follows: a [`ProbeRun`] comes in, a
+//! [`ProbeResult`] goes out. What a container says in it is never logged.
+//!
+//! ```text
+//!   Prober -- exec --> runtime (ExecSync)
+//!      '-- http, tcp, grpc --> place (which address) --> netns (a socket in that network)
+//! ```
+
+mod exec;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
+mod grpc;
+mod http;
+mod message;
+mod netns;
+mod place;
+
+use std::time::Duration;
+
+use berth_policy::{ProbeAction, ProbeResult, ProbeRun};
+use tokio::time::{Instant, timeout_at};
+
+use self::{
+    message::steady,
+    place::{AskError, Place, Places},
+};
+use crate::{
+    base::{causes::chain, deadline::later},
+    cri::Runtime,
+};
+
+/// Runs probes. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Prober {
+    runtime: Runtime,
+    places: Places,
+}
+
+impl Prober {
+    /// One that asks this runtime; nothing happens yet.
+    pub(crate) fn new(runtime: Runtime) -> Self {
+        Self { places: Places::new(runtime.clone()), runtime }
+    }
+
+    /// Runs it once. Comes back within its timeout, whatever the container or the runtime do, and can be dropped at any
+    /// moment: the command is killed then, the connection closed.
+    ///
+    /// `host_ip` is dialled for a pod on the host's network, of which the runtime knows no address.
+    pub(crate) async fn run(&self, run: &ProbeRun, host_ip: Option<&str>) -> ProbeResult {
+        match &run.action {
+            ProbeAction::Exec { command } => exec::run(&self.runtime, run, command).await,
+            ProbeAction::Http { port, path, https, headers } => {
+                let get = async |place: &Place<'_>| http::get(place, *https, *port, path, headers).await;
+                self.dialling(run, host_ip, get).await
+            }
+            ProbeAction::Tcp { port } => {
+                let connect = async |place: &Place<'_>| match place.connect(*port).await {
+                    Ok(_) => ProbeResult::Success(String::new()),
+                    Err(error) => not_asked(&error),
+                };
+                self.dialling(run, host_ip, connect).await
+            }
+            ProbeAction::Grpc { port, service } => {
+                let check = async |place: &Place<'_>| match place.connect(*port).await {
+                    Ok(stream) => grpc::check(stream, service).await,
+                    Err(error) => not_asked(&error),
+                };
+                self.dialling(run, host_ip, check).await
+            }
+        }
+    }
+
+    /// What is asked of a place, within the run's timeout.
+    async fn dialling(
+        &self,
+        run: &ProbeRun,
+        host_ip: Option<&str>,
+        ask: impl AsyncFnOnce(&Place<'_>) -> ProbeResult,
+    ) -> ProbeResult {
+        let deadline = later(Instant::now(), run.timeout);
+        let place = match timeout_at(deadline, self.places.of(&run.sandbox, host_ip)).await {
+            Ok(Ok(place)) => place,
+            Ok(Err(error)) => return ProbeResult::Unknown(steady(&chain(&error))),
+            Err(_) => {
+                let text = format!("the runtime did not say within {:?} where the pod is", run.timeout);
+                return ProbeResult::Unknown(text);
+            }
+        };
+        let asked = timeout_at(deadline, ask(&place)).await;
+        asked.unwrap_or_else(|_| {
+            place.forget();
+            timed_out(run.timeout)
+        })
+    }
+}
+
+/// There is no connection, or no use of it: the container's fault, but where nothing was asked of it.
+fn not_asked(error: &AskError) -> ProbeResult {
+    let said = steady(&chain(error));
+    match error.is_ours() {
+        true => ProbeResult::Unknown(said),
+        false => ProbeResult::Failure(said),
+    }
+}
+
+fn timed_out(timeout: Duration) -> ProbeResult {
+    ProbeResult::Failure(format!("timed out after {timeout:?}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+//! The command line of `berthd`. A flag overrides the file.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::{
+    config::{ConfigError, Configuration, Endpoint, LogFormat, SocketPath},
+    succession::{handover::TakeOver, takeover::guardian::GuardianFlags},
+};
+
+/// Berth's node agent: sits on the CRI socket between kubelet and container runtime and makes the containers of a pod
+/// start and stop in their declared order.
+#[derive(Debug, Parser)]
+#[command(name = "berthd", version, args_conflicts_with_subcommands = true)]
+pub struct Cli {
+    /// What to do; without it, run.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// How to run.
+    #[command(flatten)]
+    pub run: RunFlags,
+}
+
+/// Tasks of `berthd` besides running.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Put the runtime's socket back when nobody answers in its place; started by a berthd with `path: takeover`
+    #[command(hide = true)]
+    Guardian(GuardianFlags),
+    /// Look at configurations
+    #[command(subcommand)]
+    Config(ConfigCommand),
+}
+
+/// `berthd config`.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Check a configuration file; exit code 64 and an error with line and field if it is not valid
+    Validate {
+        /// The file
+        #[arg(long, short = 'c', env = "BERTH_CONFIG", default_value = "/etc/berth/berthd.yaml")]
+        config: PathBuf,
+    },
+    /// Print every field with its default and its meaning
+    PrintDefaults,
+}
+
+/// Flags of a run. Each overrides the field of the file that has its name.
+#[derive(Debug, Default, Args)]
+pub struct RunFlags {
+    /// Configuration file; without it the defaults count
+    #[arg(long, short = 'c', env = "BERTH_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// CRI socket to listen on
+    #[arg(long, env = "BERTH_SOCKET")]
+    pub socket: Option<SocketPath>,
+    /// Endpoint of the runtime
+    #[arg(long, short = 'r', env = "BERTH_RUNTIME_ENDPOINT")]
+    pub runtime_endpoint: Option<Endpoint>,
+    /// Socket for berthctl
+    #[arg(long, env = "BERTH_ADMIN_SOCKET")]
+    pub admin_socket: Option<SocketPath>,
+    /// Directory of the store
+    #[arg(long, env = "BERTH_STATE_DIR")]
+    pub state_dir: Option<PathBuf>,
+    /// Directory of requests that are files
+    #[arg(long, env = "BERTH_DESIRED_DIR")]
+    pub desired_dir: Option<PathBuf>,
+    /// Address of /healthz, /readyz and /metrics
+    #[arg(long, env = "BERTH_HTTP_ADDRESS")]
+    pub http_address: Option<SocketAddr>,
+    /// Name of this node in the API
+    #[arg(long, env = "BERTH_NODE_NAME")]
+    pub node_name: Option<String>,
+    /// Take the place of the berthd that listens on this handover.sock; if none does, start as usual
+    #[arg(long, env = crate::succession::handover::TAKE_OVER, value_name = "PATH", hide_env_values = true)]
+    pub take_over: Option<TakeOver>,
+    /// How a line of log looks
+    #[arg(long, env = "BERTH_LOG_FORMAT")]
+    pub log_format: Option<LogFormat>,
+    /// Log level or filter
+    #[arg(long, env = "BERTH_LOG_LEVEL")]
+    pub log_level: Option<String>,
+}
+
+impl RunFlags {
+    /// The configuration a run uses: defaults, then the file, then the flags, then checked as a whole.
+    pub fn configuration(self) -> Result<Configuration, ConfigError> {
+        let mut config = match &self.config {
+            Some(path) => Configuration::read(path)?,
+            None => Configuration::default(),
+        };
+        fn put<T>(field: &mut T, flag: Option<T>) {
+            if let Some(value) = flag {
+                *field = value;
+            }
+        }
+        put(&mut config.socket, self.socket);
+        put(&mut config.runtime_endpoint, self.runtime_endpoint.map(Some));
+        put(&mut config.admin_socket, self.admin_socket);
+        put(&mut config.state_dir, self.state_dir);
+        put(&mut config.desired_dir, self.desired_dir);
+        put(&mut config.http_address, self.http_address);
+        put(&mut config.node_name, self.node_name.map(Some));
+        put(&mut config.logging.format, self.log_format);
+        put(&mut config.logging.level, self.log_level);
+        config.check()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_override_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("berthd.yaml");
+        let head = "apiVersion: berth.dev/v1alpha1\nkind: BerthdConfiguration";
+        std::fs::write(&path, format!("{head}\nsocket: /a.sock\nstateDir: /state\n")).unwrap();
+        let cli = Cli::parse_from(["berthd", "--config", path.to_str().unwrap(), "--socket", "/b.sock"]);
+        let config = cli.run.configuration().unwrap();
+        assert_eq!(config.socket.to_string(), "/b.sock");
+        assert_eq!(config.state_dir, PathBuf::from("/state"));
+    }
+}

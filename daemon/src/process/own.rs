@@ -1,0 +1,211 @@
+//! What the agent is made of and does of its own accord, whether anybody calls or not.
+
+use std::{sync::Arc, time::Duration};
+
+use berth_shim::{Metrics, RuntimeEndpoint};
+use prometheus_client::registry::Registry;
+use tokio::sync::watch;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::warn;
+
+use super::parts;
+use crate::{
+    agent::{Agent, metrics::AgentMetrics, store::Store},
+    base::causes::chain,
+    cluster::{Cluster, node_labels::NodeLabels},
+    config::{Configuration, ViewMode},
+    cri::Runtime,
+    exec::Executor,
+    images::node_image::{self, Keeper},
+    pods::{
+        api::{self, ApiView, Onlooker},
+        exits,
+    },
+    probes::{node_pod_probe, prober::Prober},
+    recreate::{
+        api::{ApiRequests, WatchHealth},
+        files::Files,
+    },
+    update::Updates,
+};
+
+/// How long the start waits for the first list of pods. A node whose API server is away must come up too.
+const FIRST_VIEW: Duration = Duration::from_secs(3);
+
+/// The parts of the agent.
+pub(super) struct Own {
+    pub(super) agent: Arc<Agent>,
+    pub(super) store: Arc<Store>,
+    pub(super) images: Arc<Keeper>,
+    pub(super) runtime: Runtime,
+    pub(super) executor: Executor,
+    pub(super) files: Files,
+    /// The side towards the API server, where there is one.
+    pub(super) cluster: Option<Cluster>,
+    pub(super) requests: Option<ApiRequests>,
+    pub(super) updates: Option<Updates>,
+    pub(super) shim_metrics: Metrics,
+    pub(super) registry: Registry,
+    prober: Prober,
+}
+
+/// What goes on, of two kinds.
+#[derive(Default)]
+pub(super) struct Tasks {
+    /// Ends what the agent does of its own accord, which a successor takes over at once.
+    pub(super) work: CancellationToken,
+    pub(super) working: TaskTracker,
+    /// Ends what its calls need.
+    pub(super) stop: CancellationToken,
+    pub(super) serving: TaskTracker,
+}
+
+// === impl Own ===
+
+impl Own {
+    pub(super) fn new(config: &Configuration, endpoint: &RuntimeEndpoint) -> anyhow::Result<Self> {
+        let store = Arc::new(Store::open(&config.state_dir)?);
+        let mut registry = Registry::default();
+        let shim_metrics = Metrics::register(&mut registry);
+        let agent_metrics = AgentMetrics::register(&mut registry);
+        let images = Arc::new(Keeper::new(node_image::limits(config), agent_metrics.clone()));
+        let agent = Arc::new(Agent::new(parts::policy(config), store.clone(), agent_metrics));
+        let runtime = Runtime::new(endpoint);
+        let kubelet = parts::kubelet(config)?;
+        let cluster = parts::cluster(config, &mut registry)?;
+        let requests = cluster.clone().map(ApiRequests::new);
+        let files = Files::new(agent.clone(), runtime.clone(), config.desired_dir.clone(), &config.state_dir);
+        let prober = Prober::new(runtime.clone());
+        let executor = Executor::new(
+            agent.clone(),
+            runtime.clone(),
+            kubelet,
+            files.clone(),
+            requests.clone(),
+            prober.clone(),
+        );
+        let updates = cluster
+            .as_ref()
+            .map(|cluster| Updates::new(agent.clone(), images.clone(), runtime.clone(), cluster, config));
+        Ok(Self {
+            agent,
+            store,
+            images,
+            runtime,
+            executor,
+            files,
+            cluster,
+            requests,
+            updates,
+            shim_metrics,
+            registry,
+            prober,
+        })
+    }
+
+    /// Starts all of it, and waits a moment for the first list of pods. Gives the health of what is seen of them.
+    pub(super) async fn begin(
+        &mut self,
+        config: &Configuration,
+        endpoint: &RuntimeEndpoint,
+        tasks: &Tasks,
+    ) -> Option<watch::Receiver<api::Health>> {
+        let Tasks { work, working, stop, serving } = tasks;
+        let cluster = self.cluster.as_ref();
+        node_image::start(config, endpoint, &self.images, cluster, &mut self.registry, working, work);
+        let listed = self.recover().await;
+        working.spawn(self.files.watch().await.run(work.clone()));
+        serving.spawn(self.executor.clone().run(stop.clone()));
+        serving.spawn(exits::follow(self.agent.clone(), endpoint.clone(), stop.clone()));
+        serving.spawn(self.executor.clone().keep_in_step(listed, stop.clone()));
+        // Before the pods: where the agent renews its token, they may need it.
+        if let Some(cluster) = cluster {
+            working.spawn(cluster.clone().run(work.clone()));
+        }
+        if let Some(requests) = &self.requests {
+            working.spawn(requests.clone().run(self.agent.clone(), work.clone()));
+        }
+        let probes = Arc::new(node_pod_probe::Keeper::new(&config.probes, self.agent.metrics().clone()));
+        let mut onlookers: Vec<Arc<dyn Onlooker>> = vec![probes.clone()];
+        onlookers.extend(self.updates.as_ref().map(|updates| -> Arc<dyn Onlooker> { updates.pods() }));
+        let view = self.view(config, onlookers, tasks).await;
+        if let Some(cluster) = cluster {
+            let labels = NodeLabels::new(cluster.clone(), self.shim_metrics.clone(), config);
+            working.spawn(labels.run(work.clone()));
+            let (agent, prober) = (self.agent.clone(), self.prober.clone());
+            working.spawn(node_pod_probe::run(agent, probes, cluster.clone(), prober, work.clone()));
+        }
+        if let Some(updates) = &self.updates {
+            working.spawn(updates.clone().run(work.clone()));
+        }
+        view
+    }
+
+    /// Lists the runtime once. One that is away is no reason not to start: its clients get UNAVAILABLE until it is back.
+    async fn recover(&self) -> bool {
+        match self.executor.resync().await {
+            Ok(()) => true,
+            Err(error) => {
+                warn!(error = %chain(&error), "Runtime not listed at start, calls fail until it is there");
+                false
+            }
+        }
+    }
+
+    /// Starts the pod view and waits a moment for its first list.
+    async fn view(
+        &self,
+        config: &Configuration,
+        onlookers: Vec<Arc<dyn Onlooker>>,
+        tasks: &Tasks,
+    ) -> Option<watch::Receiver<api::Health>> {
+        if let Some(cluster) = &self.cluster {
+            let (connection, node) = (cluster.connection().clone(), cluster.node().to_owned());
+            let view = ApiView::new(self.agent.clone(), connection, node, onlookers);
+            let mut health = view.health();
+            tasks.serving.spawn(view.run(tasks.stop.clone()));
+            let first = health.wait_for(|health| health.synced);
+            if tokio::time::timeout(FIRST_VIEW, first).await.is_err() {
+                warn!("Pods not listed yet, starting without");
+            }
+            return Some(health);
+        }
+        if config.pod_view.mode == ViewMode::Kubelet {
+            self.executor.poll_kubelet().await;
+        } else {
+            warn!(
+                "No pod view: only pods played by berthctl are ordered; give podView.kubeconfig for the others"
+            );
+        }
+        None
+    }
+
+    /// Waits a moment for the first list of requests: what the kubelet is shown of the containers of an interrupted recreate
+    /// depends on it. While the API server is away they have to wait.
+    pub(super) async fn await_requests(&self) {
+        let (Some(requests), Some(updates)) = (&self.requests, &self.updates) else { return };
+        let (mut requests, mut updates) = (requests.health(), updates.ready());
+        let first = async {
+            // Errors are the end of the run.
+            let _ = requests.wait_for(|health| *health != WatchHealth::Starting).await;
+            let _ = updates.wait_for(|ready| *ready).await;
+        };
+        if tokio::time::timeout(FIRST_VIEW, first).await.is_err() {
+            warn!("Requests not listed yet, starting without");
+        }
+    }
+}
+
+// === impl Tasks ===
+
+impl Tasks {
+    /// Ends all of them.
+    pub(super) async fn end(self) {
+        self.work.cancel();
+        self.stop.cancel();
+        for tasks in [self.working, self.serving] {
+            tasks.close();
+            tasks.wait().await;
+        }
+    }
+}

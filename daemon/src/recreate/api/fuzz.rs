@@ -1,0 +1,29 @@
+//! `ContainerRecreateRequest`s as an API server could show them.
+
+use std::time::{Duration, Instant};
+
+use berth_policy::{Config, Event, Node};
+use kube::core::DynamicObject;
+
+use super::convert;
+use crate::{base::clock::Clock, cluster::object::Object};
+
+/// Checks that a request names its pod and instances and can be planned with, or says why not.
+pub fn recreate(data: &[u8]) {
+    let Ok(object) = serde_json::from_slice::<DynamicObject>(data) else { return };
+    let Some(object) = Object::read(object) else { return };
+    match convert::request(&object, &Clock::read()) {
+        Ok(request) => {
+            assert!(request.ended.is_some() || !request.containers.is_empty());
+            let mut node = Node::new(Config::default());
+            let begin = Instant::now();
+            node.apply(Event::RecreatesListed(request.origin, vec![request]), begin);
+            for now in [begin, begin + Duration::from_secs(3600)] {
+                node.plan(now).into_iter().for_each(|step| node.apply(Event::StepBegan(step), now));
+                // Read without a panic.
+                let _ = (node.next_deadline(), node.requests(now));
+            }
+        }
+        Err(invalid) => assert!(!invalid.report().message.is_empty()),
+    }
+}

@@ -1,0 +1,95 @@
+//! ContainerRecreateRequests at the API server: which are given to this node, and what it answers.
+//!
+//! ```text
+//!   API server --ContainerRecreateRequests of this node--> requests --convert--> Event --> agent
+//!       ^  ^                                                   |
+//!       |  |                                                 known: which object a request is
+//!       |  |                                                   v
+//!       |  '------ report (status, deletion) <---------- carry_out <-- Step <-- exec
+//!       '--------- unready (readiness of a pod) <-----------'
+//! ```
+//!
+//! Nothing here decides about a pod. What is written concerns only objects of this node: requests assigned to it, and
+//! the readiness of its pods. While the API server is away everything that was seen stays, and what was not written is
+//! told as not done.
+
+mod convert;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
+mod report;
+mod requests;
+mod unready;
+
+use std::sync::Arc;
+
+use berth_policy::{Origin, PodRef, Step, StepOutcome};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+pub use self::requests::WatchHealth;
+use self::{
+    report::Reporter,
+    requests::Requests,
+    unready::{Change, Readiness},
+};
+use crate::{
+    agent::Agent,
+    cluster::{Cluster, known::Known},
+};
+
+/// The requests of this node at the API server. A clone is the same.
+#[derive(Clone, Debug)]
+pub struct ApiRequests {
+    cluster: Cluster,
+    known: Arc<Known>,
+    reporter: Reporter,
+    health: watch::Sender<WatchHealth>,
+}
+
+impl ApiRequests {
+    /// Makes those of the cluster's node; nothing is asked before [`ApiRequests::run`].
+    pub fn new(cluster: Cluster) -> Self {
+        let known = Arc::<Known>::default();
+        let reporter = Reporter::new(cluster.connection().clone(), known.clone(), cluster.metrics().clone());
+        Self { cluster, known, reporter, health: watch::Sender::default() }
+    }
+
+    /// How the watch is, now and later.
+    pub fn health(&self) -> watch::Receiver<WatchHealth> {
+        self.health.subscribe()
+    }
+
+    /// Watches until the shutdown.
+    pub async fn run(self, agent: Arc<Agent>, shutdown: CancellationToken) {
+        let requests = Requests {
+            agent,
+            connection: self.cluster.connection().clone(),
+            node: self.cluster.node().to_owned(),
+            known: self.known,
+            reporter: self.reporter,
+            metrics: self.cluster.metrics().clone(),
+            health: self.health,
+        };
+        requests.run(shutdown).await;
+    }
+
+    /// Carries out a step that concerns the API server. Whatever else is asked is not there.
+    pub async fn carry_out(&self, step: &Step) -> StepOutcome {
+        match step {
+            Step::Report(Origin::Api, request, report) => self.reporter.report(request, report).await,
+            Step::DeleteRequest(Origin::Api, request) => self.reporter.delete(request).await,
+            Step::HoldUnready(pod, key) => self.change_readiness(pod, key, Change::Hold).await,
+            Step::ReleaseUnready(pod, key) => self.change_readiness(pod, key, Change::Release).await,
+            Step::OpenGate(pod) => self.change_readiness(pod, "", Change::Open).await,
+            Step::Tell(pod, notice) => {
+                self.cluster.tell(pod, notice).await;
+                StepOutcome::Done
+            }
+            _ => StepOutcome::Gone,
+        }
+    }
+
+    async fn change_readiness(&self, pod: &PodRef, key: &str, change: Change) -> StepOutcome {
+        Readiness(self.cluster.pods()).change(pod, key, change).await
+    }
+}

@@ -1,0 +1,184 @@
+//! A file as its author wrote it: one `ContainerRecreateRequest`, read strictly.
+//!
+//! The type of the API forgives unknown fields, because a newer server may send them. A file has no newer author than its
+//! reader, so there a field that is not known is a misspelt one: an error with its line, and not a surprise later.
+
+use berth_proto::crd::ContainerRecreateRequest;
+use kube::Resource;
+use serde::{Deserialize, de::IgnoredAny};
+
+use super::rules::{self, Invalid};
+use crate::files::yaml::{Any, MetadataFields, YamlError, head, parse, readable};
+
+/// Why a file is no request. `Display` names the field and the remedy; who knows the file puts its name before.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ManifestError {
+    /// It says that it is something else.
+    #[error(
+        "it is {api_version} {kind}; one apps.kruise.io/v1alpha1 ContainerRecreateRequest is what a file has here"
+    )]
+    Kind {
+        /// `apiVersion`.
+        api_version: String,
+        /// `kind`.
+        kind: String,
+    },
+    /// It is no YAML, or not of that kind.
+    #[error(transparent)]
+    Yaml(#[from] YamlError),
+    /// Its values cannot be.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+}
+
+/// Reads a request and checks it.
+pub(super) fn read(text: &str) -> Result<ContainerRecreateRequest, ManifestError> {
+    // The kind first, or a Deployment would be told that its fields are unknown.
+    if let Some((api_version, kind)) = head(text)
+        && (kind != ContainerRecreateRequest::kind(&())
+            || api_version != ContainerRecreateRequest::api_version(&()))
+    {
+        return Err(ManifestError::Kind { api_version, kind });
+    }
+    parse::<Fields>(text).map_err(|error| readable(error, text))?;
+    let request: ContainerRecreateRequest = parse(text).map_err(|error| readable(error, text))?;
+    rules::check(&request)?;
+    Ok(request)
+}
+
+/// The names of the fields that there are; what is in them is for the type of the API to say.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Fields {
+    #[serde(rename = "apiVersion")]
+    _api_version: IgnoredAny,
+    #[serde(rename = "kind")]
+    _kind: IgnoredAny,
+    #[serde(rename = "metadata")]
+    _metadata: MetadataFields,
+    #[serde(rename = "spec")]
+    _spec: SpecFields,
+    #[serde(default, rename = "status")]
+    _status: Any,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct SpecFields {
+    #[serde(rename = "podName")]
+    _pod_name: Any,
+    #[serde(rename = "containers")]
+    _containers: Option<Vec<ContainerFields>>,
+    #[serde(rename = "strategy")]
+    _strategy: Option<StrategyFields>,
+    #[serde(rename = "activeDeadlineSeconds")]
+    _active_deadline_seconds: Any,
+    #[serde(rename = "ttlSecondsAfterFinished")]
+    _ttl_seconds_after_finished: Any,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct ContainerFields {
+    #[serde(rename = "name")]
+    _name: Any,
+    // What OpenKruise's webhook writes: known here, so that the rules can say why it must not be.
+    #[serde(rename = "preStop")]
+    _pre_stop: Any,
+    #[serde(rename = "ports")]
+    _ports: Any,
+    #[serde(rename = "statusContext")]
+    _status_context: Any,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct StrategyFields {
+    #[serde(rename = "failurePolicy")]
+    _failure_policy: Any,
+    #[serde(rename = "orderedRecreate")]
+    _ordered_recreate: Any,
+    #[serde(rename = "forceRecreate")]
+    _force_recreate: Any,
+    #[serde(rename = "terminationGracePeriodSeconds")]
+    _termination_grace_period_seconds: Any,
+    #[serde(rename = "unreadyGracePeriodSeconds")]
+    _unready_grace_period_seconds: Any,
+    #[serde(rename = "minStartedSeconds")]
+    _min_started_seconds: Any,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest(body: &str) -> String {
+        format!("apiVersion: apps.kruise.io/v1alpha1\nkind: ContainerRecreateRequest\n{body}")
+    }
+
+    #[test]
+    fn a_request_with_all_its_fields() {
+        let text = manifest(
+            "metadata:\n  name: again\n  namespace: shop\n  labels: {a: b}\nspec:\n  podName: web\n  containers:\n  - name: \
+             app\n  - name: log\n  strategy:\n    failurePolicy: Ignore\n    orderedRecreate: true\n    forceRecreate: \
+             true\n    terminationGracePeriodSeconds: 5\n    unreadyGracePeriodSeconds: 3\n    minStartedSeconds: 10\n  \
+             activeDeadlineSeconds: 300\n  ttlSecondsAfterFinished: 1800\n",
+        );
+        let request = read(&text).unwrap();
+        assert_eq!(request.metadata.namespace.as_deref(), Some("shop"));
+        assert_eq!(request.spec.containers.len(), 2);
+        assert_eq!(request.spec.strategy.unwrap().min_started_seconds, Some(10));
+        assert_eq!(request.spec.active_deadline_seconds, Some(300));
+    }
+
+    #[test]
+    fn the_least_there_may_be() {
+        let request =
+            read(&manifest("metadata: {}\nspec:\n  podName: web\n  containers: [{name: app}]\n")).unwrap();
+        assert_eq!((request.metadata.name, request.spec.strategy), (None, None));
+    }
+
+    #[test]
+    fn what_is_no_request_says_where_and_why() {
+        let spec = "spec:\n  podName: web\n  containers: [{name: app}]\n";
+        let table = [
+            (manifest(&format!("metadata: {{name: x}}\n{spec}  podname: y\n")), vec!["podname", "line 7"]),
+            (
+                manifest(&format!("metadata: {{name: x}}\n{spec}  strategy: {{orderd: true}}\n")),
+                vec!["orderd", "line 7"],
+            ),
+            (manifest(&format!("metadata: {{nam: x}}\n{spec}")), vec!["nam", "line 3"]),
+            (
+                manifest("metadata: {name: x}\nspec:\n  podName: web\n  containers: [{nme: app}]\n"),
+                vec!["nme", "line 6"],
+            ),
+            (
+                manifest(&format!("metadata: {{name: x}}\n{spec}  activeDeadlineSeconds: soon\n")),
+                vec!["activeDeadlineSeconds: soon", "line 7"],
+            ),
+            (
+                manifest(&format!("metadata: {{name: x}}\n{spec}  strategy: {{failurePolicy: Maybe}}\n")),
+                vec!["Maybe", "line 7"],
+            ),
+            (manifest("metadata: {name: x}\nspec: {containers: [{name: app}]}\n"), vec!["podName", "line 4"]),
+            (
+                manifest(&format!("metadata: {{name: x}}\n{spec}---\nkind: X\n")),
+                vec!["several", "its own file"],
+            ),
+            ("apiVersion: v1\nkind: Pod\nspec: {nodeName: x}\n".to_owned(), vec!["it is v1 Pod"]),
+            ("apiVersion: v1\nkind: List\nitems: []\n".to_owned(), vec!["it is v1 List"]),
+            (String::new(), vec![""]),
+            ("kind: ContainerRecreateRequest\n".to_owned(), vec!["apiVersion"]),
+            (
+                manifest(&format!("metadata: {{name: x}}\n{spec}status: {{phase: Completed}}\n")),
+                vec!["status: "],
+            ),
+        ];
+        for (text, parts) in table {
+            let error = read(&text).unwrap_err().to_string();
+            for part in parts {
+                assert!(error.contains(part), "{part:?} is missing in {error:?} for\n{text}");
+            }
+        }
+    }
+}

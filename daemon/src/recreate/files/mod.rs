@@ -1,0 +1,173 @@
+//! Requests without an API server: files in the desired-state directory, and those that `berthctl recreate` makes.
+//!
+//! ```text
+//!   /etc/berth/desired/web.yaml                       one ContainerRecreateRequest a file
+//!   /etc/berth/desired/web.yaml.status.yaml           its status, written beside it
+//!   <stateDir>/requests/web-x7k2p.yaml[.status.yaml]  the same, of those that came over the admin socket
+//!
+//!   file --watch--> read, check --assign--> status file, durable --> Event::RecreateSeen --> policy
+//!                                                 ^                                            |
+//!                                                 '--------- carry_out(Step::Report) <---------'
+//! ```
+//!
+//! - A file waits until its pod is on this node; a request of the admin socket fails at once.
+//! - What a request is about is written down before the policy hears of it, and never changes afterwards: a restart
+//!   assigns nothing anew, and what has ended is not run again. An edit after that is told in the status, and does nothing.
+//! - A file that goes takes its status with it.
+//!
+//! A file that is a `NodeImage` is left to [`crate::images::node_image`].
+//!
+//! Nothing here decides about containers; that is the policy's.
+
+mod assign;
+mod entry;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
+mod known;
+mod list;
+mod manifest;
+mod record;
+mod request;
+mod rules;
+mod status;
+mod submit;
+mod watch;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use berth_policy::{Event, Origin, RecreateReport, RequestId, Step, StepOutcome};
+use berth_shim::Gate;
+use jiff::Timestamp;
+use tracing::{info, warn};
+
+pub(crate) use self::{assign::Unassigned, list::FileRequest, rules::MOST_CONTAINERS, submit::SubmitError};
+use self::{
+    entry::{Entry, State},
+    known::Known,
+    request::Clock,
+};
+use crate::{agent::Agent, base::causes::chain, cri::Runtime, files::FileError};
+
+/// The requests that are files. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Files(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    agent: Arc<Agent>,
+    runtime: Runtime,
+    /// Where people put files.
+    desired: PathBuf,
+    /// Where the requests of the admin socket are kept.
+    submitted: PathBuf,
+    known: Known,
+    /// The policy has got the list of all requests that there were at the start.
+    listed: AtomicBool,
+}
+
+impl Files {
+    /// The files of `desired` and of `<state_dir>/requests`; neither is looked at yet.
+    pub(crate) fn new(agent: Arc<Agent>, runtime: Runtime, desired: PathBuf, state_dir: &Path) -> Self {
+        Self(Arc::new(Inner {
+            agent,
+            runtime,
+            desired,
+            submitted: state_dir.join("requests"),
+            known: Known::default(),
+            listed: AtomicBool::new(false),
+        }))
+    }
+
+    /// Carries out a step about a request that is a file: its report, or its deletion. Of any other there is none here.
+    pub(crate) async fn carry_out(&self, step: &Step) -> StepOutcome {
+        let done = match step {
+            Step::Report(Origin::File, id, report) => self.report(id, report).await,
+            Step::DeleteRequest(Origin::File, id) => self.delete(id).await,
+            Step::Report(Origin::Api | Origin::Update, ..)
+            | Step::DeleteRequest(Origin::Api | Origin::Update, ..)
+            | Step::InspectSandbox(_)
+            | Step::PollKubelet
+            | Step::ForgetLatches(_)
+            | Step::Probe(_)
+            | Step::RemoveContainers(..)
+            | Step::WriteMarks(_)
+            | Step::ForgetMarks(_)
+            | Step::StopContainer(_)
+            | Step::HoldUnready(..)
+            | Step::ReleaseUnready(..)
+            | Step::OpenGate(_)
+            | Step::MarkSidecars(_)
+            | Step::ForgetSidecars(_)
+            | Step::Tell(..) => Ok(StepOutcome::Gone),
+        };
+        done.unwrap_or_else(|error| {
+            // The policy tries again, with pauses that grow.
+            warn!(error = %chain(&error), "Step about a file not carried out");
+            StepOutcome::Failed
+        })
+    }
+
+    async fn report(&self, id: &RequestId, report: &RecreateReport) -> Result<StepOutcome, FileError> {
+        let Some(entry) = self.find(id) else { return Ok(StepOutcome::Gone) };
+        let mut state = entry.state.lock().await;
+        if state.gone {
+            return Ok(StepOutcome::Gone);
+        }
+        let mut record = state.record.clone();
+        let ended = record.has_ended();
+        record.status = status::written(&record.status, report, Timestamp::now());
+        entry.save(&mut state, record).await?;
+        if let Some((outcome, reason)) = status::outcome(&state.record.status).filter(|_| !ended) {
+            info!(file = ?entry.path, ?outcome, reason, message = report.message, "Request ended");
+        }
+        Ok(StepOutcome::Done)
+    }
+
+    async fn delete(&self, id: &RequestId) -> Result<StepOutcome, FileError> {
+        let Some(entry) = self.find(id) else { return Ok(StepOutcome::Gone) };
+        let mut state = entry.state.lock().await;
+        if state.gone || !entry.remove(true).await? {
+            return Ok(StepOutcome::Gone);
+        }
+        info!(file = ?entry.path, "Request deleted, it ended long enough ago");
+        self.forget(&entry, &mut state);
+        Ok(StepOutcome::Done)
+    }
+
+    fn find(&self, id: &RequestId) -> Option<Arc<Entry>> {
+        self.0.known.at(Path::new(id.as_str().strip_prefix("file:")?))
+    }
+
+    /// The request is no more.
+    fn forget(&self, entry: &Entry, state: &mut State) {
+        state.gone = true;
+        self.0.known.remove(&entry.path);
+        self.0.agent.observe(Event::RecreateGone(entry.id()));
+    }
+
+    /// Tells the policy of a request that was accepted. Before all are listed it hears of them together.
+    fn give(&self, entry: &Entry, state: &State) {
+        if let Some(request) = request::of(&entry.path, &state.record, self.clock())
+            && self.is_listed()
+        {
+            self.0.agent.observe(Event::RecreateSeen(Box::new(request)));
+        }
+    }
+
+    fn is_listed(&self) -> bool {
+        self.0.listed.load(Ordering::Acquire)
+    }
+
+    fn clock(&self) -> Clock {
+        Clock { now: self.0.agent.read(|_, now| now), wall: Timestamp::now() }
+    }
+}

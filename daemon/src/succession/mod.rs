@@ -1,0 +1,13 @@
+//! One process after another, and the sockets that outlive both.
+//!
+//! - [`handover`]: how a new process takes the place of this one. [`takeover`]: how this one takes the runtime's.
+//! - [`systemd`], `heartbeat`, `stop`: what systemd is told, and how the agent begins to end.
+//! - `kept`, `descriptor`: descriptors that systemd keeps, and those that are passed.
+
+pub(crate) mod descriptor;
+pub(crate) mod handover;
+pub(crate) mod heartbeat;
+pub(crate) mod kept;
+pub(crate) mod stop;
+pub mod systemd;
+pub mod takeover;

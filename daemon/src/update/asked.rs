@@ -1,0 +1,297 @@
+//! From a `ContainerUpdateRequest` or an entry of a `NodePodUpdate` to the request of the policy.
+//!
+//! Admission may be absent or somebody else's, so everything is checked again. What is wrong is not guessed: the request
+//! fails, and says which field and what to do.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use berth_policy::{
+    ContainerName, PodRef, RequestId,
+    in_place_update::{Metadata, MetadataKey, UpdateReport, UpdateRequest, UpdateSource},
+    time::{later, seconds},
+};
+use berth_proto::{
+    crd::{
+        ContainerUpdateRequestSpec, ContainerUpdateRequestStatus, DesiredPod, FailurePolicy, MOST_SECONDS,
+        UpdateContainer,
+    },
+    image::Reference,
+};
+
+use super::{
+    keys::{self, LONGEST_ANNOTATIONS},
+    meta, report, state,
+};
+use crate::{base::clock::Clock, recreate::files::MOST_CONTAINERS};
+
+/// How long a request that is to return on failure may take where it does not say: what a Deployment gives its progress.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Annotations that others own, or that mean nothing once the pod is there; and why.
+const RESERVED: [(&str, &str); 4] = [
+    ("kubernetes.io/config.mirror", "the kubelet's: it marks static pods"),
+    (state::ANNOTATION, "where the progress of updates is kept"),
+    (meta::ANNOTATION, "where the agent says what runs"),
+    (berth_policy::launch_priority::ORDERED_ANNOTATION, "read when the pod starts: make a new pod"),
+];
+
+/// What is wrong with a request. `Display` names the field and the remedy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Flaw {
+    /// Not of the kind's schema.
+    #[error("the spec cannot be read: {0}; make a new request")]
+    Unreadable(String),
+    /// A text that must be there is not.
+    #[error("{0} is empty: make a new request that gives it")]
+    Empty(&'static str),
+    /// Nothing is asked for.
+    #[error("neither containers nor metadata are given: make a new request that says what is to change")]
+    Nothing,
+    /// More containers are named than anybody's pod has.
+    #[error("containers has {0} entries: make a new request of at most {MOST_CONTAINERS}")]
+    TooMany(usize),
+    /// A container is listed twice.
+    #[error("containers lists {0} twice: make a new request that lists it once")]
+    Twice(String),
+    /// An image is none.
+    #[error("containers[{name}].image: {why}; make a new request with an image as in a pod")]
+    Image {
+        /// The container.
+        name: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// A number is out of its range.
+    #[error("{field} is {value}: make a new request in which it is from {least} to {MOST_SECONDS}")]
+    OutOfRange {
+        /// Where it stands.
+        field: &'static str,
+        /// What it is.
+        value: i64,
+        /// The least that it may be.
+        least: i64,
+    },
+    /// An annotation that is not the user's to set.
+    #[error("metadata.annotations[{key}] cannot be set, it is {why}")]
+    Reserved {
+        /// Which one.
+        key: &'static str,
+        /// Why not.
+        why: &'static str,
+    },
+    /// A label or an annotation that no pod can have.
+    #[error("metadata.{field}[{key}] cannot be set: {why}")]
+    Metadata {
+        /// `labels` or `annotations`.
+        field: &'static str,
+        /// Which one.
+        key: String,
+        /// Why not.
+        why: &'static str,
+    },
+    /// More annotations than a pod can have.
+    #[error(
+        "metadata.annotations has {0} bytes, a pod has at most {LONGEST_ANNOTATIONS}: make a new request with less"
+    )]
+    TooLong(usize),
+    /// It is assigned to this node without a pod.
+    #[error("status.podUID is missing although status.nodeName is set: make a new request")]
+    Unassigned,
+}
+
+/// What both kinds have, in one shape.
+struct Wanted<'a> {
+    containers: &'a [UpdateContainer],
+    labels: &'a BTreeMap<String, String>,
+    annotations: &'a BTreeMap<String, String>,
+    grace: Option<i32>,
+    failure_policy: Option<FailurePolicy>,
+    rollback: bool,
+    deadline: Option<i64>,
+}
+
+/// A `ContainerUpdateRequest`, and who it is.
+pub(super) struct Named<'a> {
+    pub(super) id: RequestId,
+    pub(super) source: UpdateSource,
+    pub(super) namespace: &'a str,
+    pub(super) name: &'a str,
+    pub(super) created: Instant,
+}
+
+/// What the policy is to know of a `ContainerUpdateRequest`, and what is wrong with it. One that has ended is given on
+/// however it looks: it is only deleted.
+pub(super) fn request(
+    named: Named<'_>,
+    spec: Result<&ContainerUpdateRequestSpec, &String>,
+    status: &ContainerUpdateRequestStatus,
+    clock: &Clock,
+) -> (UpdateRequest, Result<(), Flaw>) {
+    let Named { id, source, namespace, name, created } = named;
+    let reported = report::read(status, clock);
+    let ended = status.completion_time.as_ref().map(|time| clock.instant(time.0));
+    let nothing = ContainerUpdateRequestSpec::default();
+    let (spec, readable) = match spec {
+        Ok(spec) => (spec, Ok(())),
+        Err(error) => (&nothing, Err(Flaw::Unreadable(error.clone()))),
+    };
+    let metadata = spec.metadata.clone().unwrap_or_default();
+    let strategy = spec.strategy.clone().unwrap_or_default();
+    let wanted = Wanted {
+        containers: &spec.containers,
+        labels: &metadata.labels,
+        annotations: &metadata.annotations,
+        grace: strategy.grace_period_seconds,
+        failure_policy: strategy.failure_policy,
+        rollback: spec.rollback_on_failure,
+        deadline: spec.active_deadline_seconds,
+    };
+    let uid = status.pod_uid.clone().unwrap_or_default();
+    let pod =
+        PodRef { uid: uid.as_str().into(), namespace: namespace.to_owned(), name: spec.pod_name.clone() };
+    let flaw = readable
+        .and(if spec.pod_name.is_empty() { Err(Flaw::Empty("spec.podName")) } else { Ok(()) })
+        .and_then(|()| check(&wanted))
+        .and_then(|()| {
+            in_range("spec.ttlSecondsAfterFinished", spec.ttl_seconds_after_finished.map(i64::from), 0)
+        })
+        .and(if uid.is_empty() { Err(Flaw::Unassigned) } else { Ok(()) });
+    // Distinct in the pod's annotation, and people find the request by it.
+    let short: String = id.as_str().chars().filter(char::is_ascii_alphanumeric).take(8).collect();
+    let request = UpdateRequest {
+        revision: format!("{name}-{short}"),
+        key: format!("{namespace}/{name}"),
+        delete_after: spec.ttl_seconds_after_finished.map(seconds),
+        ..of(wanted, id, source, created, pod, reported)
+    };
+    (UpdateRequest { ended, ..request }, if ended.is_some() { Ok(()) } else { flaw })
+}
+
+/// The same of an entry of a `NodePodUpdate`.
+pub(super) fn desired(
+    entry: &DesiredPod,
+    reported: UpdateReport,
+    ended: Option<Instant>,
+    seen: Instant,
+    clock: &Clock,
+) -> (UpdateRequest, Result<(), Flaw>) {
+    let wanted = Wanted {
+        containers: &entry.containers,
+        labels: &entry.labels,
+        annotations: &entry.annotations,
+        grace: entry.grace_period_seconds,
+        failure_policy: entry.failure_policy,
+        rollback: entry.rollback_on_failure,
+        deadline: entry.active_deadline_seconds,
+    };
+    let named = [("uid", &entry.uid), ("name", &entry.name), ("revision", &entry.revision)];
+    let empty = named.into_iter().find(|(_, text)| text.is_empty()).map(|(field, _)| Flaw::Empty(field));
+    let flaw = empty.map_or_else(|| check(&wanted), Err);
+    let pod = PodRef {
+        uid: entry.uid.as_str().into(),
+        namespace: entry.namespace.clone(),
+        name: entry.name.clone(),
+    };
+    let id = RequestId::from(format!("{}@{}", entry.uid, entry.revision));
+    let created = entry.since.as_ref().map_or(seen, |since| clock.instant(since.0));
+    let request = UpdateRequest {
+        revision: entry.revision.clone(),
+        key: format!("{}/{} ({})", entry.namespace, entry.name, entry.revision),
+        ..of(wanted, id, UpdateSource::Mailbox, created, pod, reported)
+    };
+    (UpdateRequest { ended, ..request }, flaw)
+}
+
+fn of(
+    wanted: Wanted<'_>,
+    id: RequestId,
+    source: UpdateSource,
+    created: Instant,
+    pod: PodRef,
+    reported: UpdateReport,
+) -> UpdateRequest {
+    let given = wanted.deadline.map(seconds);
+    let limit = given.or(wanted.rollback.then_some(PATIENCE));
+    let labels = wanted.labels.iter().map(|(key, value)| (MetadataKey::Label(key.clone()), value.clone()));
+    let annotations =
+        wanted.annotations.iter().map(|(key, value)| (MetadataKey::Annotation(key.clone()), value.clone()));
+    let image = |container: &UpdateContainer| {
+        (ContainerName::from(container.name.as_str()), Arc::from(container.image.as_str()))
+    };
+    UpdateRequest {
+        id,
+        source,
+        key: String::new(),
+        created,
+        pod,
+        revision: String::new(),
+        images: wanted.containers.iter().map(image).collect(),
+        metadata: labels.chain(annotations).collect::<Metadata>(),
+        grace: seconds(wanted.grace.unwrap_or(0)),
+        ignore_failures: wanted.failure_policy == Some(FailurePolicy::Ignore),
+        rollback_on_failure: wanted.rollback,
+        deadline: limit.map(|limit| later(created, limit)),
+        rollback_limit: given.unwrap_or(PATIENCE),
+        delete_after: None,
+        reported,
+        ended: None,
+    }
+}
+
+fn check(wanted: &Wanted<'_>) -> Result<(), Flaw> {
+    if wanted.containers.is_empty() && wanted.labels.is_empty() && wanted.annotations.is_empty() {
+        return Err(Flaw::Nothing);
+    }
+    if wanted.containers.len() > MOST_CONTAINERS {
+        return Err(Flaw::TooMany(wanted.containers.len()));
+    }
+    let mut seen = BTreeSet::new();
+    for container in wanted.containers {
+        if container.name.is_empty() {
+            return Err(Flaw::Empty("containers[].name"));
+        }
+        if !seen.insert(&container.name) {
+            return Err(Flaw::Twice(container.name.clone()));
+        }
+        if let Err(error) = container.image.parse::<Reference>() {
+            return Err(Flaw::Image { name: container.name.clone(), why: error.to_string() });
+        }
+    }
+    for (key, why) in RESERVED {
+        if wanted.annotations.contains_key(key) {
+            return Err(Flaw::Reserved { key, why });
+        }
+    }
+    if let Some((field, key, why)) = unfit(wanted) {
+        return Err(Flaw::Metadata { field, key: key.to_owned(), why });
+    }
+    let annotations = wanted.annotations.iter().map(|(key, value)| key.len() + value.len()).sum();
+    if annotations > LONGEST_ANNOTATIONS {
+        return Err(Flaw::TooLong(annotations));
+    }
+    in_range("activeDeadlineSeconds", wanted.deadline, 3)?;
+    in_range("gracePeriodSeconds", wanted.grace.map(i64::from), 0)
+}
+
+/// A label or annotation that the API server would refuse.
+fn unfit<'a>(wanted: &Wanted<'a>) -> Option<(&'static str, &'a str, &'static str)> {
+    let label = |(key, value): (&'a String, &String)| {
+        Some(("labels", key.as_str(), keys::key(key).or_else(|| keys::label(value))?))
+    };
+    // In the prefix of an annotation's key capitals are as good.
+    let annotation =
+        |key: &'a String| Some(("annotations", key.as_str(), keys::key(&key.to_ascii_lowercase())?));
+    let mut annotations = wanted.annotations.keys();
+    wanted.labels.iter().find_map(label).or_else(|| annotations.find_map(annotation))
+}
+
+fn in_range(field: &'static str, value: Option<i64>, least: i64) -> Result<(), Flaw> {
+    match value.filter(|value| !(least..=MOST_SECONDS).contains(value)) {
+        Some(value) => Err(Flaw::OutOfRange { field, value, least }),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,57 @@
+//! `ContainerUpdateRequest`s, the entries of a `NodePodUpdate`, and the annotations of a pod that is updated.
+
+use std::time::{Duration, Instant};
+
+use berth_policy::in_place_update::{Sight, UpdateRequest, plan};
+use berth_proto::crd::{ContainerUpdateRequestSpec, ContainerUpdateRequestStatus, NodePodUpdate};
+use k8s_openapi::api::core::v1 as core;
+use kube::core::DynamicObject;
+
+use super::{
+    asked::{self, Flaw},
+    env, report, requests, state,
+};
+use crate::{base::clock::Clock, cluster::object::Object};
+
+/// What is sound names a pod and something to change, and can be planned; what is not says why. A record of progress that was
+/// read is written and read again as the same.
+pub fn update(data: &[u8]) {
+    let clock = Clock::read();
+    if let Ok(object) = serde_json::from_slice::<DynamicObject>(data)
+        && let Some(object) = Object::<ContainerUpdateRequestSpec, ContainerUpdateRequestStatus>::read(object)
+    {
+        judge(requests::asked_by(&object, &clock));
+    }
+    if let Ok(mailbox) = serde_json::from_slice::<NodePodUpdate>(data) {
+        let status = mailbox.status.unwrap_or_default();
+        let reports = status.pods.iter().map(|pod| report::read_pod(pod, &clock)).chain([Default::default()]);
+        for reported in reports {
+            for entry in &status.desired_pods {
+                judge(asked::desired(entry, reported.clone(), None, Instant::now(), &clock));
+            }
+        }
+    }
+    if let Ok(text) = std::str::from_utf8(data)
+        && let Some(record) = state::read(text)
+    {
+        assert_eq!(state::read(&state::text(&record)), Some(record));
+    }
+    if let Ok(container) = serde_json::from_slice::<core::Container>(data) {
+        for name in env::references(&container).keys() {
+            // Read without a panic.
+            let _ = env::is_expanded(&container, name);
+        }
+    }
+}
+
+fn judge((request, sound): (UpdateRequest, Result<(), Flaw>)) {
+    if let Err(flaw) = sound {
+        return assert!(!flaw.to_string().is_empty());
+    }
+    assert!(request.ended.is_some() || !request.pod.uid.as_str().is_empty());
+    let begin = Instant::now();
+    for now in [begin, begin + Duration::from_secs(3600)] {
+        let _ = request.limit();
+        plan(std::slice::from_ref(&request), &Sight::Gone, now, 0);
+    }
+}

@@ -1,0 +1,69 @@
+//! The readiness gate of in-place updates where no update goes on: a pod that has the gate becomes Ready only when somebody
+//! opens it, and one whose update was called off by deleting its request must not stay out of service.
+
+use std::time::Duration;
+
+use berth_policy::{
+    PodUid,
+    in_place_update::{UpdateSource, may_open},
+};
+use k8s_openapi::api::core::v1 as core;
+use tokio::time::sleep;
+use tracing::{info, warn};
+
+use super::{
+    Parts,
+    observe::{GATE, is_worked_on},
+    write::CLOSED_BY,
+};
+use crate::{base::causes::chain, pods::read};
+
+/// Between two writes on this node, and after one that failed.
+const APART: Duration = Duration::from_millis(50);
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// The gate is not open, it is the agent's to open, and nothing speaks against it but an update that goes on.
+pub(super) fn is_left_shut(pod: &core::Pod) -> bool {
+    if !read::has_gate(pod, GATE)
+        || read::is_mirror(&pod.metadata)
+        || pod.metadata.deletion_timestamp.is_some()
+    {
+        return false;
+    }
+    let gate = read::condition(pod, GATE);
+    let closed_here = gate.map(|gate| gate.status != "True" && gate.message.as_deref() == Some(CLOSED_BY));
+    let ready = read::condition(pod, "ContainersReady").is_some_and(|ready| ready.status == "True");
+    may_open(closed_here, ready && is_worked_on(pod))
+}
+
+impl Parts {
+    /// Opens what nobody else opens; for ever.
+    pub(super) async fn keep_gates(&self) {
+        let (ward, mut asked) = (&self.pods.shut, self.desk.changes());
+        let mut last = PodUid::from("");
+        let may = |uid: &PodUid| self.desk.has_heard(&UpdateSource::ALL) && !self.desk.wants(uid);
+        while let Some((uid, pod)) = ward.next(&last, &mut asked, may).await {
+            last = uid.clone();
+            if !self.open_gate(&pod).await {
+                sleep(AGAIN).await;
+                ward.put_back(uid, pod);
+            }
+            sleep(APART).await;
+        }
+    }
+
+    /// False: not opened, for a reason that may be over in a moment.
+    async fn open_gate(&self, pod: &core::Pod) -> bool {
+        let name = pod.metadata.name.as_deref().unwrap_or_default();
+        match self.writer.gate(pod, true).await {
+            Ok(_) => info!(pod = name, "Readiness gate of updates opened"),
+            // The watch shows what is there now.
+            Err(error) if error.is_conflict() || error.is_gone() => {}
+            Err(error) => {
+                warn!(pod = name, error = %chain(&error), "Readiness gate of updates not opened");
+                return false;
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,222 @@
+//! What is done for a pod, beside the loop that decides: each a question or a write, and what came of it.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use berth_policy::{
+    ContainerId, ContainerName, ContainerState, Event, InstanceView, PodRef, PodUid, RequestId, StepOutcome,
+    in_place_update::{MetadataKey, PodPatch, UpdateReport, UpdateRequest, UpdateSource},
+};
+use berth_shim::Gate;
+use k8s_openapi::api::core::v1 as core;
+use tracing::{info, warn};
+
+use super::{
+    Parts,
+    observe::{self, Facts},
+    pods::Version,
+};
+use crate::{
+    agent::fault::Point,
+    base::causes::chain,
+    cluster::client::CallError,
+    cri::{RuntimeError, made::Made},
+    pods::read,
+};
+
+/// The kubelet lists the runtime every second; one that does not within so long is busy, or away.
+const RELIST: Duration = Duration::from_millis(1500);
+/// From the list to what the kubelet makes of it.
+const INSPECTION: Duration = Duration::from_millis(50);
+
+/// What came of a job.
+#[derive(Debug)]
+pub(super) enum Done {
+    /// The pod was asked for.
+    Fetched(PodRef, Result<Option<Box<core::Pod>>, CallError>),
+    /// The runtime was asked about instances.
+    Looked(PodUid, Result<Vec<(ContainerId, Facts)>, RuntimeError>),
+    /// A step was taken, or not.
+    Stepped(PodRef, Act, Result<(), CallError>),
+    /// A status was written, or not.
+    Reported(RequestId, UpdateReport, StepOutcome),
+    /// An ended request was deleted, or not.
+    Deleted(RequestId, StepOutcome),
+}
+
+/// A step that is a write.
+#[derive(Debug)]
+pub(super) enum Act {
+    /// See [`berth_policy::in_place_update::Next::SetNotReady`].
+    Close,
+    /// See [`berth_policy::in_place_update::Next::SetReady`].
+    Open,
+    /// See [`berth_policy::in_place_update::Next::Patch`].
+    Patch(Box<PodPatch>),
+}
+
+impl Act {
+    fn about_to(&self) -> Point {
+        match self {
+            Self::Close => Point::Closing,
+            Self::Open => Point::Opening,
+            Self::Patch(_) => Point::Patching,
+        }
+    }
+
+    fn done(&self) -> Point {
+        match self {
+            Self::Close => Point::Closed,
+            Self::Open => Point::Opened,
+            Self::Patch(_) => Point::Patched,
+        }
+    }
+}
+
+impl Parts {
+    pub(super) async fn fetch(self: Arc<Self>, pod: PodRef) -> Done {
+        let found = self.writer.look(&pod).await;
+        Done::Fetched(pod, found.map(|found| found.map(Box::new)))
+    }
+
+    /// Asks how these instances were made. One that went meanwhile was made in no way anybody wants.
+    pub(super) async fn look_at(
+        self: Arc<Self>,
+        version: Arc<Version>,
+        pod: PodUid,
+        instances: Vec<(ContainerName, InstanceView)>,
+    ) -> Done {
+        let containers = || version.pod.spec.iter().flat_map(|spec| &spec.containers);
+        let mut facts = Vec::new();
+        for (name, InstanceView { id, state, .. }) in instances {
+            let Some(container) = containers().find(|container| container.name == name.as_str()) else {
+                continue;
+            };
+            match self.runtime.made(&id).await {
+                Ok(made) => {
+                    let made = made.unwrap_or_else(Made::unknown);
+                    let exited = matches!(state, ContainerState::Exited { .. });
+                    facts.push((id, Facts::of(container, &made, exited)));
+                }
+                Err(error) => return Done::Looked(pod, Err(error)),
+            }
+        }
+        Done::Looked(pod, Ok(facts))
+    }
+
+    pub(super) async fn step(
+        self: Arc<Self>,
+        pod: PodRef,
+        version: Arc<Version>,
+        act: Act,
+        keys: BTreeSet<MetadataKey>,
+    ) -> Done {
+        act.about_to().reached();
+        let written = match &act {
+            Act::Close => self.writer.gate(&version.pod, false).await,
+            Act::Open => self.writer.gate(&version.pod, true).await,
+            Act::Patch(patch) => {
+                self.clear_back_off(&pod.uid, patch).await;
+                // Before the kubelet can have it: what it starts from now on is not to be too old.
+                self.agent.set_env(&pod.uid, observe::env(&version.pod, &patch.metadata, &keys));
+                self.writer.patch(&version.pod, patch).await
+            }
+        };
+        if let Ok(written) = &written {
+            match &act {
+                Act::Close => {
+                    info!(pod = %pod.name, namespace = %pod.namespace, "Pod set not ready for its update");
+                }
+                Act::Open => {
+                    info!(pod = %pod.name, namespace = %pod.namespace, "Pod set ready, its update is complete");
+                }
+                Act::Patch(patch) => info!(
+                    pod = %pod.name,
+                    namespace = %pod.namespace,
+                    revision = patch.record.revision,
+                    images = ?patch.images,
+                    metadata = ?patch.metadata.keys().collect::<Vec<_>>(),
+                    "Pod patched"
+                ),
+            }
+            act.done().reached();
+            self.pods.written(written);
+        }
+        let written = written.map(drop);
+        Done::Stepped(pod, act, written)
+    }
+
+    /// The kubelet takes an exited instance of a container as a sign that the image it starts next keeps crashing, if it
+    /// started that image before. None is left when it looks.
+    async fn clear_back_off(&self, pod: &PodUid, patch: &PodPatch) {
+        let exited = self.agent.read(|node, _| {
+            let instances = node.instances(pod);
+            let newest = patch.images.keys().filter_map(|name| Some((name, &instances.get(name)?.id)));
+            newest
+                .flat_map(|(name, newest)| node.exited_before(pod, name, newest))
+                .collect::<Vec<ContainerId>>()
+        });
+        if exited.is_empty() {
+            return;
+        }
+        for id in exited {
+            match self.runtime.remove_container(&id).await {
+                Ok(()) => self.agent.observe(Event::ContainerRemoved(id)),
+                // The worst that follows is a pause before the start.
+                Err(error) => {
+                    warn!(container.id = %id, error = %chain(&error), "Exited container not removed");
+                }
+            }
+        }
+        let moment = self.agent.read(|node, _| node.moment());
+        let mut facts = self.agent.facts();
+        let relisted = async {
+            loop {
+                facts.mark_unchanged();
+                match self.agent.read(|node, _| node.relisted_since(moment)) {
+                    Some(true) => return,
+                    Some(false) if facts.changed().await.is_ok() => {}
+                    // Nobody lists through the agent.
+                    Some(false) | None => std::future::pending().await,
+                }
+            }
+        };
+        // Cancel-safe: a number.
+        if tokio::time::timeout(RELIST, relisted).await.is_ok() {
+            tokio::time::sleep(INSPECTION).await;
+        }
+    }
+
+    pub(super) async fn report(self: Arc<Self>, request: UpdateRequest, report: UpdateReport) -> Done {
+        Point::Telling.reached();
+        let outcome = match request.source {
+            UpdateSource::Api => self.requests.report(&request.id, &report, &self.desk).await,
+            UpdateSource::Mailbox => self.mailbox.report(&request, &report).await,
+            UpdateSource::Admin => self.submitted.report(&request.id, &report, &self.desk).await,
+        };
+        Point::Told.reached();
+        if let (StepOutcome::Done, Some(outcome)) = (outcome, report.outcome) {
+            info!(request = request.key, ?outcome, message = report.message, "Update ended");
+        }
+        Done::Reported(request.id, report, outcome)
+    }
+
+    pub(super) async fn delete(self: Arc<Self>, request: UpdateRequest) -> Done {
+        let outcome = match request.source {
+            UpdateSource::Api => self.requests.delete(&request.id).await,
+            // The manager takes its entries back itself.
+            UpdateSource::Mailbox => StepOutcome::Gone,
+            UpdateSource::Admin => self.submitted.delete(&request.id, &self.desk).await,
+        };
+        Done::Deleted(request.id, outcome)
+    }
+}
+
+/// The instances in a pod's status, for where the runtime is not watched.
+pub(super) fn told(pod: &core::Pod) -> impl Iterator<Item = (ContainerName, ContainerId, u32)> + '_ {
+    let statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
+    statuses.filter_map(|status| {
+        let running = status.state.as_ref().is_some_and(|state| state.running.is_some());
+        let id = read::container_id(status).filter(|_| running)?;
+        Some((status.name.as_str().into(), id.into(), status.restart_count.try_into().unwrap_or(0)))
+    })
+}

@@ -1,0 +1,183 @@
+//! The annotation `apps.kruise.io/runtime-containers-meta`: what runs in a pod, for tools of OpenKruise that judge an update
+//! by it. The agent itself does not read it.
+//!
+//! It is kept for pods that OpenKruise's own daemon would keep it for, for those that can be updated in place, and for
+//! those that have it. It is written only when an instance in it is another one, and after an update, not during it.
+
+use std::time::Duration;
+
+use berth_policy::{ContainerId, PodUid};
+use k8s_openapi::api::core::v1 as core;
+use serde::{Deserialize, Serialize};
+use tokio::time::sleep;
+use tracing::warn;
+
+use super::{
+    Parts,
+    observe::{Facts, GATE},
+    state,
+};
+use crate::{base::causes::chain, cri::made::Made, pods::read};
+
+/// Where it stands.
+pub(super) const ANNOTATION: &str = "apps.kruise.io/runtime-containers-meta";
+/// On pods with sidecars of a SidecarSet.
+const SIDECARS: &str = "kruise.io/sidecarset-hash";
+/// Between two writes on this node, and after one that failed.
+const APART: Duration = Duration::from_millis(100);
+const AGAIN: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Deserialize, Serialize, PartialEq, Eq)]
+struct RuntimeMeta {
+    containers: Vec<ContainerMeta>,
+}
+
+#[derive(Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+struct ContainerMeta {
+    name: String,
+    #[serde(rename = "containerID")]
+    container_id: String,
+    #[serde(default)]
+    restart_count: i32,
+    #[serde(default)]
+    hashes: Hashes,
+}
+
+#[derive(Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+struct Hashes {
+    #[serde(default)]
+    plain_hash: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    extracted_env_from_metadata_hash: Option<u64>,
+}
+
+impl Parts {
+    /// Keeps the annotations true; for ever.
+    pub(super) async fn keep_meta(&self) {
+        let (ward, mut asked) = (&self.pods.outdated, self.desk.changes());
+        let mut last = PodUid::from("");
+        while let Some((uid, pod)) = ward.next(&last, &mut asked, |uid| !self.desk.wants(uid)).await {
+            last = uid.clone();
+            if !self.write_meta(&pod).await {
+                sleep(AGAIN).await;
+                ward.put_back(uid, pod);
+            }
+            sleep(APART).await;
+        }
+    }
+
+    /// False: not written, for a reason that may be over in a moment.
+    async fn write_meta(&self, pod: &core::Pod) -> bool {
+        let mut containers = Vec::new();
+        for status in statuses(pod) {
+            let spec = pod.spec.iter().flat_map(|spec| &spec.containers);
+            let (Some(container), Some(id)) = (
+                spec.into_iter().find(|container| container.name == status.name),
+                read::container_id(status),
+            ) else {
+                return true;
+            };
+            let made = match self.runtime.made(&ContainerId::from(id)).await {
+                Ok(made) => made.unwrap_or_else(Made::unknown),
+                Err(error) => {
+                    warn!(container.id = id, error = %chain(&error), "Container not asked about");
+                    return false;
+                }
+            };
+            let facts = Facts::of(container, &made, false);
+            containers.push(ContainerMeta {
+                name: status.name.clone(),
+                container_id: status.container_id.clone().unwrap_or_default(),
+                restart_count: status.restart_count,
+                hashes: Hashes {
+                    plain_hash: facts.plain(),
+                    extracted_env_from_metadata_hash: facts.published,
+                },
+            });
+        }
+        // Texts and numbers: nothing of it can fail.
+        let text = serde_json::to_string(&RuntimeMeta { containers }).unwrap_or_default();
+        match self.writer.annotate(pod, ANNOTATION, &text).await {
+            Ok(_) => true,
+            // The watch shows what is there now.
+            Err(error) if error.is_conflict() || error.is_gone() => true,
+            Err(error) if error.refusal(true).is_some() => {
+                warn!(pod = pod.metadata.name, error = %chain(&error), "Annotation of what runs refused");
+                true
+            }
+            Err(error) => {
+                let name = pod.metadata.name.as_deref().unwrap_or_default();
+                warn!(pod = name, error = %chain(&error), "Annotation of what runs not written");
+                false
+            }
+        }
+    }
+}
+
+fn statuses(pod: &core::Pod) -> impl Iterator<Item = &core::ContainerStatus> {
+    pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten())
+}
+
+/// It ought to have the annotation, all its containers run, and one of them is not the one in it.
+pub(super) fn is_outdated(pod: &core::Pod) -> bool {
+    let annotation = |key: &str| pod.metadata.annotations.as_ref()?.get(key);
+    let text = annotation(ANNOTATION);
+    let owners = pod.metadata.owner_references.iter().flatten();
+    let kept = text.is_some()
+        || annotation(state::ANNOTATION).is_some()
+        || annotation(SIDECARS).is_some()
+        || read::has_gate(pod, GATE)
+        || owners.into_iter().any(|owner| owner.api_version.starts_with("apps.kruise.io/"));
+    let runs =
+        |status: &core::ContainerStatus| status.state.as_ref().is_some_and(|state| state.running.is_some());
+    let count = pod.spec.as_ref().map_or(0, |spec| spec.containers.len());
+    if !kept
+        || read::is_mirror(&pod.metadata)
+        || pod.metadata.deletion_timestamp.is_some()
+        || statuses(pod).filter(|status| runs(status)).count() != count
+    {
+        return false;
+    }
+    let written: Option<RuntimeMeta> = text.and_then(|text| serde_json::from_str(text).ok());
+    let written = written.map(|meta| meta.containers).unwrap_or_default();
+    let told = written.iter().map(|meta| (meta.name.as_str(), meta.container_id.as_str()));
+    !told.eq(statuses(pod).map(|status| (status.name.as_str(), status.container_id.as_deref().unwrap_or(""))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(annotations: &str) -> core::Pod {
+        serde_saphyr::from_str(&format!(
+            "
+metadata: {{name: web, uid: u, annotations: {{{annotations}}}}}
+spec: {{containers: [{{name: b}}, {{name: a}}]}}
+status:
+  containerStatuses:
+  - {{name: a, containerID: 'containerd://1', restartCount: 2, state: {{running: {{}}}}, image: i, imageID: i, ready: true}}
+  - {{name: b, containerID: 'containerd://2', restartCount: 0, state: {{running: {{}}}}, image: i, imageID: i, ready: true}}
+"
+        ))
+        .unwrap()
+    }
+
+    #[test]
+    fn written_only_on_change() {
+        let meta = |second: &str| {
+            format!(
+                r#"'{ANNOTATION}': '{{"containers":[{{"name":"a","containerID":"containerd://1"}},{{"name":"b","containerID":"{second}"}}]}}'"#
+            )
+        };
+        assert!(!is_outdated(&pod("")), "nobody keeps it for this pod");
+        assert!(is_outdated(&pod(&format!("'{}': '{{}}'", state::ANNOTATION))));
+        assert!(!is_outdated(&pod(&meta("containerd://2"))));
+        assert!(is_outdated(&pod(&meta("containerd://1"))));
+        assert!(is_outdated(&pod(&format!("'{ANNOTATION}': 'no JSON'"))));
+        let mut one_down = pod(&meta("containerd://1"));
+        one_down.status.as_mut().unwrap().container_statuses.as_mut().unwrap()[1].state = None;
+        assert!(!is_outdated(&one_down), "it comes again");
+    }
+}

@@ -1,0 +1,194 @@
+//! Ordered in-place updates of running pods: the side that does what `berth_policy::in_place_update` decides.
+//!
+//! ```text
+//!   ContainerUpdateRequests ── requests ──┐                        ┌── write: patches of the pod, its readiness gate
+//!   NodePodUpdate ──────────── mailbox ───┼── desk ── drive ───────┼── recreates: restarts for env, by the agent's marks
+//!   berthctl update ────────── submitted ─┘    ^        |  ^       └── crate::images::node_image: images, before anything is stopped
+//!                                              |        |  |
+//!                                 report ──────┴────────'  '── see, observe: pods (the pod watch), the runtime, images
+//! ```
+//!
+//! What is to be done with a pod the policy decides; here facts are put into its words (`observe`), and what was asked of the
+//! kubelet is not asked twice (`recreates`). What it takes to go on after a crash is in the pod (its images, its metadata, its
+//! annotation) and in the status of the requests; nothing else is kept.
+//!
+//! - `asked`, `report`: between objects and the policy's words. `state`: the annotation. `env`: hashes.
+//! - `jobs`, `outcomes`: the questions and writes, one at a time a pod, and what came of them.
+//! - `meta`: an annotation for others. `gates`: where no update goes on. `ward`: the pods of both.
+//! - `submit`: the way in for `berthctl update`. `keys`: Kubernetes' rules for metadata.
+
+mod asked;
+mod desk;
+mod drive;
+mod env;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
+mod gates;
+mod jobs;
+mod keys;
+mod mailbox;
+mod meta;
+mod observe;
+mod outcomes;
+mod pods;
+mod recreates;
+mod report;
+mod requests;
+mod see;
+mod state;
+mod submit;
+mod submitted;
+mod ward;
+mod write;
+
+use std::{sync::Arc, time::Duration};
+
+use berth_policy::{Wish, WishId, in_place_update::UpdateSource};
+use berth_proto::image::Reference;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tracing::error;
+
+use self::{
+    desk::Desk, drive::Driver, mailbox::Mailbox, requests::Requests, submitted::Submitted, write::Writer,
+};
+pub use self::{pods::Pods, submit::SubmitError};
+use crate::{
+    agent::Agent,
+    cluster::{
+        Cluster,
+        features::{self, Permission},
+        identity::IdentityState,
+    },
+    config::{Configuration, Place},
+    cri::Runtime,
+    images::node_image::{self, Keeper},
+};
+
+/// Before everything is looked at anew.
+const BEGIN_ANEW: Duration = Duration::from_secs(1);
+
+/// The updates of this node.
+#[derive(Clone, Debug)]
+pub struct Updates(Arc<Parts>);
+
+/// Who is needed for them.
+#[derive(Debug)]
+struct Parts {
+    agent: Arc<Agent>,
+    keeper: Arc<Keeper>,
+    runtime: Runtime,
+    pods: Arc<Pods>,
+    desk: Desk,
+    requests: Requests,
+    mailbox: Mailbox,
+    submitted: Submitted,
+    writer: Writer,
+    identity: watch::Receiver<IdentityState>,
+    /// How long an image is kept for its first use.
+    pin: Option<Duration>,
+    /// All requests are known, and what follows from them.
+    ready: watch::Sender<bool>,
+}
+
+impl Updates {
+    /// Nothing is asked before [`Updates::run`].
+    pub fn new(
+        agent: Arc<Agent>,
+        keeper: Arc<Keeper>,
+        runtime: Runtime,
+        cluster: &Cluster,
+        config: &Configuration,
+    ) -> Self {
+        let (connection, node) = (cluster.connection().clone(), cluster.node().to_owned());
+        Self(Arc::new(Parts {
+            agent,
+            keeper,
+            runtime,
+            pods: Arc::new(Pods::new(config.path == Place::Beside)),
+            desk: Desk::default(),
+            requests: Requests::new(connection.clone(), node.clone()),
+            mailbox: Mailbox::new(connection.clone(), node.clone()),
+            submitted: Submitted::new(&config.state_dir),
+            writer: Writer(cluster.pods()),
+            identity: cluster.identity(),
+            pin: Some(config.images.pin_for.0).filter(|pin| !pin.is_zero()),
+            ready: watch::Sender::new(false),
+        }))
+    }
+
+    /// Where the pod watch tells what it shows.
+    pub fn pods(&self) -> Arc<Pods> {
+        self.0.pods.clone()
+    }
+
+    /// Whether all requests are known, now and later.
+    pub fn ready(&self) -> watch::Receiver<bool> {
+        self.0.ready.subscribe()
+    }
+
+    /// Follows what is asked for and does it, until the shutdown.
+    pub async fn run(self, shutdown: CancellationToken) {
+        let parts = self.0;
+        parts.submitted.load(&parts.desk).await;
+        let sources = async {
+            tokio::join!(parts.requests.follow(&parts.desk), parts.follow_mailbox());
+        };
+        tokio::join!(parts.clone().drive(shutdown.clone()), async {
+            // Cancel-safe: the next process lists anew.
+            shutdown.run_until_cancelled(sources).await;
+        });
+    }
+}
+
+impl Parts {
+    /// Follows the mailbox, and keeps annotations, as long as what is in it can be done at all; for ever.
+    async fn follow_mailbox(&self) {
+        let mut identity = self.identity.clone();
+        loop {
+            identity.mark_unchanged();
+            let both =
+                async { tokio::join!(self.mailbox.follow(&self.desk), self.keep_meta(), self.keep_gates()) };
+            let changed = match self.permission() {
+                Permission::Unknown => identity.changed().await,
+                Permission::Denied(_) => {
+                    self.desk.listed(UpdateSource::Mailbox, Vec::new());
+                    identity.changed().await
+                }
+                // Cancel-safe: it is listed anew.
+                Permission::Given => tokio::select! {
+                    changed = identity.changed() => changed,
+                    _ = both => return,
+                },
+            };
+            if changed.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Whether the agent may write to pods.
+    fn permission(&self) -> Permission {
+        features::permission(&self.identity.borrow(), features::UPDATES)
+    }
+
+    /// Decides and does, until the shutdown. What a mistake in it takes down is put up again: nothing it remembers has to last.
+    async fn drive(self: Arc<Self>, shutdown: CancellationToken) {
+        while !shutdown.is_cancelled() {
+            let driver = Driver::new(self.clone());
+            let ended = tokio::spawn(driver.run(shutdown.clone())).await;
+            if shutdown.is_cancelled() {
+                return;
+            }
+            self.agent.metrics().policy_panicked();
+            error!(error = ?ended.err(), "Updates begin anew");
+            tokio::time::sleep(BEGIN_ANEW).await;
+        }
+    }
+
+    /// A wish for an image; `None` for a reference that is none.
+    fn wish(&self, id: WishId, image: &str) -> Option<Wish> {
+        let reference: Reference = image.parse().ok()?;
+        Some(Wish { pin: self.pin, ..node_image::plain(id, &reference) })
+    }
+}

@@ -1,0 +1,261 @@
+//! What a status says of an update, in the policy's words, and back.
+
+use std::{collections::BTreeMap, time::Instant};
+
+use berth_policy::{
+    ContainerName,
+    in_place_update::{
+        Before, ContainerUpdate, ContainerUpdatePhase, Failure, MetadataKey, Reason, UpdateOutcome,
+        UpdatePhase, UpdateReport,
+    },
+};
+use berth_proto::crd::{
+    ContainerUpdateRequestStatus, PreviousState, UpdateContainer, UpdatePhase as Phase, UpdateState,
+    UpdatedPod,
+};
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+    jiff::Timestamp,
+};
+
+use crate::{
+    base::{
+        clock::Clock,
+        status::{bounded, said, whole_second},
+    },
+    recreate::status::{COMPLETE, FAILED, SUCCEEDED},
+};
+
+/// Condition: since when the pod returns to what it was, with the reason of the failure.
+const ROLLING_BACK: &str = "RollingBack";
+
+/// What a request's status says.
+pub(super) fn read(status: &ContainerUpdateRequestStatus, clock: &Clock) -> UpdateReport {
+    let holds = |condition_type: &str| {
+        let mut conditions = status.conditions.iter();
+        conditions.find(|condition| condition.type_ == condition_type && condition.status == "True")
+    };
+    let reason = |condition: &Condition| Reason::named(&condition.reason).unwrap_or(Reason::Invalid);
+    let failed = holds(FAILED).map(|condition| UpdateOutcome::Failed(reason(condition)));
+    UpdateReport {
+        phase: status.phase.and_then(request_phase),
+        message: status.message.clone().unwrap_or_default(),
+        containers: status.container_update_states.iter().map(container).collect(),
+        outcome: failed.or_else(|| holds(COMPLETE).map(|_| UpdateOutcome::Complete)),
+        rolling_back: holds(ROLLING_BACK).map(|condition| {
+            let failure = Failure { reason: reason(condition), message: condition.message.clone() };
+            (failure, clock.instant(condition.last_transition_time.0))
+        }),
+        previous: status.previous.as_ref().map(before),
+    }
+}
+
+/// The fields of a request's status that are the agent's. Times stay as they were while what they are about does.
+pub(super) fn status(
+    report: &UpdateReport,
+    old: &ContainerUpdateRequestStatus,
+    now: Timestamp,
+) -> ContainerUpdateRequestStatus {
+    let now = whole_second(now, false);
+    let ended = report.phase == Some(UpdatePhase::Ended);
+    let condition = |condition_type: &str, reason: &str, message: &str| {
+        let same = |old: &&Condition| old.type_ == condition_type && old.status == "True";
+        Condition {
+            type_: condition_type.to_owned(),
+            status: "True".to_owned(),
+            reason: reason.to_owned(),
+            message: bounded(message),
+            last_transition_time: old
+                .conditions
+                .iter()
+                .find(same)
+                .map_or(Time(now), |old| old.last_transition_time.clone()),
+            observed_generation: None,
+        }
+    };
+    let outcome = report.outcome.map(|outcome| match outcome {
+        UpdateOutcome::Complete => condition(COMPLETE, SUCCEEDED, &report.message),
+        UpdateOutcome::Failed(reason) => condition(FAILED, reason.name(), &report.message),
+    });
+    let back = report.rolling_back.as_ref();
+    let back = back.map(|(failure, _)| condition(ROLLING_BACK, failure.reason.name(), &failure.message));
+    ContainerUpdateRequestStatus {
+        phase: report.phase.map(|phase| match phase {
+            UpdatePhase::Pending => Phase::Pending,
+            UpdatePhase::Updating => Phase::Updating,
+            UpdatePhase::RollingBack => Phase::RollingBack,
+            UpdatePhase::Ended => Phase::Completed,
+        }),
+        completion_time: ended.then(|| old.completion_time.clone().unwrap_or(Time(now))),
+        message: said(&report.message),
+        container_update_states: report.containers.iter().map(state).collect(),
+        previous: report.previous.as_ref().map(previous),
+        conditions: outcome.into_iter().chain(back).collect(),
+        ..ContainerUpdateRequestStatus::default()
+    }
+}
+
+/// What the agent may have written of a status.
+pub(super) fn own(status: &ContainerUpdateRequestStatus) -> ContainerUpdateRequestStatus {
+    let mut own = status.clone();
+    own.conditions.retain(|condition| [COMPLETE, FAILED, ROLLING_BACK].contains(&condition.type_.as_str()));
+    own.conditions.iter_mut().for_each(|condition| condition.observed_generation = None);
+    (own.node_name, own.pod_uid) = (None, None);
+    own
+}
+
+/// What an entry of `NodePodUpdate.status.pods` says.
+pub(super) fn read_pod(pod: &UpdatedPod, clock: &Clock) -> UpdateReport {
+    let reason = pod.reason.as_deref().map(|reason| Reason::named(reason).unwrap_or(Reason::Invalid));
+    let message = pod.message.clone().unwrap_or_default();
+    let since = pod.since.as_ref().map(|since| clock.instant(since.0));
+    UpdateReport {
+        phase: match pod.phase {
+            Phase::Succeeded | Phase::Failed | Phase::Completed => Some(UpdatePhase::Ended),
+            other => request_phase(other),
+        },
+        containers: pod.containers.iter().map(container).collect(),
+        outcome: match pod.phase {
+            Phase::Succeeded | Phase::Completed => Some(UpdateOutcome::Complete),
+            Phase::Failed => Some(UpdateOutcome::Failed(reason.unwrap_or(Reason::Invalid))),
+            Phase::Pending | Phase::Updating | Phase::RollingBack => None,
+        },
+        rolling_back: match (pod.phase, reason, since) {
+            (Phase::RollingBack, Some(reason), Some(since)) => {
+                Some((Failure { reason, message: message.clone() }, since))
+            }
+            _ => None,
+        },
+        previous: pod.previous.as_ref().map(before),
+        message,
+    }
+}
+
+/// The entry for a report.
+pub(super) fn pod(
+    uid: &str,
+    revision: &str,
+    report: &UpdateReport,
+    old: Option<&UpdatedPod>,
+    now: Timestamp,
+) -> UpdatedPod {
+    let phase = match (report.phase, report.outcome) {
+        (_, Some(UpdateOutcome::Complete)) => Phase::Succeeded,
+        (_, Some(UpdateOutcome::Failed(_))) => Phase::Failed,
+        (Some(UpdatePhase::RollingBack), None) => Phase::RollingBack,
+        (Some(UpdatePhase::Updating), None) => Phase::Updating,
+        (_, None) => Phase::Pending,
+    };
+    let reason = match (report.outcome, &report.rolling_back) {
+        (Some(UpdateOutcome::Failed(reason)), _) => Some(reason),
+        (None, Some((failure, _))) => Some(failure.reason),
+        (Some(UpdateOutcome::Complete), _) | (None, None) => None,
+    };
+    let reason = reason.map(|reason| reason.name().to_owned());
+    // On the way back the message is why: whoever reads it after a crash goes on with it.
+    let message = match (&report.rolling_back, report.outcome) {
+        (Some((failure, _)), None) => said(&failure.message),
+        _ => said(&report.message),
+    };
+    let same = old.filter(|old| old.revision == revision && old.phase == phase);
+    UpdatedPod {
+        uid: uid.to_owned(),
+        revision: revision.to_owned(),
+        phase,
+        reason,
+        message,
+        since: Some(same.and_then(|old| old.since.clone()).unwrap_or(Time(whole_second(now, false)))),
+        containers: report.containers.iter().map(state).collect(),
+        previous: report.previous.as_ref().map(previous),
+    }
+}
+
+/// When an entry ended.
+pub(super) fn ended(pod: &UpdatedPod, clock: &Clock, seen: Instant) -> Option<Instant> {
+    matches!(pod.phase, Phase::Succeeded | Phase::Failed | Phase::Completed)
+        .then(|| pod.since.as_ref().map_or(seen, |since| clock.instant(since.0)))
+}
+
+fn request_phase(phase: Phase) -> Option<UpdatePhase> {
+    match phase {
+        Phase::Pending => Some(UpdatePhase::Pending),
+        Phase::Updating => Some(UpdatePhase::Updating),
+        Phase::RollingBack => Some(UpdatePhase::RollingBack),
+        Phase::Completed => Some(UpdatePhase::Ended),
+        // Only containers and pods have these.
+        Phase::Succeeded | Phase::Failed => None,
+    }
+}
+
+fn container(state: &UpdateState) -> ContainerUpdate {
+    ContainerUpdate {
+        name: state.name.as_str().into(),
+        phase: match state.phase {
+            Phase::Pending => ContainerUpdatePhase::Pending,
+            // Neither of the others is for containers.
+            Phase::Updating | Phase::RollingBack => ContainerUpdatePhase::Updating,
+            Phase::Succeeded | Phase::Completed => ContainerUpdatePhase::Succeeded,
+            Phase::Failed => ContainerUpdatePhase::Failed,
+        },
+        message: state.message.clone().unwrap_or_default(),
+    }
+}
+
+fn state(update: &ContainerUpdate) -> UpdateState {
+    UpdateState {
+        name: update.name.as_str().to_owned(),
+        phase: match update.phase {
+            ContainerUpdatePhase::Pending => Phase::Pending,
+            ContainerUpdatePhase::Updating => Phase::Updating,
+            ContainerUpdatePhase::Succeeded => Phase::Succeeded,
+            ContainerUpdatePhase::Failed => Phase::Failed,
+        },
+        message: said(&update.message),
+    }
+}
+
+fn before(previous: &PreviousState) -> Before {
+    let image = |container: &UpdateContainer| {
+        (ContainerName::from(container.name.as_str()), container.image.as_str().into())
+    };
+    let mut metadata = BTreeMap::new();
+    for (key, value) in &previous.labels {
+        metadata.insert(MetadataKey::Label(key.clone()), Some(value.clone()));
+    }
+    for (key, value) in &previous.annotations {
+        metadata.insert(MetadataKey::Annotation(key.clone()), Some(value.clone()));
+    }
+    metadata.extend(previous.missing_labels.iter().map(|key| (MetadataKey::Label(key.clone()), None)));
+    metadata
+        .extend(previous.missing_annotations.iter().map(|key| (MetadataKey::Annotation(key.clone()), None)));
+    Before {
+        revision: previous.revision.clone(),
+        images: previous.containers.iter().map(image).collect(),
+        metadata,
+    }
+}
+
+fn previous(before: &Before) -> PreviousState {
+    let mut previous = PreviousState {
+        revision: before.revision.clone(),
+        containers: before
+            .images
+            .iter()
+            .map(|(name, image)| UpdateContainer { name: name.as_str().to_owned(), image: image.to_string() })
+            .collect(),
+        ..PreviousState::default()
+    };
+    for (key, value) in &before.metadata {
+        match (key, value) {
+            (MetadataKey::Label(key), Some(value)) => {
+                previous.labels.insert(key.clone(), value.clone());
+            }
+            (MetadataKey::Annotation(key), Some(value)) => {
+                previous.annotations.insert(key.clone(), value.clone());
+            }
+            (MetadataKey::Label(key), None) => previous.missing_labels.push(key.clone()),
+            (MetadataKey::Annotation(key), None) => previous.missing_annotations.push(key.clone()),
+        }
+    }
+    previous
+}

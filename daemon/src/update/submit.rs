@@ -1,0 +1,239 @@
+//! The way in for `berthctl update`, and the list for `berthctl get updates`.
+//!
+//! What cannot come to anything is refused at once, before it is kept; everything else ends in the status of the request.
+
+use std::io::{self, Read};
+
+use berth_policy::{
+    AssignError, PodRef,
+    in_place_update::{UpdateRequest, UpdateSource},
+};
+use berth_proto::crd::{ContainerUpdateRequest, ContainerUpdateRequestSpec, ContainerUpdateRequestStatus};
+use k8s_openapi::{
+    api::core::v1 as core,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
+    jiff::Timestamp,
+};
+
+use super::{Permission, Updates};
+use crate::{
+    base::status::whole_second,
+    cluster::client::CallError,
+    files::{self, FileError, Submitted as Taken},
+    pods::read,
+};
+
+/// Why a request was not taken. Nothing of it stays.
+#[derive(Debug, thiserror::Error)]
+pub enum SubmitError {
+    /// The agent may not change pods; why.
+    #[error("{0}")]
+    Forbidden(String),
+    /// What there was before is not known yet.
+    #[error("berthd has not read the updates it has yet; try again")]
+    Early,
+    /// It is about nothing on this node.
+    #[error(transparent)]
+    NoPod(#[from] AssignError),
+    /// The API server does not know the pod any more.
+    #[error("pod {0} is on this node, but not at the API server any more: it is being removed")]
+    Gone(String),
+    /// The API server does not say what the pod is.
+    #[error("pod {pod} cannot be looked at")]
+    Unseen {
+        /// The pod.
+        pod: String,
+        /// Why.
+        source: CallError,
+    },
+    /// The kubelet made it of a file.
+    #[error(
+        "pod {0}: a static pod cannot be updated in place: the kubelet replaces the whole pod on any change of its \
+         manifest; edit the manifest on the node instead"
+    )]
+    Static(String),
+    /// Its image cannot be changed any more.
+    #[error(
+        "container {container} of pod {pod} is an init container: only those of spec.containers are updated in place; make \
+         a new pod"
+    )]
+    Init {
+        /// The pod.
+        pod: String,
+        /// The container.
+        container: String,
+    },
+    /// The pod has no such container.
+    #[error("pod {pod} has no container {container}; it has {}", known.join(", "))]
+    NoContainer {
+        /// The pod.
+        pod: String,
+        /// The container.
+        container: String,
+        /// Those it has.
+        known: Vec<String>,
+    },
+    /// Its values cannot be; which, and what to do.
+    #[error("{0}")]
+    Invalid(String),
+    /// It could not be kept.
+    #[error("the request cannot be kept")]
+    Kept(#[from] FileError),
+    /// No name could be made.
+    #[error("no name for the request")]
+    Name(#[source] io::Error),
+}
+
+impl Updates {
+    /// Takes a request for a pod given as `name` or `namespace/name`. On return it survives the agent.
+    pub async fn submit(
+        &self,
+        pod: &str,
+        mut spec: ContainerUpdateRequestSpec,
+    ) -> Result<Taken, SubmitError> {
+        let parts = &self.0;
+        if let Permission::Denied(why) = parts.permission() {
+            return Err(SubmitError::Forbidden(why));
+        }
+        if !parts.desk.has_heard(&[UpdateSource::Admin]) {
+            return Err(SubmitError::Early);
+        }
+        let pod = parts.agent.read(|node, _| node.pod_named(pod))?;
+        spec.pod_name.clone_from(&pod.name);
+        let request = object(&pod, spec, parts.writer.node(), Timestamp::now()).map_err(SubmitError::Name)?;
+        let name = request.metadata.name.clone().unwrap_or_default();
+        let object = parts.submitted.prepare(request.clone());
+        let object = object.map_err(|unfit| SubmitError::Invalid(unfit.to_string()))?;
+        let key = || format!("{}/{}", pod.namespace, pod.name);
+        let found = parts.writer.look(&pod).await;
+        let found = found.map_err(|source| SubmitError::Unseen { pod: key(), source })?;
+        fits(&found.ok_or_else(|| SubmitError::Gone(key()))?, &request.spec)?;
+        // Whoever asked may go away meanwhile: what is in a file is on the desk, too.
+        let parts = parts.clone();
+        let keep = tokio::spawn(async move { parts.submitted.keep(object, &parts.desk).await });
+        let kept = keep.await.unwrap_or_else(|error| {
+            Err(FileError::Write { path: name.as_str().into(), source: io::Error::other(error) })
+        });
+        kept?;
+        Ok(Taken { namespace: pod.namespace, name })
+    }
+
+    /// The updates of this node, wherever they come from; `None` before those are known that were kept here.
+    pub fn states(&self) -> Option<Vec<UpdateRequest>> {
+        let desk = &self.0.desk;
+        desk.has_heard(&[UpdateSource::Admin])
+            .then(|| desk.entries().into_iter().map(|entry| entry.request).collect())
+    }
+}
+
+/// The request as an object, assigned.
+fn object(
+    pod: &PodRef,
+    spec: ContainerUpdateRequestSpec,
+    node: &str,
+    now: Timestamp,
+) -> io::Result<ContainerUpdateRequest> {
+    Ok(ContainerUpdateRequest {
+        metadata: ObjectMeta {
+            namespace: Some(pod.namespace.clone()),
+            name: Some(files::new_name(&pod.name)?),
+            uid: Some(uid(now)?),
+            creation_timestamp: Some(Time(whole_second(now, false))),
+            ..ObjectMeta::default()
+        },
+        spec,
+        status: Some(ContainerUpdateRequestStatus {
+            node_name: Some(node.to_owned()),
+            pod_uid: Some(pod.uid.as_str().to_owned()),
+            ..ContainerUpdateRequestStatus::default()
+        }),
+    })
+}
+
+/// A UUID of version 7. They are in the order of time, which decides between two requests of the same second.
+fn uid(now: Timestamp) -> io::Result<String> {
+    // Not the kernel's own UUIDs: the unit lets the agent see nothing of /proc but processes.
+    let mut random = [0_u8; 10];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut random)?;
+    // The variant of RFC 9562 is in the two highest bits.
+    random[2] = random[2] & 0x3f | 0x80;
+    let random = random.map(|byte| format!("{byte:02x}")).concat();
+    let time = format!("{:012x}", now.as_millisecond().max(0));
+    let (high, low) = time.split_at(8);
+    Ok(format!("{high}-{low}-7{}-{}-{}", &random[1..4], &random[4..8], &random[8..]))
+}
+
+/// The pod has the containers, and can be changed.
+fn fits(pod: &core::Pod, spec: &ContainerUpdateRequestSpec) -> Result<(), SubmitError> {
+    let meta = &pod.metadata;
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let key = format!("{}/{}", text(&meta.namespace), text(&meta.name));
+    if read::is_mirror(meta) {
+        return Err(SubmitError::Static(key));
+    }
+    let of_pod = pod.spec.iter();
+    let known: Vec<&str> =
+        of_pod.clone().flat_map(|spec| &spec.containers).map(|container| container.name.as_str()).collect();
+    let mut init = of_pod.flat_map(|spec| spec.init_containers.iter().flatten());
+    let Some(unknown) = spec.containers.iter().find(|asked| !known.contains(&asked.name.as_str())) else {
+        return Ok(());
+    };
+    let container = unknown.name.clone();
+    if init.any(|init| init.name == container) {
+        return Err(SubmitError::Init { pod: key, container });
+    }
+    let known = known.into_iter().map(str::to_owned).collect();
+    Err(SubmitError::NoContainer { pod: key, container, known })
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_proto::crd::UpdateContainer;
+
+    use super::*;
+
+    fn spec(names: &[&str]) -> ContainerUpdateRequestSpec {
+        let container =
+            |name: &&str| UpdateContainer { name: (*name).to_owned(), image: "web:v2".to_owned() };
+        ContainerUpdateRequestSpec {
+            containers: names.iter().map(container).collect(),
+            ..ContainerUpdateRequestSpec::default()
+        }
+    }
+
+    fn pod(annotations: &str) -> core::Pod {
+        serde_saphyr::from_str(&format!(
+            "
+metadata: {{name: web, namespace: shop, uid: u, annotations: {{{annotations}}}}}
+spec: {{initContainers: [{{name: setup}}], containers: [{{name: main}}, {{name: side}}]}}
+"
+        ))
+        .unwrap()
+    }
+
+    #[test]
+    fn only_what_the_pod_has() {
+        let refused = |names: &[&str]| fits(&pod(""), &spec(names)).unwrap_err().to_string();
+        fits(&pod(""), &spec(&["side", "main"])).unwrap();
+        fits(&pod(""), &spec(&[])).unwrap();
+        assert_eq!(refused(&["main", "app"]), "pod shop/web has no container app; it has main, side");
+        assert!(refused(&["setup"]).contains("is an init container"));
+        let mirror = fits(&pod("kubernetes.io/config.mirror: x"), &spec(&["main"])).unwrap_err().to_string();
+        assert!(mirror.contains("edit the manifest on the node"), "{mirror}");
+    }
+
+    #[test]
+    fn a_request_is_assigned_and_has_an_identity() {
+        let pod = PodRef { uid: "p-1".into(), namespace: "shop".to_owned(), name: "web".to_owned() };
+        let at = |millis: i64| Timestamp::from_millisecond(1_800_000_000_000 + millis).unwrap();
+        let [first, second] = [1, 2].map(|millis| object(&pod, spec(&["main"]), "node", at(millis)).unwrap());
+        assert_eq!(first.metadata.creation_timestamp, second.metadata.creation_timestamp, "whole seconds");
+        let [one, two] = [first.metadata.uid.unwrap(), second.metadata.uid.unwrap()];
+        assert!(one < two, "{one} {two}");
+        assert_eq!((one.len(), one.matches('-').count(), &one[14..15]), (36, 4, "7"));
+        assert!("89ab".contains(&one[19..20]), "{one}");
+        assert!(first.metadata.name.unwrap().starts_with("web-"));
+        let status = first.status.unwrap();
+        assert_eq!((status.node_name.as_deref(), status.pod_uid.as_deref()), (Some("node"), Some("p-1")));
+    }
+}

@@ -1,0 +1,262 @@
+//! The requests of `berthctl update`: whole objects, each in a file of the agent's state directory until its time is over.
+//!
+//! ```text
+//!   prepare --> keep --> <stateDir>/updates/web-x7k2p.json --> desk
+//!                           ^                                   |
+//!                           '-------------- report <------------'
+//! ```
+//!
+//! What is on the desk is in its file already: an agent that is killed loses none. A file that cannot be read is told once
+//! and left alone.
+
+use std::{
+    collections::HashMap,
+    ffi::OsStr,
+    fs::{self, DirBuilder},
+    io,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use berth_policy::{
+    RequestId, StepOutcome,
+    in_place_update::{UpdateReport, UpdateRequest, UpdateSource},
+};
+use berth_proto::{
+    crd::{ContainerUpdateRequest, ContainerUpdateRequestStatus},
+    quoting::unquoted,
+};
+use k8s_openapi::jiff::Timestamp;
+use tracing::{info, warn};
+
+use super::{
+    asked::{self, Flaw, Named},
+    desk::{Desk, Entry},
+    report,
+};
+use crate::{
+    base::{causes::chain, clock::Clock},
+    files::{FileError, blocking, directory},
+};
+
+/// The end of the names of the files. JSON keeps every text as it is.
+const SUFFIX: &str = "json";
+/// More than any file has: the annotations that are asked for and those that were there, each character as six at most.
+const LONGEST: u64 = 4 << 20;
+
+/// Where they are kept.
+#[derive(Debug)]
+pub(super) struct Submitted {
+    directory: PathBuf,
+    /// As their files are. Nothing awaits while the lock is held.
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    clock: Clock,
+    /// Of what is on the desk; grows with every change.
+    version: u64,
+    objects: HashMap<RequestId, Object>,
+}
+
+/// A request that can be kept, and where.
+#[derive(Clone, Debug)]
+pub(super) struct Object {
+    id: RequestId,
+    namespace: String,
+    name: String,
+    created: Timestamp,
+    path: PathBuf,
+    request: ContainerUpdateRequest,
+}
+
+/// Why a request cannot be kept.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unfit {
+    /// Its values cannot be.
+    #[error(transparent)]
+    Flaw(#[from] Flaw),
+    /// It has no name, namespace, UID or time.
+    #[error("metadata is not that of a request")]
+    Nameless,
+}
+
+impl Submitted {
+    pub(super) fn new(state_dir: &Path) -> Self {
+        let kept = Kept { clock: Clock::read(), version: 0, objects: HashMap::new() };
+        Self { directory: state_dir.join("updates"), kept: Mutex::new(kept) }
+    }
+
+    /// Puts those on the desk that an earlier process kept.
+    pub(super) async fn load(&self, desk: &Desk) {
+        let directory = self.directory.clone();
+        let found = blocking(move || read_all(&directory)).await.unwrap_or_else(|error| {
+            warn!(directory = ?self.directory, %error, "Updates of berthctl not read");
+            Vec::new()
+        });
+        let mut kept = self.kept();
+        for (path, read) in found {
+            let object = read.map_err(|error| unquoted(&error.to_string())).and_then(|request| {
+                Object::of(path.clone(), request).ok_or_else(|| Unfit::Nameless.to_string())
+            });
+            match object {
+                Ok(object) => drop(kept.objects.insert(object.id.clone(), object)),
+                Err(error) => warn!(file = ?path, error, "File is no update of berthctl, it is left alone"),
+            }
+        }
+        let clock = kept.clock;
+        let entries = kept.objects.values().map(|object| object.entry(&clock, 0)).collect();
+        drop(kept);
+        desk.listed(UpdateSource::Admin, entries);
+    }
+
+    /// Looks whether a request can be taken at all.
+    pub(super) fn prepare(&self, request: ContainerUpdateRequest) -> Result<Object, Unfit> {
+        let name = request.metadata.name.clone().unwrap_or_default();
+        let path = self.directory.join(format!("{name}.{SUFFIX}"));
+        let object = Object::of(path, request).ok_or(Unfit::Nameless)?;
+        object.asked(&self.kept().clock).1?;
+        Ok(object)
+    }
+
+    /// Takes a request. On return it survives the agent, and is on the desk.
+    pub(super) async fn keep(&self, object: Object, desk: &Desk) -> Result<(), FileError> {
+        let directory = self.directory.clone();
+        // Values of annotations are nobody's business but root's.
+        let made = blocking(move || DirBuilder::new().recursive(true).mode(0o700).create(directory)).await;
+        made.map_err(|source| FileError::Write { path: self.directory.clone(), source })?;
+        object.write().await?;
+        info!(request = format!("{}/{}", object.namespace, object.name), file = ?object.path, "Update taken");
+        self.show(object, desk);
+        Ok(())
+    }
+
+    /// Writes what the status of a request is to say, unless it says so.
+    pub(super) async fn report(&self, id: &RequestId, report: &UpdateReport, desk: &Desk) -> StepOutcome {
+        let Some(mut object) = self.object(id) else { return StepOutcome::Gone };
+        let old = object.request.status.take().unwrap_or_default();
+        let status = ContainerUpdateRequestStatus {
+            node_name: old.node_name.clone(),
+            pod_uid: old.pod_uid.clone(),
+            ..report::status(report, &old, Timestamp::now())
+        };
+        if status == old {
+            return StepOutcome::Done;
+        }
+        object.request.status = Some(status);
+        match object.write().await {
+            Ok(()) => {
+                self.show(object, desk);
+                StepOutcome::Done
+            }
+            Err(error) => {
+                warn!(error = %chain(&error), "Update of berthctl not reported, trying again");
+                StepOutcome::Failed
+            }
+        }
+    }
+
+    /// Removes a request that ended long enough ago.
+    pub(super) async fn delete(&self, id: &RequestId, desk: &Desk) -> StepOutcome {
+        let Some(object) = self.object(id) else { return StepOutcome::Gone };
+        let path = object.path.clone();
+        if let Err(error) = blocking(move || directory::remove(&path)).await {
+            warn!(file = ?object.path, %error, "Update of berthctl not deleted, trying again");
+            return StepOutcome::Failed;
+        }
+        self.kept().objects.remove(id);
+        desk.gone(id);
+        info!(file = ?object.path, "Update of berthctl deleted, it ended long enough ago");
+        StepOutcome::Done
+    }
+
+    /// What is in a file now is what counts.
+    fn show(&self, object: Object, desk: &Desk) {
+        let mut kept = self.kept();
+        kept.version += 1;
+        kept.clock = kept.clock.kept(Clock::read());
+        let entry = object.entry(&kept.clock, kept.version);
+        kept.objects.insert(object.id.clone(), object);
+        drop(kept);
+        desk.seen(entry);
+    }
+
+    fn object(&self, id: &RequestId) -> Option<Object> {
+        self.kept().objects.get(id).cloned()
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Object {
+    /// `None` for one without a name, which nobody has submitted.
+    fn of(path: PathBuf, request: ContainerUpdateRequest) -> Option<Self> {
+        let metadata = &request.metadata;
+        Some(Self {
+            id: metadata.uid.as_deref()?.into(),
+            namespace: metadata.namespace.clone()?,
+            name: metadata.name.clone()?,
+            created: metadata.creation_timestamp.as_ref()?.0,
+            path,
+            request,
+        })
+    }
+
+    fn asked(&self, clock: &Clock) -> (UpdateRequest, Result<(), Flaw>) {
+        let named = Named {
+            id: self.id.clone(),
+            source: UpdateSource::Admin,
+            namespace: &self.namespace,
+            name: &self.name,
+            created: clock.instant(self.created),
+        };
+        let status = self.request.status.clone().unwrap_or_default();
+        asked::request(named, Ok(&self.request.spec), &status, clock)
+    }
+
+    fn entry(&self, clock: &Clock, version: u64) -> Entry {
+        let (request, sound) = self.asked(clock);
+        Entry { request, flaw: sound.err().map(|flaw| flaw.to_string()), version }
+    }
+
+    fn text(&self) -> String {
+        // Texts, numbers and times: nothing of it can fail.
+        serde_json::to_string_pretty(&self.request).unwrap_or_default() + "\n"
+    }
+
+    async fn write(&self) -> Result<(), FileError> {
+        let (path, text) = (self.path.clone(), self.text());
+        let written = blocking(move || directory::write(&path, &text)).await;
+        written.map_err(|source| FileError::Write { path: self.path.clone(), source })
+    }
+}
+
+/// What a file says.
+type Read = io::Result<ContainerUpdateRequest>;
+
+/// All files of a directory. One that is missing has none.
+fn read_all(directory: &Path) -> io::Result<Vec<(PathBuf, Read)>> {
+    directory::tidy(directory);
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        if path.extension() == Some(OsStr::new(SUFFIX)) {
+            let read = directory::read_up_to(&path, LONGEST);
+            let read = read.and_then(|text| serde_json::from_str(&text).map_err(io::Error::from));
+            found.push((path, read));
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,177 @@
+//! Writes to the pods of this node: one patch for each step, for exactly the version it was decided on.
+
+use berth_policy::{
+    PodRef,
+    in_place_update::{MetadataKey, PodPatch},
+};
+use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+use serde_json::{Map, Value, json};
+
+use super::{observe::GATE, state};
+use crate::{
+    base::status::whole_second,
+    cluster::{
+        client::CallError,
+        metrics::Write,
+        node_pods::{NodePods, Part},
+    },
+    pods::read,
+};
+
+/// Why the gate is closed, as OpenKruise's tools know it.
+const START: &str = "StartInPlaceUpdate";
+
+/// By whom: another's is another's to open.
+pub(super) const CLOSED_BY: &str = "the agent of the node updates the pod in place";
+
+/// Writes to pods of this node.
+#[derive(Debug)]
+pub(super) struct Writer(pub(super) NodePods);
+
+impl Writer {
+    /// The pod as it is now; `None` when it is gone, or another one has its name.
+    pub(super) async fn look(&self, pod: &PodRef) -> Result<Option<core::Pod>, CallError> {
+        self.0.find(pod).await
+    }
+
+    /// The name of the node.
+    pub(super) fn node(&self) -> &str {
+        self.0.node()
+    }
+
+    /// Moves a batch.
+    pub(super) async fn patch(&self, pod: &core::Pod, patch: &PodPatch) -> Result<core::Pod, CallError> {
+        self.write(pod, Part::Pod, body(pod, patch), Write::Update).await
+    }
+
+    /// Opens or closes the readiness gate.
+    pub(super) async fn gate(&self, pod: &core::Pod, open: bool) -> Result<core::Pod, CallError> {
+        let conditions = conditions(pod, open, whole_second(Timestamp::now(), false));
+        let body = json!({ "metadata": named(pod), "status": { "conditions": conditions } });
+        self.write(pod, Part::Status, body, Write::Unready).await
+    }
+
+    /// Sets one annotation.
+    pub(super) async fn annotate(
+        &self,
+        pod: &core::Pod,
+        key: &str,
+        value: &str,
+    ) -> Result<core::Pod, CallError> {
+        let mut metadata = named(pod);
+        metadata.insert("annotations".to_owned(), json!({ key: value }));
+        self.write(pod, Part::Pod, json!({ "metadata": metadata }), Write::Annotation).await
+    }
+
+    async fn write(
+        &self,
+        pod: &core::Pod,
+        part: Part,
+        body: Value,
+        write: Write,
+    ) -> Result<core::Pod, CallError> {
+        let name = pod.metadata.name.as_deref().unwrap_or_default();
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        self.0.patch(namespace, name, part, body, write).await
+    }
+}
+
+/// A write to another pod of that name, or to another version of it, is a conflict.
+fn named(pod: &core::Pod) -> Map<String, Value> {
+    let mut metadata = Map::new();
+    metadata.insert("uid".to_owned(), json!(pod.metadata.uid));
+    metadata.insert("resourceVersion".to_owned(), json!(pod.metadata.resource_version));
+    metadata
+}
+
+fn body(pod: &core::Pod, patch: &PodPatch) -> Value {
+    let (mut labels, mut annotations) = (Map::new(), Map::new());
+    for (key, value) in &patch.metadata {
+        match key {
+            MetadataKey::Label(key) => labels.insert(key.clone(), json!(value)),
+            MetadataKey::Annotation(key) => annotations.insert(key.clone(), json!(value)),
+        };
+    }
+    annotations.insert(state::ANNOTATION.to_owned(), json!(state::text(&patch.record)));
+    let mut metadata = named(pod);
+    metadata.insert("labels".to_owned(), Value::Object(labels));
+    metadata.insert("annotations".to_owned(), Value::Object(annotations));
+    let mut body = json!({ "metadata": metadata });
+    if !patch.images.is_empty() {
+        let images = patch.images.iter();
+        let images: Vec<Value> =
+            images.map(|(name, image)| json!({ "name": name.as_str(), "image": &**image })).collect();
+        body["spec"] = json!({ "containers": images });
+    }
+    body
+}
+
+fn conditions(pod: &core::Pod, open: bool, now: Timestamp) -> Vec<core::PodCondition> {
+    let gate = core::PodCondition {
+        type_: GATE.to_owned(),
+        status: if open { "True" } else { "False" }.to_owned(),
+        // Merged into what is there: left out, the old one would stay.
+        reason: Some(if open { "" } else { START }.to_owned()),
+        message: Some(if open { "" } else { CLOSED_BY }.to_owned()),
+        last_transition_time: Some(Time(now)),
+        ..core::PodCondition::default()
+    };
+    let mut conditions = vec![gate];
+    if !open {
+        conditions.extend(read::not_ready_by(pod, GATE, now));
+    }
+    conditions
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use berth_policy::in_place_update::Record;
+
+    use super::*;
+
+    fn pod() -> core::Pod {
+        serde_saphyr::from_str(
+            "
+metadata: {name: web, namespace: shop, uid: u, resourceVersion: '7'}
+spec: {containers: [{name: main, image: 'a:1'}]}
+status: {conditions: [{type: ContainersReady, status: 'True'}, {type: Ready, status: 'True'}]}
+",
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn a_patch_names_what_it_was_decided_on() {
+        let patch = PodPatch {
+            images: [("main".into(), "a:2".into())].into(),
+            metadata: [
+                (MetadataKey::Label("l".to_owned()), "1".to_owned()),
+                (MetadataKey::Annotation("a".to_owned()), "two\nlines".to_owned()),
+            ]
+            .into(),
+            record: Record { revision: "r".to_owned(), ..Record::default() },
+        };
+        let body = body(&pod(), &patch);
+        assert_eq!(body["metadata"]["resourceVersion"], "7");
+        assert_eq!(body["metadata"]["uid"], "u");
+        assert_eq!(body["metadata"]["labels"], json!({"l": "1"}));
+        assert_eq!(body["metadata"]["annotations"]["a"], "two\nlines");
+        assert!(body["metadata"]["annotations"][state::ANNOTATION].as_str().unwrap().contains("\"r\""));
+        assert_eq!(body["spec"]["containers"], json!([{"name": "main", "image": "a:2"}]));
+        let nothing = PodPatch { images: BTreeMap::new(), ..patch };
+        assert!(super::body(&pod(), &nothing)["spec"].is_null());
+    }
+
+    #[test]
+    fn a_closed_gate_says_so_at_once() {
+        let of = |open| {
+            let conditions = conditions(&pod(), open, Timestamp::UNIX_EPOCH).into_iter();
+            conditions.map(|condition| (condition.type_, condition.status)).collect::<Vec<_>>()
+        };
+        let pair = |name: &str, status: &str| (name.to_owned(), status.to_owned());
+        assert_eq!(of(false), [pair(GATE, "False"), pair("Ready", "False")]);
+        assert_eq!(of(true), [pair(GATE, "True")]);
+    }
+}
