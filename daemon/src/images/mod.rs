@@ -7,7 +7,10 @@
 //! ```
 //!
 //! Each step is answered once, by the event it names. Only at the shutdown pulls are dropped without an answer: nobody is
-//! told that they failed, and the next process begins them again. Nothing here knows pods, wishes or the API server.
+//! told that they failed, and the next process begins them again. Nothing in it knows pods, wishes or the API server.
+//!
+//! - [`node_image`]: the images that are wanted on the node, and what is told of them.
+//! - [`gate`]: the gate of the data path, which tells the images of the kubelet's own pulls.
 
 mod containerd;
 pub(crate) mod credentials;

@@ -5,7 +5,7 @@
 //!   NodeImage files ───────── files ─┼── Keeper (policy) ──┤
 //!   berthctl pull ─────────── admin ─┘         ^           └── reports: status of the NodeImage, berthctl pulls
 //!                                              |
-//!   the kubelet's own pulls ── crate::agent ───'
+//!   the kubelet's own pulls ── gate ────────────'
 //! ```
 //!
 //! Nothing here decides about a pull; that is the policy's.
