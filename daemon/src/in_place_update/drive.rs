@@ -147,10 +147,11 @@ impl Driver {
         self.unwritten.retain(|id, _| desk.has(id));
         again.extend(self.unwritten.values().map(|pause| pause.until).filter(|until| *until > now));
         self.forget(&by_pod);
-        let mut unclear = false;
+        let (mut unclear, complete) = (false, self.parts.desk.complete());
         let set_aside = std::mem::take(&mut self.set_aside);
         for (pod, requests) in &by_pod {
-            let turn = || self.turn_of(pod, requests, now);
+            let complete = complete.get(pod).map_or(&[][..], Vec::as_slice);
+            let turn = || self.turn_of(pod, requests, complete, now);
             let (decided, next) = set_aside.evaluate(|| pod.clone(), now, turn).unwrap_or((true, Vec::new()));
             unclear |= !decided;
             again.extend(next);
@@ -165,9 +166,19 @@ impl Driver {
     }
 
     /// Looks at one pod and does what follows: whether that is known, and when to look again.
-    fn turn_of(&mut self, pod: &PodUid, requests: &[UpdateRequest], now: Instant) -> (bool, Vec<Instant>) {
+    fn turn_of(
+        &mut self,
+        pod: &PodUid,
+        requests: &[UpdateRequest],
+        complete: &[UpdateRequest],
+        now: Instant,
+    ) -> (bool, Vec<Instant>) {
         let (sight, next) = self.see(pod, requests, now);
-        let planned = plan(requests, &sight, now, Timestamp::now().as_second());
+        let wall = Timestamp::now().as_second();
+        let planned = match complete {
+            [] => plan(requests, &sight, now, wall),
+            complete => plan(&[requests, complete].concat(), &sight, now, wall),
+        };
         let decided = is_decided(&planned);
         let limits = requests.iter().filter_map(UpdateRequest::limit).filter(|at| *at > now);
         let mut again: Vec<Instant> = next.into_iter().chain(limits).collect();
