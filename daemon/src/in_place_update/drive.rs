@@ -24,6 +24,7 @@ use super::{
     Parts,
     desk::{Entry, LOOKED_AT},
     jobs::{Act, Done},
+    leftovers::Removal,
     observe::{self, Facts},
     outcomes::Pause,
     recreates::Recreates,
@@ -47,6 +48,10 @@ pub(super) struct Driver {
     /// Patches that the API server did not take.
     pub(super) refused: BTreeMap<PodUid, (String, String)>,
     pub(super) recreates: Recreates,
+    /// The last removal of exited instances of each pod.
+    pub(super) removals: BTreeMap<PodUid, Removal>,
+    /// Since when instances were seen running.
+    pub(super) running: BTreeMap<ContainerId, Instant>,
     /// Pods with a step, or a question about them, under way.
     pub(super) stepping: BTreeSet<PodUid>,
     pub(super) looking: BTreeSet<PodUid>,
@@ -73,6 +78,8 @@ impl Driver {
             closed: BTreeMap::new(),
             refused: BTreeMap::new(),
             recreates: Recreates::default(),
+            removals: BTreeMap::new(),
+            running: BTreeMap::new(),
             stepping: BTreeSet::new(),
             looking: BTreeSet::new(),
             pauses: BTreeMap::new(),
@@ -248,6 +255,14 @@ impl Driver {
                 return None;
             }
             Some(Next::Wait { until, .. }) => return until,
+            Some(Next::Clear(exited)) => {
+                if let Some(request) = requests.first()
+                    && self.stepping.insert(pod.clone())
+                {
+                    self.jobs.spawn(self.parts.clone().clear(request.pod.clone(), exited));
+                }
+                return None;
+            }
             Some(Next::SetNotReady) => Act::Close,
             Some(Next::SetReady) => Act::Open,
             Some(Next::Patch(patch)) => Act::Patch(Box::new(patch)),
@@ -340,11 +355,13 @@ impl Driver {
         }
         self.known = by_pod.keys().cloned().collect();
         self.closed.retain(|pod, _| by_pod.contains_key(pod));
+        self.removals.retain(|pod, _| by_pod.contains_key(pod));
         self.refused.retain(|pod, _| by_pod.contains_key(pod));
         self.pauses.retain(|pod, _| by_pod.contains_key(pod));
         self.recreates.keep_only(&self.parts.agent, |pod| by_pod.contains_key(pod));
         if by_pod.is_empty() {
             self.facts.clear();
+            self.running.clear();
         }
     }
 }

@@ -3,7 +3,7 @@
 //! ContainerUpdateRequests.
 //!
 //! All parts are real: manager, berthd with the token and the policies of `deploy/`, kubelet, containerd. The images are on
-//! the node. `ready_s` is from the request to the pod's being Ready again with all of it running what was asked for, as the
+//! the node, and the pod has been at rest. `ready_s` is from the request to the pod's being Ready again with all of it running what was asked for, as the
 //! request's end says; the baseline is the same pod deleted and created again. `floor_s` is what the kubelet takes for the
 //! same patches when somebody makes them by hand. Times of instances are the runtime's.
 
@@ -49,6 +49,11 @@ pub(crate) const BENCH: Bench = Bench {
     ],
 };
 const ROUNDS: usize = 5;
+/// Before each update: for a second or two after a start the kubelet has looks at the pod left to take, and a patch that comes
+/// then waits for them. Nobody updates a pod as often.
+const REST: Duration = Duration::from_millis(2500);
+/// How much longer each time, so that patches come at all moments between two of the kubelet's looks.
+const SPREAD: Duration = Duration::from_millis(170);
 /// Nothing here takes a tenth of it.
 const PATIENCE: Duration = Duration::from_secs(120);
 const NAMESPACE: &str = "default";
@@ -80,15 +85,16 @@ pub(crate) async fn run(options: &Options) -> Result<Vec<Row>> {
     for run in 0..options.runs {
         let by_hand = format!("by-hand-{run}");
         floors.push([
-            floor::image(&bed, &by_hand).await?,
-            floor::gated(&bed, &by_hand).await?,
-            floor::two(&bed, &by_hand).await?,
+            floor::image(&bed, &by_hand, run as usize).await?,
+            floor::gated(&bed, &by_hand, run as usize).await?,
+            floor::two(&bed, &by_hand, run as usize).await?,
         ]);
-        let mut times = vec![bed.without_gate(&format!("open-{run}")).await?];
+        let mut times = vec![bed.without_gate(&format!("open-{run}"), run as usize).await?];
         let pod = format!("pod-{run}");
         anew.push(bed.deleted_and_created(&pod).await?);
         for round in 0..ROUNDS {
             let image = if round % 2 == 0 { BUSYBOX_NEXT } else { BUSYBOX };
+            rest(round).await;
             times.push(
                 bed.updated(&pod, &format!("{pod}-image-{round}"), Update::new(&pod).image("high", image))
                     .await?,
@@ -96,8 +102,10 @@ pub(crate) async fn run(options: &Options) -> Result<Vec<Row>> {
         }
         for round in 0..ROUNDS {
             let update = Update::new(&pod).annotation("value", &format!("{round}"));
+            rest(round).await;
             times.push(bed.updated(&pod, &format!("{pod}-annotation-{round}"), update).await?);
         }
+        rest(run as usize).await;
         let both = Update::new(&pod).image("high", BUSYBOX).image("low", BUSYBOX_NEXT);
         times.push(bed.updated(&pod, &format!("{pod}-both"), both).await?);
         eprintln!("run {run}: {times:.2?}, by hand {:.2?}", floors.last());
@@ -131,6 +139,12 @@ pub(crate) async fn run(options: &Options) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
+/// Lets a pod come to rest.
+async fn rest(time: usize) {
+    let longer = SPREAD.saturating_mul(u32::try_from(time % 6).unwrap_or(0));
+    tokio::time::sleep(REST.saturating_add(longer)).await;
+}
+
 impl Bed {
     /// Leaves a pod of this name running; what it takes to delete it and to create it again.
     async fn deleted_and_created(&self, pod: &str) -> Result<f64> {
@@ -142,8 +156,9 @@ impl Bed {
     }
 
     /// One image of a new pod without the gate.
-    async fn without_gate(&self, pod: &str) -> Result<Times> {
+    async fn without_gate(&self, pod: &str, run: usize) -> Result<Times> {
         self.create(pod, false).await?;
+        rest(run).await;
         let update = Update::new(pod).image(NAMES[0], BUSYBOX_NEXT);
         let times = self.updated(pod, &format!("{pod}-image"), update).await?;
         self.remove(pod).await?;

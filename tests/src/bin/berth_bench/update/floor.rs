@@ -3,19 +3,21 @@
 //!
 //! The pods are new, so that no exited instance is there for which the kubelet would hold the next one back.
 
+use std::time::Instant;
+
 use anyhow::{Context, Result, ensure};
 use berth_tests::node::images::BUSYBOX_NEXT;
 use berth_tests::wait::await_condition;
 use k8s_openapi::api::core::v1::ContainerStatus;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
-use std::time::Instant;
 
-use super::{Bed, GATE, NAMES, PATIENCE};
+use super::{Bed, GATE, NAMES, PATIENCE, rest};
 
 /// One image, and nothing else.
-pub(super) async fn image(bed: &Bed, pod: &str) -> Result<f64> {
+pub(super) async fn image(bed: &Bed, pod: &str, time: usize) -> Result<f64> {
     bed.create(pod, false).await?;
+    rest(time).await;
     let begun = Instant::now();
     let old = replace(bed, pod, NAMES[0]).await?;
     shown(bed, pod, NAMES[0], &old, true).await?;
@@ -23,8 +25,9 @@ pub(super) async fn image(bed: &Bed, pod: &str) -> Result<f64> {
 }
 
 /// One image, with the gate closed before and opened when the next instance runs.
-pub(super) async fn gated(bed: &Bed, pod: &str) -> Result<f64> {
+pub(super) async fn gated(bed: &Bed, pod: &str, time: usize) -> Result<f64> {
     bed.create(pod, true).await?;
+    rest(time).await;
     let begun = Instant::now();
     gate(bed, pod, false).await?;
     let old = replace(bed, pod, NAMES[0]).await?;
@@ -34,8 +37,9 @@ pub(super) async fn gated(bed: &Bed, pod: &str) -> Result<f64> {
 }
 
 /// Two images, the second when the first is Ready.
-pub(super) async fn two(bed: &Bed, pod: &str) -> Result<f64> {
+pub(super) async fn two(bed: &Bed, pod: &str, time: usize) -> Result<f64> {
     bed.create(pod, true).await?;
+    rest(time).await;
     let begun = Instant::now();
     gate(bed, pod, false).await?;
     let old = replace(bed, pod, NAMES[0]).await?;
