@@ -8,7 +8,7 @@ use std::{
 
 use berth_policy::{
     PodUid, RequestId,
-    in_place_update::{UpdatePhase, UpdateReport, UpdateRequest, UpdateSource},
+    in_place_update::{UpdateOutcome, UpdatePhase, UpdateReport, UpdateRequest, UpdateSource},
     time::later,
 };
 use tokio::sync::watch;
@@ -128,6 +128,33 @@ impl Desk {
         open
     }
 
+    /// Requests that have brought about what they asked for while open ones of the same pod were there; of each pod the newest
+    /// [`LOOKED_AT`]: what the earlier ones left was written down meanwhile.
+    pub(super) fn complete(&self) -> BTreeMap<PodUid, Vec<UpdateRequest>> {
+        let inner = self.inner();
+        let mut since: BTreeMap<&PodUid, Instant> = BTreeMap::new();
+        for request in inner.entries.values().map(|entry| &entry.request) {
+            if request.ended.is_none() {
+                let first = since.entry(&request.pod.uid).or_insert(request.created);
+                *first = request.created.min(*first);
+            }
+        }
+        let mut by_pod: BTreeMap<PodUid, Vec<&UpdateRequest>> = BTreeMap::new();
+        for request in inner.entries.values().map(|entry| &entry.request) {
+            let open_since = since.get(&request.pod.uid).copied();
+            if request.reported.outcome == Some(UpdateOutcome::Complete)
+                && request.ended.is_some_and(|ended| open_since.is_some_and(|since| ended >= since))
+            {
+                by_pod.entry(request.pod.uid.clone()).or_default().push(request);
+            }
+        }
+        let newest = |mut of_pod: Vec<&UpdateRequest>| -> Vec<UpdateRequest> {
+            of_pod.sort_by_key(|request| std::cmp::Reverse(request.ended));
+            of_pod.into_iter().take(LOOKED_AT).cloned().collect()
+        };
+        by_pod.into_iter().map(|(pod, of_pod)| (pod, newest(of_pod))).collect()
+    }
+
     /// Those that have, with the time from which on they are to be deleted.
     pub(super) fn over(&self) -> Vec<(RequestId, Instant)> {
         let inner = self.inner();
@@ -211,6 +238,8 @@ mod tests {
         assert_eq!(open.entries.last().unwrap().request.id.as_str(), "r20000");
         assert_eq!(open.untold.len(), TOLD_AT_ONCE);
 
+        assert!(desk.complete().is_empty());
+
         // One that was told so is not told again, and one that has ended makes room.
         let waits = UpdateReport { phase: Some(UpdatePhase::Pending), ..UpdateReport::default() };
         desk.reported(&open.untold[0].id, &waits, now);
@@ -218,5 +247,31 @@ mod tests {
         let ended = UpdateReport { phase: Some(UpdatePhase::Ended), ..UpdateReport::default() };
         desk.reported(&open.entries[0].request.id, &ended, now);
         assert_eq!(desk.open().entries[LOOKED_AT - 1].request.id.as_str(), "r00064");
+    }
+
+    #[test]
+    fn what_became_complete_beside_an_open_one_is_remembered() {
+        let (desk, now) = (Desk::default(), Instant::now());
+        let late = now + std::time::Duration::from_secs(1);
+        let complete = UpdateReport {
+            phase: Some(UpdatePhase::Ended),
+            outcome: Some(UpdateOutcome::Complete),
+            ..UpdateReport::default()
+        };
+        // Of one pod: ended before the open one came, ended since, failed since. Of another: nothing is open.
+        let all = [(1, "a", now), (2, "a", now), (3, "a", now), (4, "a", late), (5, "b", now)];
+        desk.listed(UpdateSource::Api, all.map(|(number, pod, created)| entry(number, pod, created)).into());
+        let failed = UpdateReport { outcome: None, ..complete.clone() };
+        for (number, report, at) in
+            [(1, &complete, now), (2, &complete, late), (3, &failed, late), (5, &complete, late)]
+        {
+            desk.reported(&format!("r{number:05}").as_str().into(), report, at);
+        }
+        let found: Vec<(String, Vec<String>)> = desk
+            .complete()
+            .into_iter()
+            .map(|(pod, all)| (pod.to_string(), all.iter().map(|request| request.revision.clone()).collect()))
+            .collect();
+        assert_eq!(found, [("a".to_owned(), vec!["r00002".to_owned()])]);
     }
 }

@@ -24,6 +24,7 @@ use super::{
     Parts,
     desk::{Entry, LOOKED_AT},
     jobs::{Act, Done},
+    leftovers::Removal,
     observe::{self, Facts},
     outcomes::Pause,
     recreates::Recreates,
@@ -50,6 +51,10 @@ pub(super) struct Driver {
     /// Patches that the API server did not take.
     pub(super) refused: BTreeMap<PodUid, (String, String)>,
     pub(super) recreates: Recreates,
+    /// The last removal of exited instances of each pod.
+    pub(super) removals: BTreeMap<PodUid, Removal>,
+    /// Since when instances were seen running.
+    pub(super) running: BTreeMap<ContainerId, Instant>,
     /// Pods with a step, or a question about them, under way.
     pub(super) stepping: BTreeSet<PodUid>,
     pub(super) looking: BTreeSet<PodUid>,
@@ -76,6 +81,8 @@ impl Driver {
             closed: BTreeMap::new(),
             refused: BTreeMap::new(),
             recreates: Recreates::default(),
+            removals: BTreeMap::new(),
+            running: BTreeMap::new(),
             stepping: BTreeSet::new(),
             looking: BTreeSet::new(),
             pauses: BTreeMap::new(),
@@ -150,10 +157,11 @@ impl Driver {
         self.unwritten.retain(|id, _| desk.has(id));
         again.extend(self.unwritten.values().map(|pause| pause.until).filter(|until| *until > now));
         self.forget(&by_pod);
-        let mut unclear = false;
+        let (mut unclear, complete) = (false, self.parts.desk.complete());
         let set_aside = std::mem::take(&mut self.set_aside);
         for (pod, requests) in &by_pod {
-            let turn = || self.turn_of(pod, requests, now);
+            let complete = complete.get(pod).map_or(&[][..], Vec::as_slice);
+            let turn = || self.turn_of(pod, requests, complete, now);
             let (decided, next) = set_aside.evaluate(|| pod.clone(), now, turn).unwrap_or((true, Vec::new()));
             unclear |= !decided;
             again.extend(next);
@@ -168,9 +176,19 @@ impl Driver {
     }
 
     /// Looks at one pod and does what follows: whether that is known, and when to look again.
-    fn turn_of(&mut self, pod: &PodUid, requests: &[UpdateRequest], now: Instant) -> (bool, Vec<Instant>) {
+    fn turn_of(
+        &mut self,
+        pod: &PodUid,
+        requests: &[UpdateRequest],
+        complete: &[UpdateRequest],
+        now: Instant,
+    ) -> (bool, Vec<Instant>) {
         let (sight, next) = self.see(pod, requests, now);
-        let planned = plan(requests, &sight, now, Timestamp::now().as_second());
+        let wall = Timestamp::now().as_second();
+        let planned = match complete {
+            [] => plan(requests, &sight, now, wall),
+            complete => plan(&[requests, complete].concat(), &sight, now, wall),
+        };
         let decided = is_decided(&planned);
         let limits = requests.iter().filter_map(UpdateRequest::limit).filter(|at| *at > now);
         let mut again: Vec<Instant> = next.into_iter().chain(limits).collect();
@@ -240,6 +258,14 @@ impl Driver {
                 return None;
             }
             Some(Next::Wait { until, .. }) => return until,
+            Some(Next::Clear(exited)) => {
+                if let Some(request) = requests.first()
+                    && self.stepping.insert(pod.clone())
+                {
+                    self.jobs.spawn(self.parts.clone().clear(request.pod.clone(), exited));
+                }
+                return None;
+            }
             Some(Next::SetNotReady) => Act::Close,
             Some(Next::SetReady) => Act::Open,
             Some(Next::Patch(patch)) => Act::Patch(Box::new(patch)),
@@ -332,11 +358,13 @@ impl Driver {
         }
         self.known = by_pod.keys().cloned().collect();
         self.closed.retain(|pod, _| by_pod.contains_key(pod));
+        self.removals.retain(|pod, _| by_pod.contains_key(pod));
         self.refused.retain(|pod, _| by_pod.contains_key(pod));
         self.pauses.retain(|pod, _| by_pod.contains_key(pod));
         self.recreates.keep_only(&self.parts.agent, |pod| by_pod.contains_key(pod));
         if by_pod.is_empty() {
             self.facts.clear();
+            self.running.clear();
         }
     }
 }

@@ -1,14 +1,13 @@
 //! What is done for a pod, beside the loop that decides: each a question or a write, and what came of it.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc};
 
 use berth_policy::{
-    ContainerId, ContainerName, ContainerState, Event, InstanceView, PodRef, PodUid, RequestId, StepOutcome,
+    ContainerId, ContainerName, ContainerState, InstanceView, Moment, PodRef, PodUid, RequestId, StepOutcome,
     in_place_update::{MetadataKey, PodPatch, UpdateReport, UpdateRequest, UpdateSource},
 };
-use berth_shim::Gate;
 use k8s_openapi::api::core::v1 as core;
-use tracing::{info, warn};
+use tracing::info;
 
 use super::{
     Parts,
@@ -17,16 +16,10 @@ use super::{
 };
 use crate::{
     agent::fault::Point,
-    base::causes::chain,
     cluster::client::CallError,
     cri::{RuntimeError, made::Made},
     pods::read,
 };
-
-/// The kubelet lists the runtime every second; one that does not within so long is busy, or away.
-const RELIST: Duration = Duration::from_millis(1500);
-/// From the list to what the kubelet makes of it.
-const INSPECTION: Duration = Duration::from_millis(50);
 
 /// What came of a job.
 #[derive(Debug)]
@@ -35,6 +28,8 @@ pub(super) enum Done {
     Fetched(PodRef, Result<Option<Box<core::Pod>>, CallError>),
     /// The runtime was asked about instances.
     Looked(PodUid, Result<Vec<(ContainerId, Facts)>, RuntimeError>),
+    /// Exited instances were removed, but for these; and when.
+    Cleared(PodRef, BTreeSet<ContainerId>, Moment),
     /// A step was taken, or not.
     Stepped(PodRef, Act, Result<(), CallError>),
     /// A status was written, or not.
@@ -115,7 +110,6 @@ impl Parts {
             Act::Close => self.writer.gate(&version.pod, false).await,
             Act::Open => self.writer.gate(&version.pod, true).await,
             Act::Patch(patch) => {
-                self.clear_back_off(&pod.uid, patch).await;
                 // Before the kubelet can have it: what it starts from now on is not to be too old.
                 self.agent.set_env(&pod.uid, observe::env(&version.pod, &patch.metadata, &keys));
                 self.writer.patch(&version.pod, patch).await
@@ -143,47 +137,6 @@ impl Parts {
         }
         let written = written.map(drop);
         Done::Stepped(pod, act, written)
-    }
-
-    /// The kubelet takes an exited instance of a container as a sign that the image it starts next keeps crashing, if it
-    /// started that image before. None is left when it looks.
-    async fn clear_back_off(&self, pod: &PodUid, patch: &PodPatch) {
-        let exited = self.agent.read(|node, _| {
-            let instances = node.instances(pod);
-            let newest = patch.images.keys().filter_map(|name| Some((name, &instances.get(name)?.id)));
-            newest
-                .flat_map(|(name, newest)| node.exited_before(pod, name, newest))
-                .collect::<Vec<ContainerId>>()
-        });
-        if exited.is_empty() {
-            return;
-        }
-        for id in exited {
-            match self.runtime.remove_container(&id).await {
-                Ok(()) => self.agent.observe(Event::ContainerRemoved(id)),
-                // The worst that follows is a pause before the start.
-                Err(error) => {
-                    warn!(container.id = %id, error = %chain(&error), "Exited container not removed");
-                }
-            }
-        }
-        let moment = self.agent.read(|node, _| node.moment());
-        let mut facts = self.agent.facts();
-        let relisted = async {
-            loop {
-                facts.mark_unchanged();
-                match self.agent.read(|node, _| node.relisted_since(moment)) {
-                    Some(true) => return,
-                    Some(false) if facts.changed().await.is_ok() => {}
-                    // Nobody lists through the agent.
-                    Some(false) | None => std::future::pending().await,
-                }
-            }
-        };
-        // Cancel-safe: a number.
-        if tokio::time::timeout(RELIST, relisted).await.is_ok() {
-            tokio::time::sleep(INSPECTION).await;
-        }
     }
 
     pub(super) async fn report(self: Arc<Self>, request: UpdateRequest, report: UpdateReport) -> Done {

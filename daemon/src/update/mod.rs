@@ -14,6 +14,7 @@
 //!
 //! - `asked`, `report`: between objects and the policy's words. `state`: the annotation. `env`: hashes.
 //! - `jobs`, `outcomes`: the questions and writes, one at a time a pod, and what came of them.
+//! - `leftovers`: exited instances that are in the way of the next ones.
 //! - `meta`: an annotation for others. `gates`: where no update goes on. `ward`: the pods of both.
 //! - `submit`: the way in for `berthctl update`. `keys`: Kubernetes' rules for metadata.
 
@@ -26,6 +27,7 @@ pub(crate) mod fuzz;
 mod gates;
 mod jobs;
 mod keys;
+mod leftovers;
 mod mailbox;
 mod meta;
 mod observe;

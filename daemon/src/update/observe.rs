@@ -9,7 +9,8 @@ use std::{
 use berth_policy::{
     ContainerId, ContainerName, ContainerState, EnvValues, InstanceView,
     in_place_update::{
-        ContainerView, EnvHash, Fate, Gate, Instance, Life, Metadata, MetadataKey, Observed, Presence, Record,
+        ContainerView, EnvHash, Fate, Gate, Instance, Leftovers, Life, Metadata, MetadataKey, Observed,
+        Presence, Record,
     },
     time::later,
 };
@@ -23,6 +24,10 @@ pub(super) const GATE: &str = "InPlaceUpdateReady";
 /// What exited a moment ago may be on its way to be started again, whatever its restart policy says: the kubelet stops and
 /// starts a container whose definition has changed in one go.
 const AFTERMATH: Duration = Duration::from_secs(10);
+
+/// As long has a container to run before the next batch may stop others, where the kubelet has not looked at it yet. Its looks
+/// are a second apart, so that it is half of that on average when the kubelet calls a new one Ready.
+const STEADY: Duration = Duration::from_millis(400);
 
 /// As long has a container to run that has fallen over before: the kubelet's own back-off begins with it.
 const PROVEN: Duration = Duration::from_secs(10);
@@ -71,6 +76,10 @@ impl Facts {
 pub(super) struct Sources<'a> {
     pub(super) instances: &'a BTreeMap<ContainerName, InstanceView>,
     pub(super) facts: &'a BTreeMap<ContainerId, Facts>,
+    /// What is left beside them.
+    pub(super) leftovers: BTreeMap<ContainerName, Leftovers>,
+    /// Since when they were seen running.
+    pub(super) running: &'a BTreeMap<ContainerId, Instant>,
     pub(super) images: BTreeMap<Arc<str>, Presence>,
     /// When this process wrote the gate False.
     pub(super) closed: Option<Instant>,
@@ -111,6 +120,7 @@ pub(super) fn observe(version: &Version, sources: Sources<'_>) -> Picture {
             priority: order.as_ref().and_then(|order| order.priority(&name)),
             reads: references.values().cloned().collect::<BTreeSet<MetadataKey>>(),
             env: env::expected(&references, &metadata).hash(),
+            leftovers: look.sources.leftovers.remove(&name).unwrap_or(Leftovers::None),
             instance: look.instance(container, &name, &image),
             name,
             image,
@@ -173,6 +183,18 @@ pub(super) fn is_worked_on(pod: &core::Pod) -> bool {
     told.is_none_or(|told| pod.metadata.generation.is_none_or(|wanted| wanted <= told))
 }
 
+/// The kubelet's pod worker is between the stop of the old instance and the start of the new one: the old one has exited and
+/// the worker is at the spec or the mark that says so, or the new one is there. It tells nothing before it is through, and then
+/// of what it finds at its next look at the runtime.
+fn is_being_started(pod: &core::Pod, view: &InstanceView, has_image: bool) -> bool {
+    let told = pod.status.as_ref().and_then(|status| status.observed_generation);
+    match view.state {
+        ContainerState::Exited { .. } => view.stopping || !has_image && told.is_some() && is_worked_on(pod),
+        ContainerState::Created => has_image,
+        ContainerState::Running | ContainerState::Unknown => false,
+    }
+}
+
 fn record(pod: &core::Pod) -> Option<Record> {
     state::read(pod.metadata.annotations.as_ref()?.get(state::ANNOTATION)?)
 }
@@ -224,12 +246,18 @@ impl Look<'_> {
                 false => format!("not {wanted} ({})", facts.image).into(),
             },
         );
+        let early_ready = self.is_early_ready(container, status, view);
+        let life = match self.life(name, status, view, facts) {
+            Life::Restarting if is_being_started(self.pod, view, *image == **wanted) => Life::Stopped,
+            life => life,
+        };
         Some(Instance {
             id: view.id.clone(),
             image,
+            early_ready,
             image_id: status.map(|status| status.image_id.clone()).unwrap_or_default(),
             env: facts.and_then(|facts| facts.env),
-            life: self.life(name, status, view, facts),
+            life,
             restarts: view.attempt,
         })
     }
@@ -274,6 +302,35 @@ impl Look<'_> {
                 }
             }
         }
+    }
+
+    /// It runs steadily, has nothing that would have to succeed before it is Ready, and is the first one after the one that the
+    /// kubelet told of last, which ran: it has not fallen over.
+    fn is_early_ready(
+        &mut self,
+        container: &core::Container,
+        status: Option<&core::ContainerStatus>,
+        view: &InstanceView,
+    ) -> bool {
+        let begun = container.lifecycle.as_ref().is_some_and(|lifecycle| lifecycle.post_start.is_some());
+        if begun || container.readiness_probe.is_some() || container.startup_probe.is_some() {
+            return false;
+        }
+        let follows = |status: &core::ContainerStatus| {
+            let ran = status.state.as_ref().is_some_and(|state| state.running.is_some());
+            ran && status.ready
+                && i64::from(view.attempt) == i64::from(status.restart_count).saturating_add(1)
+        };
+        let runs = view.state == ContainerState::Running && !view.stopping;
+        let Some(since) = self.sources.running.get(&view.id).filter(|_| runs && status.is_some_and(follows))
+        else {
+            return false;
+        };
+        let steady = later(*since, STEADY);
+        if steady > self.sources.now {
+            self.again.push(steady);
+        }
+        steady <= self.sources.now
     }
 
     /// When a container that has fallen over since its batch was patched has run long enough to count: the kubelet calls one

@@ -41,6 +41,10 @@ impl Driver {
                     Err(error) => self.pause(pod, &chain(&error), now),
                 }
             }
+            Done::Cleared(pod, failed, moment) => {
+                self.stepping.remove(&pod.uid);
+                self.removed(pod.uid, failed, moment);
+            }
             Done::Stepped(pod, act, written) => {
                 self.stepping.remove(&pod.uid);
                 if !self.parts.desk.wants(&pod.uid) {

@@ -56,8 +56,14 @@ impl Driver {
             }
             return (Sight::Unknown, paused);
         }
+        for view in instances.values().filter(|view| view.state == ContainerState::Running) {
+            self.running.entry(view.id.clone()).or_insert(now);
+        }
+        let leftovers = self.leftovers(pod, &instances, now);
         let sources = Sources {
             instances: &instances,
+            leftovers,
+            running: &self.running,
             facts: &self.facts,
             images: self.images(pod, requests, &version),
             closed: self.closed.get(pod).copied(),

@@ -8,7 +8,8 @@ use std::{
 
 use crate::{
     in_place_update::{
-        ContainerView, Failure, Fate, Gate, Next, Observed, Presence, Reason, Record, Update, Why, batch,
+        ContainerView, Failure, Fate, Gate, Leftovers, Next, Observed, Presence, Reason, Record, Update, Why,
+        batch,
         diff::{Diff, counts_env},
     },
     model::ContainerName,
@@ -58,7 +59,9 @@ impl Decision<'_> {
             };
             return self.fail(Reason::DeadlineExceeded, message);
         }
-        if matches!(under_way, Some(Next::Wait { why: Why::Ready { .. }, .. })) && self.may_open() {
+        if matches!(under_way, Some(Next::Wait { why: Why::Ready { .. } | Why::Restart(_), .. }))
+            && self.may_open()
+        {
             return Next::SetReady;
         }
         // What another update has begun is replaced, not waited for.
@@ -76,7 +79,7 @@ impl Decision<'_> {
         {
             return self.fail(Reason::Refused, format!("the pod cannot be changed in this way: {why}"));
         }
-        if let (false, Some(next)) = (self.diff.changes.is_empty(), self.drain()) {
+        if let (false, Some(next)) = (self.diff.changes.is_empty(), self.make_way()) {
             return next;
         }
         Next::Patch(batch::patch(self.update, self.seen, &self.diff, self.wall))
@@ -150,7 +153,9 @@ impl Decision<'_> {
                 return Some(self.wait(Why::Restart(container.name.clone())));
             }
             let (name, restarts) = (container.name.clone(), instance.restarts);
-            (!container.is_ready()).then(|| self.wait(Why::Ready { container: name, restarts }))
+            // The end is what the kubelet says; what comes next need not wait for that.
+            let ready = container.is_ready() || !self.diff.is_empty() && container.is_early_ready();
+            (!ready).then(|| self.wait(Why::Ready { container: name, restarts }))
         })
     }
 
@@ -175,13 +180,53 @@ impl Decision<'_> {
     }
 
     /// Nothing is stopped any more, and the gate is still shut. A container that is not Ready keeps the pod out by itself; the
-    /// kubelet looks at containers and gates together, once a second: opened now, both are seen in one look.
+    /// kubelet looks at containers and gates together, once a second: opened now, both are seen in one look. So it is for one
+    /// that the kubelet has stopped and is about to start: opened after that, the gate would miss that look.
     fn may_open(&self) -> bool {
         let runs = |container: &&ContainerView| {
             container.is_running() && !container.is_image_stale() && !self.owes_env(container)
         };
+        let next_is_right = |container: &&ContainerView| {
+            let named = container.reads.iter().any(|key| self.update.metadata.contains_key(key));
+            container.was_stopped() && (named || !container.is_env_stale())
+        };
         let shut = matches!(self.seen.gate, Gate::Unwritten | Gate::NotReady { .. });
-        shut && self.diff.is_empty() && self.watched().iter().all(runs)
+        let watched = self.watched();
+        shut && self.diff.is_empty()
+            && watched.iter().all(|container| runs(container) || next_is_right(container))
+    }
+
+    /// What has to be so before a container is stopped: nobody sends traffic any more, and nothing is left for which the kubelet
+    /// would hold the next instance back.
+    fn make_way(&self) -> Option<Next> {
+        match (self.drain(), self.leftovers()) {
+            (Some(Next::SetNotReady), _) => Some(Next::SetNotReady),
+            // Also while the grace passes.
+            (_, Some(clear @ Next::Clear(_))) => Some(clear),
+            (drain, leftovers) => drain.or(leftovers),
+        }
+    }
+
+    /// Of the whole update at once, so that no later batch has to wait.
+    fn leftovers(&self) -> Option<Next> {
+        let mut exited = BTreeSet::new();
+        let mut listed = None;
+        for container in &self.seen.containers {
+            let change = self.diff.changes.get(&container.name);
+            if change.is_none_or(|change| change.image.is_none()) {
+                continue;
+            }
+            match &container.leftovers {
+                Leftovers::There(these) => exited.extend(these.iter().cloned()),
+                Leftovers::Removed { until } if *until > self.now => listed = listed.max(Some(*until)),
+                Leftovers::Removed { .. } | Leftovers::None => {}
+            }
+        }
+        if !exited.is_empty() {
+            return Some(Next::Clear(exited));
+        }
+        let until = |until: Instant| self.update.deadline.map_or(until, |deadline| deadline.min(until));
+        listed.map(|at| Next::Wait { until: Some(until(at)), why: Why::Relist })
     }
 
     /// How long ago the container was patched last, by whomever; where an update that this one replaced did that and its

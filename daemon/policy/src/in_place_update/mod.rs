@@ -9,6 +9,8 @@
 //!                 v
 //!   SetNotReady, then Wait for the grace     where the pod has the gate, once
 //!                 |
+//!   Clear    exited instances for which the kubelet would hold the next ones back; where there were any, Wait for its
+//!                 | next look at the runtime
 //!                 v
 //!  .-> Patch     one batch: its images, the metadata its containers read, the new record
 //!  |              |
@@ -16,7 +18,8 @@
 //!  |   Recreate   those of the batch that run with old env values and the right image;
 //!  |              | the others the kubelet restarts by itself, and with the same restart they read the new values
 //!  |              v
-//!  |   Wait       each container of the batch runs what is wanted and is Ready
+//!  |   Wait       each container of the batch runs what is wanted and is Ready; before another batch the agent's own
+//!  |              |     eyes are enough, where nothing has to succeed for that
 //!  |              |                   \ not by the deadline: RollBack or Failed, lower batches untouched
 //!  '--------------'
 //! ```
@@ -53,7 +56,7 @@ mod want;
 pub use decide::next;
 pub use gate::may_open;
 pub use observed::{
-    ContainerView, EnvHash, Fate, Gate, Instance, Life, Metadata, MetadataKey, Observed, Presence,
+    ContainerView, EnvHash, Fate, Gate, Instance, Leftovers, Life, Metadata, MetadataKey, Observed, Presence,
 };
 pub use pod_plan::{PodPlan, Sight, plan};
 pub use record::{Batch, Record};

@@ -107,6 +107,23 @@ pub struct ContainerView {
     pub env: EnvHash,
     /// Its newest instance.
     pub instance: Option<Instance>,
+    /// Its exited instances beside that one.
+    pub leftovers: Leftovers,
+}
+
+/// Exited instances of a container, from which the kubelet computes how long it holds back the next one: it takes them as a
+/// sign that the image keeps crashing, if it started that image before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Leftovers {
+    /// There are none, as far as anybody can tell.
+    None,
+    /// The runtime has these.
+    There(BTreeSet<ContainerId>),
+    /// They were removed, and the kubelet, which looks once a second, may believe them to be there until then.
+    Removed {
+        /// The end of the wait, which is bounded: where the kubelet does not list through the agent nobody sees it look.
+        until: Instant,
+    },
 }
 
 /// A container of the runtime, with what its CreateContainer call said.
@@ -122,6 +139,8 @@ pub struct Instance {
     pub env: Option<EnvHash>,
     /// Whether it runs.
     pub life: Life,
+    /// It runs, steadily, and nothing has to succeed before the kubelet calls it Ready, which it does with its next look.
+    pub early_ready: bool,
     /// `restartCount`, for people.
     pub restarts: u32,
 }
@@ -136,6 +155,9 @@ pub enum Life {
     },
     /// It does not run yet, is being stopped, or has exited and is started again.
     Restarting,
+    /// It has exited because the kubelet stopped it for what is wanted now, and starts the next one in the same pass; or it is
+    /// the next one, just before that. The kubelet tells nothing of the pod before it is through.
+    Stopped,
     /// It has exited again and again, and the kubelet waits before it starts it once more (`CrashLoopBackOff`).
     Crashing,
     /// It has exited, and the restart policy leaves it so.
@@ -160,6 +182,15 @@ impl ContainerView {
 
     pub(super) fn is_ready(&self) -> bool {
         self.instance.as_ref().is_some_and(|instance| instance.life == Life::Running { ready: true })
+    }
+
+    /// The kubelet is about to call it Ready, if it has not done so.
+    pub(super) fn is_early_ready(&self) -> bool {
+        self.instance.as_ref().is_some_and(|instance| instance.early_ready) && self.is_running()
+    }
+
+    pub(super) fn was_stopped(&self) -> bool {
+        self.instance.as_ref().is_some_and(|instance| instance.life == Life::Stopped)
     }
 
     pub(super) fn is_crashing(&self) -> bool {

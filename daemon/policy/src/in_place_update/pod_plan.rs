@@ -12,12 +12,12 @@
 //! Nothing is done to the pod before it was reported what the pod was, and no way back is begun before that was reported:
 //! whoever takes over after a crash reads it there.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use crate::{
     in_place_update::{
         Before, ContainerView, Failure, Metadata, Next, Observed, Presence, Reason, Record, Update,
-        UpdatePhase, UpdateReport, UpdateRequest,
+        UpdateOutcome, UpdatePhase, UpdateReport, UpdateRequest,
         answer::{containers, end, going_on, turn_back},
         decide,
         diff::Diff,
@@ -47,7 +47,7 @@ pub struct PodPlan {
     pub next: Option<Next>,
 }
 
-/// What is owed now. `requests` are all of this pod; those that have ended count no more.
+/// What is owed now. `requests` are all of this pod; of those that have ended only what they brought about counts.
 pub fn plan(requests: &[UpdateRequest], sight: &Sight, now: Instant, wall: i64) -> PodPlan {
     let mut open: Vec<&UpdateRequest> = requests.iter().filter(|request| request.ended.is_none()).collect();
     open.sort_by_key(|request| request.age());
@@ -65,6 +65,10 @@ pub fn plan(requests: &[UpdateRequest], sight: &Sight, now: Instant, wall: i64) 
         Sight::Seen(seen) => seen,
     };
     let Some(newest) = open.last() else { return PodPlan::default() };
+    let rebased = rebased(&open, requests, seen);
+    if !rebased.is_empty() {
+        return PodPlan { reports: rebased, next: None };
+    }
     // First, so that it reaches back to before those that end now.
     if open.iter().any(|request| request.reported.previous.is_none()) {
         return PodPlan { reports: take_up(&open, seen), next: None };
@@ -171,6 +175,44 @@ fn is_replaced(request: &UpdateRequest, open: &[&UpdateRequest], seen: &Observed
     !newer.is_empty()
         && images.keys().all(|name| newer.iter().any(|(images, _)| images.contains_key(name)))
         && metadata.keys().all(|key| newer.iter().any(|(_, metadata)| metadata.contains_key(key)))
+}
+
+/// Those that would return to what was before a request that is complete by now: it was open when they were taken up, and its
+/// end had not been written, or they were carried out with it and go on after it. It was told that the pod is what it asked
+/// for, so that is what they return to.
+fn rebased(
+    open: &[&UpdateRequest],
+    requests: &[UpdateRequest],
+    seen: &Observed,
+) -> Vec<(RequestId, UpdateReport)> {
+    let is_complete = |request: &&UpdateRequest| {
+        request.ended.is_some() && request.reported.outcome == Some(UpdateOutcome::Complete)
+    };
+    let mut complete: Vec<&UpdateRequest> = requests.iter().filter(is_complete).collect();
+    complete.sort_by_key(|request| (request.ended, request.rank()));
+    open.iter()
+        .filter_map(|request| {
+            let previous = request.reported.previous.as_ref()?;
+            let since = complete.iter().filter(|ended| ended.ended >= Some(request.created));
+            let rebased = since.fold(previous.clone(), |before, ended| {
+                before.after(previous, ended, |name| brought_about(ended, name, seen))
+            });
+            let report = || UpdateReport { previous: Some(rebased.clone()), ..request.reported.clone() };
+            (rebased != *previous).then(|| (request.id.clone(), report()))
+        })
+        .collect()
+}
+
+/// The image of this container that a complete request asked for, and that is there, or was when its end was decided. One that
+/// a newer request replaced, with which it was carried out, never was.
+fn brought_about<'a>(
+    ended: &'a UpdateRequest,
+    name: &ContainerName,
+    seen: &Observed,
+) -> Option<&'a Arc<str>> {
+    let image = ended.images.get(name)?;
+    let is_there = || seen.containers.iter().any(|known| known.name == *name && known.image == *image);
+    (ended.says_moved(name) || is_there()).then_some(image)
 }
 
 /// Those that are to go back with the newest one, and that whoever told that one did not get to tell.

@@ -136,6 +136,12 @@ impl UpdateRequest {
         }
     }
 
+    /// It said of this container that it runs what it asked for.
+    pub(super) fn says_moved(&self, name: &ContainerName) -> bool {
+        let mut states = self.reported.containers.iter();
+        states.any(|state| state.name == *name && state.phase == ContainerUpdatePhase::Succeeded)
+    }
+
     /// It failed, and what was before is wanted.
     pub(super) fn is_going_back(&self) -> bool {
         self.reported.rolling_back.is_some()

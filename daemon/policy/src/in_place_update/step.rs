@@ -26,6 +26,8 @@ pub enum Next {
         /// What for.
         why: Why,
     },
+    /// Remove these exited instances.
+    Clear(BTreeSet<ContainerId>),
     /// Write all of this with one patch, for exactly the version of the pod that was observed.
     Patch(PodPatch),
     /// Restart these instances of these containers, each once however often it is said.
@@ -57,6 +59,8 @@ pub struct PodPatch {
 pub enum Why {
     /// Those who send traffic have to learn that the pod is not ready.
     Grace,
+    /// The kubelet has to look at the runtime again, where exited instances were removed.
+    Relist,
     /// The kubelet has to learn what the pod is now.
     Kubelet,
     /// The container has to be started with what is wanted.
@@ -74,6 +78,7 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Grace => f.write_str("the grace period after the pod was set not ready has not passed"),
+            Self::Relist => f.write_str("the kubelet has not looked since exited instances were removed"),
             Self::Kubelet => f.write_str("the kubelet does not know the updated pod yet"),
             Self::Restart(container) => write!(f, "container {container} does not run what is wanted yet"),
             Self::Ready { container, restarts } => {

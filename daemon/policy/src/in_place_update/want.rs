@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    in_place_update::{Metadata, MetadataKey, Observed},
+    in_place_update::{Metadata, MetadataKey, Observed, UpdateRequest},
     model::ContainerName,
 };
 
@@ -84,6 +84,34 @@ impl Before {
         }
         for (key, value) in other.metadata {
             self.metadata.entry(key).or_insert(value);
+        }
+        self
+    }
+
+    /// This, once `ended` has brought about what it asked for; of images, those that `left` gives. What is not as that one found
+    /// it is no older than what it left. `original` is this as it was written down, before others that have ended, too.
+    pub(super) fn after<'a>(
+        mut self,
+        original: &Self,
+        ended: &UpdateRequest,
+        left: impl Fn(&ContainerName) -> Option<&'a Arc<str>>,
+    ) -> Self {
+        let Some(found) = &ended.reported.previous else { return self };
+        for (name, image) in &mut self.images {
+            let before = found.images.get(name);
+            let inherited =
+                before.is_some() && (before == Some(image) || before == original.images.get(name));
+            if let (true, Some(left)) = (inherited, left(name)) {
+                image.clone_from(left);
+            }
+        }
+        for (key, value) in &mut self.metadata {
+            let before = found.metadata.get(key);
+            let inherited =
+                before.is_some() && (before == Some(value) || before == original.metadata.get(key));
+            if let (true, Some(left)) = (inherited, ended.metadata.get(key)) {
+                *value = Some(left.clone());
+            }
         }
         self
     }

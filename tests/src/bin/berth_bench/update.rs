@@ -1,10 +1,13 @@
-//! Update: one pod, its image changed five times in a row, an annotation that its env reads five times in a row, and two
-//! ordered batches, by ContainerUpdateRequests.
+//! Update: one pod without the readiness gate of in-place updates, its image changed once; one with it, its image changed
+//! five times in a row, an annotation that its env reads five times in a row, and two ordered batches, by
+//! ContainerUpdateRequests.
 //!
-//! All parts are real: manager, berthd with the token and the policies of `deploy/`, kubelet, containerd. The pod has the
-//! readiness gate of in-place updates, and the images are on the node. `ready_s` is from the request to the pod's being
-//! Ready again with all of it running what was asked for, as the request's end says; the baseline is the same pod deleted
-//! and created again. Times of instances are the runtime's.
+//! All parts are real: manager, berthd with the token and the policies of `deploy/`, kubelet, containerd. The images are on
+//! the node, and the pod has been at rest. `ready_s` is from the request to the pod's being Ready again with all of it running what was asked for, as the
+//! request's end says; the baseline is the same pod deleted and created again. `floor_s` is what the kubelet takes for the
+//! same patches when somebody makes them by hand. Times of instances are the runtime's.
+
+mod floor;
 
 use std::time::{Duration, Instant};
 
@@ -24,12 +27,15 @@ use crate::Options;
 use crate::report::{Bench, Row};
 
 const ONE: &[&str] = &["ready_s", "down_s"];
+/// Those that can be done by hand.
+const BY_HAND: &[&str] = &["ready_s", "down_s", "floor_s"];
 
 pub(crate) const BENCH: Bench = Bench {
     name: "update",
     about: "request to Ready with what was asked for, and how long containers were down; baseline: a new pod",
     cases: &[
-        ("image-1", ONE),
+        ("no-gate", BY_HAND),
+        ("image-1", BY_HAND),
         ("image-2", ONE),
         ("image-3", ONE),
         ("image-4", ONE),
@@ -39,10 +45,15 @@ pub(crate) const BENCH: Bench = Bench {
         ("env-3", ONE),
         ("env-4", ONE),
         ("env-5", ONE),
-        ("two-batches", ONE),
+        ("two-batches", BY_HAND),
     ],
 };
 const ROUNDS: usize = 5;
+/// Before each update: for a second or two after a start the kubelet has looks at the pod left to take, and a patch that comes
+/// then waits for them. Nobody updates a pod as often.
+const REST: Duration = Duration::from_millis(2500);
+/// How much longer each time, so that patches come at all moments between two of the kubelet's looks.
+const SPREAD: Duration = Duration::from_millis(170);
 /// Nothing here takes a tenth of it.
 const PATIENCE: Duration = Duration::from_secs(120);
 const NAMESPACE: &str = "default";
@@ -70,13 +81,20 @@ pub(crate) async fn run(options: &Options) -> Result<Vec<Row>> {
     let pods = Api::namespaced(client.clone(), NAMESPACE);
     let bed = Bed { client, pods, cri: node.containerd().cri()? };
 
-    let (mut series, mut anew) = (Vec::new(), Vec::new());
+    let (mut series, mut anew, mut floors) = (Vec::new(), Vec::new(), Vec::new());
     for run in 0..options.runs {
+        let by_hand = format!("by-hand-{run}");
+        floors.push([
+            floor::image(&bed, &by_hand, run as usize).await?,
+            floor::gated(&bed, &by_hand, run as usize).await?,
+            floor::two(&bed, &by_hand, run as usize).await?,
+        ]);
+        let mut times = vec![bed.without_gate(&format!("open-{run}"), run as usize).await?];
         let pod = format!("pod-{run}");
         anew.push(bed.deleted_and_created(&pod).await?);
-        let mut times = Vec::new();
         for round in 0..ROUNDS {
             let image = if round % 2 == 0 { BUSYBOX_NEXT } else { BUSYBOX };
+            rest(round).await;
             times.push(
                 bed.updated(&pod, &format!("{pod}-image-{round}"), Update::new(&pod).image("high", image))
                     .await?,
@@ -84,11 +102,13 @@ pub(crate) async fn run(options: &Options) -> Result<Vec<Row>> {
         }
         for round in 0..ROUNDS {
             let update = Update::new(&pod).annotation("value", &format!("{round}"));
+            rest(round).await;
             times.push(bed.updated(&pod, &format!("{pod}-annotation-{round}"), update).await?);
         }
+        rest(run as usize).await;
         let both = Update::new(&pod).image("high", BUSYBOX).image("low", BUSYBOX_NEXT);
         times.push(bed.updated(&pod, &format!("{pod}-both"), both).await?);
-        eprintln!("run {run}: {times:.2?}");
+        eprintln!("run {run}: {times:.2?}, by hand {:.2?}", floors.last());
         bed.remove(&pod).await?;
         series.push(times);
     }
@@ -106,6 +126,11 @@ pub(crate) async fn run(options: &Options) -> Result<Vec<Row>> {
             let row = Row::new(&BENCH, case, metric, "s");
             rows.push(match metric {
                 "ready_s" => row.medians(&pick(|times| times.ready), &anew)?,
+                "floor_s" => {
+                    let place = ["no-gate", "image-1"].iter().position(|of| *of == case).unwrap_or(2);
+                    let floors: Vec<f64> = floors.iter().map(|floors| floors[place]).collect();
+                    row.medians(&floors, &[])?
+                }
                 // Of two containers the one that was down longer.
                 _ => row.medians(&pick(|times| times.down[0].max(times.down[1])), &[])?,
             });
@@ -114,28 +139,48 @@ pub(crate) async fn run(options: &Options) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
+/// Lets a pod come to rest.
+async fn rest(time: usize) {
+    let longer = SPREAD.saturating_mul(u32::try_from(time % 6).unwrap_or(0));
+    tokio::time::sleep(REST.saturating_add(longer)).await;
+}
+
 impl Bed {
     /// Leaves a pod of this name running; what it takes to delete it and to create it again.
     async fn deleted_and_created(&self, pod: &str) -> Result<f64> {
-        self.create(pod).await?;
+        self.create(pod, true).await?;
         let begun = Instant::now();
         self.remove(pod).await?;
-        self.create(pod).await?;
+        self.create(pod, true).await?;
         Ok(begun.elapsed().as_secs_f64())
     }
 
-    async fn create(&self, pod: &str) -> Result<()> {
+    /// One image of a new pod without the gate.
+    async fn without_gate(&self, pod: &str, run: usize) -> Result<Times> {
+        self.create(pod, false).await?;
+        rest(run).await;
+        let update = Update::new(pod).image(NAMES[0], BUSYBOX_NEXT);
+        let times = self.updated(pod, &format!("{pod}-image"), update).await?;
+        self.remove(pod).await?;
+        Ok(times)
+    }
+
+    async fn create(&self, pod: &str, gate: bool) -> Result<()> {
         let value = json!({
             "name": "VALUE", "valueFrom": { "fieldRef": { "fieldPath": "metadata.annotations['value']" } }
         });
         let high = Container::new(NAMES[0]).env_entry(value).env(CONTAINER_PRIORITY, "1");
-        let manifest = PodManifest::new(NAMESPACE, pod)
-            .spec("readinessGates", json!([{ "conditionType": GATE }]))
+        let mut manifest = PodManifest::new(NAMESPACE, pod)
             .container(high)
             .container(Container::new(NAMES[1]).env(CONTAINER_PRIORITY, "0"));
+        if gate {
+            manifest = manifest.spec("readinessGates", json!([{ "conditionType": GATE }]));
+        }
         self.pods.create(&PostParams::default(), &manifest.pod()?).await.context("create a pod")?;
-        let open = json!({ "status": { "conditions": [{ "type": GATE, "status": "True" }] } });
-        self.pods.patch_status(pod, &PatchParams::default(), &Patch::Strategic(&open)).await?;
+        if gate {
+            let open = json!({ "status": { "conditions": [{ "type": GATE, "status": "True" }] } });
+            self.pods.patch_status(pod, &PatchParams::default(), &Patch::Strategic(&open)).await?;
+        }
         await_condition(format!("{pod} is Ready"), PATIENCE, async || self.is_ready(pod).await).await
     }
 

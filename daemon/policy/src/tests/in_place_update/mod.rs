@@ -6,6 +6,7 @@ mod batches;
 mod crashes;
 mod failures;
 mod model;
+mod moment;
 mod record;
 mod replaced;
 mod request_model;

@@ -235,12 +235,25 @@ impl Truth {
             UpdateOutcome::Failed(_) if report.message.contains("replaced by") => return,
             UpdateOutcome::Failed(_) => false,
         };
-        let skipped = |name: &ContainerName| {
-            let mut states = report.containers.iter();
-            states.any(|state| state.name == *name && state.phase == ContainerUpdatePhase::Failed)
+        let state = |name: &ContainerName| {
+            report.containers.iter().find(|state| state.name == *name).map(|state| state.phase)
+        };
+        // With it newer ones were carried out that asked for something else.
+        let newer = |other: &&UpdateRequest| {
+            (other.source, other.created) > (request.source, request.created)
+                && other.reported.rolling_back.is_none()
+                && other.ended.is_none_or(|ended| Some(ended) == request.ended)
+        };
+        let replaced = |name: &ContainerName, image: &Arc<str>| {
+            let mut others = self.asking.requests.iter().filter(newer);
+            others.any(|other| other.images.get(name).is_some_and(|other| other != image))
         };
         for (name, image) in &request.images {
-            let known = (certain && !skipped(name)).then(|| image.clone());
+            let known = match state(name) {
+                Some(ContainerUpdatePhase::Pending) if certain && replaced(name, image) => continue,
+                Some(ContainerUpdatePhase::Failed) => None,
+                _ => certain.then(|| image.clone()),
+            };
             self.images.insert(name.clone(), known);
         }
         for (key, value) in &request.metadata {
@@ -354,4 +367,84 @@ proptest! {
         truth.comes_to_rest();
         truth.is_as_it_should_be();
     }
+}
+
+fn asks(images: [u8; 3], values: [u8; 4]) -> Wish {
+    Wish { images, values, source: UpdateSource::Mailbox, rollback: false, ignore: false, deadline: None }
+}
+
+/// An agent that writes down and carries out whatever is owed, with a kubelet that does its part, `times` times.
+fn goes_on(truth: &mut Truth, times: usize) {
+    for _ in 0..times {
+        truth.run(&Op::Plan);
+        while !truth.reports.is_empty() {
+            truth.run(&Op::Written(0));
+        }
+        truth.run(&Op::CarriedOut);
+        truth.run(&Op::KubeletLearns);
+        for index in 0..NAMES.len() {
+            (0..3).for_each(|_| truth.run(&Op::KubeletSyncs(index)));
+            truth.run(&Op::ComesUp(index));
+        }
+    }
+}
+
+fn label_k(truth: &Truth) -> &str {
+    &truth.asking.world.metadata[&keys()[2]]
+}
+
+/// The end of the second request is on its way when the third one comes, which fails: it returns to what the second one was
+/// told is there.
+#[test]
+fn an_end_on_its_way_is_not_undone() {
+    for third in [asks([0, 0, BAD], [0; 4]), asks([0, 0, BAD], [0, 0, 2, 0])] {
+        let mut truth = Truth::new((false, [0; 3], [[false; 4]; 3]));
+        truth.ask(&Wish { ignore: true, ..asks([0, 0, MISSING], [0, 2, 0, 0]) });
+        goes_on(&mut truth, 8);
+        assert!(truth.asking.requests[0].ended.is_some());
+        truth.ask(&asks([0, 0, 0], [0, 0, 3, 0]));
+        while truth.reports.iter().all(|(_, report)| report.outcome.is_none()) {
+            (0..2).for_each(|_| truth.run(&Op::Written(0)));
+            truth.run(&Op::CarriedOut);
+            truth.run(&Op::KubeletLearns);
+            truth.run(&Op::Plan);
+        }
+        truth.ask(&Wish { rollback: true, deadline: Some(200), ..third });
+        truth.run(&Op::Plan);
+        assert_eq!(truth.reports.len(), 2, "the end of the second, and the third is taken up");
+        truth.run(&Op::Written(1));
+        truth.run(&Op::Written(0));
+        truth.comes_to_rest();
+        truth.is_as_it_should_be();
+        let ends: Vec<_> =
+            truth.asking.requests.iter().map(|request| request.reported.outcome.unwrap()).collect();
+        assert!(matches!(
+            ends[..],
+            [UpdateOutcome::Complete, UpdateOutcome::Complete, UpdateOutcome::Failed(_)]
+        ));
+        assert_eq!(label_k(&truth), "3");
+    }
+}
+
+/// Two are complete together, and the newer one falls over between their ends.
+#[test]
+fn an_end_that_was_written_is_not_undone_by_the_next() {
+    let mut truth = Truth::new((false, [0; 3], [[false; 4]; 3]));
+    truth.ask(&asks([2, 2, 0], [0, 0, 3, 0]));
+    truth.ask(&Wish { rollback: true, deadline: Some(200), ..asks([0, 3, 0], [0, 0, 0, 0]) });
+    while truth.asking.requests[0].ended.is_none() {
+        goes_on(&mut truth, 1);
+    }
+    assert_eq!(truth.asking.requests[1].ended, None);
+    truth.run(&Op::Exits(1));
+    (0..5).for_each(|_| truth.run(&Op::Pass(59)));
+    for _ in 0..2 {
+        truth.run(&Op::Plan);
+        truth.run(&Op::Written(0));
+    }
+    assert!(truth.asking.requests[1].reported.rolling_back.is_some());
+    truth.comes_to_rest();
+    truth.is_as_it_should_be();
+    assert_eq!(label_k(&truth), "3");
+    assert_eq!(truth.asking.images(), ["a:2", "b:1", "c:1"]);
 }

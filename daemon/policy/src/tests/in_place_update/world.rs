@@ -10,12 +10,14 @@ use crate::tests::world::NowForTests;
 use crate::{
     ContainerId, ContainerName,
     in_place_update::{
-        Before, ContainerView, EnvHash, Fate, Gate, Instance, Life, Metadata, MetadataKey, Next, Observed,
-        Presence, Record, Update, next,
+        Before, ContainerView, EnvHash, Fate, Gate, Instance, Leftovers, Life, Metadata, MetadataKey, Next,
+        Observed, Presence, Record, Update, next,
     },
 };
 
 pub(super) const NO_GRACE: Duration = Duration::ZERO;
+/// Between two looks of the kubelet.
+pub(super) const RELIST: Duration = Duration::from_secs(1);
 
 /// One container: what is declared, what runs, and what happened to it.
 #[derive(Clone)]
@@ -29,6 +31,7 @@ pub(super) struct Simulated {
     pub(super) restarted: u32,
     /// The instance that it was asked to replace though its image is right.
     marked: Option<ContainerId>,
+    pub(super) leftovers: Leftovers,
 }
 
 /// What the kubelet knows of the pod.
@@ -109,10 +112,20 @@ impl World {
                     image_id: format!("sha256:{image}"),
                     env: Some(env(&keys(reads), &metadata)),
                     life: Life::Running { ready: true },
+                    early_ready: false,
                     restarts: 0,
                 };
                 let (name, priority, reads) = ((*name).into(), *priority, keys(reads));
-                Simulated { name, image, priority, reads, instance, restarted: 0, marked: None }
+                Simulated {
+                    name,
+                    image,
+                    priority,
+                    reads,
+                    instance,
+                    restarted: 0,
+                    marked: None,
+                    leftovers: Leftovers::None,
+                }
             })
             .collect();
         let images: BTreeMap<_, _> =
@@ -150,6 +163,7 @@ impl World {
                     reads: container.reads.clone(),
                     env: env(&container.reads, &self.metadata),
                     instance: Some(container.instance.clone()),
+                    leftovers: container.leftovers.clone(),
                 })
                 .collect(),
             metadata: self.metadata.clone(),
@@ -176,6 +190,14 @@ impl World {
             Next::Pull(images) => {
                 let possible = images.iter().filter(|image| !self.refused.contains_key(*image)).cloned();
                 self.on_node.extend(possible.collect::<Vec<_>>());
+            }
+            Next::Clear(ids) => {
+                let until = self.now + RELIST;
+                for container in &mut self.containers {
+                    if matches!(&container.leftovers, Leftovers::There(these) if these.is_subset(ids)) {
+                        container.leftovers = Leftovers::Removed { until };
+                    }
+                }
             }
             Next::SetNotReady => self.gate = Gate::NotReady { since: self.now },
             Next::SetReady => self.gate = Gate::Ready,
@@ -221,11 +243,11 @@ impl World {
             Life::Running { .. } => {
                 let asked = container.marked.as_ref() == Some(&container.instance.id);
                 if container.instance.image != *image || asked {
-                    container.instance.life = Life::Restarting;
+                    container.instance.life = Life::Stopped;
                     container.restarted += 1;
                 }
             }
-            Life::Restarting if self.on_node.contains(image) => {
+            Life::Restarting | Life::Stopped if self.on_node.contains(image) => {
                 self.ids += 1;
                 let new = env(&container.reads, &known.metadata);
                 container.instance = Instance {
@@ -234,6 +256,7 @@ impl World {
                     image_id: format!("sha256:{image}"),
                     env: Some(new),
                     life: Life::Running { ready: false },
+                    early_ready: false,
                     restarts: container.instance.restarts + 1,
                 };
                 container.marked = None;
@@ -243,7 +266,7 @@ impl World {
                 container.instance.life = Life::Restarting;
                 container.restarted += 1;
             }
-            Life::Restarting | Life::Crashing | Life::Ended => {}
+            Life::Restarting | Life::Stopped | Life::Crashing | Life::Ended => {}
         }
     }
 
@@ -335,6 +358,7 @@ pub(super) fn told(steps: &[Next]) -> Vec<String> {
     let list = |names: &mut dyn Iterator<Item = String>| names.collect::<Vec<_>>().join(" ");
     let tell = |step: &Next| match step {
         Next::Pull(images) => format!("pull {}", list(&mut images.iter().map(ToString::to_string))),
+        Next::Clear(ids) => format!("clear {}", list(&mut ids.iter().map(ToString::to_string))),
         Next::SetNotReady => "not ready".to_owned(),
         Next::Wait { why, .. } => format!("wait: {why}"),
         Next::Patch(patch) => {
