@@ -55,8 +55,8 @@ fn the_units_are_valid() {
     assert!(output.status.success() && said.trim().is_empty(), "{said}");
 }
 
-/// What systemd makes of the sandbox, from 0.0 to 10.0. What is left is what the agent is for: it is root's program, on the host's
-/// network, and enters those of pods.
+/// Checks the exposure that systemd computes for the sandbox, from 0.0 to 10.0. The rest of it is the agent's
+/// purpose: it is root's program, on the host's network, and enters those of pods.
 #[test]
 fn the_sandbox_is_as_tight_as_it_was() {
     let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../systemd/berthd.service");

@@ -71,12 +71,12 @@ impl Jobs {
         .await
     }
 
-    /// What was seen of the pods of a Job.
+    /// Returns the record of the pods of a Job.
     pub fn pods_of(&self, name: &str) -> Vec<Seen> {
         self.pods.labelled(JOB_NAME, name)
     }
 
-    /// What was seen of the only pod of a Job.
+    /// Returns the record of the only pod of a Job.
     pub fn pod_of(&self, name: &str) -> Result<Seen> {
         let mut pods = self.pods_of(name);
         ensure!(pods.len() == 1, "Job {name} has {} pods", pods.len());

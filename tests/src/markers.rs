@@ -23,7 +23,7 @@ pub struct Marker {
 }
 
 impl Marker {
-    /// Of the pods whose label `app` has this value; without a probe yet.
+    /// Makes a marker of the pods whose label `app` has this value; without a probe yet.
     pub fn new(name: &str, app: &str) -> Self {
         Self { name: name.to_owned(), app: app.to_owned(), probes: Vec::new() }
     }
@@ -77,7 +77,7 @@ pub fn condition_type(probe: &str) -> String {
     format!("{DOMAIN}/{probe}")
 }
 
-/// What the pod says of a probe of this name.
+/// Finds the condition of the pod for a probe of this name.
 pub fn condition<'a>(pod: &'a Pod, probe: &str) -> Option<&'a PodCondition> {
     let kind = condition_type(probe);
     pod.status.as_ref()?.conditions.as_ref()?.iter().find(|condition| condition.type_ == kind)

@@ -15,7 +15,7 @@ pub(crate) struct Cli {
     /// Flags of all commands.
     #[command(flatten)]
     pub global: Global,
-    /// What to do.
+    /// Command to carry out.
     #[command(subcommand)]
     pub command: Command,
 }

@@ -13,10 +13,10 @@ use super::fake::{Node, global, serve};
 /// The name of what it takes.
 pub(crate) const TAKEN: &str = "shop/web-x";
 
-/// What one look finds.
+/// Result of one look.
 pub(crate) type Look<T> = Result<Option<T>, Status>;
 
-/// What was asked for, and what is answered to one look after another; the last answer stays.
+/// Questions that were asked, and the answers to one look after another; the last answer stays.
 pub(crate) struct Told<Q, S> {
     pub(crate) asked: Mutex<Vec<Q>>,
     pub(crate) story: Mutex<Vec<Look<S>>>,

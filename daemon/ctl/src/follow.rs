@@ -30,7 +30,7 @@ const SHORTEST_TTL: Duration = Duration::from_secs(10);
 /// Flags of every command that asks for something which berthd carries out by itself.
 #[derive(Args, Debug)]
 pub(crate) struct FollowArgs {
-    /// What a container that fails means: the end, or nothing to the others [default: fail]
+    /// Effect of a container that fails: the end, or nothing to the others [default: fail]
     #[arg(long, value_enum, value_name = "fail|ignore", hide_possible_values = true)]
     pub failure_policy: Option<FailurePolicy>,
     /// When the request ends, whatever was reached; 3s or more [default: never]
@@ -47,7 +47,7 @@ pub(crate) struct FollowArgs {
     pub output: OutputArgs,
 }
 
-/// What a container that fails means.
+/// Effect of a container that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FailurePolicy {
     /// The request ends.
@@ -65,21 +65,21 @@ pub(super) trait Followed: Sized {
     /// The same for programs.
     type Shown: Serialize;
 
-    /// Those of this name; whoever made them.
+    /// Fetches the requests of this name, no matter who made them.
     async fn named(
         client: &mut AdminClient<Channel>,
         global: &Global,
         name: &str,
     ) -> Result<Vec<Self>, Status>;
-    /// Who made it.
+    /// Names the one who made the request.
     fn origin(&self) -> &str;
-    /// Of the whole.
+    /// Gives the phase of the whole request.
     fn phase(&self) -> &str;
-    /// What is said of the whole.
+    /// Gives the message about the whole request.
     fn message(&self) -> &str;
     /// `Complete` or `Failed`; empty before the end.
     fn outcome(&self) -> &str;
-    /// Of the outcome.
+    /// Gives the reason of the outcome.
     fn reason(&self) -> &str;
     /// Why what is asked for now is not what is done.
     fn objection(&self) -> &str;
@@ -94,7 +94,7 @@ pub(super) struct Container<'a> {
     pub(super) name: &'a str,
     pub(super) phase: &'a str,
     pub(super) message: &'a str,
-    /// What there is to its phase besides.
+    /// Remark beside the phase.
     pub(super) remark: &'static str,
 }
 
@@ -130,7 +130,7 @@ pub(super) fn short(seconds: u32, flag: &str) -> Result<i32> {
     i32::try_from(seconds).map_err(|_| anyhow!("{flag} {seconds}s: is longer than a request can say"))
 }
 
-/// What was asked for cannot be, or berthd cannot answer.
+/// Makes the error for a request that cannot be done, or for a berthd that cannot answer.
 pub(super) fn refused(call: &str, status: &Status) -> anyhow::Error {
     match status.code() {
         Code::InvalidArgument | Code::NotFound | Code::FailedPrecondition => anyhow!("{}", status.message()),
@@ -248,7 +248,7 @@ async fn look<T: Followed>(
     Ok(found.into_iter().find(|request| request.origin() == "admin"))
 }
 
-/// What is to be known of a request besides its phase, which says `Completed` however it ended.
+/// Tells all that is to be known of a request besides its phase, which says `Completed` however it ended.
 pub(super) fn message(request: &impl Followed) -> String {
     let (reason, message) = (request.reason(), request.message());
     let ended = match (request.outcome(), message) {
@@ -287,7 +287,7 @@ fn why(ended: &impl Followed) -> String {
     text
 }
 
-/// What was told already.
+/// Record of all that was told already.
 #[derive(Default)]
 struct Story {
     told: BTreeMap<String, String>,

@@ -7,7 +7,7 @@ use super::cli::Global;
 use super::output::OutputArgs;
 use super::{requests, updates};
 
-/// What `get` gets.
+/// Objects that `get` lists.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Get {
     /// List requests to recreate containers

@@ -26,7 +26,7 @@ pub(crate) struct PodsArgs {
         hide_possible_values = true
     )]
     pub state: Option<State>,
-    /// What every listing has.
+    /// Flags that every listing has.
     #[command(flatten)]
     pub list: ListArgs,
 }

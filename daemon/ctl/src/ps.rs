@@ -33,7 +33,7 @@ pub(crate) struct PsArgs {
         hide_possible_values = true
     )]
     pub state: Option<State>,
-    /// What every listing has.
+    /// Flags that every listing has.
     #[command(flatten)]
     pub list: ListArgs,
 }

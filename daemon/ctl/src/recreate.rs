@@ -39,7 +39,7 @@ pub(crate) struct RecreateArgs {
     /// How long a new instance must have run to count
     #[arg(long, value_name = "DURATION", value_parser = duration::seconds)]
     pub min_started: Option<u32>,
-    /// What all have that are followed.
+    /// Flags that all followed requests have.
     #[command(flatten)]
     pub follow: FollowArgs,
 }

@@ -17,7 +17,7 @@ pub(crate) struct Row {
     pub note: String,
 }
 
-/// What a container is doing; the order is that of the legend.
+/// Phase of a container; the order is that of the legend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     /// Its image is looked for or pulled.
@@ -58,7 +58,7 @@ impl Phase {
     }
 }
 
-/// What a terminal has at least.
+/// Columns that a terminal has at least.
 pub(crate) const LINE: usize = 79;
 
 /// Draws the rows; `total` is the end of the axis in milliseconds, `line` the width of the whole in characters, `note` the

@@ -37,7 +37,7 @@ pub(crate) struct UpdateArgs {
     /// When it fails, return to what the pod was; without --deadline it fails after 10m
     #[arg(long)]
     pub rollback_on_failure: bool,
-    /// What all have that are followed.
+    /// Flags that all followed requests have.
     #[command(flatten)]
     pub follow: FollowArgs,
 }

@@ -15,7 +15,7 @@ use tokio::net::UnixListener;
 use tonic::{Request, Response, Status, async_trait};
 use tower::Service;
 
-/// What CreateContainer says to a container, given what there is.
+/// Verdict of CreateContainer on a container by name, given the containers there are.
 type Admit = Box<dyn Fn(&str, &[Container]) -> Result<(), Status> + Send + Sync>;
 
 /// The runtime.

@@ -21,7 +21,7 @@ pub struct Call {
     pub arrived: Instant,
     /// `arrived` + `grpc-timeout`; `None` when the client set none.
     pub deadline: Option<Instant>,
-    /// What it wants.
+    /// Request that the call makes.
     pub request: Request,
 }
 
@@ -45,14 +45,14 @@ pub struct CreateContainer {
     pub container: ContainerName,
     /// `config.metadata.attempt`.
     pub attempt: u32,
-    /// What the request itself says about an order.
+    /// Declarations about an order in the request itself.
     pub declared: Declared,
     /// The image, by every name the request has for it: `config.image.image`, `config.image.user_specified_image`.
     pub images: Vec<String>,
 }
 
-/// What a `CreateContainerRequest` says about the order of its pod. It shows one container only, so alone it does not
-/// decide anything but a plan.
+/// Declarations of a `CreateContainerRequest` about the order of its pod. It shows one container only, so
+/// alone it does not decide anything but a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Declared {
     /// The sandbox annotation `berth.dev/container-launch-plan`: every regular container with its priority, or why it

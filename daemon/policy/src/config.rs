@@ -22,7 +22,7 @@ pub struct Config {
     /// It blocks the pod's worker in the kubelet, and so the kubelet's own probes of that container. Never longer than half of
     /// the call's own deadline.
     pub early_hold: Duration,
-    /// What becomes of a container whose pod the view does not show in time and whose request shows no order.
+    /// Treatment of a container whose pod the view does not show in time and whose request shows no order.
     pub unknown_pods: UnknownPods,
     /// The kubelet can be asked for its pods.
     pub kubelet_poll: bool,

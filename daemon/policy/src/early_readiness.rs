@@ -57,7 +57,7 @@ struct Awaited<'a> {
     since: Instant,
 }
 
-/// What the agent's own runs say of a running container.
+/// Result of the agent's own probe runs for a running container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Early {
     /// Its probes succeeded.
@@ -69,7 +69,7 @@ pub(crate) enum Early {
 }
 
 impl Node {
-    /// What the gate may conclude about a running container of this pod.
+    /// Gives the conclusion that the gate may draw about a running container of this pod.
     pub(crate) fn early(&self, pod: &Pod, instance: &Instance) -> Early {
         let Some(spec) = pod.containers.get(&instance.container.name) else { return Early::Silent };
         let Some(since) = instance.running_since else { return Early::Silent };

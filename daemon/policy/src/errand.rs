@@ -16,7 +16,7 @@ use crate::{
 /// After a step that failed.
 const PACE: Pace = Pace { first: Duration::from_millis(100), longest: Duration::from_secs(2) };
 
-/// What a step is about.
+/// Subject of a step.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Errand {
     Remove(ContainerId),

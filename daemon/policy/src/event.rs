@@ -29,7 +29,7 @@ pub enum Event {
         sandbox: SandboxId,
         /// Whose it is.
         pod: PodRef,
-        /// What its annotations declare.
+        /// Declarations in its annotations.
         declared: Declared,
     },
     /// `StopPodSandbox` was asked: whatever waits in this sandbox must not wait longer.
@@ -54,28 +54,28 @@ pub enum Event {
     RelistAsked {
         /// The list call.
         call: CallId,
-        /// Who asks.
+        /// Connection of the client that asks.
         connection: ConnectionId,
     },
     /// That list was answered in full.
     RelistAnswered {
         /// The list call.
         call: CallId,
-        /// Who asked.
+        /// Connection of the client that asked.
         connection: ConnectionId,
     },
     /// `ContainerStatus` of this container was asked: with Evented PLEG it takes the place of the relist.
     StatusAsked {
         /// The container asked about.
         container: ContainerId,
-        /// Who asks.
+        /// Connection of the client that asks.
         connection: ConnectionId,
     },
     /// `PullImage` goes to the runtime.
     PullPassed {
         /// The call.
         call: CallId,
-        /// What it asks for.
+        /// Image that the call asks for.
         image: String,
         /// With what.
         credential: CredentialKey,
@@ -157,7 +157,7 @@ pub enum Event {
 pub enum StepOutcome {
     /// As asked.
     Done,
-    /// What it was about is not there (any more).
+    /// The subject of the step is not there (any more).
     Gone,
     /// Not, this time. It is tried again.
     Failed,
@@ -170,6 +170,6 @@ pub struct ListedSandbox {
     pub sandbox: SandboxId,
     /// Whose it is.
     pub pod: PodRef,
-    /// What its annotations declare.
+    /// Declarations in its annotations.
     pub declared: Declared,
 }

@@ -21,7 +21,8 @@ use crate::{
     verdict::{Amendment, HoldReason, Verdict},
 };
 
-/// What a container always gets between the stop signal and SIGKILL (kubelet `minimumGracePeriodInSeconds`).
+/// Minimum time that a container always gets between the stop signal and SIGKILL (kubelet
+/// `minimumGracePeriodInSeconds`).
 const FLOOR: Duration = Duration::from_secs(2);
 /// The longest a call waits whatever its timeout, which comes from outside and may be any number.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -61,7 +62,8 @@ impl Node {
         }
     }
 
-    /// What this call waits for and how long it may, from its arrival; `None` when it may go on.
+    /// Gives the reason why this call waits and the time that it may wait, from its arrival; `None` when it
+    /// may go on.
     fn reason_to_wait(
         &self,
         call: &Call,

@@ -15,7 +15,7 @@ pub struct InstanceView {
     pub id: ContainerId,
     /// As often the container was started before.
     pub attempt: u32,
-    /// Whether it runs.
+    /// State of the container: says whether it runs.
     pub state: ContainerState,
     /// A client asked the runtime to stop it, or the kubelet was shown that it has to.
     pub stopping: bool,

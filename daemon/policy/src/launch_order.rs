@@ -52,7 +52,7 @@ const STARTUP_PROBE_HOLD: Duration = Duration::from_secs(1);
 /// without a probe worker Ready (`prober_manager.go`, `UpdatePodStatus`). The status of its next SyncPod corrects that.
 const READY_UNDER_NEW_KUBELET: Duration = Duration::from_secs(1);
 
-/// What a higher container means for the ones below it.
+/// Meaning of a higher container for the ones below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     Satisfied,

@@ -43,7 +43,7 @@ pub enum OrderError {
     NotAPriority {
         /// The container that has it.
         container: ContainerName,
-        /// What it says.
+        /// Value of the env.
         value: String,
     },
     /// The env comes from somewhere else.
@@ -57,13 +57,13 @@ pub enum OrderError {
     /// The annotation has another value than `Ordered`.
     #[error("annotation {ORDERED_ANNOTATION} is {value:?}; its only value is \"Ordered\"")]
     NotOrdered {
-        /// What it says.
+        /// Value of the annotation.
         value: String,
     },
     /// The plan is not a JSON map from name to integer.
     #[error("annotation {PLAN_ANNOTATION} is not a JSON map from container name to integer: {reason}")]
     MalformedPlan {
-        /// What the JSON parser says.
+        /// Error of the JSON parser.
         reason: String,
     },
     /// A priority in the plan is out of range.
@@ -73,7 +73,7 @@ pub enum OrderError {
     PlanOutOfRange {
         /// The container.
         container: ContainerName,
-        /// What it says.
+        /// Priority that the plan gives.
         value: i64,
     },
 }

@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Node {
-    /// Of those whose creation the agent has not seen.
+    /// Sets the creation time of containers whose creation the agent has not seen.
     pub(crate) fn created(&mut self, times: Vec<(ContainerId, Instant)>) {
         for (id, at) in times {
             if let Some(instance) = self.instance_mut(&id) {

@@ -71,7 +71,7 @@ pub struct ConnectionId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId(pub u64);
 
-/// Who a sandbox belongs to, as its CRI labels say (`io.kubernetes.pod.{uid,namespace,name}`).
+/// Pod to which a sandbox belongs, as its CRI labels say (`io.kubernetes.pod.{uid,namespace,name}`).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodRef {
     /// Identity of the pod.
@@ -110,7 +110,7 @@ pub struct Pod {
     pub unready: Option<Unready>,
 }
 
-/// What is declared of a container, as far as a decision depends on it.
+/// Declarations about a container, as far as a decision depends on them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerSpec {
     /// Its place in the pod: restartable init containers first, then the regular ones, both in the order of the spec.
@@ -202,7 +202,7 @@ impl RestartPolicy {
     }
 }
 
-/// What has to happen before the kubelet calls a running container Ready.
+/// Precondition for the kubelet to call a running container Ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
     /// No readiness probe, startup probe or postStart hook: it is Ready when it runs.
@@ -238,7 +238,7 @@ pub struct Container {
     pub name: ContainerName,
     /// `metadata.attempt`: 0 for the first instance in a sandbox, counted up by the kubelet.
     pub attempt: u32,
-    /// What the runtime says of it.
+    /// State that the runtime reports.
     pub state: ContainerState,
 }
 

@@ -75,7 +75,7 @@ pub(crate) enum InFlightKind {
     Relist,
 }
 
-/// What a call waits for right now.
+/// Wait of a call right now.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
     pub(crate) since: Instant,

@@ -29,7 +29,7 @@ pub(crate) enum Stage {
 #[derive(Clone, Debug, Default)]
 struct Tally {
     succeeded: bool,
-    /// What the last run said, and how many in a row said the same.
+    /// Result of the last run, and the number of runs in a row with the same result.
     last: Option<bool>,
     in_a_row: u32,
     /// When the last run began.

@@ -45,8 +45,9 @@ impl Node {
         steps
     }
 
-    /// What is to be asked now: the runtime about these sandboxes, and the kubelet about its pods. Of more sandboxes than there
-    /// is room for, those that nobody has asked about come first, and then those of the oldest question: each has its turn.
+    /// Returns the questions that are to be asked now: to the runtime about these sandboxes, and to the
+    /// kubelet about its pods. If there are more sandboxes than room, the ones that nobody has asked about
+    /// come first, and then the ones with the oldest question: each has its turn.
     fn questions<'a>(
         &self,
         now: Instant,

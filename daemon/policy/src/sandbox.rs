@@ -66,7 +66,7 @@ pub(crate) struct Instance {
     pub(crate) ready_since: Option<Instant>,
     /// Somebody asked the runtime to stop it.
     pub(crate) stop_asked: bool,
-    /// What the agent's own runs of its probes have shown.
+    /// Results of the agent's own runs of its probes.
     pub(crate) own: OwnProbes,
     /// When it was created, once a list has told.
     pub(crate) created: Option<Instant>,

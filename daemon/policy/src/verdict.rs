@@ -45,10 +45,10 @@ pub enum Amendment {
     StopTimeout(Duration),
 }
 
-/// What the kubelet is shown of a container.
+/// State of a container that the kubelet is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Showing {
-    /// What the runtime says.
+    /// State as the runtime reports it.
     Truth,
     /// Made from another definition than the pod's: the kubelet stops it and starts it anew.
     OtherDefinition,
@@ -62,7 +62,7 @@ pub enum Showing {
     Completed,
 }
 
-/// What becomes of a lifecycle hook that the kubelet begins.
+/// Outcome for a lifecycle hook that the kubelet begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HookTurn {
     /// It runs.

@@ -27,7 +27,7 @@ pub(super) struct Accepted {
     _place: OwnedSemaphorePermit,
 }
 
-/// What comes through this listener while there is room.
+/// Gives the connections that come through this listener, while there is room.
 pub(super) fn accepted(listener: Listener) -> impl Stream<Item = io::Result<Accepted>> {
     let room = Arc::new(Semaphore::new(CONNECTIONS));
     futures::stream::unfold((listener, room), |(listener, room)| async move {

@@ -21,7 +21,7 @@ const CONNECTIONS: usize = 64;
 /// A client that sends no request for so long is dropped.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the endpoints show.
+/// Pages of the endpoints.
 #[derive(Debug)]
 pub(crate) struct Pages {
     /// Whether all is well.

@@ -16,7 +16,7 @@ use tonic::Status;
 
 use crate::images::node_image::{Keeper, plain};
 
-/// What changes faster is told together.
+/// Shortest time between two answers in the same phase: faster changes are told together.
 const APART: Duration = Duration::from_millis(100);
 
 /// A wish of a listener; it goes when nobody listens any more.
@@ -27,7 +27,7 @@ struct Listener {
     told: Option<(admin::PullState, Instant)>,
 }
 
-/// What is wished by this question.
+/// Makes the wish that this request asks for.
 #[allow(clippy::result_large_err, reason = "what a service answers")]
 pub(super) fn wish(asked: &admin::PullRequest) -> Result<Wish, Status> {
     static NUMBER: AtomicU64 = AtomicU64::new(1);

@@ -39,7 +39,7 @@ pub(super) fn wanted(asked: admin::RecreateRequest) -> Result<(String, Container
     Ok((asked.pod, request))
 }
 
-/// What a container that fails means.
+/// Reads the failure policy: the effect of a container that fails on the rest.
 #[allow(clippy::result_large_err, reason = "what a service answers")]
 pub(super) fn failure_policy(word: &str) -> Result<Option<FailurePolicy>, Status> {
     match word {

@@ -47,7 +47,7 @@ pub(super) fn no_cluster(mode: &str) -> Status {
     ))
 }
 
-/// What was kept here is not known yet.
+/// Returns the error for a call before the kept requests are known.
 pub(super) fn early() -> Status {
     Status::unavailable(SubmitError::Early.to_string())
 }
@@ -124,7 +124,7 @@ fn state(update: UpdateRequest, now: Instant) -> admin::UpdateState {
     }
 }
 
-/// Of a request, without its namespace.
+/// Returns the name of a request without its namespace.
 fn own_name(update: &UpdateRequest) -> String {
     update.key.split_once('/').map_or(update.key.as_str(), |(_, name)| name).to_owned()
 }

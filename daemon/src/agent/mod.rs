@@ -54,7 +54,7 @@ pub struct Agent {
     /// Whether there are pods for which the end of a container counts.
     follows: watch::Sender<bool>,
     store: Arc<Store>,
-    /// What containers of pods that are being updated are to be created with.
+    /// Values of variables that containers of pods under update are to be created with.
     env: Mutex<BTreeMap<PodUid, BTreeMap<ContainerName, EnvValues>>>,
     metrics: AgentMetrics,
 }

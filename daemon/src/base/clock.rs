@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::Timestamp;
 
-/// What the two clocks may drift apart before they are compared anew.
+/// Longest time that the two clocks may drift apart before they are compared anew.
 const DRIFT: Duration = Duration::from_secs(1);
 
 /// The same moment on both clocks. It is kept as long as it holds, so that the same timestamp is always the same instant:

@@ -35,7 +35,7 @@ impl Quantity {
     }
 }
 
-/// What a suffix multiplies by, and what it divides by.
+/// Returns the number that a suffix multiplies by, and the one it divides by.
 fn scale(suffix: &str) -> Option<(i128, i128)> {
     let binary = |power: u32| Some((1024_i128.pow(power), 1));
     match suffix {

@@ -29,7 +29,7 @@ pub struct Source {
 #[derive(Clone, Debug)]
 enum Base {
     Kubeconfig(PathBuf),
-    /// What the kubelet gives every pod that has a service account.
+    /// Configuration that the kubelet gives every pod that has a service account.
     Pod,
 }
 
@@ -41,7 +41,7 @@ pub enum ClientError {
     Kubeconfig {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// Cause.
         source: Box<KubeconfigError>,
     },
     /// The file is no kubeconfig. What is there is not said: lines of it have tokens.
@@ -236,13 +236,13 @@ pub(crate) fn watch_refusal(error: &watcher::Error) -> Option<u16> {
 // === impl CallError ===
 
 impl CallError {
-    /// What was asked about does not exist.
+    /// Returns whether the object of the call does not exist.
     pub(crate) fn is_gone(&self) -> bool {
         self.code() == Some(404)
     }
 
-    /// What the API server does not take, however often it is asked; in its words. `lasts`: it has said so again and again,
-    /// so that a 403 is meant, too.
+    /// Gives the API server's message where it refuses a call for good, however often it is asked. `lasts`:
+    /// it has said so again and again, so that a 403 is meant, too.
     pub(crate) fn refusal(&self, lasts: bool) -> Option<&str> {
         match self {
             Self::Refused { code: 400 | 422, message } => Some(message),

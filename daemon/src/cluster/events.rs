@@ -18,7 +18,7 @@ use super::{
 };
 use crate::base::{causes::chain, text::cut};
 
-/// Who says it, as `reportingController`.
+/// Name of the agent as `reportingController`.
 const CONTROLLER: &str = "berth.dev/agent";
 /// The API's limit for `note`, in bytes.
 const LONGEST_NOTE: usize = 1024;

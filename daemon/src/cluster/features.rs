@@ -22,7 +22,7 @@ pub(crate) enum Permission {
     Denied(String),
 }
 
-/// What has to be allowed for a feature.
+/// Permissions that a feature needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Needs {
     /// To see the node's pods.
@@ -49,7 +49,7 @@ const FEATURES: [(&str, Needs); 6] = [
     (PROBES, Needs::Pods),
 ];
 
-/// What can be done as this user.
+/// Lists the features, and which of them this user can have.
 pub(super) fn of(who: &Who) -> Vec<Feature> {
     FEATURES.into_iter().map(|(name, needs)| Feature { name, off: off(who, needs) }).collect()
 }

@@ -20,7 +20,7 @@ use crate::base::causes::chain;
 /// How often a kind is looked for when the API server does not have it, or not for us.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
-/// What a watch shows.
+/// Event of a watch.
 #[derive(Debug)]
 pub(crate) enum Shown<K> {
     /// These, and no others.
@@ -35,7 +35,7 @@ pub(crate) enum Shown<K> {
     Refused,
 }
 
-/// What to watch.
+/// Description of a watch.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
     /// For people: `ContainerUpdateRequests`.

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::base::causes::chain;
 
-/// What a token bound to a node, or to a pod of it, carries.
+/// Key under which a token bound to a node, or to a pod of it, carries the node's name.
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 const NODE_USER: &str = "system:node:";
 const ACCOUNT_USER: &str = "system:serviceaccount:";
@@ -67,7 +67,7 @@ pub enum IdentityState {
 }
 
 impl Identity {
-    /// What the API server says of the user, on the node of this name.
+    /// Reads the identity from the API server's answer about the user, on the node of this name.
     pub(super) fn of(user: UserInfo, node: &str) -> Self {
         let name = user.username.unwrap_or_default();
         let bound = user.extra.unwrap_or_default().remove(NODE_NAME).and_then(|mut values| values.pop());

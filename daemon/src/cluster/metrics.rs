@@ -18,7 +18,7 @@ pub struct ClusterMetrics {
     policies_hold: Gauge,
 }
 
-/// What was written.
+/// Kind of a write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Write {
     /// The status of a request.
@@ -35,7 +35,7 @@ pub(crate) enum Write {
     Annotation,
     /// An Event about a pod.
     Event,
-    /// What probes write on a pod.
+    /// Write of a probe on a pod.
     Mark,
     /// The labels of the Node.
     NodeLabels,

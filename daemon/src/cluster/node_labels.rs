@@ -42,7 +42,7 @@ pub struct NodeLabels {
     ordered: bool,
 }
 
-/// What became of one look.
+/// Outcome of one look.
 #[derive(Debug, PartialEq, Eq)]
 enum Looked {
     Right,

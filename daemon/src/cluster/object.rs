@@ -16,13 +16,13 @@ use super::target::Target;
 pub(crate) struct Object<S = ContainerRecreateRequestSpec, T = ContainerRecreateRequestStatus> {
     /// Its `metadata.uid`.
     pub(crate) id: RequestId,
-    /// What has to be known to write to it.
+    /// Target of writes: all that has to be known to write to it.
     pub(crate) target: Target<T>,
     /// `metadata.creationTimestamp`.
     pub(crate) created: Timestamp,
     /// `metadata.deletionTimestamp` is set: it waits only for finalizers.
     pub(crate) deleting: bool,
-    /// What is asked for, or why that cannot be read.
+    /// Spec of the object, or why it cannot be read.
     pub(crate) spec: Result<S, String>,
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct Target<T = ContainerRecreateRequestStatus> {
     pub(crate) name: String,
     /// `metadata.resourceVersion`.
     pub(crate) version: Option<String>,
-    /// What was written before, by whomever.
+    /// Status as it was written before, no matter by whom.
     pub(crate) status: T,
 }
 

@@ -19,7 +19,7 @@ use crate::base::durable;
 const SOONEST: Duration = Duration::from_secs(10);
 const LATEST: Duration = Duration::from_secs(300);
 
-/// What a token says of itself.
+/// Claims of a token about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct Claims {
     /// Seconds since the epoch.
@@ -47,7 +47,7 @@ pub(super) struct Bound {
     pub(super) uid: String,
 }
 
-/// What is to be done about a token.
+/// Next action for a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
     /// Nothing, for so long.
@@ -122,7 +122,7 @@ pub(super) fn write(path: &Path, token: &str) -> Result<(), TokenError> {
 }
 
 impl Claims {
-    /// What the token in this file says.
+    /// Reads the claims of the token in this file.
     pub(super) fn read(path: &Path, token: &str) -> Result<Self, TokenError> {
         let no_token = || TokenError::NoToken(path.to_owned());
         let payload = token.split('.').nth(1).ok_or_else(no_token)?;
@@ -140,8 +140,8 @@ impl Claims {
         self.exp
     }
 
-    /// What is to be done at this time, in seconds since the epoch: a token is renewed when four fifths of its life are
-    /// over.
+    /// Returns the next action at this time, in seconds since the epoch: a token is renewed when four fifths
+    /// of its life are over.
     pub(super) fn due(&self, now: i64) -> Due {
         let left = seconds(self.exp.saturating_sub(now));
         if left.is_zero() {

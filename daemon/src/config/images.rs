@@ -57,7 +57,7 @@ impl Default for Images {
 }
 
 impl Images {
-    /// What only shows when all fields are there: the field that is wrong, and why.
+    /// Checks the rules that need all fields. The error has the field that is wrong, and why.
     pub(super) fn check(&self) -> Result<(), (&'static str, &'static str)> {
         if self.docker_config.iter().any(|path| !path.is_absolute()) {
             return Err(("images.dockerConfig", "must be absolute paths"));

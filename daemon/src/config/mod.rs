@@ -183,7 +183,7 @@ pub enum ConfigError {
     Conflict {
         /// The field to change.
         field: &'static str,
-        /// What is wrong and what to do.
+        /// Contradiction, and the remedy.
         reason: String,
     },
 }
@@ -261,7 +261,7 @@ impl Configuration {
     }
 
     fn parse(text: &str) -> Result<Self, serde_saphyr::Error> {
-        /// What tells a configuration from any other YAML; without default, so that both must be there.
+        /// Fields that tell a configuration from any other YAML; without default, so that both must be there.
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Header {

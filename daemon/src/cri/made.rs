@@ -12,7 +12,7 @@ use serde::Deserialize;
 /// The annotation with the kubelet's hash of a container's definition, in hexadecimal.
 const HASH_ANNOTATION: &str = "io.kubernetes.container.hash";
 
-/// What a container was created with. Env may hold secrets: this is read, hashed, and dropped.
+/// Values that a container was created with. Env may hold secrets: this is read, hashed, and dropped.
 pub(crate) struct Made {
     /// The kubelet's hash of its definition; `None` for one the kubelet did not make.
     pub definition: Option<u32>,

@@ -29,13 +29,14 @@ use tracing::warn;
 use self::{made::Made, network::Network};
 use crate::base::{clock::Clock, unix};
 
-/// What a command may print before its answer is refused; see [`Runtime::exec_output`].
+/// Limit of the output of a command, in bytes, before its answer is refused; see [`Runtime::exec_output`].
 pub(crate) const OUTPUT_LIMIT: usize = 1 << 20;
 /// The kubelet's own limit for one message.
 pub(crate) const MESSAGE_LIMIT: usize = 16 << 20;
 /// A runtime that is alive lists in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// What stopping and removing may take beyond the grace, on a disk that is busy; the kubelet's own figure.
+/// Longest time that stopping and removing may take beyond the grace, on a disk that is busy; the kubelet's
+/// own figure.
 const LONG_PATIENCE: Duration = Duration::from_secs(120);
 
 /// A client of the runtime. Cheap to clone; connects when it is used, and again after the runtime went away.
@@ -52,7 +53,7 @@ pub(crate) enum RuntimeError {
     Call {
         /// The CRI method.
         method: &'static str,
-        /// What came back.
+        /// Error that came back.
         status: Box<Status>,
     },
     /// An answer without a field that must be there.
@@ -277,7 +278,7 @@ pub(crate) async fn within<T>(
     answer.map(Response::into_inner).map_err(|status| RuntimeError::Call { method, status: Box::new(status) })
 }
 
-/// What is not there any more needs nothing done to it.
+/// Turns the error of a missing object into `None`: an object that is gone needs nothing done to it.
 fn unless_gone<T>(answer: Result<T, RuntimeError>) -> Result<Option<T>, RuntimeError> {
     match answer {
         Err(RuntimeError::Call { status, .. }) if status.code() == Code::NotFound => Ok(None),

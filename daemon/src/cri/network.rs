@@ -22,11 +22,11 @@ pub(crate) enum Network {
     },
 }
 
-/// What both runtimes say of a sandbox, among other things.
+/// Part of a sandbox's information that both runtimes give, among other things.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Info {
-    /// Of a process in it; 0 when there is none.
+    /// Process in the sandbox; 0 when there is none.
     pid: u32,
     runtime_spec: Option<Spec>,
 }

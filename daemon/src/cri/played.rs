@@ -17,7 +17,7 @@ use tonic::Code;
 
 use super::Runtime;
 
-/// What the runtime says to a call.
+/// Answer of the runtime to a call.
 pub(crate) enum Answer {
     Message(Vec<u8>),
     Error(Code, &'static str),

@@ -29,7 +29,7 @@ const RESYNC_RETRY: Duration = Duration::from_secs(1);
 /// How soon it is listed again for what the list before did not have.
 const MISSED_AGAIN: Duration = Duration::from_millis(200);
 
-/// Who carries out the steps.
+/// Executor of the steps.
 #[derive(Clone, Debug)]
 pub(crate) struct Executor {
     agent: Arc<Agent>,
@@ -40,7 +40,7 @@ pub(crate) struct Executor {
     prober: Prober,
     /// Questions under way.
     tasks: TaskTracker,
-    /// What changes something, under way, and how it is broken off.
+    /// Tasks that change something, under way, and how they are broken off.
     effects: TaskTracker,
     break_off: CancellationToken,
 }

@@ -12,7 +12,7 @@ use std::{
 
 use crate::base::durable;
 
-/// What the name of a status file has after the name of its request's.
+/// Suffix of the name of a status file, after the name of its request's.
 const STATUS: &str = ".status.yaml";
 /// How the names of files begin that are being written.
 const UNFINISHED: &str = ".berthd-";
@@ -21,7 +21,7 @@ const SETTLED: Duration = Duration::from_secs(1);
 /// More than any request has.
 const LONGEST: u64 = 256 << 10;
 
-/// What changes when a file does.
+/// Fingerprint of a file: it changes when the file does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fingerprint {
     modified: Option<SystemTime>,
@@ -29,12 +29,12 @@ pub(crate) struct Fingerprint {
     inode: u64,
 }
 
-/// What is in a directory.
+/// Content of a directory.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     /// Requests.
     pub(crate) requests: BTreeMap<PathBuf, Fingerprint>,
-    /// What status files there are, by the request they are about.
+    /// Status files that there are, by the request they are about.
     pub(crate) statuses: BTreeSet<PathBuf>,
 }
 

@@ -13,7 +13,7 @@ pub(crate) enum YamlError {
     Yaml(String),
 }
 
-/// What a document says it is: `apiVersion` and `kind`.
+/// Reads the `apiVersion` and `kind` of a document.
 pub(crate) fn head(text: &str) -> Option<(String, String)> {
     let Head { api_version, kind } = parse(text).ok()?;
     Some((api_version?, kind?))

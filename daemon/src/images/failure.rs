@@ -11,7 +11,7 @@ use crate::base::causes::innermost;
 /// A registry can answer with a whole page.
 const LONGEST: usize = 1 << 10;
 
-/// What an error of the runtime means for the pull.
+/// Meaning of an error of the runtime for the pull.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// It ends.
@@ -31,7 +31,7 @@ pub(super) struct Attempts {
 }
 
 impl Refusal {
-    /// Of an attempt with these credentials; none of them is in it.
+    /// Reads the answer to an attempt with these credentials; none of them is in the result.
     pub(super) fn of(status: &Status, auth: Option<&AuthConfig>) -> Self {
         // A status with a cause was made here: there was no answer. Other credentials get none either.
         if let Some(cause) = status.source() {
@@ -75,7 +75,7 @@ impl Attempts {
     }
 }
 
-/// What the runtime says, without the marks of the gRPC calls it went through on its way.
+/// Gives the runtime's text, without the marks of the gRPC calls it went through on its way.
 fn text(status: &Status, auth: Option<&AuthConfig>) -> String {
     const MARK: &str = "rpc error: code = ";
     const END: &str = " desc = ";

@@ -58,7 +58,7 @@ const PIN_LOOK: Duration = Duration::from_millis(100);
 /// Where events go.
 type Sink = Box<dyn Fn(ImageEvent) + Send + Sync>;
 
-/// Who carries out the steps. A clone works on the same pulls.
+/// Executor of the steps. A clone works on the same pulls.
 #[derive(Clone, Debug)]
 pub(crate) struct ImageExecutor {
     parts: Arc<Parts>,
@@ -67,7 +67,7 @@ pub(crate) struct ImageExecutor {
     shutdown: CancellationToken,
 }
 
-/// What the tasks have in common.
+/// Parts that the tasks have in common.
 struct Parts {
     runtime: ImageRuntime,
     /// Set once the runtime has said what it is: `None` = not containerd.
@@ -250,7 +250,7 @@ impl fmt::Debug for Parts {
     }
 }
 
-/// What the clock on the wall shows at this instant.
+/// Converts this instant to the time of the wall clock.
 fn wall_clock(at: std::time::Instant) -> Timestamp {
     let now = Instant::now().into_std();
     let left = SignedDuration::try_from(at.saturating_duration_since(now)).unwrap_or(SignedDuration::MAX);

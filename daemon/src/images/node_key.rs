@@ -29,7 +29,7 @@ pub(crate) enum NodeKeyError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
     /// Others may have read it.
@@ -53,7 +53,7 @@ pub(crate) enum NodeKeyError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
 }

@@ -35,7 +35,8 @@ const FOLLOW: Duration = Duration::from_millis(500);
 
 /// How long what was loaded is kept after the time of an attempt is over; the longest pause between two is 30 s.
 const KEPT: Duration = Duration::from_secs(15 * 60);
-/// Of an attempt that may take longer it is not known that it will; what nobody comes back for must not fill the disk.
+/// Longest time of an attempt that counts here. An attempt that may take longer need not do so; data that
+/// nobody comes back for must not fill the disk.
 const LONGEST_KEPT: Duration = Duration::from_secs(60 * 60);
 
 /// How one attempt ended.

@@ -18,20 +18,20 @@ use tracing::{debug, warn};
 use super::runtime::ImageRuntime;
 use crate::{base::causes::chain, config::Reserve};
 
-/// What a compressed byte takes once it is unpacked. Images of programs compress to a third or to two thirds; with the
-/// compressed byte itself, which stays, a pull needs three times what its manifest says.
+/// Bytes that a compressed byte takes once it is unpacked. Images of programs compress to a third or to two
+/// thirds; with the compressed byte itself, which stays, a pull needs three times the size in its manifest.
 const UNPACKED: u64 = 2;
 
-/// Who knows how much room there is.
+/// Account of the room on the disk.
 #[derive(Debug)]
 pub(super) struct Room {
     runtime: ImageRuntime,
     reserve: Reserve,
-    /// What running pulls still need. A std mutex: nothing awaits inside.
+    /// Bytes that running pulls still need. A std mutex: nothing awaits inside.
     promised: Mutex<HashMap<PullId, u64>>,
 }
 
-/// What a filesystem has.
+/// Space of a filesystem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Filesystem {
     path: String,
@@ -46,7 +46,7 @@ pub(super) struct Need<'a> {
     pull: PullId,
     image: &'a str,
     filesystem: Option<String>,
-    /// What was missing when the manifest became known.
+    /// Bytes that were missing when the manifest became known.
     first_missing: Option<u64>,
 }
 

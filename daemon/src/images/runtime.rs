@@ -16,7 +16,8 @@ use crate::{
     cri::{MESSAGE_LIMIT, RuntimeError, within},
 };
 
-/// What a question about an image may take: the runtime reads its configuration from a disk that pulls keep busy.
+/// Longest time for a question about an image: the runtime reads its configuration from a disk that pulls
+/// keep busy.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// On every pull of ours, so that whoever reads the runtime's log can tell them from the kubelet's.
@@ -43,7 +44,7 @@ impl ImageRuntime {
         ImageServiceClient::new(self.channel.clone()).max_decoding_message_size(MESSAGE_LIMIT)
     }
 
-    /// What the runtime calls itself: `containerd`, `cri-o`.
+    /// Asks for the runtime's own name: `containerd`, `cri-o`.
     pub(crate) async fn name(&self) -> Result<String, RuntimeError> {
         let mut client = RuntimeServiceClient::new(self.channel.clone());
         let answer = within("Version", PATIENCE, client.version(VersionRequest::default())).await?;

@@ -20,7 +20,7 @@ use crate::config::Images;
 
 const GIVEN: &str = "example.com/team/app:1";
 
-/// What it says to a pull.
+/// Answer to a pull.
 type Answer = Box<dyn Fn(&PullImageRequest) -> Option<Result<String, Status>> + Send + Sync>;
 
 struct Registry {

@@ -21,7 +21,8 @@ use crate::{
     },
 };
 
-/// Who wants to see the pods as they are, and not only what the policy needs of them. Nothing of it may block.
+/// Onlooker that sees the pods as they are, and not only the fields that the policy needs. Nothing of it may
+/// block.
 pub(crate) trait Onlooker: std::fmt::Debug + Send + Sync {
     /// The watch shows this, new or changed.
     fn seen(&self, pod: &core::Pod);
@@ -70,7 +71,7 @@ pub(crate) enum ApiViewError {
     Watch {
         /// This node.
         node: String,
-        /// What came back.
+        /// Error that came back.
         source: Box<watcher::Error>,
     },
 }

@@ -16,7 +16,8 @@ use crate::cluster::node_pods::identity;
 /// The API server's default for `terminationGracePeriodSeconds`; a static pod may come without it.
 const DEFAULT_GRACE: i64 = 30;
 
-/// What the policy needs of a pod; `None` for an object without name or UID, which the API never shows.
+/// Converts a pod to the fields that the policy needs; `None` for an object without name or UID, which the
+/// API never shows.
 pub(crate) fn pod(pod: core::Pod) -> Option<Pod> {
     let uid = identity(&pod.metadata)?.to_owned();
     let (order, restart_policy) = (read::order(&pod), read::restart_policy(&pod));

@@ -38,7 +38,7 @@ pub(crate) enum KubeletError {
     Url {
         /// As configured.
         url: String,
-        /// What is wrong.
+        /// Cause.
         source: http::uri::InvalidUri,
     },
     /// No client can be made of the configuration.
@@ -46,7 +46,7 @@ pub(crate) enum KubeletError {
     Client {
         /// The kubelet.
         url: String,
-        /// What is wrong.
+        /// Cause.
         source: Box<kube::Error>,
     },
     /// It did not answer with pods.
@@ -54,7 +54,7 @@ pub(crate) enum KubeletError {
     Pods {
         /// The kubelet.
         url: String,
-        /// What came back.
+        /// Error that came back.
         source: Box<kube::Error>,
     },
     /// It did not answer in time.

@@ -25,9 +25,9 @@ pub(crate) enum ProbeError {
     /// No number, and no name of one.
     #[error("{field} {port:?} is neither a number from 1 to 65535 nor the name of a port of the container")]
     Port {
-        /// Of the probe.
+        /// Field of the probe.
         field: &'static str,
-        /// What it says.
+        /// Value of the field.
         port: String,
     },
     /// Neither of the two there are.

@@ -53,7 +53,7 @@ pub(crate) fn condition<'a>(pod: &'a core::Pod, condition_type: &str) -> Option<
     conditions.into_iter().find(|condition| condition.type_ == condition_type)
 }
 
-/// What its status says of one of `spec.containers`.
+/// Finds the status of one of `spec.containers` in the pod's status.
 pub(crate) fn status<'a>(pod: &'a core::Pod, container: &str) -> Option<&'a core::ContainerStatus> {
     let statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
     statuses.into_iter().find(|status| status.name == container)

@@ -25,7 +25,7 @@ pub(super) struct DataPath {
     handle: Handle,
 }
 
-/// What serving needs.
+/// Parts that serving needs.
 #[derive(Debug)]
 pub(super) struct Parts {
     /// The gate.
@@ -87,7 +87,7 @@ impl DataPath {
         Ok((Self { go, ended, handle }, taken.context("cannot listen")?))
     }
 
-    /// What its tasks are on.
+    /// Gives the handle of the tokio runtime that its tasks are on.
     pub(super) fn handle(&self) -> Handle {
         self.handle.clone()
     }

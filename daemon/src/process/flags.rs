@@ -14,7 +14,7 @@ use crate::{
 #[derive(Debug, Parser)]
 #[command(name = "berthd", version, args_conflicts_with_subcommands = true)]
 pub struct Cli {
-    /// What to do; without it, run.
+    /// Command; without it, run.
     #[command(subcommand)]
     pub command: Option<Command>,
     /// How to run.

@@ -168,7 +168,7 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
     result
 }
 
-/// What a berthd that runs hands over, where there is one to take the place of.
+/// Takes over from a berthd that runs, where there is one to take the place of.
 async fn inherit(
     at: Option<&TakeOver>,
     endpoint: &RuntimeEndpoint,

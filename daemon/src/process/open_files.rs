@@ -6,7 +6,7 @@
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tracing::{info, warn};
 
-/// What the data path may need at its bound on connections, and all else besides.
+/// Open files that the data path may need at its bound on connections, and all else besides.
 const ENOUGH: u64 = 4096;
 
 /// Raises the soft limit to the hard one. Where that is too little, it is said; berthd runs all the same.

@@ -49,7 +49,7 @@ pub(super) struct Own {
     prober: Prober,
 }
 
-/// What goes on, of two kinds.
+/// Tasks of the agent, of two kinds.
 #[derive(Default)]
 pub(super) struct Tasks {
     /// Ends what the agent does of its own accord, which a successor takes over at once.

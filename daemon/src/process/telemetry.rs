@@ -23,7 +23,7 @@ pub enum TelemetryError {
     Level {
         /// As configured.
         level: String,
-        /// What is wrong with it.
+        /// Cause.
         source: ParseError,
     },
     /// The journal does not take it.

@@ -39,7 +39,7 @@ const RESERVED: [(&str, &str); 4] = [
     (berth_policy::launch_priority::ORDERED_ANNOTATION, "read when the pod starts: make a new pod"),
 ];
 
-/// What is wrong with a request. `Display` names the field and the remedy.
+/// Flaw of a request. `Display` names the field and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Flaw {
     /// Not of the kind's schema.
@@ -62,7 +62,7 @@ pub(super) enum Flaw {
     Image {
         /// The container.
         name: String,
-        /// What is wrong.
+        /// Cause.
         why: String,
     },
     /// A number is out of its range.
@@ -70,7 +70,7 @@ pub(super) enum Flaw {
     OutOfRange {
         /// Where it stands.
         field: &'static str,
-        /// What it is.
+        /// Value of the field.
         value: i64,
         /// The least that it may be.
         least: i64,
@@ -103,7 +103,7 @@ pub(super) enum Flaw {
     Unassigned,
 }
 
-/// What both kinds have, in one shape.
+/// Fields that both kinds have, in one shape.
 struct Wanted<'a> {
     containers: &'a [UpdateContainer],
     labels: &'a BTreeMap<String, String>,
@@ -123,8 +123,8 @@ pub(super) struct Named<'a> {
     pub(super) created: Instant,
 }
 
-/// What the policy is to know of a `ContainerUpdateRequest`, and what is wrong with it. One that has ended is given on
-/// however it looks: it is only deleted.
+/// Converts a `ContainerUpdateRequest` for the policy, and says what is wrong with it. One that has ended is
+/// given on however it looks: it is only deleted.
 pub(super) fn request(
     named: Named<'_>,
     spec: Result<&ContainerUpdateRequestSpec, &String>,

@@ -31,7 +31,7 @@ struct Inner {
 pub(super) struct Entry {
     /// As its source shows it.
     pub(super) request: UpdateRequest,
-    /// What is wrong with it: it only fails.
+    /// Flaw of the request: it only fails.
     pub(super) flaw: Option<String>,
     /// Which state of its object this is; grows.
     pub(super) version: u64,
@@ -155,7 +155,7 @@ impl Desk {
         by_pod.into_iter().map(|(pod, of_pod)| (pod, newest(of_pod))).collect()
     }
 
-    /// Those that have, with the time from which on they are to be deleted.
+    /// Lists the requests that have ended, with the time from which on they are to be deleted.
     pub(super) fn over(&self) -> Vec<(RequestId, Instant)> {
         let inner = self.inner();
         let requests = inner.entries.values().map(|entry| &entry.request);
@@ -164,7 +164,7 @@ impl Desk {
             .collect()
     }
 
-    /// Whether it is on the desk.
+    /// Returns whether the request is on the desk.
     pub(super) fn has(&self, id: &RequestId) -> bool {
         self.inner().entries.contains_key(id)
     }

@@ -40,7 +40,7 @@ const CLEARED_BY: Duration = Duration::from_secs(10);
 /// The message of requests that are left alone.
 const SET_ASIDE: &str = "berthd has failed to evaluate it and leaves it alone for a while; this is a bug of berthd, whose log has the place";
 
-/// What the loop remembers from one turn to the next. None of it has to survive.
+/// Driver of the updates, with the state of its loop from one turn to the next. None of it has to survive.
 pub(super) struct Driver {
     pub(super) parts: Arc<Parts>,
     pub(super) clock: Clock,
@@ -343,7 +343,7 @@ impl Driver {
         }
     }
 
-    /// What nobody asks for any more.
+    /// Forgets the pods and image wishes that nobody asks for any more.
     fn forget(&mut self, by_pod: &BTreeMap<PodUid, Vec<UpdateRequest>>) {
         let gone: Vec<PodUid> =
             self.wished.keys().filter(|pod| !by_pod.contains_key(*pod)).cloned().collect();

@@ -13,8 +13,8 @@ use super::{
 };
 use crate::{base::clock::Clock, cluster::object::Object};
 
-/// What is sound names a pod and something to change, and can be planned; what is not says why. A record of progress that was
-/// read is written and read again as the same.
+/// Checks that a sound request names a pod and a change, and can be planned; that a flawed one says why. A
+/// record of progress that was read is written and read again as the same.
 pub fn update(data: &[u8]) {
     let clock = Clock::read();
     if let Ok(object) = serde_json::from_slice::<DynamicObject>(data)

@@ -21,7 +21,7 @@ use crate::{
     pods::read,
 };
 
-/// What came of a job.
+/// Result of a job.
 #[derive(Debug)]
 pub(super) enum Done {
     /// The pod was asked for.

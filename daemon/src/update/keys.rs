@@ -8,7 +8,7 @@ const LONGEST_PREFIX: usize = 253;
 /// All annotations of a pod together.
 pub(super) const LONGEST_ANNOTATIONS: usize = 256 << 10;
 
-/// What is wrong with a key.
+/// Finds the flaw of a key.
 pub(super) fn key(key: &str) -> Option<&'static str> {
     let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
     if prefix.is_some_and(|prefix| !is_domain(prefix)) {
@@ -20,7 +20,7 @@ pub(super) fn key(key: &str) -> Option<&'static str> {
     )
 }
 
-/// What is wrong with the value of a label.
+/// Finds the flaw of a label's value.
 pub(super) fn label(value: &str) -> Option<&'static str> {
     (!is_word(value)).then_some(
         "the value of a label is at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends",

@@ -51,7 +51,7 @@ struct Object {
     uid: String,
     version: u64,
     status: NodePodUpdateStatus,
-    /// What the agent says of each pod, by UID. It runs ahead of what is written.
+    /// Answers of the agent for each pod, by UID. They run ahead of the written ones.
     pods: BTreeMap<String, UpdatedPod>,
 }
 
@@ -207,7 +207,8 @@ impl Mailbox {
         }
     }
 
-    /// What is not desired any more is not spoken of, and what makes no sense is told, whether an update goes on or not.
+    /// Answers the object, whether an update goes on or not: leaves out the entries that are not desired any
+    /// more, and reports those that make no sense.
     async fn tidy(&self) {
         let mut attempt = 0;
         loop {

@@ -74,7 +74,7 @@ const BEGIN_ANEW: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct Updates(Arc<Parts>);
 
-/// Who is needed for them.
+/// Parts that the updates need.
 #[derive(Debug)]
 struct Parts {
     agent: Arc<Agent>,

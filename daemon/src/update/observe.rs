@@ -21,18 +21,18 @@ use crate::{base::clock::Clock, cri::made::Made, pods::read};
 
 /// The readiness gate of in-place updates.
 pub(super) const GATE: &str = "InPlaceUpdateReady";
-/// What exited a moment ago may be on its way to be started again, whatever its restart policy says: the kubelet stops and
-/// starts a container whose definition has changed in one go.
+/// Time in which a container that exited may be on its way to be started again, whatever its restart policy
+/// says: the kubelet stops and starts a container whose definition has changed in one go.
 const AFTERMATH: Duration = Duration::from_secs(10);
 
 /// As long has a container to run before the next batch may stop others, where the kubelet has not looked at it yet. Its looks
 /// are a second apart, so that it is half of that on average when the kubelet calls a new one Ready.
 const STEADY: Duration = Duration::from_millis(400);
 
-/// As long has a container to run that has fallen over before: the kubelet's own back-off begins with it.
+/// Time that a container has to run that has fallen over before: the kubelet's own back-off begins with it.
 const PROVEN: Duration = Duration::from_secs(10);
 
-/// What one container was created with, reduced to hashes.
+/// Facts that one container was created with, reduced to hashes.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
     definition: Option<u32>,
@@ -72,7 +72,7 @@ impl Facts {
     }
 }
 
-/// What a pod's picture is made of, beside the pod.
+/// Sources of a pod's picture, beside the pod.
 pub(super) struct Sources<'a> {
     pub(super) instances: &'a BTreeMap<ContainerName, InstanceView>,
     pub(super) facts: &'a BTreeMap<ContainerId, Facts>,
@@ -83,7 +83,7 @@ pub(super) struct Sources<'a> {
     pub(super) images: BTreeMap<Arc<str>, Presence>,
     /// When this process wrote the gate False.
     pub(super) closed: Option<Instant>,
-    /// What the API server does not take, and of which revision.
+    /// Revision that the API server refuses, and its reason.
     pub(super) refused: Option<(String, String)>,
     pub(super) clock: &'a Clock,
     pub(super) now: Instant,
@@ -95,7 +95,7 @@ pub(super) struct Picture {
     pub(super) again: Option<Instant>,
 }
 
-/// What one container's part of the picture is made of, and when it changes by itself.
+/// Sources of one container's part of the picture, and when it changes by itself.
 struct Look<'a> {
     pod: &'a core::Pod,
     record: Option<Record>,
@@ -141,9 +141,9 @@ pub(super) fn observe(version: &Version, sources: Sources<'_>) -> Picture {
     Picture { observed, again: look.again.into_iter().min() }
 }
 
-/// What the containers are to be created with once the pod has these values, too: as far as it comes from these keys. Only
-/// containers that read some of them are in it, and none in which the kubelet puts such a value into another text
-/// (`$(NAME)`): the two would not fit together.
+/// Computes the values that the containers are to be created with once the pod has these values, too: as far
+/// as they come from these keys. Only containers that read some of them are in it, and none in which the
+/// kubelet puts such a value into another text (`$(NAME)`): the two would not fit together.
 pub(super) fn env(
     pod: &core::Pod,
     changes: &Metadata,

@@ -37,9 +37,9 @@ const RELIST: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct Pods {
     inner: Mutex<Inner>,
-    /// Those whose annotation of what runs is not true any more.
+    /// Pods whose annotation of the running version is not true any more.
     pub(super) outdated: Ward,
-    /// Those whose gate the agent has to open.
+    /// Pods whose gate the agent has to open.
     pub(super) shut: Ward,
     changes: watch::Sender<u64>,
     beside: bool,
@@ -54,7 +54,7 @@ struct Inner {
     was_lost: bool,
 }
 
-/// What is known of one.
+/// State of one pod.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Known {
     /// Nothing yet.

@@ -29,7 +29,7 @@ use crate::{
 /// Condition: since when the pod returns to what it was, with the reason of the failure.
 const ROLLING_BACK: &str = "RollingBack";
 
-/// What a request's status says.
+/// Reads the status of a request.
 pub(super) fn read(status: &ContainerUpdateRequestStatus, clock: &Clock) -> UpdateReport {
     let holds = |condition_type: &str| {
         let mut conditions = status.conditions.iter();
@@ -95,7 +95,7 @@ pub(super) fn status(
     }
 }
 
-/// What the agent may have written of a status.
+/// Keeps the part of a status that the agent may have written.
 pub(super) fn own(status: &ContainerUpdateRequestStatus) -> ContainerUpdateRequestStatus {
     let mut own = status.clone();
     own.conditions.retain(|condition| [COMPLETE, FAILED, ROLLING_BACK].contains(&condition.type_.as_str()));
@@ -104,7 +104,7 @@ pub(super) fn own(status: &ContainerUpdateRequestStatus) -> ContainerUpdateReque
     own
 }
 
-/// What an entry of `NodePodUpdate.status.pods` says.
+/// Reads an entry of `NodePodUpdate.status.pods`.
 pub(super) fn read_pod(pod: &UpdatedPod, clock: &Clock) -> UpdateReport {
     let reason = pod.reason.as_deref().map(|reason| Reason::named(reason).unwrap_or(Reason::Invalid));
     let message = pod.message.clone().unwrap_or_default();

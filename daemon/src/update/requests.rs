@@ -49,7 +49,7 @@ type Object = object::Object<ContainerUpdateRequestSpec, ContainerUpdateRequestS
 type Target = target::Target<ContainerUpdateRequestStatus>;
 
 impl Requests {
-    /// Of the node of this name.
+    /// Makes the source of the requests of the node of this name.
     pub(super) fn new(connection: Connection, node: String) -> Self {
         Self { connection, node, known: Known::default() }
     }
@@ -175,7 +175,7 @@ fn failed(target: &Target, error: &CallError, what: &'static str) -> StepOutcome
     StepOutcome::Failed
 }
 
-/// What an object asks for.
+/// Converts an object to the request it makes.
 pub(super) fn asked_by(object: &Object, clock: &Clock) -> (UpdateRequest, Result<(), Flaw>) {
     let named = Named {
         id: object.id.clone(),

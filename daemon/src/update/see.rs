@@ -75,7 +75,7 @@ impl Driver {
         (Sight::Seen(Box::new(observed)), again)
     }
 
-    /// What is known of the images that are asked for.
+    /// Gathers the state of the images that are asked for.
     fn images(
         &self,
         pod: &PodUid,
@@ -109,7 +109,8 @@ impl Driver {
 }
 
 impl Parts {
-    /// What runs, as the runtime tells; where nobody tells of a restart in time, as the pod's status does.
+    /// Gathers the running instances, as the runtime tells; where nobody tells of a restart in time, as the
+    /// pod's status does.
     pub(super) fn instances(&self, pod: &PodUid, version: &Version) -> BTreeMap<ContainerName, InstanceView> {
         let mut instances = self.agent.read(|node, _| node.instances(pod));
         let regular = version.pod.spec.iter().flat_map(|spec| &spec.containers);

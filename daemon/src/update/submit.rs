@@ -29,7 +29,7 @@ pub enum SubmitError {
     /// The agent may not change pods; why.
     #[error("{0}")]
     Forbidden(String),
-    /// What there was before is not known yet.
+    /// Requests of before are not known yet.
     #[error("berthd has not read the updates it has yet; try again")]
     Early,
     /// It is about nothing on this node.
@@ -70,7 +70,7 @@ pub enum SubmitError {
         pod: String,
         /// The container.
         container: String,
-        /// Those it has.
+        /// Containers of the pod.
         known: Vec<String>,
     },
     /// Its values cannot be; which, and what to do.

@@ -56,7 +56,7 @@ pub(super) struct Submitted {
 #[derive(Debug)]
 struct Kept {
     clock: Clock,
-    /// Of what is on the desk; grows with every change.
+    /// Version of the entries on the desk; grows with every change.
     version: u64,
     objects: HashMap<RequestId, Object>,
 }
@@ -172,7 +172,7 @@ impl Submitted {
         StepOutcome::Done
     }
 
-    /// What is in a file now is what counts.
+    /// Shows the object on the desk: from now on it counts as it is in the file.
     fn show(&self, object: Object, desk: &Desk) {
         let mut kept = self.kept();
         kept.version += 1;
@@ -235,7 +235,7 @@ impl Object {
     }
 }
 
-/// What a file says.
+/// Content of a file.
 type Read = io::Result<ContainerUpdateRequest>;
 
 /// All files of a directory. One that is missing has none.

@@ -21,7 +21,7 @@ pub(super) struct Ward {
 }
 
 impl Ward {
-    /// Those for which this holds.
+    /// Makes the ward of the pods for which this holds.
     pub(super) fn of(needs: fn(&core::Pod) -> bool) -> Self {
         Self { needs, pods: Mutex::default(), changes: watch::Sender::default() }
     }

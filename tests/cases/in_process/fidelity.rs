@@ -40,7 +40,7 @@ const RUNTIME_METHODS: [&str; 30] = [
     "UpdatePodSandboxResources",
 ];
 const IMAGE_METHODS: [&str; 5] = ["ListImages", "ImageStatus", "PullImage", "RemoveImage", "ImageFsInfo"];
-/// What nobody has invented yet, and what containerd speaks on the same socket.
+/// Paths that nobody has invented yet, and paths that containerd speaks on the same socket.
 const OTHER_PATHS: [&str; 4] = [
     "/runtime.v1.RuntimeService/FoldContainer",
     "/runtime.v9.TimeService/Travel",

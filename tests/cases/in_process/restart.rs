@@ -89,8 +89,8 @@ async fn replaced_while_calls_are_under_way() {
     .await;
 }
 
-/// What is held at the gate is asked of the successor, which the reset of an unprocessed call and the GOAWAY before it make of
-/// every client library; a stream without end ends in words.
+/// Checks that a call that is held at the gate is asked of the successor, which the reset of an unprocessed
+/// call and the GOAWAY before it make of every client library; a stream without end ends in words.
 #[tokio::test]
 async fn succeeded_while_calls_are_held() {
     within(async {

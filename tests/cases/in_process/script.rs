@@ -19,9 +19,9 @@ pub(crate) struct ScriptedGate {
     marked: Mutex<Vec<ContainerId>>,
     ended: Mutex<Vec<ContainerId>>,
     hooked: Mutex<Vec<ContainerId>>,
-    /// What it pulls itself, and what it got.
+    /// Images that the gate pulls itself, and their results.
     pulls: watch::Sender<BTreeMap<String, Option<String>>>,
-    /// Those that are to be given, and to which call they were given.
+    /// Nudges that are to be given, and the call to which each was given.
     nudges: Mutex<Vec<(Nudge, Option<CallId>)>>,
 }
 

@@ -63,7 +63,7 @@ impl World {
         Self { gate, metrics, shutdown, serving, directory }
     }
 
-    /// What the kubelet connects to.
+    /// Returns the socket that the kubelet connects to.
     pub(crate) fn socket(&self) -> PathBuf {
         self.directory.path().join("cri.sock")
     }

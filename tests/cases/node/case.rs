@@ -267,7 +267,7 @@ pub(crate) fn waits_for(pod: &Pod, name: &str, others: &str) -> Result<()> {
     Ok(())
 }
 
-/// What a container that waits shows as the reason.
+/// Returns the message that a waiting container shows as the reason.
 pub(crate) fn waiting_message(pod: &Pod, name: &str) -> Result<String> {
     let status = container(pod, name)?;
     let waiting = status.state.as_ref().and_then(|state| state.waiting.as_ref());

@@ -13,8 +13,8 @@ use kube::Api;
 
 use crate::case::{Case, PATIENCE, run};
 
-/// What the kubelet tells of the pod's containers, those that it was refused included. The Event of the start that was last
-/// comes after all others.
+/// Lists the notes of the kubelet's Events on the pod's containers, those that it was refused included. The
+/// Event of the start that was last comes after all others.
 async fn told(case: &Case, last: &str) -> Result<Vec<String>> {
     let events: Api<Event> = Api::namespaced(case.pods.clone().into_client(), &case.namespace);
     await_condition(format!("the Event that {last} was started"), PATIENCE, async || {

@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::case::{Case, PATIENCE, container, run};
 
 const SECOND: i64 = 1_000_000_000;
-/// What two runs of the same thing may differ by on a busy machine.
+/// Difference in time that two runs of the same thing may have on a busy machine.
 const NOISE: i64 = 2 * SECOND;
 
 /// Takes a second to end.

@@ -177,8 +177,8 @@ async fn api_server_away_static_pod_goes_on() -> Result<()> {
     .await
 }
 
-/// What was decided stays decided: a started pod's container comes back while nobody can be asked, even when berthd
-/// itself had to start anew. What was not decided is not guessed.
+/// Checks that a decision stays decided: a started pod's container comes back while nobody can be asked, even
+/// when berthd itself had to start anew. Nothing that was not decided is guessed.
 #[tokio::test]
 async fn api_server_away_nothing_is_forgotten() -> Result<()> {
     run_alone("api_server_away_nothing_is_forgotten", async |case: &Case| {

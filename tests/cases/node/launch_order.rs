@@ -11,7 +11,8 @@ use berth_tests::observe::History;
 
 use crate::case::{Case, container, run};
 
-/// What was started sooner after another one cannot have waited for its readiness.
+/// Time that a container takes to get ready. One that was started sooner after another cannot have waited for
+/// its readiness.
 const READY_AFTER: Duration = Duration::from_secs(1);
 
 /// Ready [`READY_AFTER`] its start, and not before.

@@ -25,7 +25,7 @@ use crate::centre::namespace;
 
 /// Where the Lease is, as in `deploy/`, and a duration short enough to wait for.
 const LEASE: (&str, u16) = ("berth-system", 3);
-/// What an assignment takes: far less than this, and far less than any of the waits.
+/// Time limit for an assignment: it takes far less than this, and this is far less than any of the waits.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// One API server for all of these tests. It has not the policy that refuses bad requests: the manager must do without.

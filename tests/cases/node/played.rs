@@ -7,7 +7,7 @@ use berth_tests::manifest::{Container, PodManifest};
 use berth_tests::node::Node;
 use berth_tests::observe::Recorder;
 
-/// What each container takes to get ready, and to end.
+/// Time that each container takes to get ready, and to end.
 const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test]

@@ -81,7 +81,7 @@ fn all_keys() -> Value {
     json!({ "berth.dev/agent-labels": "*" })
 }
 
-/// What the node says of a pod whose container `b` has this env.
+/// Returns the judgement of the node on a pod whose container `b` has this env.
 fn of_node(annotation: Option<&str>, env: EnvValue<'_>) -> Result<(), OrderError> {
     LaunchOrder::declared(annotation, [("a", None), ("b", Some(env))]).map(drop)
 }
@@ -155,7 +155,8 @@ async fn a_launch_order_is_judged_as_on_the_node() -> Result<()> {
 /// The cases that the manager is held to.
 const MARKERS: &str = include_str!("../../../proto/tests/markers.json");
 
-/// What the schema has not refused is refused by the policy, with the field and the remedy the manager would name.
+/// Checks that the policy refuses everything that the schema has not refused, with the field and the remedy
+/// the manager would name.
 #[tokio::test]
 async fn a_probe_marker_is_judged_as_by_the_manager() -> Result<()> {
     let client = centre().await?.client().await?;
@@ -199,7 +200,8 @@ fn pod(name: &str, env: Value) -> Value {
     })
 }
 
-/// What an expression may cost is limited, and a policy that costs more refuses: nearly as much as an object can hold.
+/// Checks a pod that is nearly as large as an object can be: the cost of an expression is limited, and a
+/// policy that costs more refuses.
 #[tokio::test]
 async fn a_huge_pod_is_accepted() -> Result<()> {
     let client = centre().await?.client().await?;
@@ -244,7 +246,7 @@ async fn what_openkruise_fills_in_is_refused_from_users() -> Result<()> {
     Ok(())
 }
 
-/// What is asked for, and the words of the refusal; none when it is accepted.
+/// Object that is asked for, and the words of the refusal; none when it is accepted.
 type Judged = (Value, &'static [&'static str]);
 
 fn updates() -> Vec<Judged> {

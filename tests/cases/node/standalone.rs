@@ -10,7 +10,7 @@ use berth_tests::wait::await_condition;
 
 use crate::case::PATIENCE;
 
-/// What each container takes to get ready, and to end.
+/// Time that each container takes to get ready, and to end.
 const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test]

@@ -66,7 +66,7 @@ async fn a_stolen_token_is_useless_elsewhere() -> Result<()> {
     Ok(())
 }
 
-/// What is wrong with how the attempt went, if anything.
+/// Returns the fault in how the attempt went, if there is one.
 async fn fault(world: &World, attempt: &Attempt, reason: impl Fn(&str) -> bool) -> Result<Option<String>> {
     Ok(match play(world, attempt).await? {
         Ok(_) => Some(format!("{attempt}: was accepted")),

@@ -34,7 +34,7 @@ enum Command {
     Guard { number: u8 },
 }
 
-/// What the node is made of.
+/// Components of the node.
 #[derive(Args)]
 struct Parts {
     /// The kubelet speaks to containerd directly.

@@ -38,7 +38,7 @@ pub enum Opened {
     Refused(u16, String),
 }
 
-/// What a command left behind.
+/// Output and result that a command left behind.
 #[derive(Debug)]
 pub struct Ended {
     /// All of its output.
@@ -74,7 +74,7 @@ impl Channels {
         self.socket.send(&[&[channel], data].concat()).await
     }
 
-    /// What came on a channel so far.
+    /// Returns the bytes that came on a channel so far.
     pub fn received(&self, channel: u8) -> &[u8] {
         self.received.get(&channel).map_or(&[], Vec::as_slice)
     }

@@ -9,7 +9,7 @@ use prost::Message;
 /// `UpdateContainerResourcesRequest`.
 #[derive(Clone, PartialEq, Message)]
 pub struct UpdateContainerResourcesRequest {
-    /// Of which container.
+    /// ID of the container that is updated.
     #[prost(string, tag = "1")]
     pub container_id: String,
     /// Only what is set changes.
@@ -31,7 +31,7 @@ pub struct ExecRequest {
     /// Where.
     #[prost(string, tag = "1")]
     pub container_id: String,
-    /// What.
+    /// Command to run.
     #[prost(string, repeated, tag = "2")]
     pub cmd: Vec<String>,
     /// On a terminal.
@@ -90,7 +90,7 @@ pub struct StreamingResponse {
 /// `ContainerStatsRequest`.
 #[derive(Clone, PartialEq, Message)]
 pub struct ContainerStatsRequest {
-    /// Of which container.
+    /// ID of the container.
     #[prost(string, tag = "1")]
     pub container_id: String,
 }
@@ -109,10 +109,10 @@ pub struct ContainerStatsFilter {
     /// One container.
     #[prost(string, tag = "1")]
     pub id: String,
-    /// Those of one sandbox.
+    /// Containers of one sandbox.
     #[prost(string, tag = "2")]
     pub pod_sandbox_id: String,
-    /// Those with all of these labels.
+    /// Containers with all of these labels.
     #[prost(map = "string, string", tag = "3")]
     pub label_selector: HashMap<String, String>,
 }
@@ -128,7 +128,7 @@ pub struct ListContainerStatsRequest {
 /// `ListContainerStatsResponse`.
 #[derive(Clone, PartialEq, Message)]
 pub struct ListContainerStatsResponse {
-    /// Of each container that runs.
+    /// Statistics of each container that runs.
     #[prost(message, repeated, tag = "1")]
     pub stats: Vec<ContainerStats>,
 }
@@ -153,13 +153,13 @@ pub struct ContainerAttributes {
 /// `ContainerStats`.
 #[derive(Clone, PartialEq, Message)]
 pub struct ContainerStats {
-    /// Of whom.
+    /// Attributes of the container.
     #[prost(message, optional, tag = "1")]
     pub attributes: Option<ContainerAttributes>,
-    /// What it computed.
+    /// CPU usage of the container.
     #[prost(message, optional, tag = "2")]
     pub cpu: Option<CpuUsage>,
-    /// What it holds.
+    /// Memory usage of the container.
     #[prost(message, optional, tag = "3")]
     pub memory: Option<MemoryUsage>,
 }
@@ -197,7 +197,7 @@ pub struct UInt64Value {
 /// `PodSandboxStatsRequest`.
 #[derive(Clone, PartialEq, Message)]
 pub struct PodSandboxStatsRequest {
-    /// Of which sandbox.
+    /// ID of the sandbox.
     #[prost(string, tag = "1")]
     pub pod_sandbox_id: String,
 }
@@ -224,7 +224,7 @@ pub struct PodSandboxAttributes {
 /// `PodSandboxStats`.
 #[derive(Clone, PartialEq, Message)]
 pub struct PodSandboxStats {
-    /// Of whom.
+    /// Attributes of the sandbox.
     #[prost(message, optional, tag = "1")]
     pub attributes: Option<PodSandboxAttributes>,
     /// The numbers.
@@ -235,10 +235,10 @@ pub struct PodSandboxStats {
 /// `LinuxPodSandboxStats`.
 #[derive(Clone, PartialEq, Message)]
 pub struct LinuxPodSandboxStats {
-    /// What all of it computed.
+    /// CPU usage of the whole sandbox.
     #[prost(message, optional, tag = "1")]
     pub cpu: Option<CpuUsage>,
-    /// What all of it holds.
+    /// Memory usage of the whole sandbox.
     #[prost(message, optional, tag = "2")]
     pub memory: Option<MemoryUsage>,
     /// Each container.
@@ -265,7 +265,7 @@ pub struct ListPodSandboxStatsRequest {
 /// `ListPodSandboxStatsResponse`.
 #[derive(Clone, PartialEq, Message)]
 pub struct ListPodSandboxStatsResponse {
-    /// Of each that runs.
+    /// Statistics of each sandbox that runs.
     #[prost(message, repeated, tag = "1")]
     pub stats: Vec<PodSandboxStats>,
 }
@@ -281,7 +281,7 @@ pub struct RemoveImageRequest {
 /// `UpdateRuntimeConfigRequest`.
 #[derive(Clone, PartialEq, Message)]
 pub struct UpdateRuntimeConfigRequest {
-    /// What the kubelet learnt from the API server.
+    /// Configuration that the kubelet learnt from the API server.
     #[prost(message, optional, tag = "1")]
     pub runtime_config: Option<RuntimeConfig>,
 }
@@ -289,7 +289,7 @@ pub struct UpdateRuntimeConfigRequest {
 /// `RuntimeConfig`.
 #[derive(Clone, PartialEq, Message)]
 pub struct RuntimeConfig {
-    /// Of the pods' network.
+    /// Configuration of the pods' network.
     #[prost(message, optional, tag = "1")]
     pub network_config: Option<NetworkConfig>,
 }
@@ -305,7 +305,7 @@ pub struct NetworkConfig {
 /// `CheckpointContainerRequest`.
 #[derive(Clone, PartialEq, Message)]
 pub struct CheckpointContainerRequest {
-    /// Of which container.
+    /// ID of the container to checkpoint.
     #[prost(string, tag = "1")]
     pub container_id: String,
     /// The archive to write.

@@ -11,7 +11,7 @@ pub trait Call: Message {
     const PATH: &'static str;
     /// The method's name alone, as transcripts show it.
     const NAME: &'static str;
-    /// What comes back.
+    /// Message that comes back.
     type Answer: Message + Default + std::fmt::Debug;
 }
 

@@ -52,7 +52,7 @@ impl Side {
         })
     }
 
-    /// What tells the two sides apart.
+    /// Returns the token that tells the two sides apart.
     pub fn token(&self) -> &'static str {
         self.token
     }

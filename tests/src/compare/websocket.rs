@@ -12,7 +12,7 @@ const PING: u8 = 9;
 const PONG: u8 = 10;
 /// Any key will do: it is not a secret, and the server is not somebody else's.
 const KEY: &str = "YmVydGgtdGVzdHMtYmVydGg=";
-/// What the mask is made of; its purpose, to confuse proxies, has none here.
+/// Bytes of the mask; its purpose, to confuse proxies, has none here.
 const MASK: [u8; 4] = [0x5a, 0xa5, 0x3c, 0xc3];
 const CONNECT: Duration = Duration::from_secs(60);
 

@@ -34,7 +34,7 @@ pub struct Reply {
     pub head: http::response::Parts,
     /// The DATA frames, as they came.
     pub frames: Vec<Bytes>,
-    /// What followed them.
+    /// Trailers that followed them.
     pub trailers: Option<HeaderMap>,
 }
 

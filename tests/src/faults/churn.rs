@@ -23,7 +23,7 @@ pub(super) struct Churn {
     _tasks: JoinSet<()>,
 }
 
-/// What came of the pods.
+/// Log of the pods' outcomes.
 #[derive(Default)]
 struct Log {
     /// When the last pod was made of those that went well.

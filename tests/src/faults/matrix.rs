@@ -4,7 +4,7 @@ use berthd::agent::fault::Point;
 use clap::ValueEnum;
 use serde::Serialize;
 
-/// What happens.
+/// Fault that happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fault {
@@ -49,7 +49,7 @@ pub struct Row {
     pub points: Vec<Point>,
     /// The work.
     pub way: Way,
-    /// What happens there.
+    /// Fault that happens there.
     pub fault: Fault,
 }
 
@@ -200,7 +200,7 @@ impl Row {
         }
     }
 
-    /// What an object of this row is called.
+    /// Gives the name of an object of this row.
     pub(super) fn object(&self, kind: &str) -> String {
         format!("{kind}-{}", self.number)
     }

@@ -9,13 +9,13 @@ use serde::Serialize;
 
 use super::matrix::{Fault, Row, Way, lines};
 
-/// What came of one cell.
+/// Outcome of one cell.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     point: &'static str,
     way: Way,
     fault: Fault,
-    /// What its row took, and how many cells that are.
+    /// Time that its row took, and number of the cells in the row.
     seconds: f64,
     cells: usize,
     /// Why it failed; nothing when it did not.
@@ -23,7 +23,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Those of a row, all of which failed when it did.
+    /// Makes the outcomes of a row, all of which failed when it did.
     pub(super) fn of(row: &Row, played: Result<()>, took: Duration) -> Vec<Self> {
         let failure = played.err().map(|error| format!("{error:#}"));
         let outcome = |point: &Point| Self {

@@ -16,9 +16,9 @@ use crate::wait::await_condition;
 pub(super) const NAMESPACE: &str = "default";
 /// A kubelet that lost a call comes back after 10 to 15 s; many times that, and the machine has other work.
 pub(super) const PATIENCE: Duration = Duration::from_secs(400);
-/// Of pods with hooks, in seconds: their time runs while berthd stands still.
+/// Grace period of pods with hooks, in seconds: their time runs while berthd stands still.
 pub(super) const GRACE: i64 = 60;
-/// What the first container of an ordered pod takes to get ready.
+/// Time that the first container of an ordered pod takes to get ready.
 const UP: Duration = Duration::from_millis(300);
 
 /// The pods of the node, and its containers.

@@ -22,8 +22,8 @@ const FULL: Duration = Duration::from_secs(4);
 /// How long the API server is away, besides the time that it takes to start.
 const AWAY: Duration = Duration::from_secs(5);
 
-/// What is left of a store that was cut off: its head, and a part of what everything hangs on. Of half a store all that
-/// counts may be left, and that is sound.
+/// Length in bytes of the rest of a store that was cut off: its head, and a part of what everything hangs on.
+/// Half a store may still hold all that counts, and that is sound.
 const BEGINNING: usize = 6000;
 
 /// Lets it happen to the process that stands still.

@@ -18,7 +18,7 @@ use crate::wait::await_condition;
 /// every machine without a change to its hosts file.
 pub const NODE_NAME: &str = "localhost";
 
-/// Who a token stands for.
+/// User that a token stands for.
 #[derive(Clone, Copy, Debug)]
 pub enum User {
     /// system:masters; the tests themselves and the controllers.

@@ -20,7 +20,8 @@ use super::tool::run as tool;
 use crate::observe::Cri;
 use crate::wait::await_condition;
 
-/// What berthd leaves free on the disk of images: little, because the machine's disk may be full for reasons of its own.
+/// Space that berthd leaves free on the disk of images: little, because the machine's disk may be full for
+/// reasons of its own.
 const RESERVE: &str = "16Mi";
 
 /// The configuration, below the run's directory.

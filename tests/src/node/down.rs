@@ -158,7 +158,7 @@ fn is_running(pid: i32) -> bool {
 
 // === what processes leave behind ===
 
-/// What containerd keeps of a running container or sandbox.
+/// State that containerd keeps of a running container or sandbox.
 struct Bundle {
     id: String,
     shim_socket: Option<String>,

@@ -60,7 +60,7 @@ impl Gateway {
         format!("{}/{name}", self.address)
     }
 
-    /// What it is from now on, for open connections as well.
+    /// Sets the day from now on, for open connections as well.
     pub fn day(&self, day: Day) {
         self.day.send_replace(day);
     }

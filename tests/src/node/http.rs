@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// What came back.
+/// Answer that came back.
 #[derive(Debug)]
 pub struct Answer {
     /// The status code.

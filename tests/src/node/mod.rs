@@ -60,7 +60,7 @@ pub use self::systemd::{PrivateSystemd, SystemdNode};
 use crate::observe::node_ready;
 use crate::wait::await_condition;
 
-/// What a node is made of.
+/// Builder of a node: the parts that it is made of.
 #[derive(Clone, Copy, Debug)]
 pub struct Builder {
     api: bool,

@@ -43,7 +43,7 @@ async fn add(program: &Path, root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What the dynamic linker takes into the process, by where it finds it here.
+/// Lists the libraries that the dynamic linker takes into the process, by where it finds them here.
 async fn libraries(program: &str) -> Result<Vec<PathBuf>> {
     let listed = tool("ldd", &[program]).await?;
     let paths = listed.split_whitespace().filter(|word| word.starts_with('/'));

@@ -16,7 +16,7 @@ pub fn package_dir() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// What is kept between runs and can be made again at any time.
+/// Returns the directory for everything that is kept between runs and can be made again at any time.
 pub fn cache_dir() -> Result<PathBuf> {
     if let Some(dir) = env::var_os("BERTH_CACHE") {
         return Ok(dir.into());

@@ -154,7 +154,7 @@ impl Run {
     }
 }
 
-/// What a run makes outside of its directory.
+/// Names of everything that a run makes outside of its directory.
 #[derive(Debug)]
 pub struct Names {
     /// The bridge the pods are on.

@@ -16,7 +16,7 @@ use nix::unistd::Pid;
 use super::run_dir::Run;
 use crate::wait::Hopeless;
 
-/// What a program is given to end by itself after SIGTERM.
+/// Time that a program is given to end by itself after SIGTERM.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Makes the first passed descriptor of standard input, by sd_listen_fds(3).
@@ -33,7 +33,7 @@ pub struct Service {
     process: Mutex<Option<Process>>,
 }
 
-/// What runs.
+/// Process that runs.
 #[derive(Debug)]
 enum Process {
     /// Ours.

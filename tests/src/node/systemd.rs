@@ -22,7 +22,7 @@ use super::{containerd, deploy, images, kubelet, programs};
 use crate::observe::{Cri, node_ready};
 use crate::wait::await_condition;
 
-/// What every unit depends on, without what a machine has to do at its boot.
+/// Targets that every unit depends on, without the work that a machine has to do at its boot.
 const TARGETS: [(&str, &str); 9] = [
     ("sysinit.target", "Wants=systemd-journald.service\n"),
     ("basic.target", "Requires=sysinit.target\nAfter=sysinit.target sockets.target\nWants=sockets.target\n"),

@@ -21,7 +21,7 @@ pub struct Caller {
     clients: JoinSet<Calls>,
 }
 
-/// What became of the calls.
+/// Outcomes of the calls.
 #[derive(Clone, Debug, Default)]
 pub struct Calls {
     /// How many were answered.
@@ -31,11 +31,11 @@ pub struct Calls {
     /// How many never left this process, because the other end had just said goodbye. The kubelet's library sends those again
     /// without a word, as gRPC has it; this one leaves it to its user.
     pub unsent: usize,
-    /// What those took whose time was taken, answered or not.
+    /// Times of the calls whose time was taken, answered or not.
     pub took: Vec<Duration>,
 }
 
-/// What a client does over and over.
+/// Work that a client does over and over.
 enum Work {
     /// `Version` and `Status`, one after another.
     Ask,
@@ -137,7 +137,7 @@ impl Calls {
     }
 }
 
-/// Of what was on its way, hyper says otherwise.
+/// Reports whether the call was never sent. For a call that was on its way, hyper says otherwise.
 fn is_unsent(error: &anyhow::Error) -> bool {
     error.chain().filter_map(|cause| cause.downcast_ref::<hyper::Error>()).any(hyper::Error::is_canceled)
 }

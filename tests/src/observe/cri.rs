@@ -34,7 +34,7 @@ pub struct Instance {
     pub name: String,
     /// How many instances of that name there were before.
     pub attempt: u32,
-    /// What it does.
+    /// State of the container.
     pub state: ContainerState,
     /// When it was created.
     pub created_at: i64,
@@ -165,7 +165,7 @@ impl Cri {
         Ok(())
     }
 
-    /// What the runtime has of an image; `None` when it is not on the node.
+    /// Returns the data that the runtime has of an image; `None` when it is not on the node.
     pub async fn image(&self, image: &str) -> Result<Option<Image>> {
         let spec = ImageSpec { image: image.to_owned(), ..Default::default() };
         let request = ImageStatusRequest { image: Some(spec), verbose: false };

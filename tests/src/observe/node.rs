@@ -21,7 +21,7 @@ pub async fn node_ready(client: &Client) -> Result<NodeCondition> {
     Ok(ready)
 }
 
-/// What the kubelet complains of in a namespace.
+/// Returns the Events of a namespace in which the kubelet complains.
 pub async fn complaints(client: &Client, namespace: &str) -> Result<Vec<Event>> {
     let events = Api::<Event>::namespaced(client.clone(), namespace).list(&Default::default()).await?;
     let bad = |event: &Event| event.reason.as_deref().is_some_and(is_complaint);
@@ -51,6 +51,6 @@ pub async fn warnings(client: &Client, namespace: &str) -> Result<BTreeMap<(Stri
 pub struct Warned {
     /// How many there were.
     pub times: i32,
-    /// What the last of them says.
+    /// Message of the last of them.
     pub message: String,
 }

@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 
 type Pods = Arc<Mutex<BTreeMap<String, Seen>>>;
 
-/// What was seen of one pod, in the order in which it was seen.
+/// Record of one pod, in the order in which it was seen.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// The pod in its last state.

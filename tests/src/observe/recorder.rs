@@ -35,7 +35,7 @@ impl Recorder {
         Self { seen, stop, task }
     }
 
-    /// What was seen until now.
+    /// Returns the history of everything seen until now.
     pub fn so_far(&self) -> History {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let mut instances: Vec<_> = seen.values().cloned().collect();

@@ -26,7 +26,7 @@ pub(crate) struct Host {
     systemctl: PathBuf,
 }
 
-/// What is at a path.
+/// State of a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "was", rename_all = "camelCase")]
 pub(crate) enum Before {
@@ -100,7 +100,7 @@ impl Host {
         Ok(names)
     }
 
-    /// What is at a path, to be put back later.
+    /// Reads the state of a path, to be put back later.
     pub(crate) fn before(&self, path: &str) -> Result<Before> {
         let file = self.path(path);
         let look = || -> std::io::Result<Before> {

@@ -41,9 +41,9 @@ pub(crate) enum Change {
     File {
         /// Which.
         path: String,
-        /// What was there.
+        /// State of the path before the write.
         before: Before,
-        /// What was written, where it is to stay once somebody has changed it.
+        /// Content that was written, where it is to stay once somebody has changed it.
         theirs: Option<String>,
     },
     /// A program of an earlier installation was replaced. Never below `settled`: what was before is then of no use.
@@ -69,7 +69,7 @@ pub(crate) enum Change {
         unit: String,
         /// The file that does it.
         path: String,
-        /// What was there.
+        /// State of the path before the change.
         before: Before,
     },
 }
@@ -81,7 +81,7 @@ pub(crate) enum Undo {
     Restore {
         /// The path.
         path: String,
-        /// What was there.
+        /// State of the path before the change.
         before: Before,
         /// Only while this is there.
         only_if: Option<String>,
@@ -145,7 +145,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// What an installation of which nothing is known would have changed, as far as that is there.
+    /// Assumes the changes of an installation of which nothing is known, as far as they are there.
     pub(crate) fn assumed(host: &Host) -> Self {
         let mut changes = Vec::new();
         let files =

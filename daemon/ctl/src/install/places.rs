@@ -21,7 +21,7 @@ pub(crate) const UNIT_DIR: &str = "/etc/systemd/system";
 pub(crate) const CRIO_SOCKET_DROP_IN: &str = "/etc/systemd/system/berthd.socket.d/50-crio.conf";
 /// State of the agent.
 pub(crate) const STATE_DIR: &str = "/var/lib/berth";
-/// What an installation has changed.
+/// Journal of the changes of an installation.
 pub(crate) const JOURNAL: &str = "/var/lib/berth/install.json";
 /// The agent's sockets. They outlive it.
 pub(crate) const RUN_DIR: &str = "/run/berth";

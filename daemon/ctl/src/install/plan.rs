@@ -42,7 +42,8 @@ pub(crate) enum Action {
         path: String,
         /// All of it.
         content: String,
-        /// Whether it is the administrator's from then on: removed only while it is as it was written.
+        /// Ownership: the file is the administrator's from then on, and is removed only while it is as it was
+        /// written.
         theirs: bool,
     },
     /// Let systemd read its units again.
@@ -74,7 +75,7 @@ pub(crate) enum Action {
     HandOver,
 }
 
-/// What is to be done, in this order.
+/// Plan of the actions, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// Actions to carry out, in order.
@@ -87,7 +88,7 @@ pub(crate) struct Plan {
     pub runtime: String,
 }
 
-/// What was asked for.
+/// Wishes of the user.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wishes {
     /// The runtime's endpoint, in place of the one the kubelet has now.
@@ -133,7 +134,7 @@ pub(crate) enum PlanError {
     Wrapped {
         /// The unit.
         unit: &'static str,
-        /// What it starts.
+        /// Program that the unit starts.
         program: String,
     },
     /// A flag of k3s or RKE2 counts more than any file.

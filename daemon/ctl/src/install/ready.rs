@@ -155,7 +155,7 @@ pub(crate) async fn berthd(global: &Global, socket: &str, limit: Duration) -> Re
     .await
 }
 
-/// What berthd says of itself.
+/// Asks berthd for its status.
 pub(crate) async fn status(global: &Global) -> Result<StatusResponse> {
     let mut client = admin::connect(global).await?;
     let answer = client.status(admin::request(global, StatusRequest {})).await;

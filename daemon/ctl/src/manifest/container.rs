@@ -15,7 +15,7 @@ use super::{Manifest, keys, security, volume};
 /// Where a container's last words go inside it, unless it says so itself.
 pub(crate) const TERMINATION_MESSAGE_PATH: &str = "/dev/termination-log";
 
-/// What CreateContainer is asked for. `image_ref` is the image's ID after it was found or pulled.
+/// Makes the configuration for CreateContainer. `image_ref` is the image's ID after it was found or pulled.
 pub(crate) fn config(
     manifest: &Manifest,
     container: &Container,

@@ -9,7 +9,7 @@ use super::Manifest;
 use super::expand::expand;
 use super::types::Container;
 
-/// What is known only when the sandbox runs.
+/// Facts that are known only when the sandbox runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
     /// The sandbox's addresses, the primary one first; the node's with hostNetwork.

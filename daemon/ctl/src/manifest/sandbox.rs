@@ -30,7 +30,7 @@ impl Places {
     }
 }
 
-/// What RunPodSandbox is asked for, and what every CreateContainer repeats.
+/// Makes the configuration for RunPodSandbox, which every CreateContainer repeats.
 pub(crate) fn config(manifest: &Manifest, places: &Places) -> Result<PodSandboxConfig> {
     let spec = &manifest.pod.spec;
     let mut labels = manifest.pod.metadata.labels.clone();

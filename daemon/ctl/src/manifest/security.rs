@@ -7,7 +7,8 @@ use berthd::base::quantity::{CPU_PERIOD, cpu_quota, cpu_shares};
 use super::sandbox::namespaces;
 use super::types::{Container, PodSpec, Resources};
 
-/// What the kubelet hides of /proc and /sys by default. The runtime hides what it is told to, and nothing else.
+/// Paths of /proc and /sys that the kubelet hides by default. The runtime hides the paths it is told to, and
+/// nothing else.
 const MASKED: [&str; 12] = [
     "/proc/asound",
     "/proc/acpi",

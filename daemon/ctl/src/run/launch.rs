@@ -172,7 +172,7 @@ type Outcome = (usize, String, Result<Instant>);
 #[derive(Default)]
 struct Readiness {
     tasks: JoinSet<Outcome>,
-    /// What the probes of those that are not ready say, by container.
+    /// Messages of the probes of the containers that are not ready, by container.
     last: BTreeMap<String, Arc<Mutex<String>>>,
 }
 

@@ -64,7 +64,7 @@ pub(crate) async fn follow(playing: &Playing<'_>, containers: &[Started]) -> Res
 }
 
 impl Log {
-    /// What was written since the last time.
+    /// Reads the text that was written since the last time.
     fn more(&mut self) -> Result<String> {
         let mut file = match File::open(&self.path) {
             Ok(file) => file,

@@ -119,7 +119,7 @@ impl Watch {
     }
 }
 
-/// What is probed.
+/// Target of a probe.
 struct Target<'a> {
     cri: &'a Cri,
     id: &'a str,

@@ -17,14 +17,14 @@ pub enum ImageEvent {
 
     /// The answer to [`crate::ImageStep::Look`]. `None`: not on this node.
     Looked {
-        /// What was looked for.
+        /// Image that was looked for.
         image: ImageReference,
-        /// What is there.
+        /// Image that is on the node.
         found: Option<PulledImage>,
     },
     /// The runtime gave no answer to it.
     LookFailed {
-        /// What was looked for.
+        /// Image that was looked for.
         image: ImageReference,
         /// Why, for people.
         message: String,

@@ -53,9 +53,9 @@ use crate::{model::CallId, set_aside::SetAside};
 pub struct ImageLimits {
     /// On the whole node.
     pub parallel: usize,
-    /// Of one registry.
+    /// Number of parallel pulls from one registry.
     pub per_registry: usize,
-    /// Of this node; so that nodes that failed together do not come back together.
+    /// Seed of this node for the pauses; so that nodes that failed together do not come back together.
     pub seed: u64,
 }
 
@@ -83,7 +83,7 @@ pub struct ImagesSize {
     pub kubelet_pulls: usize,
 }
 
-/// What is known of the images of this node.
+/// State of everything known about the images of this node.
 #[derive(Debug)]
 pub struct Images {
     limits: ImageLimits,
@@ -94,7 +94,8 @@ pub struct Images {
     looks: BTreeMap<Arc<str>, Look>,
     pulls: BTreeMap<PullId, Pull>,
     last_pull: u64,
-    /// What was given out to be pulled and has not come by that, by the references that were given.
+    /// Images that were given out to be pulled and that no such pull has brought, by the references that were
+    /// given.
     attempted: BTreeMap<Arc<str>, ImageReference>,
     joiners: BTreeMap<CallId, Joiner>,
     /// The records of what the kubelet has the runtime pull.
@@ -157,7 +158,7 @@ impl Images {
         }
     }
 
-    /// What is owed now; each step is given out once.
+    /// Returns the steps that are owed now; each step is given out once.
     pub fn plan(&mut self, now: Instant) -> Vec<ImageStep> {
         self.planned = Some(now);
         let wishes = &self.wishes;

@@ -105,7 +105,7 @@ impl Pins {
         pin.retry.failed(now, |failures| pause(seed, record, failures));
     }
 
-    /// What is owed about them.
+    /// Returns the steps that are owed about the pins.
     pub(super) fn owed(&mut self, now: Instant) -> Vec<ImageStep> {
         let mut steps = Vec::new();
         self.0.retain(|record, pin| {
@@ -160,7 +160,7 @@ impl Pin {
     }
 }
 
-/// What stands before tag and digest: the registry and the repository.
+/// Returns the part before tag and digest: the registry and the repository.
 fn name(record: &str) -> &str {
     let record = record.split_once('@').map_or(record, |(tagged, _)| tagged);
     match record.rsplit_once(':') {

@@ -14,7 +14,7 @@ use super::{
 pub(super) struct Pull {
     pub(super) image: ImageReference,
     pub(super) credentials: Credentials,
-    /// What the runtime is asked with at present.
+    /// Credential with which the runtime is asked at present.
     pub(super) asked: Option<CredentialKey>,
     pub(super) bytes: Option<Bytes>,
     /// It was told to end.

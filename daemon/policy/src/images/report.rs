@@ -12,7 +12,7 @@ use super::{
 pub struct WishReport {
     /// Which wish.
     pub id: WishId,
-    /// What is wanted.
+    /// Image that is wanted.
     pub image: ImageReference,
     /// The version this answers.
     pub version: i64,
@@ -28,7 +28,7 @@ pub struct WishReport {
     pub ended: Option<Instant>,
     /// `Image.id`, once it is there.
     pub image_id: Option<String>,
-    /// What it waits for, or why it failed; the last failure while it is tried again.
+    /// Cause of the wait or of the failure; the last failure while it is tried again.
     pub message: String,
 }
 

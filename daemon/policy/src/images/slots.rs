@@ -14,7 +14,7 @@ use super::{
 };
 
 impl Images {
-    /// Those whose pull goes on already, begun for another wish, share it.
+    /// Lets queued wishes share a pull that goes on already and was begun for another wish.
     pub(super) fn share_pulls(&mut self, now: Instant) {
         for wanted in self.wishes.values_mut().filter(|wanted| wanted.state == State::Queued) {
             let same = |pull: &Pull| {

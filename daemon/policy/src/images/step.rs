@@ -33,7 +33,7 @@ pub enum ImageStep {
 pub struct PullOrder {
     /// Which one.
     pub pull: PullId,
-    /// What.
+    /// Image to pull.
     pub image: ImageReference,
     /// With what.
     pub credentials: Credentials,

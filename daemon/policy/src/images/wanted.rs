@@ -12,7 +12,7 @@ use super::{
 };
 use crate::time::later;
 
-/// What users read when `deadline` has passed.
+/// Message that users read when `deadline` has passed.
 const PAST_DEADLINE: &str = "pulling exceeds the activeDeadlineSeconds";
 
 /// A wish, in its current version.
@@ -64,7 +64,7 @@ pub(super) enum Change {
     Nothing,
     /// How often and how long it may be tried.
     Limits,
-    /// What is wanted.
+    /// The wanted image, or another part of the wish that is no limit.
     What,
 }
 
@@ -89,7 +89,8 @@ impl Wanted {
         }
     }
 
-    /// What is new about it. How it ended is no news: its source repeats what it was told.
+    /// Returns the difference between this wish and its new version. How it ended is no news: its source
+    /// repeats what it was told.
     pub(super) fn change(&self, new: &Wish) -> Change {
         let alike = Wish {
             timeout: new.timeout,

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 /// `job/<uid>` or `spec/<repository>:<tag>`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WishId {
-    /// Who wants it.
+    /// Source that wants the image.
     pub source: WishSource,
     /// Which of that source's wishes.
     pub key: Arc<str>,
@@ -70,7 +70,7 @@ pub enum Credentials {
 pub struct Wish {
     /// Which wish.
     pub id: WishId,
-    /// What is wanted.
+    /// Image that is wanted.
     pub image: ImageReference,
     /// A larger one asks for it anew.
     pub version: i64,
@@ -86,7 +86,7 @@ pub struct Wish {
     pub labels: BTreeMap<String, String>,
     /// Annotations of the pull's sandbox config.
     pub annotations: BTreeMap<String, String>,
-    /// What to pull with.
+    /// Credentials for the pull.
     pub credentials: Credentials,
     /// Keep the kubelet's image collection away from it so long, or until a container is made of it.
     pub pin: Option<Duration>,

@@ -10,7 +10,8 @@ use crate::{
     model::ContainerName,
 };
 
-/// Those without a priority, those with the highest, and transitively all that share a key which is changed for one of them.
+/// Selects the containers without a priority, the ones with the highest, and transitively all that share a
+/// key which is changed for one of them.
 pub(super) fn select<'a>(diff: &Diff<'a>, seen: &'a Observed) -> BTreeSet<&'a ContainerName> {
     let waiting = || seen.containers.iter().filter(|container| diff.changes.contains_key(&container.name));
     let highest = waiting().filter_map(|container| container.priority).max();

@@ -122,8 +122,9 @@ impl Decision<'_> {
         self.own_record().is_some_and(|record| record.has_moved(&container.name))
     }
 
-    /// What was patched, by whomever, and has not come about yet. Between two batches only the containers of this
-    /// update's own ones count; in the end also what another one left under way, and all that this one asks for.
+    /// Returns the next step while something that was patched, by whomever, has not come about yet. Between
+    /// two batches only the containers that this update patched count; in the end also what another one left
+    /// under way, and all that this one asks for.
     fn under_way(&self) -> Option<Next> {
         let watched = self.watched();
         let owes_env = |container: &ContainerView| self.owes_env(container);

@@ -10,7 +10,7 @@ use crate::{
     model::ContainerName,
 };
 
-/// What is left to be patched.
+/// Changes that are left to be patched.
 pub(super) struct Diff<'a> {
     /// By container; one without a change is not in it.
     pub(super) changes: BTreeMap<&'a ContainerName, Change<'a>>,
@@ -18,7 +18,7 @@ pub(super) struct Diff<'a> {
     pub(super) unread: BTreeSet<&'a MetadataKey>,
 }
 
-/// What one container waits for.
+/// Changes that one container waits for.
 #[derive(Default)]
 pub(super) struct Change<'a> {
     /// Another image.

@@ -31,7 +31,7 @@ pub struct EnvHash(pub u64);
 /// One pod. Spec, metadata, gate and record are of one and the same version of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observed {
-    /// Whether it can be updated at all.
+    /// Fate of the pod: says whether it can be updated at all.
     pub fate: Fate,
     /// `spec.containers`, in their order.
     pub containers: Vec<ContainerView>,
@@ -44,11 +44,11 @@ pub struct Observed {
     /// The kubelet knows this version of the pod, or a later one. As long as it does not, a container may be started with
     /// the images and values of an older one, so none is restarted and nothing is called complete.
     pub kubelet_knows: bool,
-    /// What is known of images on the node; an image that is not in it is unknown.
+    /// Known presence of images on the node; an image that is not in it is unknown.
     pub images: BTreeMap<Arc<str>, Presence>,
     /// The API server refuses what this revision would write next, in its words.
     pub refused: Option<(String, String)>,
-    /// What the pod was before the update; needed only to return to it.
+    /// State of the pod before the update; needed only to return to it.
     pub before: Option<Before>,
 }
 
@@ -103,7 +103,7 @@ pub struct ContainerView {
     pub priority: Option<i32>,
     /// The labels and annotations that its env refers to. Entries with a literal value of the same name are not in it.
     pub reads: BTreeSet<MetadataKey>,
-    /// What its env values would be if it were created with the present metadata.
+    /// Hash of the env values that the container would have if it were created with the present metadata.
     pub env: EnvHash,
     /// Its newest instance.
     pub instance: Option<Instance>,
@@ -137,7 +137,7 @@ pub struct Instance {
     pub image_id: String,
     /// The env values it was created with; `None` when nobody saw that, which counts as other ones.
     pub env: Option<EnvHash>,
-    /// Whether it runs.
+    /// Life of the instance: says whether it runs.
     pub life: Life,
     /// It runs, steadily, and nothing has to succeed before the kubelet calls it Ready, which it does with its next look.
     pub early_ready: bool,
@@ -170,7 +170,7 @@ impl ContainerView {
         self.instance.as_ref().is_some_and(|instance| instance.image != self.image)
     }
 
-    /// What exists of it was created with other values than it would be now.
+    /// Reports whether the existing instance was created with other values than it would be now.
     pub(super) fn is_env_stale(&self) -> bool {
         !self.reads.is_empty()
             && self.instance.as_ref().is_some_and(|instance| instance.env != Some(self.env))

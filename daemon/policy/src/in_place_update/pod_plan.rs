@@ -25,7 +25,7 @@ use crate::{
     model::{ContainerName, RequestId},
 };
 
-/// What is known of a pod that is to be updated.
+/// Knowledge of a pod that is to be updated.
 #[derive(Clone, Debug)]
 pub enum Sight {
     /// Nothing, yet.
@@ -38,10 +38,10 @@ pub enum Sight {
     Seen(Box<Observed>),
 }
 
-/// What is owed to a pod and to those who asked.
+/// Reports and next step that are owed to a pod and to its requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodPlan {
-    /// What the status of these requests is to say, and does not.
+    /// Reports that the status of these requests is to show, and does not.
     pub reports: Vec<(RequestId, UpdateReport)>,
     /// The step to take; `None` as long as something has to be reported first, or nothing is asked for.
     pub next: Option<Next>,
@@ -140,7 +140,7 @@ pub fn plan(requests: &[UpdateRequest], sight: &Sight, now: Instant, wall: i64) 
     PodPlan { reports, next }
 }
 
-/// What all of them together want.
+/// Merges the wishes of all open requests into one update.
 pub(super) fn merge(open: &[&UpdateRequest], seen: &Observed) -> Update {
     let mut update = Update {
         revision: String::new(),
@@ -215,7 +215,8 @@ fn brought_about<'a>(
     (ended.says_moved(name) || is_there()).then_some(image)
 }
 
-/// Those that are to go back with the newest one, and that whoever told that one did not get to tell.
+/// Gives the reports for the requests that have to go back with the newest one. The one that told the newest
+/// one did not get to tell these.
 fn untold(open: &[&UpdateRequest]) -> Vec<(RequestId, UpdateReport)> {
     let leader = open.iter().max_by_key(|request| request.rank());
     let Some((leader, (failure, since))) =
@@ -232,7 +233,7 @@ fn untold(open: &[&UpdateRequest]) -> Vec<(RequestId, UpdateReport)> {
         .collect()
 }
 
-/// What the pod was before all of them; what an earlier one wrote down counts.
+/// Returns the state of the pod before all of the requests; the record of an earlier one counts.
 fn before(open: &[&UpdateRequest]) -> Option<Before> {
     let mut earlier: Vec<&UpdateRequest> = open.to_vec();
     earlier.sort_by_key(|request| (request.created, &request.id));

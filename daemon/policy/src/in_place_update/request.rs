@@ -42,7 +42,7 @@ pub struct UpdateRequest {
     pub rollback_limit: Duration,
     /// How long after its end the object is to be deleted.
     pub delete_after: Option<Duration>,
-    /// What its status says: what was reported before, by whomever.
+    /// Status of the request: the report that was written before, by whomever.
     pub reported: UpdateReport,
     /// When it ended; `None` while it has not.
     pub ended: Option<Instant>,
@@ -59,7 +59,7 @@ pub enum UpdateSource {
     Admin,
 }
 
-/// What the status of a request is to say.
+/// Report that the status of a request is to show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UpdateReport {
     /// `None` before the node has answered.
@@ -72,7 +72,7 @@ pub struct UpdateReport {
     pub outcome: Option<UpdateOutcome>,
     /// Why the way back was begun, and when.
     pub rolling_back: Option<(Failure, Instant)>,
-    /// What the pod was before the first change.
+    /// State of the pod before the first change.
     pub previous: Option<Before>,
 }
 
@@ -128,7 +128,8 @@ impl UpdateSource {
 }
 
 impl UpdateRequest {
-    /// What it wants of the pod now: what it asks for, or on its way back what was before.
+    /// Returns the images and metadata that the request wants of the pod now: what it asks for, or on its way
+    /// back what was before.
     pub(super) fn wanted(&self, seen: &Observed) -> (BTreeMap<ContainerName, Arc<str>>, Metadata) {
         match (&self.reported.rolling_back, &self.reported.previous) {
             (Some(_), Some(before)) => (before.images.clone(), before.values(seen)),

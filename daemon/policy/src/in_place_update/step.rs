@@ -12,7 +12,7 @@ use crate::{
     model::{ContainerId, ContainerName},
 };
 
-/// What is to be done now. Who does it decides nothing, and asks again when something has changed.
+/// Step that is to be done now. Its executor decides nothing, and asks again when something has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// See to it that these images are on the node and stay there.
@@ -23,7 +23,7 @@ pub enum Next {
     Wait {
         /// Ask again by then; `None`: the update has no deadline.
         until: Option<Instant>,
-        /// What for.
+        /// Reason of the wait.
         why: Why,
     },
     /// Remove these exited instances.
@@ -54,10 +54,10 @@ pub struct PodPatch {
     pub record: Record,
 }
 
-/// What an update waits for.
+/// Reason for which an update waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// Those who send traffic have to learn that the pod is not ready.
+    /// Senders of traffic have to learn that the pod is not ready.
     Grace,
     /// The kubelet has to look at the runtime again, where exited instances were removed.
     Relist,
@@ -117,7 +117,7 @@ pub enum Reason {
     ImageNotPulled,
     /// The API server does not take what is asked for.
     Refused,
-    /// What was asked for falls over whenever it is started.
+    /// Crash loop: the wanted version falls over whenever it is started.
     CrashLoop,
     /// It took longer than allowed.
     DeadlineExceeded,
@@ -125,7 +125,7 @@ pub enum Reason {
     Replaced,
     /// The agent's identity may not write to pods.
     NotPermitted,
-    /// What is asked for makes no sense.
+    /// The request makes no sense.
     Invalid,
 }
 

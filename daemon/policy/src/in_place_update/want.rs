@@ -28,7 +28,8 @@ pub struct Update {
     pub deadline: Option<Instant>,
 }
 
-/// What a pod was before an update. The caller takes it before the first step and keeps it until the update has ended.
+/// State of a pod before an update. The caller takes it before the first step and keeps it until the update
+/// has ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Before {
     /// The revision of the update before; empty when there was none.
@@ -40,8 +41,9 @@ pub struct Before {
 }
 
 impl Before {
-    /// What `update` would have to return to. `replaced` is what an update that has not ended, and that this one
-    /// replaces, would have returned to: between two updates there is nothing worth returning to.
+    /// Gives the state to which `update` would have to return. `replaced` is the state to which an update
+    /// that has not ended, and that this one replaces, would have returned: between two updates there is
+    /// nothing worth returning to.
     pub fn of(update: &Update, seen: &Observed, replaced: Option<&Self>) -> Self {
         let mut before = replaced.cloned().unwrap_or_else(|| Self {
             revision: seen.record.as_ref().map(|record| record.revision.clone()).unwrap_or_default(),

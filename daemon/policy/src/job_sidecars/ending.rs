@@ -162,7 +162,7 @@ impl Node {
         self.sidecars.is_marked(container)
     }
 
-    /// What the end of a step about sidecars changes; it did not fail.
+    /// Applies the changes at the end of a step about sidecars; the step did not fail.
     pub(crate) fn sidecar_step_ended(&mut self, step: &Step, now: Instant) {
         match step {
             Step::MarkSidecars(marks) => {

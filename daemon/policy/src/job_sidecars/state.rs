@@ -46,7 +46,7 @@ impl JobSidecars {
         self.pods.remove(pod);
     }
 
-    /// Those that were marked by an earlier process.
+    /// Takes over the sidecars that were marked by an earlier process.
     pub(crate) fn loaded(&mut self, marks: Vec<SidecarMark>, now: Instant) {
         for mark in marks {
             let marked = Marked { since: now, hook_due: !mark.hooked, stop_began: None, unseen: true, mark };

@@ -19,17 +19,18 @@ pub enum ProbeEvent {
     Instances(PodUid, BTreeMap<ContainerName, Instance>),
     /// There is nothing of this pod on the node any more.
     PodGone(PodUid),
-    /// What `NodePodProbe.status.podProbeStatuses` shows: what an earlier process found out is taken for true where the
-    /// container still is the one it speaks of. To be said at start, before the first list of what is wanted.
+    /// Content of `NodePodProbe.status.podProbeStatuses`: the findings of an earlier process are taken for
+    /// true where the container still is the one they speak of. To be said at start, before the first list of
+    /// what is wanted.
     ///
-    /// Times of the API are cut to whole seconds; give the second after, or a result that came within the second of the
-    /// container's start is taken for one of the instance before.
+    /// Times of the API are cut to whole seconds; give the second after, or a result that came within the
+    /// second of the container's start is taken for one of the instance before.
     Reported(Vec<PodReport>),
 
     /// A run is over. One that is not known any more is ignored.
     RunEnded(RunId, ProbeResult),
-    /// What a pod shows of the marks it is asked for, see [`crate::Probes::asked`]; others are ignored, and so is what is older
-    /// than what was shown before.
+    /// Marks that a pod shows of the ones it is asked for, see [`crate::Probes::asked`]; others are ignored,
+    /// and so is what is older than what was shown before.
     Shown(Shown),
     /// A look is over. What it saw was said before as [`ProbeEvent::Shown`]; `Done` without it counts as a failure.
     LookEnded(PodUid, ProbeOutcome),
@@ -47,7 +48,7 @@ pub struct Instance {
     pub id: ContainerId,
     /// Its sandbox.
     pub sandbox: SandboxId,
-    /// Whether it runs.
+    /// State of the instance: says whether it runs.
     pub state: InstanceState,
 }
 
@@ -63,7 +64,7 @@ pub enum InstanceState {
     NotRunning,
 }
 
-/// What a pod shows.
+/// Marks that a pod shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
     /// Which pod.
@@ -92,7 +93,7 @@ pub struct ShownCondition {
 pub enum ProbeOutcome {
     /// As asked.
     Done,
-    /// What it was about is not there (any more), another one of its name included.
+    /// The subject of the step is not there (any more), another one of its name included.
     Gone,
     /// Not, this time. It is tried again.
     Failed,

@@ -27,7 +27,7 @@ pub struct ProbeView {
     pub due: Option<Instant>,
     /// A run is under way.
     pub running: bool,
-    /// What it said, or what it waits for.
+    /// Message of the last run, or the reason for which the probe waits.
     pub message: Arc<str>,
 }
 
@@ -80,7 +80,7 @@ impl Watch {
         }
     }
 
-    /// What it said, or why it has nothing to say yet.
+    /// Returns the message of the last run, or the reason why there is no result yet.
     pub(super) fn words(&self) -> Arc<str> {
         if !self.is_blank() {
             return self.message.clone();

@@ -8,7 +8,7 @@ pub struct ProbeLimits {
     /// Exec probes at once on the node. Each is a process that the runtime starts: 40 a second drove a node of 2 cores to a
     /// load of 30.
     pub exec_concurrent: usize,
-    /// Of these in one pod.
+    /// Exec probes at once in one pod.
     pub exec_concurrent_per_pod: usize,
     /// At most one exec probe begins in this time, over time.
     pub exec_every: Duration,
@@ -16,7 +16,7 @@ pub struct ProbeLimits {
     pub exec_burst: u32,
     /// All other probes at once on the node.
     pub other_concurrent: usize,
-    /// Of these in one pod.
+    /// Other probes at once in one pod.
     pub other_concurrent_per_pod: usize,
     /// No run takes longer, whatever its `timeoutSeconds`: a few probes that hang would keep the whole node waiting.
     pub longest_run: Duration,

@@ -27,10 +27,10 @@ use super::{
 };
 use crate::model::PodUid;
 
-/// What conditions say that no probe has any more.
+/// Message of conditions that no probe asks for any more.
 const UNASKED: &str = "no probe asks for this condition any more";
 
-/// Of one label or annotation.
+/// Maximum number of values of one label or annotation.
 const MOST_VALUES: usize = 16;
 
 /// The marks of a pod that anybody asked about.
@@ -58,7 +58,7 @@ pub(super) struct Asked {
     pub(super) keys: BTreeMap<MarkKey, BTreeSet<Arc<str>>>,
 }
 
-/// What a pod shows of what was asked.
+/// Marks on the pod, of the ones that were asked for.
 #[derive(Debug, Default)]
 pub(super) struct Face {
     pub(super) version: u64,

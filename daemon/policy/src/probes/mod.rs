@@ -70,17 +70,17 @@ use crate::{
     set_aside::SetAside,
 };
 
-/// What is known of the probes of this node.
+/// State of the probes of this node, as far as it is known.
 #[derive(Debug)]
 pub struct Probes {
     limits: ProbeLimits,
     /// When this process began.
     began: Instant,
-    /// Those that are wanted, and those on which marks are left that nobody asks for any more.
+    /// Pods whose probes are wanted, and pods on which marks are left that nobody asks for any more.
     pods: BTreeMap<PodUid, ProbedPod>,
-    /// Of all pods of the node: a probe may be wanted later than its container starts.
+    /// Instances of all pods of the node: a probe may be wanted later than its container starts.
     instances: BTreeMap<PodUid, BTreeMap<ContainerName, Instance>>,
-    /// What an earlier process found out, until the next list of what is wanted.
+    /// Findings of an earlier process, until the next list of what is wanted.
     memory: BTreeMap<(PodUid, Arc<str>), ProbeReport>,
     /// Under way, those whose result nobody wants any more included.
     runs: BTreeMap<RunId, Running>,
@@ -175,7 +175,7 @@ impl Probes {
         self.forget_pods();
     }
 
-    /// What is owed now; each step is given out once.
+    /// Returns the steps that are owed now; each step is given out once.
     pub fn plan(&mut self, now: Instant) -> Vec<ProbeStep> {
         self.wake = Wake { planned: now, next: None };
         let pods = &self.pods;
@@ -228,7 +228,7 @@ impl Probes {
         }
     }
 
-    /// What a probe says anew is to be written.
+    /// Marks the new results of probes to be written.
     fn take_news(&mut self) {
         for pod in self.pods.values_mut() {
             for watch in pod.probes.values_mut() {

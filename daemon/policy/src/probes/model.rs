@@ -7,7 +7,7 @@ use crate::model::{ContainerId, PodRef, SandboxId};
 /// A probe, as `core/v1` `Probe` with the kubelet's defaults (`SetDefaults_Probe`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// What is done.
+    /// Action of the probe.
     pub action: ProbeAction,
     /// `initialDelaySeconds`, counted from the start of the container.
     pub initial_delay: Duration,
@@ -21,7 +21,7 @@ pub struct Probe {
     pub failure_threshold: u32,
 }
 
-/// What a probe does. None of them names a host: what is dialled is the pod's own address.
+/// Action of a probe. None of them names a host: what is dialled is the pod's own address.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ProbeAction {
     /// `exec`.
@@ -63,14 +63,14 @@ pub struct ProbeRun {
     pub sandbox: SandboxId,
     /// The instance that is probed.
     pub container: ContainerId,
-    /// What is done.
+    /// Action of the run.
     pub action: ProbeAction,
     /// For how long at most.
     pub timeout: Duration,
 }
 
-/// What came of one run; each with what there is to say about it. Parts of it may come from the container: it is shown
-/// in conditions and Events, never logged.
+/// Result of one run; each with what there is to say about it. Parts of it may come from the container: it is
+/// shown in conditions and Events, never logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProbeResult {
     /// It succeeded.

@@ -20,7 +20,7 @@ use crate::{backoff::Retry, model::PodRef, time::later};
 const BETWEEN: Duration = Duration::from_secs(1);
 const BETWEEN_WORDS: Duration = Duration::from_secs(10);
 
-/// What came out of the probes of one pod.
+/// Results of the probes of one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodReport {
     /// The pod.
@@ -29,7 +29,7 @@ pub struct PodReport {
     pub probes: Vec<ProbeReport>,
 }
 
-/// What came out of one probe.
+/// Result of one probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeReport {
     /// `<PodProbeMarker>#<its probe>`.
@@ -40,14 +40,14 @@ pub struct ProbeReport {
     pub last_probe: Option<Instant>,
     /// When the state last changed.
     pub last_transition: Option<Instant>,
-    /// What it said; empty while it has not run in this instance of its container.
+    /// Message of the last run; empty while it has not run in this instance of its container.
     pub message: Arc<str>,
 }
 
-/// What was reported, and what is on its way.
+/// Reports that were written, and reports that are on their way.
 #[derive(Debug, Default)]
 pub(super) struct Reporting {
-    /// What the object shows, as far as is known.
+    /// Reports that the object shows, as far as is known.
     reported: Vec<PodReport>,
     writing: Option<Vec<PodReport>>,
     /// There may be something new.

@@ -11,7 +11,7 @@ use crate::model::PodRef;
 pub enum ProbeStep {
     /// Run a probe once. Answered by `RunEnded`; an answer that is 10 s later than the timeout is not waited for.
     Run(RunId, ProbeRun),
-    /// What does this pod show? Answered by `Shown` and `LookEnded`.
+    /// Asks what marks this pod shows. Answered by `Shown` and `LookEnded`.
     Look(PodRef),
     /// Write these on the pod, in one patch. Answered by `Shown` and `MarkEnded`.
     Mark(PodMarks),
@@ -25,7 +25,7 @@ pub enum ProbeStep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunId(pub u64);
 
-/// What is to be changed on a pod. What it shows already is not in it.
+/// Changes to be made on a pod. What it shows already is not in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodMarks {
     /// The pod. One of the same name with another UID is not to be touched.

@@ -28,7 +28,7 @@ pub struct Strain {
     pub late: Duration,
 }
 
-/// What is said, and what would be.
+/// Strain that was reported, and the times that decide about the next report.
 #[derive(Debug, Default)]
 pub(super) struct Straining {
     behind_since: Option<Instant>,

@@ -17,7 +17,7 @@ use super::{
 /// Between two Events that one probe cannot be carried out.
 const BETWEEN_WARNINGS: Duration = Duration::from_secs(60);
 
-/// What is to be told of one probe.
+/// News of one probe that are to be told.
 #[derive(Debug, Default)]
 pub(super) struct Telling {
     untold: Option<Untold>,

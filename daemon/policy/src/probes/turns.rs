@@ -94,7 +94,7 @@ impl Probes {
         }
     }
 
-    /// Those that are due. Of those that are not, it notes when they are.
+    /// Gives the probes that are due. For the others it notes when they are.
     fn waiting(&mut self, now: Instant) -> Vec<Waiting> {
         let mut waiting = Vec::new();
         for (uid, pod) in &self.pods {

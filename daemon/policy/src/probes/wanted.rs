@@ -20,7 +20,7 @@ use crate::model::{ContainerName, PodRef, PodUid};
 pub struct WantedPod {
     /// The pod.
     pub pod: PodRef,
-    /// What is probed.
+    /// Probes of the pod.
     pub probes: Vec<WantedProbe>,
 }
 
@@ -31,20 +31,20 @@ pub struct WantedProbe {
     pub name: Arc<str>,
     /// The container that is probed.
     pub container: ContainerName,
-    /// What is done; or why it cannot be read, for people. Periods and timeouts below 1 s and thresholds below 1 are taken
-    /// for 1.
+    /// The wanted probe; or why it cannot be read, for people. Periods and timeouts below 1 s and thresholds
+    /// below 1 are taken for 1.
     pub probe: Result<Probe, String>,
     /// The pod condition that says the outcome. Of two probes with one condition, the first by name has it.
     pub condition_type: Option<Arc<str>>,
-    /// What is on the pod while it succeeds.
+    /// Markers on the pod while the probe succeeds.
     pub succeeded: Markers,
-    /// What is on the pod while it fails.
+    /// Markers on the pod while the probe fails.
     pub failed: Markers,
     /// Not run for the time being, while what it found stays: nobody knows whether it is still asked for.
     pub paused: bool,
 }
 
-/// What one outcome writes on a pod.
+/// Labels and annotations that one outcome writes on a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Markers {
     /// Labels.

@@ -24,7 +24,7 @@ use crate::{
     time::later,
 };
 
-/// Of conditions, Events and reports; in bytes.
+/// Maximum length of the message in conditions, Events and reports; in bytes.
 pub(super) const LONGEST_MESSAGE: usize = 1024;
 /// No period and no timeout is shorter.
 const SHORTEST: Duration = Duration::from_secs(1);

@@ -41,7 +41,8 @@ pub(super) struct Marking {
     complete: bool,
     /// The version is older than our last write: nothing shows that yet.
     outdated: bool,
-    /// What was asked since the pod last showed what it should: perhaps it is there, and nobody asks for it any more.
+    /// Marks that were asked since the pod last showed what it should: perhaps they are there, and nobody
+    /// asks for them any more.
     former: Asked,
     looking: bool,
     looked: Retry,
@@ -66,11 +67,11 @@ pub(super) struct Marking {
 #[derive(Debug)]
 struct Writing {
     changes: Changes,
-    /// What it was made from.
+    /// Version of the pod from which the write was made.
     version: u64,
 }
 
-/// What was written last, for each mark.
+/// Values of the last write, for each mark.
 #[derive(Debug, Default)]
 struct Wrote {
     conditions: BTreeMap<Arc<str>, (ConditionStatus, Arc<str>)>,
@@ -86,19 +87,19 @@ struct Contest {
     until: Option<Instant>,
 }
 
-/// What goes into the next write. One that was refused is tried in parts: a label the API server does not take keeps no
-/// condition from the pod.
+/// Content of the next write. A write that was refused is tried in parts: a label the API server does not
+/// take keeps no condition from the pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Part {
     #[default]
     All,
-    /// Of labels and annotations nothing, as long as a condition is owed.
+    /// Only conditions, while one is owed: no labels or annotations.
     Conditions,
-    /// Of conditions nothing, as long as a label or an annotation is owed.
+    /// Only labels and annotations, while one is owed: no conditions.
     Keys,
 }
 
-/// What stands in the way of a write.
+/// Turn of a write: nothing to write, the time to wait for, or the changes to write now.
 enum Turn {
     Nothing,
     At(Instant),
@@ -217,7 +218,7 @@ impl Marking {
         self.let_go();
     }
 
-    /// What is owed of these changes, and when.
+    /// Decides which of these changes are owed, and when.
     fn turn(&mut self, mut changes: Changes, now: Instant) -> Turn {
         if changes.is_empty() {
             self.unsettled = false;

@@ -24,7 +24,7 @@ const POD_GONE: &str = "pod has gone";
 /// After that the status says that nobody looks.
 const KUBELET_IS_SILENT: Duration = Duration::from_secs(5);
 
-/// What becomes of one container now.
+/// Next change of one container.
 enum Next {
     /// Nothing changes but perhaps the words.
     Wait(String),
@@ -281,7 +281,7 @@ impl Node {
         others().find(begun).or_else(|| earlier().max_by_key(|other| other.arrival))
     }
 
-    /// What to say when the kubelet does not come.
+    /// Gives the message when the kubelet does not come.
     fn silence(&self, progress: &Progress, killed: bool, now: Instant) -> String {
         let long = progress.begun.is_some_and(|begun| now >= later(begun, KUBELET_IS_SILENT));
         if killed || !long || self.config.path == Path::Beside {

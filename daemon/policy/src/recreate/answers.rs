@@ -24,7 +24,7 @@ const NUDGE_AGAIN: Duration = Duration::from_millis(2500);
 /// The shortest time between stop signal and SIGKILL, the kubelet's own.
 const FLOOR: Duration = Duration::from_secs(2);
 
-/// What a ContainerStatus is answered with.
+/// Answer to a ContainerStatus.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Restate {
     /// This.
@@ -35,7 +35,7 @@ pub enum Restate {
     Later,
 }
 
-/// What is done about a hook that begins.
+/// Decision about a hook that begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// This.
@@ -45,7 +45,7 @@ pub enum Turn {
 }
 
 impl Node {
-    /// What the kubelet on this connection is told of a container; it asked at `asked`.
+    /// Returns the answer to the kubelet on this connection about a container; it asked at `asked`.
     pub fn restate(&self, connection: ConnectionId, container: &ContainerId, asked: Instant) -> Restate {
         if self.is_completed(container) {
             return Restate::Show(Showing::Completed);
@@ -199,7 +199,7 @@ impl Node {
         }
     }
 
-    /// Whoever had begun to act on it is gone, or failed.
+    /// Reports whether the connection that had begun to act on the mark is gone, or its stop has failed.
     pub(super) fn is_deserted(&self, marked: &Marked) -> bool {
         let gone = marked.shown_to.is_none_or(|connection| !self.is_connected(connection));
         marked.stop == Stop::Failed || marked.mark.phase == MarkPhase::Stopping || gone

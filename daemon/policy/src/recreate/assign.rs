@@ -7,7 +7,7 @@ use crate::{
     sandbox::Sandbox,
 };
 
-/// What a request is about: a pod, and the instances of its containers as they are now.
+/// Subject of a request: a pod, and the instances of its containers as they are now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assigned {
     /// The pod.
@@ -48,7 +48,7 @@ pub enum AssignError {
         pod: String,
         /// The container.
         container: ContainerName,
-        /// Those it has.
+        /// Containers that the pod has.
         known: Vec<ContainerName>,
     },
 }

@@ -8,7 +8,7 @@ use crate::{
     sandbox::{Instance, Sandbox},
 };
 
-/// What may still come of a pod.
+/// Possible future of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PodFate {
     /// It is there.
@@ -124,7 +124,7 @@ impl Node {
         Some(if sidecar { RestartPolicy::Always } else { pod.restart_policy })
     }
 
-    /// What the kubelet does before it stops this container. `None`: the pod is not known.
+    /// Returns the hook that the kubelet runs before it stops this container. `None`: the pod is not known.
     pub(super) fn hook_of(&self, pod: &PodUid, name: &ContainerName) -> Option<Option<&Hook>> {
         let spec = self.pods.get(pod)?.containers.get(name);
         Some(spec.and_then(|spec| spec.pre_stop.as_ref()))

@@ -190,7 +190,7 @@ impl Node {
         }
     }
 
-    /// What a mark owes: usually nothing, because the kubelet acts on it.
+    /// Gives the step that a mark owes: usually none, because the kubelet acts on it.
     fn marked_steps(&self, request: &Request, marked: &Marked, now: Instant) -> Option<Step> {
         let (pod, mark) = (&request.asked.pod, &marked.mark);
         match self.standing_in(pod, &mark.name, &mark.container) {

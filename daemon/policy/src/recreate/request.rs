@@ -25,7 +25,7 @@ pub struct RecreateRequest {
     pub deadline: Option<Instant>,
     /// How long after its end the object is to be deleted.
     pub delete_after: Option<Duration>,
-    /// What its status says: what was reported before, by whomever.
+    /// Status of the request: the report that was written before, by whomever.
     pub reported: RecreateReport,
     /// When it ended; `None` while it has not.
     pub ended: Option<Instant>,
@@ -70,7 +70,7 @@ pub struct RecreateStrategy {
     pub min_started: Duration,
 }
 
-/// What the status of a request is to say.
+/// Report that the status of a request is to show.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RecreateReport {
     /// `status.phase`; `None` before the node has answered.

@@ -43,7 +43,7 @@ pub(super) struct Request {
     /// Earlier is smaller; first come, first served.
     pub(super) arrival: u64,
     pub(super) progress: BTreeMap<ContainerName, Progress>,
-    /// What its source has written down.
+    /// Report that its source has written down.
     pub(super) reported: RecreateReport,
     pub(super) unready: Drain,
     /// When it was first looked at, and whether its pod was there since.

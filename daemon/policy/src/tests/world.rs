@@ -20,7 +20,7 @@ pub(super) struct World {
     pub(super) now: Instant,
     pub(super) connection: ConnectionId,
     next: u64,
-    /// What the runtime would answer.
+    /// Answers that the runtime would give.
     pub(super) runtime: BTreeMap<ContainerId, (SandboxId, Container)>,
 }
 
@@ -123,7 +123,7 @@ impl World {
         self.start(&call, &format!("{name}-0"));
     }
 
-    /// What the kubelet does after a refusal.
+    /// Ends the call, as the kubelet does after a refusal.
     pub(super) fn end(&mut self, call: &Call) {
         self.apply(Event::CallEnded(call.id));
     }

@@ -47,7 +47,8 @@ fn number(phase: MarkPhase) -> u8 {
     }
 }
 
-/// What a newer version may have written beyond that is taken for the last phase: nothing is begun again then.
+/// Reads the phase of a number. A higher number, which a newer version may have written, is taken for the
+/// last phase: nothing is begun again then.
 fn phase_of(number: u8) -> MarkPhase {
     match number {
         0 => MarkPhase::Armed,

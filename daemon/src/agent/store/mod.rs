@@ -64,7 +64,7 @@ pub enum StoreError {
     Open {
         /// The file.
         path: PathBuf,
-        /// What the database says.
+        /// Error of the database.
         source: Box<redb::Error>,
     },
     /// A newer Berth wrote it.

@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 pub(super) struct FirstWord<S> {
     stream: S,
     written: bool,
-    /// Who wants to read too early.
+    /// Waker of a reader that came too early.
     waiting: Option<Waker>,
 }
 

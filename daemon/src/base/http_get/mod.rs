@@ -44,14 +44,14 @@ const MAX_BODY: usize = 10 << 10;
 
 /// Makes connections.
 pub(crate) trait Dial {
-    /// What can go wrong; the request's own failures are told in it, too.
+    /// Error of a connection; the request's own failures are told in it, too.
     type Error: From<HttpError>;
 
     /// A connection to this port of the host.
     fn dial(&self, host: &str, port: u16) -> impl Future<Output = Result<TcpStream, Self::Error>> + Send;
 }
 
-/// Who asks, and what they accept.
+/// Manner of a request: the name of its sender, and the answers it accepts.
 pub(crate) struct Manner {
     /// `User-Agent`.
     pub(crate) agent: HeaderValue,
@@ -88,7 +88,7 @@ pub(crate) enum HttpError {
     ServerName {
         /// The host.
         host: String,
-        /// What is wrong with it.
+        /// Cause.
         source: InvalidDnsNameError,
     },
     /// No protocol version in common with our own library.
@@ -99,7 +99,7 @@ pub(crate) enum HttpError {
     HeaderName {
         /// Its name.
         name: String,
-        /// What is wrong with it.
+        /// Cause.
         source: InvalidHeaderName,
     },
     /// A header's value cannot be sent.
@@ -107,7 +107,7 @@ pub(crate) enum HttpError {
     HeaderValue {
         /// Its name.
         name: HeaderName,
-        /// What is wrong with it.
+        /// Cause.
         source: InvalidHeaderValue,
     },
     /// The request cannot be put together.

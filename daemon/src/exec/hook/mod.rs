@@ -50,7 +50,7 @@ pub(crate) enum HookError {
         host: String,
         /// Port.
         port: u16,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
     /// The HTTP request failed.

@@ -13,7 +13,7 @@ use crate::{
     cri::{Runtime, RuntimeError},
 };
 
-/// What is left for the stop signal, however long the hook took: the kubelet's own minimum.
+/// Time that is left for the stop signal, however long the hook took: the kubelet's own minimum.
 const SHORTEST_GRACE: Duration = Duration::from_secs(2);
 
 /// The container was stopped.

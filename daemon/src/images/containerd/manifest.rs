@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-/// What the blobs of an image are, each once.
+/// Blobs of an image, each once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Manifest {
     /// Config and layers.
@@ -33,7 +33,7 @@ struct Platform {
     architecture: String,
 }
 
-/// What a blob turned out to be.
+/// Kinds of documents that a blob may turn out to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Document {
     /// The manifest of an image.
@@ -78,8 +78,8 @@ impl Manifest {
 }
 
 impl Child {
-    /// Whether it is for machines like this one. A guess where an index has variants of one architecture: the manifest that
-    /// is present decides before it.
+    /// Returns whether it is for machines like this one. A guess where an index has variants of one
+    /// architecture: the manifest that is present decides before it.
     pub(super) fn fits(&self) -> bool {
         let architecture = match std::env::consts::ARCH {
             "x86_64" => "amd64",

@@ -64,7 +64,7 @@ impl Containerd {
         ImagesClient::new(self.channel.clone())
     }
 
-    /// What is known of a blob; `None` when it is not there, or not complete.
+    /// Fetches the facts about a blob; `None` when it is not there, or not complete.
     async fn info(&self, digest: &str) -> Result<Option<Info>, Status> {
         let request = in_namespace(InfoRequest { digest: digest.to_owned() });
         match self.content().info(request).await {
@@ -121,7 +121,7 @@ impl Containerd {
     }
 }
 
-/// What containerd is waited for. One that hangs must not stop what goes on beside it.
+/// Longest wait for containerd. One that hangs must not stop the work that goes on beside it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The answer to a question, in time.

@@ -43,7 +43,7 @@ pub(in crate::images) struct Progress {
 }
 
 impl Progress {
-    /// Of a pull that begins now.
+    /// Makes the progress of a pull that begins now.
     pub(in crate::images) fn new(containerd: Containerd, image: &ImageReference) -> Self {
         let reference: Option<Reference> = image.given.parse().ok();
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -130,7 +130,7 @@ impl Progress {
     }
 }
 
-/// Of the manifests of a repository the one that a pull since then is about.
+/// Chooses, among the manifests of a repository, the one that a pull since then is about.
 fn touched_last(
     manifests: impl Iterator<Item = Info>,
     downloads: &[Download],

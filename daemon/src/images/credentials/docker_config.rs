@@ -30,7 +30,7 @@ impl DockerConfigs {
         if given.is_empty() { Self::WellKnown } else { Self::Given(given.to_vec()) }
     }
 
-    /// What the files have for an image, and what is wrong with them.
+    /// Reads the entries of the files for an image, and the flaws of the files.
     pub(super) async fn matching(&self, image: &str) -> (Vec<AuthConfig>, Vec<String>) {
         let (mut auths, mut notes) = (Vec::new(), Vec::new());
         let paths = match self {

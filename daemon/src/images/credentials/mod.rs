@@ -37,12 +37,12 @@ pub(crate) struct CredentialFinder {
     plugins: Option<Plugins>,
 }
 
-/// What was found for one pull.
+/// Credentials that were found for one pull.
 #[derive(Debug)]
 pub(super) struct Found {
     /// One after the other; the last one is none.
     pub(super) candidates: Vec<Candidate>,
-    /// What could not be had, for people.
+    /// Notes for people on credentials that could not be had.
     pub(super) notes: Vec<String>,
 }
 

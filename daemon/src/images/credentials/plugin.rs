@@ -62,7 +62,7 @@ pub(super) struct Login {
     pub(super) password: String,
 }
 
-/// What a provider said.
+/// Answer of a provider.
 pub(super) struct Answer {
     pub(super) key: CacheKeyType,
     /// `None`: it leaves that to the configuration.

@@ -25,12 +25,12 @@ pub(super) struct Provider {
     pub(super) env: Vec<(String, String)>,
 }
 
-/// What a file says.
+/// Providers of a file.
 #[derive(Default, PartialEq, Eq)]
 #[cfg_attr(test, derive(Debug))]
 pub(super) struct Providers {
     pub(super) usable: Vec<Provider>,
-    /// Those that need what is not there before a pod is.
+    /// Providers that need facts which are not there before a pod is.
     pub(super) left_out: Vec<String>,
 }
 

@@ -48,7 +48,7 @@ impl Plugins {
         Self { file, directory, metrics, kept: Mutex::default(), told: Mutex::default() }
     }
 
-    /// What those providers have that are for this image, and what went wrong with them.
+    /// Asks the providers that are for this image. Gives their credentials, and the errors.
     pub(super) async fn ask(&self, image: &str) -> (Vec<AuthConfig>, Vec<String>) {
         let (mut auths, mut notes) = (Vec::new(), Vec::new());
         let providers = match self.providers().await {
@@ -136,7 +136,7 @@ impl Plugins {
     }
 }
 
-/// Those that are for an image, most specific first.
+/// Selects the logins for an image, most specific first.
 fn matching_logins(logins: &[(String, Login)], image: &str) -> Vec<AuthConfig> {
     let servers: Vec<String> = logins.iter().map(|(server, _)| matching::entry(server)).collect();
     let order = matching::order(&servers, image).into_iter();

@@ -13,7 +13,7 @@ pub(crate) fn sealed_entry(uid: &str, seal: &str) -> Arc<str> {
     format!("{uid} {seal}").into()
 }
 
-/// What came of the seals of a pull.
+/// Result of opening the seals of a pull.
 pub(super) struct Opened {
     pub(super) credentials: Vec<RegistryCredential>,
     /// About those that could not be opened.

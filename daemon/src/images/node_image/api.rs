@@ -65,7 +65,7 @@ pub(crate) struct NodeImages {
     pub sealing_key: Option<String>,
 }
 
-/// What is known of the object.
+/// Last seen state of the object.
 #[derive(Clone, Debug)]
 struct Seen {
     uid: String,

@@ -36,7 +36,7 @@ use crate::{
 
 /// How often the directory is looked at, and a status is written while a pull goes on.
 const PERIOD: Duration = Duration::from_secs(1);
-/// What changes meanwhile is told together.
+/// Pause after a change, in which further ones are collected and told together.
 const TOGETHER: Duration = Duration::from_millis(50);
 
 /// The files.
@@ -46,10 +46,10 @@ pub(crate) struct ImageFiles {
     directory: PathBuf,
     pin: Option<Duration>,
     known: BTreeMap<PathBuf, File>,
-    /// What was missing at the last look, and known: an editor may be replacing it.
+    /// Known files that were missing at the last look: an editor may be replacing them.
     missing: BTreeSet<PathBuf>,
     clock: Clock,
-    /// What was logged of the directory, or of a file, and is not logged again.
+    /// Trouble that was logged of the directory, or of a file, and is not logged again.
     trouble: BTreeMap<PathBuf, String>,
 }
 
@@ -61,7 +61,7 @@ struct File {
     content: Option<Content>,
 }
 
-/// What a status file is read for.
+/// Part of a status file that is read.
 #[derive(Deserialize)]
 struct Written {
     status: NodeImageStatus,
@@ -70,7 +70,7 @@ struct Written {
 #[derive(Debug)]
 struct Content {
     asked: Asked,
-    /// What was written down of it, and when by this process.
+    /// Status that was written for it, and when by this process.
     status: NodeImageStatus,
     written: Option<Instant>,
     /// The last write failed for this reason.
@@ -233,7 +233,7 @@ impl Content {
     }
 }
 
-/// What the wishes of a file are told apart by. No file name has the character in it.
+/// Makes the prefix by which the wishes of a file are told apart. No file name has the character in it.
 fn prefix(path: &Path) -> String {
     format!("{}\0", path.display())
 }

@@ -19,14 +19,14 @@ use crate::base::{
 /// The condition that says whether everything that is asked for can be done.
 const ACCEPTED: &str = "Accepted";
 
-/// What there is to say.
+/// Facts that a status tells.
 #[derive(Debug)]
 pub(super) struct Told<'a> {
-    /// Of the wishes of this object, whose keys begin with `prefix`.
+    /// Reports on the wishes of this object, whose keys begin with `prefix`.
     pub(super) reports: &'a [WishReport],
-    /// What their keys begin with.
+    /// Prefix of their keys.
     pub(super) prefix: &'a str,
-    /// What is asked for and cannot be done.
+    /// Faults: wishes that cannot be done.
     pub(super) faults: &'a [String],
     /// `sealingKey`, where the agent has one.
     pub(super) sealing_key: Option<&'a str>,

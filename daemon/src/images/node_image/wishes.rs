@@ -21,12 +21,12 @@ const TIMEOUT_SECONDS: i32 = 600;
 /// Attempts after the first one where nothing is said; OpenKruise's default.
 const BACKOFF_LIMIT: i32 = 3;
 
-/// What a `NodeImage` asks for.
+/// Wishes of a `NodeImage`.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
-    /// What can be done.
+    /// Wishes that can be done.
     pub(super) wishes: Vec<Wish>,
-    /// What cannot: the field, what is wrong with it, and what to do.
+    /// Faults: the field, what is wrong with it, and what to do.
     pub(super) faults: Vec<String>,
 }
 

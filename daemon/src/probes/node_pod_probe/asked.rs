@@ -147,7 +147,7 @@ pub(super) fn reported(object: &NodePodProbe, clock: &Clock) -> Vec<PodReport> {
     statuses.map(pod).collect()
 }
 
-/// What is to be shown of it.
+/// Converts the reports to the statuses that the object is to show.
 pub(super) fn statuses(reports: &[PodReport], clock: &Clock) -> Vec<PodProbeStatus> {
     let time =
         |at: Option<std::time::Instant>| at.map(|at| Time(whole_second(clock.instant_as_wall(at), false)));

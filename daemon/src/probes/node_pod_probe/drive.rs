@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{agent::Agent, base::deadline, cluster::Cluster, probes::prober::Prober};
 
-/// Who carries out the steps.
+/// Executor of the steps.
 #[derive(Debug)]
 pub(super) struct Driver {
     pub(super) keeper: Arc<Keeper>,

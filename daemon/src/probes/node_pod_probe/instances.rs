@@ -23,7 +23,7 @@ pub(super) struct Instances {
     pub(super) keeper: Arc<Keeper>,
 }
 
-/// What was told of a pod.
+/// Instances of a pod, as told last.
 type Told = Option<BTreeMap<ContainerName, Instance>>;
 
 impl Instances {

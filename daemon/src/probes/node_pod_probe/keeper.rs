@@ -43,7 +43,7 @@ pub(crate) struct Keeper {
     metrics: AgentMetrics,
 }
 
-/// What is owed, and what is to be known about it.
+/// Steps that are owed, and facts about them.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) steps: Vec<ProbeStep>,

@@ -26,7 +26,7 @@ pub(super) struct Marker {
 }
 
 impl Marker {
-    /// What the pod shows now.
+    /// Looks at the pod as it is now.
     pub(super) async fn look(&self, pod: &PodRef) -> ProbeOutcome {
         match self.pods.find(pod).await {
             Ok(Some(found)) => {

@@ -158,7 +158,8 @@ impl Object {
         }
     }
 
-    /// What an earlier process said stands in the object until it is said otherwise; a new object has to be told.
+    /// Adopts the conditions of an earlier process. They stand in the object until this one says otherwise; a
+    /// new object has to be told.
     fn adopt(&self, object: &NodePodProbe) {
         let old = object.status.iter().flat_map(|status| status.conditions.iter());
         let old: Vec<Condition> =
@@ -355,7 +356,7 @@ fn behind(strain: Strain) -> String {
     )
 }
 
-/// What an error of the API server means for a step.
+/// Reads an error of the API server as the outcome of a step.
 pub(super) fn outcome(error: &CallError) -> ProbeOutcome {
     // Another object of that name is a conflict too; the next look tells.
     if error.is_gone() {

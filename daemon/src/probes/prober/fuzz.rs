@@ -2,8 +2,8 @@
 
 use super::message;
 
-/// What is said of it is short, has nothing a terminal would obey, is said the same of itself, and is no news when only an
-/// identifier in it is.
+/// Checks that a message about the output is short, has nothing a terminal would obey, is said the same of
+/// itself, and is no news when only an identifier in it is.
 pub fn message(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let with = |id: &str| message::steady(&format!("{text}\"{}\"{text}", id.repeat(16)));

@@ -6,7 +6,8 @@ const LIMIT: usize = 1 << 10;
 /// The identifiers runtimes make up are at least so long.
 const IDENTIFIER: usize = 32;
 
-/// What a container printed or sent: trimmed, with a replacement for each byte that is no text, cut at a character.
+/// Makes the output of a container readable, printed or sent: trimmed, with a replacement for each byte that
+/// is no text, cut at a character.
 pub(super) fn readable(bytes: &[u8]) -> String {
     let bytes = bytes.trim_ascii_start();
     // Bytes become more when they are replaced, never fewer.
@@ -14,7 +15,8 @@ pub(super) fn readable(bytes: &[u8]) -> String {
     cut(text.trim())
 }
 
-/// What we or the runtime say, in which an identifier may be new each time: the one of an exec.
+/// Makes a message of ours or of the runtime steady: an identifier in it, such as the one of an exec, may be
+/// new each time.
 pub(super) fn steady(text: &str) -> String {
     let mut steady = String::with_capacity(text.len());
     // What stands behind an identifier does not decide whether it is one.

@@ -73,7 +73,7 @@ impl Prober {
         }
     }
 
-    /// What is asked of a place, within the run's timeout.
+    /// Asks a place, within the run's timeout.
     async fn dialling(
         &self,
         run: &ProbeRun,

@@ -17,7 +17,7 @@ use crate::{
     cri::{Runtime, RuntimeError, network::Network},
 };
 
-/// Of how many sandboxes the network is remembered; more than a node has pods.
+/// Number of sandboxes whose network is remembered; more than a node has pods.
 const REMEMBERED: usize = 512;
 
 /// Knows where sandboxes are.
@@ -57,7 +57,7 @@ pub(super) enum PlaceError {
     /// The node's address was not given.
     #[error("the pod is on the host's network, and the address of the host is not known")]
     NoHostAddress,
-    /// What was given is none.
+    /// Address of the host that was given and is none.
     #[error("the address of the host, {0:?}, is none")]
     HostAddress(String),
 }

@@ -40,7 +40,7 @@ pub(super) struct Invalid {
     flaw: Flaw,
 }
 
-/// What is wrong with a request. `Display` names the field and the remedy.
+/// Flaw of a request. `Display` names the field and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Flaw {
     /// Not of the kind's schema.
@@ -63,7 +63,7 @@ pub(super) enum Flaw {
     OutOfRange {
         /// Where it stands.
         field: &'static str,
-        /// What it is.
+        /// Value of the field.
         value: i64,
         /// The least that it may be.
         least: i64,
@@ -83,12 +83,12 @@ pub(super) enum Flaw {
     BadInstance {
         /// The container.
         name: String,
-        /// What is there.
+        /// ID as it is there.
         id: String,
     },
 }
 
-/// What the policy is to know.
+/// Converts an object to the request that the policy is to know.
 pub(super) fn request(object: &Object, clock: &Clock) -> Result<RecreateRequest, Invalid> {
     let target = &object.target;
     let status = &target.status;
@@ -187,7 +187,7 @@ fn names(spec: &ContainerRecreateRequestSpec) -> Vec<ContainerName> {
     names.into_iter().map(ContainerName::from).collect()
 }
 
-/// What a status says, in the policy's words.
+/// Reads a status as a report of the policy.
 pub(super) fn reported(target: &Target) -> RecreateReport {
     let status = &target.status;
     let failed =

@@ -92,7 +92,7 @@ fn conditions(
     outcome.into_iter().chain(unready).collect()
 }
 
-/// What the agent may have written of a status.
+/// Keeps the part of a status that the agent may have written.
 fn own(status: &ContainerRecreateRequestStatus) -> ContainerRecreateRequestStatus {
     let mut own = status.clone();
     own.conditions.retain(|condition| [COMPLETE, FAILED, UNREADY].contains(&condition.type_.as_str()));
@@ -103,7 +103,8 @@ fn own(status: &ContainerRecreateRequestStatus) -> ContainerRecreateRequestStatu
     own
 }
 
-/// Whether it ended in another way than this report would have it: that is not changed any more.
+/// Returns whether the request ended in another way than this report would have it: that is not changed any
+/// more.
 fn ended_otherwise(target: &Target, report: &RecreateReport) -> bool {
     let there = convert::reported(target);
     target.has_ended() && (report.phase != Some(RequestPhase::Completed) || there.outcome != report.outcome)

@@ -69,7 +69,7 @@ enum WatchError {
     Ended { node: String },
 }
 
-/// What no other client and no haste can help.
+/// Obstacle that neither another client nor haste can remove.
 #[derive(Clone, Copy, Debug)]
 enum Obstacle {
     /// The API server does not have the kind the way it is needed; what to do.

@@ -17,7 +17,7 @@ pub(crate) enum Unassigned {
     Runtime {
         /// The pod.
         pod: String,
-        /// What the runtime says.
+        /// Error of the runtime.
         source: RuntimeError,
     },
     /// It went while it was asked about.

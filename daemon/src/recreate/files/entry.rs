@@ -26,16 +26,16 @@ use crate::files::{
 pub(super) struct Entry {
     /// Where it is.
     pub(super) path: PathBuf,
-    /// Whoever holds this is the only one to read the file, to write its status, or to tell the policy of it.
+    /// State under a lock: only its holder reads the file, writes its status, or tells the policy of it.
     pub(super) state: Mutex<State>,
 }
 
-/// What a file has come to.
+/// State of a file.
 #[derive(Debug)]
 pub(super) struct State {
-    /// What is written down.
+    /// Record as it is written down.
     pub(super) record: Record,
-    /// What the file asks for, as long as that can be changed.
+    /// Request in the file, while that can be changed.
     pub(super) wanted: Option<ContainerRecreateRequest>,
     /// The file as it was read the last time.
     read: Option<Fingerprint>,

@@ -15,22 +15,22 @@ use serde::{Deserialize, Serialize};
 
 use super::status;
 
-/// What is said of a file that was changed after its request was accepted.
+/// Message about a file that was changed after its request was accepted.
 pub(super) const IMMUTABLE: &str =
     "spec is immutable: make a new file; the request goes on as it was accepted";
 
-/// What is known of a file.
+/// Record of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Record {
     /// When it was first seen: the creation of the request.
     pub(super) created: Timestamp,
-    /// What was asked for, from the moment on that it cannot be changed any more.
+    /// Request as it was accepted, from the moment on that it cannot be changed any more.
     pub(super) accepted: Option<Accepted>,
-    /// What is said of it.
+    /// Status of the request.
     pub(super) status: ContainerRecreateRequestStatus,
 }
 
-/// What a file asked for.
+/// Request of a file, as accepted.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Accepted {
     pub(super) namespace: String,
@@ -39,7 +39,7 @@ pub(super) struct Accepted {
 }
 
 impl Record {
-    /// Of a file seen for the first time.
+    /// Makes the record of a file that is seen for the first time.
     pub(super) fn new(now: Timestamp) -> Self {
         Self { created: now, accepted: None, status: ContainerRecreateRequestStatus::default() }
     }
@@ -147,7 +147,7 @@ impl Record {
 }
 
 impl Accepted {
-    /// What a file asks for; `stem` is its name where it gives none.
+    /// Takes the request of a file; `stem` is its name where it gives none.
     pub(super) fn of(request: &ContainerRecreateRequest, stem: &str) -> Self {
         Self {
             namespace: request.metadata.namespace.clone().unwrap_or_else(|| "default".to_owned()),

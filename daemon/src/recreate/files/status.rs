@@ -48,7 +48,7 @@ pub(super) fn written(
     status
 }
 
-/// What the status says, in the policy's words.
+/// Reads the status as a report of the policy.
 pub(super) fn read(status: &ContainerRecreateRequestStatus) -> RecreateReport {
     RecreateReport {
         phase: status.phase.and_then(request_phase),

@@ -23,7 +23,7 @@ pub(crate) enum SubmitError {
     /// It is about nothing.
     #[error(transparent)]
     Unassigned(#[from] Unassigned),
-    /// What there was before is not known yet: the policy must not take the new one for all there is.
+    /// Requests of before are not known yet: the policy must not take the new one for all there is.
     #[error("berthd has not read the requests it has yet; its log says why")]
     Early,
     /// It could not be kept.

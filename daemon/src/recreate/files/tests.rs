@@ -108,7 +108,7 @@ impl Life {
         });
     }
 
-    /// What the policy has been told of.
+    /// Lists the keys of the requests that the policy has been told of.
     fn told(&self) -> Vec<String> {
         self.agent.read(|node, now| node.requests(now).into_iter().map(|request| request.key).collect())
     }

@@ -43,9 +43,9 @@ const ABREAST: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Watch {
     files: Files,
-    /// What was there at the last look.
+    /// Files that were there at the last look.
     last: BTreeMap<PathBuf, Fingerprint>,
-    /// What was missing at the last look, and known: an editor may be replacing it.
+    /// Known files that were missing at the last look: an editor may be replacing them.
     missing: BTreeSet<PathBuf>,
     /// Files that are no requests and say so, as they were when they were looked at.
     others: BTreeMap<PathBuf, Fingerprint>,
@@ -175,7 +175,7 @@ impl Watch {
         }
     }
 
-    /// What is in a directory; `None` when that cannot be told.
+    /// Lists a directory; `None` when it cannot be read.
     async fn list(&mut self, directory: &Path) -> Option<Listing> {
         let path = directory.to_owned();
         match blocking(move || directory::list(&path)).await {

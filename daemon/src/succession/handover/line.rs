@@ -18,7 +18,8 @@ use crate::succession::descriptor::own;
 /// No word is as long.
 const LONGEST: usize = 4096;
 
-/// What they say to each other. Both may be of different versions: a word is only ever added, and a field has a default.
+/// Messages between the two processes. Both may be of different versions: a word is only ever added, and a
+/// field has a default.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Word {
@@ -32,7 +33,7 @@ pub(super) enum Word {
     /// The old one has given it: these sockets come with the word, in this order. The store is closed.
     #[serde(rename_all = "camelCase")]
     Taken {
-        /// What the descriptors are.
+        /// Names of the descriptors.
         sockets: Vec<Name>,
     },
     /// The old one gives nothing.

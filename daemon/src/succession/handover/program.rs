@@ -18,7 +18,7 @@ use super::TAKE_OVER;
 
 /// How long a program may take to say its version, and what it thinks of the configuration.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What is about this process and not about a successor. systemd tells each by pid.
+/// Variables that are about this process and not about a successor. systemd tells each by pid.
 const OWN: [&str; 5] = ["WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", TAKE_OVER];
 
 /// This process's own program, also after its file was replaced.
@@ -45,7 +45,7 @@ pub(crate) enum NotAProgram {
     Missing {
         /// The program.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
     /// It is no file that can be run.
@@ -64,7 +64,7 @@ pub(crate) enum NotAProgram {
     NotBerthd {
         /// The program.
         path: PathBuf,
-        /// What it says.
+        /// Name that the program gives itself.
         says: String,
     },
     /// It would not start.

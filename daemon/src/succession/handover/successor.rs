@@ -38,7 +38,7 @@ const WATCH: Duration = Duration::from_secs(10);
 /// Between two attempts to be succeeded by one's own program.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// What the old process gives up.
+/// Parts that the old process gives up.
 #[derive(Debug)]
 pub(crate) struct Owned {
     /// State of the node.
@@ -81,7 +81,7 @@ pub(crate) enum Stage {
     Started {
         /// Its process.
         pid: u32,
-        /// What it says it is.
+        /// Version that it gives itself.
         version: String,
     },
     /// It was given the sockets and the store.

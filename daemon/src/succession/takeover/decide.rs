@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 /// Nobody answering for longer than this is a berthd that is gone.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What a name shows.
+/// State of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
     /// It is not there.
@@ -20,7 +20,7 @@ pub(super) enum Shown {
     Other,
 }
 
-/// What the names show.
+/// States of the names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct View {
     pub(super) front: Shown,
@@ -106,7 +106,8 @@ pub(super) fn to_restore(view: View) -> Step {
     }
 }
 
-/// What an interrupted change has left comes first. `next` is never older than `aside`.
+/// Gives the step for the remains of an interrupted change, which come first. `next` is never older than
+/// `aside`.
 fn first(view: View) -> Option<Step> {
     match (view.next, view.aside) {
         (Shown::Other, _) | (_, Shown::Other) => Some(Step::Refuse),
@@ -125,7 +126,7 @@ pub(super) struct Vigil {
     left: Option<Instant>,
 }
 
-/// What the guardian does.
+/// Verdict of the guardian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Nothing, for now.
@@ -137,7 +138,7 @@ pub(super) enum Verdict {
 }
 
 impl Vigil {
-    /// What is seen at this moment: [`View::is_deserted`], and whether berthd's own name is there.
+    /// Judges the state at this moment: [`View::is_deserted`], and whether berthd's own name is there.
     pub(super) fn see(&mut self, deserted: bool, own: bool, now: Instant) -> Verdict {
         let lasts = |since: &mut Option<Instant>, holds: bool| {
             *since = if holds { since.or(Some(now)) } else { None };

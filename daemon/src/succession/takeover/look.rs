@@ -85,7 +85,7 @@ pub(super) fn answers(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Of the name itself; a link is not followed.
+/// Reads the metadata of the name itself; a link is not followed.
 pub(super) fn metadata(path: &Path) -> io::Result<Option<Metadata>> {
     match path.symlink_metadata() {
         Ok(metadata) => Ok(Some(metadata)),

@@ -109,7 +109,7 @@ fn carry_out(step: Step, view: View, paths: &Paths) -> io::Result<()> {
     }
 }
 
-/// Whoever may dial the runtime may dial berthd: the same owner, the same mode.
+/// Lets everybody dial berthd who may dial the runtime: the same owner, the same mode.
 fn let_in_whom(runtime: &Path, own: &Path) -> io::Result<()> {
     let ours = own.symlink_metadata()?;
     // Where the runtime has just removed it, it is looked at again.
@@ -120,7 +120,7 @@ fn let_in_whom(runtime: &Path, own: &Path) -> io::Result<()> {
     fs::set_permissions(own, fs::Permissions::from_mode(theirs.mode() & 0o777))
 }
 
-/// What is at one name is at the other from now on, and the other way round; there is no moment in which one is missing.
+/// Exchanges the files at two names; there is no moment in which one is missing.
 fn exchange(one: &Path, other: &Path) -> io::Result<()> {
     Ok(renameat2(AT_FDCWD, one, AT_FDCWD, other, RenameFlags::RENAME_EXCHANGE)?)
 }

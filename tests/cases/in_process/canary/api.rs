@@ -13,7 +13,7 @@ use tokio::{
 
 use super::{CANARY, NODE};
 
-/// What was asked of it.
+/// Counts of the questions that the API server was asked.
 #[derive(Default)]
 pub(super) struct Asked {
     /// Lists of pods.

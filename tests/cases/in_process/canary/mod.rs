@@ -24,11 +24,11 @@ use prost::Message;
 
 use crate::world::{cri, own_process, within};
 
-/// What is looked for.
+/// Word that is looked for.
 const CANARY: &str = "cAnArY7d1f";
 const NODE: &str = "node-a";
 
-/// What the runtime was given, by method.
+/// Messages that the runtime was given, by method.
 type Given = Arc<Mutex<Vec<(String, Bytes)>>>;
 
 /// The agent, and everything it says.
@@ -193,7 +193,7 @@ async fn speak(kubelet: &FakeKubelet) -> String {
     said
 }
 
-/// What `berthctl` says of all there is.
+/// Returns everything that `berthctl` says for these arguments, errors included.
 fn ctl(program: &Path, directory: &Path, arguments: &[&str]) -> String {
     let output = Command::new(program)
         .env_clear()

@@ -195,7 +195,7 @@ pub(super) fn context_of_a() -> Value {
     json!([{ "name": "a", "containerID": "containerd://abc", "restartCount": 0 }])
 }
 
-/// What a node says of container `a`.
+/// Makes the report of a node about container `a`.
 pub(super) fn progress(phase: RequestPhase, container: ContainerPhase) -> RecreateReport {
     let a = ContainerProgress {
         name: ContainerName::from("a"),

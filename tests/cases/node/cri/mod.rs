@@ -35,7 +35,7 @@ use self::way::{Sandbox, Way};
 /// The same length, so that nothing differs in size either.
 const TOKENS: [&str; 2] = ["side-a", "side-b"];
 
-/// What all cases share.
+/// Bench that all cases share.
 struct Bench {
     node: Node,
     registry: Registry,

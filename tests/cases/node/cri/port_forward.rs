@@ -12,7 +12,7 @@ const DATA: u8 = 0;
 const ERROR: u8 = 1;
 /// Where the container listens.
 const PORT: u16 = 8080;
-/// What it says.
+/// Text of the page that the container serves.
 const PAGE: &str = "a page of the pod";
 
 /// A sandbox with a web server.

@@ -13,7 +13,7 @@ async fn started_with(way: &Way, name: &str, context: LinuxContainerSecurityCont
     way.started(way.home().await?, config).await
 }
 
-/// What a script says in a container; not part of the transcript.
+/// Runs a script in a container and returns its output; not part of the transcript.
 async fn hear(way: &Way, id: &str, script: &str) -> Result<String> {
     let answer = way.quietly(exec_request(id, script)).await??;
     Ok(String::from_utf8(answer.stdout)?)

@@ -166,7 +166,7 @@ impl Way {
         self.must(StopContainerRequest { container_id: id.to_owned(), timeout }).await.map(drop)
     }
 
-    /// What the runtime says of a container now; not part of the transcript.
+    /// Returns the runtime's status of a container now; not part of the transcript.
     pub(super) async fn peek(&self, id: &str) -> Result<ContainerStatus> {
         let request = ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
         let answer = self.quietly(request).await??;

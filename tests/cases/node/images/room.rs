@@ -10,7 +10,7 @@ use super::pins::is_pinned;
 use super::scene::{PATIENCE, split};
 
 const MIB: u64 = 1 << 20;
-/// Of the disk.
+/// Size of the disk, in MiB.
 const SIZE: u32 = 120;
 
 #[tokio::test]

@@ -73,7 +73,7 @@ pub(super) async fn is_quiet(gateway: &Gateway) -> Result<()> {
     .await
 }
 
-/// What `berthctl pulls` says of an image.
+/// Returns the pulls that `berthctl pulls` shows for an image.
 pub(super) async fn pulls(node: &Node, reference: &str) -> Result<Vec<Value>> {
     let shown = node.berthd()?.ctl(&["pulls", reference, "-o", "json"]).await?;
     let shown: Value = serde_json::from_str(&shown).with_context(|| shown.clone())?;

@@ -95,7 +95,7 @@ async fn images_by_sealed_credentials() -> Result<()> {
     .await
 }
 
-/// What was sealed to another node, as whoever holds this node's identity finds it.
+/// Image credential that was sealed to another node, as whoever holds this node's identity finds it.
 struct SealedToB {
     all: Api<NodeImage>,
     seal: String,

@@ -15,7 +15,7 @@ use berth_tests::node::SystemdNode;
 /// Leads the kubelet to Berth.
 const DROP_IN: &str = "/etc/systemd/system/kubelet.service.d/90-berth.conf";
 const FLAG: &str = "--container-runtime-endpoint=unix:///run/berth/cri.sock";
-/// What `install` writes, but for the state of berthd.
+/// Paths that `install` writes, but for the state of berthd.
 const WRITTEN: [&str; 7] = [
     DROP_IN,
     "/etc/berth",

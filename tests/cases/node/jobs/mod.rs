@@ -18,7 +18,7 @@ use kube::{Api, ResourceExt};
 
 use crate::case::{Case, PATIENCE, container};
 
-/// What a sidecar that does not listen costs, in seconds.
+/// Time that a sidecar costs that does not listen, in seconds.
 const GRACE: i64 = 3;
 /// The reason of the Events.
 const REASON: &str = "SidecarTerminator";
@@ -29,13 +29,13 @@ pub(crate) struct Scene<'a> {
     jobs: Jobs,
 }
 
-/// What is to come of a Job that makes one pod.
+/// Outcome that is expected of a Job that makes one pod.
 struct Outcome<'a> {
     job: &'a str,
     succeeds: bool,
-    /// What each container shows in the end.
+    /// Exit code that each container shows in the end.
     codes: &'a [(&'a str, i32)],
-    /// Those that the kubelet may start more than once.
+    /// Containers that the kubelet may start more than once.
     restarted: &'a [&'a str],
 }
 
@@ -88,7 +88,7 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    /// What was said of a pod.
+    /// Lists the Events that were written about a pod.
     async fn events(&self, pod: &str) -> Result<Vec<Event>> {
         let events: Api<Event> = Api::namespaced(self.case.node.client().await?, &self.case.namespace);
         let all = events.list(&Default::default()).await.context("list Events")?.items;

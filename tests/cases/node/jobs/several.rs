@@ -11,7 +11,7 @@ use serde_json::json;
 use super::{Outcome, Scene};
 use crate::case::{Case, run_updating};
 
-/// What is in a pod.
+/// Function that fills a pod.
 type Fill = fn(PodManifest, &Evidence) -> PodManifest;
 
 /// One of the Jobs that run at the same time.
@@ -21,7 +21,7 @@ struct Row {
     fill: Fill,
     succeeds: bool,
     codes: &'static [(&'static str, i32)],
-    /// Those that are ended by us.
+    /// Containers that are ended by us.
     ended: &'static [&'static str],
 }
 

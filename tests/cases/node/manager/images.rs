@@ -6,7 +6,8 @@ use k8s_openapi::api::core::v1::Secret;
 
 use super::*;
 
-/// What the manager may add to a pull on a machine with other work to do. Half a second was measured on such a one.
+/// Time that the manager may add to a pull on a machine with other work to do. Half a second was measured on
+/// such a one.
 const ADDED: Duration = Duration::from_secs(3);
 /// The manager looks for Secrets again after 30 s.
 const SECRETS: Duration = Duration::from_secs(60);

@@ -90,7 +90,7 @@ impl<'a> Stage<'a> {
         self.case.await_pod(pod, &what, |pod| markers::says(pod, probe, status, words)).await
     }
 
-    /// What `NodePodProbe` tells of a pod; nothing when there is no entry of it.
+    /// Returns the entries of `NodePodProbe` for a pod; nothing when there is no entry of it.
     async fn told(&self, pod: &str) -> Result<Vec<ContainerProbeState>> {
         let status = self.objects.get(NODE_NAME).await?.status.unwrap_or_default();
         let mut all = status.pod_probe_statuses.into_iter();

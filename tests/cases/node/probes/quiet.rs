@@ -16,7 +16,7 @@ use crate::case::PATIENCE;
 /// So many runs of a probe with nothing new, one a second.
 const RUNS: usize = 15;
 
-/// What is written on behalf of probes, as berthd counts it since its start.
+/// Counts the writes on behalf of probes, as berthd counts them since its start.
 async fn writes(stage: &Stage<'_>) -> Result<f64> {
     let metrics = stage.case.node.berthd()?.metrics().await?;
     let of_probes = metrics.lines().filter(|line| {

@@ -28,7 +28,7 @@ nc -ll -p {port} -e sh /tmp/serve-{port} &"
     )
 }
 
-/// What came to a witness.
+/// Returns everything that came to a witness.
 async fn seen(stage: &Stage<'_>, pod: &str) -> Result<String> {
     let instances = stage.case.cri.containers(&stage.case.namespace, pod).await?;
     let main = instances.last().context("no container")?;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::{Stage, every_second, exec, run};
 use crate::case::PATIENCE;
 
-/// What one of the probes prints.
+/// Bytes that one of the probes prints.
 const PRINTED: u64 = 64 << 20;
 
 /// Waits for an Event of a reason whose note has these words, which are to be in one each.

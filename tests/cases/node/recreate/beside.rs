@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use super::{PATIENCE, Scene};
 use crate::case::{Case, run_beside};
 
-/// What a second hook would take: two containers that are stopped one after the other end that far apart.
+/// Time that a second hook would take: two containers that are stopped one after the other end that far
+/// apart.
 const HOOK: Duration = Duration::from_secs(2);
 
 fn lifecycle(container: Container, pre_stop: Value) -> Container {

@@ -41,8 +41,9 @@ async fn eight_times(case: &Case, policy: &str) -> Result<()> {
     Ok(())
 }
 
-/// What is said of the instance before is the truth about it. Not so if it is gone: the kubelet's garbage collection keeps one
-/// instance that does not run, and in the moment in which the new one is created and not started it takes the old one.
+/// Checks that the report about the instance before is the truth. It returns false if that instance is gone:
+/// the kubelet's garbage collection keeps one instance that does not run, and in the moment in which the new
+/// one is created and not started it takes the old one.
 async fn told_of(scene: &Scene<'_>, before: &Instance) -> Result<bool> {
     if !scene.instances("a").await?.iter().any(|instance| instance.id == before.id) {
         return Ok(false);

@@ -171,7 +171,7 @@ pub(super) fn condition(type_: &str, status: &str) -> Value {
     json!({ "type": type_, "status": status })
 }
 
-/// Of one of Berth's kinds.
+/// Makes an object of one of Berth's kinds.
 pub(super) fn object(kind: &str, name: &str, spec: Value) -> Value {
     let mut object = json!({
         "apiVersion": version(kind), "kind": kind, "metadata": { "name": name },

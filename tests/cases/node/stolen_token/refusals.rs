@@ -466,7 +466,7 @@ fn anything_else() -> Vec<Row> {
     rows
 }
 
-/// Of its own Node the agent writes two labels, and of another nothing.
+/// Lists the attempts on Nodes: of its own Node the agent writes two labels, and of another nothing.
 fn nodes() -> Vec<Row> {
     use Verb::{Apply, Delete, Merge, Post, Strategic};
     let at = |node: &str| format!("/api/v1/nodes/{node}");

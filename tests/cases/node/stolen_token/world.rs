@@ -34,7 +34,7 @@ pub(super) struct World {
     manager: Client,
     /// Identities that have roles of Berth and are none of it, and authors.
     others: Vec<(Who, Client)>,
-    /// Of Node A.
+    /// UID of Node A.
     pub(super) uid: String,
 }
 

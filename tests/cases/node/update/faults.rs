@@ -119,7 +119,7 @@ async fn update_of_a_pod_that_is_deleted() -> Result<()> {
     .await
 }
 
-/// What was begun stays as it is, and the pod goes back into service.
+/// Checks that a begun update stays as it is, and that the pod goes back into service.
 #[tokio::test]
 async fn update_called_off() -> Result<()> {
     run_updating("update_called_off", async |case: &Case| {

@@ -25,7 +25,7 @@ use crate::case::Case;
 const GATE: &str = "InPlaceUpdateReady";
 /// The progress of an update, for whoever reads the pod.
 const STATE: &str = "apps.kruise.io/inplace-update-state";
-/// What runs, for tools.
+/// Annotation of the running containers, for tools.
 const META: &str = "apps.kruise.io/runtime-containers-meta";
 
 /// A pod that leaves evidence.

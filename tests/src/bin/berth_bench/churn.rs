@@ -16,7 +16,7 @@ use tokio::time::sleep;
 pub(crate) const NAMESPACE: &str = "default";
 /// Far more than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(1200);
-/// What is pulled: small, because nobody wants to measure the registry.
+/// Size of the pulled image: small, because nobody wants to measure the registry.
 const PULLED: usize = 2 << 20;
 /// A busy machine must not be taken for a container that does not end.
 const GRACE: i64 = 120;
@@ -27,18 +27,18 @@ pub(crate) struct Bed {
     pub(crate) client: Client,
     pub(crate) pods: Api<Pod>,
     registry: Registry,
-    /// What the first container of each pod is made of; asked for at each start.
+    /// Image of the first container of each pod; asked for at each start.
     always: String,
     /// Nobody runs it: a client may pull and remove it.
     pub(crate) loose: String,
 }
 
-/// What the pods are like.
+/// Shape of the pods.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     /// At once.
     pub(crate) pods: usize,
-    /// Of a pod, in turn.
+    /// Number of containers of a pod, in turn.
     pub(crate) containers: &'static [usize],
     /// Whether their first containers have exec probes.
     pub(crate) probes: bool,
@@ -49,7 +49,7 @@ pub(crate) struct Churn<'a> {
     bed: &'a Bed,
     label: String,
     shape: Shape,
-    /// Those that are there, the oldest first.
+    /// Names of the pods that are there, the oldest first.
     pub(crate) names: VecDeque<String>,
     made: usize,
     began: Instant,
@@ -58,10 +58,10 @@ pub(crate) struct Churn<'a> {
     ready_since: String,
 }
 
-/// What went wrong.
+/// Record of everything that went wrong.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Harm {
-    /// What the kubelet complains of.
+    /// Complaints of the kubelet.
     pub(crate) complaints: i32,
     pub(crate) restarts: i32,
     pub(crate) failed_pods: usize,
@@ -204,7 +204,7 @@ impl<'a> Churn<'a> {
         Ok(Harm { complaints, not_ready, took, ..harm })
     }
 
-    /// What went wrong so far.
+    /// Returns the harm so far.
     async fn harm(&self) -> Result<Harm> {
         let warnings = warnings(&self.bed.client, NAMESPACE).await?;
         let pods = self.watch.labelled("app", &self.label);

@@ -101,7 +101,7 @@ struct Stage<'a> {
     options: &'a Scale,
 }
 
-/// What a round took.
+/// Time and writes of a round.
 struct Took {
     elapsed: f64,
     writes: f64,

@@ -37,7 +37,7 @@ pub(crate) const BENCH: Bench = Bench {
 const EARLY: &str = "highest-first-probes";
 /// It does not. The last one: it changes the agent's configuration.
 const LATE: &str = "highest-first-probes-late";
-/// What an order may take beyond the plain pod and the probes' own time, in seconds.
+/// Limit of the time that an order may take beyond the plain pod and the probes' own time, in seconds.
 const LIMIT: f64 = 0.3;
 /// Levels that are waited for.
 const AWAITED: f64 = 2.0;
@@ -76,7 +76,7 @@ pub(crate) async fn run(options: &Options) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// What the runtime takes for the command of the probes.
+/// Measures the time that the runtime takes for the command of the probes.
 async fn probe_s(node: &Node, pods: &Api<Pod>) -> Result<f64> {
     let manifest = PodManifest::new("default", "probe").container(Container::new("a"));
     pods.create(&PostParams::default(), &manifest.pod()?).await.context("create")?;

@@ -73,17 +73,18 @@ enum Command {
     Manager(manager::Large),
     /// Time until a pod shows what a probe finds, what probes cost, and more of them than the node is to bear.
     Probes(Options),
-    /// What goes wrong when berthd is replaced ten times while 60 pods come and go.
+    /// Errors that occur when berthd is replaced ten times while 60 pods come and go.
     Handover(Options),
     /// A full node with churn, and clients that ask for far too much.
     Overload(overload::Fullness),
     /// Whether berthd stays as large as it is while everything comes and goes for half an hour.
     Soak(soak::Length),
-    /// What an ImagePullJob takes beyond the pull itself; time until an image is on many nodes; with the manager killed.
+    /// Time that an ImagePullJob takes beyond the pull itself; time until an image is on many nodes; with the
+    /// manager killed.
     Images(images::Scale),
 }
 
-/// What all benches take.
+/// Options that all benches take.
 #[derive(Args, Clone, Debug)]
 struct Options {
     /// One JSON object a line instead of a table.

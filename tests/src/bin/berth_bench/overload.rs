@@ -42,7 +42,7 @@ pub(crate) const BENCH: Bench = Bench {
 const DIRECT: &str = "direct";
 const ALONE: &str = "alone";
 const CROWD: &str = "crowd";
-/// What berthd takes and sheds, over the cases before.
+/// Case for the load that berthd takes and sheds, over the cases before.
 const BERTHD: &str = "berthd";
 const TAKEN: &[&str] =
     &["rss_before", "rss_alone", "rss_peak", "rss_after", "most_held", "shed_connections", "shed_requests"];

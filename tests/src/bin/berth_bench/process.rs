@@ -9,7 +9,7 @@ use berth_tests::node::Berthd;
 use crate::churn::count;
 use crate::manager::memory_mb;
 
-/// What is measured, in the order of [`Sample::values`].
+/// Gauges that are measured, in the order of [`Sample::values`].
 pub(crate) const GAUGES: [(&str, &str); 5] =
     [("rss", "MB"), ("fds", "descriptors"), ("threads", "threads"), ("tasks", "tasks"), ("known", "objects")];
 

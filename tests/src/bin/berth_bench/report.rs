@@ -32,12 +32,12 @@ impl Row {
         Self { bench: bench.name, case, metric, unit, value: f64::NAN, baseline: None, ratio: None, runs: 0 }
     }
 
-    /// What it is about.
+    /// Returns the case that the row is about.
     pub(crate) fn case(&self) -> &'static str {
         self.case
     }
 
-    /// What was measured, and the same without us.
+    /// Sets the measured value, and the value of the same without us.
     pub(crate) fn measured(mut self, value: f64, baseline: Option<f64>, runs: usize) -> Self {
         self.value = value;
         self.baseline = baseline;

@@ -49,7 +49,7 @@ pub(crate) const BENCH: Bench = Bench {
 const HARM: &str = "harm";
 const SHAPE: Shape = Shape { pods: 20, containers: &[2], probes: true };
 const EVERY: Duration = Duration::from_secs(30);
-/// Of steps, of which each replaces a pod.
+/// Interval of the steps; each step replaces a pod.
 const STEP: Duration = Duration::from_secs(12);
 /// A container is recreated in each so many steps.
 const RECREATE: u32 = 3;
@@ -57,9 +57,9 @@ const PULL_PAUSE: Duration = Duration::from_secs(5);
 const ASK_PAUSE: Duration = Duration::from_millis(200);
 /// Connections of one step.
 const CONNECTIONS: usize = 20;
-/// Of samples at either end, whose mean counts.
+/// Number of samples at either end, whose mean counts.
 const END: usize = 4;
-/// What is no growth: of megabytes, descriptors, threads, tasks, objects.
+/// Largest difference that is no growth: of megabytes, descriptors, threads, tasks, objects.
 const NOISE: f64 = 3.0;
 
 /// For how long.
@@ -142,7 +142,8 @@ fn rows_of(name: &'static str, unit: &'static str, seen: &[(f64, f64)]) -> Resul
     ])
 }
 
-/// What clients do that know no better: commands and lists that are taken back, connections that end without a word.
+/// Does what ill-mannered clients do: commands and lists that are taken back, connections that end without a
+/// word.
 async fn ill_mannered(socket: &Path, pod: &str) -> Result<()> {
     let client = FakeKubelet::connect(socket).await?;
     let containers = Cri::connect(socket)?.states(NAMESPACE, pod).await?;

@@ -19,7 +19,7 @@ use super::bed::Bed;
 use super::matrix::{Row, Way};
 use crate::recreate::Evidence;
 
-/// What is kept from one cell to the next.
+/// State that is kept from one cell to the next.
 #[derive(Default)]
 pub(super) struct Ways {
     recreate: Option<Recreated>,
@@ -76,7 +76,7 @@ impl Ways {
     }
 }
 
-/// What a container wrote down: how often its hook began, and how often it was started.
+/// Reads the counts that a container wrote down: how often its hook began, and how often it was started.
 fn written(evidence: &Evidence, container: &str) -> Result<(usize, usize)> {
     Ok((evidence.count(container, "hook")?, evidence.count(container, "start")?))
 }

@@ -28,7 +28,7 @@ pub(super) struct Recreated {
     evidence: Evidence,
 }
 
-/// What there was before a request.
+/// State before a request.
 struct Before {
     id: String,
     hooks: usize,

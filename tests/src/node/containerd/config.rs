@@ -36,7 +36,7 @@ imports = []
     )
 }
 
-/// What 1.6 and 1.7 call it.
+/// Writes the part of the configuration as 1.6 and 1.7 call it.
 fn one(run: &Run, cni: &Path) -> String {
     let (dir, cni, pause) = (run.dir().display(), cni.display(), images::PAUSE);
     let port = run.port(Port::ContainerdStream);
@@ -64,7 +64,7 @@ fn one(run: &Run, cni: &Path) -> String {
     )
 }
 
-/// What 2.x calls it; the reasons are those above.
+/// Writes the part of the configuration as 2.x calls it; the reasons are those above.
 fn two(run: &Run, cni: &Path, shim: &Path) -> String {
     let (dir, cni, pause, shim) = (run.dir().display(), cni.display(), images::PAUSE, shim.display());
     let port = run.port(Port::ContainerdStream);

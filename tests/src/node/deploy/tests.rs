@@ -203,7 +203,7 @@ fn closed_list(policy: &ValidatingAdmissionPolicy) -> BTreeSet<String> {
     quoted.map(str::to_owned).collect()
 }
 
-/// What a role's grant is to admission.
+/// Translates a role's grant to the write that admission sees.
 fn admitted(grant: &str) -> String {
     let mut words = grant.split_once(": ").unwrap().1.split(' ');
     let operation = match words.next().unwrap() {
@@ -258,7 +258,7 @@ fn pod_spec(template: k8s_openapi::api::core::v1::PodTemplateSpec) -> PodSpec {
     template.spec.unwrap()
 }
 
-/// What the pod security standard `restricted` asks for.
+/// Checks the manager against the pod security standard `restricted`.
 #[test]
 fn the_manager_is_restricted() {
     let [manager] = &all::<Deployment>("manager", "Deployment")[..] else { panic!("one Deployment") };
@@ -304,7 +304,8 @@ fn the_agent_is_on_every_node() {
     assert_eq!(pod.host_pid, Some(true), "probes enter the network of a pod by one of its processes");
 }
 
-/// What the guardian needs besides: the node's PIDs, and every directory of the node at its own path.
+/// Checks the paths that the guardian needs besides: the node's PIDs, and every directory of the node at its
+/// own path.
 #[test]
 fn the_agent_in_the_runtimes_place_has_the_nodes_paths() {
     let [config] = &all::<ConfigMap>("takeover/agent.yaml", "ConfigMap")[..] else { panic!("one ConfigMap") };

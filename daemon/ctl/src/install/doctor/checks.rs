@@ -23,7 +23,7 @@ const MEBIBYTE: u64 = 1 << 20;
 const ENOUGH: u64 = 100 * MEBIBYTE;
 const TOO_LITTLE: u64 = 10 * MEBIBYTE;
 
-/// What is written where.
+/// Checks the files, their content and their modes.
 pub(super) fn files(host: &Host, facts: &Facts) -> Vec<Check> {
     let mut checks = vec![kubelet(facts), config(host), units(facts), journal(host)];
     for (path, mode) in [
@@ -137,7 +137,7 @@ fn mode_is_safe(path: &str, mode: u32, uid: u32, most: u32) -> Option<Check> {
     })
 }
 
-/// Who answers.
+/// Checks that the services run and answer.
 pub(super) async fn services(global: &Global, host: &Host, facts: &Facts) -> Vec<Check> {
     let mut checks = Vec::new();
     for unit in [SOCKET_UNIT, SERVICE_UNIT] {

@@ -13,7 +13,7 @@ use super::super::places::Flavour;
 use super::super::unit::{Unit, expand, flag};
 use super::{Kubelet, kubelet};
 
-/// What cri-dockerd listens on in k3s.
+/// Socket of cri-dockerd in k3s.
 const DOCKER: &str = "unix:///run/k3s/cri-dockerd/cri-dockerd.sock";
 const ENDPOINT: &str = "container-runtime-endpoint";
 

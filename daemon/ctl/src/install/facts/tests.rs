@@ -9,7 +9,7 @@ pub(crate) struct Tree {
     dir: tempfile::TempDir,
 }
 
-/// What kubeadm's packages have: variables of several files, the flags of `kubeadm init` in one of them.
+/// Files of kubeadm's packages: variables of several files, the flags of `kubeadm init` in one of them.
 pub(crate) const KUBEADM: &[(&str, &str)] = &[
     ("/etc/systemd/system/multi-user.target.wants/kubelet.service", ""),
     (

@@ -84,7 +84,7 @@ pub(crate) fn rancher_drop_in(kubelet: &Kubelet, socket: &str) -> String {
     )
 }
 
-/// What moves the socket for CRI-O.
+/// Writes the drop-in that moves the socket for CRI-O.
 pub(crate) fn crio_drop_in() -> String {
     format!(
         "# Written by berthctl install: by the end of this path the kubelet knows CRI-O.\n\

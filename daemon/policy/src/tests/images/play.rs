@@ -58,7 +58,7 @@ impl Play {
         self.now += time;
     }
 
-    /// What is owed, a line a step.
+    /// Returns the owed steps, one line for each step.
     pub(super) fn plan(&mut self) -> Vec<String> {
         let steps = self.images.plan(self.now);
         if let Some(next) = self.images.next_deadline() {

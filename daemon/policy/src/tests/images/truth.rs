@@ -41,7 +41,7 @@ pub(super) struct Truth {
     pub(super) attempted: BTreeSet<Arc<str>>,
     /// Answers due about pins; `None` is to unpin.
     pub(super) pinning: BTreeMap<Arc<str>, Option<Instant>>,
-    /// What the runtime keeps.
+    /// Images that the runtime keeps.
     pub(super) pinned: BTreeMap<Arc<str>, Instant>,
     pub(super) calls: u64,
     reports: BTreeMap<WishId, WishReport>,
@@ -186,7 +186,7 @@ impl Truth {
         report.phase == WishPhase::Pulling && report.message != "the kubelet is pulling it"
     }
 
-    /// What a fact may have changed.
+    /// Checks that the reports have changed only as this fact allows.
     fn check_changes(&mut self, event: &ImageEvent) {
         let there = match event {
             ImageEvent::Looked { image, found: Some(_) } => Some(image.given.clone()),
@@ -226,7 +226,7 @@ impl Truth {
         }
     }
 
-    /// What holds after every step.
+    /// Checks the invariants that hold after every step.
     fn check(&mut self) {
         let reports = self.play.images.reports();
         let ids: Vec<_> = reports.iter().map(|report| report.id.clone()).collect();

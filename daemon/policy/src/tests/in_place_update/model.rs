@@ -130,7 +130,7 @@ impl Truth {
         }
     }
 
-    /// What must be so when a step is decided, read from the world itself.
+    /// Checks the facts that must be so when a step is decided, read from the world itself.
     fn check(&self, step: &Next) {
         let closed = matches!(self.world.gate, Gate::NotReady { .. });
         match step {

@@ -23,7 +23,7 @@ const BAD: u8 = 4;
 const MISSING: u8 = 5;
 const MOST_REQUESTS: usize = 5;
 
-/// What happens to the pod, to those who ask or to the agent.
+/// Event of the pod, of the requesters or of the agent.
 #[derive(Clone, Debug)]
 enum Op {
     Ask(Box<Wish>),
@@ -84,7 +84,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What of the pod is known for certain. `None`: a failed request without a way back was about it.
+/// Facts about the pod that are known for certain. `None`: a failed request without a way back was about it.
 type Known<K, V> = BTreeMap<K, Option<V>>;
 
 struct Truth {
@@ -169,7 +169,7 @@ impl Truth {
         self.step = None;
     }
 
-    /// What is owed, and what must be so then.
+    /// Returns the owed plan, and checks what must be so then.
     fn plan(&self) -> PodPlan {
         let planned = self.asking.plan();
         let open = || self.asking.requests.iter().filter(|request| request.ended.is_none());
@@ -208,7 +208,7 @@ impl Truth {
         planned
     }
 
-    /// What arrives when somebody else has written in the meantime is refused.
+    /// Writes the reports. A write that arrives after somebody else has written in the meantime is refused.
     fn write(&mut self, reports: Vec<(RequestId, UpdateReport)>) {
         let mut ended: Vec<UpdateRequest> = Vec::new();
         for (id, report) in reports {

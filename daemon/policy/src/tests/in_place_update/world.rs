@@ -34,7 +34,7 @@ pub(super) struct Simulated {
     pub(super) leftovers: Leftovers,
 }
 
-/// What the kubelet knows of the pod.
+/// State of the pod as the kubelet knows it.
 #[derive(Clone)]
 struct Known {
     images: BTreeMap<ContainerName, Arc<str>>,

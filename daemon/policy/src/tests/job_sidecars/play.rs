@@ -110,7 +110,7 @@ impl Play {
         self.world.apply(Event::StepEnded(step, outcome));
     }
 
-    /// What was done about sidecars since the last question, Events left out.
+    /// Returns the actions about sidecars since the last question, Events left out.
     pub(super) fn done(&mut self) -> Vec<String> {
         let did = std::mem::take(&mut self.did);
         did.into_iter().filter(|did| !did.starts_with("tell")).collect()

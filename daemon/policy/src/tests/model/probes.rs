@@ -70,7 +70,7 @@ pub(super) fn result() -> impl Strategy<Value = ProbeResult> {
     ]
 }
 
-/// What is being run, and all that came of it.
+/// Probe runs in progress, and all their results.
 #[derive(Default)]
 pub(super) struct Prober {
     in_flight: BTreeMap<ContainerId, (ProbeRun, Instant)>,

@@ -24,7 +24,7 @@ pub(super) struct Play {
     pub(super) looks: BTreeSet<PodUid>,
     pub(super) marks: BTreeMap<PodUid, PodMarks>,
     pub(super) report: Option<Vec<PodReport>>,
-    /// What the API server has.
+    /// Pods on the API server.
     pub(super) pods: BTreeMap<PodUid, Shown>,
     instances: BTreeMap<PodUid, BTreeMap<ContainerName, Instance>>,
 }
@@ -110,7 +110,7 @@ impl Play {
         waited
     }
 
-    /// What is owed, a line a step. Nothing is answered.
+    /// Returns the owed steps, one line for each. Nothing is answered.
     pub(super) fn plan(&mut self) -> Vec<String> {
         let steps = self.probes.plan(self.now);
         assert_eq!(self.probes.plan(self.now), [], "a step is given out once");
@@ -120,7 +120,7 @@ impl Play {
         steps.into_iter().map(|step| self.take(step)).collect()
     }
 
-    /// What is owed; all that is not a run is carried out until nothing more is owed now.
+    /// Returns the owed steps; all that is not a run is carried out until nothing more is owed now.
     pub(super) fn settle(&mut self) -> Vec<String> {
         let mut lines = Vec::new();
         for _ in 0..100 {
@@ -134,7 +134,7 @@ impl Play {
         panic!("it does not come to rest: {lines:?}");
     }
 
-    /// Of what is owed, what begins with one of these words.
+    /// Returns those of the owed steps that begin with one of these words.
     pub(super) fn settle_only(&mut self, words: &[&str]) -> Vec<String> {
         let mut lines = self.settle();
         lines.retain(|line| words.iter().any(|word| line.starts_with(word)));

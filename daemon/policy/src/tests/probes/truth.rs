@@ -20,7 +20,7 @@ pub(super) struct Begun {
     key: Key,
     /// The agent does not wait for it any longer then.
     until: Instant,
-    /// What it finds out is still asked for.
+    /// The result is still asked for.
     valid: bool,
 }
 

@@ -13,7 +13,7 @@ use crate::{
 pub(super) struct Play {
     pub(super) world: World,
     pub(super) pod: Pod,
-    /// What the store has.
+    /// Marks in the store.
     pub(super) store: Vec<Mark>,
     pub(super) reports: Vec<(String, RecreateReport)>,
     /// Steps that had an effect in the world, as one word each.

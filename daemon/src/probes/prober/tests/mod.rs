@@ -22,7 +22,7 @@ use crate::{
 };
 
 const SECOND: Duration = Duration::from_secs(1);
-/// What a run may take beyond its timeout, on a busy machine.
+/// Longest time that a run may take beyond its timeout, on a busy machine.
 const MARGIN: Duration = Duration::from_millis(700);
 
 fn run_of(action: ProbeAction, timeout: Duration) -> ProbeRun {

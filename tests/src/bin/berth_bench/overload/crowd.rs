@@ -33,7 +33,7 @@ pub(super) struct Crowd {
     seen: Arc<Seen>,
 }
 
-/// What became of them.
+/// Counters of the connections and requests of the crowd.
 #[derive(Debug, Default)]
 struct Seen {
     connected: AtomicUsize,

@@ -26,7 +26,7 @@ pub(super) struct Call {
     check: fn(&[u8]) -> Result<()>,
 }
 
-/// What one round took.
+/// Measurements of one round.
 pub(super) struct Round {
     pub(super) p50_us: f64,
     pub(super) p99_us: f64,
