@@ -91,7 +91,7 @@ impl Cluster {
         self.pods.clone()
     }
 
-    /// What is counted of the API server.
+    /// Metrics of the API server.
     pub(crate) fn metrics(&self) -> &ClusterMetrics {
         &self.metrics
     }

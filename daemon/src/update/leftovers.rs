@@ -33,7 +33,7 @@ pub(super) struct Removal {
 }
 
 impl Driver {
-    /// What is left beside the newest instances of a pod.
+    /// Names the instances that are left beside the newest instances of a pod.
     pub(super) fn leftovers(
         &mut self,
         pod: &PodUid,

@@ -25,8 +25,8 @@ pub(super) const GATE: &str = "InPlaceUpdateReady";
 /// says: the kubelet stops and starts a container whose definition has changed in one go.
 const AFTERMATH: Duration = Duration::from_secs(10);
 
-/// As long has a container to run before the next batch may stop others, where the kubelet has not looked at it yet. Its looks
-/// are a second apart, so that it is half of that on average when the kubelet calls a new one Ready.
+/// Time that a container has to run before the next batch may stop others, where the kubelet has not looked
+/// at it yet. Its looks are a second apart: it calls a new one Ready after half of that on average.
 const STEADY: Duration = Duration::from_millis(400);
 
 /// Time that a container has to run that has fallen over before: the kubelet's own back-off begins with it.
@@ -76,7 +76,7 @@ impl Facts {
 pub(super) struct Sources<'a> {
     pub(super) instances: &'a BTreeMap<ContainerName, InstanceView>,
     pub(super) facts: &'a BTreeMap<ContainerId, Facts>,
-    /// What is left beside them.
+    /// Exited instances beside them.
     pub(super) leftovers: BTreeMap<ContainerName, Leftovers>,
     /// Since when they were seen running.
     pub(super) running: &'a BTreeMap<ContainerId, Instant>,

@@ -138,7 +138,7 @@ impl ProbeIndex {
         }
     }
 
-    /// Those whose turn it is; when the next one has its.
+    /// Orders the statuses whose turn it is; returns when the next one has its turn.
     fn write_markers(&mut self, namespace: &Arc<str>, now: Now) -> Option<Instant> {
         let space = self.spaces.get_mut(namespace)?;
         loop {

@@ -44,7 +44,7 @@ impl Turns {
         }
     }
 
-    /// Those that are carried out, in their order.
+    /// Gives the markers that are carried out, in their order.
     pub(super) fn carried(&self) -> impl Iterator<Item = &Rank> {
         self.carried.iter()
     }

@@ -197,8 +197,8 @@ impl Decision<'_> {
             && watched.iter().all(|container| runs(container) || next_is_right(container))
     }
 
-    /// What has to be so before a container is stopped: nobody sends traffic any more, and nothing is left for which the kubelet
-    /// would hold the next instance back.
+    /// Prepares the stop of a container: nobody sends traffic any more, and nothing is left for which the
+    /// kubelet would hold the next instance back.
     fn make_way(&self) -> Option<Next> {
         match (self.drain(), self.leftovers()) {
             (Some(Next::SetNotReady), _) => Some(Next::SetNotReady),
@@ -208,7 +208,7 @@ impl Decision<'_> {
         }
     }
 
-    /// Of the whole update at once, so that no later batch has to wait.
+    /// Removes those of the whole update at once, so that no later batch has to wait.
     fn leftovers(&self) -> Option<Next> {
         let mut exited = BTreeSet::new();
         let mut listed = None;

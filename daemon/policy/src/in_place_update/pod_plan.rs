@@ -47,7 +47,7 @@ pub struct PodPlan {
     pub next: Option<Next>,
 }
 
-/// What is owed now. `requests` are all of this pod; of those that have ended only what they brought about counts.
+/// Plans what is owed now. `requests` are all of this pod; of those that have ended only what they brought about counts.
 pub fn plan(requests: &[UpdateRequest], sight: &Sight, now: Instant, wall: i64) -> PodPlan {
     let mut open: Vec<&UpdateRequest> = requests.iter().filter(|request| request.ended.is_none()).collect();
     open.sort_by_key(|request| request.age());
@@ -177,9 +177,9 @@ fn is_replaced(request: &UpdateRequest, open: &[&UpdateRequest], seen: &Observed
         && metadata.keys().all(|key| newer.iter().any(|(_, metadata)| metadata.contains_key(key)))
 }
 
-/// Those that would return to what was before a request that is complete by now: it was open when they were taken up, and its
-/// end had not been written, or they were carried out with it and go on after it. It was told that the pod is what it asked
-/// for, so that is what they return to.
+/// Corrects the ways back to what was before a request that is complete by now. The request was open when
+/// theirs were taken up, and its end had not been written; or they were carried out with it and go on after
+/// it. It was told that the pod is what it asked for, so that is what they return to.
 fn rebased(
     open: &[&UpdateRequest],
     requests: &[UpdateRequest],

@@ -27,7 +27,7 @@ use crate::Options;
 use crate::report::{Bench, Row};
 
 const ONE: &[&str] = &["ready_s", "down_s"];
-/// Those that can be done by hand.
+/// Metrics of the cases that can be done by hand.
 const BY_HAND: &[&str] = &["ready_s", "down_s", "floor_s"];
 
 pub(crate) const BENCH: Bench = Bench {
