@@ -88,7 +88,7 @@ mod tests {
         let socket = dir.path().join("socket");
         let listener = UnixListener::bind(&socket).unwrap();
         let child = Command::new(env::current_exe().unwrap())
-            .args(["--exact", "handover::stranger::tests::dials_and_stays", "--ignored"])
+            .args(["--exact", "succession::handover::stranger::tests::dials_and_stays", "--ignored"])
             .env(SOCKET, &socket)
             .stdout(Stdio::null())
             .spawn()
