@@ -40,3 +40,21 @@ pub(super) fn make(name: &str) -> Result<()> {
     }
     Ok(())
 }
+
+/// Reads the processes of the cgroup and of those below it, in every hierarchy. A container whose shim has died is
+/// nobody's child any more, but it is still here.
+pub(super) fn processes(name: &str) -> Result<Vec<i32>> {
+    let mut found = Vec::new();
+    let mut open: Vec<PathBuf> = roots()?.into_iter().map(|root| root.join(name)).collect();
+    while let Some(cgroup) = open.pop() {
+        // One that is gone has no processes.
+        let Ok(entries) = fs::read_dir(&cgroup) else { continue };
+        let folders = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        open.extend(folders.map(|entry| entry.path()));
+        let pids = fs::read_to_string(cgroup.join("cgroup.procs")).unwrap_or_default();
+        found.extend(pids.lines().filter_map(|pid| pid.parse::<i32>().ok()));
+    }
+    found.sort_unstable();
+    found.dedup();
+    Ok(found)
+}

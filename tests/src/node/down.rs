@@ -44,7 +44,7 @@ pub fn remove(number: u8) -> Result<()> {
     let dir = Path::new(RUNS).join(number.to_string());
     let names = Names::of(number);
     let bundles = Bundle::all(&dir)?;
-    end_processes(&dir)?;
+    end_processes(&dir, &names.cgroup)?;
     unmount(&dir)?;
     remove_bridge(&names.bridge)?;
     remove_cni_results(&names.network, &bundles)?;
@@ -62,12 +62,13 @@ pub fn remove(number: u8) -> Result<()> {
 
 // === processes ===
 
-fn end_processes(dir: &Path) -> Result<()> {
+fn end_processes(dir: &Path, cgroup: &str) -> Result<()> {
     // The kubelet and berthd first: they would start again what is ended below. A second round finds the containers
     // that were being started during the first one.
     for _ in 0..2 {
         let mut ours = recorded(dir)?;
         ours.extend(containers(dir)?);
+        ours.extend(super::cgroup::processes(cgroup)?);
         for pid in &ours {
             // Gone in the meantime is what we want.
             let _ = kill(Pid::from_raw(*pid), Signal::SIGKILL);
