@@ -120,7 +120,7 @@ pub(crate) async fn serve_call<G: Gate>(
 impl<G: Gate> Context<G> {
     /// The connection that a call goes out on.
     fn upstream_of(&self, method: Option<Method>) -> &Upstream {
-        let lasts = method.is_some_and(Method::is_to_last);
+        let lasts = method.is_some_and(Method::survives_restart);
         self.lasting.as_ref().filter(|_| lasts).unwrap_or(&self.upstream)
     }
 

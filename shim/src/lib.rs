@@ -21,11 +21,11 @@
 //! ```
 //!
 //! - `bounds`: how much of all that at once.
-//! - `serve`: connections, one upstream connection for each (two where a keeper is), GOAWAY and drain.
+//! - `serve`: connections, one upstream connection for each (two where a descriptor store is), GOAWAY and drain.
 //! - `call`, `intercept`, `frames`, `observe`, `hold`: the closed table of calls that are looked at.
 //! - `forward`, `upload`, `download`, `upstream`: bytes both ways, and every way a call can end.
 //! - `socket`: what is written in one turn goes out in one system call.
-//! - `keep`: what the runtime was asked goes on when this process is killed.
+//! - `fd_store`: second descriptors in other hands, so that calls go on in the runtime when this process is killed.
 //! - [`wire`]: the one edit of a request, on the bytes themselves.
 //! - `peer`, `relist`, [`exceptions`], `append`: the two answers that tell the kubelet, and no other client, more than the runtime
 //!   did, as bytes after the runtime's.
@@ -56,12 +56,12 @@ mod download;
 mod edit;
 mod endpoint;
 mod env;
+mod fd_store;
 mod forward;
 mod gate;
 mod hold;
 mod http2;
 mod intercept;
-mod keep;
 mod listener;
 mod metrics;
 mod observe;
@@ -76,8 +76,8 @@ mod upstream;
 
 pub use bounds::MOST_MEMORY;
 pub use endpoint::{EndpointError, RuntimeEndpoint};
+pub use fd_store::{FdStore, StoredFd};
 pub use gate::Gate;
-pub use keep::{Keeper, Kept};
 pub use listener::{BindError, Listener, bind};
 pub use metrics::Metrics;
 pub use peer::{Clients, MAX_PROCESS_NAME};

@@ -22,9 +22,9 @@ use crate::{
     bounds::{CONNECTIONS, Memory, SILENCE},
     call::{Context, serve_call},
     endpoint::RuntimeEndpoint,
+    fd_store::FdStore,
     gate::Gate,
     http2,
-    keep::Keeper,
     listener::Listener,
     metrics::{Metrics, Shed},
     peer::Clients,
@@ -72,7 +72,7 @@ impl Shutdown {
 /// After the shutdown no connection is accepted, every client is told to go elsewhere (GOAWAY), held `CreateContainer`
 /// calls are given back at once and held `StopContainer` calls are kept to their end.
 ///
-/// What the kubelet has asked for the runtime goes on with where this process is killed, if there is a `keeper`.
+/// What the kubelet has asked for the runtime goes on with where this process is killed, if there is an `fd_store`.
 pub async fn serve<G: Gate>(
     listener: Listener,
     runtime: RuntimeEndpoint,
@@ -80,13 +80,13 @@ pub async fn serve<G: Gate>(
     clients: Clients,
     metrics: Metrics,
     shutdown: Shutdown,
-    keeper: Option<Arc<dyn Keeper>>,
+    fd_store: Option<Arc<dyn FdStore>>,
 ) {
     let server = Server {
         runtime,
         gate,
         clients,
-        keeper,
+        fd_store,
         memory: Memory::new(metrics.clone()),
         shedding: AtomicBool::new(false),
         metrics,
@@ -130,7 +130,7 @@ struct Server<G> {
     runtime: RuntimeEndpoint,
     gate: Arc<G>,
     clients: Clients,
-    keeper: Option<Arc<dyn Keeper>>,
+    fd_store: Option<Arc<dyn FdStore>>,
     memory: Memory,
     /// It was said that connections are not accepted any more.
     shedding: AtomicBool,
@@ -163,7 +163,7 @@ impl<G: Gate> Server<G> {
         if open < CONNECTIONS / 2 && self.shedding.swap(false, Ordering::Relaxed) {
             info!(open, "Connections are accepted again");
         }
-        let upstream = |keeper| Upstream::new(self.runtime.clone(), self.metrics.clone(), keeper);
+        let upstream = |fd_store| Upstream::new(self.runtime.clone(), self.metrics.clone(), fd_store);
         let context = Context {
             connection: ConnectionId(self.next_connection.fetch_add(1, Ordering::Relaxed)),
             kubelet,
@@ -172,7 +172,7 @@ impl<G: Gate> Server<G> {
             gate: self.gate.clone(),
             upstream: upstream(None),
             // Other clients come and go by the thousand, and see for themselves that they were cut off.
-            lasting: self.keeper.clone().filter(|_| kubelet).map(|keeper| upstream(Some(keeper))),
+            lasting: self.fd_store.clone().filter(|_| kubelet).map(|fd_store| upstream(Some(fd_store))),
             metrics: self.metrics.clone(),
             leaving: Leaving {
                 goodbye: CancellationToken::new(),

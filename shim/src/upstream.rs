@@ -14,13 +14,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::{net::UnixStream, sync::Mutex};
 use tracing::debug;
 
-use crate::{endpoint::RuntimeEndpoint, http2, keep::Keeper, metrics::Metrics, socket::Socket};
+use crate::{endpoint::RuntimeEndpoint, fd_store::FdStore, http2, metrics::Metrics, socket::Socket};
 
 /// The way to the runtime.
 pub(crate) struct Upstream {
     endpoint: RuntimeEndpoint,
     metrics: Metrics,
-    keeper: Option<Arc<dyn Keeper>>,
+    fd_store: Option<Arc<dyn FdStore>>,
     /// The connection in use. Behind an async lock so that calls that find it gone dial once, not once each.
     current: Mutex<Option<Connection>>,
 }
@@ -44,8 +44,12 @@ pub(crate) enum DialError {
 // === impl Upstream ===
 
 impl Upstream {
-    pub(crate) fn new(endpoint: RuntimeEndpoint, metrics: Metrics, keeper: Option<Arc<dyn Keeper>>) -> Self {
-        Self { endpoint, metrics, keeper, current: Mutex::new(None) }
+    pub(crate) fn new(
+        endpoint: RuntimeEndpoint,
+        metrics: Metrics,
+        fd_store: Option<Arc<dyn FdStore>>,
+    ) -> Self {
+        Self { endpoint, metrics, fd_store, current: Mutex::new(None) }
     }
 
     pub(crate) fn endpoint(&self) -> &RuntimeEndpoint {
@@ -71,7 +75,7 @@ impl Upstream {
         let socket = UnixStream::connect(self.endpoint.path())
             .await
             .map_err(|source| DialError::Connect { endpoint: endpoint(), source })?;
-        let kept = self.keeper.as_ref().and_then(|keeper| keeper.keep(socket.as_fd()));
+        let kept = self.fd_store.as_ref().and_then(|fd_store| fd_store.store(socket.as_fd()));
         let looked_at = Arc::new(
             socket
                 .as_fd()

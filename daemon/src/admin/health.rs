@@ -11,7 +11,7 @@ use crate::{
     config::ViewMode,
     cri::Runtime,
     pods,
-    succession::{heartbeat::Heartbeat, takeover::Place},
+    succession::{heartbeat::Heartbeat, takeover::RuntimePlace},
 };
 
 /// A data path that stood still for so long is dead.
@@ -29,7 +29,7 @@ pub(crate) struct Health {
     /// Which pod view.
     pub mode: ViewMode,
     /// The runtime's place, where it is taken.
-    pub place: Option<Arc<Place>>,
+    pub place: Option<Arc<RuntimePlace>>,
     /// The watch, where there is one.
     pub api: Option<watch::Receiver<pods::api::Health>>,
     /// The threads that have tasks, by what they do.

@@ -6,10 +6,10 @@ pub(crate) mod fuzz;
 pub(crate) mod health;
 pub(crate) mod http;
 mod order;
-mod place;
 mod pulls;
 mod requests;
 mod updates;
+mod upgrade;
 
 use std::{path::PathBuf, pin::Pin, sync::Arc, time::Instant};
 
@@ -34,7 +34,7 @@ use crate::{
         identity::{Identity, IdentityState},
         policies::{self, PolicyState},
     },
-    images::node_image::Keeper,
+    images::node_image::SharedImages,
     recreate::files::Files,
     succession::handover::HandOver,
     update::Updates,
@@ -63,7 +63,7 @@ pub(crate) struct Admin {
     /// The in-place updates, where there is an API server.
     pub updates: Option<Updates>,
     /// The images that are wanted.
-    pub images: Arc<Keeper>,
+    pub images: Arc<SharedImages>,
     /// Ends what would go on for ever.
     pub stop: CancellationToken,
     /// Identity of the agent at the API server, where there is one.
@@ -227,7 +227,7 @@ impl admin_server::Admin for Admin {
         &self,
         request: Request<admin::UpgradeRequest>,
     ) -> Result<Response<Self::UpgradeStream>, Status> {
-        Ok(Response::new(Box::pin(place::upgrade(self, request.into_inner()))))
+        Ok(Response::new(Box::pin(upgrade::upgrade(self, request.into_inner()))))
     }
 
     type DrainStream = Pin<Box<dyn Stream<Item = Result<admin::DrainState, Status>> + Send>>;
@@ -236,7 +236,7 @@ impl admin_server::Admin for Admin {
         &self,
         _request: Request<admin::DrainRequest>,
     ) -> Result<Response<Self::DrainStream>, Status> {
-        Ok(Response::new(Box::pin(place::drain(&self.shutdown, &self.shim, self.health.place.as_deref()))))
+        Ok(Response::new(Box::pin(upgrade::drain(&self.shutdown, &self.shim, self.health.place.as_deref()))))
     }
 
     async fn pulls(

@@ -14,14 +14,14 @@ use futures::{Stream, stream};
 use tokio::{sync::watch, time::Instant};
 use tonic::Status;
 
-use crate::images::node_image::{Keeper, plain};
+use crate::images::node_image::{SharedImages, plain};
 
 /// Shortest time between two answers in the same phase: faster changes are told together.
 const APART: Duration = Duration::from_millis(100);
 
 /// A wish of a listener; it goes when nobody listens any more.
 struct Listener {
-    keeper: Arc<Keeper>,
+    images: Arc<SharedImages>,
     id: WishId,
     changes: watch::Receiver<u64>,
     told: Option<(admin::PullState, Instant)>,
@@ -56,13 +56,13 @@ pub(super) fn wish(asked: &admin::PullRequest) -> Result<Wish, Status> {
 /// Wishes it, and tells every change of it until it ends.
 #[allow(clippy::result_large_err, reason = "what a service answers")]
 pub(super) fn pull(
-    keeper: &Arc<Keeper>,
+    images: &Arc<SharedImages>,
     asked: &admin::PullRequest,
 ) -> Result<impl Stream<Item = Result<admin::PullState, Status>> + Send + use<>, Status> {
     let wish = wish(asked)?;
     let listener =
-        Listener { keeper: keeper.clone(), id: wish.id.clone(), changes: keeper.news(), told: None };
-    keeper.apply(ImageEvent::WishSeen(Box::new(wish)));
+        Listener { images: images.clone(), id: wish.id.clone(), changes: images.news(), told: None };
+    images.apply(ImageEvent::WishSeen(Box::new(wish)));
     Ok(stream::unfold(Some(listener), async |listener| {
         let mut listener = listener?;
         let state = listener.next().await?;
@@ -77,7 +77,7 @@ impl Listener {
         loop {
             self.changes.mark_unchanged();
             let now = Instant::now();
-            let state = state(&self.keeper.report(&self.id)?, now);
+            let state = state(&self.images.report(&self.id)?, now);
             match &self.told {
                 Some((told, _)) if same(told, &state) => {}
                 Some((told, at)) if told.phase == state.phase && at.elapsed() < APART => {
@@ -96,14 +96,14 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.keeper.apply(ImageEvent::WishGone(self.id.clone()));
+        self.images.apply(ImageEvent::WishGone(self.id.clone()));
     }
 }
 
 /// All wishes, or those for one image.
-pub(super) fn pulls(keeper: &Keeper, wanted: &str) -> admin::PullsResponse {
+pub(super) fn pulls(images: &SharedImages, wanted: &str) -> admin::PullsResponse {
     let now = Instant::now();
-    let reports = keeper.reports().into_iter();
+    let reports = images.reports().into_iter();
     let wanted = reports.filter(|report| wanted.is_empty() || *report.image.given == *wanted);
     admin::PullsResponse { pulls: wanted.map(|report| state(&report, now)).collect() }
 }

@@ -5,7 +5,7 @@
 //! - [`policies`]: whether the admission policies keep that identity to its node.
 //! - [`token`], `renewal`: a token of a service account, renewed by the agent.
 //! - [`node_labels`]: what the Node says of the agent.
-//! - `follow`: one watch. `object`, `target`, `known`: a request as the API server shows it, and writing to it.
+//! - `follow`: one watch. `object`, `target`, `request_cache`: a request as the API server shows it, and writing to it.
 //! - `node_pods`, `events`: reading and patching pods of the node, and telling their users.
 
 pub mod client;
@@ -20,10 +20,10 @@ pub mod token;
 
 mod events;
 pub(crate) mod follow;
-pub(crate) mod known;
 pub(crate) mod node_object;
 pub(crate) mod node_pods;
 pub(crate) mod object;
+pub(crate) mod request_cache;
 pub(crate) mod target;
 
 use berth_policy::{Notice, PodRef};

@@ -19,7 +19,7 @@ use tracing::{info, warn};
 use super::{Cluster, client::CallError, metrics::Write, pause};
 use crate::{
     base::causes::chain,
-    config::{Configuration, Place},
+    config::{Configuration, PathMode},
 };
 
 /// Where the agent stands: `inline`, `beside` or `takeover`.
@@ -37,7 +37,7 @@ const COMPARE: Duration = Duration::from_secs(300);
 pub struct NodeLabels {
     cluster: Cluster,
     shim: Metrics,
-    path: Place,
+    path: PathMode,
     /// Launch order is switched on.
     ordered: bool,
 }
@@ -87,7 +87,7 @@ impl NodeLabels {
 
     /// Whether order is kept here, as soon as that is known; it stays so.
     async fn order(&self) -> bool {
-        if !self.ordered || self.path == Place::Beside {
+        if !self.ordered || self.path == PathMode::Beside {
             return false;
         }
         while self.shim.kubelet_connections_open() == 0 {

@@ -53,7 +53,7 @@ pub struct Configuration {
     /// How long streams may go on after a stop was asked for.
     pub drain_timeout: GoDuration,
     /// Between kubelet and runtime, or beside them.
-    pub path: Place,
+    pub path: PathMode,
     /// Where pods are seen.
     pub pod_view: PodView,
     /// Identity of the agent at the API server.
@@ -87,10 +87,10 @@ pub enum Kind {
     BerthdConfiguration,
 }
 
-/// Where the agent stands.
+/// Position of the agent, field `path`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Place {
+pub enum PathMode {
     /// Between kubelet and runtime: everything works.
     #[default]
     Inline,
@@ -204,7 +204,7 @@ impl Default for Configuration {
             http_address: SocketAddr::from(([127, 0, 0, 1], 10353)),
             node_name: None,
             drain_timeout: GoDuration(Duration::from_secs(150)),
-            path: Place::default(),
+            path: PathMode::default(),
             pod_view: PodView::default(),
             cluster: Cluster::default(),
             launch_order: LaunchOrder::default(),
@@ -240,7 +240,7 @@ impl Default for Logging {
     }
 }
 
-impl Place {
+impl PathMode {
     /// As it is written in the configuration.
     pub fn name(self) -> &'static str {
         match self {

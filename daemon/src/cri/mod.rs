@@ -2,9 +2,9 @@
 //!
 //! Every call has a deadline that fits it: a runtime that is alive lists in milliseconds, but a stop takes its grace.
 
+pub(crate) mod creation_record;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
-pub(crate) mod made;
 pub(crate) mod network;
 #[cfg(test)]
 pub(crate) mod played;
@@ -26,7 +26,7 @@ use k8s_openapi::jiff::Timestamp;
 use tonic::{Code, Response, Status, transport::Channel};
 use tracing::warn;
 
-use self::{made::Made, network::Network};
+use self::{creation_record::CreationRecord, network::Network};
 use crate::base::{clock::Clock, unix};
 
 /// Limit of the output of a command, in bytes, before its answer is refused; see [`Runtime::exec_output`].
@@ -161,12 +161,15 @@ impl Runtime {
     }
 
     /// How a container was created; `None` when there is no such container, or the runtime does not tell.
-    pub(crate) async fn made(&self, id: &ContainerId) -> Result<Option<Made>, RuntimeError> {
+    pub(crate) async fn creation_record(
+        &self,
+        id: &ContainerId,
+    ) -> Result<Option<CreationRecord>, RuntimeError> {
         let request = ContainerStatusRequest { container_id: id.as_str().to_owned(), verbose: true };
         let mut client = self.client.clone();
         let answer = within("ContainerStatus", PATIENCE, client.container_status(request)).await;
         let Some(answer) = unless_gone(answer)? else { return Ok(None) };
-        Ok(answer.status.map(|status| Made::read(status, &answer.info)))
+        Ok(answer.status.map(|status| CreationRecord::read(status, &answer.info)))
     }
 
     /// The address of a sandbox; `None` on the host's network.

@@ -9,19 +9,19 @@ use berth_policy::{
 use berth_shim::Gate;
 use tokio::sync::watch;
 
-use super::node_image::Keeper;
+use super::node_image::SharedImages;
 use crate::agent::Agent;
 
 /// The agent and the images, as the data path sees them: neither decides about the other.
 #[derive(Debug)]
 pub(crate) struct ImageGate {
     agent: Arc<Agent>,
-    images: Arc<Keeper>,
+    images: Arc<SharedImages>,
 }
 
 impl ImageGate {
     /// The gate of these two.
-    pub(crate) fn new(agent: Arc<Agent>, images: Arc<Keeper>) -> Self {
+    pub(crate) fn new(agent: Arc<Agent>, images: Arc<SharedImages>) -> Self {
         Self { agent, images }
     }
 }

@@ -61,14 +61,14 @@ type Sink = Box<dyn Fn(ImageEvent) + Send + Sync>;
 /// Executor of the steps. A clone works on the same pulls.
 #[derive(Clone, Debug)]
 pub(crate) struct ImageExecutor {
-    parts: Arc<Parts>,
+    shared: Arc<Shared>,
     tasks: TaskTracker,
     /// Drops every pull.
     shutdown: CancellationToken,
 }
 
-/// Parts that the tasks have in common.
-struct Parts {
+/// Clients and state that the tasks share.
+struct Shared {
     runtime: ImageRuntime,
     /// Set once the runtime has said what it is: `None` = not containerd.
     containerd: OnceCell<Option<Containerd>>,
@@ -91,7 +91,7 @@ impl ImageExecutor {
         metrics: ImageMetrics,
         sink: impl Fn(ImageEvent) + Send + Sync + 'static,
     ) -> Self {
-        let parts = Parts {
+        let shared = Shared {
             room: Room::new(runtime.clone(), reserve),
             runtime,
             containerd: OnceCell::new(),
@@ -101,44 +101,44 @@ impl ImageExecutor {
             sink: Box::new(sink),
             running: Mutex::default(),
         };
-        Self { parts: Arc::new(parts), tasks: TaskTracker::new(), shutdown: CancellationToken::new() }
+        Self { shared: Arc::new(shared), tasks: TaskTracker::new(), shutdown: CancellationToken::new() }
     }
 
     /// Begins a step; what comes of it is told to the sink.
     pub(crate) fn begin(&self, step: ImageStep) {
-        let parts = self.parts.clone();
+        let shared = self.shared.clone();
         match step {
-            ImageStep::Look(image) => self.spawn(async move { parts.look(image).await }),
+            ImageStep::Look(image) => self.spawn(async move { shared.look(image).await }),
             ImageStep::Pull(order) => self.pull(order),
             ImageStep::Cancel(pull) => {
                 // One that is over has been answered.
-                if let Some(running) = parts.running().get(&pull) {
+                if let Some(running) = shared.running().get(&pull) {
                     running.cancel();
                 }
             }
             ImageStep::Pin(image, until) => {
                 let until = wall_clock(until);
-                self.spawn(async move { parts.pin(image, Some(until)).await });
+                self.spawn(async move { shared.pin(image, Some(until)).await });
             }
             ImageStep::LetGo(image) => self.spawn(async move {
-                if let Ok(Some(containerd)) = parts.containerd().await {
+                if let Ok(Some(containerd)) = shared.containerd().await {
                     pull::release(containerd, &image.given, Timestamp::now()).await;
                 }
             }),
-            ImageStep::Unpin(image) => self.spawn(async move { parts.pin(image, None).await }),
+            ImageStep::Unpin(image) => self.spawn(async move { shared.pin(image, None).await }),
         }
     }
 
     /// Tells which pins there are from an earlier life: `PinsListed`. A failure is for the caller to try again.
     pub(crate) async fn list_pins(&self) -> Result<(), RuntimeError> {
-        let pins = match self.parts.containerd().await? {
+        let pins = match self.shared.containerd().await? {
             Some(containerd) => in_time(containerd.pins())
                 .await
                 .map_err(|status| RuntimeError::Call { method: "images.List", status: Box::new(status) })?,
             None => Vec::new(),
         };
         let pins = pins.into_iter().map(|(name, until)| (name.into(), monotonic(until))).collect();
-        (self.parts.sink)(ImageEvent::PinsListed(pins));
+        (self.shared.sink)(ImageEvent::PinsListed(pins));
         Ok(())
     }
 
@@ -150,16 +150,16 @@ impl ImageExecutor {
     }
 
     fn pull(&self, order: Box<PullOrder>) {
-        let parts = self.parts.clone();
+        let shared = self.shared.clone();
         let stop = CancellationToken::new();
         // Before anything awaits, so that a cancel that follows at once finds it.
-        parts.running().insert(order.pull, stop.clone());
+        shared.running().insert(order.pull, stop.clone());
         self.spawn(async move {
-            let result = parts.pull(&order, &stop).await;
-            parts.running().remove(&order.pull);
+            let result = shared.pull(&order, &stop).await;
+            shared.running().remove(&order.pull);
             let ended = Timestamp::now();
-            (parts.sink)(ImageEvent::PullEnded { pull: order.pull, result: result.clone() });
-            parts.let_go(&order, &result, ended).await;
+            (shared.sink)(ImageEvent::PullEnded { pull: order.pull, result: result.clone() });
+            shared.let_go(&order, &result, ended).await;
         });
     }
 
@@ -172,7 +172,7 @@ impl ImageExecutor {
     }
 }
 
-impl Parts {
+impl Shared {
     /// The way to containerd; `None` where the runtime is another one.
     async fn containerd(&self) -> Result<Option<&Containerd>, RuntimeError> {
         let ask = async || {
@@ -244,9 +244,9 @@ impl Parts {
     }
 }
 
-impl fmt::Debug for Parts {
+impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Parts").field("runtime", &self.runtime).finish_non_exhaustive()
+        f.debug_struct("Shared").field("runtime", &self.runtime).finish_non_exhaustive()
     }
 }
 

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info};
 
 use super::{
-    Parts,
+    Shared,
     containerd::{Containerd, Progress, in_time},
     failure::{Attempts, Refusal},
     room::Need,
@@ -46,7 +46,7 @@ enum Attempt {
     NoRoom(String),
 }
 
-impl Parts {
+impl Shared {
     /// Carries out an order and says how it ended.
     pub(super) async fn pull(
         &self,

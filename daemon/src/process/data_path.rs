@@ -12,7 +12,7 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
-use berth_shim::{Clients, Keeper, Listener, Metrics, RuntimeEndpoint, Shutdown};
+use berth_shim::{Clients, FdStore, Listener, Metrics, RuntimeEndpoint, Shutdown};
 use tokio::{runtime::Handle, sync::oneshot};
 
 use crate::{images::gate::ImageGate, succession::heartbeat::Heartbeat};
@@ -20,14 +20,14 @@ use crate::{images::gate::ImageGate, succession::heartbeat::Heartbeat};
 /// A data path that has its socket and does not serve yet.
 #[derive(Debug)]
 pub(super) struct DataPath {
-    go: oneshot::Sender<Parts>,
+    go: oneshot::Sender<Serving>,
     ended: oneshot::Receiver<()>,
     handle: Handle,
 }
 
-/// Parts that serving needs.
+/// Inputs of serving.
 #[derive(Debug)]
-pub(super) struct Parts {
+pub(super) struct Serving {
     /// The gate.
     pub gate: Arc<ImageGate>,
     /// Which clients are the kubelet.
@@ -38,8 +38,8 @@ pub(super) struct Parts {
     pub heartbeat: Arc<Heartbeat>,
     /// When to stop.
     pub shutdown: Shutdown,
-    /// Keeper of the runtime's connections where this process is killed.
-    pub keeper: Option<Arc<dyn Keeper>>,
+    /// Store of the runtime's connections where this process is killed.
+    pub fd_store: Option<Arc<dyn FdStore>>,
 }
 
 impl DataPath {
@@ -78,8 +78,8 @@ impl DataPath {
                         return;
                     }
                 };
-                if let Ok(parts) = go_rx.await {
-                    serve(listener, endpoint, parts).await;
+                if let Ok(serving) = go_rx.await {
+                    serve(listener, endpoint, serving).await;
                 }
             });
         })?;
@@ -93,15 +93,15 @@ impl DataPath {
     }
 
     /// Lets it serve. What is returned ends with the data path.
-    pub(super) fn serve(self, parts: Parts) -> anyhow::Result<oneshot::Receiver<()>> {
-        self.go.send(parts).map_err(|_| anyhow!("the data path's thread died"))?;
+    pub(super) fn serve(self, serving: Serving) -> anyhow::Result<oneshot::Receiver<()>> {
+        self.go.send(serving).map_err(|_| anyhow!("the data path's thread died"))?;
         Ok(self.ended)
     }
 }
 
-async fn serve(listener: Listener, endpoint: RuntimeEndpoint, parts: Parts) {
-    let Parts { gate, clients, metrics, heartbeat, shutdown, keeper } = parts;
+async fn serve(listener: Listener, endpoint: RuntimeEndpoint, serving: Serving) {
+    let Serving { gate, clients, metrics, heartbeat, shutdown, fd_store } = serving;
     let stopped = shutdown.token.clone();
     tokio::spawn(async move { heartbeat.beat(stopped).await });
-    berth_shim::serve(listener, endpoint, gate, clients, metrics, shutdown, keeper).await;
+    berth_shim::serve(listener, endpoint, gate, clients, metrics, shutdown, fd_store).await;
 }

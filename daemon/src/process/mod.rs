@@ -5,11 +5,11 @@
 //! without a limit, by a successor that accepts already.
 
 pub mod allocator;
+mod components;
 mod data_path;
 pub mod flags;
+mod from_config;
 pub mod open_files;
-mod own;
-mod parts;
 mod signals;
 mod sockets;
 pub mod telemetry;
@@ -23,7 +23,7 @@ use tokio::{runtime::Handle, sync::oneshot};
 use tracing::info;
 
 use self::{
-    own::{Own, Tasks},
+    components::{Components, Tasks},
     signals::Signals,
     sockets::Front,
 };
@@ -34,11 +34,11 @@ use crate::{
     config::Configuration,
     cri::Runtime,
     images::gate::ImageGate,
-    process::data_path::{DataPath, Parts},
+    process::data_path::{DataPath, Serving},
     succession::{
-        handover::{HandOver, Owned, Predecessor, Sockets, TakeOver},
+        fd_store,
+        handover::{HandOver, OldProcess, Owned, Sockets, TakeOver},
         heartbeat::Heartbeat,
-        kept,
         systemd::{self, Passed},
         takeover::Leaving,
     },
@@ -81,18 +81,18 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
         "runtimeEndpoint {endpoint} is the agent's own socket; give the runtime's"
     );
 
-    let (predecessor, inherited) = inherit(start.take_over.as_ref(), &endpoint).await?;
+    let (old, inherited) = inherit(start.take_over.as_ref(), &endpoint).await?;
     let shutdown = Shutdown::new(config.drain_timeout.0);
     let front = Front::take(&config, &endpoint, paths, start.passed.socket, inherited).await?;
-    let mut leaving = Leaving::new(front.place.clone(), shutdown.succeeded.clone(), predecessor.is_none());
-    let mut own = Own::new(&config, &endpoint)?;
+    let mut leaving = Leaving::new(front.place.clone(), shutdown.succeeded.clone(), old.is_none());
+    let mut components = Components::new(&config, &endpoint)?;
     let tasks = Tasks::default();
-    let view = own.begin(&config, &endpoint, &tasks).await;
+    let view = components.begin(&config, &endpoint, &tasks).await;
 
     let heartbeat = Arc::new(Heartbeat::new());
     let health = Health {
-        agent: own.agent.clone(),
-        runtime: own.runtime.clone(),
+        agent: components.agent.clone(),
+        runtime: components.runtime.clone(),
         heartbeat: heartbeat.clone(),
         mode: config.pod_view.mode,
         place: front.place.clone(),
@@ -105,9 +105,9 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
     // Ends the accepting of those who are not the kubelet, which is also the end of the agent.
     let accepting = tasks.stop.child_token();
     let handover = HandOver::new(Owned {
-        agent: own.agent.clone(),
-        executor: own.executor.clone(),
-        store: own.store.clone(),
+        agent: components.agent.clone(),
+        executor: components.executor.clone(),
+        store: components.store.clone(),
         sockets: front.descriptors,
         work: tasks.work.clone(),
         working: tasks.working.clone(),
@@ -116,41 +116,41 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
     });
     let admin = Admin {
         health: health.clone(),
-        shim: own.shim_metrics.clone(),
+        shim: components.shim_metrics.clone(),
         path: config.path.name(),
         socket,
         runtime_endpoint: endpoint.to_string(),
         started: std::time::Instant::now(),
-        files: own.files.clone(),
-        updates: own.updates.clone(),
-        images: own.images.clone(),
+        files: components.files.clone(),
+        updates: components.updates.clone(),
+        images: components.images.clone(),
         stop: tasks.work.clone(),
-        identity: own.cluster.as_ref().map(Cluster::identity),
-        policies: own.cluster.as_ref().map(Cluster::policies),
+        identity: components.cluster.as_ref().map(Cluster::identity),
+        policies: components.cluster.as_ref().map(Cluster::policies),
         handover: handover.clone(),
         shutdown: shutdown.clone(),
         config_file: start.config_file,
     };
-    let pages = Arc::new(http::Pages { health, registry: std::mem::take(&mut own.registry) });
+    let pages = Arc::new(http::Pages { health, registry: std::mem::take(&mut components.registry) });
     tasks.serving.spawn(admin::serve(front.admin, admin, accepting.clone()));
     tasks.serving.spawn(handover.clone().serve(front.handover, accepting.clone()));
     tasks.serving.spawn(http::serve(front.http, pages, accepting));
 
-    own.await_requests().await;
-    let parts = Parts {
-        gate: Arc::new(ImageGate::new(own.agent.clone(), own.images.clone())),
+    components.await_requests().await;
+    let serving = Serving {
+        gate: Arc::new(ImageGate::new(components.agent.clone(), components.images.clone())),
         clients: Clients { kubelet: config.kubelet_processes },
-        metrics: own.shim_metrics.clone(),
+        metrics: components.shim_metrics.clone(),
         heartbeat: heartbeat.clone(),
         shutdown: shutdown.clone(),
-        keeper: kept::keeper(shutdown.succeeded.clone()),
+        fd_store: fd_store::of_systemd(shutdown.succeeded.clone()),
     };
-    let kept = kept::take_over(start.passed.connections);
-    tasks.serving.spawn(kept::hold(kept, tasks.stop.clone()));
-    let ended = serve_calls(front.data_path, parts)?;
-    if let Some(predecessor) = predecessor {
+    let kept = fd_store::take_over(start.passed.connections);
+    tasks.serving.spawn(fd_store::hold(kept, tasks.stop.clone()));
+    let ended = serve_calls(front.data_path, serving)?;
+    if let Some(old) = old {
         Point::Accepting.reached();
-        predecessor.ready().await?;
+        old.ready().await?;
         leaving.succeed();
         Point::Succeeded.reached();
     }
@@ -172,26 +172,29 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
 async fn inherit(
     at: Option<&TakeOver>,
     endpoint: &RuntimeEndpoint,
-) -> anyhow::Result<(Option<Predecessor>, Sockets)> {
-    let predecessor = match at {
-        Some(at) => Predecessor::meet(at).await?,
+) -> anyhow::Result<(Option<OldProcess>, Sockets)> {
+    let old = match at {
+        Some(at) => OldProcess::meet(at).await?,
         None => None,
     };
-    let Some(mut predecessor) = predecessor else { return Ok((None, Sockets::default())) };
+    let Some(mut old) = old else { return Ok((None, Sockets::default())) };
     // Before anything is taken: where this fails nothing has changed.
     let answer = Runtime::new(endpoint).version().await;
     answer.context("the runtime does not answer, the berthd that runs stays")?;
-    let sockets = predecessor.take().await?;
+    let sockets = old.take().await?;
     Point::Taken.reached();
-    Ok((Some(predecessor), sockets))
+    Ok((Some(old), sockets))
 }
 
 /// Lets the data path begin; beside the runtime there is none, and its pulse is the agent's own. Gives its end.
-fn serve_calls(data_path: Option<DataPath>, parts: Parts) -> anyhow::Result<Option<oneshot::Receiver<()>>> {
+fn serve_calls(
+    data_path: Option<DataPath>,
+    serving: Serving,
+) -> anyhow::Result<Option<oneshot::Receiver<()>>> {
     if let Some(data_path) = data_path {
-        return data_path.serve(parts).map(Some);
+        return data_path.serve(serving).map(Some);
     }
-    let Parts { heartbeat, shutdown, .. } = parts;
+    let Serving { heartbeat, shutdown, .. } = serving;
     tokio::spawn(async move { heartbeat.beat(shutdown.token).await });
     Ok(None)
 }

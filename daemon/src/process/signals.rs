@@ -9,7 +9,7 @@ use tokio::{
 };
 use tracing::warn;
 
-use crate::succession::{stop, takeover::Place};
+use crate::succession::{stop, takeover::RuntimePlace};
 
 /// The signals the agent is told to stop with.
 pub(super) struct Signals {
@@ -33,7 +33,7 @@ impl Signals {
         &mut self,
         shutdown: &Shutdown,
         ended: Option<oneshot::Receiver<()>>,
-        place: Option<&Place>,
+        place: Option<&RuntimePlace>,
     ) -> anyhow::Result<()> {
         let stopped = shutdown.token.clone();
         let mut ended = pin!(async move {

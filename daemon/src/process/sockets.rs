@@ -7,7 +7,7 @@ use berth_shim::{Listener, RuntimeEndpoint};
 use tokio::net::TcpListener;
 
 use crate::{
-    config::{Configuration, Place},
+    config::{Configuration, PathMode},
     cri,
     process::data_path::DataPath,
     succession::{
@@ -25,8 +25,8 @@ pub(super) fn addresses(
         None => cri::find().parse()?,
     };
     Ok(match config.path {
-        Place::Inline | Place::Beside => (config.socket.to_string(), endpoint, None),
-        Place::Takeover => {
+        PathMode::Inline | PathMode::Beside => (config.socket.to_string(), endpoint, None),
+        PathMode::Takeover => {
             let paths = takeover::Paths::of(endpoint.path())?;
             (paths.front().display().to_string(), paths.aside().into(), Some(paths))
         }
@@ -38,7 +38,7 @@ pub(super) struct Front {
     /// The kubelet's, where there is one.
     pub(super) data_path: Option<DataPath>,
     /// The runtime's place, where berthd is in it.
-    pub(super) place: Option<Arc<takeover::Place>>,
+    pub(super) place: Option<Arc<takeover::RuntimePlace>>,
     pub(super) admin: Listener,
     pub(super) handover: Listener,
     pub(super) http: TcpListener,
@@ -56,7 +56,7 @@ impl Front {
     ) -> anyhow::Result<Self> {
         let mut descriptors = Sockets::default();
         let data_path = match (config.path, &paths) {
-            (Place::Takeover, Some(paths)) => {
+            (PathMode::Takeover, Some(paths)) => {
                 let path = paths.own();
                 // A socket whose file is gone can get no other name. One that systemd keeps would answer for a dead berthd.
                 let theirs = inherited.take_unix(Name::Cri, &path).filter(|_| path.exists());
@@ -64,7 +64,7 @@ impl Front {
                 descriptors.add(Name::Cri, socket);
                 Some(data_path)
             }
-            (Place::Inline, _) => {
+            (PathMode::Inline, _) => {
                 let path = config.socket.as_path();
                 let theirs = inherited.take_unix(Name::Cri, path);
                 let ours = passed.is_none() && theirs.is_none();
@@ -76,7 +76,7 @@ impl Front {
                 descriptors.add(Name::Cri, socket);
                 Some(data_path)
             }
-            (Place::Beside | Place::Takeover, _) => None,
+            (PathMode::Beside | PathMode::Takeover, _) => None,
         };
         let admin = config.admin_socket.as_path();
         let handover = socket_beside(admin);
@@ -92,7 +92,7 @@ impl Front {
         descriptors.add(Name::Http, http.as_fd().try_clone_to_owned()?);
         // Last: where anything before it fails the runtime has not been touched.
         let place = match paths {
-            Some(paths) => Some(Arc::new(takeover::Place::take(paths, &config.state_dir).await?)),
+            Some(paths) => Some(Arc::new(takeover::RuntimePlace::take(paths, &config.state_dir).await?)),
             None => None,
         };
         Ok(Self { data_path, place, admin, handover, http, descriptors })

@@ -2,12 +2,12 @@
 //!
 //! - [`handover`]: how a new process takes the place of this one. [`takeover`]: how this one takes the runtime's.
 //! - [`systemd`], `heartbeat`, `stop`: what systemd is told, and how the agent begins to end.
-//! - `kept`, `descriptor`: descriptors that systemd keeps, and those that are passed.
+//! - `fd_store`, `descriptor`: descriptors that systemd keeps, and those that are passed.
 
 pub(crate) mod descriptor;
+pub(crate) mod fd_store;
 pub(crate) mod handover;
 pub(crate) mod heartbeat;
-pub(crate) mod kept;
 pub(crate) mod stop;
 pub mod systemd;
 pub mod takeover;

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     agent::fault::Point,
     cluster::client::CallError,
-    cri::{RuntimeError, made::Made},
+    cri::{RuntimeError, creation_record::CreationRecord},
     pods::read,
 };
 
@@ -86,9 +86,9 @@ impl Parts {
             let Some(container) = containers().find(|container| container.name == name.as_str()) else {
                 continue;
             };
-            match self.runtime.made(&id).await {
+            match self.runtime.creation_record(&id).await {
                 Ok(made) => {
-                    let made = made.unwrap_or_else(Made::unknown);
+                    let made = made.unwrap_or_else(CreationRecord::unknown);
                     let exited = matches!(state, ContainerState::Exited { .. });
                     facts.push((id, Facts::of(container, &made, exited)));
                 }

@@ -17,7 +17,7 @@ use super::{
     observe::{Facts, GATE},
     state,
 };
-use crate::{base::causes::chain, cri::made::Made, pods::read};
+use crate::{base::causes::chain, cri::creation_record::CreationRecord, pods::read};
 
 /// Where it stands.
 pub(super) const ANNOTATION: &str = "apps.kruise.io/runtime-containers-meta";
@@ -79,8 +79,8 @@ impl Parts {
             ) else {
                 return true;
             };
-            let made = match self.runtime.made(&ContainerId::from(id)).await {
-                Ok(made) => made.unwrap_or_else(Made::unknown),
+            let made = match self.runtime.creation_record(&ContainerId::from(id)).await {
+                Ok(made) => made.unwrap_or_else(CreationRecord::unknown),
                 Err(error) => {
                     warn!(container.id = id, error = %chain(&error), "Container not asked about");
                     return false;

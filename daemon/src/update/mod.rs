@@ -62,9 +62,9 @@ use crate::{
         features::{self, Permission},
         identity::IdentityState,
     },
-    config::{Configuration, Place},
+    config::{Configuration, PathMode},
     cri::Runtime,
-    images::node_image::{self, Keeper},
+    images::node_image::{self, SharedImages},
 };
 
 /// Before everything is looked at anew.
@@ -78,7 +78,7 @@ pub struct Updates(Arc<Parts>);
 #[derive(Debug)]
 struct Parts {
     agent: Arc<Agent>,
-    keeper: Arc<Keeper>,
+    keeper: Arc<SharedImages>,
     runtime: Runtime,
     pods: Arc<Pods>,
     desk: Desk,
@@ -97,7 +97,7 @@ impl Updates {
     /// Nothing is asked before [`Updates::run`].
     pub fn new(
         agent: Arc<Agent>,
-        keeper: Arc<Keeper>,
+        keeper: Arc<SharedImages>,
         runtime: Runtime,
         cluster: &Cluster,
         config: &Configuration,
@@ -107,7 +107,7 @@ impl Updates {
             agent,
             keeper,
             runtime,
-            pods: Arc::new(Pods::new(config.path == Place::Beside)),
+            pods: Arc::new(Pods::new(config.path == PathMode::Beside)),
             desk: Desk::default(),
             requests: Requests::new(connection.clone(), node.clone()),
             mailbox: Mailbox::new(connection.clone(), node.clone()),

@@ -17,7 +17,7 @@ use berth_policy::{
 use k8s_openapi::{api::core::v1 as core, jiff::Timestamp};
 
 use super::{env, pods::Version, state};
-use crate::{base::clock::Clock, cri::made::Made, pods::read};
+use crate::{base::clock::Clock, cri::creation_record::CreationRecord, pods::read};
 
 /// The readiness gate of in-place updates.
 pub(super) const GATE: &str = "InPlaceUpdateReady";
@@ -48,7 +48,7 @@ pub(super) struct Facts {
 
 impl Facts {
     /// Hashes what the runtime tells of an instance of this container.
-    pub(super) fn of(container: &core::Container, made: &Made, exited: bool) -> Self {
+    pub(super) fn of(container: &core::Container, made: &CreationRecord, exited: bool) -> Self {
         let references = env::references(container);
         let values = made.env.as_ref().map(|env| env::actual(&references, env));
         Self {

@@ -31,8 +31,9 @@ use crate::{
         FIELD_MANAGER,
         client::{CallError, Connection},
         follow::{Shown, Watch, follow},
-        known::Known,
-        object, target,
+        object,
+        request_cache::RequestCache,
+        target,
     },
 };
 
@@ -41,7 +42,7 @@ use crate::{
 pub(super) struct Requests {
     connection: Connection,
     node: String,
-    known: Known<ContainerUpdateRequestStatus>,
+    known: RequestCache<ContainerUpdateRequestStatus>,
 }
 
 /// An object of the kind, and what has to be known of it to write to it.
@@ -51,7 +52,7 @@ type Target = target::Target<ContainerUpdateRequestStatus>;
 impl Requests {
     /// Makes the source of the requests of the node of this name.
     pub(super) fn new(connection: Connection, node: String) -> Self {
-        Self { connection, node, known: Known::default() }
+        Self { connection, node, known: RequestCache::default() }
     }
 
     /// Puts on the desk what is asked for; for ever.

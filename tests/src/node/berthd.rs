@@ -51,7 +51,7 @@ pub enum PodView {
 
 /// Where berthd stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum PathMode {
     /// Between the kubelet and the runtime.
     Inline,
     /// Next to them; the kubelet speaks to the runtime itself.
@@ -74,7 +74,7 @@ pub struct Berthd {
 
 impl Berthd {
     /// Starts it in front of a runtime, or beside it, and waits until it is ready.
-    pub async fn start(run: &Arc<Run>, runtime: &Path, place: Place, view: &PodView) -> Result<Self> {
+    pub async fn start(run: &Arc<Run>, runtime: &Path, place: PathMode, view: &PodView) -> Result<Self> {
         let dir = run.make_dir("berth")?;
         let (socket, admin) = (dir.join("cri.sock"), dir.join("admin.sock"));
         let desired = run.make_dir("berth/desired")?;
@@ -103,9 +103,9 @@ podView:
             state = run.make_dir(STATE)?.display(),
             desired = desired.display(),
             path = match place {
-                Place::Inline => "inline",
-                Place::Beside => "beside",
-                Place::Takeover => "takeover",
+                PathMode::Inline => "inline",
+                PathMode::Beside => "beside",
+                PathMode::Takeover => "takeover",
             },
             docker_config = run.write(DOCKER_CONFIG, "{}")?.display(),
             providers = run.write(PROVIDERS, &providers(""))?.display(),
@@ -121,8 +121,8 @@ podView:
                 .env("BERTH_FAULT_FILE", fault_file.display().to_string()),
             fault_file,
             socket: match place {
-                Place::Inline => socket,
-                Place::Beside | Place::Takeover => runtime.to_owned(),
+                PathMode::Inline => socket,
+                PathMode::Beside | PathMode::Takeover => runtime.to_owned(),
             },
             admin,
             desired,

@@ -43,7 +43,7 @@ use anyhow::{Context, Result, bail};
 use kube::Client;
 
 pub use self::api_server::{ApiServer, NODE_NAME, User};
-pub use self::berthd::{Berthd, Place, PodView};
+pub use self::berthd::{Berthd, PathMode, PodView};
 pub use self::cluster_address::ClusterAddress;
 pub use self::containerd::Containerd;
 pub use self::control_plane::ControlPlane;
@@ -64,7 +64,7 @@ use crate::wait::await_condition;
 #[derive(Clone, Copy, Debug)]
 pub struct Builder {
     api: bool,
-    berth: Option<Place>,
+    berth: Option<PathMode>,
     kubelet: bool,
     controllers: bool,
     accounts: bool,
@@ -81,19 +81,19 @@ impl Builder {
 
     /// With berthd between kubelet and containerd (the default), or without.
     pub fn berth(mut self, berth: bool) -> Self {
-        self.berth = berth.then_some(Place::Inline);
+        self.berth = berth.then_some(PathMode::Inline);
         self
     }
 
     /// With berthd beside a kubelet that speaks to containerd directly.
     pub fn beside(mut self) -> Self {
-        self.berth = Some(Place::Beside);
+        self.berth = Some(PathMode::Beside);
         self
     }
 
     /// With a berthd that takes containerd's place when the kubelet already speaks to containerd.
     pub fn takeover(mut self) -> Self {
-        self.berth = Some(Place::Takeover);
+        self.berth = Some(PathMode::Takeover);
         self
     }
 
@@ -169,10 +169,10 @@ impl Builder {
             disk::make(&run, berthd::STATE, mebibytes).await?;
         }
         let berthd = match self.berth {
-            Some(place @ (Place::Inline | Place::Beside)) => {
+            Some(place @ (PathMode::Inline | PathMode::Beside)) => {
                 Some(Berthd::start(&run, containerd.socket(), place, &view).await?)
             }
-            Some(Place::Takeover) | None => None,
+            Some(PathMode::Takeover) | None => None,
         };
         let controllers = match &api {
             Some(cluster) if self.controllers => Some(Controllers::start(&run, &cluster.server).await?),
@@ -183,9 +183,9 @@ impl Builder {
         if self.kubelet {
             node.kubelet = Some(Kubelet::start(&node.run, node.cri_socket(), kubeconfig.as_deref()).await?);
         }
-        if self.berth == Some(Place::Takeover) {
+        if self.berth == Some(PathMode::Takeover) {
             let containerd = node.containerd.socket();
-            node.berthd = Some(Berthd::start(&node.run, containerd, Place::Takeover, &view).await?);
+            node.berthd = Some(Berthd::start(&node.run, containerd, PathMode::Takeover, &view).await?);
             // The connections that it has are containerd's.
             if let Some(kubelet) = &node.kubelet {
                 kubelet.restart().await?;
@@ -221,7 +221,7 @@ impl Node {
     pub fn builder() -> Builder {
         Builder {
             api: true,
-            berth: Some(Place::Inline),
+            berth: Some(PathMode::Inline),
             kubelet: true,
             controllers: false,
             accounts: false,

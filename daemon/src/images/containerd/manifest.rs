@@ -44,7 +44,7 @@ pub(super) enum Document {
 
 /// Only what is read; OCI and Docker spell it alike.
 #[derive(Deserialize)]
-struct Parts {
+struct Fields {
     config: Option<Blob>,
     #[serde(default)]
     layers: Vec<Blob>,
@@ -55,7 +55,7 @@ struct Parts {
 impl Document {
     /// `None` for what is neither.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
-        let parts: Parts = serde_json::from_slice(bytes).ok()?;
+        let parts: Fields = serde_json::from_slice(bytes).ok()?;
         let Some(config) = parts.config else {
             return (!parts.manifests.is_empty()).then_some(Self::Index(parts.manifests));
         };

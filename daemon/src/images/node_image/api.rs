@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::{
-    Keeper,
+    SharedImages,
     status::{self, Told},
     wishes,
 };
@@ -54,7 +54,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct NodeImages {
     /// Where wishes go, and reports come from.
-    pub keeper: Arc<Keeper>,
+    pub keeper: Arc<SharedImages>,
     /// To the API server.
     pub connection: Connection,
     /// This node's name in the API.

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{
-    Keeper,
+    SharedImages,
     status::{self, Told},
     wishes::{self, Asked},
 };
@@ -42,7 +42,7 @@ const TOGETHER: Duration = Duration::from_millis(50);
 /// The files.
 #[derive(Debug)]
 pub(crate) struct ImageFiles {
-    keeper: Arc<Keeper>,
+    keeper: Arc<SharedImages>,
     directory: PathBuf,
     pin: Option<Duration>,
     known: BTreeMap<PathBuf, File>,
@@ -79,7 +79,7 @@ struct Content {
 
 impl ImageFiles {
     /// The files of this directory; it is not looked at yet.
-    pub(crate) fn new(keeper: Arc<Keeper>, directory: PathBuf, pin: Option<Duration>) -> Self {
+    pub(crate) fn new(keeper: Arc<SharedImages>, directory: PathBuf, pin: Option<Duration>) -> Self {
         let clock = Clock::read();
         Self {
             keeper,

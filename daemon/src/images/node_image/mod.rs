@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   NodeImage (API server) ── api ───┐                     ┌── crate::images: look, pull, cancel, pin
-//!   NodeImage files ───────── files ─┼── Keeper (policy) ──┤
+//!   NodeImage files ───────── files ─┼── SharedImages ─────┤
 //!   berthctl pull ─────────── admin ─┘         ^           └── reports: status of the NodeImage, berthctl pulls
 //!                                              |
 //!   the kubelet's own pulls ── gate ────────────'
@@ -11,11 +11,11 @@
 //! Nothing here decides about a pull; that is the policy's.
 
 mod api;
-mod drive;
 mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
-mod keeper;
+mod reconcile;
+mod shared;
 mod start;
 mod status;
 mod wishes;
@@ -26,8 +26,8 @@ mod tests;
 pub(crate) use self::wishes::plain;
 pub(crate) use self::{
     api::NodeImages,
-    drive::drive,
     files::ImageFiles,
-    keeper::Keeper,
+    reconcile::reconcile,
+    shared::SharedImages,
     start::{limits, start},
 };

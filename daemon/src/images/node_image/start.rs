@@ -12,7 +12,7 @@ use prometheus_client::registry::Registry;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::warn;
 
-use super::{ImageFiles, Keeper, NodeImages, drive};
+use super::{ImageFiles, NodeImages, SharedImages, reconcile};
 use crate::{
     base::causes::chain,
     cluster::Cluster,
@@ -39,7 +39,7 @@ pub(crate) fn limits(config: &Configuration) -> ImageLimits {
 pub(crate) fn start(
     config: &Configuration,
     endpoint: &RuntimeEndpoint,
-    keeper: &Arc<Keeper>,
+    images: &Arc<SharedImages>,
     cluster: Option<&Cluster>,
     registry: &mut Registry,
     tasks: &TaskTracker,
@@ -55,7 +55,7 @@ pub(crate) fn start(
     let sealing_key = key.as_ref().map(|key| key.sealing_key().encoded());
     let node = cluster.map(|cluster| cluster.node().to_owned()).unwrap_or_default();
     let metrics = ImageMetrics::register(registry);
-    let sink = keeper.clone();
+    let sink = images.clone();
     let executor = ImageExecutor::new(
         ImageRuntime::new(endpoint),
         config.images.reserve,
@@ -64,11 +64,11 @@ pub(crate) fn start(
         move |event| sink.apply(event),
     );
     let pin = Some(config.images.pin_for.0).filter(|pin| !pin.is_zero());
-    let files = ImageFiles::new(keeper.clone(), config.desired_dir.clone(), pin);
+    let files = ImageFiles::new(images.clone(), config.desired_dir.clone(), pin);
     tasks.spawn(files.run(stop.clone()));
     if let Some(cluster) = cluster {
         let images = NodeImages {
-            keeper: keeper.clone(),
+            keeper: images.clone(),
             connection: cluster.connection().clone(),
             node: cluster.node().to_owned(),
             pin,
@@ -77,9 +77,9 @@ pub(crate) fn start(
         tasks.spawn(images.run(stop.clone()));
     }
     tasks.spawn(restore_pins(executor.clone(), stop.clone()));
-    let (keeper, stop) = (keeper.clone(), stop.clone());
+    let (images, stop) = (images.clone(), stop.clone());
     tasks.spawn(async move {
-        drive(keeper, |step| executor.begin(step), stop).await;
+        reconcile(images, |step| executor.begin(step), stop).await;
         executor.end().await;
     });
 }

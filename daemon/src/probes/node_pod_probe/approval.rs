@@ -20,7 +20,7 @@ use std::{
 use berth_policy::{Markers, PodRef, PodUid, WantedPod, WantedProbe};
 
 use super::{
-    asked::Asked,
+    convert::Asked,
     verify::{LivePod, MarkerName, MarkerSeen, Refusal, Verdict, judge, marker_of},
 };
 

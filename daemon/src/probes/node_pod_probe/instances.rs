@@ -10,7 +10,7 @@ use berth_policy::{ContainerName, Event, Instance, PodUid, ProbeEvent};
 use berth_shim::Gate;
 use tokio::time::sleep;
 
-use super::keeper::Keeper;
+use super::shared::SharedProbes;
 use crate::agent::Agent;
 
 /// After a change, before it is looked at.
@@ -20,7 +20,7 @@ const TOGETHER: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(super) struct Instances {
     pub(super) agent: Arc<Agent>,
-    pub(super) keeper: Arc<Keeper>,
+    pub(super) probes: Arc<SharedProbes>,
 }
 
 /// Instances of a pod, as told last.
@@ -29,7 +29,7 @@ type Told = Option<BTreeMap<ContainerName, Instance>>;
 impl Instances {
     /// For ever.
     pub(super) async fn follow(&self) {
-        let (mut facts, mut wanted) = (self.agent.facts(), self.keeper.wanted());
+        let (mut facts, mut wanted) = (self.agent.facts(), self.probes.wanted());
         let mut told: BTreeMap<PodUid, Told> = BTreeMap::new();
         let mut probed = BTreeSet::new();
         loop {
@@ -52,7 +52,7 @@ impl Instances {
             }
             for (uid, found) in found {
                 if told.get(&uid) != Some(&found) {
-                    self.keeper.apply(match &found {
+                    self.probes.apply(match &found {
                         Some(instances) => ProbeEvent::Instances(uid.clone(), instances.clone()),
                         None => ProbeEvent::PodGone(uid.clone()),
                     });

@@ -11,7 +11,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tracing::error;
 
 use super::{
-    keeper::Keeper,
+    shared::SharedProbes,
     verify::{MarkerName, MarkerSeen},
 };
 use crate::cluster::{
@@ -20,8 +20,8 @@ use crate::cluster::{
 };
 
 /// Follows those that are to be followed, for ever. Nothing is asked while no entry names one.
-pub(super) async fn follow(connection: &Connection, keeper: &std::sync::Arc<Keeper>) {
-    let mut named = keeper.markers();
+pub(super) async fn follow(connection: &Connection, probes: &std::sync::Arc<SharedProbes>) {
+    let mut named = probes.markers();
     // Dropped, all of them end.
     let mut tasks = JoinSet::new();
     let mut followed: BTreeMap<MarkerName, AbortHandle> = BTreeMap::new();
@@ -36,8 +36,8 @@ pub(super) async fn follow(connection: &Connection, keeper: &std::sync::Arc<Keep
         });
         for name in markers {
             followed.entry(name).or_insert_with_key(|name| {
-                let (connection, keeper, name) = (connection.clone(), keeper.clone(), name.clone());
-                tasks.spawn(async move { one(&connection, &keeper, &name).await })
+                let (connection, probes, name) = (connection.clone(), probes.clone(), name.clone());
+                tasks.spawn(async move { one(&connection, &probes, &name).await })
             });
         }
         // Cancel-safe: the newest set, and tasks that have ended already.
@@ -50,7 +50,7 @@ pub(super) async fn follow(connection: &Connection, keeper: &std::sync::Arc<Keep
     }
 }
 
-async fn one(connection: &Connection, keeper: &Keeper, name: &MarkerName) {
+async fn one(connection: &Connection, probes: &SharedProbes, name: &MarkerName) {
     let (namespace, marker) = name;
     let watch = Watch {
         what: "PodProbeMarker",
@@ -67,7 +67,7 @@ async fn one(connection: &Connection, keeper: &Keeper, name: &MarkerName) {
             Shown::Deleted(_) | Shown::NotInstalled => MarkerSeen::Absent,
             Shown::Refused => MarkerSeen::Forbidden,
         };
-        keeper.hear(name, seen);
+        probes.hear(name, seen);
     };
     follow::follow(connection, &watch, api, ready, each).await;
 }

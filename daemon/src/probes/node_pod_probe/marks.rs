@@ -8,7 +8,7 @@ use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::apis::meta::v1::Time
 use serde_json::{Map, Value, json};
 use tracing::warn;
 
-use super::{keeper::Keeper, object::outcome};
+use super::{object::outcome, shared::SharedProbes};
 use crate::{
     base::{causes::chain, clock::Clock, status::whole_second},
     cluster::{
@@ -22,7 +22,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(super) struct Marker {
     pub(super) pods: NodePods,
-    pub(super) keeper: Arc<Keeper>,
+    pub(super) probes: Arc<SharedProbes>,
 }
 
 impl Marker {
@@ -30,7 +30,7 @@ impl Marker {
     pub(super) async fn look(&self, pod: &PodRef) -> ProbeOutcome {
         match self.pods.find(pod).await {
             Ok(Some(found)) => {
-                self.keeper.looked(&found);
+                self.probes.looked(&found);
                 ProbeOutcome::Done
             }
             Ok(None) => ProbeOutcome::Gone,
@@ -78,7 +78,7 @@ impl Marker {
     async fn patch(&self, marks: &PodMarks, part: Part, body: Value) -> Result<(), CallError> {
         let pod = &marks.pod;
         let written = self.pods.patch(&pod.namespace, &pod.name, part, body, Write::Mark).await;
-        written.map(|pod| self.keeper.looked(&pod))
+        written.map(|pod| self.probes.looked(&pod))
     }
 }
 

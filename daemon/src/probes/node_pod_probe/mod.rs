@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   NodePodProbe ─── object ─┐
-//!   PodProbeMarkers  markers ┼── approval ─┐                    ┌── crate::probes::prober: commands, and dials in the pod's network
-//!   the pod watch ───────────┴─────────────┼── keeper ── drive ─┼── marks: conditions, labels and annotations of pods
-//!   the runtime ──── instances ────────────┘  (Probes)          └── object: status.podProbeStatuses; Events
+//!   PodProbeMarkers  markers ┼── approval ─┐                        ┌── crate::probes::prober: commands, and dials in the pod's network
+//!   the pod watch ───────────┴─────────────┼── shared ─ reconciler ─┼── marks: conditions, labels and annotations of pods
+//!   the runtime ──── instances ────────────┘  (Probes)              └── object: status.podProbeStatuses; Events
 //! ```
 //!
 //! The `NodePodProbe` is not trusted: an entry is carried out only as long as a live PodProbeMarker of the
@@ -15,43 +15,43 @@
 //! steps are carried out. Nothing is kept but what the object and the pods show.
 
 mod approval;
-mod asked;
-mod drive;
+mod convert;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
 mod instances;
-mod keeper;
 mod markers;
 mod marks;
 mod object;
+mod reconciler;
+mod shared;
 mod verify;
 
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::keeper::Keeper;
-use self::{drive::Driver, instances::Instances, marks::Marker, object::Object};
+pub(crate) use self::shared::SharedProbes;
+use self::{instances::Instances, marks::Marker, object::Object, reconciler::Reconciler};
 use crate::{agent::Agent, cluster::Cluster, probes::prober::Prober};
 
 /// Probes what is asked of this node, until the shutdown.
 pub(crate) async fn run(
     agent: Arc<Agent>,
-    keeper: Arc<Keeper>,
+    probes: Arc<SharedProbes>,
     cluster: Cluster,
     prober: Prober,
     shutdown: CancellationToken,
 ) {
-    let object = Arc::new(Object::new(&cluster, keeper.clone()));
-    let driver = Driver {
-        keeper: keeper.clone(),
+    let object = Arc::new(Object::new(&cluster, probes.clone()));
+    let driver = Reconciler {
+        probes: probes.clone(),
         agent: agent.clone(),
         prober,
-        marker: Marker { pods: cluster.pods(), keeper: keeper.clone() },
+        marker: Marker { pods: cluster.pods(), probes: probes.clone() },
         object: object.clone(),
         cluster,
     };
-    let instances = Instances { agent, keeper };
+    let instances = Instances { agent, probes };
     let all = async { tokio::join!(object.follow(), instances.follow(), driver.run()) };
     // Cancel-safe: what was not written is written by the next process, and a run that is cut off proves nothing.
     shutdown.run_until_cancelled(all).await;

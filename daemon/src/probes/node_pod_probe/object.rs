@@ -22,9 +22,9 @@ use tracing::{info, warn};
 
 use super::{
     approval::Refused,
-    asked::{self, Asked},
-    keeper::Keeper,
+    convert::{self, Asked},
     markers,
+    shared::SharedProbes,
 };
 use crate::{
     base::{causes::chain, clock::Clock, deadline, status::whole_second},
@@ -59,7 +59,7 @@ const TOLD: usize = 5;
 pub(super) struct Object {
     connection: Connection,
     node: String,
-    keeper: Arc<Keeper>,
+    probes: Arc<SharedProbes>,
     identity: watch::Receiver<IdentityState>,
     /// The UID of the object, if there is one.
     shown: Mutex<Option<String>>,
@@ -75,11 +75,11 @@ pub(super) struct Object {
 
 impl Object {
     /// Nothing is asked before it is followed.
-    pub(super) fn new(cluster: &Cluster, keeper: Arc<Keeper>) -> Self {
+    pub(super) fn new(cluster: &Cluster, probes: Arc<SharedProbes>) -> Self {
         Self {
             connection: cluster.connection().clone(),
             node: cluster.node().to_owned(),
-            keeper,
+            probes,
             identity: cluster.identity(),
             shown: Mutex::new(None),
             ignored: Mutex::new(0),
@@ -95,7 +95,7 @@ impl Object {
             self.follow_object(),
             self.watch_permission(),
             self.approve(),
-            markers::follow(&self.connection, &self.keeper),
+            markers::follow(&self.connection, &self.probes),
             self.keep_conditions()
         );
     }
@@ -125,16 +125,16 @@ impl Object {
         if let Some(object) = &shown
             && object.metadata.uid != self.uid()
         {
-            self.keeper.apply(ProbeEvent::Reported(asked::reported(object, &Clock::read())));
+            self.probes.apply(ProbeEvent::Reported(convert::reported(object, &Clock::read())));
         }
         let (desired, spec) = shown.as_ref().map_or((&[][..], &[][..]), |object| {
             let desired = object.status.as_ref().map_or(&[][..], |status| &status.desired_pod_probes);
             (desired, &object.spec.pod_probes)
         });
-        let accepts = self.keeper.accepts_spec();
+        let accepts = self.probes.accepts_spec();
         *lock(&self.ignored) = if accepts { 0 } else { spec.len() };
-        let spec = if accepts { asked::wanted(spec) } else { Asked::default() };
-        self.keeper.show(asked::wanted(desired), spec);
+        let spec = if accepts { convert::wanted(spec) } else { Asked::default() };
+        self.probes.show(convert::wanted(desired), spec);
         if let Some(object) = &shown
             && object.metadata.uid != self.uid()
         {
@@ -146,7 +146,7 @@ impl Object {
 
     /// Hands on what is approved, whenever that may have changed; for ever.
     async fn approve(&self) {
-        let mut doubts = self.keeper.doubts();
+        let mut doubts = self.probes.doubts();
         loop {
             doubts.mark_unchanged();
             let again = self.hand_on();
@@ -192,10 +192,10 @@ impl Object {
     /// Approves what the agent may do. When to decide again.
     fn hand_on(&self) -> Option<Instant> {
         let denied = matches!(self.permission(), Permission::Denied(_));
-        let decision = if denied { self.keeper.decline() } else { self.keeper.decide() };
+        let decision = if denied { self.probes.decline() } else { self.probes.decide() };
         let known = decision.wanted.is_some();
         if let Some(wanted) = decision.wanted {
-            self.keeper.want(wanted);
+            self.probes.want(wanted);
         }
         // Before all of it is decided, what was said before stands.
         if !known || decision.refused.is_empty() && decision.again.is_some() {
@@ -223,7 +223,7 @@ impl Object {
         let mut identity = self.identity.clone();
         loop {
             identity.mark_unchanged();
-            self.keeper.doubted();
+            self.probes.doubted();
             self.say();
             if identity.changed().await.is_err() {
                 return;
@@ -292,7 +292,7 @@ impl Object {
 
     /// Lets this be the whole report.
     pub(super) async fn report(&self, reports: &[PodReport]) -> ProbeOutcome {
-        let statuses = asked::statuses(reports, &Clock::read());
+        let statuses = convert::statuses(reports, &Clock::read());
         match self.apply(FIELD_MANAGER, json!({ "podProbeStatuses": statuses })).await {
             None => ProbeOutcome::Gone,
             Some(Ok(())) => ProbeOutcome::Done,

@@ -11,7 +11,7 @@ use berth_proto::crd::{PodContainerProbe, PodProbeMarker};
 use k8s_openapi::api::core::v1 as core;
 use kube::core::{Selector, SelectorExt};
 
-use super::asked;
+use super::convert;
 use crate::{base::causes::chain, cluster::node_pods::identity, pods::probe};
 
 /// A marker: its namespace and its name.
@@ -210,7 +210,7 @@ fn are_marks_asked(asked: &PodContainerProbe, entry: &WantedProbe) -> bool {
     if entry.condition_type.as_deref().is_some_and(|entry| Some(entry) != kind) {
         return false;
     }
-    let (mut succeeded, mut failed) = asked::policies(&asked.marker_policy);
+    let (mut succeeded, mut failed) = convert::policies(&asked.marker_policy);
     for (of_marker, of_entry) in [
         (succeeded.labels.keys().chain(failed.labels.keys()).cloned().collect::<Vec<_>>(), Part::Labels),
         (succeeded.annotations.keys().chain(failed.annotations.keys()).cloned().collect(), Part::Annotations),

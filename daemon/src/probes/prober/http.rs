@@ -11,7 +11,7 @@ use berth_policy::ProbeResult;
 use super::{
     message::{readable, steady},
     not_asked,
-    place::Place,
+    pod_network::PodNetwork,
 };
 use crate::base::http_get::{self, Answer, Follow, Manner, Target};
 
@@ -24,14 +24,14 @@ const MANNER: Manner = Manner {
 
 /// Asks; an answer from 200 to 399 is a success.
 pub(super) async fn get(
-    place: &Place<'_>,
+    pod_network: &PodNetwork<'_>,
     https: bool,
     port: u16,
     path: &str,
     headers: &[(String, String)],
 ) -> ProbeResult {
-    let target = Target::new(https, place.ip().to_string(), port, path);
-    match http_get::get(place, &MANNER, target, headers).await {
+    let target = Target::new(https, pod_network.ip().to_string(), port, path);
+    match http_get::get(pod_network, &MANNER, target, headers).await {
         Ok(answer) => judge(&answer),
         Err(error) => not_asked(&error),
     }

@@ -16,7 +16,7 @@ mod grpc;
 mod http;
 mod message;
 mod netns;
-mod place;
+mod pod_network;
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use tokio::time::{Instant, timeout_at};
 
 use self::{
     message::steady,
-    place::{AskError, Place, Places},
+    pod_network::{AskError, PodNetwork, PodNetworks},
 };
 use crate::{
     base::{causes::chain, deadline::later},
@@ -36,13 +36,13 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct Prober {
     runtime: Runtime,
-    places: Places,
+    networks: PodNetworks,
 }
 
 impl Prober {
     /// One that asks this runtime; nothing happens yet.
     pub(crate) fn new(runtime: Runtime) -> Self {
-        Self { places: Places::new(runtime.clone()), runtime }
+        Self { networks: PodNetworks::new(runtime.clone()), runtime }
     }
 
     /// Runs it once. Comes back within its timeout, whatever the container or the runtime do, and can be dropped at any
@@ -53,18 +53,20 @@ impl Prober {
         match &run.action {
             ProbeAction::Exec { command } => exec::run(&self.runtime, run, command).await,
             ProbeAction::Http { port, path, https, headers } => {
-                let get = async |place: &Place<'_>| http::get(place, *https, *port, path, headers).await;
+                let get = async |pod_network: &PodNetwork<'_>| {
+                    http::get(pod_network, *https, *port, path, headers).await
+                };
                 self.dialling(run, host_ip, get).await
             }
             ProbeAction::Tcp { port } => {
-                let connect = async |place: &Place<'_>| match place.connect(*port).await {
+                let connect = async |pod_network: &PodNetwork<'_>| match pod_network.connect(*port).await {
                     Ok(_) => ProbeResult::Success(String::new()),
                     Err(error) => not_asked(&error),
                 };
                 self.dialling(run, host_ip, connect).await
             }
             ProbeAction::Grpc { port, service } => {
-                let check = async |place: &Place<'_>| match place.connect(*port).await {
+                let check = async |pod_network: &PodNetwork<'_>| match pod_network.connect(*port).await {
                     Ok(stream) => grpc::check(stream, service).await,
                     Err(error) => not_asked(&error),
                 };
@@ -78,20 +80,20 @@ impl Prober {
         &self,
         run: &ProbeRun,
         host_ip: Option<&str>,
-        ask: impl AsyncFnOnce(&Place<'_>) -> ProbeResult,
+        ask: impl AsyncFnOnce(&PodNetwork<'_>) -> ProbeResult,
     ) -> ProbeResult {
         let deadline = later(Instant::now(), run.timeout);
-        let place = match timeout_at(deadline, self.places.of(&run.sandbox, host_ip)).await {
-            Ok(Ok(place)) => place,
+        let pod_network = match timeout_at(deadline, self.networks.of(&run.sandbox, host_ip)).await {
+            Ok(Ok(pod_network)) => pod_network,
             Ok(Err(error)) => return ProbeResult::Unknown(steady(&chain(&error))),
             Err(_) => {
                 let text = format!("the runtime did not say within {:?} where the pod is", run.timeout);
                 return ProbeResult::Unknown(text);
             }
         };
-        let asked = timeout_at(deadline, ask(&place)).await;
+        let asked = timeout_at(deadline, ask(&pod_network)).await;
         asked.unwrap_or_else(|_| {
-            place.forget();
+            pod_network.forget();
             timed_out(run.timeout)
         })
     }

@@ -34,14 +34,14 @@ use self::{
 };
 use crate::{
     agent::Agent,
-    cluster::{Cluster, known::Known},
+    cluster::{Cluster, request_cache::RequestCache},
 };
 
 /// The requests of this node at the API server. A clone is the same.
 #[derive(Clone, Debug)]
 pub struct ApiRequests {
     cluster: Cluster,
-    known: Arc<Known>,
+    known: Arc<RequestCache>,
     reporter: Reporter,
     health: watch::Sender<WatchHealth>,
 }
@@ -49,7 +49,7 @@ pub struct ApiRequests {
 impl ApiRequests {
     /// Makes those of the cluster's node; nothing is asked before [`ApiRequests::run`].
     pub fn new(cluster: Cluster) -> Self {
-        let known = Arc::<Known>::default();
+        let known = Arc::<RequestCache>::default();
         let reporter = Reporter::new(cluster.connection().clone(), known.clone(), cluster.metrics().clone());
         Self { cluster, known, reporter, health: watch::Sender::default() }
     }

@@ -28,9 +28,9 @@ use crate::{
     cluster::{
         FIELD_MANAGER,
         client::{CallError, Connection},
-        known::Known,
         metrics::{ClusterMetrics, Write},
         object::Object,
+        request_cache::RequestCache,
         target::Target,
     },
     recreate::status::{COMPLETE, FAILED, SUCCEEDED, UNREADY, phase, state},
@@ -43,7 +43,7 @@ const TRIES: usize = 3;
 #[derive(Clone, Debug)]
 pub(super) struct Reporter {
     connection: Connection,
-    known: Arc<Known>,
+    known: Arc<RequestCache>,
     metrics: ClusterMetrics,
 }
 
@@ -114,7 +114,7 @@ fn ended_otherwise(target: &Target, report: &RecreateReport) -> bool {
 
 impl Reporter {
     /// A writer for what `known` holds.
-    pub(super) fn new(connection: Connection, known: Arc<Known>, metrics: ClusterMetrics) -> Self {
+    pub(super) fn new(connection: Connection, known: Arc<RequestCache>, metrics: ClusterMetrics) -> Self {
         Self { connection, known, metrics }
     }
 

@@ -22,10 +22,10 @@ use crate::{
     base::{causes::chain, clock::Clock},
     cluster::{
         client::{self, ClientError, Connection},
-        known::Known,
         metrics::ClusterMetrics,
         object::Object,
         pause,
+        request_cache::RequestCache,
     },
 };
 
@@ -38,7 +38,7 @@ pub(super) struct Requests {
     pub(super) agent: Arc<Agent>,
     pub(super) connection: Connection,
     pub(super) node: String,
-    pub(super) known: Arc<Known>,
+    pub(super) known: Arc<RequestCache>,
     pub(super) reporter: Reporter,
     pub(super) metrics: ClusterMetrics,
     pub(super) health: watch::Sender<WatchHealth>,

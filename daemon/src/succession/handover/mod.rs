@@ -23,11 +23,11 @@
 //! a DaemonSet, comes to `handover.sock` beside the admin socket.
 
 mod line;
-mod predecessor;
+mod new_process;
+mod old_process;
 mod program;
 mod sockets;
 mod stranger;
-mod successor;
 
 use std::{
     path::{Path, PathBuf},
@@ -35,10 +35,10 @@ use std::{
 };
 
 pub(crate) use self::{
-    predecessor::Predecessor,
+    new_process::OldProcess,
+    old_process::{HandOver, HandOverError, Owned, Stage},
     program::{NotAProgram, Program},
     sockets::{Name, Sockets},
-    successor::{HandOver, HandOverError, Owned, Stage},
 };
 
 /// Says to a new process where its predecessor is; see [`TakeOver`].

@@ -26,7 +26,7 @@ use super::{
     Paths,
     decide::{Verdict, Vigil, to_restore},
     host,
-    look::{Own, answers, look},
+    look::{OwnSocket, answers, look},
     steps::walk,
 };
 
@@ -82,12 +82,12 @@ pub fn guard(flags: &GuardianFlags) -> anyhow::Result<()> {
 
 fn watch(paths: &Paths, vigil: &mut Vigil) -> anyhow::Result<Verdict> {
     // The runtime is not bothered as long as its place is filled.
-    let deserted =
-        !answers(paths.front()).context("dial")? && look(paths, Own::Named).context("look")?.is_deserted();
+    let deserted = !answers(paths.front()).context("dial")?
+        && look(paths, OwnSocket::Named).context("look")?.is_deserted();
     let verdict = vigil.see(deserted, paths.own().symlink_metadata().is_ok(), Instant::now());
     if verdict == Verdict::Restore {
         warn!("Nobody answers in the runtime's place, it is put back");
-        walk(paths, Own::Named, to_restore).context("put back")?;
+        walk(paths, OwnSocket::Named, to_restore).context("put back")?;
     }
     Ok(verdict)
 }

@@ -27,9 +27,9 @@ pub(super) struct FileId {
     inode: u64,
 }
 
-/// Which socket is berthd's.
+/// Socket of berthd.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Own {
+pub(super) enum OwnSocket {
     /// This one, and this process listens on it.
     Held(FileId),
     /// Whichever has berthd's name; nobody may listen on it any more.
@@ -50,10 +50,10 @@ impl From<&Metadata> for FileId {
 }
 
 /// Looks at all names.
-pub(super) fn look(paths: &Paths, own: Own) -> io::Result<View> {
+pub(super) fn look(paths: &Paths, own: OwnSocket) -> io::Result<View> {
     let named = match own {
-        Own::Held(id) => Some(id),
-        Own::Named => FileId::of(&paths.own())?,
+        OwnSocket::Held(id) => Some(id),
+        OwnSocket::Named => FileId::of(&paths.own())?,
     };
     let shown = |path: &Path| -> io::Result<Shown> {
         let Some(metadata) = metadata(path)? else { return Ok(Shown::Nothing) };
@@ -61,7 +61,7 @@ pub(super) fn look(paths: &Paths, own: Own) -> io::Result<View> {
             return Ok(Shown::Other);
         }
         let ours = named == Some(FileId::from(&metadata));
-        if ours && matches!(own, Own::Held(_)) {
+        if ours && matches!(own, OwnSocket::Held(_)) {
             return Ok(Shown::Ours);
         }
         Ok(match (answers(path)?, ours) {

@@ -14,7 +14,7 @@
 //!
 //! What is the case is seen from the files and from who answers at them, never from a note that may be old. `decide` says what
 //! to do about what is seen, one step of the file system at a time, so that after any interruption the next who looks goes on. A
-//! runtime that restarts binds its own path anew: [`Place`] sees that and takes the place again. The [`guardian`] is a process
+//! runtime that restarts binds its own path anew: [`RuntimePlace`] sees that and takes the place again. The [`guardian`] is a process
 //! of its own that puts the runtime's socket back when nobody answers in its place, whatever became of berthd.
 
 mod decide;
@@ -29,7 +29,7 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
-pub use self::place::{Leaving, Place};
+pub use self::place::{Leaving, RuntimePlace};
 
 /// How long a socket's path may be, without the final zero.
 const LONGEST: usize = 107;

@@ -15,7 +15,7 @@ use tracing::{error, info, warn};
 use super::{
     Paths,
     decide::{Step, to_leave, to_take},
-    look::{FileId, Own},
+    look::{FileId, OwnSocket},
     start::Guardian,
     steps::walk,
 };
@@ -25,9 +25,9 @@ const LOOK: Duration = Duration::from_millis(250);
 /// How often it is made sure that there is a guardian.
 const GUARDED: Duration = Duration::from_secs(5);
 
-/// The runtime's place.
+/// The runtime's place at its own socket path.
 #[derive(Debug)]
-pub struct Place {
+pub struct RuntimePlace {
     paths: Paths,
     own: FileId,
     guardian: Guardian,
@@ -37,9 +37,9 @@ pub struct Place {
     trouble: Mutex<Option<String>>,
 }
 
-impl Place {
+impl RuntimePlace {
     /// Takes the place for the socket that this process listens on by its own name. A runtime that is down is waited for, by
-    /// [`Place::keep`].
+    /// [`RuntimePlace::keep`].
     ///
     /// # Errors
     /// There is no guardian, or the names cannot be changed. Then the runtime is where it was.
@@ -109,7 +109,7 @@ impl Place {
         if std::mem::replace(&mut *left, true) {
             return;
         }
-        let walked = walk(&self.paths, Own::Held(self.own), to_leave).and_then(|step| {
+        let walked = walk(&self.paths, OwnSocket::Held(self.own), to_leave).and_then(|step| {
             // Its absence tells the guardian that there is nothing to guard. A berthd that came meanwhile has its own there.
             if step == Step::Stay && FileId::of(&self.paths.own())? == Some(self.own) {
                 std::fs::remove_file(self.paths.own())?;
@@ -138,7 +138,7 @@ impl Place {
     /// Takes the place, unless it was left.
     fn walk(&self) -> io::Result<Step> {
         let left = locked(&self.left);
-        if *left { Ok(Step::Stay) } else { walk(&self.paths, Own::Held(self.own), to_take) }
+        if *left { Ok(Step::Stay) } else { walk(&self.paths, OwnSocket::Held(self.own), to_take) }
     }
 
     fn held(&self) -> io::Result<bool> {
@@ -171,14 +171,14 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Leaves the place when this process ends by itself, in an error as well; not when it has a successor.
 #[derive(Debug)]
 pub struct Leaving {
-    place: Option<Arc<Place>>,
+    place: Option<Arc<RuntimePlace>>,
     succeeded: CancellationToken,
     mine: bool,
 }
 
 impl Leaving {
     /// `mine` says whether the place is this process's, or still its predecessor's.
-    pub fn new(place: Option<Arc<Place>>, succeeded: CancellationToken, mine: bool) -> Self {
+    pub fn new(place: Option<Arc<RuntimePlace>>, succeeded: CancellationToken, mine: bool) -> Self {
         Self { place, succeeded, mine }
     }
 

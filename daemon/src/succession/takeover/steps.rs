@@ -21,7 +21,7 @@ use tracing::info;
 use super::{
     Paths,
     decide::{Shown, Step, View},
-    look::{FileId, Own, look, metadata},
+    look::{FileId, OwnSocket, look, metadata},
 };
 
 /// How long another one may take for its steps.
@@ -33,7 +33,7 @@ const MOST: usize = 16;
 ///
 /// # Errors
 /// The system's answer. What was done until then is a state like any other.
-pub(super) fn walk(paths: &Paths, own: Own, rule: impl Fn(View) -> Step) -> io::Result<Step> {
+pub(super) fn walk(paths: &Paths, own: OwnSocket, rule: impl Fn(View) -> Step) -> io::Result<Step> {
     walk_at_most(MOST, paths, own, rule)
 }
 
@@ -41,7 +41,7 @@ pub(super) fn walk(paths: &Paths, own: Own, rule: impl Fn(View) -> Step) -> io::
 pub(super) fn walk_at_most(
     most: usize,
     paths: &Paths,
-    own: Own,
+    own: OwnSocket,
     rule: impl Fn(View) -> Step,
 ) -> io::Result<Step> {
     let _turn = turn(paths)?;

@@ -12,7 +12,7 @@ use nix::fcntl::{Flock, FlockArg};
 use super::{
     Paths,
     decide::{Shown, Step, Verdict, View, Vigil, to_leave, to_restore, to_take},
-    look::{FileId, Own, answers, look},
+    look::{FileId, OwnSocket, answers, look},
     steps::{walk, walk_at_most},
 };
 
@@ -24,7 +24,7 @@ const CHANGES: usize = 8;
 struct Scene {
     dir: tempfile::TempDir,
     paths: Paths,
-    own: Own,
+    own: OwnSocket,
     berthd: Option<UnixListener>,
     _runtime: UnixListener,
 }
@@ -51,7 +51,7 @@ impl Scene {
             };
             fs::hard_link(source, place).unwrap();
         }
-        let own = Own::Held(FileId::of(&paths.own()).unwrap().unwrap());
+        let own = OwnSocket::Held(FileId::of(&paths.own()).unwrap().unwrap());
         Self { dir, paths, own, berthd: Some(berthd), _runtime: runtime }
     }
 
@@ -67,7 +67,7 @@ impl Scene {
         while answers(&self.paths.own()).unwrap() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
         }
-        walk(&self.paths, Own::Named, to_restore).unwrap();
+        walk(&self.paths, OwnSocket::Named, to_restore).unwrap();
     }
 
     fn is_runtime(&self, path: &Path) -> bool {

@@ -314,7 +314,7 @@ fn the_agent_in_the_runtimes_place_has_the_nodes_paths() {
     let file = dir.path().join("berthd.yaml");
     fs::write(&file, config).unwrap();
     let config = berthd::config::Configuration::read(&file).unwrap();
-    assert_eq!(config.path, berthd::config::Place::Takeover);
+    assert_eq!(config.path, berthd::config::PathMode::Takeover);
     let [agent] = &all::<DaemonSet>("agent", "DaemonSet")[..] else { panic!("one DaemonSet") };
     let [patch] = &all::<DaemonSet>("takeover/agent.yaml", "DaemonSet")[..] else { panic!("one DaemonSet") };
     let (agent, patch) = [agent, patch].map(|set| pod_spec(set.spec.clone().unwrap().template)).into();

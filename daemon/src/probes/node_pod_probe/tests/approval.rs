@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::probes::node_pod_probe::asked;
+use crate::probes::node_pod_probe::convert;
 
 /// A conversation with one pod, `shop/game`, and the marker `m`.
 struct Play {
@@ -44,7 +44,7 @@ fn of(uid: &str, namespace: &str, name: &str, probe: &str, command: &str) -> Ask
         { "name": probe, "containerName": "main", "probe": { "exec": { "command": [command] } },
             "podConditionType": "game.io/a" },
     ] });
-    asked::wanted(&[serde_json::from_value(pod).unwrap()])
+    convert::wanted(&[serde_json::from_value(pod).unwrap()])
 }
 
 impl Play {

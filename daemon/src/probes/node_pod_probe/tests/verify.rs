@@ -67,7 +67,7 @@ fn entry(change: impl FnOnce(&mut Value)) -> WantedProbe {
     change(&mut entry);
     let pod = json!({ "name": "game", "namespace": "shop", "uid": "u", "IP": "", "probes": [entry] });
     let listed = [serde_json::from_value(pod).unwrap()];
-    asked::wanted(&listed).pods[0].probes[0].clone()
+    convert::wanted(&listed).pods[0].probes[0].clone()
 }
 
 fn web(port: Value, path: &str) -> impl FnOnce(&mut Value) {

@@ -1,4 +1,4 @@
-//! The side of the new process.
+//! The side of the new process: asks the old one for its place and says when it fills it.
 
 use std::{io, os::fd::AsFd, time::Duration};
 
@@ -15,11 +15,11 @@ use super::{
 /// How long the old process may take to give: it ends its own work first.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The process whose place is taken.
+/// The old process, whose place is taken.
 #[derive(Debug)]
-pub(crate) struct Predecessor(Line);
+pub(crate) struct OldProcess(Line);
 
-impl Predecessor {
+impl OldProcess {
     /// Goes to it; `None` when nobody is there, which is no error for one that was started beside it.
     pub(crate) async fn meet(at: &TakeOver) -> anyhow::Result<Option<Self>> {
         let stream = match at {

@@ -1,4 +1,4 @@
-//! The one owner of what is known of this node's images: [`berth_policy::Images`] behind a lock that is never held over an
+//! The state of this node's images, shared: [`berth_policy::Images`] behind a lock that is never held over an
 //! await.
 
 use std::{
@@ -19,7 +19,7 @@ use crate::{
 
 /// The state of the images and the way to it.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct SharedImages {
     /// A std mutex: nothing awaits inside, and the data path and the rest live on different threads.
     images: Mutex<Images>,
     /// Grows with every fact: then it is time to plan.
@@ -32,11 +32,11 @@ pub(crate) struct Keeper {
 
 /// A call that waits for a pull of ours, until it is dropped.
 struct Waiting<'a> {
-    keeper: &'a Keeper,
+    images: &'a SharedImages,
     call: CallId,
 }
 
-impl Keeper {
+impl SharedImages {
     /// Knows nothing yet.
     pub(crate) fn new(limits: ImageLimits, metrics: AgentMetrics) -> Self {
         Self {
@@ -72,7 +72,7 @@ impl Keeper {
         self.news.subscribe()
     }
 
-    /// A number that grows whenever [`Keeper::plan`] may have a new answer. Subscribe before asking, so that no change in between is lost.
+    /// A number that grows whenever [`SharedImages::plan`] may have a new answer. Subscribe before asking, so that no change in between is lost.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
@@ -96,7 +96,7 @@ impl Keeper {
             Some(pull)
         });
         let pull = pull.flatten()?;
-        let _waiting = Waiting { keeper: self, call };
+        let _waiting = Waiting { images: self, call };
         let mut changes = self.news();
         loop {
             changes.mark_unchanged();
@@ -142,6 +142,6 @@ impl Keeper {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.keeper.apply(ImageEvent::Left { call: self.call });
+        self.images.apply(ImageEvent::Left { call: self.call });
     }
 }

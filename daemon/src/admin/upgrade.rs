@@ -1,4 +1,4 @@
-//! The agent's own place: given to another program, or given up.
+//! Upgrade and drain: the agent's own place, given to another program or given up.
 
 use std::{
     path::{Path, PathBuf},
@@ -18,7 +18,7 @@ use crate::{
     succession::{
         handover::{HandOverError, NotAProgram, Program, Stage},
         stop,
-        takeover::Place,
+        takeover::RuntimePlace,
     },
 };
 
@@ -110,7 +110,7 @@ fn failure(error: &HandOverError) -> Status {
 pub(super) fn drain(
     shutdown: &Shutdown,
     metrics: &Metrics,
-    place: Option<&Place>,
+    place: Option<&RuntimePlace>,
 ) -> impl Stream<Item = Result<admin::DrainState, Status>> + use<> {
     info!("Drain asked for");
     if !shutdown.token.is_cancelled() {

@@ -13,7 +13,7 @@ use serde::Deserialize;
 const HASH_ANNOTATION: &str = "io.kubernetes.container.hash";
 
 /// Values that a container was created with. Env may hold secrets: this is read, hashed, and dropped.
-pub(crate) struct Made {
+pub(crate) struct CreationRecord {
     /// The kubelet's hash of its definition; `None` for one the kubelet did not make.
     pub definition: Option<u32>,
     /// Its env, in order; `None` when the runtime does not tell.
@@ -62,7 +62,7 @@ struct Process {
     env: Vec<String>,
 }
 
-impl Made {
+impl CreationRecord {
     /// Nothing is known of a container that is not there any more.
     pub(crate) fn unknown() -> Self {
         Self { definition: None, env: None, finished: None, image: String::new() }
@@ -119,7 +119,7 @@ mod tests {
     fn definition_and_end() {
         let annotations = [(HASH_ANNOTATION.to_owned(), "8e45cbd0".to_owned())].into();
         let status = cri::ContainerStatus { annotations, finished_at: 5, ..Default::default() };
-        let made = Made::read(status, &HashMap::new());
+        let made = CreationRecord::read(status, &HashMap::new());
         assert_eq!((made.definition, made.finished), (Some(0x8e45_cbd0), Some(Duration::from_nanos(5))));
         assert!(made.env.is_none());
     }

@@ -11,49 +11,49 @@ use std::{
     time::Duration,
 };
 
-use berth_shim::{Keeper, Kept};
+use berth_shim::{FdStore, StoredFd};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::succession::systemd;
 
 /// Connections at once; the kubelet has two or three. The unit has room for as many, and the CRI socket.
-const PLACES: u32 = 16;
+const SLOTS: u32 = 16;
 /// How long those of a berthd that was killed are held on to: longer than the usual grace of a stop, after which a call has ended or
 /// the kubelet has asked for the same again.
 const FOR: Duration = Duration::from_secs(300);
 
-/// The places, and who may still speak to systemd about them.
+/// Descriptor store of systemd: the slots in it, and whether this process may still speak about them.
 #[derive(Clone, Debug, Default)]
-struct Places {
+struct SystemdStore {
     /// A bit for each that is taken.
     taken: Arc<AtomicU32>,
     /// Another process is the main one.
     succeeded: CancellationToken,
 }
 
-/// A place that is taken.
+/// A slot that is taken, until it is dropped.
 #[derive(Debug)]
-struct Held {
-    places: Places,
-    place: u32,
+struct TakenSlot {
+    store: SystemdStore,
+    slot: u32,
 }
 
 /// The name systemd knows a descriptor by.
-fn name(place: u32) -> String {
-    format!("{}{place}", systemd::RUNTIME)
+fn name(slot: u32) -> String {
+    format!("{}{slot}", systemd::RUNTIME)
 }
 
-/// Where systemd keeps descriptors for us, until a successor is there.
-pub(crate) fn keeper(succeeded: CancellationToken) -> Option<Arc<dyn Keeper>> {
+/// Gives systemd's store, which is ours until a successor is there; `None` without systemd.
+pub(crate) fn of_systemd(succeeded: CancellationToken) -> Option<Arc<dyn FdStore>> {
     std::env::var_os("NOTIFY_SOCKET")?;
-    Some(Arc::new(Places { succeeded, ..Places::default() }))
+    Some(Arc::new(SystemdStore { succeeded, ..SystemdStore::default() }))
 }
 
 /// Has systemd let go of all of them: whoever asks is not killed, and has no say any more once another process is the main one.
 pub(crate) fn let_go() {
-    for place in 0..PLACES {
-        systemd::forget(&name(place));
+    for slot in 0..SLOTS {
+        systemd::forget(&name(slot));
     }
 }
 
@@ -76,33 +76,33 @@ pub(crate) async fn hold(connections: Vec<OwnedFd>, stop: CancellationToken) {
 
 // === impl Places ===
 
-impl Keeper for Places {
-    fn keep(&self, connection: BorrowedFd<'_>) -> Option<Kept> {
+impl FdStore for SystemdStore {
+    fn store(&self, connection: BorrowedFd<'_>) -> Option<StoredFd> {
         let held = self.take()?;
-        systemd::keep(&name(held.place), connection).then(|| -> Kept { Box::new(held) })
+        systemd::keep(&name(held.slot), connection).then(|| -> StoredFd { Box::new(held) })
     }
 }
 
-impl Places {
-    fn take(&self) -> Option<Held> {
+impl SystemdStore {
+    fn take(&self) -> Option<TakenSlot> {
         let free = |taken: u32| {
-            let place = taken.trailing_ones();
-            (place < PLACES).then(|| taken | 1 << place)
+            let slot = taken.trailing_ones();
+            (slot < SLOTS).then(|| taken | 1 << slot)
         };
         let before = self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, free).ok()?;
-        Some(Held { places: self.clone(), place: before.trailing_ones() })
+        Some(TakenSlot { store: self.clone(), slot: before.trailing_ones() })
     }
 }
 
 // === impl Held ===
 
-impl Drop for Held {
+impl Drop for TakenSlot {
     fn drop(&mut self) {
-        if !self.places.succeeded.is_cancelled() {
-            systemd::forget(&name(self.place));
+        if !self.store.succeeded.is_cancelled() {
+            systemd::forget(&name(self.slot));
         }
-        // After the descriptor: whoever takes the place next has another one of this name.
-        self.places.taken.fetch_and(!(1 << self.place), Ordering::AcqRel);
+        // After the descriptor: whoever takes the slot next has another one of this name.
+        self.store.taken.fetch_and(!(1 << self.slot), Ordering::AcqRel);
     }
 }
 
@@ -111,14 +111,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_taken_and_given_back() {
-        let places = Places::default();
-        let mut held: Vec<_> = (0..PLACES).map(|_| places.take().unwrap()).collect();
-        assert_eq!(held.iter().map(|held| held.place).collect::<Vec<_>>(), (0..PLACES).collect::<Vec<_>>());
-        assert!(places.take().is_none());
+    fn slots_are_taken_and_given_back() {
+        let store = SystemdStore::default();
+        let mut held: Vec<_> = (0..SLOTS).map(|_| store.take().unwrap()).collect();
+        assert_eq!(held.iter().map(|held| held.slot).collect::<Vec<_>>(), (0..SLOTS).collect::<Vec<_>>());
+        assert!(store.take().is_none());
         held.remove(3);
-        held.push(places.take().unwrap());
-        assert_eq!(held.last().map(|held| held.place), Some(3));
-        assert!(places.take().is_none());
+        held.push(store.take().unwrap());
+        assert_eq!(held.last().map(|held| held.slot), Some(3));
+        assert!(store.take().is_none());
     }
 }

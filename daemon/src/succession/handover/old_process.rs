@@ -26,7 +26,7 @@ use crate::{
     agent::{Agent, store::Store},
     base::causes::chain,
     exec::Executor,
-    succession::{kept, systemd},
+    succession::{fd_store, systemd},
 };
 
 /// How long a new process that was not started by us may take to be ready.
@@ -113,7 +113,7 @@ pub(crate) enum HandOverError {
 }
 
 /// The new process.
-struct Heir {
+struct NewProcess {
     line: Line,
     pid: Option<i32>,
     /// Where this process has started it.
@@ -157,14 +157,14 @@ impl HandOver {
         anyhow::ensure!(peer.uid() == 0 || peer.uid() == own, "uid {} asks for it", peer.uid());
         let stranger = Stranger::of(&stream)?;
         let pid = peer.pid().filter(|pid| *pid > 0);
-        let heir = Heir { line: Line::new(stream), pid, child: None, stranger };
+        let new = NewProcess { line: Line::new(stream), pid, child: None, stranger };
         let mut done = self.0.turn.lock().await;
         if *done {
             let why = HandOverError::Done.to_string();
-            heir.line.say(&Word::Refused { why }, &[]).await?;
+            new.line.say(&Word::Refused { why }, &[]).await?;
             return Ok(());
         }
-        Ok(self.attempt(heir, STRANGER, &|_| {}, &mut done).await?)
+        Ok(self.attempt(new, STRANGER, &|_| {}, &mut done).await?)
     }
 
     /// Starts the program and gives it the place, or takes it back when it is not ready within `limit`. Tells of each stage.
@@ -178,8 +178,8 @@ impl HandOver {
         if *done {
             return Err(HandOverError::Done);
         }
-        let heir = Heir::of(program)?;
-        self.attempt(heir, limit, &tell, &mut done).await
+        let new = NewProcess::of(program)?;
+        self.attempt(new, limit, &tell, &mut done).await
     }
 
     /// Ends when nobody has to be looked after any more.
@@ -190,20 +190,20 @@ impl HandOver {
 
     async fn attempt(
         &self,
-        mut heir: Heir,
+        mut new: NewProcess,
         limit: Duration,
         tell: &(dyn Fn(Stage) + Send + Sync),
         done: &mut bool,
     ) -> Result<(), HandOverError> {
-        let given = match self.give(&mut heir, limit, tell).await {
+        let given = match self.give(&mut new, limit, tell).await {
             Ok(()) => {
-                if let Some(child) = self.leave(heir) {
+                if let Some(child) = self.leave(new) {
                     self.watch(child);
                 }
                 Ok(())
             }
             Err(error) => {
-                heir.end().await;
+                new.end().await;
                 if self.0.released.load(Ordering::Acquire) {
                     error!(%error, "Place taken back, this berthd's own program goes on");
                     self.restore(tell).await;
@@ -219,27 +219,25 @@ impl HandOver {
 
     async fn give(
         &self,
-        heir: &mut Heir,
+        new: &mut NewProcess,
         limit: Duration,
         tell: &(dyn Fn(Stage) + Send + Sync),
     ) -> Result<(), HandOverError> {
         let slow = |_| HandOverError::Slow(limit);
-        let (word, _) =
-            timeout(limit, heir.line.hear()).await.map_err(slow)?.map_err(HandOverError::Ended)?;
+        let (word, _) = timeout(limit, new.line.hear()).await.map_err(slow)?.map_err(HandOverError::Ended)?;
         let Word::Take { version } = word else { return Err(HandOverError::Mumbles) };
-        info!(pid = heir.pid, version, "A successor takes over");
-        tell(Stage::Started { pid: heir.pid.and_then(|pid| pid.try_into().ok()).unwrap_or(0), version });
+        info!(pid = new.pid, version, "A successor takes over");
+        tell(Stage::Started { pid: new.pid.and_then(|pid| pid.try_into().ok()).unwrap_or(0), version });
         self.release().await;
         let sockets = &self.0.owned.sockets;
         let taken = Word::Taken { sockets: sockets.names() };
-        heir.line.say(&taken, &sockets.descriptors()).await.map_err(HandOverError::Ended)?;
+        new.line.say(&taken, &sockets.descriptors()).await.map_err(HandOverError::Ended)?;
         tell(Stage::Given);
-        let (word, _) =
-            timeout(limit, heir.line.hear()).await.map_err(slow)?.map_err(HandOverError::Ended)?;
+        let (word, _) = timeout(limit, new.line.hear()).await.map_err(slow)?.map_err(HandOverError::Ended)?;
         if word != Word::Ready {
             return Err(HandOverError::Mumbles);
         }
-        info!(pid = heir.pid, "The successor accepts");
+        info!(pid = new.pid, "The successor accepts");
         tell(Stage::Ready);
         Ok(())
     }
@@ -265,16 +263,16 @@ impl HandOver {
     }
 
     /// The successor has the place: this process only ends its calls. Gives the child, where it is one.
-    fn leave(&self, heir: Heir) -> Option<Child> {
+    fn leave(&self, new: NewProcess) -> Option<Child> {
         let owned = &self.0.owned;
-        if let Some(pid) = heir.child.as_ref().and_then(Child::id) {
-            kept::let_go();
+        if let Some(pid) = new.child.as_ref().and_then(Child::id) {
+            fd_store::let_go();
             systemd::notify(&[NotifyState::MainPid(pid)]);
         }
         owned.shutdown.succeeded.cancel();
         owned.front.cancel();
         owned.shutdown.token.cancel();
-        heir.child
+        new.child
     }
 
     /// Looks after a child for a while.
@@ -298,17 +296,17 @@ impl HandOver {
     /// Gives the place to this process's own program, whatever it takes: there is no other way back.
     async fn restore(&self, tell: &(dyn Fn(Stage) + Send + Sync)) {
         loop {
-            let error = match Heir::of(&Program::own()) {
-                Ok(mut heir) => match self.give(&mut heir, STRANGER, tell).await {
+            let error = match NewProcess::of(&Program::own()) {
+                Ok(mut new) => match self.give(&mut new, STRANGER, tell).await {
                     Ok(()) => {
                         // Not looked after: it is the program that has worked until now.
-                        if let Some(child) = self.leave(heir) {
+                        if let Some(child) = self.leave(new) {
                             reap(child);
                         }
                         return;
                     }
                     Err(error) => {
-                        heir.end().await;
+                        new.end().await;
                         error
                     }
                 },
@@ -325,7 +323,7 @@ fn reap(mut child: Child) {
     tokio::spawn(async move { child.wait().await });
 }
 
-impl Heir {
+impl NewProcess {
     fn of(program: &Program) -> Result<Self, HandOverError> {
         let (child, stream) = program.start().map_err(HandOverError::Start)?;
         let pid = child.id().and_then(|pid| pid.try_into().ok());

@@ -1,4 +1,4 @@
-//! What the agent is made of and does of its own accord, whether anybody calls or not.
+//! Builds the components of the agent and starts its background tasks.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::warn;
 
-use super::parts;
+use super::from_config;
 use crate::{
     agent::{Agent, metrics::AgentMetrics, store::Store},
     base::causes::chain,
@@ -16,7 +16,7 @@ use crate::{
     config::{Configuration, ViewMode},
     cri::Runtime,
     exec::Executor,
-    images::node_image::{self, Keeper},
+    images::node_image::{self, SharedImages},
     pods::{
         api::{self, ApiView, Onlooker},
         exits,
@@ -32,11 +32,11 @@ use crate::{
 /// How long the start waits for the first list of pods. A node whose API server is away must come up too.
 const FIRST_VIEW: Duration = Duration::from_secs(3);
 
-/// The parts of the agent.
-pub(super) struct Own {
+/// Components of the agent.
+pub(super) struct Components {
     pub(super) agent: Arc<Agent>,
     pub(super) store: Arc<Store>,
-    pub(super) images: Arc<Keeper>,
+    pub(super) images: Arc<SharedImages>,
     pub(super) runtime: Runtime,
     pub(super) executor: Executor,
     pub(super) files: Files,
@@ -62,17 +62,17 @@ pub(super) struct Tasks {
 
 // === impl Own ===
 
-impl Own {
+impl Components {
     pub(super) fn new(config: &Configuration, endpoint: &RuntimeEndpoint) -> anyhow::Result<Self> {
         let store = Arc::new(Store::open(&config.state_dir)?);
         let mut registry = Registry::default();
         let shim_metrics = Metrics::register(&mut registry);
         let agent_metrics = AgentMetrics::register(&mut registry);
-        let images = Arc::new(Keeper::new(node_image::limits(config), agent_metrics.clone()));
-        let agent = Arc::new(Agent::new(parts::policy(config), store.clone(), agent_metrics));
+        let images = Arc::new(SharedImages::new(node_image::limits(config), agent_metrics.clone()));
+        let agent = Arc::new(Agent::new(from_config::policy(config), store.clone(), agent_metrics));
         let runtime = Runtime::new(endpoint);
-        let kubelet = parts::kubelet(config)?;
-        let cluster = parts::cluster(config, &mut registry)?;
+        let kubelet = from_config::kubelet(config)?;
+        let cluster = from_config::cluster(config, &mut registry)?;
         let requests = cluster.clone().map(ApiRequests::new);
         let files = Files::new(agent.clone(), runtime.clone(), config.desired_dir.clone(), &config.state_dir);
         let prober = Prober::new(runtime.clone());
@@ -125,7 +125,8 @@ impl Own {
         if let Some(requests) = &self.requests {
             working.spawn(requests.clone().run(self.agent.clone(), work.clone()));
         }
-        let probes = Arc::new(node_pod_probe::Keeper::new(&config.probes, self.agent.metrics().clone()));
+        let probes =
+            Arc::new(node_pod_probe::SharedProbes::new(&config.probes, self.agent.metrics().clone()));
         let mut onlookers: Vec<Arc<dyn Onlooker>> = vec![probes.clone()];
         onlookers.extend(self.updates.as_ref().map(|updates| -> Arc<dyn Onlooker> { updates.pods() }));
         let view = self.view(config, onlookers, tasks).await;

@@ -7,16 +7,16 @@ use tokio::task::JoinSet;
 use tracing::{debug, error};
 
 use super::{
-    keeper::{Keeper, Plan},
     marks::Marker,
     object::Object,
+    shared::{Plan, SharedProbes},
 };
 use crate::{agent::Agent, base::deadline, cluster::Cluster, probes::prober::Prober};
 
 /// Executor of the steps.
 #[derive(Debug)]
-pub(super) struct Driver {
-    pub(super) keeper: Arc<Keeper>,
+pub(super) struct Reconciler {
+    pub(super) probes: Arc<SharedProbes>,
     pub(super) agent: Arc<Agent>,
     pub(super) prober: Prober,
     pub(super) marker: Marker,
@@ -24,16 +24,16 @@ pub(super) struct Driver {
     pub(super) cluster: Cluster,
 }
 
-impl Driver {
+impl Reconciler {
     /// For ever. Dropped, its runs and writes end with it.
     pub(super) async fn run(&self) {
         // Subscribed before the first question, so that no change in between is lost.
-        let mut changes = self.keeper.changes();
+        let mut changes = self.probes.changes();
         let mut tasks = JoinSet::new();
         let mut strain = None;
         loop {
             changes.mark_unchanged();
-            let Plan { steps, deadline, strain: now } = self.keeper.plan();
+            let Plan { steps, deadline, strain: now } = self.probes.plan();
             if now != strain {
                 strain = now;
                 self.object.strained(strain);
@@ -54,16 +54,16 @@ impl Driver {
     }
 
     fn begin(&self, step: ProbeStep, tasks: &mut JoinSet<()>) {
-        let keeper = self.keeper.clone();
+        let probes = self.probes.clone();
         match step {
             ProbeStep::Run(id, run) => {
-                tasks.spawn(probe(self.prober.clone(), self.agent.clone(), keeper, id, run));
+                tasks.spawn(probe(self.prober.clone(), self.agent.clone(), probes, id, run));
             }
             ProbeStep::Look(pod) => {
                 let marker = self.marker.clone();
                 tasks.spawn(async move {
                     let outcome = marker.look(&pod).await;
-                    keeper.apply(ProbeEvent::LookEnded(pod.uid, outcome));
+                    probes.apply(ProbeEvent::LookEnded(pod.uid, outcome));
                 });
             }
             ProbeStep::Mark(marks) => {
@@ -71,16 +71,16 @@ impl Driver {
                 tasks.spawn(async move {
                     // What a pod showed at its end it keeps.
                     let ending = agent.read(|node, _| node.is_ending(&node.local_uid(&marks.pod.uid)))
-                        || (!keeper.wants(&marks.pod.uid) && marker.is_ending(&marks.pod).await);
+                        || (!probes.wants(&marks.pod.uid) && marker.is_ending(&marks.pod).await);
                     let outcome = if ending { ProbeOutcome::Gone } else { marker.mark(&marks).await };
-                    keeper.apply(ProbeEvent::MarkEnded(marks.pod.uid, outcome));
+                    probes.apply(ProbeEvent::MarkEnded(marks.pod.uid, outcome));
                 });
             }
             ProbeStep::Report(reports) => {
                 let object = self.object.clone();
                 tasks.spawn(async move {
                     let outcome = object.report(&reports).await;
-                    keeper.apply(ProbeEvent::ReportEnded(outcome));
+                    probes.apply(ProbeEvent::ReportEnded(outcome));
                 });
             }
             ProbeStep::Tell(event) => {
@@ -91,12 +91,12 @@ impl Driver {
     }
 }
 
-async fn probe(prober: Prober, agent: Arc<Agent>, keeper: Arc<Keeper>, id: RunId, run: ProbeRun) {
+async fn probe(prober: Prober, agent: Arc<Agent>, probes: Arc<SharedProbes>, id: RunId, run: ProbeRun) {
     let uid: PodUid = run.pod.uid.clone();
     let host_ip = agent.read(|node, _| node.ip(&node.local_uid(&uid)));
     let result = prober.run(&run, host_ip.as_deref()).await;
     debug!(container.id = %run.container, action = ?run.action, "Probe ran");
-    keeper.apply(ProbeEvent::RunEnded(id, result));
+    probes.apply(ProbeEvent::RunEnded(id, result));
 }
 
 fn notice(event: &ProbeEventText) -> Notice {

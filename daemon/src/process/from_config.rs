@@ -1,4 +1,4 @@
-//! From the configuration to the parts it speaks of.
+//! Components as the configuration wants them.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use prometheus_client::registry::Registry;
 
 use crate::{
     cluster::{Cluster, metrics::ClusterMetrics},
-    config::{Configuration, FailurePolicy, Place, ViewMode},
+    config::{Configuration, FailurePolicy, PathMode, ViewMode},
     pods::kubelet::KubeletView,
 };
 
@@ -28,8 +28,8 @@ pub(super) fn policy(config: &Configuration) -> berth_policy::Config {
         },
         kubelet_poll: config.pod_view.kubelet.is_some(),
         path: match config.path {
-            Place::Inline | Place::Takeover => berth_policy::Path::Inline,
-            Place::Beside => berth_policy::Path::Beside,
+            PathMode::Inline | PathMode::Takeover => berth_policy::Path::Inline,
+            PathMode::Beside => berth_policy::Path::Beside,
         },
         api_requests: config.pod_view.mode == ViewMode::Api,
         file_requests: true,

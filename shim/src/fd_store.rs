@@ -7,12 +7,12 @@
 
 use std::{any::Any, fmt::Debug, os::fd::BorrowedFd};
 
-/// Other hands that keep a second descriptor of a connection.
-pub trait Keeper: Debug + Send + Sync + 'static {
+/// Store of second descriptors of connections, in other hands.
+pub trait FdStore: Debug + Send + Sync + 'static {
     /// Keeps a second descriptor until what is returned is dropped. `None` where that cannot be: the connection then ends with this
     /// process.
-    fn keep(&self, connection: BorrowedFd<'_>) -> Option<Kept>;
+    fn store(&self, connection: BorrowedFd<'_>) -> Option<StoredFd>;
 }
 
-/// A connection that is kept, as long as this is there.
-pub type Kept = Box<dyn Any + Send>;
+/// A connection that is stored, until this is dropped.
+pub type StoredFd = Box<dyn Any + Send>;

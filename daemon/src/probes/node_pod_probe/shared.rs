@@ -1,4 +1,4 @@
-//! The one owner of what is known of probes: [`berth_policy::Probes`] behind a lock that is never held over an await.
+//! The state of the probes, shared: [`berth_policy::Probes`] behind a lock that is never held over an await.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use super::{
     approval::{Approval, Decision},
-    asked::Asked,
+    convert::Asked,
     verify::{LivePod, MarkerName, MarkerSeen},
 };
 use crate::{
@@ -27,7 +27,7 @@ use crate::{
 
 /// The state of the probes and the way to it.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct SharedProbes {
     probes: Mutex<Probes>,
     /// Grows with every fact.
     changes: watch::Sender<u64>,
@@ -52,7 +52,7 @@ pub(super) struct Plan {
     pub(super) strain: Option<Strain>,
 }
 
-impl Keeper {
+impl SharedProbes {
     /// Knows nothing yet.
     pub(crate) fn new(config: &config::Probes, metrics: AgentMetrics) -> Self {
         Self {
@@ -197,7 +197,7 @@ impl Keeper {
     }
 }
 
-impl Onlooker for Keeper {
+impl Onlooker for SharedProbes {
     fn seen(&self, pod: &core::Pod) {
         self.looked(pod);
         if let Some((uid, live)) = LivePod::of(pod) {

@@ -1,4 +1,4 @@
-//! The requests of one kind on this node as the API server showed them last: where a report goes, and what it says there now.
+//! Cache of the requests of one kind on this node, as the API server showed them last: where a report goes, and what it says there now.
 
 use std::{
     collections::HashMap,
@@ -12,11 +12,11 @@ use super::{object::Object, target::Target};
 
 /// The watch puts them in, the writers look them up. Nothing awaits while the lock is held.
 #[derive(Debug, Default)]
-pub(crate) struct Known<T = ContainerRecreateRequestStatus> {
+pub(crate) struct RequestCache<T = ContainerRecreateRequestStatus> {
     targets: Mutex<HashMap<RequestId, Target<T>>>,
 }
 
-impl<T: Clone> Known<T> {
+impl<T: Clone> RequestCache<T> {
     /// These and no others.
     pub(crate) fn replace(&self, objects: &[Object<impl Sized, T>]) {
         let all = objects.iter().map(|object| (object.id.clone(), object.target.clone()));

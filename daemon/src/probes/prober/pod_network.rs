@@ -20,25 +20,25 @@ use crate::{
 /// Number of sandboxes whose network is remembered; more than a node has pods.
 const REMEMBERED: usize = 512;
 
-/// Knows where sandboxes are.
+/// Networks of the sandboxes, asked of the runtime once each.
 #[derive(Clone, Debug)]
-pub(super) struct Places {
+pub(super) struct PodNetworks {
     runtime: Runtime,
     namespaces: Namespaces,
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<Remembered>>,
 }
 
-/// A sandbox's network never changes while it lives.
+/// Networks that were asked for: a sandbox's never changes while it lives.
 #[derive(Debug, Default)]
-struct Known {
+struct Remembered {
     networks: HashMap<SandboxId, Network>,
     /// The oldest first.
     order: VecDeque<SandboxId>,
 }
 
 /// The network of one pod.
-pub(super) struct Place<'a> {
-    places: &'a Places,
+pub(super) struct PodNetwork<'a> {
+    networks: &'a PodNetworks,
     sandbox: &'a SandboxId,
     ip: IpAddr,
     /// Ways to its namespace; `None` on the host's network.
@@ -47,7 +47,7 @@ pub(super) struct Place<'a> {
 
 /// Nobody knows where to dial.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum PlaceError {
+pub(super) enum NetworkError {
     /// The runtime did not answer.
     #[error("the address of the pod is not known")]
     Runtime(#[source] RuntimeError),
@@ -78,7 +78,7 @@ pub(super) enum AskError {
 
 // === impl Places ===
 
-impl Places {
+impl PodNetworks {
     pub(super) fn new(runtime: Runtime) -> Self {
         Self { runtime, namespaces: Namespaces::default(), known: Arc::default() }
     }
@@ -88,13 +88,13 @@ impl Places {
         &'a self,
         sandbox: &'a SandboxId,
         host_ip: Option<&str>,
-    ) -> Result<Place<'a>, PlaceError> {
+    ) -> Result<PodNetwork<'a>, NetworkError> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).networks.get(sandbox).cloned();
         let network = match known {
             Some(network) => network,
             None => {
-                let asked = self.runtime.network(sandbox).await.map_err(PlaceError::Runtime)?;
-                let network = asked.ok_or(PlaceError::NoAddress)?;
+                let asked = self.runtime.network(sandbox).await.map_err(NetworkError::Runtime)?;
+                let network = asked.ok_or(NetworkError::NoAddress)?;
                 self.remember(sandbox, network.clone());
                 network
             }
@@ -102,11 +102,11 @@ impl Places {
         let (ip, namespaces) = match network {
             Network::Own { ip, namespaces } => (ip, Some(namespaces)),
             Network::Host => {
-                let text = host_ip.ok_or(PlaceError::NoHostAddress)?;
-                (text.parse().map_err(|_| PlaceError::HostAddress(text.to_owned()))?, None)
+                let text = host_ip.ok_or(NetworkError::NoHostAddress)?;
+                (text.parse().map_err(|_| NetworkError::HostAddress(text.to_owned()))?, None)
             }
         };
-        Ok(Place { places: self, sandbox, ip, namespaces })
+        Ok(PodNetwork { networks: self, sandbox, ip, namespaces })
     }
 
     fn remember(&self, sandbox: &SandboxId, network: Network) {
@@ -131,7 +131,7 @@ impl Places {
 
 // === impl Place ===
 
-impl Place<'_> {
+impl PodNetwork<'_> {
     /// A connection to this port of the pod. Nothing has been sent on it.
     pub(super) async fn connect(&self, port: u16) -> Result<TcpStream, AskError> {
         let connected = self.attempt(SocketAddr::new(self.ip, port)).await;
@@ -150,7 +150,7 @@ impl Place<'_> {
             None if address.is_ipv6() => TcpSocket::new_v6().map_err(failed)?,
             None => TcpSocket::new_v4().map_err(failed)?,
             Some(paths) => {
-                self.places.namespaces.socket(paths, self.ip).await.map_err(AskError::Namespace)?
+                self.networks.namespaces.socket(paths, self.ip).await.map_err(AskError::Namespace)?
             }
         };
         socket.connect(address).await.map_err(failed)
@@ -163,12 +163,12 @@ impl Place<'_> {
 
     /// The runtime is asked again the next time.
     pub(super) fn forget(&self) {
-        self.places.forget(self.sandbox);
+        self.networks.forget(self.sandbox);
     }
 }
 
 /// Whatever host a request names, the pod is dialled.
-impl Dial for Place<'_> {
+impl Dial for PodNetwork<'_> {
     type Error = AskError;
 
     async fn dial(&self, _host: &str, port: u16) -> Result<TcpStream, AskError> {
