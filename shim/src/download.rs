@@ -49,7 +49,7 @@ pub(crate) struct Download {
 struct Pending {
     frame: Bytes,
     /// The room at the runtime that is given back once it was handed on.
-    owed: usize,
+    unreleased: usize,
     last: bool,
 }
 
@@ -82,12 +82,12 @@ impl Download {
             {
                 return Poll::Ready(DownloadEnd::ClientGone);
             }
-            if let Some(Pending { frame, owed, last }) = self.pending.take() {
+            if let Some(Pending { frame, unreleased, last }) = self.pending.take() {
                 if sink.send_data(frame, last).is_err() {
                     return Poll::Ready(DownloadEnd::ClientGone);
                 }
                 // An error means that the stream is gone, and its window with it.
-                let _ = source.flow_control().release_capacity(owed);
+                let _ = source.flow_control().release_capacity(unreleased);
                 if last {
                     return Poll::Ready(DownloadEnd::Finished);
                 }
@@ -99,14 +99,14 @@ impl Download {
                     if last {
                         tap.end(None);
                     }
-                    let owed = frame.len();
-                    self.pending = Some(Pending { frame: self.outgoing(frame, last), owed, last });
+                    let unreleased = frame.len();
+                    self.pending = Some(Pending { frame: self.outgoing(frame, last), unreleased, last });
                 }
                 Some(Err(error)) => return Poll::Ready(DownloadEnd::RuntimeFailed(error)),
                 None => {
                     let frame = self.exception.as_mut().map(|exception| exception.end()).unwrap_or_default();
                     if !frame.is_empty() {
-                        self.pending = Some(Pending { frame, owed: 0, last: false });
+                        self.pending = Some(Pending { frame, unreleased: 0, last: false });
                         continue;
                     }
                     let trailers = match ready!(source.poll_trailers(cx)) {

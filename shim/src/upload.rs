@@ -27,7 +27,7 @@ pub(crate) struct Upload {
     trailers: Option<HeaderMap>,
     /// Bytes of `frames` whose room the client does not have back: given when they are handed on, so that a slow
     /// runtime slows down the client.
-    owed: usize,
+    unreleased: usize,
     /// All bytes that were read from the client.
     read: usize,
     keep: bool,
@@ -45,7 +45,16 @@ impl Upload {
 
     /// A request that was read whole.
     pub(crate) fn assembled(frames: Vec<Bytes>) -> Self {
-        Self { source: None, frames, next: 0, trailers: None, owed: 0, read: 0, keep: true, done: false }
+        Self {
+            source: None,
+            frames,
+            next: 0,
+            trailers: None,
+            unreleased: 0,
+            read: 0,
+            keep: true,
+            done: false,
+        }
     }
 
     /// Whether there is no body at all: the request ends with its headers.
@@ -82,9 +91,9 @@ impl Upload {
         if caught_up {
             if let Some(source) = &mut self.source {
                 // An error means that the stream is gone, and its window with it.
-                let _ = source.flow_control().release_capacity(self.owed);
+                let _ = source.flow_control().release_capacity(self.unreleased);
             }
-            self.owed = 0;
+            self.unreleased = 0;
             if !self.keep {
                 self.frames.clear();
                 self.next = 0;
@@ -110,7 +119,7 @@ impl Upload {
         };
         match ready!(source.poll_data(cx)).transpose()? {
             Some(frame) => {
-                self.owed += frame.len();
+                self.unreleased += frame.len();
                 self.read += frame.len();
                 self.keep &= self.read <= MAX_KEPT;
                 let last = source.is_end_stream();

@@ -8,7 +8,7 @@ use crate::{
     job_sidecars::SidecarMark,
     model::{CallId, ConnectionId, Container, ContainerId, Pod, PodRef, PodUid, RequestId, SandboxId},
     probes::{ProbeResult, ProbeRun},
-    recreate::{Mark, Origin, RecreateRequest},
+    recreate::{Origin, RecreateMark, RecreateRequest},
     step::Step,
     verdict::Latch,
 };
@@ -97,7 +97,7 @@ pub enum Event {
     /// The runtime gave no answer.
     InspectionFailed(SandboxId),
 
-    /// The executor began to run a probe (see [`crate::Step::Probe`]); it is not owed again before it ended, or is given
+    /// The executor began to run a probe (see [`crate::Step::Probe`]); it is not due again before it ended, or is given
     /// up ten seconds after its own timeout.
     ProbeBegan(ProbeRun),
     /// That run ended.
@@ -114,7 +114,7 @@ pub enum Event {
     },
     /// When containers were created, as far as the agent has not seen it: after each list.
     ContainersCreated(Vec<(ContainerId, Instant)>),
-    /// Another process takes the place of this one: it does what is owed, and has the store. This one keeps the calls it has
+    /// Another process takes the place of this one: it does what is due, and has the store. This one keeps the calls it has
     /// until they end, and asks only what their holds need.
     HandedOver,
     /// The latches read from the store at start.
@@ -129,12 +129,12 @@ pub enum Event {
     /// A source was listed anew: these and no others of its kind.
     RecreatesListed(Origin, Vec<RecreateRequest>),
     /// The marks read from the store at start.
-    MarksLoaded(Vec<Mark>),
+    MarksLoaded(Vec<RecreateMark>),
     /// The marks of job sidecars read from the store at start.
     SidecarsLoaded(Vec<SidecarMark>),
     /// A mark became durable on behalf of a call on this connection.
-    MarkWritten(Mark, ConnectionId),
-    /// The executor began to carry out a step about a request; the step is not owed again before it ended.
+    MarkWritten(RecreateMark, ConnectionId),
+    /// The executor began to carry out a step about a request; the step is not due again before it ended.
     StepBegan(Step),
     /// It ended, well or not.
     StepEnded(Step, StepOutcome),

@@ -1,4 +1,4 @@
-//! Berth's pure core: given what happened on this node, may this CRI call proceed, and what is owed to the world?
+//! Berth's pure core: given what happened on this node, may this CRI call proceed, and what is due?
 //!
 //! This crate never reads a clock, a file, a socket or the environment, and starts no task: `now` is an argument and its
 //! `Cargo.toml` is the proof. The adapter around it is one loop: *subscribe, ask, act*.
@@ -50,12 +50,12 @@ mod call;
 mod config;
 mod containers;
 mod early_readiness;
-mod errand;
 mod event;
 mod exit_order;
 mod explain;
 mod followed;
 mod images;
+mod in_flight;
 mod instances;
 mod job_sidecars;
 mod launch_order;
@@ -93,13 +93,13 @@ pub use model::{
 };
 pub use node::Node;
 pub use probes::{
-    AskedMarks, ConditionMark, ConditionStatus, Instance, InstanceState, Markers, PodMarks, PodReport, Probe,
-    ProbeAction, ProbeEvent, ProbeEventText, ProbeLimits, ProbeOutcome, ProbeReason, ProbeReport,
-    ProbeResult, ProbeRun, ProbeState, ProbeStep, ProbeView, Probes, ProbesSize, RunId, Shown,
-    ShownCondition, Strain, WantedPod, WantedProbe,
+    AskedMarks, Backlog, ConditionMark, ConditionStatus, Instance, InstanceState, Markers, PodMarks,
+    PodReport, Probe, ProbeAction, ProbeEvent, ProbeEventText, ProbeLimits, ProbeOutcome, ProbeReason,
+    ProbeReport, ProbeResult, ProbeRun, ProbeState, ProbeStep, ProbeView, Probes, ProbesSize, RunId, Shown,
+    ShownCondition, WantedPod, WantedProbe,
 };
 pub use recreate::{
-    AssignError, Assigned, ContainerPhase, ContainerProgress, Mark, MarkPhase, Origin, Outcome,
+    AssignError, Assigned, ContainerPhase, ContainerProgress, MarkPhase, Origin, Outcome, RecreateMark,
     RecreateReport, RecreateRequest, RecreateStrategy, RecreateTarget, RequestPhase, RequestView, Restate,
     Turn,
 };

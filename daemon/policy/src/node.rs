@@ -9,8 +9,8 @@ use crate::{
     call::{Call, Request},
     config::Config,
     early_readiness::EarlyReadiness,
-    errand::Errands,
     event::Event,
+    in_flight::StepsInFlight,
     job_sidecars::JobSidecars,
     model::{
         CallId, ConnectionId, ContainerId, ContainerName, ContainerState, Pod, PodRef, PodUid, SandboxId,
@@ -42,7 +42,7 @@ pub struct Node {
     /// The runtime was listed at least once: what it has is known.
     pub(crate) runtime_listed: bool,
     /// Steps that are carried out one at a time.
-    pub(crate) errands: Errands,
+    pub(crate) steps_in_flight: StepsInFlight,
     /// When it was last planned; a deadline before that was looked at.
     pub(crate) looked: Option<Instant>,
     pub(crate) recreates: Recreates,
@@ -55,7 +55,7 @@ pub struct Node {
     /// Pods that are probed.
     pub(crate) probed: BTreeSet<PodUid>,
     pub(crate) listing_asked: Seq,
-    /// A successor does what is owed. Left to do here is only what the calls need that still wait.
+    /// A successor does what is due. Left to do here is only what the calls need that still wait.
     pub(crate) handed_over: bool,
 }
 
@@ -117,7 +117,7 @@ impl Node {
             view_fresh: false,
             kubelet_poll: KubeletPoll::default(),
             runtime_listed: false,
-            errands: Errands::default(),
+            steps_in_flight: StepsInFlight::default(),
             looked: None,
             recreates: Recreates::default(),
             sidecars: JobSidecars::default(),
@@ -257,11 +257,11 @@ impl Node {
                 if let Step::StopContainer(stop) = &step {
                     self.sidecars.stop_began(&stop.container, now);
                 }
-                self.errands.began(&step);
+                self.steps_in_flight.began(&step);
                 self.recreates.step_began(&step);
             }
             Event::StepEnded(step, outcome) => {
-                if self.errands.ended(&step, outcome, now) {
+                if self.steps_in_flight.ended(&step, outcome, now) {
                     self.sidecar_step_ended(&step, now);
                     self.step_ended(step, outcome, now);
                 }

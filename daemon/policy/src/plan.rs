@@ -1,4 +1,4 @@
-//! What the node owes the world right now, and when to ask again.
+//! Plan: the steps that are due on the node right now, and when to ask again.
 
 use std::{
     collections::BTreeSet,
@@ -23,7 +23,7 @@ const MOST_INSPECTIONS: usize = 16;
 const KUBELET_POLL_PERIOD: Duration = Duration::from_millis(250);
 
 impl Node {
-    /// The effects owed now; empty when all is done or under way. What follows from the time alone happens here too.
+    /// The effects due now; empty when all is done or under way. What follows from the time alone happens here too.
     pub fn plan(&mut self, now: Instant) -> Vec<Step> {
         self.looked = Some(now);
         self.set_aside_is_kept();
@@ -41,7 +41,7 @@ impl Node {
         steps.extend(self.probe_runs(now).into_iter().map(Step::Probe));
         self.tell_what_is_set_aside();
         steps.extend(self.notices.iter().cloned().map(|(pod, notice)| Step::Tell(pod, notice)));
-        steps.retain(|step| self.errands.may_begin(step, now));
+        steps.retain(|step| self.steps_in_flight.may_begin(step, now));
         steps
     }
 
@@ -77,7 +77,7 @@ impl Node {
         }
         !self.forgotten.is_empty()
             || self.recreates.is_active()
-            || self.errands.is_busy()
+            || self.steps_in_flight.is_busy()
             || self.awaits_sidecars()
             || !self.notices.is_empty()
             || !self.probed.is_empty()
@@ -99,7 +99,8 @@ impl Node {
         let inspections =
             self.inspections().chain(self.recreate_inspections()).chain(self.followed_inspections());
         let inspections = inspections.filter_map(|due| asks(&due));
-        let timers = self.recreate_deadlines().chain(self.sidecar_deadlines()).chain(self.errands.retries());
+        let timers =
+            self.recreate_deadlines().chain(self.sidecar_deadlines()).chain(self.steps_in_flight.retries());
         let timers = timers.filter(|deadline| self.looked.is_none_or(|looked| *deadline > looked));
         let timers = timers.chain(self.looked.and_then(|looked| self.set_aside.next(looked)));
         holds.chain(inspections).chain(polls).chain(timers).chain(self.probe_deadlines()).min()

@@ -6,7 +6,7 @@ use crate::{
     job_sidecars::SidecarMark,
     model::{ContainerId, Hook, PodRef, RequestId, SandboxId},
     probes::ProbeRun,
-    recreate::{Mark, Origin, RecreateReport},
+    recreate::{Origin, RecreateMark, RecreateReport},
 };
 
 /// An effect to be carried out; its outcome comes back as an [`crate::Event`].
@@ -25,7 +25,7 @@ pub enum Step {
     /// Remove these exited containers from the runtime, and their logs.
     RemoveContainers(Vec<ContainerId>),
     /// Write these marks down durably, all or none; what they say happens only after that.
-    WriteMarks(Vec<Mark>),
+    WriteMarks(Vec<RecreateMark>),
     /// Remove the marks of this request from the store.
     ForgetMarks(RequestId),
     /// Stop this container without the kubelet: its hook, then the stop signal, then SIGKILL.

@@ -19,7 +19,7 @@ use std::{
 
 use berth_policy::{
     Call, CallId, ConnectionId, ContainerId, ContainerName, CreateContainer, CredentialKey, EnvValues, Event,
-    HookTurn, Latch, Mark, MarkPhase, Node, Nudge, PodUid, Request, RequestId, Restate, SetAsideView,
+    HookTurn, Latch, MarkPhase, Node, Nudge, PodUid, RecreateMark, Request, RequestId, Restate, SetAsideView,
     Showing, SidecarMark, Step, Turn, Verdict, time::later,
 };
 use berth_shim::Gate;
@@ -34,7 +34,7 @@ use self::{
 };
 use crate::base::causes::chain;
 
-/// When what is owed is asked for again after the policy panicked as a whole.
+/// When what is due is asked for again after the policy panicked as a whole.
 pub(crate) const AFTER_PANIC: Duration = Duration::from_secs(1);
 /// How long the kubelet's look at a container waits for ours, where it makes a difference whether it has exited.
 const LOOK: Duration = Duration::from_secs(2);
@@ -48,7 +48,7 @@ pub struct Agent {
     changes: watch::Sender<u64>,
     /// Grows with every fact and every hold; the executor waits for it. A number of its own, because a hold that woke
     /// the calls that are held would wake itself.
-    owed: watch::Sender<u64>,
+    due: watch::Sender<u64>,
     /// Grows with every fact, whether anybody waits for it or not.
     facts: watch::Sender<u64>,
     /// Whether there are pods for which the end of a container counts.
@@ -65,7 +65,7 @@ impl Agent {
         let agent = Self {
             node: Mutex::new(Node::new(config)),
             changes: watch::Sender::new(0),
-            owed: watch::Sender::new(0),
+            due: watch::Sender::new(0),
             facts: watch::Sender::new(0),
             follows: watch::Sender::new(false),
             store,
@@ -103,7 +103,7 @@ impl Agent {
         question(&node, now())
     }
 
-    /// The effects owed now, and when to ask again.
+    /// The effects that are due now, and when to ask again.
     pub fn plan(&self) -> (Vec<Step>, Option<std::time::Instant>) {
         let ask = || {
             let mut node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
@@ -120,8 +120,8 @@ impl Agent {
     }
 
     /// A number that grows whenever [`Agent::plan`] may have a new answer.
-    pub fn owed(&self) -> watch::Receiver<u64> {
-        self.owed.subscribe()
+    pub fn due(&self) -> watch::Receiver<u64> {
+        self.due.subscribe()
     }
 
     /// From now on the containers of this pod are created with these values, whatever the kubelet read; without any, as the
@@ -162,7 +162,7 @@ impl Agent {
     }
 
     /// Makes marks durable; all or none.
-    pub async fn write_marks(&self, marks: Vec<Mark>) -> bool {
+    pub async fn write_marks(&self, marks: Vec<RecreateMark>) -> bool {
         self.write("Marks not written", move |store| store.mark(&marks)).await
     }
 
@@ -182,7 +182,7 @@ impl Agent {
     }
 
     /// A mark that a call of the kubelet makes due, and waits for.
-    async fn write_on_behalf(&self, mark: Mark, connection: ConnectionId) -> bool {
+    async fn write_on_behalf(&self, mark: RecreateMark, connection: ConnectionId) -> bool {
         let written = self.write_marks(vec![mark.clone()]).await;
         if written {
             info!(
@@ -272,7 +272,7 @@ impl Gate for Agent {
             point.reached();
         }
         if matches!(verdict, Verdict::Hold { .. }) {
-            self.owed.send_modify(|owed| *owed += 1);
+            self.due.send_modify(|due| *due += 1);
         }
         verdict
     }
@@ -297,7 +297,7 @@ impl Gate for Agent {
         self.follows.send_if_modified(|before| std::mem::replace(before, follows) != follows);
         if waiting {
             self.changes.send_modify(|changes| *changes += 1);
-            self.owed.send_modify(|owed| *owed += 1);
+            self.due.send_modify(|due| *due += 1);
         }
         self.facts.send_modify(|facts| *facts += 1);
     }
@@ -308,7 +308,7 @@ impl Gate for Agent {
 
     async fn shows(&self, connection: ConnectionId, container: &ContainerId) -> Showing {
         let asked = now();
-        let mut changes = self.owed();
+        let mut changes = self.due();
         loop {
             changes.mark_unchanged();
             let ask = || self.read(|node, _| node.restate(connection, container, asked));

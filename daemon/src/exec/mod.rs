@@ -63,7 +63,7 @@ impl Executor {
     /// Asks what is owed after every change and at every deadline, until the shutdown.
     pub(crate) async fn run(self, shutdown: CancellationToken) {
         // Subscribed before the first question, so that no change in between is lost.
-        let mut owed = self.agent.owed();
+        let mut owed = self.agent.due();
         loop {
             owed.borrow_and_update();
             let (steps, deadline) = self.agent.plan();
@@ -197,7 +197,7 @@ impl Executor {
     /// Waits until the runtime's list lacks what a request is about.
     async fn missed(&self) {
         // Subscribed before the first look, so that no change in between is lost.
-        let mut owed = self.agent.owed();
+        let mut owed = self.agent.due();
         while !self.agent.read(|node, _| node.misses_container()) {
             if owed.changed().await.is_err() {
                 std::future::pending::<()>().await;

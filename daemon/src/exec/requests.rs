@@ -1,6 +1,6 @@
 //! The steps about requests: where each goes, and how it ended.
 
-use berth_policy::{ContainerId, Event, Mark, Origin, SidecarMark, Step, StepOutcome};
+use berth_policy::{ContainerId, Event, Origin, RecreateMark, SidecarMark, Step, StepOutcome};
 use berth_shim::Gate;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -94,7 +94,7 @@ impl Executor {
         StepOutcome::Done
     }
 
-    async fn write_marks(&self, marks: &[Mark]) -> StepOutcome {
+    async fn write_marks(&self, marks: &[RecreateMark]) -> StepOutcome {
         Point::Marking.reached();
         let written = self.agent.write_marks(marks.to_vec()).await;
         Point::Marked.reached();

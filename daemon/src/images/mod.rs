@@ -1,4 +1,4 @@
-//! Carries out what the policy owes about images: looks, pulls, cancels, pins. No decisions but those of one pull.
+//! Carries out what is due about images: looks, pulls, cancels, pins. No decisions but those of one pull.
 //!
 //! ```text
 //!   Images ──ImageStep──▶ ImageExecutor ──▶ runtime (CRI), containerd (progress, pins)

@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 use tonic::Code;
 
-use super::record::{Mark, Record};
+use super::record::{LaunchMoment, Record};
 use super::{Playing, hook, image, probe};
 use crate::manifest::container;
 use crate::manifest::types::Container;
@@ -60,9 +60,9 @@ impl Waiting<'_> {
 pub(crate) async fn launch(playing: &Playing<'_>, record: &mut Record) -> Result<Vec<Started>> {
     let mut waiting = Vec::new();
     for (index, spec) in playing.manifest.pod.spec.containers.iter().enumerate() {
-        record.mark(index, Mark::Pull, Instant::now());
+        record.mark(index, LaunchMoment::Pull, Instant::now());
         let image_ref = image::ensure(playing, spec).await?;
-        record.mark(index, Mark::Pulled, Instant::now());
+        record.mark(index, LaunchMoment::Pulled, Instant::now());
         waiting.push(Waiting { index, spec, image_ref, refusal: None });
     }
     let mut started = Vec::new();
@@ -133,11 +133,11 @@ async fn attempt(
         }
         Err(error) => return Err(error.into()),
     };
-    let at = record.mark(one.index, Mark::Created, Instant::now());
+    let at = record.mark(one.index, LaunchMoment::Created, Instant::now());
     record.container(one.index).container_id = Some(id.clone());
     progress(&format!("{name}: created after {at} ms"));
     playing.cri.start(&id, name).await?;
-    let at = record.mark(one.index, Mark::Started, Instant::now());
+    let at = record.mark(one.index, LaunchMoment::Started, Instant::now());
     progress(&format!("{name}: started after {at} ms"));
     if let Some(hook) = &one.spec.lifecycle.post_start {
         hook::post_start(playing, hook, &id, name).await?;
@@ -213,7 +213,7 @@ impl Readiness {
 
     fn note(&mut self, done: Result<Outcome, tokio::task::JoinError>, record: &mut Record) -> Result<()> {
         let (index, name, outcome) = done.context("the task that runs the probes")?;
-        let at = record.mark(index, Mark::Ready, outcome?);
+        let at = record.mark(index, LaunchMoment::Ready, outcome?);
         self.last.remove(&name);
         progress(&format!("{name}: ready after {at} ms"));
         Ok(())

@@ -49,7 +49,7 @@ pub(crate) struct Times {
 
 /// A moment in the launch of a container.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Mark {
+pub(crate) enum LaunchMoment {
     /// Its image is looked for.
     Pull,
     /// Its image is there.
@@ -89,15 +89,15 @@ impl Record {
     }
 
     /// Something happened to the container at this place in the spec; milliseconds since the beginning.
-    pub(crate) fn mark(&mut self, index: usize, mark: Mark, at: Instant) -> u64 {
+    pub(crate) fn mark(&mut self, index: usize, mark: LaunchMoment, at: Instant) -> u64 {
         let since = self.since(at);
         let times = &mut self.containers[index];
         let field = match mark {
-            Mark::Pull => &mut times.pull_milliseconds,
-            Mark::Pulled => &mut times.pulled_milliseconds,
-            Mark::Created => &mut times.created_milliseconds,
-            Mark::Started => &mut times.started_milliseconds,
-            Mark::Ready => &mut times.ready_milliseconds,
+            LaunchMoment::Pull => &mut times.pull_milliseconds,
+            LaunchMoment::Pulled => &mut times.pulled_milliseconds,
+            LaunchMoment::Created => &mut times.created_milliseconds,
+            LaunchMoment::Started => &mut times.started_milliseconds,
+            LaunchMoment::Ready => &mut times.ready_milliseconds,
         };
         *field = Some(since);
         since

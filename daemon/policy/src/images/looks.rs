@@ -34,7 +34,7 @@ impl Look {
 }
 
 impl Images {
-    pub(super) fn looks_owed(&mut self, now: Instant) -> Vec<ImageStep> {
+    pub(super) fn looks_due(&mut self, now: Instant) -> Vec<ImageStep> {
         let looking = self.wishes.values().filter(|wanted| wanted.state == State::Looking);
         let wanted: BTreeMap<Arc<str>, ImageReference> =
             looking.map(|wanted| (wanted.given().clone(), wanted.wish.image.clone())).collect();

@@ -1,4 +1,4 @@
-//! Images the node should have: which pull is owed now, which wish is fulfilled by which pull, and what is kept.
+//! Images the node should have: which pull is due now, which wish is fulfilled by which pull, and what is kept.
 //!
 //! ```text
 //!   NodeImage, files, berthctl ──ImageEvent──▶ Images ──plan──▶ Look, Pull, Cancel, LetGo, Pin, Unpin ──▶ executors
@@ -158,7 +158,7 @@ impl Images {
         }
     }
 
-    /// Returns the steps that are owed now; each step is given out once.
+    /// Returns the steps that are due now; each step is given out once.
     pub fn plan(&mut self, now: Instant) -> Vec<ImageStep> {
         self.planned = Some(now);
         let wishes = &self.wishes;
@@ -166,13 +166,13 @@ impl Images {
         for (id, wanted) in &mut self.wishes {
             self.set_aside.evaluate(|| id.clone(), now, || wanted.expire(now));
         }
-        let mut steps = self.looks_owed(now);
+        let mut steps = self.looks_due(now);
         // First of all who needs what goes on: it is not cancelled then, and not pulled twice.
         self.share_pulls(now);
-        steps.extend(self.cancels_owed());
-        steps.extend(self.pulls_owed(now));
-        steps.extend(self.let_go_owed());
-        steps.extend(self.pins.owed(now));
+        steps.extend(self.cancels_due());
+        steps.extend(self.pulls_due(now));
+        steps.extend(self.let_go_due());
+        steps.extend(self.pins.due(now));
         steps
     }
 

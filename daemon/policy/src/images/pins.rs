@@ -105,8 +105,8 @@ impl Pins {
         pin.retry.failed(now, |failures| pause(seed, record, failures));
     }
 
-    /// Returns the steps that are owed about the pins.
-    pub(super) fn owed(&mut self, now: Instant) -> Vec<ImageStep> {
+    /// Returns the steps that are due about the pins.
+    pub(super) fn due(&mut self, now: Instant) -> Vec<ImageStep> {
         let mut steps = Vec::new();
         self.0.retain(|record, pin| {
             if pin.asked.is_some() {
@@ -129,7 +129,7 @@ impl Pins {
         steps
     }
 
-    /// When something about them may be owed.
+    /// When something about them may be due.
     pub(super) fn deadlines(&self) -> impl Iterator<Item = Instant> {
         let idle = self.0.values().filter(|pin| pin.asked.is_none());
         idle.flat_map(|pin| [Some(pin.until).filter(|_| !pin.used), pin.retry.next]).flatten()

@@ -80,7 +80,7 @@ impl Images {
     }
 
     /// Ends what nobody needs any more. Its slot is free once it has ended.
-    pub(super) fn cancels_owed(&mut self) -> Vec<ImageStep> {
+    pub(super) fn cancels_due(&mut self) -> Vec<ImageStep> {
         let unneeded = self.pulls.iter().filter(|(id, pull)| pull.is_open() && !self.is_needed(**id));
         let unneeded: Vec<PullId> = unneeded.map(|(id, _)| *id).collect();
         for id in &unneeded {
@@ -92,7 +92,7 @@ impl Images {
     }
 
     /// Ends what is kept for attempts that nobody will make.
-    pub(super) fn let_go_owed(&mut self) -> Vec<ImageStep> {
+    pub(super) fn let_go_due(&mut self) -> Vec<ImageStep> {
         let wished = self.wishes.values().filter(|wanted| wanted.is_open()).map(Wanted::given);
         // One that was told to end writes until it has ended.
         let pulled = self.pulls.values().filter(|pull| pull.is_running()).map(|pull| &pull.image.given);

@@ -27,7 +27,7 @@ impl Images {
         }
     }
 
-    pub(super) fn pulls_owed(&mut self, now: Instant) -> Vec<ImageStep> {
+    pub(super) fn pulls_due(&mut self, now: Instant) -> Vec<ImageStep> {
         let mut steps = Vec::new();
         for id in self.in_order(now) {
             // One before it may have taken it along.

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use super::{
     Probes,
-    watch::{Place, ProbeState, Watch},
+    watch::{Presence, ProbeState, Watch},
 };
 use crate::model::{ContainerName, PodRef};
 
@@ -87,9 +87,9 @@ impl Watch {
         }
         let container = &self.wanted.container;
         match self.place {
-            Place::Unheard => "the runtime has not told of the pod yet".into(),
-            Place::Absent => format!("Container({container}) has not been created").into(),
-            Place::Down(_) | Place::Up { .. } => {
+            Presence::Unheard => "the runtime has not told of the pod yet".into(),
+            Presence::Absent => format!("Container({container}) has not been created").into(),
+            Presence::Down(_) | Presence::Up { .. } => {
                 format!("Container({container}) has no result yet since it started").into()
             }
         }

@@ -25,35 +25,28 @@
 //! - whatever is due runs as soon as there is room, pods taking turns: none starves;
 //! - a state changes only after as many equal results in a row as its threshold says, or with the container;
 //! - one write a pod at a time, and none while the pod shows what it should: with every step carried out and the pods
-//!   shown, nothing is owed until a state or a message changes;
+//!   shown, nothing is due until a state or a message changes;
 //! - what is remembered is bounded by the probes that are wanted, the containers that exist, and the steps under way.
 
+mod backlog;
 mod bucket;
 mod event;
 mod explain;
 mod limits;
 mod marks;
 mod model;
+mod pod_events;
 mod report;
+mod scheduler;
 mod step;
-mod strain;
-mod tell;
-mod turns;
 mod wanted;
 mod watch;
 mod writes;
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
-use self::{
-    bucket::Bucket,
-    report::Reporting,
-    strain::Straining,
-    turns::{Kind, Running},
-    watch::{Place, Watch},
-    writes::Marking,
-};
 pub use self::{
+    backlog::Backlog,
     event::{Instance, InstanceState, ProbeEvent, ProbeOutcome, Shown, ShownCondition},
     explain::{ProbeView, ProbesSize},
     limits::ProbeLimits,
@@ -61,9 +54,16 @@ pub use self::{
     model::{Probe, ProbeAction, ProbeResult, ProbeRun},
     report::{PodReport, ProbeReport},
     step::{ConditionMark, ConditionStatus, PodMarks, ProbeEventText, ProbeReason, ProbeStep, RunId},
-    strain::Strain,
     wanted::{Markers, WantedPod, WantedProbe},
     watch::ProbeState,
+};
+use self::{
+    backlog::BacklogReport,
+    bucket::Bucket,
+    report::Reporting,
+    scheduler::{Kind, Running},
+    watch::{Presence, Watch},
+    writes::Marking,
 };
 use crate::{
     model::{ContainerName, PodRef, PodUid},
@@ -92,9 +92,9 @@ pub struct Probes {
     exec_rate: Bucket,
     write_rate: Bucket,
     /// Events have as much as writes have, and take nothing from them.
-    tell_rate: Bucket,
+    event_rate: Bucket,
     reporting: Reporting,
-    straining: Straining,
+    backlog: BacklogReport,
     /// Pods whose evaluation panicked.
     set_aside: SetAside<PodUid>,
     wake: Wake,
@@ -132,9 +132,9 @@ impl Probes {
             turns: 0,
             exec_rate: Bucket::new(limits.exec_every, limits.exec_burst),
             write_rate: Bucket::new(limits.write_every, limits.write_burst),
-            tell_rate: Bucket::new(limits.write_every, limits.write_burst),
+            event_rate: Bucket::new(limits.write_every, limits.write_burst),
             reporting: Reporting::default(),
-            straining: Straining::default(),
+            backlog: BacklogReport::default(),
             set_aside: SetAside::default(),
             wake: Wake { planned: now, next: None },
             limits,
@@ -175,20 +175,20 @@ impl Probes {
         self.forget_pods();
     }
 
-    /// Returns the steps that are owed now; each step is given out once.
+    /// Returns the steps that are due now; each step is given out once.
     pub fn plan(&mut self, now: Instant) -> Vec<ProbeStep> {
         self.wake = Wake { planned: now, next: None };
         let pods = &self.pods;
         self.set_aside.keep(|pod| pods.contains_key(pod));
         self.set_aside.next(now).into_iter().for_each(|next| self.wake.at(next));
         self.give_up(now);
-        let mut steps = self.runs_owed(now);
-        self.strain_seen(now);
+        let mut steps = self.runs_due(now);
+        self.measure_backlog(now);
         self.take_news();
-        steps.extend(self.looks_owed(now));
-        steps.extend(self.marks_owed(now));
-        steps.extend(self.report_owed(now));
-        steps.extend(self.tells_owed(now));
+        steps.extend(self.looks_due(now));
+        steps.extend(self.marks_due(now));
+        steps.extend(self.report_due(now));
+        steps.extend(self.events_due(now));
         self.forget_pods();
         steps
     }
@@ -199,8 +199,8 @@ impl Probes {
     }
 
     /// Whether probes run later than they should, because the node allows no more.
-    pub fn strain(&self) -> Option<Strain> {
-        self.straining.told()
+    pub fn backlog(&self) -> Option<Backlog> {
+        self.backlog.told()
     }
 
     /// The pods that are left alone because their evaluation panicked, with the time when each is tried
@@ -224,7 +224,7 @@ impl Probes {
         }
         pod.marking.unsettle();
         for watch in pod.probes.values_mut() {
-            watch.place(Place::of(containers, watch.container()), self.began, now);
+            watch.place(Presence::of(containers, watch.container()), self.began, now);
         }
     }
 
@@ -247,7 +247,7 @@ impl Probes {
 }
 
 impl Wake {
-    /// Something may be owed then.
+    /// Something may be due then.
     fn at(&mut self, then: Instant) {
         if then > self.planned && self.next.is_none_or(|next| then < next) {
             self.next = Some(then);

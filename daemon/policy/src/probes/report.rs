@@ -102,7 +102,7 @@ impl Probes {
         self.reporting.unsettle();
     }
 
-    pub(super) fn report_owed(&mut self, now: Instant) -> Option<ProbeStep> {
+    pub(super) fn report_due(&mut self, now: Instant) -> Option<ProbeStep> {
         // Before it is known what is wanted, what an earlier process reported stands.
         let known = self.reporting.wanted_known;
         if !known || !self.reporting.unsettled || self.reporting.writing.is_some() {

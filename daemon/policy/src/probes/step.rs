@@ -1,4 +1,4 @@
-//! What is owed to the world about probes. Each step is given out once, and answered by the event it names, if it names
+//! What is due about probes. Each step is given out once, and answered by the event it names, if it names
 //! one.
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
@@ -18,7 +18,7 @@ pub enum ProbeStep {
     /// Let this be all of `NodePodProbe.status.podProbeStatuses`. Answered by `ReportEnded`.
     Report(Vec<PodReport>),
     /// Write this Event. No answer.
-    Tell(ProbeEventText),
+    EmitEvent(ProbeEventText),
 }
 
 /// One run. Never used twice in the life of a process.

@@ -10,7 +10,7 @@ use super::{
     ProbedPod, Probes,
     marks::{Asked, MarkKey},
     model::Probe,
-    watch::{Place, Watch},
+    watch::{Presence, Watch},
     writes::Marking,
 };
 use crate::model::{ContainerName, PodRef, PodUid};
@@ -108,7 +108,7 @@ impl Probes {
                 Entry::Vacant(new) => {
                     let memory = self.memory.remove(&(uid.clone(), new.key().clone()));
                     let watch = new.insert(Watch::new(wanted, memory, now));
-                    let place = Place::of(containers, watch.container());
+                    let place = Presence::of(containers, watch.container());
                     watch.place(place, self.began, now);
                 }
             }
@@ -124,7 +124,7 @@ impl Probes {
 
 impl ProbedPod {
     fn new(pod: PodRef, turns: u64) -> Self {
-        let served = super::turns::Kind::ALL.into_iter().map(|kind| (kind, turns)).collect();
+        let served = super::scheduler::Kind::ALL.into_iter().map(|kind| (kind, turns)).collect();
         Self { pod, probes: BTreeMap::new(), marking: Marking::default(), served }
     }
 

@@ -14,9 +14,9 @@ use std::{
 use super::{
     event::{Instance, InstanceState},
     model::{Probe, ProbeResult},
+    pod_events::PendingEvent,
     report::ProbeReport,
     step::RunId,
-    tell::Telling,
     wanted::WantedProbe,
 };
 use crate::{
@@ -42,7 +42,7 @@ pub enum ProbeState {
 
 /// Where a container stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Presence {
     /// Nobody has told of this pod.
     Unheard,
     /// The pod has no such container.
@@ -57,7 +57,7 @@ pub(super) enum Place {
 #[derive(Debug)]
 pub(super) struct Watch {
     pub(super) wanted: WantedProbe,
-    pub(super) place: Place,
+    pub(super) place: Presence,
     /// The pod had such a container.
     existed: bool,
     /// When the instance that is there became known.
@@ -81,7 +81,7 @@ pub(super) struct Watch {
     pub(super) late: Duration,
     /// The run whose result counts.
     pub(super) run: Option<RunId>,
-    pub(super) telling: Telling,
+    pub(super) event: PendingEvent,
     news: bool,
 }
 
@@ -89,7 +89,7 @@ impl Watch {
     pub(super) fn new(wanted: WantedProbe, memory: Option<ProbeReport>, now: Instant) -> Self {
         let mut watch = Self {
             wanted,
-            place: Place::Unheard,
+            place: Presence::Unheard,
             existed: false,
             placed: now,
             state: ProbeState::Unknown,
@@ -102,7 +102,7 @@ impl Watch {
             due: None,
             late: Duration::ZERO,
             run: None,
-            telling: Telling::default(),
+            event: PendingEvent::default(),
             news: true,
         };
         if let Some(memory) = memory {
@@ -114,7 +114,7 @@ impl Watch {
 
     /// Takes over what an earlier process found out, unless there is something newer.
     pub(super) fn remember(&mut self, memory: ProbeReport) {
-        if self.spoken || self.place != Place::Unheard {
+        if self.spoken || self.place != Presence::Unheard {
             return;
         }
         self.state = memory.state;
@@ -166,7 +166,7 @@ impl Watch {
     }
 
     /// Its container stands there now.
-    pub(super) fn place(&mut self, place: Place, agent_began: Instant, now: Instant) {
+    pub(super) fn place(&mut self, place: Presence, agent_began: Instant, now: Instant) {
         let same = self.place.is_like(&place);
         let old = std::mem::replace(&mut self.place, place);
         if same {
@@ -184,7 +184,7 @@ impl Watch {
         self.run = None;
         self.existed |= self.place.container().is_some();
         match &self.place {
-            Place::Unheard => {
+            Presence::Unheard => {
                 self.spoken = false;
                 self.existed = false;
                 self.ended = None;
@@ -193,9 +193,9 @@ impl Watch {
                 self.refuse_unreadable(now);
             }
             // An earlier process found it out, and about this instance.
-            Place::Up { since, .. }
-                if old == Place::Unheard && self.ended.is_some_and(|ended| ended >= *since) => {}
-            Place::Absent | Place::Down(_) | Place::Up { .. } => self.begin_anew(now),
+            Presence::Up { since, .. }
+                if old == Presence::Unheard && self.ended.is_some_and(|ended| ended >= *since) => {}
+            Presence::Absent | Presence::Down(_) | Presence::Up { .. } => self.begin_anew(now),
         }
         self.due = self.next_due(agent_began).map(|due| due.max(now));
     }
@@ -233,13 +233,13 @@ impl Watch {
         if self.wanted.paused {
             return None;
         }
-        let Place::Up { since, .. } = self.place else { return None };
+        let Presence::Up { since, .. } = self.place else { return None };
         Some(later(since, self.probe()?.initial_delay))
     }
 
     /// When its next run is wanted, as it stands now.
     fn next_due(&self, agent_began: Instant) -> Option<Instant> {
-        let Place::Up { since, .. } = self.place else { return None };
+        let Presence::Up { since, .. } = self.place else { return None };
         let (probe, ready) = (self.probe()?, self.ready()?);
         let Some(began) = self.began else { return Some(ready.max(self.spread(probe, since, agent_began))) };
         Some(ready.max(later(began, period(probe))))
@@ -268,11 +268,11 @@ impl Watch {
     fn begin_anew(&mut self, now: Instant) {
         match &self.place {
             _ if self.wanted.probe.is_err() => self.refuse_unreadable(now),
-            Place::Absent | Place::Down(_) if self.existed => {
+            Presence::Absent | Presence::Down(_) if self.existed => {
                 let message = format!("Container({}) is Non-running", self.wanted.container);
                 self.turn(ProbeState::Failed, cut(&message), now);
             }
-            Place::Unheard | Place::Absent | Place::Down(_) | Place::Up { .. } => self.blank(now),
+            Presence::Unheard | Presence::Absent | Presence::Down(_) | Presence::Up { .. } => self.blank(now),
         }
     }
 
@@ -304,14 +304,14 @@ impl Watch {
         if self.state != state {
             self.since = now;
         }
-        self.telling.note(self.state != state, state, &message, now);
+        self.event.note(self.state != state, state, &message, now);
         self.state = state;
         self.message = message;
         self.news = true;
     }
 }
 
-impl Place {
+impl Presence {
     pub(super) fn of(containers: Option<&BTreeMap<ContainerName, Instance>>, name: &ContainerName) -> Self {
         let Some(containers) = containers else { return Self::Unheard };
         let Some(Instance { id, sandbox, state }) = containers.get(name) else { return Self::Absent };

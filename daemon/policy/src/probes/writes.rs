@@ -54,8 +54,8 @@ pub(super) struct Marking {
     wrote: Wrote,
     contest: Contest,
     last_write: Option<Instant>,
-    /// Since when something is owed.
-    owed_since: Option<Instant>,
+    /// Since when something is due.
+    due_since: Option<Instant>,
     /// It may have to be written to.
     unsettled: bool,
     /// Not before then, unless something changes.
@@ -93,9 +93,9 @@ struct Contest {
 enum Part {
     #[default]
     All,
-    /// Only conditions, while one is owed: no labels or annotations.
+    /// Only conditions, while one is due: no labels or annotations.
     Conditions,
-    /// Only labels and annotations, while one is owed: no conditions.
+    /// Only labels and annotations, while one is due: no conditions.
     Keys,
 }
 
@@ -218,11 +218,11 @@ impl Marking {
         self.let_go();
     }
 
-    /// Decides which of these changes are owed, and when.
+    /// Decides which of these changes are due, and when.
     fn turn(&mut self, mut changes: Changes, now: Instant) -> Turn {
         if changes.is_empty() {
             self.unsettled = false;
-            self.owed_since = None;
+            self.due_since = None;
             self.contest.until = None;
             // What is still there is asked for by a probe that has no result yet.
             let face = self.face.as_ref();
@@ -232,7 +232,7 @@ impl Marking {
             });
             return Turn::Nothing;
         }
-        let since = *self.owed_since.get_or_insert(now);
+        let since = *self.due_since.get_or_insert(now);
         let contested = self.wrote.has(&changes).then(|| self.contest.meet(now));
         let keys_next = self.keys_next.filter(|next| *next > now);
         if !changes.conditions.is_empty() && (self.part == Part::Conditions || keys_next.is_some()) {
@@ -253,7 +253,7 @@ impl Marking {
         let version = self.face.as_ref().map_or(0, |face| face.version);
         self.writing = Some(Writing { changes: changes.clone(), version });
         self.contest.until = None;
-        self.owed_since = None;
+        self.due_since = None;
         self.last_write = Some(now);
     }
 }
@@ -292,7 +292,7 @@ impl Contest {
 }
 
 impl Probes {
-    pub(super) fn looks_owed(&mut self, now: Instant) -> Vec<ProbeStep> {
+    pub(super) fn looks_due(&mut self, now: Instant) -> Vec<ProbeStep> {
         let mut free = LOOKS.saturating_sub(self.pods.values().filter(|pod| pod.marking.looking).count());
         let mut steps = Vec::new();
         for (uid, pod) in &mut self.pods {
@@ -314,8 +314,8 @@ impl Probes {
         steps
     }
 
-    pub(super) fn marks_owed(&mut self, now: Instant) -> Vec<ProbeStep> {
-        let mut owed = Vec::new();
+    pub(super) fn marks_due(&mut self, now: Instant) -> Vec<ProbeStep> {
+        let mut due = Vec::new();
         for (uid, pod) in &mut self.pods {
             let told = self.instances.contains_key(uid) && !pod.marking.gone;
             if !told || !pod.marking.unsettled || !pod.marking.complete || pod.marking.writing.is_some() {
@@ -340,12 +340,12 @@ impl Probes {
                     pod.marking.waits = Some(not_before);
                     self.wake.at(not_before);
                 }
-                Turn::Now(changes, since) => owed.push((!changes.is_state(), since, uid.clone(), changes)),
+                Turn::Now(changes, since) => due.push((!changes.is_state(), since, uid.clone(), changes)),
             }
         }
-        owed.sort_by(|a, b| (a.0, a.1, &a.2).cmp(&(b.0, b.1, &b.2)));
+        due.sort_by(|a, b| (a.0, a.1, &a.2).cmp(&(b.0, b.1, &b.2)));
         let mut steps = Vec::new();
-        for (_, _, uid, changes) in owed {
+        for (_, _, uid, changes) in due {
             if !self.write_rate.take(now) {
                 self.write_rate.free_at().into_iter().for_each(|free| self.wake.at(free));
                 break;

@@ -11,7 +11,7 @@ use crate::{
     node::Node,
     recreate::{
         ContainerPhase, MarkPhase, Outcome,
-        fate::{PodFate, Standing},
+        liveness::{PodLiveness, Standing},
         state::{Drain, Progress, Request},
     },
     set_aside::Subject,
@@ -72,13 +72,13 @@ impl Node {
     fn advance(&self, request: &mut Request, now: Instant) {
         request.since.get_or_insert(now);
         self.unmirror(request);
-        match self.pod_fate(&request.asked.pod) {
-            PodFate::Gone => return request.finish(Outcome::Failed("PodGone"), POD_GONE, now),
-            PodFate::Missing if request.gives_up(now) => {
+        match self.pod_liveness(&request.asked.pod) {
+            PodLiveness::Gone => return request.finish(Outcome::Failed("PodGone"), POD_GONE, now),
+            PodLiveness::Missing if request.gives_up(now) => {
                 return request.finish(Outcome::Failed("PodGone"), POD_GONE, now);
             }
-            PodFate::Missing | PodFate::Unclear => return,
-            PodFate::Alive => request.pod_seen = true,
+            PodLiveness::Missing | PodLiveness::Unclear => return,
+            PodLiveness::Alive => request.pod_seen = true,
         }
         if request.asked.strategy.unready_grace.is_some() && request.unready == Drain::Not {
             let free = request

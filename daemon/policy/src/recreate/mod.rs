@@ -31,24 +31,24 @@
 //! view, so replaying them gives the same.
 
 mod advance;
-mod answers;
 mod assign;
-mod fate;
+mod due;
 mod listing;
+mod liveness;
 mod mark;
 mod outcomes;
-mod owed;
 mod report;
 mod request;
 mod requests;
+mod shown;
 mod state;
 
-pub use answers::{Restate, Turn};
 pub use assign::{AssignError, Assigned};
 pub use listing::RequestView;
-pub use mark::{Mark, MarkPhase};
+pub use mark::{MarkPhase, RecreateMark};
 pub use request::{
     ContainerPhase, ContainerProgress, Origin, Outcome, RecreateReport, RecreateRequest, RecreateStrategy,
     RecreateTarget, RequestPhase,
 };
+pub use shown::{Restate, Turn};
 pub(crate) use state::Recreates;

@@ -56,7 +56,7 @@ impl Node {
             }
             Step::ReleaseUnready(..) | Step::OpenGate(_) => {
                 // Until the pod view shows it.
-                self.errands.rest(&step, now);
+                self.steps_in_flight.rest(&step, now);
             }
             Step::DeleteRequest(_, id) => self.recreates.gone(&id),
             Step::MarkSidecars(_)

@@ -8,8 +8,8 @@ use std::{
 use crate::{
     model::{CallId, ConnectionId, ContainerId, ContainerName, PodUid, RequestId},
     recreate::{
-        ContainerPhase, Mark, MarkPhase, Origin, Outcome, RecreateReport, RecreateRequest, RequestPhase,
-        requests::Requests,
+        ContainerPhase, MarkPhase, Origin, Outcome, RecreateMark, RecreateReport, RecreateRequest,
+        RequestPhase, requests::Requests,
     },
     step::Step,
     time::later,
@@ -61,7 +61,7 @@ pub(super) struct Progress {
     pub(super) killed: bool,
     /// The instance to replace.
     pub(super) target: ContainerId,
-    /// Its turn has come: what is owed may be done.
+    /// Its turn has come: what is due may be done.
     pub(super) begun: Option<Instant>,
 }
 
@@ -87,7 +87,7 @@ pub(super) struct End {
 /// A mark, and what this process knows about it.
 #[derive(Clone, Debug)]
 pub(super) struct Marked {
-    pub(super) mark: Mark,
+    pub(super) mark: RecreateMark,
     /// When its phase was reached, or when it was read from the store.
     pub(super) since: Instant,
     /// It was read from the store: an earlier process made it, and what it saw is lost.
@@ -149,7 +149,7 @@ impl Recreates {
         self.listed.insert(origin);
     }
 
-    pub(crate) fn marks_loaded(&mut self, marks: Vec<Mark>, now: Instant) {
+    pub(crate) fn marks_loaded(&mut self, marks: Vec<RecreateMark>, now: Instant) {
         for mark in marks {
             self.place(mark, None, true, now);
         }
@@ -158,7 +158,7 @@ impl Recreates {
     /// A mark that is durable now.
     pub(crate) fn place(
         &mut self,
-        mark: Mark,
+        mark: RecreateMark,
         shown_to: Option<ConnectionId>,
         inherited: bool,
         now: Instant,

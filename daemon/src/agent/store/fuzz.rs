@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::OnceLock};
 
-use berth_policy::{Latch, Mark, MarkPhase, SidecarMark};
+use berth_policy::{Latch, MarkPhase, RecreateMark, SidecarMark};
 
 use super::Store;
 
@@ -32,7 +32,7 @@ fn fill(store: &Store) {
         };
         store.mark_sidecars(&[sidecar]).expect("written");
     }
-    let mark = |request: &str| Mark {
+    let mark = |request: &str| RecreateMark {
         request: request.into(),
         name: "app".into(),
         container: "c".into(),

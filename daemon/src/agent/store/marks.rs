@@ -1,6 +1,6 @@
 //! The marks of recreate: which instance is to be replaced, for which request, and how far that got.
 
-use berth_policy::{Mark, MarkPhase, RequestId};
+use berth_policy::{MarkPhase, RecreateMark, RequestId};
 use redb::TableDefinition;
 
 use super::{Store, StoreError};
@@ -10,8 +10,8 @@ pub(super) const MARKS: TableDefinition<'_, (&str, &str), (&str, u8)> = TableDef
 
 impl Store {
     /// All marks.
-    pub fn marks(&self) -> Result<Vec<Mark>, StoreError> {
-        self.all(MARKS, |(request, name), (container, phase)| Mark {
+    pub fn marks(&self) -> Result<Vec<RecreateMark>, StoreError> {
+        self.all(MARKS, |(request, name), (container, phase)| RecreateMark {
             request: request.into(),
             name: name.into(),
             container: container.into(),
@@ -20,7 +20,7 @@ impl Store {
     }
 
     /// Writes marks, all or none; durable on return.
-    pub fn mark(&self, marks: &[Mark]) -> Result<(), StoreError> {
+    pub fn mark(&self, marks: &[RecreateMark]) -> Result<(), StoreError> {
         self.change(MARKS, |table| {
             for mark in marks {
                 let key = (mark.request.as_str(), mark.name.as_str());
@@ -62,8 +62,8 @@ fn phase_of(number: u8) -> MarkPhase {
 mod tests {
     use super::*;
 
-    fn mark(request: &str, name: &str, phase: MarkPhase) -> Mark {
-        Mark {
+    fn mark(request: &str, name: &str, phase: MarkPhase) -> RecreateMark {
+        RecreateMark {
             request: request.into(),
             name: name.into(),
             container: format!("{request}-{name}").as_str().into(),
@@ -84,7 +84,7 @@ mod tests {
         let store = Store::open(directory.path()).unwrap();
         store.unmark(&"r".into()).unwrap();
         store.unmark(&"unknown".into()).unwrap();
-        let left: Vec<Mark> =
+        let left: Vec<RecreateMark> =
             ["a", "b", "c", "d"].into_iter().zip(all).map(|(name, phase)| mark("r1", name, phase)).collect();
         assert_eq!(store.marks().unwrap(), left);
     }

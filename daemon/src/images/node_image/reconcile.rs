@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::SharedImages;
 use crate::base::deadline;
 
-/// Asks what is owed after every change and at every deadline, until the shutdown.
+/// Asks what is due after every change and at every deadline, until the shutdown.
 pub(crate) async fn reconcile(
     images: Arc<SharedImages>,
     begin: impl Fn(ImageStep),

@@ -54,7 +54,7 @@ impl SharedImages {
         self.news.send_modify(|news| *news += 1);
     }
 
-    /// The effects owed now, and when to ask again.
+    /// The effects that are due now, and when to ask again.
     pub(crate) fn plan(&self) -> (Vec<ImageStep>, Option<Instant>) {
         let planned = self.guarded(|images| {
             let steps = images.plan(now());

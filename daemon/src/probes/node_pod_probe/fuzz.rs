@@ -27,6 +27,6 @@ pub fn node_pod_probe(data: &[u8]) {
     for now in [begin, begin + Duration::from_secs(3600)] {
         probes.plan(now);
         // Read without a panic.
-        let _ = (probes.next_deadline(), probes.strain());
+        let _ = (probes.next_deadline(), probes.backlog());
     }
 }

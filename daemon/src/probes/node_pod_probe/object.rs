@@ -8,7 +8,7 @@ use std::{
     time::Instant,
 };
 
-use berth_policy::{PodReport, ProbeEvent, ProbeOutcome, Strain};
+use berth_policy::{Backlog, PodReport, ProbeEvent, ProbeOutcome};
 use berth_proto::crd::NodePodProbe;
 use futures::FutureExt;
 use k8s_openapi::{
@@ -68,7 +68,7 @@ pub(super) struct Object {
     /// Why entries are not run; empty: all are. `None`: that is not known yet.
     refused: Mutex<Option<String>>,
     /// How far the node is behind with its probes.
-    strain: Mutex<Option<Strain>>,
+    backlog: Mutex<Option<Backlog>>,
     /// The conditions that are to be there.
     conditions: watch::Sender<Vec<Condition>>,
 }
@@ -84,7 +84,7 @@ impl Object {
             shown: Mutex::new(None),
             ignored: Mutex::new(0),
             refused: Mutex::new(None),
-            strain: Mutex::new(None),
+            backlog: Mutex::new(None),
             conditions: watch::Sender::default(),
         }
     }
@@ -180,8 +180,8 @@ impl Object {
             Permission::Unknown | Permission::Given => None,
         };
         self.set(PERMITTED, denied.map(|why| ("NotPermitted", why)));
-        let strain = *lock(&self.strain);
-        self.set(ON_TIME, strain.map(|strain| ("OverBudget", behind(strain))));
+        let backlog = *lock(&self.backlog);
+        self.set(ON_TIME, backlog.map(|backlog| ("OverBudget", behind(backlog))));
         let ignored = *lock(&self.ignored);
         self.set(SPEC_ACCEPTED, (ignored > 0).then(|| ("NotAccepted", not_accepted(ignored))));
         if let Some(refused) = lock(&self.refused).clone() {
@@ -232,14 +232,14 @@ impl Object {
     }
 
     /// Says whether the node is behind with its probes.
-    pub(super) fn strained(&self, strain: Option<Strain>) {
-        match strain {
-            Some(strain) => {
-                warn!(behind = strain.behind, late = ?strain.late, "Probes run later than they should");
+    pub(super) fn report_backlog(&self, backlog: Option<Backlog>) {
+        match backlog {
+            Some(backlog) => {
+                warn!(behind = backlog.behind, late = ?backlog.late, "Probes run later than they should");
             }
             None => info!("No probe runs later than it should"),
         }
-        *lock(&self.strain) = strain;
+        *lock(&self.backlog) = backlog;
         self.say();
     }
 
@@ -281,8 +281,8 @@ impl Object {
                 changed = conditions.changed() => if changed.is_err() { return },
                 () = again, if failed => {}
             }
-            let owed = conditions.borrow_and_update().clone();
-            let written = self.apply(CONDITIONS_MANAGER, json!({ "conditions": owed })).await;
+            let due = conditions.borrow_and_update().clone();
+            let written = self.apply(CONDITIONS_MANAGER, json!({ "conditions": due })).await;
             failed = !matches!(written, Some(Ok(_)));
             if let Some(Err(error)) = written {
                 warn!(node = self.node, error = %chain(&error), "Conditions of NodePodProbe not written, trying again");
@@ -347,12 +347,12 @@ fn not_run(refused: &[Refused], beyond: usize) -> String {
     texts.join("; ")
 }
 
-fn behind(strain: Strain) -> String {
+fn behind(backlog: Backlog) -> String {
     format!(
         "{} probe(s) begin later than they should, up to {:.1} s: the node allows no more at once and in a second; longer \
          periods, or probes without exec, help",
-        strain.behind,
-        strain.late.as_secs_f64()
+        backlog.behind,
+        backlog.late.as_secs_f64()
     )
 }
 

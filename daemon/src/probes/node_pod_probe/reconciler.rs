@@ -1,4 +1,4 @@
-//! Carries out what the probes owe: a loop that asks, and a task for each step.
+//! Reconcile loop of the probes: carries out what is due. A loop that asks, and a task for each step.
 
 use std::sync::Arc;
 
@@ -30,13 +30,13 @@ impl Reconciler {
         // Subscribed before the first question, so that no change in between is lost.
         let mut changes = self.probes.changes();
         let mut tasks = JoinSet::new();
-        let mut strain = None;
+        let mut backlog = None;
         loop {
             changes.mark_unchanged();
-            let Plan { steps, deadline, strain: now } = self.probes.plan();
-            if now != strain {
-                strain = now;
-                self.object.strained(strain);
+            let Plan { steps, deadline, backlog: now } = self.probes.plan();
+            if now != backlog {
+                backlog = now;
+                self.object.report_backlog(backlog);
             }
             for step in steps {
                 self.begin(step, &mut tasks);
@@ -83,7 +83,7 @@ impl Reconciler {
                     probes.apply(ProbeEvent::ReportEnded(outcome));
                 });
             }
-            ProbeStep::Tell(event) => {
+            ProbeStep::EmitEvent(event) => {
                 let cluster = self.cluster.clone();
                 tasks.spawn(async move { cluster.tell(&event.pod, &notice(&event)).await });
             }

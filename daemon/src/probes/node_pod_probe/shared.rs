@@ -7,8 +7,8 @@ use std::{
 };
 
 use berth_policy::{
-    ConditionStatus, PodRef, PodUid, ProbeEvent, ProbeStep, Probes, Shown, ShownCondition, Strain, WantedPod,
-    time::later,
+    Backlog, ConditionStatus, PodRef, PodUid, ProbeEvent, ProbeStep, Probes, Shown, ShownCondition,
+    WantedPod, time::later,
 };
 use k8s_openapi::api::core::v1 as core;
 use tokio::sync::watch;
@@ -43,13 +43,13 @@ pub(crate) struct SharedProbes {
     metrics: AgentMetrics,
 }
 
-/// Steps that are owed, and facts about them.
+/// Steps that are due, and facts about them.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) steps: Vec<ProbeStep>,
     /// Ask again then.
     pub(super) deadline: Option<Instant>,
-    pub(super) strain: Option<Strain>,
+    pub(super) backlog: Option<Backlog>,
 }
 
 impl SharedProbes {
@@ -162,7 +162,7 @@ impl SharedProbes {
             };
             let set_aside = || probes.set_aside(now()).into_iter().map(named).collect();
             self.metrics.set_aside("probes", probes.panics(), set_aside);
-            Plan { steps, deadline: probes.next_deadline(), strain: probes.strain() }
+            Plan { steps, deadline: probes.next_deadline(), backlog: probes.backlog() }
         });
         plan.unwrap_or_else(|| Plan { deadline: Some(later(now(), AFTER_PANIC)), ..Plan::default() })
     }

@@ -13,7 +13,7 @@
 //! The kubelet connects anew to the same socket, and its calls that are under way end where they are; one that is held at the
 //! gate goes back unprocessed, which its library takes to the new process by itself (`berth_shim::Shutdown`). Between
 //! `Taken` and `Ready` the old process decides as before, but makes nothing durable and does nothing of its own accord: what is
-//! owed the new one finds in the runtime, the API and the store, as after a crash.
+//! due the new one finds in the runtime, the API and the store, as after a crash.
 //!
 //! If the new process is not ready in time the old one ends it and, where the store was given away already, starts its own
 //! program anew in its place. So there is one way, forwards and back.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use self::play::{Play, hooked, job};
 use super::world::KUBELET;
 use crate::{
-    Config, Deletion, Event, HookTurn, Mark, MarkPhase, Origin, Path, RestartPolicy, Restate, Showing,
-    SidecarMark, Turn,
+    Config, Deletion, Event, HookTurn, MarkPhase, Origin, Path, RecreateMark, RestartPolicy, Restate,
+    Showing, SidecarMark, Turn,
 };
 
 const GRACE: u64 = 30;
@@ -232,7 +232,7 @@ fn a_main_that_is_stopped_may_come_again() {
 
     let mut play = Play::of(&pod);
     let (name, container) = ("m".into(), "m-0".into());
-    let mark = Mark { request: "r".into(), name, container, phase: MarkPhase::Shown };
+    let mark = RecreateMark { request: "r".into(), name, container, phase: MarkPhase::Shown };
     play.world.apply(Event::MarkWritten(mark, KUBELET));
     play.exits("m-0", 0);
     assert_eq!(play.done(), [""; 0], "its request is not known yet");

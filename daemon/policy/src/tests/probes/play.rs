@@ -259,7 +259,7 @@ impl Play {
                 self.report = Some(report);
                 line
             }
-            ProbeStep::Tell(event) => {
+            ProbeStep::EmitEvent(event) => {
                 format!("tell {} {} {}", event.pod.uid, event.reason.name(), event.message)
             }
         }

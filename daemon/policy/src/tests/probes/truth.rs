@@ -225,7 +225,7 @@ impl Truth {
                 check_rate(&self.writes, self.limits.write_every, self.limits.write_burst);
             }
             ProbeStep::Report(_) => assert!(self.play.report.is_none(), "two reports at once"),
-            ProbeStep::Tell(_) => {}
+            ProbeStep::EmitEvent(_) => {}
         }
     }
 

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::tests::world::{World, pod};
 use crate::{
-    CallId, ConnectionId, ContainerName, ContainerPhase, ContainerState, Event, Hook, HookTurn, Mark, Origin,
-    Outcome, Pod, RecreateReport, RecreateRequest, RecreateStrategy, RecreateTarget, RequestPhase, Restate,
-    SandboxId, Showing, Step, StepOutcome, Turn, Verdict,
+    CallId, ConnectionId, ContainerName, ContainerPhase, ContainerState, Event, Hook, HookTurn, Origin,
+    Outcome, Pod, RecreateMark, RecreateReport, RecreateRequest, RecreateStrategy, RecreateTarget,
+    RequestPhase, Restate, SandboxId, Showing, Step, StepOutcome, Turn, Verdict,
 };
 
 /// A node on which everything is carried out at once, and written down.
@@ -14,7 +14,7 @@ pub(super) struct Play {
     pub(super) world: World,
     pub(super) pod: Pod,
     /// Marks in the store.
-    pub(super) store: Vec<Mark>,
+    pub(super) store: Vec<RecreateMark>,
     pub(super) reports: Vec<(String, RecreateReport)>,
     /// Steps that had an effect in the world, as one word each.
     pub(super) effects: Vec<String>,
@@ -222,7 +222,7 @@ impl Play {
         }
     }
 
-    pub(super) fn write(&mut self, mark: Mark) {
+    pub(super) fn write(&mut self, mark: RecreateMark) {
         self.store.retain(|old| old.container != mark.container);
         self.store.push(mark.clone());
         self.world.apply(Event::MarkWritten(mark, self.world.connection));

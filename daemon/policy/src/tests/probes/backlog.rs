@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::play::{Play, like, probe, secs, yes};
-use crate::{ProbeLimits, Strain};
+use crate::{Backlog, ProbeLimits};
 
 /// A node that runs one exec a second, with so many probes each second.
 struct Node(Play);
@@ -23,17 +23,17 @@ impl Node {
     }
 
     /// Every run ends at once; where the node says something else than before, when and what.
-    fn until(&mut self, end: Instant) -> Vec<(u64, Option<Strain>)> {
+    fn until(&mut self, end: Instant) -> Vec<(u64, Option<Backlog>)> {
         let mut said = Vec::new();
-        let mut before = self.0.probes.strain();
+        let mut before = self.0.probes.backlog();
         while self.0.now < end {
             self.0.settle();
             for run in self.0.runs.keys().copied().collect::<Vec<_>>() {
                 self.0.end(run, yes(""));
             }
             self.0.settle();
-            if self.0.probes.strain() != before {
-                before = self.0.probes.strain();
+            if self.0.probes.backlog() != before {
+                before = self.0.probes.backlog();
                 said.push(((self.0.now - self.0.start).as_secs(), before));
             }
             let next = self.0.probes.next_deadline().unwrap_or(end);
@@ -56,15 +56,15 @@ fn one_that_is_behind_says_so_after_a_while_and_takes_it_back_after_a_while() {
     let end = node.0.start + secs(60);
     // Each of the five has its turn every 5 s, 4 s after it should.
     let said = node.until(end);
-    let [(at, Some(strain))] = said[..] else { panic!("{said:?}") };
+    let [(at, Some(backlog))] = said[..] else { panic!("{said:?}") };
     assert!((21..=23).contains(&at), "{said:?}");
-    assert_eq!(strain, Strain { behind: 5, late: secs(4) });
+    assert_eq!(backlog, Backlog { behind: 5, late: secs(4) });
     // What changes is not said anew all the time.
     Node::want(&mut node.0, 9);
     let end = node.0.start + secs(100);
     let said = node.until(end);
-    let [(again, Some(strain))] = said[..] else { panic!("{said:?}") };
-    assert!(again >= at + 60 && strain.behind == 9, "{said:?}");
+    let [(again, Some(backlog))] = said[..] else { panic!("{said:?}") };
+    assert!(again >= at + 60 && backlog.behind == 9, "{said:?}");
     // The last turn of one that is behind counts for 5 s, then come 30 s of calm.
     Node::want(&mut node.0, 1);
     let end = node.0.start + secs(200);
@@ -74,7 +74,7 @@ fn one_that_is_behind_says_so_after_a_while_and_takes_it_back_after_a_while() {
 }
 
 #[test]
-fn a_burst_at_the_start_is_not_strain() {
+fn a_burst_at_the_start_is_no_backlog() {
     let mut play =
         Play::limited(ProbeLimits { exec_every: secs(1), exec_burst: 1, ..ProbeLimits::default() });
     let seldom = |name| like(probe(&format!("{name}")), |probe| probe.period = secs(60));
@@ -97,23 +97,23 @@ fn a_slow_probe_is_not_behind() {
         play.ends("a", yes(""));
     }
     play.settle();
-    assert_eq!(play.probes.strain(), None);
+    assert_eq!(play.probes.backlog(), None);
 }
 
 /// All slots are taken by probes that hang, and nothing happens meanwhile.
 #[test]
-fn strain_shows_without_an_event() {
+fn backlog_shows_without_an_event() {
     let mut play = Play::limited(ProbeLimits { exec_concurrent: 1, ..ProbeLimits::default() });
     let hangs = like(probe("a"), |probe| probe.timeout = secs(60));
     play.want(&[("p", vec![hangs, like(probe("b"), |probe| probe.period = secs(1))])]);
     play.runs("p", "main", 0);
     play.settle();
-    while play.probes.strain().is_none() {
+    while play.probes.backlog().is_none() {
         assert!(play.now < play.start + secs(25), "it is said late");
         play.wait();
         play.settle();
     }
-    let strain = play.probes.strain().unwrap();
-    assert!(strain.behind == 1 && strain.late > secs(20), "{strain:?}");
-    assert!(strain.late < secs(23), "{strain:?}");
+    let backlog = play.probes.backlog().unwrap();
+    assert!(backlog.behind == 1 && backlog.late > secs(20), "{backlog:?}");
+    assert!(backlog.late < secs(23), "{backlog:?}");
 }

@@ -1,4 +1,4 @@
-//! How the pod and the containers of a request are, as runtime and pod view show them.
+//! Liveness of the pod and of the containers of a request, as runtime and pod view show them.
 
 use crate::{
     model::{
@@ -8,9 +8,9 @@ use crate::{
     sandbox::{Instance, Sandbox},
 };
 
-/// Possible future of a pod.
+/// Liveness of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PodFate {
+pub(super) enum PodLiveness {
     /// It is there.
     Alive,
     /// It is being deleted, or has ended.
@@ -37,16 +37,16 @@ pub(super) enum Standing<'a> {
 }
 
 impl Node {
-    pub(super) fn pod_fate(&self, uid: &PodUid) -> PodFate {
+    pub(super) fn pod_liveness(&self, uid: &PodUid) -> PodLiveness {
         let sandboxed = || self.sandboxes_of(uid).next().is_some();
         match self.pods.get(uid) {
-            Some(pod) if pod.deletion.is_some() || pod.ended => PodFate::Gone,
-            Some(_) => PodFate::Alive,
-            None if self.view_fresh => PodFate::Missing,
-            None if sandboxed() => PodFate::Alive,
+            Some(pod) if pod.deletion.is_some() || pod.ended => PodLiveness::Gone,
+            Some(_) => PodLiveness::Alive,
+            None if self.view_fresh => PodLiveness::Missing,
+            None if sandboxed() => PodLiveness::Alive,
             // Without a view, or while it is away, the runtime's own list is all there is.
-            None if self.runtime_listed => PodFate::Missing,
-            None => PodFate::Unclear,
+            None if self.runtime_listed => PodLiveness::Missing,
+            None => PodLiveness::Unclear,
         }
     }
 

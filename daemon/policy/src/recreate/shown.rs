@@ -1,4 +1,4 @@
-//! The calls of the kubelet that a mark changes: what it is shown, when it is nudged, and the grace it gives.
+//! What the kubelet is shown of a marked container, when it is nudged, and the grace that its stop gets.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,8 +10,8 @@ use crate::{
     model::{CallId, ConnectionId, ContainerId, ContainerState, Hook, PodUid},
     node::{InFlightKind, Node},
     recreate::{
-        Mark, MarkPhase,
-        fate::{PodFate, Standing},
+        MarkPhase, RecreateMark,
+        liveness::{PodLiveness, Standing},
         state::{Marked, Request, Stop},
     },
     time::later,
@@ -30,7 +30,7 @@ pub enum Restate {
     /// This.
     Show(Showing),
     /// A changed definition, once this mark is durable and was given back as [`crate::Event::MarkWritten`].
-    Once(Mark),
+    Once(RecreateMark),
     /// To be asked again after the next look at the runtime: whether the container has exited makes the difference.
     Later,
 }
@@ -41,7 +41,7 @@ pub enum Turn {
     /// This.
     Take(HookTurn),
     /// It runs, once this mark is durable.
-    Once(Mark),
+    Once(RecreateMark),
 }
 
 impl Node {
@@ -71,7 +71,7 @@ impl Node {
         let again = self.may_be_asked_again(marked, request) || marked.shown_to == Some(connection);
         match mark.phase {
             _ if !matches!(standing, Standing::OldRuns) => Restate::Show(Showing::Truth),
-            MarkPhase::Armed => Restate::Once(Mark { phase: MarkPhase::Shown, ..mark.clone() }),
+            MarkPhase::Armed => Restate::Once(RecreateMark { phase: MarkPhase::Shown, ..mark.clone() }),
             MarkPhase::Shown | MarkPhase::Hooked if again => Restate::Show(Showing::OtherDefinition),
             MarkPhase::Shown | MarkPhase::Hooked | MarkPhase::Stopping => Restate::Show(Showing::Truth),
         }
@@ -87,7 +87,7 @@ impl Node {
         match marked.mark.phase {
             // The kubelet was shown it as running.
             _ if matches!(standing, Standing::OldExited(_)) => Turn::Take(HookTurn::AlreadyRun),
-            MarkPhase::Shown => Turn::Once(Mark { phase: MarkPhase::Hooked, ..marked.mark.clone() }),
+            MarkPhase::Shown => Turn::Once(RecreateMark { phase: MarkPhase::Hooked, ..marked.mark.clone() }),
             MarkPhase::Hooked => Turn::Take(HookTurn::AlreadyRun),
             MarkPhase::Armed | MarkPhase::Stopping => Turn::Take(HookTurn::Run),
         }
@@ -171,7 +171,7 @@ impl Node {
     fn marked(&self, container: &ContainerId) -> Option<(&Marked, &Request)> {
         let marked = self.recreates.mark_of(container)?;
         let request = self.recreates.requests.get(&marked.mark.request)?;
-        let alive = self.pod_fate(&request.asked.pod) == PodFate::Alive;
+        let alive = self.pod_liveness(&request.asked.pod) == PodLiveness::Alive;
         (request.end.is_none() && alive).then_some((marked, request))
     }
 

@@ -1,4 +1,4 @@
-//! What a step is about, so that there is one at a time of each, and a pause for the one that failed.
+//! Steps in flight: one at a time about each subject, and a pause for the one that failed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +18,7 @@ const PACE: Pace = Pace { first: Duration::from_millis(100), longest: Duration::
 
 /// Subject of a step.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Errand {
+enum StepKey {
     Remove(ContainerId),
     Write(RequestId),
     Forget(RequestId),
@@ -31,41 +31,41 @@ enum Errand {
     Tell(PodUid, String),
 }
 
-/// The errands under way, and those that failed.
+/// Subjects of the steps in flight, and of those that failed.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Errands {
-    busy: BTreeSet<Errand>,
-    paused: BTreeMap<Errand, Retry>,
+pub(crate) struct StepsInFlight {
+    busy: BTreeSet<StepKey>,
+    paused: BTreeMap<StepKey, Retry>,
 }
 
-impl Errands {
+impl StepsInFlight {
     pub(crate) fn began(&mut self, step: &Step) {
-        self.busy.extend(Errand::of(step));
+        self.busy.extend(StepKey::of(step));
     }
 
     /// Whether what it was about is over: it did not fail.
     pub(crate) fn ended(&mut self, step: &Step, outcome: StepOutcome, now: Instant) -> bool {
-        let Some(errand) = Errand::of(step) else { return false };
-        self.busy.remove(&errand);
+        let Some(key) = StepKey::of(step) else { return false };
+        self.busy.remove(&key);
         if outcome == StepOutcome::Failed {
-            self.paused.entry(errand).or_default().failed(now, |failures| PACE.pause(failures));
+            self.paused.entry(key).or_default().failed(now, |failures| PACE.pause(failures));
             return false;
         }
-        self.paused.remove(&errand);
+        self.paused.remove(&key);
         true
     }
 
-    /// It is not owed again for a while: what it did may not be seen before.
+    /// It is not due again for a while: what it did may not be seen before.
     pub(crate) fn rest(&mut self, step: &Step, now: Instant) {
-        if let Some(errand) = Errand::of(step) {
-            self.paused.entry(errand).or_default().rest(later(now, PACE.longest));
+        if let Some(key) = StepKey::of(step) {
+            self.paused.entry(key).or_default().rest(later(now, PACE.longest));
         }
     }
 
     /// Whether this step may begin: it is not under way, and has not failed a moment ago.
     pub(crate) fn may_begin(&self, step: &Step, now: Instant) -> bool {
-        Errand::of(step).is_none_or(|errand| {
-            !self.busy.contains(&errand) && self.paused.get(&errand).is_none_or(|retry| retry.is_due(now))
+        StepKey::of(step).is_none_or(|key| {
+            !self.busy.contains(&key) && self.paused.get(&key).is_none_or(|retry| retry.is_due(now))
         })
     }
 
@@ -76,7 +76,7 @@ impl Errands {
 
     /// How many requests are being written, or deleted.
     pub(crate) fn writes_about_requests(&self) -> usize {
-        self.busy.iter().filter(|errand| matches!(errand, Errand::Report(_) | Errand::Delete(_))).count()
+        self.busy.iter().filter(|key| matches!(key, StepKey::Report(_) | StepKey::Delete(_))).count()
     }
 
     /// Something is under way.
@@ -85,7 +85,7 @@ impl Errands {
     }
 }
 
-impl Errand {
+impl StepKey {
     fn of(step: &Step) -> Option<Self> {
         Some(match step {
             Step::RemoveContainers(containers) => Self::Remove(containers.first()?.clone()),

@@ -17,9 +17,9 @@ use super::{
 /// Between two Events that one probe cannot be carried out.
 const BETWEEN_WARNINGS: Duration = Duration::from_secs(60);
 
-/// News of one probe that are to be told.
+/// Event of one probe that is to be told.
 #[derive(Debug, Default)]
-pub(super) struct Telling {
+pub(super) struct PendingEvent {
     untold: Option<Untold>,
     /// Why it could not be carried out, told or about to be; empty since it gave a result.
     warned: Arc<str>,
@@ -33,7 +33,7 @@ struct Untold {
     since: Instant,
 }
 
-impl Telling {
+impl PendingEvent {
     /// The probe is in this state now, and says this.
     pub(super) fn note(&mut self, changed: bool, state: ProbeState, message: &Arc<str>, now: Instant) {
         let reason = match state {
@@ -68,11 +68,11 @@ impl Telling {
 }
 
 impl Probes {
-    pub(super) fn tells_owed(&mut self, now: Instant) -> Vec<ProbeStep> {
+    pub(super) fn events_due(&mut self, now: Instant) -> Vec<ProbeStep> {
         let mut due = Vec::new();
         for (uid, pod) in &self.pods {
             for (name, watch) in &pod.probes {
-                match watch.telling.due() {
+                match watch.event.due() {
                     Some((since, at)) if at <= now => due.push((since, uid.clone(), name.clone())),
                     Some((_, at)) => self.wake.at(at),
                     None => {}
@@ -84,13 +84,13 @@ impl Probes {
         for (_, uid, name) in due {
             let Some(pod) = self.pods.get_mut(&uid) else { continue };
             let Some(watch) = pod.probes.get_mut(&name) else { continue };
-            if !self.tell_rate.take(now) {
-                self.tell_rate.free_at().into_iter().for_each(|free| self.wake.at(free));
+            if !self.event_rate.take(now) {
+                self.event_rate.free_at().into_iter().for_each(|free| self.wake.at(free));
                 break;
             }
-            if let Some((reason, message)) = watch.telling.take(now) {
+            if let Some((reason, message)) = watch.event.take(now) {
                 let message = cut(&format!("{name}: {message}")).to_string();
-                steps.push(ProbeStep::Tell(ProbeEventText { pod: pod.pod.clone(), reason, message }));
+                steps.push(ProbeStep::EmitEvent(ProbeEventText { pod: pod.pod.clone(), reason, message }));
             }
         }
         steps

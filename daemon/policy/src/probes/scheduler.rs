@@ -1,4 +1,4 @@
-//! Which probe runs next.
+//! Scheduler of the probes: which one runs next.
 //!
 //! What is due and has no room waits. Pods take turns: of those with a probe that is due and room for another run of theirs, the
 //! one that has waited longest for its turn begins one, and of its probes the one that is due longest. So a pod with a
@@ -15,7 +15,7 @@ use super::{
     ProbeStep, Probes,
     model::{Probe, ProbeAction, ProbeResult, ProbeRun},
     step::RunId,
-    watch::{Place, Watch, timeout},
+    watch::{Presence, Watch, timeout},
 };
 use crate::{
     model::{ContainerId, PodUid},
@@ -63,7 +63,7 @@ impl Kind {
 }
 
 impl Probes {
-    pub(super) fn runs_owed(&mut self, now: Instant) -> Vec<ProbeStep> {
+    pub(super) fn runs_due(&mut self, now: Instant) -> Vec<ProbeStep> {
         let mut waiting = self.waiting(now);
         let mut steps = Vec::new();
         for kind in Kind::ALL {
@@ -117,7 +117,7 @@ impl Probes {
 
     /// An earlier run of it goes on, whose result is not wanted any more.
     fn is_busy(&self, uid: &PodUid, name: &Arc<str>, watch: &Watch) -> bool {
-        let Place::Up { container, .. } = &watch.place else { return false };
+        let Presence::Up { container, .. } = &watch.place else { return false };
         self.runs.values().any(|run| run.pod == *uid && run.name == *name && run.container == *container)
     }
 
@@ -157,7 +157,7 @@ impl Probes {
     fn begin(&mut self, next: Waiting, now: Instant) -> Option<ProbeStep> {
         let pod = self.pods.get_mut(&next.pod)?;
         let watch = pod.probes.get_mut(&next.name)?;
-        let Place::Up { container, sandbox, .. } = watch.place.clone() else { return None };
+        let Presence::Up { container, sandbox, .. } = watch.place.clone() else { return None };
         let probe = watch.probe()?;
         let run = ProbeRun {
             pod: pod.pod.clone(),

@@ -1,4 +1,4 @@
-//! What requests and marks owe the world now, and when to ask again.
+//! Steps that are due for requests and marks now, and when to ask again.
 
 use std::{
     collections::BTreeSet,
@@ -10,8 +10,8 @@ use crate::{
     model::{ContainerId, ContainerName, PodRef, PodUid, RequestId, RestartPolicy, SandboxId},
     node::Node,
     recreate::{
-        ContainerPhase, Mark, MarkPhase, Origin,
-        fate::{PodFate, Standing},
+        ContainerPhase, MarkPhase, Origin, RecreateMark,
+        liveness::{PodLiveness, Standing},
         state::{Drain, Marked, PATIENCE_FOR_POD, Request, Stop},
     },
     set_aside::Subject,
@@ -56,7 +56,7 @@ impl Node {
     /// Reports and deletions of requests that nobody looks at: as many as there is room
     /// for, a pod after the other.
     fn steps_of_the_rest(&self, now: Instant) -> Vec<Step> {
-        let room = MOST_WRITES.saturating_sub(self.errands.writes_about_requests());
+        let room = MOST_WRITES.saturating_sub(self.steps_in_flight.writes_about_requests());
         let requests = &self.recreates.requests;
         let reports = requests.untold().take(MOST_TRIED).filter_map(|request| {
             let subject = || Subject::Request(request.asked.id.clone());
@@ -66,7 +66,7 @@ impl Node {
             .expired(now)
             .take(MOST_TRIED)
             .map(|request| Step::DeleteRequest(request.asked.origin, request.asked.id.clone()));
-        reports.chain(deletions).filter(|step| self.errands.may_begin(step, now)).take(room).collect()
+        reports.chain(deletions).filter(|step| self.steps_in_flight.may_begin(step, now)).take(room).collect()
     }
 
     /// The report of a request, where its source does not say so yet.
@@ -125,7 +125,7 @@ impl Node {
     /// A request is about a container that the runtime's list did not have: beside the kubelet a sandbox made since is not
     /// known before the next one.
     pub fn misses_container(&self) -> bool {
-        let alive = |request: &&Request| self.pod_fate(&request.asked.pod) == PodFate::Alive;
+        let alive = |request: &&Request| self.pod_liveness(&request.asked.pod) == PodLiveness::Alive;
         let asked = || {
             self.recreates.requests.in_hand().filter(alive).any(|request| {
                 request.progress.iter().any(|(name, progress)| {
@@ -146,7 +146,7 @@ impl Node {
 
     fn open_steps(&self, request: &Request, now: Instant) -> Vec<Step> {
         let mut steps = Vec::new();
-        if self.pod_fate(&request.asked.pod) != PodFate::Alive {
+        if self.pod_liveness(&request.asked.pod) != PodLiveness::Alive {
             return steps;
         }
         if request.asked.strategy.unready_grace.is_some()
@@ -178,8 +178,8 @@ impl Node {
         matches!(self.standing_in(&request.asked.pod, name, target), Standing::OldRuns)
     }
 
-    fn first_mark(&self, request: &Request, name: &ContainerName, target: &ContainerId) -> Mark {
-        Mark {
+    fn first_mark(&self, request: &Request, name: &ContainerName, target: &ContainerId) -> RecreateMark {
+        RecreateMark {
             request: request.asked.id.clone(),
             name: name.clone(),
             container: target.clone(),
@@ -190,13 +190,13 @@ impl Node {
         }
     }
 
-    /// Gives the step that a mark owes: usually none, because the kubelet acts on it.
+    /// Gives the step that is due for a mark: usually none, because the kubelet acts on it.
     fn marked_steps(&self, request: &Request, marked: &Marked, now: Instant) -> Option<Step> {
         let (pod, mark) = (&request.asked.pod, &marked.mark);
         match self.standing_in(pod, &mark.name, &mark.container) {
             Standing::OldRuns if mark.phase == MarkPhase::Stopping => self.direct_stop(request, marked),
             Standing::OldRuns if self.must_take_over(request, marked, now) => {
-                Some(Step::WriteMarks(vec![Mark { phase: MarkPhase::Stopping, ..mark.clone() }]))
+                Some(Step::WriteMarks(vec![RecreateMark { phase: MarkPhase::Stopping, ..mark.clone() }]))
             }
             _ => None,
         }
