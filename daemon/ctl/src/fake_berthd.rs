@@ -22,6 +22,23 @@ pub(crate) struct Told<Q, S> {
     pub(crate) story: Mutex<Vec<Look<S>>>,
 }
 
+/// State of a request of the admin socket, with containers by name, phase, and whether they were told to stop.
+pub(crate) fn recreate_state(phase: &str, outcome: &str, containers: &[(&str, &str, bool)]) -> RecreateState {
+    let containers = containers.iter().map(|(name, phase, killed)| ContainerRecreateState {
+        name: (*name).into(),
+        phase: (*phase).into(),
+        killed: *killed,
+        message: String::new(),
+    });
+    RecreateState {
+        origin: "admin".into(),
+        phase: phase.into(),
+        outcome: outcome.into(),
+        containers: containers.collect(),
+        ..RecreateState::default()
+    }
+}
+
 impl<Q, S> Default for Told<Q, S> {
     fn default() -> Self {
         Self { asked: Mutex::default(), story: Mutex::default() }

@@ -56,37 +56,43 @@ pub(crate) enum FailurePolicy {
     Ignore,
 }
 
-/// How far a request is, as berthd tells it.
+/// A kind of request, as berthd tells of it.
 pub(super) trait Followed: Sized {
     /// The call that tells it.
     const CALL: &'static str;
+    /// Name of one, in messages.
+    const KIND: &'static str;
     /// The command that shows it.
     const COMMAND: &'static str;
     /// The same for programs.
-    type Shown: Serialize;
+    type Shown: Serialize + for<'a> From<&'a Self>;
 
-    /// Fetches the requests of this name, no matter who made them.
+    /// Fetches the requests of this name, no matter who made them; all of them where it is empty.
     async fn named(
         client: &mut AdminClient<Channel>,
         global: &Global,
         name: &str,
     ) -> Result<Vec<Self>, Status>;
-    /// Names the one who made the request.
-    fn origin(&self) -> &str;
-    /// Gives the phase of the whole request.
-    fn phase(&self) -> &str;
-    /// Gives the message about the whole request.
-    fn message(&self) -> &str;
+    /// Progress of the request.
+    fn progress(&self) -> Progress<'_>;
+}
+
+/// How far a request is.
+pub(super) struct Progress<'a> {
+    /// Who made the request.
+    pub(super) origin: &'a str,
+    /// Phase of the whole request.
+    pub(super) phase: &'a str,
+    /// Message about the whole request.
+    pub(super) message: &'a str,
     /// `Complete` or `Failed`; empty before the end.
-    fn outcome(&self) -> &str;
-    /// Gives the reason of the outcome.
-    fn reason(&self) -> &str;
+    pub(super) outcome: &'a str,
+    /// Reason of the outcome.
+    pub(super) reason: &'a str,
     /// Why what is asked for now is not what is done.
-    fn objection(&self) -> &str;
+    pub(super) objection: &'a str,
     /// Its containers, in their order.
-    fn containers(&self) -> Vec<Container<'_>>;
-    /// For programs.
-    fn shown(&self) -> Self::Shown;
+    pub(super) containers: Vec<Container<'a>>,
 }
 
 /// How far one container is.
@@ -138,6 +144,19 @@ pub(super) fn refused(call: &str, status: &Status) -> anyhow::Error {
     }
 }
 
+/// Lists the requests of a kind: the one of this name, or all.
+pub(super) async fn list<T: Followed>(global: &Global, name: Option<&str>) -> Result<Vec<T>> {
+    let mut client = admin::connect(global).await?;
+    let found = T::named(&mut client, global, name.unwrap_or_default()).await;
+    let found = found.map_err(|status| refused(T::CALL, &status))?;
+    match name {
+        Some(name) if found.is_empty() => {
+            bail!("berthd knows no {} {name:?}; {} lists those there are", T::KIND, T::COMMAND)
+        }
+        _ => Ok(found),
+    }
+}
+
 /// Shows a request that was taken: its name, or how it goes until it ends.
 pub(super) async fn show<T: Followed>(
     global: &Global,
@@ -154,7 +173,7 @@ pub(super) async fn show<T: Followed>(
                 .await
                 .map_err(|status| admin::failed(T::CALL, &status))?;
             let state = state.with_context(|| gone(name))?;
-            output::data(args.output.format, &state.shown(), String::new)?;
+            output::data(args.output.format, &T::Shown::from(&state), String::new)?;
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -177,9 +196,10 @@ pub(super) async fn show<T: Followed>(
         }
     };
     if !table {
-        output::data(args.output.format, &ended.shown(), String::new)?;
+        output::data(args.output.format, &T::Shown::from(&ended), String::new)?;
     }
-    if ended.outcome() == "Complete" {
+    let ended = ended.progress();
+    if ended.outcome == "Complete" {
         return Ok(ExitCode::SUCCESS);
     }
     Err(anyhow!("request {name} {}", why(&ended)))
@@ -204,10 +224,11 @@ async fn follow<T: Followed>(
         match look::<T>(global, &mut client, name).await {
             Ok(Some(state)) => {
                 away = None;
-                for line in story.goes_on(&state) {
+                let progress = state.progress();
+                for line in story.goes_on(&progress) {
                     tell(&format!("{:>7}  {line}", duration::short(began.elapsed())))?;
                 }
-                if !state.outcome().is_empty() || state.phase() == "Completed" {
+                if !progress.outcome.is_empty() || progress.phase == "Completed" {
                     return Ok(state);
                 }
             }
@@ -245,18 +266,18 @@ async fn look<T: Followed>(
     })?;
     *client = Some(connected);
     // Its name has a random part, but an object of the API server may have any.
-    Ok(found.into_iter().find(|request| request.origin() == "admin"))
+    Ok(found.into_iter().find(|request| request.progress().origin == "admin"))
 }
 
 /// Tells all that is to be known of a request besides its phase, which says `Completed` however it ended.
-pub(super) fn message(request: &impl Followed) -> String {
-    let (reason, message) = (request.reason(), request.message());
-    let ended = match (request.outcome(), message) {
+pub(super) fn message(request: &Progress<'_>) -> String {
+    let (reason, message) = (request.reason, request.message);
+    let ended = match (request.outcome, message) {
         ("Failed", "") => format!("failed ({reason})"),
         ("Failed", _) => format!("failed ({reason}): {message}"),
         _ => message.to_owned(),
     };
-    match (request.objection(), ended.as_str()) {
+    match (request.objection, ended.as_str()) {
         ("", _) => ended,
         (objection, message) if message.is_empty() || message == objection => objection.to_owned(),
         (objection, message) => format!("{message}; {objection}"),
@@ -264,18 +285,18 @@ pub(super) fn message(request: &impl Followed) -> String {
 }
 
 /// `app (Succeeded), log (Recreating)`; without phases where there are none yet.
-pub(super) fn containers(request: &impl Followed) -> String {
+pub(super) fn containers(request: &Progress<'_>) -> String {
     let one = |container: &Container<'_>| match container.phase {
         "" => container.name.to_owned(),
         phase => format!("{} ({phase})", container.name),
     };
-    or_dash(&request.containers().iter().map(one).collect::<Vec<_>>().join(", "))
+    or_dash(&request.containers.iter().map(one).collect::<Vec<_>>().join(", "))
 }
 
 /// Why a request that ended did not do what was asked for.
-fn why(ended: &impl Followed) -> String {
+fn why(ended: &Progress<'_>) -> String {
     let mut text = message(ended);
-    for container in ended.containers() {
+    for container in &ended.containers {
         if container.phase != "Succeeded" {
             let message = match container.message {
                 "" => String::new(),
@@ -295,18 +316,18 @@ struct Story {
 
 impl Story {
     /// The lines that are new: the containers first, as they are listed, then the request as a whole.
-    fn goes_on(&mut self, state: &impl Followed) -> Vec<String> {
-        let containers = state.containers();
+    fn goes_on(&mut self, state: &Progress<'_>) -> Vec<String> {
+        let containers = &state.containers;
         let width = containers.iter().map(|container| container.name.chars().count()).max();
         let width = width.unwrap_or(0).max("request".len());
-        let containers = containers.into_iter().map(|container| {
+        let containers = containers.iter().map(|container| {
             (container.name, format!("{}{}", container.phase, container.remark), container.message)
         });
-        let ended = match state.outcome() {
-            "Failed" => format!("{}, failed ({})", state.phase(), state.reason()),
-            _ => state.phase().to_owned(),
+        let ended = match state.outcome {
+            "Failed" => format!("{}, failed ({})", state.phase, state.reason),
+            _ => state.phase.to_owned(),
         };
-        let request = [("request", ended, state.message())];
+        let request = [("request", ended, state.message)];
         let mut lines = Vec::new();
         for (place, (name, what, message)) in containers.chain(request).enumerate() {
             let what = if message.is_empty() { what } else { format!("{what}: {message}") };

@@ -10,7 +10,7 @@ use tonic::Status;
 use tonic::transport::Channel;
 
 use super::cli::Global;
-use super::follow::{self, Container, FollowArgs, Followed};
+use super::follow::{self, Container, FollowArgs, Followed, Progress};
 use super::output::full_name;
 use super::requests::ShownRequest;
 use super::{admin, duration};
@@ -72,6 +72,7 @@ fn request(args: &RecreateArgs) -> Result<RecreateRequest> {
 
 impl Followed for RecreateState {
     const CALL: &'static str = "Requests";
+    const KIND: &'static str = "request";
     const COMMAND: &'static str = "berthctl get requests";
     type Shown = ShownRequest;
 
@@ -84,36 +85,16 @@ impl Followed for RecreateState {
         Ok(client.requests(admin::request(global, asked)).await?.into_inner().requests)
     }
 
-    fn origin(&self) -> &str {
-        &self.origin
-    }
-
-    fn phase(&self) -> &str {
-        &self.phase
-    }
-
-    fn message(&self) -> &str {
-        &self.message
-    }
-
-    fn outcome(&self) -> &str {
-        &self.outcome
-    }
-
-    fn reason(&self) -> &str {
-        &self.reason
-    }
-
-    fn objection(&self) -> &str {
-        &self.objection
-    }
-
-    fn containers(&self) -> Vec<Container<'_>> {
-        self.containers.iter().map(Container::from).collect()
-    }
-
-    fn shown(&self) -> ShownRequest {
-        self.into()
+    fn progress(&self) -> Progress<'_> {
+        Progress {
+            origin: &self.origin,
+            phase: &self.phase,
+            message: &self.message,
+            outcome: &self.outcome,
+            reason: &self.reason,
+            objection: &self.objection,
+            containers: self.containers.iter().map(Container::from).collect(),
+        }
     }
 }
 

@@ -2,32 +2,21 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
-use berth_proto::admin::{RecreateState, RequestsRequest};
+use anyhow::Result;
+use berth_proto::admin::RecreateState;
 use serde::Serialize;
 
 use super::cli::Global;
-use super::follow::{containers, message};
+use super::duration;
+use super::follow::{self, Followed, containers, message};
 use super::get::ListArgs;
 use super::output::{self, full_name, or_dash};
-use super::{admin, duration};
 
 /// Runs `get requests`.
 pub(crate) async fn requests(global: &Global, args: &ListArgs) -> Result<()> {
-    let mut client = admin::connect(global).await?;
-    let request = RequestsRequest { name: args.name.clone().unwrap_or_default() };
-    let answer = client.requests(admin::request(global, request)).await;
-    let requests = answer.map_err(|status| admin::failed("Requests", &status))?.into_inner().requests;
-    if let Some(name) = &args.name
-        && requests.is_empty()
-    {
-        bail!("berthd knows no request {name:?}; berthctl get requests lists those there are");
-    }
-    output::data(
-        args.output.format,
-        &Shown { requests: requests.iter().map(ShownRequest::from).collect() },
-        || text(&requests),
-    )
+    let requests = follow::list::<RecreateState>(global, args.name.as_deref()).await?;
+    let shown = Shown { requests: requests.iter().map(ShownRequest::from).collect() };
+    output::data(args.output.format, &shown, || text(&requests))
 }
 
 fn text(requests: &[RecreateState]) -> String {
@@ -35,13 +24,14 @@ fn text(requests: &[RecreateState]) -> String {
         return "no requests on this node\n".to_owned();
     }
     let rows = requests.iter().map(|request| {
+        let progress = request.progress();
         vec![
             request.name.clone(),
             full_name(&request.namespace, &request.pod),
             or_dash(&request.phase),
-            containers(request),
+            containers(&progress),
             duration::short(Duration::from_millis(request.age_milliseconds)),
-            or_dash(&message(request)),
+            or_dash(&message(&progress)),
         ]
     });
     output::table(&["NAME", "POD", "PHASE", "CONTAINERS", "AGE", "MESSAGE"], rows)

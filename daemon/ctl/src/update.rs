@@ -11,7 +11,7 @@ use tonic::Status;
 use tonic::transport::Channel;
 
 use super::cli::Global;
-use super::follow::{self, Container, FollowArgs, Followed};
+use super::follow::{self, Container, FollowArgs, Followed, Progress};
 use super::output::full_name;
 use super::updates::ShownUpdate;
 use super::{admin, duration};
@@ -106,6 +106,7 @@ fn once(pairs: &[Pair], what: &str) -> Result<BTreeMap<String, String>> {
 
 impl Followed for UpdateState {
     const CALL: &'static str = "Updates";
+    const KIND: &'static str = "update";
     const COMMAND: &'static str = "berthctl get updates";
     type Shown = ShownUpdate;
 
@@ -118,36 +119,16 @@ impl Followed for UpdateState {
         Ok(client.updates(admin::request(global, asked)).await?.into_inner().updates)
     }
 
-    fn origin(&self) -> &str {
-        &self.origin
-    }
-
-    fn phase(&self) -> &str {
-        &self.phase
-    }
-
-    fn message(&self) -> &str {
-        &self.message
-    }
-
-    fn outcome(&self) -> &str {
-        &self.outcome
-    }
-
-    fn reason(&self) -> &str {
-        &self.reason
-    }
-
-    fn objection(&self) -> &str {
-        ""
-    }
-
-    fn containers(&self) -> Vec<Container<'_>> {
-        self.containers.iter().map(Container::from).collect()
-    }
-
-    fn shown(&self) -> ShownUpdate {
-        self.into()
+    fn progress(&self) -> Progress<'_> {
+        Progress {
+            origin: &self.origin,
+            phase: &self.phase,
+            message: &self.message,
+            outcome: &self.outcome,
+            reason: &self.reason,
+            objection: "",
+            containers: self.containers.iter().map(Container::from).collect(),
+        }
     }
 }
 

@@ -2,27 +2,19 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
-use berth_proto::admin::{ContainerUpdateState, UpdateState, UpdatesRequest};
+use anyhow::Result;
+use berth_proto::admin::{ContainerUpdateState, UpdateState};
 use serde::Serialize;
 
 use super::cli::Global;
-use super::follow::{containers, message, refused};
+use super::duration;
+use super::follow::{self, Followed, containers, message};
 use super::get::ListArgs;
 use super::output::{self, full_name, or_dash};
-use super::{admin, duration};
 
 /// Runs `get updates`.
 pub(crate) async fn updates(global: &Global, args: &ListArgs) -> Result<()> {
-    let mut client = admin::connect(global).await?;
-    let request = UpdatesRequest { name: args.name.clone().unwrap_or_default() };
-    let answer = client.updates(admin::request(global, request)).await;
-    let updates = answer.map_err(|status| refused("Updates", &status))?.into_inner().updates;
-    if let Some(name) = &args.name
-        && updates.is_empty()
-    {
-        bail!("berthd knows no update {name:?}; berthctl get updates lists those there are");
-    }
+    let updates = follow::list::<UpdateState>(global, args.name.as_deref()).await?;
     let shown = Shown { updates: updates.iter().map(ShownUpdate::from).collect() };
     output::data(args.output.format, &shown, || text(&updates))
 }
@@ -32,14 +24,15 @@ fn text(updates: &[UpdateState]) -> String {
         return "no updates on this node\n".to_owned();
     }
     let rows = updates.iter().map(|update| {
+        let progress = update.progress();
         vec![
             update.name.clone(),
             update.origin.clone(),
             full_name(&update.namespace, &update.pod),
             or_dash(&update.phase),
-            containers(update),
+            containers(&progress),
             duration::short(Duration::from_millis(update.age_milliseconds)),
-            or_dash(&message(update)),
+            or_dash(&message(&progress)),
         ]
     });
     output::table(&["NAME", "ORIGIN", "POD", "PHASE", "CONTAINERS", "AGE", "MESSAGE"], rows)

@@ -1,23 +1,9 @@
 //! What is told of one look after another.
 
-use berth_proto::admin::{ContainerRecreateState, ContainerUpdateState, RecreateState, UpdateState};
+use berth_proto::admin::{ContainerUpdateState, RecreateState, UpdateState};
 
 use super::*;
-
-fn recreate(phase: &str, outcome: &str, containers: &[(&str, &str, bool)]) -> RecreateState {
-    let containers = containers.iter().map(|(name, phase, killed)| ContainerRecreateState {
-        name: (*name).into(),
-        phase: (*phase).into(),
-        killed: *killed,
-        message: String::new(),
-    });
-    RecreateState {
-        phase: phase.into(),
-        outcome: outcome.into(),
-        containers: containers.collect(),
-        ..RecreateState::default()
-    }
-}
+use crate::fake_berthd::recreate_state as recreate;
 
 fn update(phase: &str, message: &str, containers: &[(&str, &str)]) -> UpdateState {
     let containers = containers.iter().map(|(name, phase)| ContainerUpdateState {
@@ -36,7 +22,7 @@ fn update(phase: &str, message: &str, containers: &[(&str, &str)]) -> UpdateStat
 #[test]
 fn only_what_changed_is_told() {
     let mut story = Story::default();
-    let told = |story: &mut Story, state: &RecreateState| story.goes_on(state);
+    let told = |story: &mut Story, state: &RecreateState| story.goes_on(&state.progress());
     assert!(told(&mut story, &recreate("", "", &[("app", "", false), ("logger-1", "", false)])).is_empty());
     let begun = recreate("Recreating", "", &[("app", "Recreating", false), ("logger-1", "Pending", false)]);
     let lines = ["app       Recreating", "logger-1  Pending", "request   Recreating"];
@@ -54,25 +40,28 @@ fn only_what_changed_is_told() {
         "request   Completed, failed (PodGone): pod has gone",
     ];
     assert_eq!(told(&mut story, &ended), lines);
-    assert_eq!(why(&ended), "failed (PodGone): pod has gone; logger-1 is failed: pod has gone");
+    assert_eq!(why(&ended.progress()), "failed (PodGone): pod has gone; logger-1 is failed: pod has gone");
 }
 
 #[test]
 fn an_update_that_returns() {
     let mut story = Story::default();
-    assert!(story.goes_on(&update("", "", &[("main", "")])).is_empty());
+    assert!(story.goes_on(&update("", "", &[("main", "")]).progress()).is_empty());
     let pulls = update("Updating", "pulling web:v2 before anything is stopped", &[("main", "Pending")]);
     let lines = ["main     Pending", "request  Updating: pulling web:v2 before anything is stopped"];
-    assert_eq!(story.goes_on(&pulls), lines);
+    assert_eq!(story.goes_on(&pulls.progress()), lines);
     let begun = update("Updating", "waiting for main to be Ready", &[("main", "Updating")]);
     let lines = ["main     Updating", "request  Updating: waiting for main to be Ready"];
-    assert_eq!(story.goes_on(&begun), lines);
+    assert_eq!(story.goes_on(&begun.progress()), lines);
     let mut back = update("RollingBack", "too late; the pod returns to what it was", &[("main", "Updating")]);
     back.reason = "DeadlineExceeded".into();
-    assert_eq!(story.goes_on(&back), ["request  RollingBack: too late; the pod returns to what it was"]);
+    assert_eq!(
+        story.goes_on(&back.progress()),
+        ["request  RollingBack: too late; the pod returns to what it was"]
+    );
     let ended = UpdateState { phase: "Completed".into(), outcome: "Failed".into(), ..back };
     assert_eq!(
-        why(&ended),
+        why(&ended.progress()),
         "failed (DeadlineExceeded): too late; the pod returns to what it was; main is updating"
     );
 }

@@ -2,26 +2,10 @@
 
 use super::*;
 use crate::fake::{Node, global};
-use crate::fake_berthd::{Berthd, Look, Told};
+use crate::fake_berthd::{Berthd, Look, Told, recreate_state as state};
 
 fn berthd(node: &Node, story: Vec<Look<RecreateState>>) -> std::sync::Arc<Berthd> {
     Berthd { recreates: Told::of(story), ..Berthd::default() }.serve(node)
-}
-
-fn state(phase: &str, outcome: &str, containers: &[(&str, &str, bool)]) -> RecreateState {
-    let containers = containers.iter().map(|(name, phase, killed)| ContainerRecreateState {
-        name: (*name).into(),
-        phase: (*phase).into(),
-        killed: *killed,
-        message: String::new(),
-    });
-    RecreateState {
-        origin: "admin".into(),
-        phase: phase.into(),
-        outcome: outcome.into(),
-        containers: containers.collect(),
-        ..RecreateState::default()
-    }
 }
 
 fn args(more: &[&str]) -> RecreateArgs {
