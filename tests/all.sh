@@ -20,6 +20,9 @@ cargo fmt --all --check
 step "cargo clippy"
 cargo clippy --workspace --all-targets --quiet -- -D warnings
 
+step "cargo doc"
+RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --quiet
+
 step "unit, process and in-process tests"
 cargo test --workspace --quiet --lib --bins --test cli --test crds --test systemd --test takeover --test in_process
 

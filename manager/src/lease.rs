@@ -5,7 +5,7 @@
 //! for the lease's whole duration *by its own clock*. So no clocks of two machines are ever compared, and a holder that
 //! gives the lease up is followed within one retry.
 //!
-//! Decisions are in [`decision`]; here are the requests. What follows from holding the lease is asked of a [`Tenure`],
+//! Decisions are in `decision`; here are the requests. What follows from holding the lease is asked of a [`Tenure`],
 //! which ends by itself when it is not prolonged: a leader that cannot reach the API server stops before another begins.
 
 mod decision;

@@ -20,6 +20,7 @@ use super::{admin, duration};
 #[derive(Args, Debug)]
 pub(crate) struct PullArgs {
     /// The image: [registry/]repository[:tag][@digest]
+    #[allow(rustdoc::broken_intra_doc_links, reason = "the text of the help")]
     #[arg(value_name = "IMAGE")]
     pub image: String,
     /// Ask the registry although the image is there
