@@ -1,7 +1,8 @@
-//! What reads outside input, for the fuzz targets of `fuzz/`: each takes any bytes, and panics where it should not be so.
+//! What reads outside input, for the fuzz targets of `fuzz/`: each takes any bytes, and panics where it
+//! should not be so.
 //!
-//! The targets are beside what they try. Here their seeds are tried as well, whole, cut off and with single bytes changed, by
-//! the ordinary tests.
+//! The targets are beside what they try. Here their seeds are tried as well, whole, cut off and with single
+//! bytes changed, by the ordinary tests.
 
 pub use crate::{
     admin::fuzz::admin,

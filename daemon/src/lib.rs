@@ -6,18 +6,19 @@
 //!                                pods ----Event-----'         '--> agent::store (latches)
 //! ```
 //!
-//! Two threads: one turns the data path and nothing else, the other everything that may take its time (the pod watch,
-//! the executor, the admin socket, HTTP). They share [`agent::Agent`], whose lock is never held over an await.
+//! Two threads: one turns the data path and nothing else, the other everything that may take its time (the
+//! pod watch, the executor, the admin socket, HTTP). They share [`agent::Agent`], whose lock is never held
+//! over an await.
 //!
 //! Each folder is a room. A room uses those above it in this list and none below, which a test keeps so:
 //!
-//! - [`base`]: small helpers. [`config`]: the configuration. `cri`: the agent's own calls to the runtime. `files`:
-//!   desired state from a directory.
+//! - [`base`]: small helpers. [`config`]: the configuration. `cri`: the agent's own calls to the runtime.
+//!   `files`: desired state from a directory.
 //! - [`agent`]: the one owner of the state, its store, the points where tests let it die.
 //! - [`cluster`]: the side towards the API server: identity, watches, answers.
 //! - `pods`: where pods are seen.
-//! - [`recreate`], `images`, `probes`, `update`: one room a feature: ContainerRecreateRequests, images that are wanted,
-//!   probes of one's own, in-place updates.
+//! - [`recreate`], `images`, `probes`, `update`: one room a feature: ContainerRecreateRequests, images that
+//!   are wanted, probes of one's own, in-place updates.
 //! - `exec`: where steps go; stops without the kubelet.
 //! - [`succession`]: one process after another. `admin`: what can be seen and asked from outside.
 //! - [`process`]: how a run begins, wires all of it, and ends it in order.

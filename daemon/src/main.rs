@@ -70,7 +70,8 @@ fn guard(flags: &GuardianFlags) -> ExitCode {
 
 fn start(config: Configuration, start: Start) -> ExitCode {
     let settled = allocator::settle();
-    // After the last exec, which would undo it: no core file has our memory, and no process without CAP_SYS_PTRACE reads it.
+    // After the last exec, which would undo it: no core file has our memory, and no process without
+    // CAP_SYS_PTRACE reads it.
     let undumped = nix::sys::prctl::set_dumpable(false);
     if let Err(error) = telemetry::init(&config.logging) {
         return usage(&error.into());

@@ -1,5 +1,5 @@
-//! The rooms of this crate are its folders. None may use another one that uses it back, by whichever way round: then
-//! neither could be read, tried or changed without the other.
+//! The rooms of this crate are its folders. None may use another one that uses it back, by whichever way
+//! round: then neither could be read, tried or changed without the other.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

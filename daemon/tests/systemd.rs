@@ -1,5 +1,6 @@
-//! The units, and what berthd and systemd say to each other. Without a systemd as PID 1: the units are checked by
-//! `systemd-analyze`, the socket is passed by `systemd-socket-activate`, and the test itself listens to the notifications.
+//! The units, and what berthd and systemd say to each other. Without a systemd as PID 1: the units are
+//! checked by `systemd-analyze`, the socket is passed by `systemd-socket-activate`, and the test itself
+//! listens to the notifications.
 
 use std::{
     os::unix::net::{UnixDatagram, UnixStream},
@@ -127,7 +128,8 @@ fn it_takes_the_socket_it_is_passed() {
     let _process = Process(child);
     let deadline = Instant::now() + Duration::from_secs(20);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    // The first connection makes systemd start it; it is answered by berthd, which says that the runtime is away.
+    // The first connection makes systemd start it; it is answered by berthd, which says that the runtime is
+    // away.
     let answer = loop {
         let text = runtime.block_on(version(&socket)).expect_err("there is no runtime");
         if text.contains("runtime.sock") || Instant::now() > deadline {

@@ -1,4 +1,5 @@
-//! `path: takeover` as processes: berthd in the place of a stand-in for the runtime, and the guardian that outlives it.
+//! `path: takeover` as processes: berthd in the place of a stand-in for the runtime, and the guardian that
+//! outlives it.
 
 #![allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should")]
 #![allow(clippy::unwrap_used, reason = "the helpers of a test fail like the test")]

@@ -1,5 +1,5 @@
-//! All fuzz targets in one program; `BERTH_FUZZ_TARGET` says which one runs. They are beside what they try: `src/fuzzing` of
-//! the packages.
+//! All fuzz targets in one program; `BERTH_FUZZ_TARGET` says which one runs. They are beside what they try:
+//! `src/fuzzing` of the packages.
 #![no_main]
 
 use std::{process::exit, sync::OnceLock};
@@ -22,8 +22,8 @@ fn choose() {
     };
     TARGET.get_or_init(|| target);
     if name == "store" {
-        // The database panics where a file is damaged, and the store catches it: only what it lets through is a finding, and
-        // that is found where the input is tried.
+        // The database panics where a file is damaged, and the store catches it: only what it lets through is
+        // a finding, and that is found where the input is tried.
         std::panic::set_hook(Box::new(|panic| {
             if !panic.location().is_some_and(|at| at.file().contains("/redb-")) {
                 eprintln!("{panic}");

@@ -1,5 +1,5 @@
-//! The seeds, and what is near them: whole, cut off and with single bytes changed. Part of the ordinary tests of each package that
-//! has targets.
+//! The seeds, and what is near them: whole, cut off and with single bytes changed. Part of the ordinary tests
+//! of each package that has targets.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! The one owner of the indexes: takes in what the watches show, asks again when time has passed, hands on what is owed.
+//! The one owner of the indexes: takes in what the watches show, asks again when time has passed, hands on
+//! what is owed.
 
 use std::{
     future::pending,
@@ -62,8 +63,8 @@ impl Centre {
         let mut inputs = Vec::with_capacity(BATCH);
         let (mut counted, mut count_at) = (None, None);
         loop {
-            // Cancel-safe: `recv` and `recv_many` take nothing unless they return it, the tenure keeps its newest value,
-            // and a deadline that was not waited for to its end is still there.
+            // Cancel-safe: `recv` and `recv_many` take nothing unless they return it, the tenure keeps its
+            // newest value, and a deadline that was not waited for to its end is still there.
             tokio::select! {
                 count = self.inputs.recv_many(&mut inputs, BATCH) => {
                     if count == 0 {
@@ -148,7 +149,8 @@ impl Centre {
                 self.probes.delete(kind, &namespace, &name, now),
             ),
             Input::Absent(kind) => {
-                // There is nothing of it to know, and what was known stays. No other kind of requests waits for it.
+                // There is nothing of it to know, and what was known stays. No other kind of requests waits
+                // for it.
                 self.index.view_broke(kind, now);
                 self.images.view_broke(kind, now);
                 self.probes.view_broke(kind, now);

@@ -7,8 +7,8 @@ use tracing_subscriber::filter::Targets;
 
 use crate::telemetry::LogFormat;
 
-/// Berth's manager: assigns requests to the agents of the nodes, and ends those that no agent can end. It writes nothing
-/// but the status of Berth's custom resources and its own Lease.
+/// Berth's manager: assigns requests to the agents of the nodes, and ends those that no agent can end. It
+/// writes nothing but the status of Berth's custom resources and its own Lease.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "berth-manager", version)]
 pub struct Config {

@@ -1,4 +1,5 @@
-//! Is this replica ready? When every kind has been listed once, or is known not to be installed: then it could lead at once.
+//! Is this replica ready? When every kind has been listed once, or is known not to be installed: then it
+//! could lead at once.
 
 use crate::seen::Kind;
 

@@ -1,5 +1,5 @@
-//! `/livez` and `/readyz` on one address, `/metrics` on another: who may scrape need not see the rest, and the kubelet's
-//! probes need not be let through to the metrics.
+//! `/livez` and `/readyz` on one address, `/metrics` on another: who may scrape need not see the rest, and
+//! the kubelet's probes need not be let through to the metrics.
 
 use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -79,7 +79,8 @@ impl Pages {
             return page(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET\n".to_owned());
         }
         match (self, request.uri().path()) {
-            // One thread does everything: if it answers, it turns. A task that ends takes the process with it.
+            // One thread does everything: if it answers, it turns. A task that ends takes the process with
+            // it.
             (Self::Health(_), "/livez" | "/healthz") => page(StatusCode::OK, TEXT, "ok\n".to_owned()),
             (Self::Health(listed), "/readyz") => ready(*listed.borrow()),
             (Self::Metrics(registry), "/metrics") => metrics(registry),

@@ -1,12 +1,13 @@
 //! Who leads: one replica of several, elected by a Lease of the cluster.
 //!
-//! The algorithm is that of Kubernetes' own components (client-go's leader election): the lease's holder renews it, every
-//! change of it is made on the version that was read, and another replica takes it over when it has seen no change of it
-//! for the lease's whole duration *by its own clock*. So no clocks of two machines are ever compared, and a holder that
-//! gives the lease up is followed within one retry.
+//! The algorithm is that of Kubernetes' own components (client-go's leader election): the lease's holder
+//! renews it, every change of it is made on the version that was read, and another replica takes it over when
+//! it has seen no change of it for the lease's whole duration *by its own clock*. So no clocks of two
+//! machines are ever compared, and a holder that gives the lease up is followed within one retry.
 //!
-//! Decisions are in `decision`; here are the requests. What follows from holding the lease is asked of a [`Tenure`],
-//! which ends by itself when it is not prolonged: a leader that cannot reach the API server stops before another begins.
+//! Decisions are in `decision`; here are the requests. What follows from holding the lease is asked of a
+//! [`Tenure`], which ends by itself when it is not prolonged: a leader that cannot reach the API server stops
+//! before another begins.
 
 mod decision;
 
@@ -52,7 +53,8 @@ impl Terms {
         self.renew_within() / 2
     }
 
-    /// A leader that could not renew for so long stops: 10 s of 15 s. The rest is the margin to its successor.
+    /// A leader that could not renew for so long stops: 10 s of 15 s. The rest is the margin to its
+    /// successor.
     fn renew_within(&self) -> Duration {
         self.duration * 2 / 3
     }
@@ -82,7 +84,8 @@ impl Tenure {
         self.0.borrow().filter(|term| Instant::now() < term.until).map(|term| term.number)
     }
 
-    /// Comes back when the lease was taken, renewed or lost; never, when that cannot happen any more. Cancel-safe.
+    /// Comes back when the lease was taken, renewed or lost; never, when that cannot happen any more.
+    /// Cancel-safe.
     pub async fn changed(&mut self) {
         if self.0.changed().await.is_err() {
             std::future::pending::<()>().await;

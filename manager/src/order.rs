@@ -9,8 +9,8 @@ use crate::{
     seen::{Key, Kind},
 };
 
-/// One write to one object. It names the UID and the version it was decided on, and must fail on any other: what happened
-/// since is not known here.
+/// One write to one object. It names the UID and the version it was decided on, and must fail on any other:
+/// what happened since is not known here.
 #[derive(Clone, Debug)]
 pub enum Order {
     /// To the status of a request.

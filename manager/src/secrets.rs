@@ -1,9 +1,10 @@
 //! The Secrets of jobs with `pullSecrets`, and the seals made from them.
 //!
-//! Nobody of Berth may read Secrets. Who wants a job to pull with one gives the manager a Role in the job's namespace that lets it
-//! get exactly that name (`deploy/samples/pull-secret.yaml`); nothing else can say that this manager may see this Secret. What is
-//! read stays in memory while its job is open, and leaves it only sealed to the node that is to pull: each node can open
-//! what was sealed to it and nothing else, and whoever reads NodeImages sees which job pulls there but not with what.
+//! Nobody of Berth may read Secrets. Who wants a job to pull with one gives the manager a Role in the job's
+//! namespace that lets it get exactly that name (`deploy/samples/pull-secret.yaml`); nothing else can say
+//! that this manager may see this Secret. What is read stays in memory while its job is open, and leaves it
+//! only sealed to the node that is to pull: each node can open what was sealed to it and nothing else, and
+//! whoever reads NodeImages sees which job pulls there but not with what.
 //!
 //! No type here that holds credentials has `Debug`, and no error or log line has anything of their content.
 
@@ -41,7 +42,8 @@ pub struct Vault {
     jobs: Arc<Mutex<HashMap<Arc<str>, Kept>>>,
 }
 
-/// Credentials, and the image they were chosen for: they are sealed for no other, whose registry must never see them.
+/// Credentials, and the image they were chosen for: they are sealed for no other, whose registry must never
+/// see them.
 struct Kept {
     image: String,
     credentials: Vec<RegistryCredential>,

@@ -34,8 +34,8 @@ pub fn init(filter: Targets, format: LogFormat) {
     tracing_subscriber::registry().with(layer.with_filter(filter)).init();
 }
 
-/// An error with all that caused it. The client's errors repeat their causes in their own text: those are left out.
-/// Values that a parser quotes are left out as well: they may be a Secret's.
+/// An error with all that caused it. The client's errors repeat their causes in their own text: those are
+/// left out. Values that a parser quotes are left out as well: they may be a Secret's.
 pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
     let said = quoting::texts(error).into_iter();
     said.reduce(|text, words| if text.contains(&words) { text } else { format!("{text}: {words}") })

@@ -1,4 +1,5 @@
-//! When something is to be looked at again although nothing happened: one timer for each thing, the last one set.
+//! When something is to be looked at again although nothing happened: one timer for each thing, the last one
+//! set.
 
 use std::{
     collections::{BTreeSet, HashMap},

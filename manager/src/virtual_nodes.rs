@@ -1,8 +1,9 @@
 //! Job sidecars on virtual nodes (label `type=virtual-kubelet`), where no agent runs that could end them.
 //!
 //! OpenKruise replaces the image of such a sidecar by one that exits at once, given by env
-//! `KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT_WITH_IMAGE`. That is a write to the pod, and nothing of Berth's centre may write
-//! pods. So it is said, in an Event on the pod once its main containers have ended: what is to be done, and how.
+//! `KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT_WITH_IMAGE`. That is a write to the pod, and nothing of Berth's
+//! centre may write pods. So it is said, in an Event on the pod once its main containers have ended: what is
+//! to be done, and how.
 //!
 //! Where there is no virtual node nothing but that is watched.
 

@@ -41,8 +41,8 @@ pub enum Input {
     Broke(Kind),
 }
 
-/// Pauses between attempts to reach the API server; the last one is repeated. Ours and not the watcher's own: that begins
-/// anew before every list, so it would never grow while lists fail.
+/// Pauses between attempts to reach the API server; the last one is repeated. Ours and not the watcher's own:
+/// that begins anew before every list, so it would never grow while lists fail.
 const PAUSES: [Duration; 5] = [
     Duration::from_millis(200),
     Duration::from_millis(500),
@@ -50,7 +50,8 @@ const PAUSES: [Duration; 5] = [
     Duration::from_secs(2),
     Duration::from_secs(5),
 ];
-/// The pause before a kind is looked for again that is not installed: nobody waits for it but who installs it.
+/// The pause before a kind is looked for again that is not installed: nobody waits for it but who installs
+/// it.
 const ABSENT_PAUSE: Duration = Duration::from_secs(10);
 /// How long one watch request lasts. A connection that died without a word is noticed 5 s after it.
 const WATCH_SECONDS: u32 = 60;

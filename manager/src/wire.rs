@@ -1,7 +1,7 @@
 //! The watched kinds as the API server sends them, reduced while they are read.
 //!
-//! A pod is some kilobytes of JSON of which a hundred bytes count here, and a list brings thousands at once: what is not
-//! named below is skipped by the parser and never kept. Nodes are asked for as metadata only.
+//! A pod is some kilobytes of JSON of which a hundred bytes count here, and a list brings thousands at once:
+//! what is not named below is skipped by the parser and never kept. Nodes are asked for as metadata only.
 
 mod images;
 mod pods;

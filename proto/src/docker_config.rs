@@ -1,9 +1,9 @@
-//! Docker configurations: `config.json` (`auths.<server>`) and the older `.dockercfg` (`<server>` at the top), as files of a node
-//! and Secrets of a cluster have them.
+//! Docker configurations: `config.json` (`auths.<server>`) and the older `.dockercfg` (`<server>` at the
+//! top), as files of a node and Secrets of a cluster have them.
 //!
-//! The agent reads the one and the manager the other, and both must find the same credentials for an image, those that the
-//! kubelet would find. Credential helpers of docker (`credHelpers`, `credsStore`) are programs of a user's session; the kubelet
-//! does not know them either.
+//! The agent reads the one and the manager the other, and both must find the same credentials for an image,
+//! those that the kubelet would find. Credential helpers of docker (`credHelpers`, `credsStore`) are programs
+//! of a user's session; the kubelet does not know them either.
 
 pub mod matching;
 

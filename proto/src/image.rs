@@ -1,7 +1,7 @@
 //! Image references, as containerd and the kubelet read them.
 //!
-//! A runtime is always asked for the reference as it was given. Its parts are for limits, credentials and reports only, so
-//! that no mistake here can make another image of it.
+//! A runtime is always asked for the reference as it was given. Its parts are for limits, credentials and
+//! reports only, so that no mistake here can make another image of it.
 
 use std::{fmt, str::FromStr};
 
@@ -95,13 +95,15 @@ impl FromStr for Reference {
 
     fn from_str(given: &str) -> Result<Self, InvalidReference> {
         let invalid = |why: &str| InvalidReference { given: given.to_owned(), why: why.to_owned() };
-        // The library takes letters of all alphabets for a tag, and digits of both cases for a digest; no runtime does.
+        // The library takes letters of all alphabets for a tag, and digits of both cases for a digest; no
+        // runtime does.
         if !given.is_ascii() {
             return Err(invalid("letters other than ASCII"));
         }
         let parts: distribution::Reference =
             given.parse().map_err(|error: distribution::ParseError| invalid(&error.to_string()))?;
-        // It takes an upper case first part for a path of Docker Hub, runtimes for a host: it must get nobody's credentials.
+        // It takes an upper case first part for a path of Docker Hub, runtimes for a host: it must get
+        // nobody's credentials.
         if parts.repository().bytes().any(|byte| byte.is_ascii_uppercase()) {
             return Err(invalid("upper case letters in the repository"));
         }

@@ -1,5 +1,5 @@
-//! What parsers say is wrong, without the values they quote: those may be a Secret's, or a container's env, and the text goes to
-//! logs and into objects that everybody reads.
+//! What parsers say is wrong, without the values they quote: those may be a Secret's, or a container's env,
+//! and the text goes to logs and into objects that everybody reads.
 
 use std::error::Error;
 
@@ -11,8 +11,8 @@ pub fn unquoted(text: &str) -> String {
     let Some(at) = QUOTING.iter().filter_map(|quoting| text.find(quoting)).min() else {
         return text.to_owned();
     };
-    // `invalid type: string "value", expected a map at line 1 column 2`: the last of all that look like the end is the end, as
-    // the value may look like anything.
+    // `invalid type: string "value", expected a map at line 1 column 2`: the last of all that look like the
+    // end is the end, as the value may look like anything.
     let Some(from) = text[at..].find(['"', '`']).map(|from| at + from) else { return text.to_owned() };
     let to = text.rfind(", expected ").filter(|to| *to > from).unwrap_or(text.len());
     format!("{}{}", text[..from].trim_end(), &text[to..])

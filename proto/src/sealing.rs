@@ -1,11 +1,13 @@
 //! Credentials sealed to one node: the manager writes them where every node can read, and one can open them.
 //!
-//! HPKE (RFC 9180) in its base mode with X25519, HKDF-SHA256 and ChaCha20-Poly1305: an ephemeral key for each seal, a
-//! standard in place of a format of ours. The node, the wish and the image are authenticated with it, so a copy in the object
-//! of another node, of another wish or for another image opens nothing. Whoever can write the status of a node's `NodeImage`
-//! could name a key of its own there: the policies of `deploy/` leave that to the agent of that node.
+//! HPKE (RFC 9180) in its base mode with X25519, HKDF-SHA256 and ChaCha20-Poly1305: an ephemeral key for each
+//! seal, a standard in place of a format of ours. The node, the wish and the image are authenticated with it,
+//! so a copy in the object of another node, of another wish or for another image opens nothing. Whoever can
+//! write the status of a node's `NodeImage` could name a key of its own there: the policies of `deploy/`
+//! leave that to the agent of that node.
 //!
-//! A seal is base64 of `encapsulated key (32 bytes) || ciphertext`; the plaintext is JSON, see [`RegistryCredential`].
+//! A seal is base64 of `encapsulated key (32 bytes) || ciphertext`; the plaintext is JSON, see
+//! [`RegistryCredential`].
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use hpke::{

@@ -1,8 +1,8 @@
 //! Bytes put at the end of the one message of an answer, while it passes.
 //!
-//! Protobuf merges what is appended into what stands before it, so an answer can say one thing more without being
-//! decoded: all bytes of the runtime stay as they came. What grows is the length in front of the message, and that is in
-//! the first five bytes; nothing but these is ever kept back.
+//! Protobuf merges what is appended into what stands before it, so an answer can say one thing more without
+//! being decoded: all bytes of the runtime stay as they came. What grows is the length in front of the
+//! message, and that is in the first five bytes; nothing but these is ever kept back.
 //!
 //! ```text
 //!  in    | flag | length     | message .......... |            whatever comes in which frames

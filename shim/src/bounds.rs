@@ -10,8 +10,8 @@
 //! | holds | calls; each ends by its own deadline | |
 //! | answers | a window for each stream and connection: they go at the client's pace | |
 //!
-//! A node of 110 pods has two connections of the kubelet, a few of others, and some hundred calls at once. What is small always
-//! passes, because an error on a `StopContainer` makes the kubelet kill the pod.
+//! A node of 110 pods has two connections of the kubelet, a few of others, and some hundred calls at once.
+//! What is small always passes, because an error on a `StopContainer` makes the kubelet kill the pod.
 
 use std::{
     sync::{
@@ -25,7 +25,8 @@ use crate::{frames::MAX_MESSAGE, metrics::Metrics, metrics::Shed};
 
 /// Open connections of clients that are not the kubelet. Each takes two descriptors.
 pub(crate) const CONNECTIONS: usize = 1024;
-/// How long a connection may take to its first words, which are sent when it is made. Who says nothing would keep others out.
+/// How long a connection may take to its first words, which are sent when it is made. Who says nothing would
+/// keep others out.
 pub(crate) const SILENCE: Duration = Duration::from_secs(30);
 /// Open calls of one connection.
 pub(crate) const STREAMS: u32 = 4096;

@@ -56,7 +56,8 @@ pub struct PullImage {
     pub image: String,
     /// With what.
     pub credential: CredentialKey,
-    /// It is for a runtime handler of its own, which may unpack it for another snapshotter than a pull without one.
+    /// It is for a runtime handler of its own, which may unpack it for another snapshotter than a pull
+    /// without one.
     pub handler: bool,
 }
 
@@ -121,14 +122,14 @@ pub fn container_status(status: cri::ContainerStatus) -> Result<Container, Missi
     })
 }
 
-/// Which credentials a pull has: equal for equal ones, and for none and empty ones. The hash is keyed anew in each process,
-/// so that it says nothing about them to whoever should see it.
+/// Which credentials a pull has: equal for equal ones, and for none and empty ones. The hash is keyed anew in
+/// each process, so that it says nothing about them to whoever should see it.
 pub fn credential_key(auth: Option<&cri::AuthConfig>) -> CredentialKey {
     static KEYED: OnceLock<RandomState> = OnceLock::new();
     let nothing = cri::AuthConfig::default();
     let auth = auth.unwrap_or(&nothing);
-    // Each by its name: a field that the message may get is missed here by the compiler. Where a credential was found is no
-    // part of it.
+    // Each by its name: a field that the message may get is missed here by the compiler. Where a credential
+    // was found is no part of it.
     let cri::AuthConfig { username, password, auth, server_address: _, identity_token, registry_token } =
         auth;
     let fields = (username, password, auth, identity_token, registry_token);

@@ -1,8 +1,8 @@
 //! The answer of a call on its way to the client, at the client's pace.
 //!
-//! A frame's room at the runtime is given back only when it was handed on: a slow reader slows down the writer, and
-//! nobody buffers more than a window. The rare answer that says more than the runtime did ([`Exception`]) is lengthened
-//! on its way; all others go frame by frame as they came.
+//! A frame's room at the runtime is given back only when it was handed on: a slow reader slows down the
+//! writer, and nobody buffers more than a window. The rare answer that says more than the runtime did
+//! ([`Exception`]) is lengthened on its way; all others go frame by frame as they came.
 
 use std::task::{Context, Poll, ready};
 

@@ -1,9 +1,9 @@
-//! Job sidecars in answers with the status of several containers: of a sandbox, and in the stream of events. The kubelet
-//! reads both with Evented PLEG.
+//! Job sidecars in answers with the status of several containers: of a sandbox, and in the stream of events.
+//! The kubelet reads both with Evented PLEG.
 //!
-//! Unlike what is appended to one message ([`crate::append`]) this is a change inside of it, so a message is kept back until
-//! it is whole. Every byte but those of the container in question stays as it came, and a message that cannot be changed
-//! passes as it is.
+//! Unlike what is appended to one message ([`crate::append`]) this is a change inside of it, so a message is
+//! kept back until it is whole. Every byte but those of the container in question stays as it came, and a
+//! message that cannot be changed passes as it is.
 
 use std::sync::Arc;
 
@@ -108,10 +108,12 @@ impl std::fmt::Debug for Edit {
     }
 }
 
-/// The fields of `ContainerStatus` by which a container has ended well; at the end of a status they take the place of its own.
+/// The fields of `ContainerStatus` by which a container has ended well; at the end of a status they take the
+/// place of its own.
 pub(crate) fn completed() -> Vec<u8> {
     let reason = berth_proto::cri::ContainerStatus { reason: "Completed".to_owned(), ..Default::default() };
-    // `exit_code` (7) = 0, which the encoder would leave out, and `reason` (10) as runtimes give it for that code.
+    // `exit_code` (7) = 0, which the encoder would leave out, and `reason` (10) as runtimes give it for that
+    // code.
     [&[0x38, 0], &reason.encode_to_vec()[..]].concat()
 }
 

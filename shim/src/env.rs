@@ -1,8 +1,10 @@
-//! The env of a container on its way to the runtime, where the kubelet read it from an older version of the pod.
+//! The env of a container on its way to the runtime, where the kubelet read it from an older version of the
+//! pod.
 //!
-//! A pod worker of the kubelet that waits for the next list of containers goes on with the pod as it was when it began to
-//! wait. A container that it starts then has values from before, and nothing in the container's definition tells. So what the
-//! agent knows to be newer takes the place of the old value, and every other byte stays as it came.
+//! A pod worker of the kubelet that waits for the next list of containers goes on with the pod as it was when
+//! it began to wait. A container that it starts then has values from before, and nothing in the container's
+//! definition tells. So what the agent knows to be newer takes the place of the old value, and every other
+//! byte stays as it came.
 
 use bytes::{Bytes, BytesMut};
 
@@ -14,8 +16,8 @@ const ENVS: u64 = 6;
 const KEY: u64 = 1;
 const VALUE: u64 = 2;
 
-/// A `CreateContainerRequest` with these values in place of others of the same name. `None`: it has them already, or has no
-/// such variables.
+/// A `CreateContainerRequest` with these values in place of others of the same name. `None`: it has them
+/// already, or has no such variables.
 pub(crate) fn set_env(message: &[u8], values: &[(String, String)]) -> Result<Option<Bytes>, Malformed> {
     replace_each(message, CONFIG, |config| replace_each(config, ENVS, |entry| replaced(entry, values)))
 }

@@ -1,10 +1,11 @@
 //! The three exceptions from the runtime's own words, and all there is of them.
 //!
-//! A container that is to be recreated is shown to the kubelet with another definition hash, so that the kubelet itself
-//! stops it and starts it anew; and so that the kubelet looks, one list of containers shows it, once, a container that
-//! is not there. A job sidecar that is to end with its mains is shown as one that ended well, so that the kubelet judges its pod
-//! by the main containers. Which container and which list, the gate says. All are bytes after the runtime's ([`Append`]), or at the
-//! end of a status among others ([`Edit`]); all go to the kubelet's own connections only.
+//! A container that is to be recreated is shown to the kubelet with another definition hash, so that the
+//! kubelet itself stops it and starts it anew; and so that the kubelet looks, one list of containers shows
+//! it, once, a container that is not there. A job sidecar that is to end with its mains is shown as one that
+//! ended well, so that the kubelet judges its pod by the main containers. Which container and which list, the
+//! gate says. All are bytes after the runtime's ([`Append`]), or at the end of a status among others
+//! ([`Edit`]); all go to the kubelet's own connections only.
 
 use std::collections::HashMap;
 
@@ -23,7 +24,8 @@ use crate::{
 
 /// The annotation by which the kubelet knows the definition a container was made from.
 pub const HASH_ANNOTATION: &str = "io.kubernetes.container.hash";
-/// In hexadecimal, as the kubelet writes it. The kubelet reads 64 bits and computes 32, so no definition has this one.
+/// In hexadecimal, as the kubelet writes it. The kubelet reads 64 bits and computes 32, so no definition has
+/// this one.
 pub const OTHER_HASH: &str = "100000000";
 /// `ContainerStatusResponse.status`.
 const STATUS: u64 = 1;
@@ -67,14 +69,16 @@ impl Exception {
 
     /// The same status of a container that was created and not started.
     fn not_started() -> Self {
-        // `status` (1) with `state` (3) = CONTAINER_CREATED, which is 0 and which the encoder would leave out.
+        // `status` (1) with `state` (3) = CONTAINER_CREATED, which is 0 and which the encoder would leave
+        // out.
         Self {
             kind: Kind::Restated,
             change: Change::Append(Append::new(Bytes::from_static(&[0x0a, 2, 0x18, 0]))),
         }
     }
 
-    /// The same status with the exit code and the reason of a container that ended well. While it runs nobody reads them.
+    /// The same status with the exit code and the reason of a container that ended well. While it runs nobody
+    /// reads them.
     pub(crate) fn completed() -> Self {
         let status = edit::completed();
         let mut suffix = BytesMut::new();
@@ -101,7 +105,8 @@ impl Exception {
     /// With these fields of a status, and another definition.
     fn with_other_hash(status: cri::ContainerStatus) -> Self {
         let annotations = [(HASH_ANNOTATION.to_owned(), OTHER_HASH.to_owned())].into();
-        // A second `status` is merged into the first, and of two entries of a map with one key the last one counts.
+        // A second `status` is merged into the first, and of two entries of a map with one key the last one
+        // counts.
         let status = cri::ContainerStatus { annotations, ..status };
         let suffix =
             cri::ContainerStatusResponse { status: Some(status), ..Default::default() }.encode_to_vec();
@@ -163,8 +168,8 @@ impl Exception {
     }
 }
 
-/// A container that runs in this pod, with everything the kubelet reads of an entry, so that it has nothing to complain
-/// about.
+/// A container that runs in this pod, with everything the kubelet reads of an entry, so that it has nothing
+/// to complain about.
 fn entry(nudge: Nudge) -> cri::Container {
     let map = |pairs: &[(&str, &str)]| -> HashMap<String, String> {
         pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()

@@ -1,7 +1,7 @@
 //! The gRPC message inside the DATA frames of a unary request: collected, never changed.
 //!
-//! What goes to the runtime are the collected frames themselves; the message is looked at beside them. However the bytes
-//! were cut into frames, what is seen is the same.
+//! What goes to the runtime are the collected frames themselves; the message is looked at beside them.
+//! However the bytes were cut into frames, what is seen is the same.
 
 use bytes::{Bytes, BytesMut};
 
@@ -17,8 +17,8 @@ pub struct Assembler {
     collected: usize,
 }
 
-/// A message above [`MAX_MESSAGE`]. The words are those of grpc-go, by which the runtime refuses the same message when
-/// it comes past us.
+/// A message above [`MAX_MESSAGE`]. The words are those of grpc-go, by which the runtime refuses the same
+/// message when it comes past us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("grpc: received message larger than max ({length} vs. {MAX_MESSAGE})")]
 pub struct TooLarge {

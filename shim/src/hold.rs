@@ -119,7 +119,8 @@ pub(crate) async fn pass<G: Gate>(
     }
 }
 
-/// Waiting for other containers changes what the user sees; asking around takes a millisecond and changes nothing.
+/// Waiting for other containers changes what the user sees; asking around takes a millisecond and changes
+/// nothing.
 fn tell_held(method: Method, call: &Call, why: &HoldReason) {
     let (rpc, id, container) = (method.name(), call.id.0, container(call));
     let (why, waiting_for) = (why.label(), why.waiting_for());
@@ -145,7 +146,8 @@ async fn changed(changes: &mut watch::Receiver<u64>) {
     }
 }
 
-/// A held CreateContainer is cheap to ask again; an error on StopContainer would make the kubelet kill the whole pod.
+/// A held CreateContainer is cheap to ask again; an error on StopContainer would make the kubelet kill the
+/// whole pod.
 async fn drained(goodbye: &CancellationToken, request: &Request) {
     match request {
         Request::CreateContainer(_) => goodbye.cancelled().await,

@@ -1,8 +1,9 @@
 //! The HTTP/2 settings of both sides, in one place because they only make sense together.
 //!
-//! The peers are the kubelet and the runtime, both root on this node, so h2's guards against floods by strangers are
-//! opened wide: a burst of cancelled calls must not cost the kubelet its connection. No side ever sends a keepalive PING
-//! (a grpc-go server answers those with GOAWAY), and no window adapts: a unix socket has no delay to measure.
+//! The peers are the kubelet and the runtime, both root on this node, so h2's guards against floods by
+//! strangers are opened wide: a burst of cancelled calls must not cost the kubelet its connection. No side
+//! ever sends a keepalive PING (a grpc-go server answers those with GOAWAY), and no window adapts: a unix
+//! socket has no delay to measure.
 
 use h2::{client, server};
 
@@ -15,15 +16,16 @@ const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 16 << 20;
 /// grpc-go's own limit; an error text of a runtime easily exceeds the usual 16 KiB.
 const MAX_HEADER_LIST: u32 = 16 << 20;
-/// The largest DATA frame we take. Not larger: h2 derives the number of CONTINUATION frames it accepts from this and the
-/// header limit, and grpc-go cuts headers at 16 KiB, so that 1 MiB here would break an error text above 320 kB.
+/// The largest DATA frame we take. Not larger: h2 derives the number of CONTINUATION frames it accepts from
+/// this and the header limit, and grpc-go cuts headers at 16 KiB, so that 1 MiB here would break an error
+/// text above 320 kB.
 const MAX_FRAME: u32 = 64 << 10;
 /// Bytes that h2 may queue for one stream before it withholds capacity.
 const SEND_BUFFER: usize = 1 << 20;
 /// Streams reset before they were looked at. More than one read of the socket can bring.
 const PENDING_RESETS: usize = 1 << 16;
-/// Streams reset by us that h2 keeps in memory for their late frames. Frames of those it has forgotten are answered with
-/// one more reset, which costs less than remembering ten thousand of them.
+/// Streams reset by us that h2 keeps in memory for their late frames. Frames of those it has forgotten are
+/// answered with one more reset, which costs less than remembering ten thousand of them.
 const REMEMBERED_RESETS: usize = 256;
 /// The overhead of small DATA frames that wait for a slow reader; the stream window bounds them as well.
 const SMALL_FRAMES: usize = 64 << 20;

@@ -75,8 +75,8 @@ pub enum BindError {
     },
 }
 
-/// Binds `path` with mode 0600, in a directory that is made with mode 0711 if it is missing. A socket left behind by a
-/// process that is gone is taken over; one that answers, or whose lock is held, is refused.
+/// Binds `path` with mode 0600, in a directory that is made with mode 0711 if it is missing. A socket left
+/// behind by a process that is gone is taken over; one that answers, or whose lock is held, is refused.
 pub async fn bind(path: &Path, runtime: &RuntimeEndpoint) -> Result<Listener, BindError> {
     refuse_crio_path(path, runtime)?;
     make_directory(path)?;
@@ -164,7 +164,8 @@ async fn remove_stale(path: &Path) -> Result<(), BindError> {
 
 fn listen(path: &Path) -> io::Result<UnixListener> {
     let socket = UnixSocket::new_stream()?;
-    // Linux takes the mode of the socket file from the unbound socket, so there is no moment in which others may connect.
+    // Linux takes the mode of the socket file from the unbound socket, so there is no moment in which others
+    // may connect.
     fchmod(&socket, Mode::S_IRUSR | Mode::S_IWUSR)?;
     socket.bind(path)?;
     socket.listen(BACKLOG)

@@ -1,4 +1,5 @@
-//! What the data path counts. Every label comes from a closed list, and the counters of the hot path are looked up once.
+//! What the data path counts. Every label comes from a closed list, and the counters of the hot path are
+//! looked up once.
 
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
 //! What the policy hears of a call: when it is asked, when it is answered, and that it ended.
 //!
-//! Everything is told before the end of the answer goes to the client, so that the kubelet's next call meets a state that
-//! knows of this one. A call that was announced ends exactly once, also when its future is dropped.
+//! Everything is told before the end of the answer goes to the client, so that the kubelet's next call meets
+//! a state that knows of this one. A call that was announced ends exactly once, also when its future is
+//! dropped.
 
 use std::{
     pin::Pin,
@@ -142,7 +143,8 @@ impl<G: Gate> Observer<G> {
         }
     }
 
-    /// The message of the answer. `None` when it cannot be read; the next inspection of the sandbox will tell.
+    /// The message of the answer. `None` when it cannot be read; the next inspection of the sandbox will
+    /// tell.
     fn answered<M: Message + Default>(&self) -> Option<M> {
         let Answer::Collected(bytes) = &self.answer else { return None };
         let mut assembler = Assembler::default();

@@ -1,9 +1,9 @@
 //! Who is at the other end of a connection.
 //!
-//! Most clients of the socket are not the kubelet: crictl, berthctl, whoever debugs the node. They see the plain truth;
-//! only the kubelet is asked to recreate a container by what it is shown. Its process is known by the credentials the
-//! kernel keeps of whoever connected, and by the name of that process. This tells friends apart and guards against
-//! nobody: whoever may open the socket is root.
+//! Most clients of the socket are not the kubelet: crictl, berthctl, whoever debugs the node. They see the
+//! plain truth; only the kubelet is asked to recreate a container by what it is shown. Its process is known
+//! by the credentials the kernel keeps of whoever connected, and by the name of that process. This tells
+//! friends apart and guards against nobody: whoever may open the socket is root.
 
 use tokio::net::UnixStream;
 use tracing::debug;
@@ -21,8 +21,8 @@ pub const MAX_PROCESS_NAME: usize = 15;
 // === impl Clients ===
 
 impl Clients {
-    /// Whether the kubelet has made this connection. In doubt it is not: a process that cannot be seen, because it is
-    /// gone or lives in a PID namespace beside ours, is served the truth.
+    /// Whether the kubelet has made this connection. In doubt it is not: a process that cannot be seen,
+    /// because it is gone or lives in a PID namespace beside ours, is served the truth.
     pub(crate) fn is_kubelet(&self, socket: &UnixStream) -> bool {
         let Ok(peer) = socket.peer_cred() else { return false };
         // Our own user is root, but in tests.

@@ -1,10 +1,10 @@
 //! Which of the kubelet's lists of all containers is the one of its PLEG.
 //!
-//! A nudge that another part of the kubelet gets is lost: log rotation and the statistics list all containers too, every
-//! ten seconds, and complain of one they cannot find. PLEG, each second, lists all sandboxes (without a filter, while
-//! the statistics send an empty one) and then all containers; so the first list of containers after such a list of
-//! sandboxes is taken for it. That is a habit and no contract: when no such list of sandboxes is seen any more, every
-//! list of containers may be the one.
+//! A nudge that another part of the kubelet gets is lost: log rotation and the statistics list all containers
+//! too, every ten seconds, and complain of one they cannot find. PLEG, each second, lists all sandboxes
+//! (without a filter, while the statistics send an empty one) and then all containers; so the first list of
+//! containers after such a list of sandboxes is taken for it. That is a habit and no contract: when no such
+//! list of sandboxes is seen any more, every list of containers may be the one.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 

@@ -45,9 +45,9 @@ pub struct Shutdown {
     pub token: CancellationToken,
     /// How long the calls that are under way then may take. A pull has no deadline of its own.
     pub drain_limit: Duration,
-    /// Cancelled before `token` where a successor accepts on the same socket from then on. Then the calls that are under way
-    /// have all the time they need, and a held `CreateContainer` goes back to its client as not processed, whose library asks
-    /// the successor without anybody noticing.
+    /// Cancelled before `token` where a successor accepts on the same socket from then on. Then the calls
+    /// that are under way have all the time they need, and a held `CreateContainer` goes back to its client
+    /// as not processed, whose library asks the successor without anybody noticing.
     pub succeeded: CancellationToken,
 }
 
@@ -69,10 +69,11 @@ impl Shutdown {
 
 /// Serves the socket until the shutdown, and then the calls that are still open, up to the limit.
 ///
-/// After the shutdown no connection is accepted, every client is told to go elsewhere (GOAWAY), held `CreateContainer`
-/// calls are given back at once and held `StopContainer` calls are kept to their end.
+/// After the shutdown no connection is accepted, every client is told to go elsewhere (GOAWAY), held
+/// `CreateContainer` calls are given back at once and held `StopContainer` calls are kept to their end.
 ///
-/// What the kubelet has asked for the runtime goes on with where this process is killed, if there is an `fd_store`.
+/// What the kubelet has asked for the runtime goes on with where this process is killed, if there is an
+/// `fd_store`.
 pub async fn serve<G: Gate>(
     listener: Listener,
     runtime: RuntimeEndpoint,

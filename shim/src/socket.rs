@@ -1,11 +1,12 @@
 //! A unix socket as HTTP/2 uses it, with as few system calls as that takes.
 //!
-//! h2 writes the headers, the data and the trailers of an answer one by one, and asks for a flush after each turn.
-//! Here they wait for the end of the turn: the first flush lets the other tasks of this thread go first, which often
-//! have more to say on the same connection, and then all of it goes out at once. Nothing waits for a timer.
+//! h2 writes the headers, the data and the trailers of an answer one by one, and asks for a flush after each
+//! turn. Here they wait for the end of the turn: the first flush lets the other tasks of this thread go
+//! first, which often have more to say on the same connection, and then all of it goes out at once. Nothing
+//! waits for a timer.
 //!
-//! The kernel tells of room for writing each time the peer has read something. That is asked for only while a write
-//! waits for room, which on a unix socket is rare.
+//! The kernel tells of room for writing each time the peer has read something. That is asked for only while a
+//! write waits for room, which on a unix socket is rare.
 
 use std::{
     io::{self, ErrorKind, IoSlice, Read, Write},

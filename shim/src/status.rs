@@ -1,7 +1,8 @@
 //! The answers the shim gives itself: the one place where a failure becomes a gRPC status.
 //!
-//! The kubelet shows the message to the user and looks at the code only for NOT_FOUND and UNIMPLEMENTED, which are
-//! therefore never made up here; nor is DEADLINE_EXCEEDED before the deadline, which would fail an exec probe.
+//! The kubelet shows the message to the user and looks at the code only for NOT_FOUND and UNIMPLEMENTED,
+//! which are therefore never made up here; nor is DEADLINE_EXCEEDED before the deadline, which would fail an
+//! exec probe.
 
 use berth_policy::Refusal;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, header::CONTENT_TYPE};

@@ -1,8 +1,8 @@
 //! The request of a call on its way to the runtime, kept for a while so that it can be sent once more.
 //!
-//! A runtime that goes away may leave calls unprocessed, and says which. Such a call can go over a fresh connection
-//! without anybody noticing, provided its frames so far are still here. They are kept until the answer begins, up to
-//! [`MAX_KEPT`].
+//! A runtime that goes away may leave calls unprocessed, and says which. Such a call can go over a fresh
+//! connection without anybody noticing, provided its frames so far are still here. They are kept until the
+//! answer begins, up to [`MAX_KEPT`].
 
 use std::task::{Context, Poll, ready};
 
@@ -25,8 +25,8 @@ pub(crate) struct Upload {
     next: usize,
     /// Never sent by gRPC, and passed on all the same.
     trailers: Option<HeaderMap>,
-    /// Bytes of `frames` whose room the client does not have back: given when they are handed on, so that a slow
-    /// runtime slows down the client.
+    /// Bytes of `frames` whose room the client does not have back: given when they are handed on, so that a
+    /// slow runtime slows down the client.
     unreleased: usize,
     /// All bytes that were read from the client.
     read: usize,
@@ -62,8 +62,8 @@ impl Upload {
         self.frames.is_empty() && self.source.as_ref().is_none_or(RecvStream::is_end_stream)
     }
 
-    /// Moves what can be moved now. Ready only when the client failed, with what it did; what the runtime does, its
-    /// answer tells.
+    /// Moves what can be moved now. Ready only when the client failed, with what it did; what the runtime
+    /// does, its answer tells.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, sink: &mut SendStream<Bytes>) -> Poll<h2::Error> {
         while !self.done {
             if self.next < self.frames.len() {

@@ -1,5 +1,5 @@
-//! The connection to the runtime that belongs to one client connection: dialled with the first call, and again when it
-//! is gone. A runtime that is down is an error at once, never a wait and never an empty answer.
+//! The connection to the runtime that belongs to one client connection: dialled with the first call, and
+//! again when it is gone. A runtime that is down is an error at once, never a wait and never an empty answer.
 
 use std::{
     future::poll_fn,
@@ -89,7 +89,8 @@ impl Upstream {
             .await
             .map_err(|source| DialError::Handshake { endpoint: endpoint(), source })?;
         let socket = Arc::downgrade(&looked_at);
-        // Drives the frames of this connection; ends when the last sender and stream are gone or the runtime is.
+        // Drives the frames of this connection; ends when the last sender and stream are gone or the runtime
+        // is.
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 debug!(%error, "Runtime connection ended");

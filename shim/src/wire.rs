@@ -1,6 +1,8 @@
-//! Changes of a protobuf message without decoding it: every byte that is not the field in question stays as it came.
+//! Changes of a protobuf message without decoding it: every byte that is not the field in question stays as
+//! it came.
 //!
-//! Decoding and encoding again would lose what our own message types do not know, and a newer kubelet always knows more.
+//! Decoding and encoding again would lose what our own message types do not know, and a newer kubelet always
+//! knows more.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -36,8 +38,8 @@ const GROUP_END: u8 = 4;
 const FIXED32: u8 = 5;
 const MAX_FIELD_NUMBER: u64 = (1 << 29) - 1;
 
-/// Sets the varint field `number` of the outermost message to `value`. Of several occurrences the last one counts, so
-/// that one is replaced; without any, the field is appended. All other bytes stay, in their order.
+/// Sets the varint field `number` of the outermost message to `value`. Of several occurrences the last one
+/// counts, so that one is replaced; without any, the field is appended. All other bytes stay, in their order.
 pub fn set_varint(message: &[u8], number: u32, value: u64) -> Result<Bytes, Malformed> {
     let mut found = None;
     let mut at = 0;
@@ -123,8 +125,8 @@ pub(crate) fn field(message: &[u8], start: usize) -> Result<Field, Malformed> {
     Ok(Field { number, wire_type, value: at..end })
 }
 
-/// Where the group ends that began before `at`. Groups nest, so the open ones are kept in a list and not on our stack:
-/// a hostile message must not overflow it.
+/// Where the group ends that began before `at`. Groups nest, so the open ones are kept in a list and not on
+/// our stack: a hostile message must not overflow it.
 fn group_end(message: &[u8], number: u64, mut at: usize) -> Result<usize, Malformed> {
     let mut open = vec![number];
     while let Some(innermost) = open.last() {

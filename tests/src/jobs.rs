@@ -1,5 +1,5 @@
-//! Jobs whose pods have sidecars, made by a user and run by the real job controller; and what it takes to be sure what came
-//! of them.
+//! Jobs whose pods have sidecars, made by a user and run by the real job controller; and what it takes to be
+//! sure what came of them.
 
 use std::time::Duration;
 

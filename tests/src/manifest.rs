@@ -1,5 +1,5 @@
-//! The pods and Jobs that the tests and benchmarks play, written in few words. Everything that is not said is the API's
-//! default.
+//! The pods and Jobs that the tests and benchmarks play, written in few words. Everything that is not said is
+//! the API's default.
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::batch::v1::Job;
@@ -86,7 +86,8 @@ impl PodManifest {
         &self.pod
     }
 
-    /// A Job of the same name that makes this pod, and a new one after each of the first `backoff_limit` failures.
+    /// A Job of the same name that makes this pod, and a new one after each of the first `backoff_limit`
+    /// failures.
     pub fn job(&self, backoff_limit: i32) -> Result<Job> {
         let meta = &self.pod["metadata"];
         let job = json!({

@@ -39,7 +39,8 @@ impl Marker {
         self
     }
 
-    /// Lets the probe that was added last write a label as well: "true" while it succeeds, "false" while it fails.
+    /// Lets the probe that was added last write a label as well: "true" while it succeeds, "false" while it
+    /// fails.
     pub fn label(mut self, key: &str) -> Self {
         if let Some(probe) = self.probes.last_mut() {
             probe["markerPolicy"] = json!([

@@ -1,4 +1,5 @@
-//! Requests to recreate containers, as a client of the API makes them, and what it takes to be sure what came of them.
+//! Requests to recreate containers, as a client of the API makes them, and what it takes to be sure what came
+//! of them.
 
 use std::fs;
 use std::path::PathBuf;

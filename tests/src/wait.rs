@@ -22,8 +22,8 @@ impl std::error::Error for Hopeless {}
 /// How often a condition is looked at. Short against what is waited for (a relist of the kubelet is 1 s).
 const POLL: Duration = Duration::from_millis(50);
 
-/// Calls `probe` until it gives a value, at most for `deadline`. An error means "not yet, because": the last one is part
-/// of the error that tells what did not happen. Only [`Hopeless`] ends the waiting early.
+/// Calls `probe` until it gives a value, at most for `deadline`. An error means "not yet, because": the last
+/// one is part of the error that tells what did not happen. Only [`Hopeless`] ends the waiting early.
 pub async fn await_condition<T, F, Fut>(what: impl Display, deadline: Duration, mut probe: F) -> Result<T>
 where
     F: FnMut() -> Fut,
@@ -31,7 +31,8 @@ where
 {
     let until = Instant::now() + deadline;
     loop {
-        // The probe itself may hang (a socket that accepts and never answers): the deadline holds for it as well.
+        // The probe itself may hang (a socket that accepts and never answers): the deadline holds for it as
+        // well.
         let last = match tokio::time::timeout_at(until, probe()).await {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(error)) if error.is::<Hopeless>() => return Err(error.context(what.to_string())),

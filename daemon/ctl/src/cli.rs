@@ -8,7 +8,8 @@ use clap::{Args, Parser, Subcommand};
 use super::install::{InstallArgs, UninstallArgs, bypass::BypassArgs, doctor::DoctorArgs};
 use super::{duration, get, order, pods, ps, pull, recreate, run, status, stop, update, upgrade, version};
 
-/// Plays, lists and stops pods on this node, recreates and updates their containers, and shows what berthd does with them.
+/// Plays, lists and stops pods on this node, recreates and updates their containers, and shows what berthd
+/// does with them.
 #[derive(Debug, Parser)]
 #[command(name = "berthctl", version, disable_help_subcommand = true, subcommand_required = true)]
 pub(crate) struct Cli {
@@ -57,17 +58,19 @@ pub(crate) struct Global {
 pub(crate) enum Command {
     /// Play a v1 Pod manifest without a kubelet
     ///
-    /// Does what a kubelet would do with the manifest, once: sandbox, images, init containers, containers, probes until
-    /// all are ready. Afterwards nobody restarts a container or acts on its probes. What needs a cluster (configMap and
-    /// secret volumes, valueFrom of them, image pull secrets, ...) is refused before anything is created.
+    /// Does what a kubelet would do with the manifest, once: sandbox, images, init containers, containers,
+    /// probes until all are ready. Afterwards nobody restarts a container or acts on its probes. What needs a
+    /// cluster (configMap and secret volumes, valueFrom of them, image pull secrets, ...) is refused before
+    /// anything is created.
     ///
-    /// Containers with an order (env KRUISE_CONTAINER_PRIORITY or annotation apps.kruise.io/container-launch-priority)
-    /// start in that order when berthd is in between; the runtime alone knows no order.
+    /// Containers with an order (env KRUISE_CONTAINER_PRIORITY or annotation
+    /// apps.kruise.io/container-launch-priority) start in that order when berthd is in between; the runtime
+    /// alone knows no order.
     Run(run::RunArgs),
     /// Stop and remove a pod as the kubelet does
     ///
-    /// All containers at once: preStop hook, stop signal, SIGKILL when the grace is over; then the sandbox. In what order
-    /// they end is berthd's doing. The pod's emptyDir volumes go with it, its logs stay.
+    /// All containers at once: preStop hook, stop signal, SIGKILL when the grace is over; then the sandbox.
+    /// In what order they end is berthd's doing. The pod's emptyDir volumes go with it, its logs stay.
     Stop(stop::StopArgs),
     /// List pods
     Pods(pods::PodsArgs),
@@ -75,22 +78,24 @@ pub(crate) enum Command {
     Ps(ps::PsArgs),
     /// Restart containers of a running pod in place
     ///
-    /// Each exactly once: preStop hook, stop signal, SIGKILL when the grace is over, then a new instance in the same pod,
-    /// whatever its restartPolicy. berthd keeps the request and carries it out whether berthctl waits or not; Ctrl-C ends
-    /// only the waiting. Without --ordered, the containers are taken together. The exit code is 1 when the request fails.
+    /// Each exactly once: preStop hook, stop signal, SIGKILL when the grace is over, then a new instance in
+    /// the same pod, whatever its restartPolicy. berthd keeps the request and carries it out whether berthctl
+    /// waits or not; Ctrl-C ends only the waiting. Without --ordered, the containers are taken together. The
+    /// exit code is 1 when the request fails.
     Recreate(recreate::RecreateArgs),
     /// Change images, labels and annotations of a running pod in place
     ///
-    /// The pod stays, and its containers are replaced in the order of their launch priorities, each after its new image is on
-    /// the node. berthd does it with its own identity and needs podView.mode api; no object is made at the API server. It
-    /// keeps the request and carries it out whether berthctl waits or not; Ctrl-C ends only the waiting. A later update of the
-    /// same pod replaces this one where the two differ. The exit code is 1 when the request fails.
+    /// The pod stays, and its containers are replaced in the order of their launch priorities, each after its
+    /// new image is on the node. berthd does it with its own identity and needs podView.mode api; no object
+    /// is made at the API server. It keeps the request and carries it out whether berthctl waits or not;
+    /// Ctrl-C ends only the waiting. A later update of the same pod replaces this one where the two differ.
+    /// The exit code is 1 when the request fails.
     Update(update::UpdateArgs),
     /// Pull an image as the agent does
     ///
-    /// With the node's own credentials (the kubelet's docker configuration and credential providers), within berthd's limits,
-    /// and once if the kubelet is pulling the same. Ctrl-C ends the pull unless somebody else wants the image. The exit code
-    /// is 1 when all attempts failed.
+    /// With the node's own credentials (the kubelet's docker configuration and credential providers), within
+    /// berthd's limits, and once if the kubelet is pulling the same. Ctrl-C ends the pull unless somebody
+    /// else wants the image. The exit code is 1 when all attempts failed.
     Pull(pull::PullArgs),
     /// List the images that are wanted on this node, and how far they are
     Pulls(pull::PullsArgs),
@@ -101,18 +106,20 @@ pub(crate) enum Command {
     Order(order::OrderArgs),
     /// Put Berth between the kubelet and the container runtime of this node
     ///
-    /// Finds the kubelet (kubeadm or plain, k3s, RKE2) and its runtime, installs and starts berthd, and only when that
-    /// serves, restarts the kubelet on its socket. If the node is not Ready through Berth in time, everything is put back.
-    /// Running pods are not touched. Files that are there already stay; doing it again mends what is missing.
+    /// Finds the kubelet (kubeadm or plain, k3s, RKE2) and its runtime, installs and starts berthd, and only
+    /// when that serves, restarts the kubelet on its socket. If the node is not Ready through Berth in time,
+    /// everything is put back. Running pods are not touched. Files that are there already stay; doing it
+    /// again mends what is missing.
     Install(InstallArgs),
     /// Take Berth off this node and put everything back
     ///
-    /// Works from what install has written down before each change, also after it was interrupted. Pods are not touched.
+    /// Works from what install has written down before each change, also after it was interrupted. Pods are
+    /// not touched.
     Uninstall(UninstallArgs),
     /// Lead the kubelet past Berth, at once
     ///
-    /// Removes the file that leads the kubelet to Berth and restarts the kubelet. Needs neither berthd nor the API server.
-    /// Pods are not touched, and berthd goes on running.
+    /// Removes the file that leads the kubelet to Berth and restarts the kubelet. Needs neither berthd nor
+    /// the API server. Pods are not touched, and berthd goes on running.
     Bypass(BypassArgs),
     /// Check that everything is as Berth needs it, and say what to do if not
     ///
@@ -122,15 +129,16 @@ pub(crate) enum Command {
     Status(status::StatusArgs),
     /// Put another berthd in the place of the one that runs, without a failed call
     ///
-    /// The new program is started by the old one, takes its sockets and its store, and accepts before the old one stops; calls
-    /// that are under way end in the old one. If the new program does not run, does not take the configuration, or is not ready
-    /// in time, the old one goes on. Under systemd the unit's main process changes; what the unit starts after a crash is the
-    /// file that it names, so put the new program there (and leave --to out).
+    /// The new program is started by the old one, takes its sockets and its store, and accepts before the old
+    /// one stops; calls that are under way end in the old one. If the new program does not run, does not take
+    /// the configuration, or is not ready in time, the old one goes on. Under systemd the unit's main process
+    /// changes; what the unit starts after a crash is the file that it names, so put the new program there
+    /// (and leave --to out).
     Upgrade(upgrade::UpgradeArgs),
     /// Let berthd end with its last open call
     ///
-    /// It accepts no connection any more and sends its clients away; held calls that create go back at once. Under systemd it
-    /// is then started again; to stop it there, use systemctl stop.
+    /// It accepts no connection any more and sends its clients away; held calls that create go back at once.
+    /// Under systemd it is then started again; to stop it there, use systemctl stop.
     Drain(upgrade::DrainArgs),
     /// Show the versions of berthctl and of the runtime
     Version(version::VersionArgs),

@@ -22,7 +22,8 @@ pub(crate) struct Told<Q, S> {
     pub(crate) story: Mutex<Vec<Look<S>>>,
 }
 
-/// State of a request of the admin socket, with containers by name, phase, and whether they were told to stop.
+/// State of a request of the admin socket, with containers by name, phase, and whether they were told to
+/// stop.
 pub(crate) fn recreate_state(phase: &str, outcome: &str, containers: &[(&str, &str, bool)]) -> RecreateState {
     let containers = containers.iter().map(|(name, phase, killed)| ContainerRecreateState {
         name: (*name).into(),

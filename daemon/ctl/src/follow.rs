@@ -1,7 +1,7 @@
 //! What berthd keeps and carries out by itself: asked for once, then followed to its end.
 //!
-//! berthd keeps a request before it answers; from then on it is carried out whether anybody looks or not. A berthd that is
-//! restarted meanwhile is waited for.
+//! berthd keeps a request before it answers; from then on it is carried out whether anybody looks or not. A
+//! berthd that is restarted meanwhile is waited for.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -177,7 +177,8 @@ pub(super) async fn show<T: Followed>(
         }
         return Ok(ExitCode::SUCCESS);
     }
-    // In a table the story is what is asked for; for programs there is its end, and the story is for who watches.
+    // In a table the story is what is asked for; for programs there is its end, and the story is for who
+    // watches.
     let tell = |line: &str| {
         if table {
             return output::print(&format!("{line}\n"));

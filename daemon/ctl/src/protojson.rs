@@ -1,5 +1,5 @@
-//! CRI types as protobuf's JSON: camelCase names, 64-bit integers as strings, enums by name. Only the fields that
-//! Berth's subset of the CRI has.
+//! CRI types as protobuf's JSON: camelCase names, 64-bit integers as strings, enums by name. Only the fields
+//! that Berth's subset of the CRI has.
 
 use std::collections::BTreeMap;
 

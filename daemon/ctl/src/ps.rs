@@ -94,8 +94,8 @@ fn label<'a>(container: &'a Container, key: &str) -> &'a str {
     container.labels.get(key).map_or("", String::as_str)
 }
 
-/// The names of images that containers know by ID only, as crictl resolves them. A name that is not to be had is no
-/// error: the ID is shown.
+/// The names of images that containers know by ID only, as crictl resolves them. A name that is not to be had
+/// is no error: the ID is shown.
 async fn image_names(cri: &Cri, containers: &[Container]) -> BTreeMap<String, String> {
     let mut names = BTreeMap::new();
     for id in containers

@@ -128,8 +128,9 @@ pub(crate) async fn take_down(
     Ok(Ended { pod_sandbox_id: sandbox.id.clone(), containers })
 }
 
-/// Stops and removes the sandbox. A container that was being started when the stop began may still be on its way, and the
-/// runtime refuses to remove it until it has arrived: so it is tried again for a while, as the kubelet would.
+/// Stops and removes the sandbox. A container that was being started when the stop began may still be on its
+/// way, and the runtime refuses to remove it until it has arrived: so it is tried again for a while, as the
+/// kubelet would.
 async fn end_sandbox(cri: &Cri, id: &str, keep: bool) -> Result<()> {
     let give_up = later(Instant::now(), SETTLE);
     loop {
@@ -232,7 +233,8 @@ fn remove_data(sandbox: &PodSandbox) -> Result<()> {
         return Ok(());
     };
     let dir = Path::new(dir);
-    // An annotation is not a licence to remove anything: only a directory named like the pod's UID is the pod's.
+    // An annotation is not a licence to remove anything: only a directory named like the pod's UID is the
+    // pod's.
     if metadata.uid.is_empty() || !dir.is_absolute() || dir.file_name() != Some(metadata.uid.as_ref()) {
         progress(&format!(
             "note: the data directory {} is not named like the pod's UID and is left alone",

@@ -61,8 +61,8 @@ impl Phase {
 /// Columns that a terminal has at least.
 pub(crate) const LINE: usize = 79;
 
-/// Draws the rows; `total` is the end of the axis in milliseconds, `line` the width of the whole in characters, `note` the
-/// header of the last column.
+/// Draws the rows; `total` is the end of the axis in milliseconds, `line` the width of the whole in
+/// characters, `note` the header of the last column.
 pub(crate) fn draw(rows: &[Row], total: u64, line: usize, note: &str, ascii: bool) -> String {
     let total = total.max(1);
     let name_width =
@@ -111,7 +111,8 @@ pub(crate) fn draw(rows: &[Row], total: u64, line: usize, note: &str, ascii: boo
     out
 }
 
-/// The bar of one row. A phase too short for a character still gets one where nothing else would be hidden for it.
+/// The bar of one row. A phase too short for a character still gets one where nothing else would be hidden
+/// for it.
 fn bar(phases: &[(u64, u64, Phase)], total: u64, width: usize, ascii: bool) -> String {
     let column = |at: u64| {
         usize::try_from(u128::from(at) * width as u128 / u128::from(total)).unwrap_or(width).min(width)

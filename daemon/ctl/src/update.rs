@@ -1,4 +1,5 @@
-//! `berthctl update`: changes images, labels and annotations of a running pod in place, and shows how that goes.
+//! `berthctl update`: changes images, labels and annotations of a running pod in place, and shows how that
+//! goes.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -31,7 +32,8 @@ pub(crate) struct UpdateArgs {
     /// A label to set; a container whose env reads it is restarted. May be given several times
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = metadata)]
     pub labels: Vec<Pair>,
-    /// Between the pod being made not Ready, where it has the readiness gate InPlaceUpdateReady, and the first change
+    /// Between the pod being made not Ready, where it has the readiness gate InPlaceUpdateReady, and the
+    /// first change
     #[arg(long, value_name = "DURATION", value_parser = duration::seconds)]
     pub grace: Option<u32>,
     /// When it fails, return to what the pod was; without --deadline it fails after 10m

@@ -18,8 +18,8 @@ use super::output::progress;
 
 /// How often the new berthd is asked while it is watched.
 const LOOK: Duration = Duration::from_millis(500);
-/// For how long it may not reach the runtime: a runtime under load is asked with a short deadline, and that is not the fault of
-/// the new berthd.
+/// For how long it may not reach the runtime: a runtime under load is asked with a short deadline, and that
+/// is not the fault of the new berthd.
 const UNREACHED: Duration = Duration::from_secs(10);
 
 /// Flags of `berthctl upgrade`.
@@ -134,7 +134,8 @@ pub(crate) async fn drain(global: &Global, _args: &DrainArgs) -> Result<()> {
     let states = client.drain(Request::new(DrainRequest {})).await;
     let mut states = states.map_err(|status| admin::failed("Drain", &status))?.into_inner();
     let mut open = None;
-    // An error is the end of berthd, which is what was asked for; whether all had ended by then shows in what was said last.
+    // An error is the end of berthd, which is what was asked for; whether all had ended by then shows in what
+    // was said last.
     while let Ok(Some(state)) = states.message().await {
         let DrainState { connections, held } = state;
         let took = duration::short(began.elapsed());

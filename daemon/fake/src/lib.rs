@@ -1,5 +1,5 @@
-//! A runtime for unit tests, on a unix socket of its own: containers are entries in a list, and who may be created is a
-//! closure of the test. berthd's own tests and those of berthctl play on it.
+//! A runtime for unit tests, on a unix socket of its own: containers are entries in a list, and who may be
+//! created is a closure of the test. berthd's own tests and those of berthctl play on it.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test fail like the test")]
 

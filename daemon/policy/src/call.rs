@@ -47,7 +47,8 @@ pub struct CreateContainer {
     pub attempt: u32,
     /// Declarations about an order in the request itself.
     pub declared: Declared,
-    /// The image, by every name the request has for it: `config.image.image`, `config.image.user_specified_image`.
+    /// The image, by every name the request has for it: `config.image.image`,
+    /// `config.image.user_specified_image`.
     pub images: Vec<String>,
 }
 
@@ -55,14 +56,14 @@ pub struct CreateContainer {
 /// alone it does not decide anything but a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Declared {
-    /// The sandbox annotation `berth.dev/container-launch-plan`: every regular container with its priority, or why it
-    /// cannot be read.
+    /// The sandbox annotation `berth.dev/container-launch-plan`: every regular container with its priority,
+    /// or why it cannot be read.
     pub plan: Option<Result<Vec<(ContainerName, i64)>, OrderError>>,
     /// The pod annotation `apps.kruise.io/container-launch-priority` or the container's own env
     /// `KRUISE_CONTAINER_PRIORITY` is there: the pod wants an order, whatever it is.
     pub hinted: bool,
-    /// The pod is no kubelet's, which labels each of its sandboxes with the pod's UID (`io.kubernetes.pod.uid`, the kubelet's
-    /// labels.go). No view will ever show it.
+    /// The pod is no kubelet's, which labels each of its sandboxes with the pod's UID
+    /// (`io.kubernetes.pod.uid`, the kubelet's labels.go). No view will ever show it.
     pub foreign: bool,
 }
 

@@ -15,12 +15,12 @@ pub struct Config {
     pub exit_order: bool,
     /// The longest a `CreateContainer` is held. It blocks the pod's worker in the kubelet, so it is short.
     pub hold: Duration,
-    /// The agent runs the probes of containers that others wait for, and their success opens the gate before the kubelet's
-    /// does. Where the path is not inline there is no gate and nothing is run.
+    /// The agent runs the probes of containers that others wait for, and their success opens the gate before
+    /// the kubelet's does. Where the path is not inline there is no gate and nothing is run.
     pub early_readiness: bool,
-    /// The longest a `CreateContainer` is held for such a success, counted from when the awaited container began to run.
-    /// It blocks the pod's worker in the kubelet, and so the kubelet's own probes of that container. Never longer than half of
-    /// the call's own deadline.
+    /// The longest a `CreateContainer` is held for such a success, counted from when the awaited container
+    /// began to run. It blocks the pod's worker in the kubelet, and so the kubelet's own probes of that
+    /// container. Never longer than half of the call's own deadline.
     pub early_hold: Duration,
     /// Treatment of a container whose pod the view does not show in time and whose request shows no order.
     pub unknown_pods: UnknownPods,

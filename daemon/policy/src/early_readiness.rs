@@ -1,5 +1,5 @@
-//! Early readiness: the agent runs the probes of containers that lower ones wait for, so that the gate need not wait for
-//! the kubelet's.
+//! Early readiness: the agent runs the probes of containers that lower ones wait for, so that the gate need
+//! not wait for the kubelet's.
 //!
 //! The kubelet's prober learns of a new container when the pod worker returns from its SyncPod, which a held
 //! `CreateContainer` keeps it from. The agent's own run begins as soon as the container does:
@@ -10,9 +10,10 @@
 //!                      '---------- after the period --------'   until no barrier below a is closed any more
 //! ```
 //!
-//! Runs happen only while they can matter: the pod declares an order, the awaited instance is the newest of its container
-//! and runs, a container below it was never created and its barrier is closed, nothing is being stopped or deleted.
-//! Never two at once of one container, and a bounded number on the node. A run whose end never comes is given up.
+//! Runs happen only while they can matter: the pod declares an order, the awaited instance is the newest of
+//! its container and runs, a container below it was never created and its barrier is closed, nothing is being
+//! stopped or deleted. Never two at once of one container, and a bounded number on the node. A run whose end
+//! never comes is given up.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,7 +29,8 @@ use crate::{
     sandbox::{Instance, Sandbox},
 };
 
-/// Runs in flight on the node at once. Each may be a process in a container, and a node that starts many pods is busy.
+/// Runs in flight on the node at once. Each may be a process in a container, and a node that starts many pods
+/// is busy.
 const MOST_RUNS: usize = 16;
 /// How much longer than its own timeout a run may take before it counts as lost.
 const PATIENCE_WITH_RUN: Duration = Duration::from_secs(10);
@@ -36,7 +38,8 @@ const PATIENCE_WITH_RUN: Duration = Duration::from_secs(10);
 /// The runs of the node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EarlyReadiness {
-    /// Sandboxes with a container whose probes matter, and a few in which that was so when the last plan was made.
+    /// Sandboxes with a container whose probes matter, and a few in which that was so when the last plan was
+    /// made.
     launching: BTreeSet<SandboxId>,
     in_flight: BTreeMap<ContainerId, Run>,
 }

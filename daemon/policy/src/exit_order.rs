@@ -1,13 +1,14 @@
 //! Exit order: when may this `StopContainer` go on, and how much of its grace is left?
 //!
-//! On the deletion of a pod the kubelet stops all containers at once. With an order declared the lower containers stop
-//! first: the call for a higher one waits until they have exited, at most until 2 s of its own grace are left (the
-//! kubelet's own floor), and the time waited is taken off what is passed on. It is never answered with an error: the
-//! kubelet would go on to `StopPodSandbox`, which kills the whole pod at once.
+//! On the deletion of a pod the kubelet stops all containers at once. With an order declared the lower
+//! containers stop first: the call for a higher one waits until they have exited, at most until 2 s of its
+//! own grace are left (the kubelet's own floor), and the time waited is taken off what is passed on. It is
+//! never answered with an error: the kubelet would go on to `StopPodSandbox`, which kills the whole pod at
+//! once.
 //!
 //! Only the end of a whole pod is ordered. `StopContainer` says nothing of its reason; what tells is a
-//! `deletionTimestamp` in the pod view, or a second container of the same pod being stopped at the same time: everything
-//! else (liveness, a changed image, a failed postStart) stops one container after the other.
+//! `deletionTimestamp` in the pod view, or a second container of the same pod being stopped at the same time:
+//! everything else (liveness, a changed image, a failed postStart) stops one container after the other.
 
 use std::time::{Duration, Instant};
 
@@ -91,7 +92,8 @@ impl Node {
         (!running.is_empty()).then_some((Duration::MAX, HoldReason::StillRunning(running)))
     }
 
-    /// The order that counts for a sandbox outside a `CreateContainer`: that of the pod view, or its own plan.
+    /// The order that counts for a sandbox outside a `CreateContainer`: that of the pod view, or its own
+    /// plan.
     pub(crate) fn order_of(&self, sandbox: &Sandbox) -> Option<LaunchOrder> {
         match self.pods.get(&sandbox.pod.uid) {
             Some(pod) => pod.order.clone().ok().flatten(),
@@ -155,8 +157,8 @@ fn is_running(sandbox: &Sandbox, name: &ContainerName) -> bool {
     sandbox.newest(name).is_some_and(|instance| instance.container.state == ContainerState::Running)
 }
 
-/// Forwards with what is left of the timeout: whole seconds, rounded up, never below the floor and never more than
-/// asked for.
+/// Forwards with what is left of the timeout: whole seconds, rounded up, never below the floor and never more
+/// than asked for.
 fn pass_on(timeout: Duration, waited: Duration, grace: Grace) -> Verdict {
     let left = match grace {
         Grace::Unchanged => timeout.saturating_sub(waited),

@@ -32,7 +32,8 @@ pub struct ContainerOrder {
     pub priority: i32,
     /// Its newest instance, if it has one.
     pub instance: Option<(ContainerId, ContainerState)>,
-    /// The pod view calls that instance Ready, or, while others wait for it, the agent's own runs of its probes do.
+    /// The pod view calls that instance Ready, or, while others wait for it, the agent's own runs of its
+    /// probes do.
     pub ready: bool,
     /// Whom it waits for, and for how long already; empty when it does not wait.
     pub waiting_for: Vec<ContainerName>,

@@ -1,8 +1,9 @@
-//! Pods whose containers are followed closely, because it counts when one of them ends: those with job sidecars, and those
-//! that are probed.
+//! Pods whose containers are followed closely, because it counts when one of them ends: those with job
+//! sidecars, and those that are probed.
 //!
-//! A process that ends by itself tells nobody. The kubelet finds it in its list and then asks about the containers of the
-//! pod: that is the hint to ask, too, where the runtime does not give one at once. Beside the kubelet there is the pod view.
+//! A process that ends by itself tells nobody. The kubelet finds it in its list and then asks about the
+//! containers of the pod: that is the hint to ask, too, where the runtime does not give one at once. Beside
+//! the kubelet there is the pod view.
 
 use std::{
     collections::BTreeMap,
@@ -73,7 +74,8 @@ impl Node {
         all.filter(|uid| started(uid)).any(|uid| self.sandboxes_of(uid).next().is_none())
     }
 
-    /// The containers of a pod for [`crate::ProbeEvent::Instances`]; `None` when there is nothing of it on this node.
+    /// The containers of a pod for [`crate::ProbeEvent::Instances`]; `None` when there is nothing of it on
+    /// this node.
     pub fn probed_instances(&self, pod: &PodUid) -> Option<BTreeMap<ContainerName, probes::Instance>> {
         self.sandboxes_of(pod).next()?;
         let instance = |(sandbox, instance): (&SandboxId, &Instance)| probes::Instance {

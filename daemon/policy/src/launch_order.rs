@@ -1,7 +1,7 @@
 //! Launch order: may this `CreateContainer` proceed?
 //!
-//! The gate is at `CreateContainer`, never at `StartContainer`: a container that was created and not started is litter
-//! and raises the restart count. Images are pulled before it, so a waiting container has its image.
+//! The gate is at `CreateContainer`, never at `StartContainer`: a container that was created and not started
+//! is litter and raises the restart count. Images are pulled before it, so a waiting container has its image.
 //!
 //! ```text
 //!   did this container run in this sandbox before? ---------------> Forward   (restarts are never gated)
@@ -14,15 +14,16 @@
 //!   otherwise ----------------------------------------------------> Hold      (its probes run beside the worker)
 //! ```
 //!
-//! A running container that has a probe is satisfied by the kubelet's Ready in the pod view, or by the agent's own runs of
-//! all its probes, whichever comes first. Both speak of one instance, and both can be taken back until the barrier is
-//! passed. For its own runs the agent holds a call also in the first SyncPod, but only for [`crate::Config::early_hold`]
-//! from when the container began to run, and only if they can succeed by then: with an initial delay beyond that the
-//! kubelet is not kept waiting. After that the rules are those of the kubelet's probes alone.
+//! A running container that has a probe is satisfied by the kubelet's Ready in the pod view, or by the
+//! agent's own runs of all its probes, whichever comes first. Both speak of one instance, and both can be
+//! taken back until the barrier is passed. For its own runs the agent holds a call also in the first SyncPod,
+//! but only for [`crate::Config::early_hold`] from when the container began to run, and only if they can
+//! succeed by then: with an initial delay beyond that the kubelet is not kept waiting. After that the rules
+//! are those of the kubelet's probes alone.
 //!
-//! A refusal costs nothing when the kubelet has a reason of its own to come back: a PLEG event or a changed probe result
-//! starts the next SyncPod at once. A hold bridges the time in which the kubelet knows of a readiness that the pod view
-//! does not show yet; refusing then would cost the flat retry of 10-16 s.
+//! A refusal costs nothing when the kubelet has a reason of its own to come back: a PLEG event or a changed
+//! probe result starts the next SyncPod at once. A hold bridges the time in which the kubelet knows of a
+//! readiness that the pod view does not show yet; refusing then would cost the flat retry of 10-16 s.
 
 use std::time::{Duration, Instant};
 
@@ -38,18 +39,20 @@ use crate::{
     verdict::{HoldReason, Latch, Refusal, Verdict},
 };
 
-/// How long the pod view may take to show a pod whose container is created; a watch is behind by milliseconds.
+/// How long the pod view may take to show a pod whose container is created; a watch is behind by
+/// milliseconds.
 const PATIENCE_FOR_POD_VIEW: Duration = Duration::from_secs(2);
 /// How long the runtime may take to list one sandbox.
 const PATIENCE_FOR_RUNTIME: Duration = Duration::from_secs(2);
-/// How long a container is held whose higher one has only a startup probe. That one becomes Ready with the next SyncPod
-/// only; a hold can merely bridge the way of a status that was generated in this one.
+/// How long a container is held whose higher one has only a startup probe. That one becomes Ready with the
+/// next SyncPod only; a hold can merely bridge the way of a status that was generated in this one.
 const STARTUP_PROBE_HOLD: Duration = Duration::from_secs(1);
 
 /// How long a Ready must last that a kubelet reports of a container it did not start itself.
 ///
-/// A kubelet that restarts generates the status of a pod before it has started the pod's probes, and calls a container
-/// without a probe worker Ready (`prober_manager.go`, `UpdatePodStatus`). The status of its next SyncPod corrects that.
+/// A kubelet that restarts generates the status of a pod before it has started the pod's probes, and calls a
+/// container without a probe worker Ready (`prober_manager.go`, `UpdatePodStatus`). The status of its next
+/// SyncPod corrects that.
 const READY_UNDER_NEW_KUBELET: Duration = Duration::from_secs(1);
 
 /// Meaning of a higher container for the ones below it.
@@ -191,8 +194,8 @@ impl Node {
         }
     }
 
-    /// The pod view does not show the pod (yet). Other containers of it may have a higher priority than this one, so
-    /// the request alone cannot decide.
+    /// The pod view does not show the pod (yet). Other containers of it may have a higher priority than this
+    /// one, so the request alone cannot decide.
     fn decide_unknown(&self, call: &Call, request: &CreateContainer, now: Instant) -> Verdict {
         if self.config.view == View::None {
             return Verdict::Forward;
@@ -304,8 +307,8 @@ fn ask_runtime(call: &Call, limit: Duration, now: Instant) -> Verdict {
     }
 }
 
-/// The end of a hold: `limit` after the call came, and at the latest when half of its own deadline is used up, so that
-/// the runtime has the other half to do it.
+/// The end of a hold: `limit` after the call came, and at the latest when half of its own deadline is used
+/// up, so that the runtime has the other half to do it.
 fn patience(call: &Call, limit: Duration) -> Instant {
     let half = call.deadline.map(|deadline| deadline.saturating_duration_since(call.arrived) / 2);
     let wait = half.map_or(limit, |half| half.min(limit));

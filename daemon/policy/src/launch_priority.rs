@@ -1,8 +1,9 @@
 //! Launch priorities: from what a pod declares to an order of its containers.
 //!
-//! The inputs are OpenKruise's: the pod annotation [`ORDERED_ANNOTATION`] with the value `Ordered` gives the priorities
-//! 0, -1, -2 … by list index and overrides the env [`PRIORITY_ENV`] of the containers, an integer, higher starts first,
-//! missing = 0. Only regular containers take part. A value that is no such integer is refused, never ignored.
+//! The inputs are OpenKruise's: the pod annotation [`ORDERED_ANNOTATION`] with the value `Ordered` gives the
+//! priorities 0, -1, -2 … by list index and overrides the env [`PRIORITY_ENV`] of the containers, an integer,
+//! higher starts first, missing = 0. Only regular containers take part. A value that is no such integer is
+//! refused, never ignored.
 
 use std::collections::BTreeSet;
 
@@ -79,8 +80,8 @@ pub enum OrderError {
 }
 
 impl LaunchOrder {
-    /// The order a pod spec declares: `annotation` is the value of [`ORDERED_ANNOTATION`], `containers` the regular
-    /// containers in spec order with their [`PRIORITY_ENV`]. `None` when no two containers differ.
+    /// The order a pod spec declares: `annotation` is the value of [`ORDERED_ANNOTATION`], `containers` the
+    /// regular containers in spec order with their [`PRIORITY_ENV`]. `None` when no two containers differ.
     pub fn declared<'a>(
         annotation: Option<&str>,
         containers: impl IntoIterator<Item = (&'a str, Option<EnvValue<'a>>)>,

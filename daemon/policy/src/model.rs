@@ -1,6 +1,8 @@
-//! The nouns of the core: identities as newtypes, and a pod, a sandbox and a container reduced to what decisions need.
+//! The nouns of the core: identities as newtypes, and a pod, a sandbox and a container reduced to what
+//! decisions need.
 //!
-//! Everything here was parsed at the edge (`berth-shim`, `berthd`'s pod view); a value of these types is already valid.
+//! Everything here was parsed at the edge (`berth-shim`, `berthd`'s pod view); a value of these types is
+//! already valid.
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
@@ -43,7 +45,8 @@ macro_rules! id {
 }
 
 id! {
-    /// `metadata.uid` of a pod; for a static pod its config hash, which is what the kubelet puts into the CRI labels.
+    /// `metadata.uid` of a pod; for a static pod its config hash, which is what the kubelet puts into the CRI
+    /// labels.
     PodUid
 }
 id! {
@@ -101,8 +104,8 @@ pub struct Pod {
     pub ip: Option<String>,
     /// `metadata.uid` of the object that mirrors this static pod in the API: others know the pod by that.
     pub mirror: Option<PodUid>,
-    /// The containers the kubelet keeps running: `spec.containers`, and those of `spec.initContainers` that restart
-    /// always.
+    /// The containers the kubelet keeps running: `spec.containers`, and those of `spec.initContainers` that
+    /// restart always.
     pub containers: BTreeMap<ContainerName, ContainerSpec>,
     /// `status.containerStatuses` and `status.initContainerStatuses`, by name.
     pub statuses: BTreeMap<ContainerName, ContainerReport>,
@@ -113,7 +116,8 @@ pub struct Pod {
 /// Declarations about a container, as far as a decision depends on them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerSpec {
-    /// Its place in the pod: restartable init containers first, then the regular ones, both in the order of the spec.
+    /// Its place in the pod: restartable init containers first, then the regular ones, both in the order of
+    /// the spec.
     pub position: usize,
     /// It is an init container with `restartPolicy: Always`.
     pub sidecar: bool,
@@ -125,9 +129,11 @@ pub struct ContainerSpec {
     pub pre_stop: Option<Hook>,
     /// `startupProbe`, where the agent can run it as the kubelet does.
     pub startup_probe: Option<Probe>,
-    /// `readinessProbe`, where the agent can run it as the kubelet does, and `startupProbe` too if there is one.
+    /// `readinessProbe`, where the agent can run it as the kubelet does, and `startupProbe` too if there is
+    /// one.
     pub readiness_probe: Option<Probe>,
-    /// It is to end when the other containers of a job have ended: env `KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT`.
+    /// It is to end when the other containers of a job have ended: env
+    /// `KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT`.
     pub ends_with_job: bool,
 }
 
@@ -163,8 +169,8 @@ pub enum Hook {
     Sleep(Duration),
 }
 
-/// The condition behind the readiness gate `KruisePodReady`, which several writers share: it is False as long as one of
-/// them has an entry in its message, a JSON list of `{userAgent, key}`.
+/// The condition behind the readiness gate `KruisePodReady`, which several writers share: it is False as long
+/// as one of them has an entry in its message, a JSON list of `{userAgent, key}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unready {
     /// The condition is not there yet, so the pod cannot become Ready.
@@ -209,8 +215,8 @@ pub enum Readiness {
     Running,
     /// A postStart hook but no probe: Ready with the first status the kubelet generates after the hook.
     PostStart,
-    /// A startup probe without a readiness probe: Ready only after another SyncPod (kubelet `SetContainerStartup`
-    /// stores `started`, not `ready`).
+    /// A startup probe without a readiness probe: Ready only after another SyncPod (kubelet
+    /// `SetContainerStartup` stores `started`, not `ready`).
     StartupProbe,
     /// A readiness probe: its result is stored beside the pod worker, even while that worker waits.
     ReadinessProbe,
@@ -219,7 +225,8 @@ pub enum Readiness {
 /// One entry of `status.containerStatuses`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerReport {
-    /// The instance this entry speaks of; an entry about an older instance says nothing about the running one.
+    /// The instance this entry speaks of; an entry about an older instance says nothing about the running
+    /// one.
     pub id: ContainerId,
     /// `ready`.
     pub ready: bool,

@@ -1,8 +1,10 @@
-//! What the agent's own runs of a container's startup and readiness probe have shown, and when the next one is due.
+//! What the agent's own runs of a container's startup and readiness probe have shown, and when the next one
+//! is due.
 //!
-//! It counts as the kubelet's prober does (`prober/worker.go`): the startup probe first, and once it succeeded never
-//! again; then the readiness probe, whose state changes when as many runs in a row as its threshold says agree. A run
-//! that could not be carried out counts for nothing. One of these belongs to one instance, so a restart begins anew.
+//! It counts as the kubelet's prober does (`prober/worker.go`): the startup probe first, and once it
+//! succeeded never again; then the readiness probe, whose state changes when as many runs in a row as its
+//! threshold says agree. A run that could not be carried out counts for nothing. One of these belongs to one
+//! instance, so a restart begins anew.
 
 use std::time::{Duration, Instant};
 
@@ -79,8 +81,8 @@ impl OwnProbes {
         }
     }
 
-    /// When all probes may have succeeded at the earliest, if every run from now on does; the next one counts from
-    /// `next`.
+    /// When all probes may have succeeded at the earliest, if every run from now on does; the next one counts
+    /// from `next`.
     pub(crate) fn earliest_success(
         &self,
         spec: &ContainerSpec,

@@ -1,4 +1,5 @@
-//! What is remembered of one pod sandbox: its containers, the SyncPod it is in, and which launch levels are open.
+//! What is remembered of one pod sandbox: its containers, the SyncPod it is in, and which launch levels are
+//! open.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,10 +34,11 @@ pub(crate) struct Sandbox {
     pub(crate) latched: BTreeSet<i32>,
     pub(crate) pass: Pass,
     pub(crate) inspection: Inspection,
-    /// When something last hinted at an exit: the kubelet asked about a container, or the pod view showed the pod anew.
+    /// When something last hinted at an exit: the kubelet asked about a container, or the pod view showed the
+    /// pod anew.
     pub(crate) hinted: Seq,
-    /// A container that is said to have ended, and until when the runtime's list may not show it yet: containerd says so before
-    /// its own CRI plugin has heard of it.
+    /// A container that is said to have ended, and until when the runtime's list may not show it yet:
+    /// containerd says so before its own CRI plugin has heard of it.
     pub(crate) ending: Option<(ContainerId, Instant)>,
     /// `StopPodSandbox` was asked.
     pub(crate) stopping: bool,
@@ -80,9 +82,9 @@ pub(crate) struct Start {
     pub(crate) pass: u64,
 }
 
-/// The SyncPod a sandbox is in, recognised by its attempts: one SyncPod tries each container at most once, in spec
-/// order (kubelet `SyncPod`: a plain loop over `ContainersToStart`). A relist alone does not tell: PLEG also relists
-/// while the worker pulls an image between two containers of one SyncPod.
+/// The SyncPod a sandbox is in, recognised by its attempts: one SyncPod tries each container at most once, in
+/// spec order (kubelet `SyncPod`: a plain loop over `ContainersToStart`). A relist alone does not tell: PLEG
+/// also relists while the worker pulls an image between two containers of one SyncPod.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pass {
     pub(crate) number: u64,
@@ -179,7 +181,8 @@ impl Sandbox {
             .max_by_key(|instance| (instance.container.attempt, instance.changed))
     }
 
-    /// Takes what the runtime showed of one container at `asked`. What happened after that is newer than the answer.
+    /// Takes what the runtime showed of one container at `asked`. What happened after that is newer than the
+    /// answer.
     pub(crate) fn learn(&mut self, container: Container, asked: Seq, now: Seq, at: Instant) {
         let first_pass = 1; // unknown start: as if the first SyncPod seen from here had started it
         let start = Start { at: now, pass: first_pass };

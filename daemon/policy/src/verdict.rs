@@ -1,5 +1,5 @@
-//! What is to be done with a call, and why. Closed lists: an edge that turns them into a gRPC status or a metric label
-//! matches all of them.
+//! What is to be done with a call, and why. Closed lists: an edge that turns them into a gRPC status or a
+//! metric label matches all of them.
 
 use std::time::{Duration, Instant};
 
@@ -28,8 +28,8 @@ pub enum Verdict {
     Refuse(Refusal),
 }
 
-/// The barrier of a launch level was passed in this sandbox; it never closes again, whatever happens to the containers
-/// above it.
+/// The barrier of a launch level was passed in this sandbox; it never closes again, whatever happens to the
+/// containers above it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Latch {
     /// The sandbox it belongs to; it goes when the sandbox goes.
@@ -52,13 +52,14 @@ pub enum Showing {
     Truth,
     /// Made from another definition than the pod's: the kubelet stops it and starts it anew.
     OtherDefinition,
-    /// The same, and running: the kubelet does so whatever the restart policy. Only of a container that has exited because the
-    /// agent asked for it, at a moment when nobody could tell the kubelet to go on.
+    /// The same, and running: the kubelet does so whatever the restart policy. Only of a container that has
+    /// exited because the agent asked for it, at a moment when nobody could tell the kubelet to go on.
     StillRunning,
-    /// Created and not started. Only of such a container beside its successor, which was created and not started: the kubelet
-    /// would take the exit for the pod's end.
+    /// Created and not started. Only of such a container beside its successor, which was created and not
+    /// started: the kubelet would take the exit for the pod's end.
     NotStarted,
-    /// With the exit code 0, should it have exited. Only of a job sidecar that was marked before the agent stopped it.
+    /// With the exit code 0, should it have exited. Only of a job sidecar that was marked before the agent
+    /// stopped it.
     Completed,
 }
 
@@ -71,8 +72,8 @@ pub enum HookTurn {
     AlreadyRun,
 }
 
-/// One made-up entry in one list of containers, so that the kubelet looks at this pod again (PLEG re-inspects a pod only
-/// when its part of the list changed).
+/// One made-up entry in one list of containers, so that the kubelet looks at this pod again (PLEG re-inspects
+/// a pod only when its part of the list changed).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nudge {
     /// Whose pod.
@@ -119,8 +120,8 @@ impl HoldReason {
     }
 }
 
-/// Why a call is not let through. `Display` is what the user reads in the pod's status, so the same cause always gives
-/// the same text: the kubelet merges equal events.
+/// Why a call is not let through. `Display` is what the user reads in the pod's status, so the same cause
+/// always gives the same text: the kubelet merges equal events.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// Containers of a higher priority are not there yet.

@@ -1,5 +1,5 @@
-//! So many connections to the admin socket at once; who comes then waits in the socket's backlog. They are all root's, and one of
-//! a script that forgets to close them must still not take the agent's descriptors.
+//! So many connections to the admin socket at once; who comes then waits in the socket's backlog. They are
+//! all root's, and one of a script that forgets to close them must still not take the agent's descriptors.
 
 use std::{
     io::{self, IoSlice},

@@ -72,7 +72,8 @@ pub(super) fn pull(
 }
 
 impl Listener {
-    /// The next state that is another one; `None` when the wish is gone, which only this one could have caused.
+    /// The next state that is another one; `None` when the wish is gone, which only this one could have
+    /// caused.
     async fn next(&mut self) -> Option<admin::PullState> {
         loop {
             self.changes.mark_unchanged();

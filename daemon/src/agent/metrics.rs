@@ -99,7 +99,8 @@ impl AgentMetrics {
         self.verdicts.get_or_create(&[("rpc", rpc), ("verdict", verdict)]).inc();
     }
 
-    /// Asks a policy. A panic in it must not stop the node: it is counted, said in these words, and there is no answer.
+    /// Asks a policy. A panic in it must not stop the node: it is counted, said in these words, and there is
+    /// no answer.
     pub(crate) fn guarded<T>(&self, words: &'static str, work: impl FnOnce() -> T) -> Option<T> {
         catch_unwind(AssertUnwindSafe(work))
             .inspect_err(|_| {

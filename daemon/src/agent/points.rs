@@ -4,7 +4,8 @@ use berth_policy::{Call, Request, Verdict};
 
 use crate::agent::fault::Point;
 
-/// The point where a call stands that was just looked at. Asking around holds a call, too, and is no point: it decides nothing.
+/// The point where a call stands that was just looked at. Asking around holds a call, too, and is no point:
+/// it decides nothing.
 pub(super) fn point_of(call: &Call, verdict: &Verdict) -> Option<Point> {
     match (&call.request, verdict) {
         (Request::StopContainer(_), Verdict::Forward | Verdict::Amend(_)) => Some(Point::StopAsked),

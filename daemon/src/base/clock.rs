@@ -7,8 +7,9 @@ use k8s_openapi::jiff::Timestamp;
 /// Longest time that the two clocks may drift apart before they are compared anew.
 const DRIFT: Duration = Duration::from_secs(1);
 
-/// The same moment on both clocks. It is kept as long as it holds, so that the same timestamp is always the same instant:
-/// the order among requests depends on it. The clocks of the node and of the API server are taken to agree.
+/// The same moment on both clocks. It is kept as long as it holds, so that the same timestamp is always the
+/// same instant: the order among requests depends on it. The clocks of the node and of the API server are
+/// taken to agree.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     instant: Instant,

@@ -7,8 +7,8 @@ use std::{
     path::Path,
 };
 
-/// Writes a file with this mode, whatever the umask; durable on return. Whoever looks meanwhile sees the old one or the new one,
-/// and beside it one whose name begins with `unfinished`.
+/// Writes a file with this mode, whatever the umask; durable on return. Whoever looks meanwhile sees the old
+/// one or the new one, and beside it one whose name begins with `unfinished`.
 pub fn write(path: &Path, content: &[u8], mode: u32, unfinished: &str) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     let mut file = tempfile::Builder::new().prefix(unfinished).tempfile_in(directory)?;

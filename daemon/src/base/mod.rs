@@ -1,5 +1,5 @@
-//! Small helpers that any room may use and that use none: errors as one line, deadlines and clocks, files that are
-//! replaced, quantities, sockets, an HTTP client.
+//! Small helpers that any room may use and that use none: errors as one line, deadlines and clocks, files
+//! that are replaced, quantities, sockets, an HTTP client.
 
 pub mod causes;
 pub(crate) mod clock;

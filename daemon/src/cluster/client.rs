@@ -1,7 +1,8 @@
 //! Who the agent is towards the API server, and the one client it has there.
 //!
-//! The pod watch and everything in [`crate::cluster`] share one client. It is made anew from its files after a failure:
-//! the kubelet's client certificate is replaced under its name now and then, and kube reads it only once.
+//! The pod watch and everything in [`crate::cluster`] share one client. It is made anew from its files after
+//! a failure: the kubelet's client certificate is replaced under its name now and then, and kube reads it
+//! only once.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 

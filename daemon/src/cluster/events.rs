@@ -1,7 +1,7 @@
 //! Events on pods, for `kubectl describe`.
 //!
-//! Each is a new object: who decides what is said sees to it that nothing is said again and again. An Event that cannot be
-//! written is logged and left at that; nothing depends on one.
+//! Each is a new object: who decides what is said sees to it that nothing is said again and again. An Event
+//! that cannot be written is logged and left at that; nothing depends on one.
 
 use berth_policy::{Notice, PodRef};
 use jiff::Timestamp;

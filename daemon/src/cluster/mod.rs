@@ -1,11 +1,13 @@
-//! The agent's side towards the API server: its identity, its one client, a watch for any kind, and what every kind of
-//! request has in common. What is done with an object is the business of the room of its kind.
+//! The agent's side towards the API server: its identity, its one client, a watch for any kind, and what
+//! every kind of request has in common. What is done with an object is the business of the room of its kind.
 //!
-//! - [`client`]: the identity and the one client, which the pod watch uses too. [`identity`], [`features`]: who that is.
+//! - [`client`]: the identity and the one client, which the pod watch uses too. [`identity`], [`features`]:
+//!   who that is.
 //! - [`policies`]: whether the admission policies keep that identity to its node.
 //! - [`token`], `renewal`: a token of a service account, renewed by the agent.
 //! - [`node_labels`]: what the Node says of the agent.
-//! - `follow`: one watch. `object`, `target`, `request_cache`: a request as the API server shows it, and writing to it.
+//! - `follow`: one watch. `object`, `target`, `request_cache`: a request as the API server shows it, and
+//!   writing to it.
 //! - `node_pods`, `events`: reading and patching pods of the node, and telling their users.
 
 pub mod client;

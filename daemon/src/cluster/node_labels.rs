@@ -1,8 +1,9 @@
 //! What the labels of the Node say Berth can do there, so that pods can ask for nodes that keep their order.
 //!
-//! Order is promised only when the kubelet has been seen to speak through this agent, and then as long as it is configured. It is
-//! not taken back when the kubelet is away: a kubelet that starts checks the pods it runs against the labels of its node again, and
-//! would end those that ask for one that is gone (`generalFilter` in the kubelet's pkg/kubelet/lifecycle/predicate.go).
+//! Order is promised only when the kubelet has been seen to speak through this agent, and then as long as it
+//! is configured. It is not taken back when the kubelet is away: a kubelet that starts checks the pods it
+//! runs against the labels of its node again, and would end those that ask for one that is gone
+//! (`generalFilter` in the kubelet's pkg/kubelet/lifecycle/predicate.go).
 
 use std::time::Duration;
 

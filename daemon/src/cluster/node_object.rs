@@ -1,5 +1,5 @@
-//! Objects that a node has one of, of its own name: the agent makes them, empty, and answers in their status; they go with their
-//! Node.
+//! Objects that a node has one of, of its own name: the agent makes them, empty, and answers in their status;
+//! they go with their Node.
 
 use std::fmt::Debug;
 
@@ -14,8 +14,8 @@ use tracing::info;
 
 use super::client::{CallError, Connection};
 
-/// Makes the object of the node of this name if it is missing. False: there is no such Node; the kubelet registers it,
-/// maybe later than the agent starts.
+/// Makes the object of the node of this name if it is missing. False: there is no such Node; the kubelet
+/// registers it, maybe later than the agent starts.
 ///
 /// # Errors
 /// What the API server said.
@@ -55,7 +55,8 @@ where
     Ok(true)
 }
 
-/// Lets this be all of the status of the node's object that `manager` owns; not of another object of that name.
+/// Lets this be all of the status of the node's object that `manager` owns; not of another object of that
+/// name.
 ///
 /// # Errors
 /// What the API server said.

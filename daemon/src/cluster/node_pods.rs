@@ -1,4 +1,5 @@
-//! The pods of this node at the API server: read by name, and patched. What is written, and when, is others' to say.
+//! The pods of this node at the API server: read by name, and patched. What is written, and when, is others'
+//! to say.
 
 use berth_policy::PodRef;
 use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::apis::meta::v1::ObjectMeta};
@@ -43,8 +44,8 @@ impl NodePods {
         &self.node
     }
 
-    /// The pod as it is now; `None` when it is gone, or another one has its name. A static pod may be asked for by the UID of
-    /// its mirror, or by its own.
+    /// The pod as it is now; `None` when it is gone, or another one has its name. A static pod may be asked
+    /// for by the UID of its mirror, or by its own.
     pub(crate) async fn find(&self, pod: &PodRef) -> Result<Option<core::Pod>, CallError> {
         // Listed, not got: for the kubelet's identity a pod that is gone is a pod it must not read.
         let selected =
@@ -56,8 +57,8 @@ impl NodePods {
         Ok(found.filter(|found| is(identity(&found.metadata)) || is(found.metadata.uid.as_deref())))
     }
 
-    /// Patches it, counted as `write`. Containers are merged by their name, conditions by their type; a `metadata.uid` or
-    /// `resourceVersion` in the body that is not the pod's is a conflict.
+    /// Patches it, counted as `write`. Containers are merged by their name, conditions by their type; a
+    /// `metadata.uid` or `resourceVersion` in the body that is not the pod's is a conflict.
     pub(crate) async fn patch(
         &self,
         namespace: &str,

@@ -1,7 +1,8 @@
-//! Renews the token of the agent's service account, so that nobody else needs the right to make one for a node.
+//! Renews the token of the agent's service account, so that nobody else needs the right to make one for a
+//! node.
 //!
-//! The old token asks for the new one. When there is no good old one, the identity that the service account takes the
-//! place of is tried; the kubelet's may not do that, an administrator's may.
+//! The old token asks for the new one. When there is no good old one, the identity that the service account
+//! takes the place of is tried; the kubelet's may not do that, an administrator's may.
 
 use std::time::Duration;
 
@@ -95,7 +96,8 @@ impl Renewal {
             Due::Now(left) => left,
             Due::Expired => Duration::ZERO,
         };
-        // A file that others can read, or that is somebody else's token, is not replaced: it is an operator's mistake.
+        // A file that others can read, or that is somebody else's token, is not replaced: it is an operator's
+        // mistake.
         let renewed = match trouble {
             Some(error) => Err(error),
             None => self.renew(claims.as_ref().filter(|_| !left.is_zero())).await,

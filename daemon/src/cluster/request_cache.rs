@@ -1,4 +1,5 @@
-//! Cache of the requests of one kind on this node, as the API server showed them last: where a report goes, and what it says there now.
+//! Cache of the requests of one kind on this node, as the API server showed them last: where a report goes,
+//! and what it says there now.
 
 use std::{
     collections::HashMap,
@@ -28,7 +29,8 @@ impl<T: Clone> RequestCache<T> {
         self.targets().clear();
     }
 
-    /// The watch, or the answer to a write, shows this state. The two can overtake each other: false, a newer one is known.
+    /// The watch, or the answer to a write, shows this state. The two can overtake each other: false, a newer
+    /// one is known.
     pub(crate) fn put(&self, object: &Object<impl Sized, T>) -> bool {
         let mut targets = self.targets();
         let outdated = targets.get(&object.id).is_some_and(|known| known.is_newer_than(&object.target));

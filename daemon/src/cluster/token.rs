@@ -15,7 +15,8 @@ use serde::Deserialize;
 
 use crate::base::durable;
 
-/// A renewal that failed is tried again when another twentieth of the time left has passed, within these limits.
+/// A renewal that failed is tried again when another twentieth of the time left has passed, within these
+/// limits.
 const SOONEST: Duration = Duration::from_secs(10);
 const LATEST: Duration = Duration::from_secs(300);
 
@@ -107,7 +108,8 @@ pub(super) fn read(path: &Path) -> Result<String, TokenError> {
     let mut text = String::new();
     file.read_to_string(&mut text).map_err(failed)?;
     let token = text.trim();
-    // kube sends the file as it is, and a header has no line break. Whoever wrote the file with one meant no harm.
+    // kube sends the file as it is, and a header has no line break. Whoever wrote the file with one meant no
+    // harm.
     if token.len() < text.len() && !token.is_empty() {
         write(path, token)?;
     }

@@ -1,7 +1,7 @@
 //! The configuration: one strict YAML file, flags over it, complete and checked before anything is bound.
 //!
-//! A value that parses is a valid one: durations, socket paths and endpoints are types of their own, so that an error
-//! carries the line and the field where it stands.
+//! A value that parses is a valid one: durations, socket paths and endpoints are types of their own, so that
+//! an error carries the line and the field where it stands.
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
@@ -94,9 +94,11 @@ pub enum PathMode {
     /// Between kubelet and runtime: everything works.
     #[default]
     Inline,
-    /// Another client of the runtime, where the kubelet's endpoint cannot be changed: no order, everything else.
+    /// Another client of the runtime, where the kubelet's endpoint cannot be changed: no order, everything
+    /// else.
     Beside,
-    /// Between kubelet and runtime, at the runtime's own path: everything works where the kubelet's endpoint cannot be changed.
+    /// Between kubelet and runtime, at the runtime's own path: everything works where the kubelet's endpoint
+    /// cannot be changed.
     Takeover,
 }
 
@@ -108,9 +110,11 @@ pub struct LaunchOrder {
     pub enabled: bool,
     /// The longest a `CreateContainer` is held.
     pub hold_timeout: GoDuration,
-    /// Run the probes of containers that others wait for, so that their success counts before the kubelet tells of it.
+    /// Run the probes of containers that others wait for, so that their success counts before the kubelet
+    /// tells of it.
     pub early_readiness: bool,
-    /// The longest a `CreateContainer` is held for such a success, from the start of the awaited container on.
+    /// The longest a `CreateContainer` is held for such a success, from the start of the awaited container
+    /// on.
     pub early_hold_timeout: GoDuration,
     /// Fate of a container whose pod cannot be seen.
     pub failure_policy: FailurePolicy,

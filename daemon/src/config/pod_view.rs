@@ -20,8 +20,8 @@ pub struct PodView {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ViewMode {
-    /// `api` if a kubeconfig is given or this is a pod with a service account, else `kubelet` if its URL is given, else
-    /// `none`.
+    /// `api` if a kubeconfig is given or this is a pod with a service account, else `kubelet` if its URL is
+    /// given, else `none`.
     #[default]
     Auto,
     /// A watch of this node's pods.

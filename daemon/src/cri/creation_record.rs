@@ -1,8 +1,8 @@
 //! How a container was created: what its `CreateContainer` said, as the runtime keeps it.
 //!
-//! The CRI has no field for it. Runtimes put it into the verbose answer of `ContainerStatus`, as JSON of their own:
-//! containerd the CRI's config, CRI-O the OCI spec made from it. No command is run in the container for this, and it is
-//! there for containers that were created before the agent was.
+//! The CRI has no field for it. Runtimes put it into the verbose answer of `ContainerStatus`, as JSON of
+//! their own: containerd the CRI's config, CRI-O the OCI spec made from it. No command is run in the
+//! container for this, and it is there for containers that were created before the agent was.
 
 use std::{collections::HashMap, time::Duration};
 

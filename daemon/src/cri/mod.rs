@@ -1,6 +1,7 @@
 //! The agent's own questions to the runtime, and what it asks it to do, over its own connection.
 //!
-//! Every call has a deadline that fits it: a runtime that is alive lists in milliseconds, but a stop takes its grace.
+//! Every call has a deadline that fits it: a runtime that is alive lists in milliseconds, but a stop takes
+//! its grace.
 
 pub(crate) mod creation_record;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -140,7 +141,8 @@ impl Runtime {
         Ok(within("ListContainers", PATIENCE, listing).await?.containers)
     }
 
-    /// Which attempt of its container this instance is: as often it was restarted before. `None` when it is not there.
+    /// Which attempt of its container this instance is: as often it was restarted before. `None` when it is
+    /// not there.
     pub(crate) async fn attempt(&self, container: &ContainerId) -> Result<Option<u32>, RuntimeError> {
         let status = self.status(container).await?;
         Ok(status.map(|container| container.attempt))
@@ -181,7 +183,8 @@ impl Runtime {
         Ok(ip.filter(|ip| !ip.is_empty()))
     }
 
-    /// Runs a command in a container and gives its exit code. What it prints is forgotten: it may be a secret.
+    /// Runs a command in a container and gives its exit code. What it prints is forgotten: it may be a
+    /// secret.
     pub(crate) async fn exec(
         &self,
         container: &ContainerId,
@@ -197,9 +200,9 @@ impl Runtime {
 
     /// Runs a command in a container for at most `limit`, and gives what it printed.
     ///
-    /// The runtime sends all of it in one message, up to 16 MiB, and would have us keep it twice. Beyond [`OUTPUT_LIMIT`]
-    /// the answer is dropped unread (`OUT_OF_RANGE`), beyond the runtime's own limit it never sends one
-    /// (`RESOURCE_EXHAUSTED`): in both cases the exit code is lost with it.
+    /// The runtime sends all of it in one message, up to 16 MiB, and would have us keep it twice. Beyond
+    /// [`OUTPUT_LIMIT`] the answer is dropped unread (`OUT_OF_RANGE`), beyond the runtime's own limit it
+    /// never sends one (`RESOURCE_EXHAUSTED`): in both cases the exit code is lost with it.
     pub(crate) async fn exec_output(
         &self,
         container: &ContainerId,
@@ -236,8 +239,8 @@ impl Runtime {
         unless_gone(answer).map(drop)
     }
 
-    /// Removes a container that does not run, and with it its log and the rotated parts of it, as the kubelet does. One
-    /// that is not there is removed.
+    /// Removes a container that does not run, and with it its log and the rotated parts of it, as the kubelet
+    /// does. One that is not there is removed.
     pub(crate) async fn remove_container(&self, container: &ContainerId) -> Result<(), RuntimeError> {
         let Some(status) = self.container_status(container).await? else { return Ok(()) };
         self.remove(container, &status).await?;
@@ -337,8 +340,8 @@ fn understand(method: &'static str) -> impl Fn(convert::Missing) -> RuntimeError
 const WELL_KNOWN: [&str; 3] =
     ["/run/containerd/containerd.sock", "/run/crio/crio.sock", "/var/run/cri-dockerd.sock"];
 
-/// The first of the well-known runtime sockets that exists; containerd's when none does, because at boot it may come
-/// later than the agent.
+/// The first of the well-known runtime sockets that exists; containerd's when none does, because at boot it
+/// may come later than the agent.
 pub(crate) fn find() -> &'static str {
     WELL_KNOWN.into_iter().find(|path| std::path::Path::new(path).exists()).unwrap_or(WELL_KNOWN[0])
 }

@@ -1,7 +1,8 @@
 //! Where the network of a pod is: its address, and the namespace to dial it from.
 //!
-//! The CRI has a field for the address only. The namespace stands in the verbose answer of `PodSandboxStatus`, as JSON:
-//! containerd and CRI-O both show the sandbox's OCI spec there, with the namespaces' paths, and the ID of a process in it.
+//! The CRI has a field for the address only. The namespace stands in the verbose answer of
+//! `PodSandboxStatus`, as JSON: containerd and CRI-O both show the sandbox's OCI spec there, with the
+//! namespaces' paths, and the ID of a process in it.
 
 use std::{net::IpAddr, path::PathBuf};
 

@@ -25,7 +25,8 @@ pub(crate) fn parse<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, serde
     serde_saphyr::from_str_with_options(text, options)
 }
 
-/// The parser's message without its list of all known fields, and with the line it is about: that has the field.
+/// The parser's message without its list of all known fields, and with the line it is about: that has the
+/// field.
 pub(crate) fn readable(error: serde_saphyr::Error, text: &str) -> YamlError {
     if matches!(error.without_snippet(), serde_saphyr::Error::MultipleDocuments { .. }) {
         return YamlError::Several;

@@ -17,7 +17,8 @@ pub fn reference(data: &[u8]) {
     }
 }
 
-/// Files with credentials, answers of plugins, seals, manifests: an error never has anything of what was read.
+/// Files with credentials, answers of plugins, seals, manifests: an error never has anything of what was
+/// read.
 pub fn credentials(data: &[u8]) {
     let quotes = |error: &str| {
         let text = String::from_utf8_lossy(data);

@@ -6,8 +6,9 @@
 //!      └──────ImageEvent───────┘  room ◀── statvfs
 //! ```
 //!
-//! Each step is answered once, by the event it names. Only at the shutdown pulls are dropped without an answer: nobody is
-//! told that they failed, and the next process begins them again. Nothing in it knows pods, wishes or the API server.
+//! Each step is answered once, by the event it names. Only at the shutdown pulls are dropped without an
+//! answer: nobody is told that they failed, and the next process begins them again. Nothing in it knows pods,
+//! wishes or the API server.
 //!
 //! - [`node_image`]: the images that are wanted on the node, and what is told of them.
 //! - [`gate`]: the gate of the data path, which tells the images of the kubelet's own pulls.
@@ -129,7 +130,8 @@ impl ImageExecutor {
         }
     }
 
-    /// Tells which pins there are from an earlier life: `PinsListed`. A failure is for the caller to try again.
+    /// Tells which pins there are from an earlier life: `PinsListed`. A failure is for the caller to try
+    /// again.
     pub(crate) async fn list_pins(&self) -> Result<(), RuntimeError> {
         let pins = match self.shared.containerd().await? {
             Some(containerd) => in_time(containerd.pins())

@@ -1,7 +1,9 @@
-//! The node's own key, to which credentials are sealed: made at the first start, kept in a file that root alone can read.
+//! The node's own key, to which credentials are sealed: made at the first start, kept in a file that root
+//! alone can read.
 //!
-//! It is not in the store: a store that is damaged is set aside and begun anew, and a key that changed would make every seal
-//! worthless until the manager has sealed again. Whoever has the file opens what is sealed to this node.
+//! It is not in the store: a store that is damaged is set aside and begun anew, and a key that changed would
+//! make every seal worthless until the manager has sealed again. Whoever has the file opens what is sealed to
+//! this node.
 
 use std::{
     fs::File,

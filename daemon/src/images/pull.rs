@@ -9,7 +9,8 @@
 //!   ended ◀──────────────┴──────────── ended
 //! ```
 //!
-//! Whatever ends it early (a cancel, the limit, the room) drops the call, and with it the pull at the runtime.
+//! Whatever ends it early (a cancel, the limit, the room) drops the call, and with it the pull at the
+//! runtime.
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 
@@ -33,7 +34,8 @@ use crate::{agent::fault::Point, base::causes::chain};
 const FIND: Duration = Duration::from_millis(200);
 const FOLLOW: Duration = Duration::from_millis(500);
 
-/// How long what was loaded is kept after the time of an attempt is over; the longest pause between two is 30 s.
+/// How long what was loaded is kept after the time of an attempt is over; the longest pause between two is 30
+/// s.
 const KEPT: Duration = Duration::from_secs(15 * 60);
 /// Longest time of an attempt that counts here. An attempt that may take longer need not do so; data that
 /// nobody comes back for must not fill the disk.
@@ -86,7 +88,8 @@ impl Shared {
         result
     }
 
-    /// One credential after the other, as the kubelet does it: the registry alone knows which is the right one.
+    /// One credential after the other, as the kubelet does it: the registry alone knows which is the right
+    /// one.
     async fn attempts(&self, order: &PullOrder) -> Result<PulledImage, PullFailure> {
         let mut need = self.room.before(order.pull, &order.image.given).await.map_err(PullFailure::NoRoom)?;
         let found = self.credentials.find(&order.image, &order.credentials).await;
@@ -170,7 +173,8 @@ impl Shared {
         }
     }
 
-    /// Keeps what it loads for another attempt. Without it that one begins at zero, so a failure is no failure of the pull.
+    /// Keeps what it loads for another attempt. Without it that one begins at zero, so a failure is no
+    /// failure of the pull.
     async fn keep(&self, order: &PullOrder, progress: &Progress) {
         let (Ok(Some(containerd)), Some(digests)) = (self.containerd().await, progress.digests()) else {
             return;
@@ -200,7 +204,8 @@ impl Shared {
         }
     }
 
-    /// The runtime's identity of what came. It is there, so a question without an answer makes no failure of it.
+    /// The runtime's identity of what came. It is there, so a question without an answer makes no failure of
+    /// it.
     async fn identify(&self, order: &PullOrder, image_ref: String) -> PulledImage {
         match self.runtime.look(&order.image.record).await {
             Ok(Some(image)) => PulledImage { id: image.id, image_ref },

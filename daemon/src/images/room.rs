@@ -1,8 +1,9 @@
 //! Room for images: nothing is pulled into a disk that is nearly full.
 //!
-//! Below its threshold for `imagefs.available` the kubelet removes images, and then evicts pods. A pull that would get there
-//! is ended instead, with the figures. Looked at before a pull begins, and again as soon as its manifest tells how much is
-//! still to come. What other pulls were promised counts as taken: two that each fit need not fit together.
+//! Below its threshold for `imagefs.available` the kubelet removes images, and then evicts pods. A pull that
+//! would get there is ended instead, with the figures. Looked at before a pull begins, and again as soon as
+//! its manifest tells how much is still to come. What other pulls were promised counts as taken: two that
+//! each fit need not fit together.
 
 use std::{
     collections::HashMap,
@@ -55,7 +56,8 @@ impl Room {
         Self { runtime, reserve, promised: Mutex::default() }
     }
 
-    /// Looks before a pull begins. A filesystem that cannot be seen is no reason not to pull: the runtime finds out.
+    /// Looks before a pull begins. A filesystem that cannot be seen is no reason not to pull: the runtime
+    /// finds out.
     pub(super) async fn before<'a>(&'a self, pull: PullId, image: &'a str) -> Result<Need<'a>, String> {
         let filesystem = match self.runtime.image_fs().await {
             Ok(filesystem) => filesystem,
@@ -77,8 +79,8 @@ impl Room {
 }
 
 impl Need<'_> {
-    /// Takes what the pull tells of itself. The first time that is whether there is room for it; after that it only makes
-    /// the promise smaller.
+    /// Takes what the pull tells of itself. The first time that is whether there is room for it; after that
+    /// it only makes the promise smaller.
     pub(super) async fn progressed(&mut self, bytes: Bytes) -> Result<(), String> {
         let missing = bytes.total.saturating_sub(bytes.done);
         let first = *self.first_missing.get_or_insert(missing);
@@ -90,8 +92,8 @@ impl Need<'_> {
         if known { Ok(()) } else { self.check(need).await }
     }
 
-    /// Whether the reserve is still there, whoever takes from the disk. What others were promised does not count: two pulls
-    /// would end each other.
+    /// Whether the reserve is still there, whoever takes from the disk. What others were promised does not
+    /// count: two pulls would end each other.
     pub(super) async fn holds(&self) -> Result<(), String> {
         let Some(path) = &self.filesystem else { return Ok(()) };
         // That it cannot be seen was told before.

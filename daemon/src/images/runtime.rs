@@ -1,5 +1,5 @@
-//! The agent's own client of the runtime's image service, over a connection of its own: a pull that goes on for minutes
-//! shares it with nothing that the data path waits for.
+//! The agent's own client of the runtime's image service, over a connection of its own: a pull that goes on
+//! for minutes shares it with nothing that the data path waits for.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -23,7 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// On every pull of ours, so that whoever reads the runtime's log can tell them from the kubelet's.
 const PULLED_BY: (&str, &str) = ("apps.kruise.io/pulling-image-by", "berth-agent");
 
-/// A client of the image service. Cheap to clone; connects when it is used, and again after the runtime went away.
+/// A client of the image service. Cheap to clone; connects when it is used, and again after the runtime went
+/// away.
 #[derive(Clone, Debug)]
 pub(crate) struct ImageRuntime {
     channel: Channel,
@@ -51,8 +52,8 @@ impl ImageRuntime {
         Ok(answer.runtime_name)
     }
 
-    /// Whether the image is there, and what it is. One question about one image: a list of all would cost the more the more
-    /// there are.
+    /// Whether the image is there, and what it is. One question about one image: a list of all would cost the
+    /// more the more there are.
     pub(crate) async fn look(&self, reference: &str) -> Result<Option<PulledImage>, RuntimeError> {
         let request = ImageStatusRequest { image: Some(spec(reference)), verbose: false };
         let answer = within("ImageStatus", PATIENCE, self.images().image_status(request)).await?;
@@ -69,7 +70,8 @@ impl ImageRuntime {
         Ok(answer.image.is_some_and(|image| image.pinned))
     }
 
-    /// Pulls, however long it takes, and gives `image_ref`. Whoever drops it ends the pull at the runtime, too.
+    /// Pulls, however long it takes, and gives `image_ref`. Whoever drops it ends the pull at the runtime,
+    /// too.
     pub(crate) async fn pull(
         &self,
         reference: &str,

@@ -1,4 +1,5 @@
-//! The executor against a runtime of the test's own: every step has its answer, and a pull ends in every way it can.
+//! The executor against a runtime of the test's own: every step has its answer, and a pull ends in every way
+//! it can.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -88,8 +88,8 @@ fn containers(spec: &core::PodSpec) -> BTreeMap<ContainerName, ContainerSpec> {
         .collect()
 }
 
-/// The container's own startup and readiness probes, where the agent can run them. Without the first, the second says
-/// nothing: the kubelet would not run it yet.
+/// The container's own startup and readiness probes, where the agent can run them. Without the first, the
+/// second says nothing: the kubelet would not run it yet.
 fn own_probes(container: &core::Container) -> (Option<Probe>, Option<Probe>) {
     let own = |probe: Option<&core::Probe>| launch_probe(container, probe?);
     let startup = own(container.startup_probe.as_ref());

@@ -1,8 +1,9 @@
 //! That a container has ended, at once and from the runtime itself.
 //!
-//! The CRI has no such word but for a stream that few runtimes have; the kubelet finds an end when it lists, up to a second
-//! later. containerd says it in a stream of its own API, on the same socket. It is a hint to look, and nothing depends on it: another runtime
-//! has no such stream, and then the kubelet's own questions are the hint.
+//! The CRI has no such word but for a stream that few runtimes have; the kubelet finds an end when it lists,
+//! up to a second later. containerd says it in a stream of its own API, on the same socket. It is a hint to
+//! look, and nothing depends on it: another runtime has no such stream, and then the kubelet's own questions
+//! are the hint.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,7 +1,7 @@
 //! The pods of this node as the kubelet itself shows them: `GET /pods`.
 //!
-//! It knows static pods with their live status, without an API server. Its endpoint has no watch, so it is asked only
-//! while something waits for it.
+//! It knows static pods with their live status, without an API server. Its endpoint has no watch, so it is
+//! asked only while something waits for it.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Where the agent sees pods: their declared order, their deletion, and which containers are Ready.
 //!
 //! - [`api`]: a watch of this node's pods. While the API server is away nothing that was seen is forgotten.
-//! - [`kubelet`]: the kubelet's `/pods`, asked only while something waits. It shows static pods with a live status, and
-//!   API pods with the copy the API server had.
+//! - [`kubelet`]: the kubelet's `/pods`, asked only while something waits. It shows static pods with a live
+//!   status, and API pods with the copy the API server had.
 //! - [`exits`]: the ends of containers, from the runtime itself.
 //! - [`unready`]: the shared readiness gate, as text.
 //! - [`convert`], [`probe`]: from a v1 Pod and its probes to what the policy needs.

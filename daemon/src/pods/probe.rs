@@ -57,7 +57,8 @@ pub(crate) fn resolved(probe: &core::Probe) -> Result<Probe, ProbeError> {
     self::probe(&core::Container::default(), probe)
 }
 
-/// A startup or readiness probe of the container itself; `None` for one that cannot be run as the kubelet does.
+/// A startup or readiness probe of the container itself; `None` for one that cannot be run as the kubelet
+/// does.
 pub(crate) fn launch_probe(container: &core::Container, probe: &core::Probe) -> Option<Probe> {
     self::probe(container, probe).ok()
 }

@@ -64,8 +64,8 @@ pub(crate) fn container_id(status: &core::ContainerStatus) -> Option<&str> {
     status.container_id.as_deref()?.split_once("://").map(|(_, id)| id)
 }
 
-/// The kubelet computes Ready of the containers and the gates; until it has looked at a gate that was closed the pod would
-/// get traffic. A pod whose containers are not ready has another reason, which stays.
+/// The kubelet computes Ready of the containers and the gates; until it has looked at a gate that was closed
+/// the pod would get traffic. A pod whose containers are not ready has another reason, which stays.
 pub(crate) fn not_ready_by(
     pod: &core::Pod,
     gate: &str,

@@ -1,7 +1,7 @@
 //! The message of the condition `KruisePodReady`: who holds a pod not Ready, and why.
 //!
-//! Several writers share the condition. Each adds its own entry and takes only that one away again; the condition is True
-//! when none is left. The entries are sorted, so that equal sets are equal texts.
+//! Several writers share the condition. Each adds its own entry and takes only that one away again; the
+//! condition is True when none is left. The entries are sorted, so that equal sets are equal texts.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,9 @@
 //! Keeps the memory that a burst of large lists needs from staying with the agent after it.
 //!
-//! glibc's malloc keeps what was freed, the more the larger the pieces were: after 16 concurrent lists of 500 containers
-//! the agent would hold 6 MB more than before, with these settings under 1 MB, at the same speed (`berth-bench proxy`).
-//! It reads its settings from the environment, once, when the program begins; so the program begins a second time.
+//! glibc's malloc keeps what was freed, the more the larger the pieces were: after 16 concurrent lists of 500
+//! containers the agent would hold 6 MB more than before, with these settings under 1 MB, at the same speed
+//! (`berth-bench proxy`). It reads its settings from the environment, once, when the program begins; so the
+//! program begins a second time.
 
 use std::{env, io, os::unix::process::CommandExt, process::Command};
 
@@ -16,8 +17,9 @@ const SETTINGS: [(&str, &str); 3] = [
     ("MALLOC_ARENA_MAX", "1"),
 ];
 
-/// Replaces the process by itself with the settings in its environment, same PID and same open sockets. Returns when they
-/// are there already, whoever gave them, or when it does not work; the agent runs without them as well.
+/// Replaces the process by itself with the settings in its environment, same PID and same open sockets.
+/// Returns when they are there already, whoever gave them, or when it does not work; the agent runs without
+/// them as well.
 pub fn settle() -> io::Result<()> {
     let missing: Vec<_> = SETTINGS.into_iter().filter(|(name, _)| env::var_os(name).is_none()).collect();
     if missing.is_empty() {

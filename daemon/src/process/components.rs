@@ -103,7 +103,8 @@ impl Components {
         })
     }
 
-    /// Starts all of it, and waits a moment for the first list of pods. Gives the health of what is seen of them.
+    /// Starts all of it, and waits a moment for the first list of pods. Gives the health of what is seen of
+    /// them.
     pub(super) async fn begin(
         &mut self,
         config: &Configuration,
@@ -142,7 +143,8 @@ impl Components {
         view
     }
 
-    /// Lists the runtime once. One that is away is no reason not to start: its clients get UNAVAILABLE until it is back.
+    /// Lists the runtime once. One that is away is no reason not to start: its clients get UNAVAILABLE until
+    /// it is back.
     async fn recover(&self) -> bool {
         match self.executor.resync().await {
             Ok(()) => true,
@@ -181,8 +183,8 @@ impl Components {
         None
     }
 
-    /// Waits a moment for the first list of requests: what the kubelet is shown of the containers of an interrupted recreate
-    /// depends on it. While the API server is away they have to wait.
+    /// Waits a moment for the first list of requests: what the kubelet is shown of the containers of an
+    /// interrupted recreate depends on it. While the API server is away they have to wait.
     pub(super) async fn await_requests(&self) {
         let (Some(requests), Some(updates)) = (&self.requests, &self.updates) else { return };
         let (mut requests, mut updates) = (requests.health(), updates.ready());

@@ -1,8 +1,8 @@
 //! The thread that turns the data path, and nothing else.
 //!
-//! Its runtime is single-threaded: that costs half the CPU and latency of one that steals work, and one thread carries
-//! more calls than any kubelet makes. The socket is taken on it at once, because a socket belongs to the runtime it was
-//! made on; clients wait in its backlog until the agent is ready and says go.
+//! Its runtime is single-threaded: that costs half the CPU and latency of one that steals work, and one
+//! thread carries more calls than any kubelet makes. The socket is taken on it at once, because a socket
+//! belongs to the runtime it was made on; clients wait in its backlog until the agent is ready and says go.
 
 use std::{
     os::{fd::OwnedFd, unix::net::UnixListener},
@@ -43,8 +43,8 @@ pub(super) struct Serving {
 }
 
 impl DataPath {
-    /// Starts the thread, which takes the socket at `path`, or `passed` if systemd or a predecessor passed one. Gives a second
-    /// descriptor of it, to be passed on.
+    /// Starts the thread, which takes the socket at `path`, or `passed` if systemd or a predecessor passed
+    /// one. Gives a second descriptor of it, to be passed on.
     pub(super) async fn take(
         path: PathBuf,
         passed: Option<UnixListener>,

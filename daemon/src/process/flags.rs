@@ -9,8 +9,8 @@ use crate::{
     succession::{handover::TakeOver, takeover::guardian::GuardianFlags},
 };
 
-/// Berth's node agent: sits on the CRI socket between kubelet and container runtime and makes the containers of a pod
-/// start and stop in their declared order.
+/// Berth's node agent: sits on the CRI socket between kubelet and container runtime and makes the containers
+/// of a pod start and stop in their declared order.
 #[derive(Debug, Parser)]
 #[command(name = "berthd", version, args_conflicts_with_subcommands = true)]
 pub struct Cli {
@@ -25,7 +25,8 @@ pub struct Cli {
 /// Tasks of `berthd` besides running.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Put the runtime's socket back when nobody answers in its place; started by a berthd with `path: takeover`
+    /// Put the runtime's socket back when nobody answers in its place; started by a berthd with `path:
+    /// takeover`
     #[command(hide = true)]
     Guardian(GuardianFlags),
     /// Look at configurations

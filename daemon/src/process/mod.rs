@@ -1,8 +1,8 @@
 //! Wires the agent together, and takes it apart in order.
 //!
-//! Start: take the socket (clients wait in its backlog), open the store, list the runtime, see the pods, *then* accept.
-//! Stop: no new connection, GOAWAY, open calls to their end within the drain limit, then everything else. A hand-over is a stop
-//! without a limit, by a successor that accepts already.
+//! Start: take the socket (clients wait in its backlog), open the store, list the runtime, see the pods,
+//! *then* accept. Stop: no new connection, GOAWAY, open calls to their end within the drain limit, then
+//! everything else. A hand-over is a stop without a limit, by a successor that accepts already.
 
 pub mod allocator;
 mod components;
@@ -186,7 +186,8 @@ async fn inherit(
     Ok((Some(old), sockets))
 }
 
-/// Lets the data path begin; beside the runtime there is none, and its pulse is the agent's own. Gives its end.
+/// Lets the data path begin; beside the runtime there is none, and its pulse is the agent's own. Gives its
+/// end.
 fn serve_calls(
     data_path: Option<DataPath>,
     serving: Serving,

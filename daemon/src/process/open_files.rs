@@ -1,7 +1,8 @@
 //! As many descriptors as the system lets us have.
 //!
-//! A connection takes two, and without one left not even the kubelet is accepted. A service of ours has a limit of its own, but in a
-//! container the soft limit is often 1,024, and the bound of the data path is higher.
+//! A connection takes two, and without one left not even the kubelet is accepted. A service of ours has a
+//! limit of its own, but in a container the soft limit is often 1,024, and the bound of the data path is
+//! higher.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tracing::{info, warn};

@@ -27,8 +27,8 @@ impl Signals {
         })
     }
 
-    /// Waits for a signal, leaves the place, drains, and waits for the end of the data path where there is one. A second signal
-    /// cuts the drain short.
+    /// Waits for a signal, leaves the place, drains, and waits for the end of the data path where there is
+    /// one. A second signal cuts the drain short.
     pub(super) async fn until_told(
         &mut self,
         shutdown: &Shutdown,

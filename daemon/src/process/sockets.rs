@@ -16,7 +16,8 @@ use crate::{
     },
 };
 
-/// Where clients come in (for people), where the runtime is then, and the names of its place where that is taken.
+/// Where clients come in (for people), where the runtime is then, and the names of its place where that is
+/// taken.
 pub(super) fn addresses(
     config: &Configuration,
 ) -> anyhow::Result<(String, RuntimeEndpoint, Option<takeover::Paths>)> {
@@ -46,7 +47,8 @@ pub(super) struct Front {
 }
 
 impl Front {
-    /// Takes all of them; the kubelet's first, which is also the lock that keeps a second agent out of the store.
+    /// Takes all of them; the kubelet's first, which is also the lock that keeps a second agent out of the
+    /// store.
     pub(super) async fn take(
         config: &Configuration,
         endpoint: &RuntimeEndpoint,
@@ -58,7 +60,8 @@ impl Front {
         let data_path = match (config.path, &paths) {
             (PathMode::Takeover, Some(paths)) => {
                 let path = paths.own();
-                // A socket whose file is gone can get no other name. One that systemd keeps would answer for a dead berthd.
+                // A socket whose file is gone can get no other name. One that systemd keeps would answer for
+                // a dead berthd.
                 let theirs = inherited.take_unix(Name::Cri, &path).filter(|_| path.exists());
                 let (data_path, socket) = DataPath::take(path, theirs, endpoint.clone()).await?;
                 descriptors.add(Name::Cri, socket);

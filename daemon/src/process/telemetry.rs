@@ -53,8 +53,9 @@ pub fn init(config: &Logging) -> Result<(), TelemetryError> {
     Ok(())
 }
 
-/// A filter that lets nothing of a pod's env through, whatever level it asks for: the API client logs the whole of an answer that it
-/// cannot read. That one could not be read is said by who asked, once for each outage and not once for each attempt.
+/// A filter that lets nothing of a pod's env through, whatever level it asks for: the API client logs the
+/// whole of an answer that it cannot read. That one could not be read is said by who asked, once for each
+/// outage and not once for each attempt.
 pub fn without_secrets(filter: Targets) -> Targets {
     filter
         .with_target("kube_client::client", LevelFilter::OFF)
@@ -67,8 +68,8 @@ fn colour() -> bool {
     std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// `JOURNAL_STREAM` is inherited by everything below a unit; only if device and inode are those of our stderr does the
-/// journal really read it (systemd.exec(5)).
+/// `JOURNAL_STREAM` is inherited by everything below a unit; only if device and inode are those of our stderr
+/// does the journal really read it (systemd.exec(5)).
 fn stderr_is_the_journal() -> bool {
     let Ok(stream) = std::env::var("JOURNAL_STREAM") else { return false };
     let Ok(stat) = fstat(std::io::stderr().as_fd()) else { return false };

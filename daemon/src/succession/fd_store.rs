@@ -1,6 +1,7 @@
-//! systemd keeps the kubelet's connections to the runtime while berthd is killed and started again (`FileDescriptorStoreMax=`), so
-//! that what the kubelet had asked for comes to its end: a container that was being started runs, one that was being stopped
-//! ends with its grace. The kubelet, whose calls fail, asks again and finds it done.
+//! systemd keeps the kubelet's connections to the runtime while berthd is killed and started again
+//! (`FileDescriptorStoreMax=`), so that what the kubelet had asked for comes to its end: a container that was
+//! being started runs, one that was being stopped ends with its grace. The kubelet, whose calls fail, asks
+//! again and finds it done.
 
 use std::{
     os::fd::{BorrowedFd, OwnedFd},
@@ -19,8 +20,8 @@ use crate::succession::systemd;
 
 /// Connections at once; the kubelet has two or three. The unit has room for as many, and the CRI socket.
 const SLOTS: u32 = 16;
-/// How long those of a berthd that was killed are held on to: longer than the usual grace of a stop, after which a call has ended or
-/// the kubelet has asked for the same again.
+/// How long those of a berthd that was killed are held on to: longer than the usual grace of a stop, after
+/// which a call has ended or the kubelet has asked for the same again.
 const FOR: Duration = Duration::from_secs(300);
 
 /// Descriptor store of systemd: the slots in it, and whether this process may still speak about them.
@@ -50,14 +51,16 @@ pub(crate) fn of_systemd(succeeded: CancellationToken) -> Option<Arc<dyn FdStore
     Some(Arc::new(SystemdStore { succeeded, ..SystemdStore::default() }))
 }
 
-/// Has systemd let go of all of them: whoever asks is not killed, and has no say any more once another process is the main one.
+/// Has systemd let go of all of them: whoever asks is not killed, and has no say any more once another
+/// process is the main one.
 pub(crate) fn let_go() {
     for slot in 0..SLOTS {
         systemd::forget(&name(slot));
     }
 }
 
-/// Takes over those of the berthd before this one. To be called before there are any of our own, which have the same names.
+/// Takes over those of the berthd before this one. To be called before there are any of our own, which have
+/// the same names.
 pub(crate) fn take_over(connections: Vec<OwnedFd>) -> Vec<OwnedFd> {
     if !connections.is_empty() {
         // From here on they are ours alone, and end with this process.

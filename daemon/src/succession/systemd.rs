@@ -24,7 +24,8 @@ pub const RUNTIME: &str = "runtime-";
 /// Descriptors that systemd passed.
 #[derive(Debug, Default)]
 pub struct Passed {
-    /// The CRI socket. It listens already, so a kubelet that connects while berthd restarts waits in the kernel instead of failing.
+    /// The CRI socket. It listens already, so a kubelet that connects while berthd restarts waits in the
+    /// kernel instead of failing.
     pub socket: Option<UnixListener>,
     /// Connections to the runtime of a berthd that was killed.
     pub connections: Vec<OwnedFd>,
@@ -50,14 +51,14 @@ pub fn passed() -> Passed {
     }
 }
 
-/// Gives systemd a descriptor of the CRI socket to keep, for one that was bound by berthd itself: after a crash it comes back as
-/// one that was passed, and connections have waited in it.
+/// Gives systemd a descriptor of the CRI socket to keep, for one that was bound by berthd itself: after a
+/// crash it comes back as one that was passed, and connections have waited in it.
 pub fn keep_socket(socket: BorrowedFd<'_>) {
     keep(CRI_SOCKET, socket);
 }
 
-/// Gives systemd a second descriptor to keep, and to pass under this name after a crash. Whether it was told; never without
-/// systemd, and without `FileDescriptorStoreMax=` it does not listen.
+/// Gives systemd a second descriptor to keep, and to pass under this name after a crash. Whether it was told;
+/// never without systemd, and without `FileDescriptorStoreMax=` it does not listen.
 pub(crate) fn keep(name: &str, descriptor: BorrowedFd<'_>) -> bool {
     let told = sd_notify::notify_with_fds(&[NotifyState::FdStore, NotifyState::FdName(name)], &[descriptor]);
     told.inspect_err(|error| debug!(%error, name, "Descriptor not kept by systemd")).is_ok()
@@ -75,8 +76,8 @@ pub fn notify(state: &[NotifyState<'_>]) {
     }
 }
 
-/// Pings the watchdog while both threads of the agent turn, and for no other reason: a runtime or an API server that is
-/// away must not get the agent restarted.
+/// Pings the watchdog while both threads of the agent turn, and for no other reason: a runtime or an API
+/// server that is away must not get the agent restarted.
 pub async fn watchdog(heartbeat: Arc<Heartbeat>, shutdown: Shutdown) {
     let Some(limit) = sd_notify::watchdog_enabled() else { return };
     let mut tick = tokio::time::interval((limit / 3).max(Duration::from_millis(100)));

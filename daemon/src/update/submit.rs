@@ -1,6 +1,7 @@
 //! The way in for `berthctl update`, and the list for `berthctl get updates`.
 //!
-//! What cannot come to anything is refused at once, before it is kept; everything else ends in the status of the request.
+//! What cannot come to anything is refused at once, before it is kept; everything else ends in the status of
+//! the request.
 
 use std::io::{self, Read};
 

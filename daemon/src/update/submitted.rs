@@ -1,4 +1,5 @@
-//! The requests of `berthctl update`: whole objects, each in a file of the agent's state directory until its time is over.
+//! The requests of `berthctl update`: whole objects, each in a file of the agent's state directory until its
+//! time is over.
 //!
 //! ```text
 //!   prepare --> keep --> <stateDir>/updates/web-x7k2p.json --> desk
@@ -6,8 +7,8 @@
 //!                           '-------------- report <------------'
 //! ```
 //!
-//! What is on the desk is in its file already: an agent that is killed loses none. A file that cannot be read is told once
-//! and left alone.
+//! What is on the desk is in its file already: an agent that is killed loses none. A file that cannot be read
+//! is told once and left alone.
 
 use std::{
     collections::HashMap,
@@ -42,7 +43,8 @@ use crate::{
 
 /// The end of the names of the files. JSON keeps every text as it is.
 const SUFFIX: &str = "json";
-/// More than any file has: the annotations that are asked for and those that were there, each character as six at most.
+/// More than any file has: the annotations that are asked for and those that were there, each character as
+/// six at most.
 const LONGEST: u64 = 4 << 20;
 
 /// Where they are kept.

@@ -1,5 +1,5 @@
-//! Pods that need something beside their updates: each in its newest version, until that is done or the watch shows that
-//! it is not needed any more.
+//! Pods that need something beside their updates: each in its newest version, until that is done or the watch
+//! shows that it is not needed any more.
 
 use std::{
     collections::BTreeMap,
@@ -46,8 +46,9 @@ impl Ward {
         self.pods().remove(pod);
     }
 
-    /// Waits for the next one after this one, round and round. `may` is asked again when another pod comes in, and at every
-    /// change of `others`; `None`: nothing changes any more. Cancel-safe: a pod is taken out at the very end.
+    /// Waits for the next one after this one, round and round. `may` is asked again when another pod comes
+    /// in, and at every change of `others`; `None`: nothing changes any more. Cancel-safe: a pod is taken out
+    /// at the very end.
     pub(super) async fn next(
         &self,
         after: &PodUid,

@@ -1,17 +1,18 @@
 //! What a job remembers of the nodes that have ended, in its own status: `endedNodes`.
 //!
-//! It must be exact (a node asked twice, or never, is a broken promise), stay small with 5,000 nodes, and be readable by a
-//! person in need. Counts and a cursor are small and not exact: nodes end out of order, come and go, and match again. A
-//! bitmap or a filter by hash is neither readable nor, the latter, exact. So it is the names themselves, sorted, one a line, a `!`
-//! before one that gave up, compressed with gzip and put into base64:
+//! It must be exact (a node asked twice, or never, is a broken promise), stay small with 5,000 nodes, and be
+//! readable by a person in need. Counts and a cursor are small and not exact: nodes end out of order, come
+//! and go, and match again. A bitmap or a filter by hash is neither readable nor, the latter, exact. So it is
+//! the names themselves, sorted, one a line, a `!` before one that gave up, compressed with gzip and put into
+//! base64:
 //!
 //! ```text
 //!   kubectl get imagepulljob NAME -o jsonpath='{.status.endedNodes}' | base64 -d | gunzip
 //! ```
 //!
-//! Sorted names share their beginnings, so names with a pattern cost some 3 bytes each and those made of addresses 4; six random
-//! letters are entropy that nothing compresses, and cost 7 (tests below). 5,000 nodes are 15 to 36 KB in an object that may have
-//! 1.5 MB, written at most twice a second while the job runs.
+//! Sorted names share their beginnings, so names with a pattern cost some 3 bytes each and those made of
+//! addresses 4; six random letters are entropy that nothing compresses, and cost 7 (tests below). 5,000 nodes
+//! are 15 to 36 KB in an object that may have 1.5 MB, written at most twice a second while the job runs.
 
 use std::{
     collections::BTreeMap,

@@ -47,7 +47,8 @@ impl ImageIndex {
         let standing = match remembered {
             Some(end) if selected => Some(Standing::Ended(end)),
             Some(end) => Some(Standing::Former(end)),
-            // What was decided stands until it is seen, and is taken back then: an order on its way cannot be called back.
+            // What was decided stands until it is seen, and is taken back then: an order on its way cannot be
+            // called back.
             None if !selected && asked => Some(match before {
                 Some(Standing::Leaving(until)) => Standing::Leaving(until),
                 _ => Standing::Leaving(later(now.instant, SILENCE)),
@@ -57,7 +58,8 @@ impl ImageIndex {
                 let word = entry.is_some_and(|entry| entry.pull.is_some());
                 Some(match before {
                     Some(Standing::Asked(until)) if !word => Standing::Asked(until),
-                    // A word of the agent is a sign of life: from it on it has the time that all attempts may take.
+                    // A word of the agent is a sign of life: from it on it has the time that all attempts may
+                    // take.
                     _ if word => {
                         Standing::Asked(later(now.instant, rollout.plan.patience.saturating_add(SILENCE)))
                     }

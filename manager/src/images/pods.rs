@@ -1,5 +1,5 @@
-//! The pods that count for a `podSelector`: scheduled, not finished, not being deleted. By namespace, because a job sees
-//! only its own.
+//! The pods that count for a `podSelector`: scheduled, not finished, not being deleted. By namespace, because
+//! a job sees only its own.
 
 use std::{collections::HashMap, sync::Arc};
 

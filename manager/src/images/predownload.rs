@@ -1,9 +1,10 @@
-//! Pulls ahead of an update: the entrance for workloads. The same rollout as a job's, over the nodes that run pods the update
-//! is still to reach, without an object of its own.
+//! Pulls ahead of an update: the entrance for workloads. The same rollout as a job's, over the nodes that run
+//! pods the update is still to reach, without an object of its own.
 //!
-//! So there is no status that would remember who has ended: that is in the NodeImages alone. While the workload wants it
-//! every entry stays where it is, and a manager that comes new reads from the entries and the agents' answers what has been
-//! done. A node whose NodeImage was deleted in between is asked again; it has the image and says so at once.
+//! So there is no status that would remember who has ended: that is in the NodeImages alone. While the
+//! workload wants it every entry stays where it is, and a manager that comes new reads from the entries and
+//! the agents' answers what has been done. A node whose NodeImage was deleted in between is asked again; it
+//! has the image and says so at once.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -128,8 +129,9 @@ impl PullAhead {
 }
 
 impl ImageIndex {
-    /// Somebody wants this image ahead. Said again it is the same wish, with other limits perhaps. Whoever wants it says so
-    /// within 10 s after the start of the manager, or its entries are taken for those of somebody gone.
+    /// Somebody wants this image ahead. Said again it is the same wish, with other limits perhaps. Whoever
+    /// wants it says so within 10 s after the start of the manager, or its entries are taken for those of
+    /// somebody gone.
     pub fn want_ahead(&mut self, wanted: &PullAhead, now: Now) -> Vec<Effect> {
         let PullAhead { uid, plan } = wanted;
         if self.rollouts.get(uid).is_none_or(|rollout| rollout.plan != *plan) {

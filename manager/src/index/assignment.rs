@@ -21,7 +21,8 @@ use crate::{
 /// Delay of the pod watch: a pod that is not there when a request is first seen may only not have been seen
 /// yet, as pods come by a watch of their own.
 const LAG: Duration = Duration::from_secs(3);
-/// The same for a pod seen with an instance that is known to be history. Longer: here it is certain that news comes.
+/// The same for a pod seen with an instance that is known to be history. Longer: here it is certain that news
+/// comes.
 const STALE: Duration = Duration::from_secs(10);
 
 /// Decision about a request.

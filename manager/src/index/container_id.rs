@@ -1,5 +1,5 @@
-//! A container's ID in little space. There is one for each container of the cluster, and nearly all look alike:
-//! `containerd://` and 64 hexadecimal digits, 77 bytes that say 33.
+//! A container's ID in little space. There is one for each container of the cluster, and nearly all look
+//! alike: `containerd://` and 64 hexadecimal digits, 77 bytes that say 33.
 
 use std::fmt;
 

@@ -1,7 +1,8 @@
-//! Ends that no agent can write: its node or pod is gone, it is silent, or it lets the request's deadline pass.
+//! Ends that no agent can write: its node or pod is gone, it is silent, or it lets the request's deadline
+//! pass.
 //!
-//! Each is counted by our own monotonic clock, from what this manager itself has seen: a manager that has just started
-//! gives every agent its full time again.
+//! Each is counted by our own monotonic clock, from what this manager itself has seen: a manager that has
+//! just started gives every agent its full time again.
 
 use std::time::{Duration, Instant};
 

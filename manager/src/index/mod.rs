@@ -1,4 +1,5 @@
-//! The pure core for requests, to recreate containers and to update pods: objects in, writes that are owed out.
+//! The pure core for requests, to recreate containers and to update pods: objects in, writes that are owed
+//! out.
 //!
 //! ```text
 //!  watches ── apply / delete / list_begins / list_ends / view_broke ──▶ Index ──▶ Vec<StatusPatch> ──▶ writer
@@ -6,7 +7,8 @@
 //!  lease ──── owed: everything, once more ──────────────────────────▶
 //! ```
 //!
-//! This module never reads a clock, never awaits and knows nothing of clients: `now` is an argument, a write is a value.
+//! This module never reads a clock, never awaits and knows nothing of clients: `now` is an argument, a write
+//! is a value.
 //!
 //! The life of a request, for the manager:
 //!
@@ -16,23 +18,25 @@
 //!        └───────Fail─────────┴────────────Fail────────────────┘
 //! ```
 //!
-//! - `ask`: which of the two kinds a request is of. They are assigned and ended alike; but recreating is about instances, and
-//!   an update about a pod, whether its containers have ever run or not;
+//! - `ask`: which of the two kinds a request is of. They are assigned and ended alike; but recreating is
+//!   about instances, and an update about a pod, whether its containers have ever run or not;
 //! - `spec`, `status`: what both kinds say in common. Is what is asked for possible at all;
-//! - `assignment`: which agent, which instances; what is missing is waited for, because pods come by a watch of their own;
+//! - `assignment`: which agent, which instances; what is missing is waited for, because pods come by a watch
+//!   of their own;
 //! - `deadline`: ends that no agent can write;
 //! - `replaced`: instances known to be history, so that a pod seen late is not taken for news.
 //!
 //! Invariants:
-//! - nothing is decided before pods, nodes and requests of the kind have been listed once, completely; of the two kinds of
-//!   requests neither waits for the other, which may not be installed;
-//! - a write is asked for once for each version of a request, and again only if it was lost ([`Index::lost`]) or everything
-//!   is asked for ([`Index::owed`]); what became of it is seen in the next version of the object;
+//! - nothing is decided before pods, nodes and requests of the kind have been listed once, completely; of the
+//!   two kinds of requests neither waits for the other, which may not be installed;
+//! - a write is asked for once for each version of a request, and again only if it was lost ([`Index::lost`])
+//!   or everything is asked for ([`Index::owed`]); what became of it is seen in the next version of the
+//!   object;
 //! - every write names the version it was decided on, so a decision made on old news changes nothing;
-//! - a request that ended is never written to. Deleting it after its time is its agent's job, never the manager's: one
-//!   that ended on a node that is gone stays until somebody deletes it;
-//! - what is remembered is bounded by what exists, but for the instances of deleted requests, which are bounded by number
-//!   and time.
+//! - a request that ended is never written to. Deleting it after its time is its agent's job, never the
+//!   manager's: one that ended on a node that is gone stays until somebody deletes it;
+//! - what is remembered is bounded by what exists, but for the instances of deleted requests, which are
+//!   bounded by number and time.
 
 mod ask;
 mod assignment;
@@ -179,7 +183,8 @@ impl Index {
         Vec::new()
     }
 
-    /// All objects of a kind are about to be applied, and [`Index::list_ends`] says when that was the last one.
+    /// All objects of a kind are about to be applied, and [`Index::list_ends`] says when that was the last
+    /// one.
     pub fn list_begins(&mut self, kind: Kind, now: Now) {
         self.views.begins(kind, now.instant);
     }
@@ -259,8 +264,8 @@ impl Index {
 
     // === decisions ===
 
-    /// Since when requests can be decided; `None` while they can't. A list of them comes in any order, so one may be seen
-    /// before the one it follows: nothing is decided before its end.
+    /// Since when requests can be decided; `None` while they can't. A list of them comes in any order, so one
+    /// may be seen before the one it follows: nothing is decided before its end.
     fn usable_since(&self, ask: Ask) -> Option<Instant> {
         if self.views.is_listing(ask.kind()) { None } else { self.views.complete_since(ask.decided_by()) }
     }

@@ -21,7 +21,8 @@ pub struct StatusPatch {
     pub id: RequestId,
     /// Which one of that name.
     pub uid: Box<str>,
-    /// The version it was decided on. The write must fail on any other: what happened since is not known here.
+    /// The version it was decided on. The write must fail on any other: what happened since is not known
+    /// here.
     pub resource_version: Box<str>,
     /// Write to carry out.
     pub write: Write,

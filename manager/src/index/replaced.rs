@@ -1,9 +1,10 @@
 //! Which instances of containers are known to be history.
 //!
-//! Requests and pods are watched apart, and two watches have no common order. So after a request has ended, the pod may
-//! for a moment still be seen with the instance that request has replaced, and a next request would be about an instance
-//! that is gone. What a request replaced is in its own status; it is remembered here as long as the request exists, and for
-//! a while after its deletion (requests may be deleted as soon as they end).
+//! Requests and pods are watched apart, and two watches have no common order. So after a request has ended,
+//! the pod may for a moment still be seen with the instance that request has replaced, and a next request
+//! would be about an instance that is gone. What a request replaced is in its own status; it is remembered
+//! here as long as the request exists, and for a while after its deletion (requests may be deleted as soon as
+//! they end).
 
 use std::{
     collections::{HashMap, VecDeque},

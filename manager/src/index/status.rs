@@ -15,7 +15,8 @@ pub(super) trait Status {
     fn is_over(&self) -> bool;
     /// The agent has said something.
     fn is_answered(&self) -> bool;
-    /// The request failed and the agent takes back what was done. The deadline is behind it, and the way back has none.
+    /// The request failed and the agent takes back what was done. The deadline is behind it, and the way back
+    /// has none.
     fn rolls_back(&self) -> bool;
     /// The node of the assignment.
     fn node(&self) -> Option<&str>;

@@ -1,6 +1,7 @@
 //! What the indexes are told: objects of the cluster, cut down to what it decides by.
 //!
-//! The adapter (`crate::watch`) turns what the API server sends into these; nothing here knows how it looked on the wire.
+//! The adapter (`crate::watch`) turns what the API server sends into these; nothing here knows how it looked
+//! on the wire.
 
 use std::{collections::BTreeMap, net::IpAddr};
 

@@ -1,4 +1,5 @@
-//! How far the watches can be relied on. What is there is there; only that something is *not* there can be a mistake.
+//! How far the watches can be relied on. What is there is there; only that something is *not* there can be a
+//! mistake.
 
 use std::time::{Duration, Instant};
 
@@ -6,8 +7,8 @@ use crate::time::later;
 
 use super::object::Kind;
 
-/// A watch that broke is tried again, after pauses of up to 5 s (`crate::watch`): until then and a little longer, what it
-/// does not show proves nothing.
+/// A watch that broke is tried again, after pauses of up to 5 s (`crate::watch`): until then and a little
+/// longer, what it does not show proves nothing.
 const DOUBT: Duration = Duration::from_secs(10);
 
 /// How far an index can rely on each.

@@ -1,5 +1,5 @@
-//! `ContainerUpdateRequest`: change images, labels and annotations of a running pod in place, in the order of its launch
-//! priorities.
+//! `ContainerUpdateRequest`: change images, labels and annotations of a running pod in place, in the order of
+//! its launch priorities.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,8 @@ pub struct ContainerUpdateRequestSpec {
     #[schemars(length(max = 100))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub containers: Vec<UpdateContainer>,
-    /// Labels and annotations to set; a container whose env reads one of them is restarted with the new value.
+    /// Labels and annotations to set; a container whose env reads one of them is restarted with the new
+    /// value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<UpdateMetadata>,
     /// How.
@@ -92,22 +93,24 @@ pub struct UpdateMetadata {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UpdateStrategy {
-    /// Seconds between the pod being made not Ready (where it has the readiness gate InPlaceUpdateReady) and the first change.
+    /// Seconds between the pod being made not Ready (where it has the readiness gate InPlaceUpdateReady) and
+    /// the first change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub grace_period_seconds: Option<i32>,
-    /// `Fail` (the default): a container that cannot be updated ends the request. `Ignore`: it is left as it is, and the
-    /// others go on.
+    /// `Fail` (the default): a container that cannot be updated ends the request. `Ignore`: it is left as it
+    /// is, and the others go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_policy: Option<FailurePolicy>,
 }
 
-/// Where a request stands. The manager writes the assignment (`nodeName`, `podUID`), the agent of that node everything else.
+/// Where a request stands. The manager writes the assignment (`nodeName`, `podUID`), the agent of that node
+/// everything else.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerUpdateRequestStatus {
-    /// `Pending`, `Updating`, `RollingBack` or `Completed`; `Completed` says only that it ended, `conditions` and
-    /// `containerUpdateStates` say how.
+    /// `Pending`, `Updating`, `RollingBack` or `Completed`; `Completed` says only that it ended, `conditions`
+    /// and `containerUpdateStates` say how.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<UpdatePhase>,
     /// When it ended.
@@ -129,7 +132,8 @@ pub struct ContainerUpdateRequestStatus {
     /// State of the pod before the first change; the state to which `rollbackOnFailure` returns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<PreviousState>,
-    /// `Complete` or `Failed`, with a reason; `RollingBack` since the way back was begun, with the reason of the failure.
+    /// `Complete` or `Failed`, with a reason; `RollingBack` since the way back was begun, with the reason of
+    /// the failure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

@@ -80,8 +80,8 @@ pub struct ImagePullJobSpec {
     /// The image, with tag or digest; it stays as it is.
     #[schemars(length(min = 1, max = 1024))]
     pub image: String,
-    /// Names of Secrets of this namespace (`kubernetes.io/dockerconfigjson`). The manager must have been allowed to get them; it
-    /// seals what is for this image to each node that pulls it.
+    /// Names of Secrets of this namespace (`kubernetes.io/dockerconfigjson`). The manager must have been
+    /// allowed to get them; it seals what is for this image to each node that pulls it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(max = 253)))]
     pub pull_secrets: Vec<String>,
@@ -192,8 +192,9 @@ pub struct ImagePullJobStatus {
     /// Names of the nodes that gave up; the first 100 of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed_nodes: Vec<String>,
-    /// All nodes that ended, so that none is asked twice whoever manages: their names, sorted, one a line, one that gave up
-    /// with a `!` before it; compressed by gzip, then base64. Some 3 bytes a node where names have a pattern.
+    /// All nodes that ended, so that none is asked twice whoever manages: their names, sorted, one a line,
+    /// one that gave up with a `!` before it; compressed by gzip, then base64. Some 3 bytes a node where
+    /// names have a pattern.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_nodes: Option<String>,
     /// When `endedNodes` was written: of a node made after it nothing is in there, whatever its name.

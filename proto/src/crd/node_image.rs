@@ -39,8 +39,9 @@ pub struct NodeImageSpec {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ImageSpec {
-    /// References to Secrets, for OpenKruise's controllers. Berth's agent reads no Secrets: for an image asked for here the
-    /// node's own credentials are used, for one of an `ImagePullJob` those that the manager seals to the node.
+    /// References to Secrets, for OpenKruise's controllers. Berth's agent reads no Secrets: for an image
+    /// asked for here the node's own credentials are used, for one of an `ImagePullJob` those that the
+    /// manager seals to the node.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pull_secrets: Vec<PullSecretReference>,
     /// Metadata for the runtime's pull.
@@ -63,7 +64,8 @@ pub struct PullSecretReference {
     pub name: Option<String>,
 }
 
-/// Labels and annotations of the pod sandbox that a pull is said to be for; some runtimes and snapshotters act on them.
+/// Labels and annotations of the pod sandbox that a pull is said to be for; some runtimes and snapshotters
+/// act on them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SandboxConfig {
@@ -145,7 +147,8 @@ pub struct NodeImageStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["uid"]))]
     pub pulls: Vec<PullStatus>,
-    /// The node's public key (HPKE, X25519; base64). What is sealed to it only the agent of this node can open.
+    /// The node's public key (HPKE, X25519; base64). What is sealed to it only the agent of this node can
+    /// open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sealing_key: Option<String>,
     /// How many tags are wanted.
@@ -175,8 +178,8 @@ pub struct NodeImageStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// One image that somebody wants on this node. Two jobs for one image are two wishes, each with its own limits and its own
-/// result; the node pulls once.
+/// One image that somebody wants on this node. Two jobs for one image are two wishes, each with its own
+/// limits and its own result; the node pulls once.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DesiredImage {

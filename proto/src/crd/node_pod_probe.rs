@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::pod_probe_marker::ProbeMarkerPolicy;
 
-/// Probes that users and OpenKruise's controllers ask of one node. Berth's manager never writes it: what follows from
-/// `PodProbeMarker`s is in `status.desiredPodProbes`.
+/// Probes that users and OpenKruise's controllers ask of one node. Berth's manager never writes it: what
+/// follows from `PodProbeMarker`s is in `status.desiredPodProbes`.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[kube(
     group = "apps.kruise.io",
@@ -57,7 +57,8 @@ pub struct ContainerProbe {
     pub container_name: String,
     /// One handler of exec, httpGet, tcpSocket and grpc.
     pub probe: Probe,
-    /// The pod condition that says the outcome. OpenKruise's controllers leave it out and write the pod themselves.
+    /// The pod condition that says the outcome. OpenKruise's controllers leave it out and write the pod
+    /// themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_condition_type: Option<String>,
     /// Markers that each outcome writes on the pod. OpenKruise's controllers leave it out and write the pod

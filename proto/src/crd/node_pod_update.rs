@@ -1,5 +1,5 @@
-//! `NodePodUpdate`: the in-place updates one node is to carry out, and how far they are. The mailbox between the manager's
-//! workloads and the agent of a node.
+//! `NodePodUpdate`: the in-place updates one node is to carry out, and how far they are. The mailbox between
+//! the manager's workloads and the agent of a node.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,8 @@ pub struct NodePodUpdateStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["uid"]))]
     pub pods: Vec<UpdatedPod>,
-    /// `Understood`, False when an entry of `desiredPods` is not one that can be carried out; which, and what to do.
+    /// `Understood`, False when an entry of `desiredPods` is not one that can be carried out; which, and what
+    /// to do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
@@ -54,7 +55,8 @@ pub struct DesiredPod {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Tells this desired state from any other one of the pod; the pod's annotation `apps.kruise.io/inplace-update-state` says it.
+    /// Tells this desired state from any other one of the pod; the pod's annotation
+    /// `apps.kruise.io/inplace-update-state` says it.
     pub revision: String,
     /// The containers that get another image.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -1,8 +1,9 @@
 //! For which images an entry of a docker configuration or of a plugin is: the kubelet's rules.
 //!
-//! An entry is `[scheme://]host[:port][/path]`. Each part of the host between dots may have `*`, which stands for any
-//! characters of that part; the port is equal or absent in both; the path is a prefix, as a text and not by its parts. Entries
-//! are tried in reverse order of their texts, which puts a longer path before a shorter one.
+//! An entry is `[scheme://]host[:port][/path]`. Each part of the host between dots may have `*`, which stands
+//! for any characters of that part; the port is equal or absent in both; the path is a prefix, as a text and
+//! not by its parts. Entries are tried in reverse order of their texts, which puts a longer path before a
+//! shorter one.
 
 /// An entry without what does not matter: the scheme, and the `/v1/` or `/v2/` of old registries.
 pub fn entry(server: &str) -> String {
@@ -26,8 +27,8 @@ pub fn matches(entry: &str, image: &str) -> bool {
         && path.starts_with(prefix)
 }
 
-/// The indices of the entries that are for an image, in the order to try them in. Docker Hub's own name counts only when no
-/// other entry is for it.
+/// The indices of the entries that are for an image, in the order to try them in. Docker Hub's own name
+/// counts only when no other entry is for it.
 pub fn order(entries: &[String], image: &str) -> Vec<usize> {
     let mut indices: Vec<usize> = (0..entries.len()).filter(|at| matches(&entries[*at], image)).collect();
     if indices.is_empty() && image.starts_with("docker.io/") {

@@ -1,4 +1,5 @@
-//! Any answer, cut in any way: what comes out is what went in, and the one message of it is longer by the suffix.
+//! Any answer, cut in any way: what comes out is what went in, and the one message of it is longer by the
+//! suffix.
 
 use bytes::Bytes;
 

@@ -1,5 +1,5 @@
-//! Any message for any method of the table: it is read or it is not, as its own type says, and nothing of it is printed that
-//! may be a secret.
+//! Any message for any method of the table: it is read or it is not, as its own type says, and nothing of it
+//! is printed that may be a secret.
 
 use berth_proto::cri;
 use bytes::Bytes;

@@ -1,4 +1,5 @@
-//! Any answer, cut in any way: what comes out does not depend on the cuts, and changed again it is what it was.
+//! Any answer, cut in any way: what comes out does not depend on the cuts, and changed again it is what it
+//! was.
 
 use bytes::Bytes;
 

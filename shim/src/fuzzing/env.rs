@@ -1,5 +1,5 @@
-//! Any request to create a container: the values that are set are there, the others are what they were, and set again nothing
-//! changes.
+//! Any request to create a container: the values that are set are there, the others are what they were, and
+//! set again nothing changes.
 
 use berth_proto::cri::{CreateContainerRequest, KeyValue};
 use prost::Message;

@@ -1,5 +1,5 @@
-//! What reads bytes of the kubelet or the runtime, for the fuzz targets of `fuzz/`: each takes any bytes, and panics where it
-//! should not be so. The ordinary tests try the seeds, and what is near them.
+//! What reads bytes of the kubelet or the runtime, for the fuzz targets of `fuzz/`: each takes any bytes, and
+//! panics where it should not be so. The ordinary tests try the seeds, and what is near them.
 
 mod append;
 mod calls;
@@ -23,8 +23,8 @@ pub const TARGETS: [(&str, Target); 6] = [
     ("wire_edit", wire_edit),
 ];
 
-/// Some bytes, and the pieces they come in: the first byte says how many there are beside the last one, as many bytes after it
-/// how long each is.
+/// Some bytes, and the pieces they come in: the first byte says how many there are beside the last one, as
+/// many bytes after it how long each is.
 fn pieces(data: &[u8]) -> (Vec<&[u8]>, &[u8]) {
     let (count, rest) = data.split_first().unwrap_or((&0, &[]));
     let (cuts, bytes) = rest.split_at(usize::from(*count).min(rest.len()));

@@ -5,8 +5,8 @@ use crate::wire::set_varint;
 /// The field that is set.
 const FIELD: u32 = 2;
 
-/// A field of the outermost message: its number, its wire type, and all of its bytes. Written again here, and not as the
-/// editor does it, so that a mistake has to be made twice.
+/// A field of the outermost message: its number, its wire type, and all of its bytes. Written again here, and
+/// not as the editor does it, so that a mistake has to be made twice.
 struct Field<'a> {
     number: u64,
     wire_type: u64,

@@ -22,7 +22,8 @@ fn status(id: &str, code: i32, reason: &str) -> cri::ContainerStatus {
     }
 }
 
-/// A message with these statuses in a field that our own types do not have, between others that they do not have.
+/// A message with these statuses in a field that our own types do not have, between others that they do not
+/// have.
 fn message(number: u64, statuses: &[cri::ContainerStatus]) -> Vec<u8> {
     let mut message = BytesMut::new();
     wire::put_field(&mut message, 1, b"first");

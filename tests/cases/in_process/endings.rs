@@ -294,7 +294,8 @@ async fn a_shutdown_lets_open_calls_finish() {
         call.send.send_data(framed(b""), true).unwrap();
         let exchange = calls.recv().await.unwrap();
         world.shutdown.cancel();
-        // New calls have to go to whoever listens next. The GOAWAY is on its way; until it is here, calls still pass.
+        // New calls have to go to whoever listens next. The GOAWAY is on its way; until it is here, calls
+        // still pass.
         let refused = async {
             while let Ok(mut call) = kubelet.open(&cri("Version"), &[]).await {
                 call.send.send_data(framed(b""), true).unwrap();

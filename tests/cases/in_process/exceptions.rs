@@ -122,7 +122,8 @@ async fn a_marked_container_has_another_hash_for_the_kubelet_only() {
     .await;
 }
 
-/// The runtime may take its time, and the answer then tells of an end that was brought about after it was asked.
+/// The runtime may take its time, and the answer then tells of an end that was brought about after it was
+/// asked.
 #[tokio::test]
 async fn a_container_that_is_ended_while_its_status_is_asked_for() {
     within(async {

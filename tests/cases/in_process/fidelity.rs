@@ -48,7 +48,8 @@ const OTHER_PATHS: [&str; 4] = [
     "/x",
 ];
 
-/// Fields 1 (a string) and 15, 2047 and 536870911 (of all wire types), which no version of the CRI has together.
+/// Fields 1 (a string) and 15, 2047 and 536870911 (of all wire types), which no version of the CRI has
+/// together.
 fn message() -> Vec<u8> {
     let mut message = vec![0x0a, 4, b'i', b'd', b'-', b'1'];
     message.extend([0x7d, 1, 2, 3, 4]);

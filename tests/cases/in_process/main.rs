@@ -1,4 +1,5 @@
-//! The shim between a fake kubelet and a fake runtime, over unix sockets in a temporary directory, in one process.
+//! The shim between a fake kubelet and a fake runtime, over unix sockets in a temporary directory, in one
+//! process.
 //!
 //! | Module | Shows |
 //! |---|---|

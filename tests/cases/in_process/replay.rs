@@ -134,7 +134,8 @@ async fn calls_up_to_the_last_stream_stay() {
             drop(listener);
             let runtime = world.runtime(echo);
             connection.goaway(one).await;
-            // Stream `one` is still being worked on; a trailers-only answer with grpc-status 0 ends it, 300 ms later.
+            // Stream `one` is still being worked on; a trailers-only answer with grpc-status 0 ends it, 300
+            // ms later.
             tokio::time::sleep(std::time::Duration::from_millis(300)).await;
             let headers = [&[0x88, 0x00, 11][..], b"grpc-status", &[1], b"0"].concat();
             connection.write(HEADERS, 4 | END_STREAM, one, &headers).await;
@@ -190,7 +191,8 @@ async fn a_long_request_is_left_to_the_client() {
             call.send.send_data(framed(&[7; 30_000]), false).unwrap();
         }
         let mut connection = RawRuntime::accept(&listener).await;
-        // The raw runtime grants no more than HTTP/2's first window; when that is full, the third piece is on its way.
+        // The raw runtime grants no more than HTTP/2's first window; when that is full, the third piece is on
+        // its way.
         let mut read = 0;
         let stream = loop {
             let frame = connection.read().await;

@@ -96,8 +96,8 @@ impl World {
         (runtime, received)
     }
 
-    /// The sockets that listen or were accepted in this world, on both sides of the shim. Other cases of the same process
-    /// have theirs elsewhere.
+    /// The sockets that listen or were accepted in this world, on both sides of the shim. Other cases of the
+    /// same process have theirs elsewhere.
     pub(crate) fn open_sockets(&self) -> usize {
         let directory = self.directory.path().to_str().unwrap();
         std::fs::read_to_string("/proc/net/unix")

@@ -1,4 +1,5 @@
-//! An order that cannot be followed is refused in words that name what to correct, and nothing of it is guessed.
+//! An order that cannot be followed is refused in words that name what to correct, and nothing of it is
+//! guessed.
 
 use anyhow::{Result, ensure};
 use berth_tests::manifest::{CONTAINER_PRIORITY, Container, LAUNCH_PRIORITY, PodManifest};
@@ -7,7 +8,8 @@ use serde_json::json;
 
 use crate::case::{Case, run, waiting_message};
 
-/// Plays the pod, expects all of `words` in what its first container shows, and that nothing of it was started.
+/// Plays the pod, expects all of `words` in what its first container shows, and that nothing of it was
+/// started.
 async fn refused(case: &Case, name: &str, b: Container, words: &[&str]) -> Result<()> {
     played(case, name, &case.manifest(name).container(b).container(Container::new("a").priority(2)), words)
         .await

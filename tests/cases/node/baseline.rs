@@ -18,8 +18,8 @@ use kube::api::PostParams;
 
 use crate::case::{PATIENCE, is_ready};
 
-/// A kubelet directly on containerd runs a plain pod, and starts its containers as they are listed: the order of the
-/// other tests, which list the lowest first, is Berth's doing.
+/// A kubelet directly on containerd runs a plain pod, and starts its containers as they are listed: the order
+/// of the other tests, which list the lowest first, is Berth's doing.
 #[tokio::test]
 async fn plain_pod_on_a_node_without_berth() -> Result<()> {
     let node = Node::builder().berth(false).start().await?;
@@ -60,8 +60,8 @@ async fn killed_owner_leaves_nothing() -> Result<()> {
     let dir = dir.context("it does not say where its run is")?;
     ensure!(dir.join("containerd.sock").exists(), "{} is not the run", dir.display());
 
-    // Another run may take the number, and with it the path, as soon as it is free: so the directory is told by its
-    // descriptor, and the processes by the time at which they began.
+    // Another run may take the number, and with it the path, as soon as it is free: so the directory is told
+    // by its descriptor, and the processes by the time at which they began.
     let opened = File::open(&dir).context("open its directory")?;
     let processes = processes_of(&dir)?;
     ensure!(!processes.is_empty(), "nothing runs in {}", dir.display());

@@ -1,5 +1,5 @@
-//! `deploy/` as it is: its images made and pulled, its pods run by a real kubelet that speaks to containerd itself, and a
-//! user's request assigned by the manager and carried out by the agent beside the kubelet.
+//! `deploy/` as it is: its images made and pulled, its pods run by a real kubelet that speaks to containerd
+//! itself, and a user's request assigned by the manager and carried out by the agent beside the kubelet.
 
 use std::time::Duration;
 
@@ -135,7 +135,8 @@ async fn a_request_is_carried_out(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// The sample as it is, but for its images and what they run: the image of the one container and a value of the other.
+/// The sample as it is, but for its images and what they run: the image of the one container and a value of
+/// the other.
 async fn a_pod_is_updated(client: &Client, node: &Node, registry: &Registry) -> Result<()> {
     let [mut pod, mut request] = <[DynamicObject; 2]>::try_from(deploy::objects("samples/update.yaml")?)
         .map_err(|found| anyhow!("the sample has {} objects", found.len()))?;
@@ -293,8 +294,8 @@ async fn a_secret_is_used_where_it_may_be(client: &Client, node: &Node) -> Resul
     Ok(())
 }
 
-/// With no more rights on the API and the node than `deploy/` gives manager and agent: commands, and the way into the network
-/// of a pod.
+/// With no more rights on the API and the node than `deploy/` gives manager and agent: commands, and the way
+/// into the network of a pod.
 async fn a_marker_marks_its_pod(client: &Client) -> Result<()> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
     let container = Container::new("a").shell("nc -ll -p 9090 -e cat &");

@@ -1,5 +1,5 @@
-//! Where the one that is waited for has a probe, the agent runs it as well: then a pod that lists its highest container first
-//! comes up in one pass of the kubelet, without a refusal, and still in its order.
+//! Where the one that is waited for has a probe, the agent runs it as well: then a pod that lists its highest
+//! container first comes up in one pass of the kubelet, without a refusal, and still in its order.
 
 use std::time::Duration;
 

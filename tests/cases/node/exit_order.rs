@@ -1,5 +1,5 @@
-//! A pod that ends stops its containers in the reverse of their launch order, and never takes longer for it than it was
-//! given.
+//! A pod that ends stops its containers in the reverse of their launch order, and never takes longer for it
+//! than it was given.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -136,7 +136,8 @@ async fn ended_by_its_deadline() -> Result<()> {
         let recorder = case.record("pod");
         case.create(&three(case.manifest("pod").grace(20), slow_to_end, true)).await?;
         case.await_ready("pod").await?;
-        // Given only now, and counted from the pod's start: however long the launch took, it ends a running pod.
+        // Given only now, and counted from the pod's start: however long the launch took, it ends a running
+        // pod.
         let deadline = Patch::Merge(json!({ "spec": { "activeDeadlineSeconds": 1 } }));
         case.pods.patch("pod", &PatchParams::default(), &deadline).await.context("set the deadline")?;
         case.await_pod("pod", "has failed", |pod| {
@@ -183,7 +184,8 @@ async fn eviction_is_not_delayed() -> Result<()> {
     .await
 }
 
-/// Only the end of a whole pod has an order: a container whose liveness probe fails is killed as soon as in a plain pod.
+/// Only the end of a whole pod has an order: a container whose liveness probe fails is killed as soon as in a
+/// plain pod.
 #[tokio::test]
 async fn liveness_kill_is_not_delayed() -> Result<()> {
     run("liveness_kill_is_not_delayed", async |case: &Case| {

@@ -12,14 +12,14 @@ use berthd::agent::fault::Point;
 
 use crate::case::{Case, PATIENCE, container, run_alone, waits_for};
 
-/// Whether a way may go past a point of it with the releases that are tested: kubelet 1.36 looks at a pod by itself before
-/// berthd would nudge it.
+/// Whether a way may go past a point of it with the releases that are tested: kubelet 1.36 looks at a pod by
+/// itself before berthd would nudge it.
 fn is_left_out(point: Point) -> bool {
     point == Point::Nudging && kubelet_is("1.36")
 }
 
-/// Waits until berthd dies at the point it was told of, and starts it again. Of a point that is left out the end of the way tells;
-/// then berthd is to pass all of them.
+/// Waits until berthd dies at the point it was told of, and starts it again. Of a point that is left out the
+/// end of the way tells; then berthd is to pass all of them.
 pub(crate) async fn dies_and_comes_back(
     case: &Case,
     point: Point,
@@ -60,15 +60,16 @@ fn gated(manifest: PodManifest) -> PodManifest {
     manifest.container(Container::new("b").priority(1)).container(gate("a").priority(2))
 }
 
-/// Starts a gated pod, lets `fault` happen while b waits, and expects b to start when a is ready and not before.
+/// Starts a gated pod, lets `fault` happen while b waits, and expects b to start when a is ready and not
+/// before.
 async fn in_the_middle(case: &Case, fault: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
     let recorder = case.record("pod");
     case.create(&gated(case.manifest("pod"))).await?;
     case.await_pod("pod", "b waits", |pod| waits_for(pod, "b", "a")).await?;
     fault().await?;
 
-    // What comes now is a relist and a sync by whoever was restarted: b is tried again, and still has to wait. A second
-    // pod that gets through the whole of it shows that they have had their turn.
+    // What comes now is a relist and a sync by whoever was restarted: b is tried again, and still has to
+    // wait. A second pod that gets through the whole of it shows that they have had their turn.
     let witness = case
         .manifest("witness")
         .container(Container::new("b").priority(1))
@@ -129,7 +130,8 @@ pub(crate) async fn without_api_server(
     api.ready().await?;
     // A berthd that does not find the way back would fail all tests after this one: better this one.
     case.node.berthd()?.ready().await?;
-    // The kubelet asks less and less often while nobody answers, so it takes it a while to see that somebody does.
+    // The kubelet asks less and less often while nobody answers, so it takes it a while to see that somebody
+    // does.
     case.create(&case.manifest("back").container(Container::new("a"))).await?;
     case.await_ready("back").await?;
     outcome

@@ -1,4 +1,5 @@
-//! berthd's store on a disk that is full for a while: it says so, loses nothing, and goes on when there is room.
+//! berthd's store on a disk that is full for a while: it says so, loses nothing, and goes on when there is
+//! room.
 
 use anyhow::{Context, Result, ensure};
 use berth_policy::Latch;

@@ -1,4 +1,5 @@
-//! Images that are on the node before they are needed: real pulls of the real containerd from a real registry.
+//! Images that are on the node before they are needed: real pulls of the real containerd from a real
+//! registry.
 
 mod again;
 mod berthctl;

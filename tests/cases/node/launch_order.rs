@@ -1,7 +1,8 @@
-//! The containers of a pod are started in their declared order, each level only when the one above it is ready.
+//! The containers of a pod are started in their declared order, each level only when the one above it is
+//! ready.
 //!
-//! All pods list the lowest priority first: without Berth the kubelet would start them in exactly the wrong order, as the
-//! baseline test shows.
+//! All pods list the lowest priority first: without Berth the kubelet would start them in exactly the wrong
+//! order, as the baseline test shows.
 
 use std::time::Duration;
 
@@ -164,7 +165,8 @@ async fn both_ends_of_the_range() -> Result<()> {
     .await
 }
 
-/// The order is among the regular containers: what runs before and beside them has its own place, whatever it says.
+/// The order is among the regular containers: what runs before and beside them has its own place, whatever it
+/// says.
 #[tokio::test]
 async fn init_containers_and_sidecars_are_not_gated() -> Result<()> {
     run("init_containers_and_sidecars_are_not_gated", async |case: &Case| {

@@ -1,7 +1,8 @@
 //! The node suite: a real kubelet, API server and containerd, with berthd between them.
 //!
-//! One node serves all tests of the binary; each test has a namespace of its own. What a test claims about an order it
-//! reads from the runtime (`berth_tests::observe`). Tests that disturb the node (`faults`) run while no other does.
+//! One node serves all tests of the binary; each test has a namespace of its own. What a test claims about an
+//! order it reads from the runtime (`berth_tests::observe`). Tests that disturb the node (`faults`) run while
+//! no other does.
 
 mod bad_input;
 mod baseline;

@@ -1,5 +1,5 @@
-//! berth-manager at a real API server: with the rights that `deploy/` gives it, and nodes and pods that exist on paper,
-//! because nothing of what it does needs more. One test has a real pod.
+//! berth-manager at a real API server: with the rights that `deploy/` gives it, and nodes and pods that exist
+//! on paper, because nothing of what it does needs more. One test has a real pod.
 
 mod images;
 mod room;
@@ -28,7 +28,8 @@ const LEASE: (&str, u16) = ("berth-system", 3);
 /// Time limit for an assignment: it takes far less than this, and this is far less than any of the waits.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// One API server for all of these tests. It has not the policy that refuses bad requests: the manager must do without.
+/// One API server for all of these tests. It has not the policy that refuses bad requests: the manager must
+/// do without.
 static PLANE: OnceCell<Result<ControlPlane, String>> = OnceCell::const_new();
 /// There is one Lease, so the tests take turns.
 static TURN: Mutex<()> = Mutex::const_new(());
@@ -250,7 +251,8 @@ async fn what_cannot_be_carried_out_fails_with_a_reason() -> Result<()> {
     ];
     let mut expected = Vec::new();
     for (name, spec, reason, word) in cases {
-        // The definition itself may refuse what the policy would: then nothing is left for the manager to say.
+        // The definition itself may refuse what the policy would: then nothing is left for the manager to
+        // say.
         match stage.requests.create(&PostParams::default(), &request(name, spec)?).await {
             Ok(_) => expected.push((name, reason, word)),
             Err(kube::Error::Api(status)) if status.code == 422 => eprintln!("{name}: {}", status.message),

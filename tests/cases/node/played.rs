@@ -1,4 +1,5 @@
-//! Without a kubelet: `berthctl run` plays a pod through berthd in its order, `berthctl stop` ends it the other way round.
+//! Without a kubelet: `berthctl run` plays a pod through berthd in its order, `berthctl stop` ends it the
+//! other way round.
 
 use std::time::Duration;
 

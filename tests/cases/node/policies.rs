@@ -1,5 +1,5 @@
-//! The admission policies of `deploy/policies`: the server finds no fault in them, and they refuse what the node would
-//! refuse later, in the words of the node.
+//! The admission policies of `deploy/policies`: the server finds no fault in them, and they refuse what the
+//! node would refuse later, in the words of the node.
 
 mod keys;
 mod rights;

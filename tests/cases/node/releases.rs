@@ -1,4 +1,5 @@
-//! The node is made of the releases that were asked for: what passes in a cell of the matrix has passed with them and no others.
+//! The node is made of the releases that were asked for: what passes in a cell of the matrix has passed with
+//! them and no others.
 
 use std::env;
 

@@ -1,4 +1,5 @@
-//! Requests without the API: a file in the desired-state directory, and `berthctl recreate` through the admin socket.
+//! Requests without the API: a file in the desired-state directory, and `berthctl recreate` through the admin
+//! socket.
 
 use std::fs;
 use std::path::PathBuf;

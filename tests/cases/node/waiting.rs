@@ -148,7 +148,8 @@ async fn ephemeral_container_is_not_gated() -> Result<()> {
     .await
 }
 
-/// The barrier is for a pod's start. Later a container comes back by itself, also while one above it is not ready.
+/// The barrier is for a pod's start. Later a container comes back by itself, also while one above it is not
+/// ready.
 #[tokio::test]
 async fn restarted_container_is_not_gated() -> Result<()> {
     run("restarted_container_is_not_gated", async |case: &Case| {

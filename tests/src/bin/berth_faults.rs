@@ -1,7 +1,7 @@
 //! `berth-faults`: everything that can happen to a node, at every point of berthd's way, on a real node.
 //!
-//! What a cell is, and what is judged, is told by [`berth_tests::faults`]. A line is printed as each cell ends, and the matrix
-//! at the end; when a cell failed the exit code is 1.
+//! What a cell is, and what is judged, is told by [`berth_tests::faults`]. A line is printed as each cell
+//! ends, and the matrix at the end; when a cell failed the exit code is 1.
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -1,4 +1,5 @@
-//! Brings a test node up for a person to look at or for a command to use, and takes down what crashed runs left.
+//! Brings a test node up for a person to look at or for a command to use, and takes down what crashed runs
+//! left.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -100,7 +101,8 @@ async fn with(node: Node, command: &[OsString]) -> Result<ExitCode> {
         .kill_on_drop(true)
         .spawn()
         .with_context(|| format!("run {}", program.display()))?;
-    // Ctrl-C reaches the command by itself, being in the same terminal; what is left to do is the same either way.
+    // Ctrl-C reaches the command by itself, being in the same terminal; what is left to do is the same either
+    // way.
     let ended = tokio::select! {
         ended = running.wait() => Some(ended.context("wait for the command")?),
         interrupted = tokio::signal::ctrl_c() => { interrupted.context("wait for Ctrl-C")?; None }

@@ -1,5 +1,5 @@
-//! Several streams on one WebSocket, as the subprotocol `v4.channel.k8s.io` has them: the first byte of a message is the
-//! number of its channel.
+//! Several streams on one WebSocket, as the subprotocol `v4.channel.k8s.io` has them: the first byte of a
+//! message is the number of its channel.
 
 use std::collections::BTreeMap;
 

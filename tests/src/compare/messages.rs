@@ -1,5 +1,5 @@
-//! Messages of CRI v1 that Berth itself never reads: they pass as bytes, and only this suite has to know what is in them.
-//! Field numbers are those of k8s.io/cri-api; fields that no case looks at are left out.
+//! Messages of CRI v1 that Berth itself never reads: they pass as bytes, and only this suite has to know what
+//! is in them. Field numbers are those of k8s.io/cri-api; fields that no case looks at are left out.
 
 use std::collections::HashMap;
 

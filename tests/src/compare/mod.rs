@@ -1,9 +1,9 @@
 //! The same CRI calls along two paths, and what each of them answered.
 //!
-//! A [`Side`] is one of the two paths to a runtime: directly, or through berthd. What happens there is written into a
-//! transcript in which everything that differs from run to run (IDs, ports, addresses) has a placeholder, so that the
-//! transcripts of both sides can be compared as they are. It speaks HTTP/2 frames itself: what it compares is what
-//! arrived, not what a gRPC library made of it.
+//! A [`Side`] is one of the two paths to a runtime: directly, or through berthd. What happens there is
+//! written into a transcript in which everything that differs from run to run (IDs, ports, addresses) has a
+//! placeholder, so that the transcripts of both sides can be compared as they are. It speaks HTTP/2 frames
+//! itself: what it compares is what arrived, not what a gRPC library made of it.
 
 mod channels;
 mod messages;

@@ -41,7 +41,8 @@ pub struct Side {
 }
 
 impl Side {
-    /// Connects. The token stands for the side in names that must not be the same on both; transcripts hide it.
+    /// Connects. The token stands for the side in names that must not be the same on both; transcripts hide
+    /// it.
     pub async fn connect(socket: &Path, token: &'static str) -> Result<Self> {
         let mut transcript = Transcript::default();
         transcript.hide(token, "side");
@@ -108,8 +109,8 @@ impl Side {
         Ok(Ok(C::Answer::decode(&body[5..]).with_context(|| format!("{}: its answer", C::NAME))?))
     }
 
-    /// Sends a body to a path and writes down all of the answer that a client sees: status and message of gRPC, status and
-    /// type of HTTP, the bytes; or how the stream was reset.
+    /// Sends a body to a path and writes down all of the answer that a client sees: status and message of
+    /// gRPC, status and type of HTTP, the bytes; or how the stream was reset.
     pub async fn send(&self, path: &str, headers: &[(&str, &str)], body: bytes::Bytes) -> Result<()> {
         let mut call = self.connection.open(path, headers).await?;
         call.send.send_data(body, true)?;

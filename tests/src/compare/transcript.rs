@@ -39,8 +39,8 @@ impl Transcript {
         self.lines.iter().map(hide).collect()
     }
 
-    /// Checks that both say the same, and that they say this, in this order: what must be there tells a case in which
-    /// both fail alike from one in which both succeed alike.
+    /// Checks that both say the same, and that they say this, in this order: what must be there tells a case
+    /// in which both fail alike from one in which both succeed alike.
     pub fn check_same(direct: &Self, berthd: &Self, shows: &[&str]) -> Result<()> {
         let (direct, berthd) = (direct.lines(), berthd.lines());
         let at = direct.iter().zip(&berthd).take_while(|(one, other)| one == other).count();
@@ -63,7 +63,8 @@ impl Transcript {
     }
 }
 
-/// Hides what nobody could name before: the runtime's IDs of its own (of a command, a digest) in error messages.
+/// Hides what nobody could name before: the runtime's IDs of its own (of a command, a digest) in error
+/// messages.
 fn without_ids(line: &str) -> String {
     let mut shown = String::with_capacity(line.len());
     let mut rest = line;

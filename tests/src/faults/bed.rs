@@ -45,8 +45,8 @@ impl Bed {
         }
     }
 
-    /// At each point of the row: waits until berthd stands there, and lets happen what is to happen. In the end the node
-    /// is made whole; tells since when.
+    /// At each point of the row: waits until berthd stands there, and lets happen what is to happen. In the
+    /// end the node is made whole; tells since when.
     pub(super) async fn strike(&self, row: &Row) -> Result<Instant> {
         let berthd = self.berthd()?;
         for (at, point) in row.points.iter().enumerate() {
@@ -64,7 +64,8 @@ impl Bed {
         Ok(Instant::now())
     }
 
-    /// As it is to be after a row: a pod that was made since then comes and goes, berthd serves and has no marks, the node is Ready.
+    /// As it is to be after a row: a pod that was made since then comes and goes, berthd serves and has no
+    /// marks, the node is Ready.
     pub(super) async fn whole(&self, since: Instant) -> Result<()> {
         self.churn.goes_on(since).await?;
         let berthd = self.berthd()?;
@@ -85,8 +86,8 @@ impl Bed {
         Ok(value.context("no metric")?.trim().parse()?)
     }
 
-    /// After a row that failed: whatever is down is started, whatever stands still goes on. What cannot be mended fails
-    /// the next row as well, in its own words.
+    /// After a row that failed: whatever is down is started, whatever stands still goes on. What cannot be
+    /// mended fails the next row as well, in its own words.
     pub(super) async fn mend(&self) -> Result<()> {
         let berthd = self.berthd()?;
         if let Ok(pid) = berthd.at_point() {

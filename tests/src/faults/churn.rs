@@ -1,5 +1,5 @@
-//! Pods that come and go all the time, and are looked at before they go. Whatever happens to the node, each of them gets
-//! ready, in its order, with every container started once, and goes away.
+//! Pods that come and go all the time, and are looked at before they go. Whatever happens to the node, each
+//! of them gets ready, in its order, with every container started once, and goes away.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -56,7 +56,8 @@ impl Churn {
         Self { log, _tasks: tasks }
     }
 
-    /// Waits until a pod that was made since then has come and gone, and fails with whatever went wrong since the last call.
+    /// Waits until a pod that was made since then has come and gone, and fails with whatever went wrong since
+    /// the last call.
     pub(super) async fn goes_on(&self, since: Instant) -> Result<()> {
         let went_on = await_condition("a pod comes and goes", 2 * PATIENCE, async || {
             let log = locked(&self.log);

@@ -139,8 +139,8 @@ pub fn lines() -> Vec<(Way, Vec<Point>)> {
     lines.map(|line| (Line::of(line[0]).way(), line.to_vec())).collect()
 }
 
-/// The cells of these points and faults, fault by fault; of all where none is named. Each is a row of its own where they
-/// are wanted `alone`.
+/// The cells of these points and faults, fault by fault; of all where none is named. Each is a row of its own
+/// where they are wanted `alone`.
 pub fn rows(points: &[Point], faults: &[Fault], alone: bool) -> Vec<Row> {
     let mut rows = Vec::new();
     for &fault in Fault::value_variants().iter().filter(|fault| faults.is_empty() || faults.contains(fault)) {

@@ -1,10 +1,11 @@
-//! The fault matrix: at every point of berthd's way (`berthd::agent::fault`), everything that can happen to a node.
+//! The fault matrix: at every point of berthd's way (`berthd::agent::fault`), everything that can happen to a
+//! node.
 //!
-//! There is one real node, and pods come and go on it all the time. Work is begun that leads berthd to the point; there it
-//! stands still, as a whole, and the fault happens; the node is made whole, and berthd goes on to the next point, where it
-//! happens again. In the end what came of the work and of the pods is judged by what containerd and the API server say, and by
-//! what the containers themselves wrote down. A point that is not reached is a failure, and a row of points of which one
-//! fails has failed at all.
+//! There is one real node, and pods come and go on it all the time. Work is begun that leads berthd to the
+//! point; there it stands still, as a whole, and the fault happens; the node is made whole, and berthd goes
+//! on to the next point, where it happens again. In the end what came of the work and of the pods is judged
+//! by what containerd and the API server say, and by what the containers themselves wrote down. A point that
+//! is not reached is a failure, and a row of points of which one fails has failed at all.
 
 mod bed;
 mod churn;

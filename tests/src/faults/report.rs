@@ -54,7 +54,8 @@ impl Outcome {
     }
 }
 
-/// The matrix in Markdown: how many cells of how many passed, by way, and the points of the others; `-` where no cell was run.
+/// The matrix in Markdown: how many cells of how many passed, by way, and the points of the others; `-` where
+/// no cell was run.
 pub fn table(outcomes: &[Outcome]) -> String {
     let faults = Fault::value_variants();
     let heads: Vec<_> = faults.iter().map(|fault| fault.name()).collect();

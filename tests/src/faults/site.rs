@@ -1,5 +1,5 @@
-//! What everybody here asks of the node: pods by the API, containers by containerd's own socket. Nothing of it is asked of
-//! berthd.
+//! What everybody here asks of the node: pods by the API, containers by containerd's own socket. Nothing of
+//! it is asked of berthd.
 
 use std::time::Duration;
 
@@ -72,7 +72,8 @@ impl Site {
         .await
     }
 
-    /// The instances of a container that ever ran, the oldest first. One whose creation was lost on the way never did.
+    /// The instances of a container that ever ran, the oldest first. One whose creation was lost on the way
+    /// never did.
     pub(super) async fn ran(&self, pod: &str, container: &str) -> Result<Vec<Instance>> {
         // containerd may just be restarted.
         let all =
@@ -89,8 +90,8 @@ impl Site {
         Ok(first.clone())
     }
 
-    /// A pod that was started in order: it has not failed, each container was started once, in the runtime's words, and
-    /// the first one was ready before any other was started.
+    /// A pod that was started in order: it has not failed, each container was started once, in the runtime's
+    /// words, and the first one was ready before any other was started.
     pub(super) async fn started_in_order(&self, pod: &Pod, containers: &[&str]) -> Result<()> {
         let name = pod.metadata.name.as_deref().unwrap_or_default();
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
@@ -110,7 +111,8 @@ impl Site {
     }
 }
 
-/// A pod of ordered containers, the lower ones around the first: of these `b` is refused in the first SyncPod, and `c` held.
+/// A pod of ordered containers, the lower ones around the first: of these `b` is refused in the first
+/// SyncPod, and `c` held.
 pub(super) fn ordered(name: &str, containers: &[&str]) -> PodManifest {
     // Both end at once when they are told to.
     let first = format!("sleep {}; touch /tmp/up", UP.as_secs_f32());

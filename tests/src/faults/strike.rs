@@ -40,7 +40,8 @@ pub(super) async fn strike(bed: &Bed, row: &Row, pid: u32) -> Result<()> {
             go_on(pid)?;
             sleep(FULL).await;
             drop(ballast);
-            // It may have ended with an error, when it could not do without. Then whoever started it starts it again.
+            // It may have ended with an error, when it could not do without. Then whoever started it starts
+            // it again.
             if berthd.service().pid() == Some(pid) && berthd.service().has_ended()? {
                 eprintln!("{} of {:?}: berthd has ended by itself", row.fault.name(), row.points);
                 berthd.service().start()?;

@@ -1,4 +1,5 @@
-//! The Kubernetes API server, with the authorizers and the admission that matter to a node: Node, RBAC, NodeRestriction.
+//! The Kubernetes API server, with the authorizers and the admission that matter to a node: Node, RBAC,
+//! NodeRestriction.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,8 +15,8 @@ use super::service::Service;
 use super::tool::run as tool;
 use crate::wait::await_condition;
 
-/// The name of the only node. The API server reaches its kubelet (exec, logs) by this name, and this one resolves on
-/// every machine without a change to its hosts file.
+/// The name of the only node. The API server reaches its kubelet (exec, logs) by this name, and this one
+/// resolves on every machine without a change to its hosts file.
 pub const NODE_NAME: &str = "localhost";
 
 /// User that a token stands for.

@@ -218,8 +218,8 @@ podView:
         self.serving().await
     }
 
-    /// Hands its place over to a process of this program with `berthctl upgrade`, and means that one from then on. What
-    /// `berthctl` says when that fails is the error, and whoever answers is meant.
+    /// Hands its place over to a process of this program with `berthctl upgrade`, and means that one from
+    /// then on. What `berthctl` says when that fails is the error, and whoever answers is meant.
     pub async fn upgrade(&self, program: &Path, flags: &[&str]) -> Result<()> {
         let to = format!("--to={}", program.display());
         let mut args = vec!["upgrade", to.as_str()];
@@ -229,7 +229,8 @@ podView:
         upgraded
     }
 
-    /// Starts a second process of the program that takes the place of this one, and means that one from then on.
+    /// Starts a second process of the program that takes the place of this one, and means that one from then
+    /// on.
     pub async fn succeed_by_itself(&self) -> Result<()> {
         let handover = self.admin.with_file_name("handover.sock").display().to_string();
         self.service.start_successor(&["--take-over", &handover])?;

@@ -1,4 +1,5 @@
-//! The cgroup that holds all pods of a run, below the root of each hierarchy of the machine (v1) or of the only one (v2).
+//! The cgroup that holds all pods of a run, below the root of each hierarchy of the machine (v1) or of the
+//! only one (v2).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,8 +42,8 @@ pub(super) fn make(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Reads the processes of the cgroup and of those below it, in every hierarchy. A container whose shim has died is
-/// nobody's child any more, but it is still here.
+/// Reads the processes of the cgroup and of those below it, in every hierarchy. A container whose shim has
+/// died is nobody's child any more, but it is still here.
 pub(super) fn processes(name: &str) -> Result<Vec<i32>> {
     let mut found = Vec::new();
     let mut open: Vec<PathBuf> = roots()?.into_iter().map(|root| root.join(name)).collect();

@@ -1,5 +1,5 @@
-//! The address by which pods reach the API server, in place of a kube-proxy: one address on the run's bridge, one port,
-//! and every connection handed on to loopback. The host's firewall stays as it is.
+//! The address by which pods reach the API server, in place of a kube-proxy: one address on the run's bridge,
+//! one port, and every connection handed on to loopback. The host's firewall stays as it is.
 
 use std::path::Path;
 use std::process::Command;
@@ -23,7 +23,8 @@ impl ClusterAddress {
     pub async fn serve(run: &Arc<Run>) -> Result<Self> {
         let (bridge, address) = (run.names().bridge, run.service_address());
         if !Path::new("/sys/class/net").join(&bridge).exists() {
-            // One of its own: else it takes that of a port, another one with each pod, and pods lose their gateway.
+            // One of its own: else it takes that of a port, another one with each pod, and pods lose their
+            // gateway.
             let mac = format!("02:be:27:00:00:{:02x}", run.number());
             ip(&["link", "add", &bridge, "address", &mac, "type", "bridge"])?;
         }

@@ -1,4 +1,5 @@
-//! A containerd of the run's own: root, state, socket, CNI network and streaming port, nothing shared with the host's.
+//! A containerd of the run's own: root, state, socket, CNI network and streaming port, nothing shared with
+//! the host's.
 
 mod config;
 mod release;
@@ -112,8 +113,8 @@ pub(super) fn arguments(release: &Release, run: &Run, socket: &Path) -> Result<V
     Ok(vec!["--config".to_owned(), config.display().to_string()])
 }
 
-/// One bridge with addresses of the run's own. No masquerading and no port mapping: the host's firewall is not touched,
-/// and the pods talk to the node only.
+/// One bridge with addresses of the run's own. No masquerading and no port mapping: the host's firewall is
+/// not touched, and the pods talk to the node only.
 fn network(run: &Run) -> String {
     let names = run.names();
     json!({

@@ -1,4 +1,5 @@
-//! kube-controller-manager and kube-scheduler: only for tests whose pods come from Jobs, Deployments or the scheduler.
+//! kube-controller-manager and kube-scheduler: only for tests whose pods come from Jobs, Deployments or the
+//! scheduler.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +38,8 @@ impl Controllers {
             "--service-account-private-key-file={}",
             run.path("api/service-account.key").display()
         ));
-        // For the pods of those who speak to the server: the server wrote it itself, with the CA that signed it.
+        // For the pods of those who speak to the server: the server wrote it itself, with the CA that signed
+        // it.
         args.push(format!("--root-ca-file={}", run.path("api/apiserver.crt").display()));
         let manager = Service::new(
             run,

@@ -21,7 +21,8 @@ pub fn path(name: &str) -> PathBuf {
     programs::package_dir().join("../deploy").join(name)
 }
 
-/// The objects of all files below a file or folder of `deploy/`, those of a folder in the order of their names.
+/// The objects of all files below a file or folder of `deploy/`, those of a folder in the order of their
+/// names.
 pub fn objects(name: &str) -> Result<Vec<DynamicObject>> {
     let path = path(name);
     let mut objects = Vec::new();
@@ -88,8 +89,8 @@ pub fn api(client: &Client, object: &DynamicObject) -> Result<Api<DynamicObject>
     })
 }
 
-/// Applies the kinds, and what an agent with the kubelet's identity needs; not the policies that look at what users make:
-/// what they would refuse is what the node has to refuse by itself.
+/// Applies the kinds, and what an agent with the kubelet's identity needs; not the policies that look at what
+/// users make: what they would refuse is what the node has to refuse by itself.
 pub async fn install_kinds(client: &Client) -> Result<()> {
     crds::install(client).await?;
     for name in [
@@ -103,7 +104,8 @@ pub async fn install_kinds(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// Applies the kinds, the roles and the policies, and waits until all of them count. The programs are not in it.
+/// Applies the kinds, the roles and the policies, and waits until all of them count. The programs are not in
+/// it.
 pub async fn install(client: &Client) -> Result<()> {
     apply(client, "namespace.yaml").await?;
     crds::install(client).await?;

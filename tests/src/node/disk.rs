@@ -12,7 +12,8 @@ use super::tool::run as tool;
 /// Written at once.
 const BLOCK: [u8; 4096] = [1; 4096];
 
-/// A folder of the run on a filesystem of so many MiB. Below the run's directory, so that whatever ends the run finds it.
+/// A folder of the run on a filesystem of so many MiB. Below the run's directory, so that whatever ends the
+/// run finds it.
 pub async fn make(run: &Run, name: &str, mebibytes: u32) -> Result<PathBuf> {
     let root = run.make_dir(name)?;
     let size = format!("size={mebibytes}m");

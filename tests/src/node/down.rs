@@ -1,8 +1,10 @@
-//! Takes a run apart: its processes, containers, mounts, bridge, cgroups and directory. Works from what it finds on the
-//! machine and not from memory, so it is the same for a run that ends, one that crashed and one that was killed.
+//! Takes a run apart: its processes, containers, mounts, bridge, cgroups and directory. Works from what it
+//! finds on the machine and not from memory, so it is the same for a run that ends, one that crashed and one
+//! that was killed.
 //!
-//! It never ends a process that it cannot show to be the run's: a recorded pid counts only while its command line still
-//! names the run's directory, and a container only as a child of a shim that serves the run's containerd.
+//! It never ends a process that it cannot show to be the run's: a recorded pid counts only while its command
+//! line still names the run's directory, and a container only as a child of a shim that serves the run's
+//! containerd.
 
 use std::collections::HashMap;
 use std::fs;
@@ -63,8 +65,8 @@ pub fn remove(number: u8) -> Result<()> {
 // === processes ===
 
 fn end_processes(dir: &Path, cgroup: &str) -> Result<()> {
-    // The kubelet and berthd first: they would start again what is ended below. A second round finds the containers
-    // that were being started during the first one.
+    // The kubelet and berthd first: they would start again what is ended below. A second round finds the
+    // containers that were being started during the first one.
     for _ in 0..2 {
         let mut ours = recorded(dir)?;
         ours.extend(containers(dir)?);
@@ -140,7 +142,8 @@ fn command_line(pid: i32) -> String {
     String::from_utf8_lossy(&bytes).replace('\0', " ")
 }
 
-/// The third and fourth field of `stat` follow the name, which is in brackets and may itself contain anything.
+/// The third and fourth field of `stat` follow the name, which is in brackets and may itself contain
+/// anything.
 fn stat(pid: i32) -> Option<(char, i32)> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, rest) = text.rsplit_once(')')?;
@@ -186,7 +189,8 @@ impl Bundle {
     }
 }
 
-/// Where a bundle's shim listens: 1.x notes it alone, 2.x with more. In 1.x a container in the sandbox's shim has none of its own.
+/// Where a bundle's shim listens: 1.x notes it alone, 2.x with more. In 1.x a container in the sandbox's shim
+/// has none of its own.
 fn shim_address(bundle: &Path) -> Option<String> {
     if let Ok(address) = fs::read_to_string(bundle.join("address")) {
         return Some(address);
@@ -286,7 +290,8 @@ fn remove_cgroups(cgroup: &str) -> Result<()> {
     Ok(())
 }
 
-/// A cgroup is removed from the inside out, and only when its last process has been reaped: that takes a moment.
+/// A cgroup is removed from the inside out, and only when its last process has been reaped: that takes a
+/// moment.
 fn remove_cgroup(path: &Path) -> Result<()> {
     let entries = match fs::read_dir(path) {
         Ok(entries) => entries,

@@ -1,7 +1,7 @@
 //! A way to the registry that does what registries do on bad days: slow, silent in the middle, away.
 //!
-//! It passes bytes on loopback, so containerd's pulls are real ones, and it has an address of its own, so each test can have a
-//! bad day for itself.
+//! It passes bytes on loopback, so containerd's pulls are real ones, and it has an address of its own, so
+//! each test can have a bad day for itself.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Takes a run down when the process that made it has ended, however it ended.
 //!
-//! A test binary keeps its node in a static and never drops it; a benchmark is interrupted; a CI job is killed. So the
-//! run does not depend on its owner's last act: a process of its own waits for the end of a pipe that only the owner
-//! holds open.
+//! A test binary keeps its node in a static and never drops it; a benchmark is interrupted; a CI job is
+//! killed. So the run does not depend on its owner's last act: a process of its own waits for the end of a
+//! pipe that only the owner holds open.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;

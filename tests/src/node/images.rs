@@ -1,7 +1,7 @@
 //! The images of the tests, made here from Debian's static busybox: nothing is pulled from anywhere.
 //!
-//! One root filesystem, two images: `busybox` for the containers, `pause` for the sandboxes. They are made once and kept
-//! in the cache as archives that `ctr image import` and `skopeo` both read.
+//! One root filesystem, two images: `busybox` for the containers, `pause` for the sandboxes. They are made
+//! once and kept in the cache as archives that `ctr image import` and `skopeo` both read.
 
 use std::fs;
 use std::io::Read;
@@ -55,7 +55,8 @@ pub async fn import(ctr: &Path, containerd: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The archive of an image that nobody has: busybox, and a layer of so many random bytes, which nothing can compress.
+/// The archive of an image that nobody has: busybox, and a layer of so many random bytes, which nothing can
+/// compress.
 pub async fn sized(run: &Run, name: &str, bytes: usize) -> Result<PathBuf> {
     let work = run.make_dir(&format!("images/{}", name.replace(['/', ':'], "_")))?;
     // Of another image of that name.

@@ -26,7 +26,8 @@ pub struct Kubelet {
 }
 
 impl Kubelet {
-    /// Starts it on a CRI socket; with a kubeconfig it registers its node, without one it runs static pods only.
+    /// Starts it on a CRI socket; with a kubeconfig it registers its node, without one it runs static pods
+    /// only.
     pub async fn start(run: &Arc<Run>, cri: &Path, kubeconfig: Option<&Path>) -> Result<Self> {
         let static_pods = run.make_dir(STATIC_PODS)?;
         super::cgroup::make(&run.names().cgroup)?;

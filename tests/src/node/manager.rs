@@ -32,7 +32,8 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// Starts the only one of a node's cluster, with all rights, and waits until it leads. `namespace` has its Lease.
+    /// Starts the only one of a node's cluster, with all rights, and waits until it leads. `namespace` has
+    /// its Lease.
     pub async fn leading(node: &Node, namespace: &str) -> Result<Self> {
         let kubeconfig = node.api()?.kubeconfig(User::Admin)?;
         let manager = Self::start(node.run(), Replica::First, &kubeconfig, (namespace, 15)).await?;
@@ -40,8 +41,8 @@ impl Manager {
         Ok(manager)
     }
 
-    /// Starts it as whomever the kubeconfig stands for and waits until it is ready. `lease` is the Lease's namespace and
-    /// its duration in seconds, at least 3.
+    /// Starts it as whomever the kubeconfig stands for and waits until it is ready. `lease` is the Lease's
+    /// namespace and its duration in seconds, at least 3.
     pub async fn start(
         run: &Arc<Run>,
         replica: Replica,

@@ -5,8 +5,9 @@
 //!                      ^----------------------'
 //! ```
 //!
-//! Without `api` there are only the kubelet, with static pods, and what is to the right of it; without `berth` the kubelet
-//! speaks to containerd directly; without `kubelet` there is only what a CRI client needs.
+//! Without `api` there are only the kubelet, with static pods, and what is to the right of it; without
+//! `berth` the kubelet speaks to containerd directly; without `kubelet` there is only what a CRI client
+//! needs.
 
 mod api_server;
 mod berthd;
@@ -127,7 +128,8 @@ impl Builder {
         self
     }
 
-    /// Brings it up as `deploy/` makes it: all roles and policies count, and berthd has a token of its own, bound to the node.
+    /// Brings it up as `deploy/` makes it: all roles and policies count, and berthd has a token of its own,
+    /// bound to the node.
     pub async fn start_updating(self) -> Result<Node> {
         Node::with_rights(self.start().await?).await
     }

@@ -1,4 +1,5 @@
-//! Images of Berth's own programs, as `deploy/` wants them: made from the programs under test, without a container engine.
+//! Images of Berth's own programs, as `deploy/` wants them: made from the programs under test, without a
+//! container engine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,8 @@ use super::images;
 use super::run_dir::Run;
 use super::tool::run as tool;
 
-/// The archive of an image that runs the first of these programs, with the libraries it needs and busybox for whoever looks inside.
+/// The archive of an image that runs the first of these programs, with the libraries it needs and busybox for
+/// whoever looks inside.
 pub async fn archive(run: &Arc<Run>, programs: &[&Path]) -> Result<PathBuf> {
     let program = programs.first().context("an image without a program")?;
     let name = program.file_name().and_then(|name| name.to_str()).context("a program without a name")?;

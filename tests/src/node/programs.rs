@@ -1,5 +1,5 @@
-//! Where the programs of the node are: Debian's by their names, the Kubernetes ones in the cache of `k8s/build.sh`, and
-//! Berth's own beside the program that runs us.
+//! Where the programs of the node are: Debian's by their names, the Kubernetes ones in the cache of
+//! `k8s/build.sh`, and Berth's own beside the program that runs us.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,8 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail};
 
-/// Names a folder with `berthd`, `berthctl` and `berth-manager` to test, instead of building them from this checkout.
+/// Names a folder with `berthd`, `berthctl` and `berth-manager` to test, instead of building them from this
+/// checkout.
 pub const BIN_DIR: &str = "BERTH_BIN_DIR";
 
 /// The folder of this package.
@@ -25,7 +26,8 @@ pub fn cache_dir() -> Result<PathBuf> {
     Ok(Path::new(&home).join(".cache/berth"))
 }
 
-/// Names the release of the kubelet, and of the rest where that would be older; `k8s/build.sh` knows which there are.
+/// Names the release of the kubelet, and of the rest where that would be older; `k8s/build.sh` knows which
+/// there are.
 pub const KUBERNETES: &str = "BERTH_TESTS_KUBERNETES";
 
 /// A Kubernetes program; built when it is not there yet, which takes minutes.
@@ -55,8 +57,8 @@ fn up_to_date(program: &str) -> Result<PathBuf> {
     }
     let dir = build_dir()?;
     static BUILT: OnceLock<Result<(), String>> = OnceLock::new();
-    // A test of yesterday's berthd is worse than none: what is to be tested is brought up to date first. When it is,
-    // this takes the half second that cargo needs to see it.
+    // A test of yesterday's berthd is worse than none: what is to be tested is brought up to date first. When
+    // it is, this takes the half second that cargo needs to see it.
     let built = BUILT.get_or_init(|| build(&dir).map_err(|error| format!("{error:#}")));
     if let Err(error) = built {
         bail!("{error}");
@@ -76,7 +78,8 @@ fn build(dir: &Path) -> Result<()> {
         None => bail!("{} names no cargo profile", dir.display()),
     };
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    // What cargo says of the test's own package would make build scripts (ring's) believe that everything has changed.
+    // What cargo says of the test's own package would make build scripts (ring's) believe that everything has
+    // changed.
     let of_the_test = |name: &std::ffi::OsStr| {
         let name = name.to_string_lossy();
         name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
@@ -85,7 +88,8 @@ fn build(dir: &Path) -> Result<()> {
     let done = Command::new(cargo)
         .env_clear()
         .envs(environment)
-        // All of the workspace, as the suite itself is built: the features of the libraries are those of all of it.
+        // All of the workspace, as the suite itself is built: the features of the libraries are those of all
+        // of it.
         .args(["build", "--quiet", "--profile", profile, "--workspace", "--bins"])
         .args(["--features", "berthd/fault-points"])
         .arg("--target-dir")

@@ -1,4 +1,5 @@
-//! An image registry on loopback, for tests that pull. containerd speaks plain HTTP to a loopback address by itself.
+//! An image registry on loopback, for tests that pull. containerd speaks plain HTTP to a loopback address by
+//! itself.
 
 use std::path::Path;
 use std::sync::Arc;

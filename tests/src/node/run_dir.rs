@@ -1,7 +1,8 @@
-//! One run of a test node: its directory, ports, bridge, subnet and cgroup, so that runs never meet each other or the host.
+//! One run of a test node: its directory, ports, bridge, subnet and cgroup, so that runs never meet each
+//! other or the host.
 //!
-//! Everything a run makes is below its directory or carries its number, which is what lets [`super::down`] find it again
-//! after a crash. The directory is short because unix socket paths are limited to 108 bytes.
+//! Everything a run makes is below its directory or carries its number, which is what lets [`super::down`]
+//! find it again after a crash. The directory is short because unix socket paths are limited to 108 bytes.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;

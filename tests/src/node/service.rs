@@ -1,5 +1,5 @@
-//! One program of the node: how it is started, and its process while it runs. Stopped and started again at will, because
-//! that is what the fault tests do.
+//! One program of the node: how it is started, and its process while it runs. Stopped and started again at
+//! will, because that is what the fault tests do.
 
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;
@@ -22,7 +22,8 @@ const GRACE: Duration = Duration::from_secs(10);
 /// Makes the first passed descriptor of standard input, by sd_listen_fds(3).
 const PASS: &str = "exec 3<&0 </dev/null; export LISTEN_PID=$$ LISTEN_FDS=1; exec \"$0\" \"$@\"";
 
-/// A program of the node. Its output goes to `log/NAME.log` of the run, its pid is recorded for [`super::down`].
+/// A program of the node. Its output goes to `log/NAME.log` of the run, its pid is recorded for
+/// [`super::down`].
 #[derive(Debug)]
 pub struct Service {
     run: Arc<Run>,
@@ -43,7 +44,8 @@ enum Process {
 }
 
 impl Service {
-    /// Describes a program; `args` must name the run's directory somewhere, which is how `down` knows it for ours.
+    /// Describes a program; `args` must name the run's directory somewhere, which is how `down` knows it for
+    /// ours.
     pub fn new(run: &Arc<Run>, name: &str, program: impl Into<PathBuf>, args: Vec<String>) -> Self {
         Self {
             run: run.clone(),
@@ -81,7 +83,8 @@ impl Service {
         Ok(())
     }
 
-    /// Starts a second one, with more arguments, that takes the place of the one that runs; that one has to end by itself.
+    /// Starts a second one, with more arguments, that takes the place of the one that runs; that one has to
+    /// end by itself.
     pub fn start_successor(&self, args: &[&str]) -> Result<()> {
         let successor = self.spawn(args, None)?;
         if let Some(Process::Child(mut old)) = self.process().replace(Process::Child(successor)) {

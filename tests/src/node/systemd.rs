@@ -1,7 +1,9 @@
-//! A real systemd for a run, as the first process of a PID namespace of its own, and a node whose programs are its services.
+//! A real systemd for a run, as the first process of a PID namespace of its own, and a node whose programs
+//! are its services.
 //!
-//! It has its own mounts and cgroups, so it changes nothing of the machine; the network is shared, so the API server of the
-//! run is where it always is. What the services keep is below the run's directory, as with every other node.
+//! It has its own mounts and cgroups, so it changes nothing of the machine; the network is shared, so the API
+//! server of the run is where it always is. What the services keep is below the run's directory, as with
+//! every other node.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -233,7 +235,8 @@ impl SystemdNode {
             fs::create_dir_all(node.programs()).context("folder of programs")?;
             fs::copy(programs::berth(program)?, &to).with_context(|| to.display().to_string())?;
         }
-        // Its port is the run's own, and systemd gives services a /var/tmp of their own: that is where the run is.
+        // Its port is the run's own, and systemd gives services a /var/tmp of their own: that is where the
+        // run is.
         let dir = run.dir().display();
         let settings = format!(
             "[Service]\nEnvironment=BERTH_HTTP_ADDRESS={}\nBindPaths={dir}\n",

@@ -28,8 +28,8 @@ pub struct Calls {
     pub answered: usize,
     /// Why each of the others was not.
     pub failed: Vec<String>,
-    /// How many never left this process, because the other end had just said goodbye. The kubelet's library sends those again
-    /// without a word, as gRPC has it; this one leaves it to its user.
+    /// How many never left this process, because the other end had just said goodbye. The kubelet's library
+    /// sends those again without a word, as gRPC has it; this one leaves it to its user.
     pub unsent: usize,
     /// Times of the calls whose time was taken, answered or not.
     pub took: Vec<Duration>,

@@ -25,7 +25,8 @@ use crate::compare::{Nothing, RemoveImageRequest};
 const POD_NAME: &str = "io.kubernetes.pod.name";
 const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
 
-/// One container of the runtime, as it was when it was asked about. Times are nanoseconds since the epoch, 0 = not yet.
+/// One container of the runtime, as it was when it was asked about. Times are nanoseconds since the epoch,
+/// 0 = not yet.
 #[derive(Clone, Debug)]
 pub struct Instance {
     /// The runtime's ID.

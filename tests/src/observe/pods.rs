@@ -1,5 +1,5 @@
-//! Writes down what the API server shows of a namespace's pods while a test goes on: a phase that came and went again is
-//! not to be seen in the end.
+//! Writes down what the API server shows of a namespace's pods while a test goes on: a phase that came and
+//! went again is not to be seen in the end.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +20,8 @@ type Pods = Arc<Mutex<BTreeMap<String, Seen>>>;
 pub struct Seen {
     /// The pod in its last state.
     pub last: Pod,
-    /// Each phase that differs from the one before, with the time when it came here: nanoseconds since the epoch.
+    /// Each phase that differs from the one before, with the time when it came here: nanoseconds since the
+    /// epoch.
     pub phases: Vec<(i64, String)>,
     /// The highest restart count of each container.
     pub restarts: BTreeMap<String, i32>,
@@ -66,7 +67,8 @@ impl Drop for PodWatch {
 }
 
 impl Seen {
-    /// When it was first seen to be over, and how it ended. Fails when it ever was in a phase after that, or went back.
+    /// When it was first seen to be over, and how it ended. Fails when it ever was in a phase after that, or
+    /// went back.
     pub fn ended(&self) -> Result<(i64, &str)> {
         let rank =
             |phase: &str| ["Pending", "Running", "Succeeded Failed"].iter().position(|of| of.contains(phase));

@@ -1,5 +1,5 @@
-//! Writes down what happens to a pod's containers while a test goes on. The kubelet removes containers soon after their
-//! pod is gone, and with them the times that a test of an exit order is about.
+//! Writes down what happens to a pod's containers while a test goes on. The kubelet removes containers soon
+//! after their pod is gone, and with them the times that a test of an exit order is about.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

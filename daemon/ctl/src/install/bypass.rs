@@ -1,7 +1,8 @@
 //! `berthctl bypass`: takes the kubelet off Berth, whatever state Berth is in.
 //!
-//! It needs no berthd, no API server and no journal: it removes the file that leads the kubelet to Berth, wherever it is,
-//! and restarts the kubelet. The journal stays true: what it would restore is what is then there.
+//! It needs no berthd, no API server and no journal: it removes the file that leads the kubelet to Berth,
+//! wherever it is, and restarts the kubelet. The journal stays true: what it would restore is what is then
+//! there.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -75,7 +76,8 @@ pub(crate) async fn bypass(global: &Global, args: &BypassArgs) -> Result<ExitCod
     }
     output::progress("systemctl daemon-reload");
     reload(&host).await?;
-    // What is known of the kubelet only tells when it is healthy again; the way off Berth does not depend on it.
+    // What is known of the kubelet only tells when it is healthy again; the way off Berth does not depend on
+    // it.
     let facts = Facts::gather(&host, args.node.kubelet_unit).ok();
     let kubelet = facts.and_then(|facts| facts.kubelet);
     let only_one = units.len() == 1;

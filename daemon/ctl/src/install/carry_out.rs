@@ -1,4 +1,5 @@
-//! Carries out a plan, and the way back. Each change is in the journal before it is made; nothing is decided here.
+//! Carries out a plan, and the way back. Each change is in the journal before it is made; nothing is decided
+//! here.
 
 #[cfg(test)]
 mod tests;
@@ -14,7 +15,8 @@ use super::plan::Action;
 
 /// An ordinary `systemctl`.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A `systemctl` that waits for a service: berthd finishes its open calls first (`TimeoutStopSec=` of its unit).
+/// A `systemctl` that waits for a service: berthd finishes its open calls first (`TimeoutStopSec=` of its
+/// unit).
 const LONG: Duration = Duration::from_secs(240);
 const PROGRAM: u32 = 0o755;
 const FILE: u32 = 0o644;
@@ -118,8 +120,8 @@ pub(crate) async fn reload(host: &Host) -> Result<()> {
     host.systemctl(&["daemon-reload"], PATIENCE).await.map(drop)
 }
 
-/// Restarts the kubelet, whatever berthd does: its unit is ordered after berthd's, and a berthd that never gets ready would
-/// hold up the restart that leads the kubelet away from it.
+/// Restarts the kubelet, whatever berthd does: its unit is ordered after berthd's, and a berthd that never
+/// gets ready would hold up the restart that leads the kubelet away from it.
 pub(crate) async fn restart_kubelet(host: &Host, unit: &str) -> Result<()> {
     // It may have given up after too many failures in a row.
     host.ask_systemctl(&["reset-failed", unit], PATIENCE).await?;

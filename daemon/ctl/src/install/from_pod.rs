@@ -6,8 +6,8 @@
 //!   node:         /var/lib/berth/release/berthctl install
 //! ```
 //!
-//! The second one outlives the pod: a node is not left half changed because its pod was deleted. Both are single-threaded up to
-//! there, because only such a process can enter other mounts.
+//! The second one outlives the pod: a node is not left half changed because its pod was deleted. Both are
+//! single-threaded up to there, because only such a process can enter other mounts.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
@@ -39,7 +39,8 @@ pub(crate) struct PodArgs {
     /// Run from a privileged pod with hostPID and the node's /var/lib/berth, change the node the pod is on
     #[arg(long)]
     on_node: bool,
-    /// With --on-node: stay when it is done, and also when it failed, so that the pod does not try again and again
+    /// With --on-node: stay when it is done, and also when it failed, so that the pod does not try again and
+    /// again
     #[arg(long, requires = "on_node")]
     stay: bool,
     /// With --on-node: succeed if the pod's work is done, and do nothing; for its probe

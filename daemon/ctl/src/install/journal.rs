@@ -1,8 +1,8 @@
-//! What an installation has changed and what was there before, written down before each change. So it can be undone at any
-//! point, by another process too.
+//! What an installation has changed and what was there before, written down before each change. So it can be
+//! undone at any point, by another process too.
 //!
-//! Changes are a stack. Those below `settled` belong to installations that have succeeded; those above it to one that is
-//! going on, or was interrupted.
+//! Changes are a stack. Those below `settled` belong to installations that have succeeded; those above it to
+//! one that is going on, or was interrupted.
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -46,7 +46,8 @@ pub(crate) enum Change {
         /// Content that was written, where it is to stay once somebody has changed it.
         theirs: Option<String>,
     },
-    /// A program of an earlier installation was replaced. Never below `settled`: what was before is then of no use.
+    /// A program of an earlier installation was replaced. Never below `settled`: what was before is then of
+    /// no use.
     Replaced {
         /// Which.
         path: String,
@@ -217,8 +218,8 @@ impl Journal {
         host.write(JOURNAL, text.as_bytes(), 0o600)
     }
 
-    /// The way back to where only the first `down_to` changes were made. The kubelet leaves first, by one restart; then
-    /// the rest, the last change first. Going it twice is as good as once.
+    /// The way back to where only the first `down_to` changes were made. The kubelet leaves first, by one
+    /// restart; then the rest, the last change first. Going it twice is as good as once.
     pub(crate) fn undo(&self, down_to: usize) -> Vec<Undo> {
         let undone = self.changes.get(down_to..).unwrap_or_default();
         let mut steps = Vec::new();

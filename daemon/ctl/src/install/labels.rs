@@ -1,7 +1,8 @@
 //! Takes back what berthd has said of the node in its labels, once Berth is no more there.
 //!
-//! Last of all: a kubelet that starts checks the pods it runs against the labels of its node, so they must be there when it is
-//! restarted. Pods that ask for a node with order run on, until the kubelet is restarted the next time.
+//! Last of all: a kubelet that starts checks the pods it runs against the labels of its node, so they must be
+//! there when it is restarted. Pods that ask for a node with order run on, until the kubelet is restarted the
+//! next time.
 
 use std::time::Duration;
 

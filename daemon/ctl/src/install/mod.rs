@@ -6,8 +6,8 @@
 //!                      journal --undo--> steps <--'  not Ready in time, interrupted, or uninstall
 //! ```
 //!
-//! `facts` only reads, `plan` and `Journal::undo` decide and touch nothing, `carry_out` decides nothing. The kubelet leaves its
-//! runtime only after berthd has answered.
+//! `facts` only reads, `plan` and `Journal::undo` decide and touch nothing, `carry_out` decides nothing. The
+//! kubelet leaves its runtime only after berthd has answered.
 
 pub(crate) mod bypass;
 pub(crate) mod carry_out;
@@ -64,8 +64,8 @@ pub(crate) struct InstallArgs {
     /// The container runtime behind Berth [default: the one the kubelet uses now]
     #[arg(long, value_name = "ENDPOINT")]
     pub runtime: Option<String>,
-    /// Also replace programs that an earlier installation has put there and that are not the same, and let the berthd that
-    /// runs hand over to the new one, without an interruption
+    /// Also replace programs that an earlier installation has put there and that are not the same, and let
+    /// the berthd that runs hand over to the new one, without an interruption
     #[arg(long)]
     pub upgrade: bool,
     /// Kubeconfig for berthd, if it has no configuration yet [default: the kubelet's]

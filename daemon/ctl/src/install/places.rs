@@ -27,8 +27,8 @@ pub(crate) const JOURNAL: &str = "/var/lib/berth/install.json";
 pub(crate) const RUN_DIR: &str = "/run/berth";
 /// The CRI socket of Berth.
 pub(crate) const SOCKET: &str = "/run/berth/cri.sock";
-/// The same where CRI-O is the runtime: by the end of this path the kubelet decides where it takes its statistics from
-/// (`UsingLegacyCadvisorStats`).
+/// The same where CRI-O is the runtime: by the end of this path the kubelet decides where it takes its
+/// statistics from (`UsingLegacyCadvisorStats`).
 pub(crate) const CRIO_SOCKET: &str = "/run/berth/run/crio/crio.sock";
 /// That end.
 pub(crate) const CRIO_PATH: &str = "run/crio/crio.sock";
@@ -97,7 +97,8 @@ impl Flavour {
         }
     }
 
-    /// The CRI socket it uses where nothing else is said. k3s and RKE2 bring their own containerd, at the same place.
+    /// The CRI socket it uses where nothing else is said. k3s and RKE2 bring their own containerd, at the
+    /// same place.
     pub(crate) fn runtime(self) -> &'static str {
         match self.rancher() {
             None => CONTAINERD,

@@ -1,4 +1,5 @@
-//! What has to be done to put Berth between the kubelet and its runtime: from facts to a list of actions. Pure.
+//! What has to be done to put Berth between the kubelet and its runtime: from facts to a list of actions.
+//! Pure.
 
 #[cfg(test)]
 mod tests;
@@ -27,7 +28,8 @@ pub(crate) enum Action {
         /// To where.
         path: String,
     },
-    /// Put another program in the place of one that an installation has put there. The old one is kept until all is well.
+    /// Put another program in the place of one that an installation has put there. The old one is kept until
+    /// all is well.
     Replace {
         /// From where, on the machine `berthctl` runs on.
         from: PathBuf,

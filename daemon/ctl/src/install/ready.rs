@@ -1,9 +1,9 @@
 //! Waits until berthd serves, and until a restarted kubelet has called its node Ready through it.
 //!
-//! What proves it: the process of the kubelet is another one than before, and its command line names our socket (where the
-//! kubelet is a process of its own); it says that it is healthy; berthd has an open connection; its Lease was renewed after
-//! the restart, and the Ready condition is True and was reported after the restart began. The kubelet writes these times by
-//! the clock of this machine, which is ours too.
+//! What proves it: the process of the kubelet is another one than before, and its command line names our
+//! socket (where the kubelet is a process of its own); it says that it is healthy; berthd has an open
+//! connection; its Lease was renewed after the restart, and the Ready condition is True and was reported
+//! after the restart began. The kubelet writes these times by the clock of this machine, which is ours too.
 
 use std::path::Path;
 use std::time::Duration;
@@ -47,8 +47,8 @@ impl<'a> Watch<'a> {
         Self { host, kubelet, old_process, began: Timestamp::now() }
     }
 
-    /// Waits until it is Ready, after it was restarted; `through` is the socket of Berth it must have come through, with
-    /// how berthd is asked, and the path of the socket.
+    /// Waits until it is Ready, after it was restarted; `through` is the socket of Berth it must have come
+    /// through, with how berthd is asked, and the path of the socket.
     pub(crate) async fn ready(&self, through: Option<(&Global, &str)>, limit: Duration) -> Result<()> {
         let restarted = Timestamp::now();
         until(limit, async || {
@@ -64,7 +64,8 @@ impl<'a> Watch<'a> {
         .await
     }
 
-    /// Waits until it runs and says of itself that it is healthy, which needs neither berthd nor an API server.
+    /// Waits until it runs and says of itself that it is healthy, which needs neither berthd nor an API
+    /// server.
     pub(crate) async fn healthy(&self, limit: Duration) -> Result<()> {
         until(limit, async || self.is_healthy().await).await
     }

@@ -1,5 +1,6 @@
-//! Reads systemd units as systemd does, as far as the kubelet's command line depends on it: drop-ins, resets by an empty
-//! assignment, continued lines, quotes, variables (systemd.unit(5), systemd.service(5), systemd.exec(5)).
+//! Reads systemd units as systemd does, as far as the kubelet's command line depends on it: drop-ins, resets
+//! by an empty assignment, continued lines, quotes, variables (systemd.unit(5), systemd.service(5),
+//! systemd.exec(5)).
 
 use std::collections::HashMap;
 
@@ -81,7 +82,8 @@ impl Unit {
         values
     }
 
-    /// The variables it gives to its process. Those of `EnvironmentFile=` count more than those of `Environment=`.
+    /// The variables it gives to its process. Those of `EnvironmentFile=` count more than those of
+    /// `Environment=`.
     pub(crate) fn environment(&self, host: &Host) -> Result<HashMap<String, String>> {
         let mut variables = HashMap::new();
         for word in self.values("Environment").iter().flat_map(|value| words(value)) {
@@ -141,8 +143,8 @@ pub(crate) fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// A command line with its variables in place: `$A` as a word of its own is as many words as its value has, `${A}` is
-/// what it is wherever it stands, and what is not set is nothing.
+/// A command line with its variables in place: `$A` as a word of its own is as many words as its value has,
+/// `${A}` is what it is wherever it stands, and what is not set is nothing.
 pub(crate) fn expand(command: &str, variables: &HashMap<String, String>) -> Vec<String> {
     let mut expanded = Vec::new();
     for word in words(command) {

@@ -1,4 +1,5 @@
-//! The environment of a container: plain values with `$(VAR)`, and fieldRefs that can be known without an API server.
+//! The environment of a container: plain values with `$(VAR)`, and fieldRefs that can be known without an API
+//! server.
 
 use std::collections::BTreeMap;
 

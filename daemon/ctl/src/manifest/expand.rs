@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// Replaces `$(VAR)` by what `known` has for it; `$$` is one `$`, and what is not known stays as it is written.
+/// Replaces `$(VAR)` by what `known` has for it; `$$` is one `$`, and what is not known stays as it is
+/// written.
 pub(crate) fn expand(text: &str, known: &BTreeMap<String, String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,7 +1,7 @@
 //! A v1 Pod manifest, and what the kubelet would make of it in CRI messages.
 //!
-//! Reading is strict: what cannot be played is an error that names the field, before anything is created. No CRI call is
-//! made here and nothing is written to disk; `run` does both with what this module hands it.
+//! Reading is strict: what cannot be played is an error that names the field, before anything is created. No
+//! CRI call is made here and nothing is written to disk; `run` does both with what this module hands it.
 
 pub(crate) mod check;
 pub(crate) mod container;

@@ -1,7 +1,8 @@
 //! The v1 Pod as `berthctl run` reads it: strictly, so that a misspelt field is an error and not a surprise.
 //!
-//! Three kinds of fields: those that are played, [`Refused`] ones that would need a kubelet or a cluster and change what
-//! the containers see, and [`Ignored`] ones that mean nothing on a single node. `check` speaks about the latter two.
+//! Three kinds of fields: those that are played, [`Refused`] ones that would need a kubelet or a cluster and
+//! change what the containers see, and [`Ignored`] ones that mean nothing on a single node. `check` speaks
+//! about the latter two.
 
 // The fields are those of the Kubernetes API reference, which documents them.
 #![allow(missing_docs)]

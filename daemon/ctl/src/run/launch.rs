@@ -1,11 +1,12 @@
 //! The launch of the regular containers, pass by pass, as the kubelet's SyncPod does it.
 //!
-//! A pass tries every container that has not started, in spec order. A refusal (FAILED_PRECONDITION) moves on to the next
-//! one; any other failure ends the launch. Probes run beside the passes, so that a held CreateContainer does not keep a
-//! container from becoming ready.
+//! A pass tries every container that has not started, in spec order. A refusal (FAILED_PRECONDITION) moves on
+//! to the next one; any other failure ends the launch. Probes run beside the passes, so that a held
+//! CreateContainer does not keep a container from becoming ready.
 //!
-//! Readiness is for whoever runs the probes to know, and without a kubelet that is us: to berthd a container of a played pod
-//! is ready when it runs. So a container is not tried before those above it that were started have passed their probes.
+//! Readiness is for whoever runs the probes to know, and without a kubelet that is us: to berthd a container
+//! of a played pod is ready when it runs. So a container is not tried before those above it that were started
+//! have passed their probes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -83,7 +83,8 @@ impl Log {
     }
 }
 
-/// `TIME STREAM TAG CONTENT` lines as what the container wrote. A line in several parts (tag P) is put together.
+/// `TIME STREAM TAG CONTENT` lines as what the container wrote. A line in several parts (tag P) is put
+/// together.
 fn render(log: &str, prefix: &str) -> String {
     let mut out = String::new();
     let mut inside = false;

@@ -1,7 +1,8 @@
 //! `berthctl run`: plays a Pod manifest through CRI, doing what a kubelet would do and nothing more.
 //!
-//! Sandbox, images, init containers, then passes over the regular containers (`launch`). Whether a container may be
-//! created is for berthd to say: its refusal makes us go on with the next container, as the kubelet does.
+//! Sandbox, images, init containers, then passes over the regular containers (`launch`). Whether a container
+//! may be created is for berthd to say: its refusal makes us go on with the next container, as the kubelet
+//! does.
 
 pub(crate) mod hook;
 pub(crate) mod image;

@@ -180,7 +180,8 @@ impl Target<'_> {
     async fn still_runs(&self) -> Result<()> {
         let status = match self.cri.status(self.id, self.name).await {
             Ok(status) => status,
-            // Whoever serves the socket is being restarted; the container runs on meanwhile, and so do the probes.
+            // Whoever serves the socket is being restarted; the container runs on meanwhile, and so do the
+            // probes.
             Err(error) if error.code() == Code::Unavailable => return Ok(()),
             Err(error) => return Err(error.into()),
         };

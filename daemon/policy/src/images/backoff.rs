@@ -1,5 +1,5 @@
-//! How long to wait before something about an image is tried again: doubled with each failure, and spread, so that the nodes of
-//! a cluster and the wishes of a node do not all come back at once.
+//! How long to wait before something about an image is tried again: doubled with each failure, and spread, so
+//! that the nodes of a cluster and the wishes of a node do not all come back at once.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -12,7 +12,8 @@ const PACE: Pace = Pace { first: Duration::from_secs(1), longest: Duration::from
 /// Jitter on top, in thousandths.
 const SPREAD: u64 = 200;
 
-/// The pause of the node with this seed after so many failures of what this names. The same question has the same answer: the jitter is a hash.
+/// The pause of the node with this seed after so many failures of what this names. The same question has the
+/// same answer: the jitter is a hash.
 pub(super) fn pause(seed: u64, of: &impl Hash, failures: u32) -> Duration {
     spread(PACE.pause(failures), seed, of, failures)
 }

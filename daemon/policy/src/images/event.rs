@@ -29,7 +29,8 @@ pub enum ImageEvent {
         /// Why, for people.
         message: String,
     },
-    /// The executor asks the runtime for it now, with these credentials. Said again with each of several it tries.
+    /// The executor asks the runtime for it now, with these credentials. Said again with each of several it
+    /// tries.
     PullAsked {
         /// Which pull.
         pull: PullId,

@@ -1,7 +1,8 @@
 //! The kubelet's calls that wait for a pull of ours instead of repeating it.
 //!
-//! Whoever waits has shown the credentials that the runtime is being asked with. When the executor moves on to others,
-//! those who wait go their own way: an image that came with a credential the caller does not have is not theirs.
+//! Whoever waits has shown the credentials that the runtime is being asked with. When the executor moves on
+//! to others, those who wait go their own way: an image that came with a credential the caller does not have
+//! is not theirs.
 
 use super::{
     Images, JoinedPull,
@@ -29,8 +30,8 @@ impl Images {
 
     /// How a pull stands that was joined.
     ///
-    /// It has failed for all who joined it as long as one of them is there whose credentials are not those it goes on
-    /// with.
+    /// It has failed for all who joined it as long as one of them is there whose credentials are not those it
+    /// goes on with.
     pub fn joined(&self, pull: PullId) -> JoinedPull {
         match self.pulls.get(&pull) {
             _ if self.is_outpaced(pull) => JoinedPull::Failed,

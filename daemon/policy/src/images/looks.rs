@@ -59,7 +59,8 @@ impl Images {
         let look = look.remove();
         match found {
             Some(found) => {
-                // One that waits for another attempt has its image, too. A pull that goes on may end as it will.
+                // One that waits for another attempt has its image, too. A pull that goes on may end as it
+                // will.
                 let waits = |wanted: &Wanted| !matches!(wanted.state, State::Pulling(_));
                 self.succeed(
                     |wanted| !wanted.wish.always && wanted.given() == given && waits(wanted),
@@ -84,8 +85,8 @@ impl Images {
         }
     }
 
-    /// A pull of this ended: it may be there now, for those who wait with other credentials, with another spelling, or for a
-    /// pull of the kubelet.
+    /// A pull of this ended: it may be there now, for those who wait with other credentials, with another
+    /// spelling, or for a pull of the kubelet.
     pub(super) fn look_again(&mut self, record: &Arc<str>) {
         for wanted in self.wishes.values_mut() {
             if wanted.state == State::Queued && !wanted.wish.always && wanted.record() == record {

@@ -1,4 +1,5 @@
-//! Images the node should have: which pull is due now, which wish is fulfilled by which pull, and what is kept.
+//! Images the node should have: which pull is due now, which wish is fulfilled by which pull, and what is
+//! kept.
 //!
 //! ```text
 //!   NodeImage, files, berthctl ──ImageEvent──▶ Images ──plan──▶ Look, Pull, Cancel, LetGo, Pin, Unpin ──▶ executors
@@ -14,8 +15,8 @@
 //!      └─────────────────────────────┘  └──────────────────┘    └───────────────────────────────┘
 //! ```
 //!
-//! Wishes with one reference and one set of credentials share a pull; a pull nobody needs any more is cancelled. What the
-//! kubelet pulls by itself is never delayed and never counted, only waited for.
+//! Wishes with one reference and one set of credentials share a pull; a pull nobody needs any more is
+//! cancelled. What the kubelet pulls by itself is never delayed and never counted, only waited for.
 
 mod backoff;
 mod event;
@@ -77,9 +78,11 @@ pub struct ImagesSize {
     pub wishes: usize,
     /// Pulls of ours that have not ended, and those whose outcome a call of the kubelet has yet to ask for.
     pub pulling: usize,
-    /// Images that are kept from the kubelet's image collection, are to be, or whose pin is yet to be taken away.
+    /// Images that are kept from the kubelet's image collection, are to be, or whose pin is yet to be taken
+    /// away.
     pub pins: usize,
-    /// Pulls the kubelet has the runtime do. Those of its calls that wait for a pull of ours are not among them.
+    /// Pulls the kubelet has the runtime do. Those of its calls that wait for a pull of ours are not among
+    /// them.
     pub kubelet_pulls: usize,
 }
 

@@ -1,4 +1,5 @@
-//! Images that were pulled ahead are kept from the kubelet's image collection until they are used, or for some time.
+//! Images that were pulled ahead are kept from the kubelet's image collection until they are used, or for
+//! some time.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -9,7 +10,8 @@ use std::{
 use super::{ImageStep, backoff::pause};
 use crate::backoff::Retry;
 
-/// The pins of this node, by the records that were pinned. They outlive their wishes: a job that has succeeded is deleted.
+/// The pins of this node, by the records that were pinned. They outlive their wishes: a job that has
+/// succeeded is deleted.
 #[derive(Debug, Default)]
 pub(super) struct Pins(BTreeMap<Arc<str>, Pin>);
 
@@ -66,7 +68,8 @@ impl Pins {
         }
     }
 
-    /// A container was made of this. `has_id` tells of a record whether this is its identity, for what is not known here.
+    /// A container was made of this. `has_id` tells of a record whether this is its identity, for what is not
+    /// known here.
     pub(super) fn used(&mut self, image: &str, has_id: impl Fn(&str) -> bool) {
         for (record, pin) in &mut self.0 {
             let same = **record == *image || pin.image_id.as_deref() == Some(image) || has_id(record);

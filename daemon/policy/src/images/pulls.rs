@@ -9,7 +9,8 @@ use super::{
     wish::{CredentialKey, Credentials, ImageReference, PullId},
 };
 
-/// A pull that was handed out. It stays until its end is known, and longer while somebody who joined it asks about it.
+/// A pull that was handed out. It stays until its end is known, and longer while somebody who joined it asks
+/// about it.
 #[derive(Debug)]
 pub(super) struct Pull {
     pub(super) image: ImageReference,
@@ -33,7 +34,8 @@ impl Pull {
         self.done.is_none()
     }
 
-    /// The runtime has yet to be asked. One that was asked before a wish came may bring an older image than the wish means.
+    /// The runtime has yet to be asked. One that was asked before a wish came may bring an older image than
+    /// the wish means.
     pub(super) fn is_fresh(&self) -> bool {
         self.asked.is_none()
     }

@@ -1,8 +1,8 @@
 //! Which wish is pulled for next, and with which others.
 //!
-//! Those somebody waits for go first, then whoever came first. A wish whose registry or repository is busy keeps nobody
-//! else waiting. Two pulls of one repository would load the layers they share twice, and could not be told apart by what
-//! the runtime shows of their progress.
+//! Those somebody waits for go first, then whoever came first. A wish whose registry or repository is busy
+//! keeps nobody else waiting. Two pulls of one repository would load the layers they share twice, and could
+//! not be told apart by what the runtime shows of their progress.
 
 use std::time::{Duration, Instant};
 
@@ -72,7 +72,8 @@ impl Images {
         let served = self.wishes.values_mut().filter(|wanted| {
             wanted.state == State::Queued && wanted.shares(&first.image.given, &first.credentials)
         });
-        // One with little time left leaves by itself; its deadline is no reason to end the pull of the others.
+        // One with little time left leaves by itself; its deadline is no reason to end the pull of the
+        // others.
         let mut longest = Duration::ZERO;
         for wanted in served {
             wanted.begin(id, now);

@@ -18,9 +18,9 @@ pub enum ImageStep {
     Pull(Box<PullOrder>),
     /// End this pull; it is still answered by `PullEnded`.
     Cancel(PullId),
-    /// Nobody wants this any more and no pull of it goes on: what is kept of attempts that did not get there may go. Once after
-    /// such attempts, when the last wish for it has failed, was fulfilled in another way, has gone or wants another image. Not
-    /// after a pull that succeeded. No answer.
+    /// Nobody wants this any more and no pull of it goes on: what is kept of attempts that did not get there
+    /// may go. Once after such attempts, when the last wish for it has failed, was fulfilled in another way,
+    /// has gone or wants another image. Not after a pull that succeeded. No answer.
     LetGo(ImageReference),
     /// Keep the image with this record, until then at the latest. Answered by `PinDone` or `PinFailed`.
     Pin(Arc<str>, Instant),

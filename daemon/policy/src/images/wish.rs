@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-/// Names a wish in the life of the process and beyond it: who wants it and which of that source's it is, for example
-/// `job/<uid>` or `spec/<repository>:<tag>`.
+/// Names a wish in the life of the process and beyond it: who wants it and which of that source's it is, for
+/// example `job/<uid>` or `spec/<repository>:<tag>`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WishId {
     /// Source that wants the image.
@@ -42,7 +42,8 @@ impl WishSource {
 pub struct ImageReference {
     /// As it was given: this is what the runtime is asked for, never anything made from the parts.
     pub given: Arc<str>,
-    /// The whole name, nothing left to defaults: what the runtime calls it; two spellings of one image have one record.
+    /// The whole name, nothing left to defaults: what the runtime calls it; two spellings of one image have
+    /// one record.
     pub record: Arc<str>,
     /// Host and port of the registry, `docker.io` when none was given.
     pub registry: Arc<str>,
@@ -50,15 +51,16 @@ pub struct ImageReference {
     pub repository: Arc<str>,
 }
 
-/// Which credentials a pull has. Two pulls of one reference are the same pull only with the same credentials: what one
-/// may have the other may not. Made by a keyed hash, so that it says nothing about them.
+/// Which credentials a pull has. Two pulls of one reference are the same pull only with the same credentials:
+/// what one may have the other may not. Made by a keyed hash, so that it says nothing about them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CredentialKey(pub u64);
 
 /// Where the credentials of a pull are found.
 #[derive(Clone, Debug, PartialEq, Eq, Default, PartialOrd, Ord, Hash)]
 pub enum Credentials {
-    /// The node's own: the kubelet's docker configuration and credential providers, and without any of them none.
+    /// The node's own: the kubelet's docker configuration and credential providers, and without any of them
+    /// none.
     #[default]
     Node,
     /// These, sealed to this node, and after them the node's own.

@@ -51,7 +51,8 @@ impl Images {
         }
     }
 
-    /// Takes the wish for another one. A pull that goes on for it and is what the new one needs is not begun again.
+    /// Takes the wish for another one. A pull that goes on for it and is what the new one needs is not begun
+    /// again.
     fn start_anew(&mut self, mut wish: Wish, serves: impl Fn(&Pull) -> bool, now: Instant) {
         let old = self.wishes.remove(&wish.id);
         if old.as_ref().is_some_and(|old| old.wish.version == wish.version) {

@@ -48,7 +48,8 @@ pub(super) fn patch(update: &Update, seen: &Observed, diff: &Diff<'_>, wall: i64
     for container in &seen.containers {
         let Some(change) = diff.changes.get(&container.name) else { continue };
         let goes_now = batch.contains(&container.name);
-        // With its old image back, the kubelet may have nothing to restart it for but the values of the update before.
+        // With its old image back, the kubelet may have nothing to restart it for but the values of the
+        // update before.
         let owed = container.is_env_stale() && counts_env(update, seen, container);
         record.update_env_from_metadata |= owed || !change.keys.is_empty();
         if let Some(image) = change.image {

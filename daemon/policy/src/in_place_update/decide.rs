@@ -16,7 +16,8 @@ use crate::{
     time::later,
 };
 
-/// How long after its batch was patched a container may fall over. By then the kubelet has waited 10 s and 20 s.
+/// How long after its batch was patched a container may fall over. By then the kubelet has waited 10 s and 20
+/// s.
 const CRASHES_FOR: Duration = Duration::from_secs(30);
 
 /// The one next step towards `update`. `wall` is `now` in seconds since the epoch, for the record.
@@ -180,9 +181,10 @@ impl Decision<'_> {
         container.is_env_stale() && counts_env(self.update, self.seen, container)
     }
 
-    /// Nothing is stopped any more, and the gate is still shut. A container that is not Ready keeps the pod out by itself; the
-    /// kubelet looks at containers and gates together, once a second: opened now, both are seen in one look. So it is for one
-    /// that the kubelet has stopped and is about to start: opened after that, the gate would miss that look.
+    /// Nothing is stopped any more, and the gate is still shut. A container that is not Ready keeps the pod
+    /// out by itself; the kubelet looks at containers and gates together, once a second: opened now, both are
+    /// seen in one look. So it is for one that the kubelet has stopped and is about to start: opened after
+    /// that, the gate would miss that look.
     fn may_open(&self) -> bool {
         let runs = |container: &&ContainerView| {
             container.is_running() && !container.is_image_stale() && !self.owes_env(container)
@@ -230,8 +232,8 @@ impl Decision<'_> {
         listed.map(|at| Next::Wait { until: Some(until(at)), why: Why::Relist })
     }
 
-    /// How long ago the container was patched last, by whomever; where an update that this one replaced did that and its
-    /// record is gone, how long ago this one began.
+    /// How long ago the container was patched last, by whomever; where an update that this one replaced did
+    /// that and its record is gone, how long ago this one began.
     fn since_batch(&self, container: &ContainerView) -> Duration {
         let batches = self.seen.record.as_ref().map(|record| record.container_batches_record.as_slice());
         let last = batches.into_iter().flatten().rfind(|batch| batch.containers.contains(&container.name));
@@ -315,8 +317,8 @@ impl Decision<'_> {
         }
     }
 
-    /// The way back, where it is wanted and there is one. A pod that stays as it is goes back into service if all of it
-    /// runs as its spec says; if not, it stays out until somebody asks for something else.
+    /// The way back, where it is wanted and there is one. A pod that stays as it is goes back into service if
+    /// all of it runs as its spec says; if not, it stays out until somebody asks for something else.
     fn fail(&self, reason: Reason, message: String) -> Next {
         let failure = Failure { reason, message };
         if let (true, Some(before)) = (self.update.rollback_on_failure, &self.seen.before)
@@ -332,8 +334,8 @@ impl Decision<'_> {
             self.seen.containers.iter().filter(|container| {
                 !container.is_ready() || container.is_image_stale() || owes_env(container)
             });
-        // The update that this one replaced, and that nobody wants any more, is about to come to rest. A restart that the
-        // kubelet does not make by itself is not made any more.
+        // The update that this one replaced, and that nobody wants any more, is about to come to rest. A
+        // restart that the kubelet does not make by itself is not made any more.
         let settles = |container: &ContainerView| {
             matches!(reason, Reason::ImageNotPulled | Reason::NoSuchContainer)
                 && !container.is_crashing()

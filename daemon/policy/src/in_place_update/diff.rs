@@ -57,7 +57,8 @@ impl<'a> Diff<'a> {
         self.changes.is_empty() && self.unread.is_empty()
     }
 
-    /// The wanted values of the keys that this container waits for; where it only owes a restart, those that it reads.
+    /// The wanted values of the keys that this container waits for; where it only owes a restart, those that
+    /// it reads.
     pub(super) fn awaited(&self, update: &Update, seen: &Observed, container: &ContainerView) -> Metadata {
         let Some(change) = self.changes.get(&container.name) else { return Metadata::new() };
         let of = |from: &Metadata, key: &MetadataKey| from.get(key).map(|value| (key.clone(), value.clone()));
@@ -71,8 +72,8 @@ impl<'a> Diff<'a> {
     }
 }
 
-/// A restart is owed, outside of this update's batches, for values that the pod has already: somebody else set what this
-/// update asks for, or the update that it replaces did not get as far.
+/// A restart is owed, outside of this update's batches, for values that the pod has already: somebody else
+/// set what this update asks for, or the update that it replaces did not get as far.
 fn owes_env(update: &Update, seen: &Observed, container: &ContainerView) -> bool {
     let moved = seen
         .record
@@ -82,8 +83,8 @@ fn owes_env(update: &Update, seen: &Observed, container: &ContainerView) -> bool
     !moved && container.is_env_stale() && !container.is_image_stale() && counts_env(update, seen, container)
 }
 
-/// The env values of this container are this update's business. Metadata that somebody edits beside an update restarts
-/// nothing, as in OpenKruise.
+/// The env values of this container are this update's business. Metadata that somebody edits beside an update
+/// restarts nothing, as in OpenKruise.
 pub(super) fn counts_env(update: &Update, seen: &Observed, container: &ContainerView) -> bool {
     let named = container.reads.iter().any(|key| update.metadata.contains_key(key));
     // Where there is a gate, it is closed as long as a restart is owed.

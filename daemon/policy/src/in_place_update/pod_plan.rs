@@ -1,16 +1,17 @@
-//! All open requests of one pod are one update: where two name the same container or key, the newer one counts.
+//! All open requests of one pod are one update: where two name the same container or key, the newer one
+//! counts.
 //!
 //! ```text
 //!   open requests --> one Update --next--> the one step, and what each request's status is to say
 //! ```
 //!
-//! So a request that comes while another one is carried out replaces it where they differ, and what only the older one
-//! asks for is carried out with it: no half of an update is left. They succeed and fail together, the newest last. One of
-//! which nothing is left ends at once. What somebody asks for goes over what a workload wants, and what anybody asks for
-//! over a way back. One whose own time is over goes back alone.
+//! So a request that comes while another one is carried out replaces it where they differ, and what only the
+//! older one asks for is carried out with it: no half of an update is left. They succeed and fail together,
+//! the newest last. One of which nothing is left ends at once. What somebody asks for goes over what a
+//! workload wants, and what anybody asks for over a way back. One whose own time is over goes back alone.
 //!
-//! Nothing is done to the pod before it was reported what the pod was, and no way back is begun before that was reported:
-//! whoever takes over after a crash reads it there.
+//! Nothing is done to the pod before it was reported what the pod was, and no way back is begun before that
+//! was reported: whoever takes over after a crash reads it there.
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
@@ -47,7 +48,8 @@ pub struct PodPlan {
     pub next: Option<Next>,
 }
 
-/// Plans what is owed now. `requests` are all of this pod; of those that have ended only what they brought about counts.
+/// Plans what is owed now. `requests` are all of this pod; of those that have ended only what they brought
+/// about counts.
 pub fn plan(requests: &[UpdateRequest], sight: &Sight, now: Instant, wall: i64) -> PodPlan {
     let mut open: Vec<&UpdateRequest> = requests.iter().filter(|request| request.ended.is_none()).collect();
     open.sort_by_key(|request| request.age());
@@ -164,7 +166,8 @@ pub(super) fn merge(open: &[&UpdateRequest], seen: &Observed) -> Update {
     update
 }
 
-/// Nothing of what it wants is left: newer ones want something else of all of it. One that goes back wants nothing else.
+/// Nothing of what it wants is left: newer ones want something else of all of it. One that goes back wants
+/// nothing else.
 fn is_replaced(request: &UpdateRequest, open: &[&UpdateRequest], seen: &Observed) -> bool {
     let (images, metadata) = request.wanted(seen);
     let newer: Vec<_> = open
@@ -203,8 +206,8 @@ fn rebased(
         .collect()
 }
 
-/// The image of this container that a complete request asked for, and that is there, or was when its end was decided. One that
-/// a newer request replaced, with which it was carried out, never was.
+/// The image of this container that a complete request asked for, and that is there, or was when its end was
+/// decided. One that a newer request replaced, with which it was carried out, never was.
 fn brought_about<'a>(
     ended: &'a UpdateRequest,
     name: &ContainerName,

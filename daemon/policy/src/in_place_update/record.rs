@@ -1,4 +1,5 @@
-//! The progress of an update as the annotation `apps.kruise.io/inplace-update-state` holds it, field by field.
+//! The progress of an update as the annotation `apps.kruise.io/inplace-update-state` holds it, field by
+//! field.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,7 +17,8 @@ pub struct Record {
     pub update_timestamp: i64,
     /// `lastContainerStatuses`: the `imageID` of each container before its image was changed.
     pub last_container_statuses: BTreeMap<ContainerName, String>,
-    /// `updateEnvFromMetadata`: the update restarts containers for the env values that they read from metadata.
+    /// `updateEnvFromMetadata`: the update restarts containers for the env values that they read from
+    /// metadata.
     pub update_env_from_metadata: bool,
     /// `updateImages`: an image was changed.
     pub update_images: bool,
@@ -24,7 +26,8 @@ pub struct Record {
     pub next_container_images: BTreeMap<ContainerName, Arc<str>>,
     /// `nextContainerRefMetadata`: the same of labels and annotations, for each container that reads them.
     pub next_container_ref_metadata: BTreeMap<ContainerName, Metadata>,
-    /// `preCheckBeforeNext.containersRequiredReady`; empty when nothing waits, and then the field is left out.
+    /// `preCheckBeforeNext.containersRequiredReady`; empty when nothing waits, and then the field is left
+    /// out.
     pub containers_required_ready: BTreeSet<ContainerName>,
     /// `containerBatchesRecord`.
     pub container_batches_record: Vec<Batch>,

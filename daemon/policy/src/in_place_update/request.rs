@@ -1,4 +1,5 @@
-//! What is asked of a pod by a `ContainerUpdateRequest` or an entry of a `NodePodUpdate`, and what is answered.
+//! What is asked of a pod by a `ContainerUpdateRequest` or an entry of a `NodePodUpdate`, and what is
+//! answered.
 
 use std::{
     collections::BTreeMap,
@@ -48,7 +49,8 @@ pub struct UpdateRequest {
     pub ended: Option<Instant>,
 }
 
-/// Where a request comes from. The order is who gives way: what a person asks for goes over what a workload wants.
+/// Where a request comes from. The order is who gives way: what a person asks for goes over what a workload
+/// wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UpdateSource {
     /// An entry of the `NodePodUpdate` of this node.

@@ -36,8 +36,8 @@ pub enum Next {
     SetReady,
     /// The pod is what is wanted, and all of it that was asked for is Ready.
     Done,
-    /// It failed, and this is wanted from now on instead. The caller gives it a revision of its own if the one it returns
-    /// to could be mistaken for this one, and a deadline.
+    /// It failed, and this is wanted from now on instead. The caller gives it a revision of its own if the
+    /// one it returns to could be mistaken for this one, and a deadline.
     RollBack(Update, Failure),
     /// It failed, and nothing further is done.
     Failed(Failure),

@@ -69,8 +69,8 @@ impl Before {
         images || self.metadata.iter().any(|(key, before)| seen.metadata.get(key) != before.as_ref())
     }
 
-    /// The labels and annotations. A key that was not there becomes empty, which an env that refers to it cannot tell from
-    /// absent; one that never came stays away.
+    /// The labels and annotations. A key that was not there becomes empty, which an env that refers to it
+    /// cannot tell from absent; one that never came stays away.
     pub(super) fn values(&self, seen: &Observed) -> Metadata {
         self.metadata
             .iter()
@@ -90,8 +90,9 @@ impl Before {
         self
     }
 
-    /// This, once `ended` has brought about what it asked for; of images, those that `left` gives. What is not as that one found
-    /// it is no older than what it left. `original` is this as it was written down, before others that have ended, too.
+    /// This, once `ended` has brought about what it asked for; of images, those that `left` gives. What is
+    /// not as that one found it is no older than what it left. `original` is this as it was written down,
+    /// before others that have ended, too.
     pub(super) fn after<'a>(
         mut self,
         original: &Self,

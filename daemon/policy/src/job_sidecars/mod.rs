@@ -1,5 +1,5 @@
-//! Job sidecars: once the main containers of a pod have ended, its sidecars are ended too, and what they exit with does not
-//! count.
+//! Job sidecars: once the main containers of a pod have ended, its sidecars are ended too, and what they exit
+//! with does not count.
 //!
 //! ```text
 //!  the mains run        a main's exit is noticed: the kubelet asks about the pod, or the pod view shows it
@@ -13,13 +13,13 @@
 //!  shown as completed   exit code 0 to the kubelet, until the container is removed
 //! ```
 //!
-//! So the kubelet itself computes the pod's phase, from the codes of the mains alone, and has no reason to start a sidecar
-//! again. A sidecar that exited before its mark keeps its own code, with one exception: under OnFailure the kubelet would
-//! start it again only for us to stop it, so such an exit counts as its end.
+//! So the kubelet itself computes the pod's phase, from the codes of the mains alone, and has no reason to
+//! start a sidecar again. A sidecar that exited before its mark keeps its own code, with one exception: under
+//! OnFailure the kubelet would start it again only for us to stop it, so such an exit counts as its end.
 //!
-//! Nothing is remembered but the marks, and everything is asked for again until it is so: a pod that is found with its mains
-//! over and a sidecar running is acted on, whoever had begun. Beside the kubelet the code cannot be shown otherwise; an Event
-//! says what that means.
+//! Nothing is remembered but the marks, and everything is asked for again until it is so: a pod that is found
+//! with its mains over and a sidecar running is acted on, whoever had begun. Beside the kubelet the code
+//! cannot be shown otherwise; an Event says what that means.
 
 mod ending;
 mod state;

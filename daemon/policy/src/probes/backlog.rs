@@ -1,5 +1,5 @@
-//! Backlog: is the node behind with its probes? Said only of what lasts, and unsaid only after a while without it, so that whoever writes
-//! it down does not write all the time.
+//! Backlog: is the node behind with its probes? Said only of what lasts, and unsaid only after a while
+//! without it, so that whoever writes it down does not write all the time.
 
 use std::time::{Duration, Instant};
 
@@ -7,8 +7,8 @@ use crate::time::later;
 
 use super::{Probes, watch::period};
 
-/// How long somebody has to be behind all the time before it is said. The probes that begin with the agent, or with a
-/// marker, may take a while to have their first turns.
+/// How long somebody has to be behind all the time before it is said. The probes that begin with the agent,
+/// or with a marker, may take a while to have their first turns.
 const LASTS: Duration = Duration::from_secs(20);
 /// How long somebody who has begun late still counts: not all who are behind wait at the same instant.
 const COUNTS: Duration = Duration::from_secs(5);
@@ -19,7 +19,8 @@ const REFRESH: Duration = Duration::from_secs(60);
 /// Nobody is behind who is not later than this, or than a tenth of the period where that is more.
 const SLACK: Duration = Duration::from_secs(1);
 
-/// Backlog of probes that run later than they should. The figures are the worst since the last ones, and change at most once a minute.
+/// Backlog of probes that run later than they should. The figures are the worst since the last ones, and
+/// change at most once a minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
     /// How many probes begin more than 1 s, or a tenth of their period where that is more, after they should.

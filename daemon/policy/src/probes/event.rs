@@ -13,7 +13,8 @@ use crate::model::{ContainerId, ContainerName, PodUid, SandboxId};
 /// A fact. See [`crate::Probes::apply`].
 #[derive(Clone, Debug)]
 pub enum ProbeEvent {
-    /// All that is wanted of this node, and nothing else is. Of two probes of a pod with one name, the first counts.
+    /// All that is wanted of this node, and nothing else is. Of two probes of a pod with one name, the first
+    /// counts.
     Wanted(Vec<WantedPod>),
     /// The instances of this pod's containers, one for each name, and no others.
     Instances(PodUid, BTreeMap<ContainerName, Instance>),
@@ -32,16 +33,18 @@ pub enum ProbeEvent {
     /// Marks that a pod shows of the ones it is asked for, see [`crate::Probes::asked`]; others are ignored,
     /// and so is what is older than what was shown before.
     Shown(Shown),
-    /// A look is over. What it saw was said before as [`ProbeEvent::Shown`]; `Done` without it counts as a failure.
+    /// A look is over. What it saw was said before as [`ProbeEvent::Shown`]; `Done` without it counts as a
+    /// failure.
     LookEnded(PodUid, ProbeOutcome),
-    /// Marks were written, or not. What the API server answered with is said before as [`ProbeEvent::Shown`], or an older
-    /// state of the pod that comes by late looks as if somebody had taken them back.
+    /// Marks were written, or not. What the API server answered with is said before as [`ProbeEvent::Shown`],
+    /// or an older state of the pod that comes by late looks as if somebody had taken them back.
     MarkEnded(PodUid, ProbeOutcome),
     /// The report was written, or not.
     ReportEnded(ProbeOutcome),
 }
 
-/// The instance of a container that counts: the newest that was started. One that was only created is not it yet.
+/// The instance of a container that counts: the newest that was started. One that was only created is not it
+/// yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instance {
     /// CRI identity.

@@ -5,8 +5,8 @@ use std::time::Duration;
 /// Budgets. A count of 0 is taken for 1.
 #[derive(Clone, Copy, Debug)]
 pub struct ProbeLimits {
-    /// Exec probes at once on the node. Each is a process that the runtime starts: 40 a second drove a node of 2 cores to a
-    /// load of 30.
+    /// Exec probes at once on the node. Each is a process that the runtime starts: 40 a second drove a node
+    /// of 2 cores to a load of 30.
     pub exec_concurrent: usize,
     /// Exec probes at once in one pod.
     pub exec_concurrent_per_pod: usize,
@@ -18,7 +18,8 @@ pub struct ProbeLimits {
     pub other_concurrent: usize,
     /// Other probes at once in one pod.
     pub other_concurrent_per_pod: usize,
-    /// No run takes longer, whatever its `timeoutSeconds`: a few probes that hang would keep the whole node waiting.
+    /// No run takes longer, whatever its `timeoutSeconds`: a few probes that hang would keep the whole node
+    /// waiting.
     pub longest_run: Duration,
     /// At most one write to a pod in this time, over time. As many Events are written beside them.
     pub write_every: Duration,

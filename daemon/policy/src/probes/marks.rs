@@ -1,16 +1,19 @@
 //! What a pod should show of its probes, and in what it differs.
 //!
-//! - `Succeeded` is condition True with the markers of that state; `Failed` is False with those. Markers of the other state
-//!   are removed, unless the present one has them too.
-//! - `Unknown` is condition Unknown. OpenKruise says False then, at each start of a container, so the condition flaps
-//!   although nobody said no. Labels and annotations stay as they are until there is a result: there is no way to write
-//!   "unknown" into them, and a label that goes and comes moves whoever selects by it.
+//! - `Succeeded` is condition True with the markers of that state; `Failed` is False with those. Markers of
+//!   the other state are removed, unless the present one has them too.
+//! - `Unknown` is condition Unknown. OpenKruise says False then, at each start of a container, so the
+//!   condition flaps although nobody said no. Labels and annotations stay as they are until there is a
+//!   result: there is no way to write "unknown" into them, and a label that goes and comes moves whoever
+//!   selects by it.
 //! - A pod without the condition says Unknown already: none is written before there is something to say.
-//! - Of two probes that want one thing the first by name has it, and who sets a label wins over who removes it.
-//! - Marks nobody asks for any more (the probe, its marker or the key in it is gone) are taken away, for nobody would keep
-//!   them true: labels and annotations with a value that was asked for are removed, whatever else they hold is somebody
-//!   else's. Conditions become Unknown: that is what their absence would mean, too, and a patch that removes an
-//!   entry from a list, beside a kubelet that writes the same list, is not to be relied on.
+//! - Of two probes that want one thing the first by name has it, and who sets a label wins over who removes
+//!   it.
+//! - Marks nobody asks for any more (the probe, its marker or the key in it is gone) are taken away, for
+//!   nobody would keep them true: labels and annotations with a value that was asked for are removed,
+//!   whatever else they hold is somebody else's. Conditions become Unknown: that is what their absence would
+//!   mean, too, and a patch that removes an entry from a list, beside a kubelet that writes the same list, is
+//!   not to be relied on.
 //! - Of a pod that the runtime has not told of, or no longer, nothing is said.
 
 use std::{
@@ -86,7 +89,8 @@ impl Asked {
             && self.keys.keys().all(|key| other.keys.contains_key(key))
     }
 
-    /// With these, too. What is refused again and again while it changes again and again is not all remembered.
+    /// With these, too. What is refused again and again while it changes again and again is not all
+    /// remembered.
     pub(super) fn extend(&mut self, other: Self) {
         self.conditions.extend(other.conditions);
         for (key, values) in other.keys {
@@ -171,7 +175,8 @@ impl Changes {
 }
 
 impl ProbedPod {
-    /// In what the pod differs from what it should show. `former` is what was asked since the pod last showed what it should.
+    /// In what the pod differs from what it should show. `former` is what was asked since the pod last showed
+    /// what it should.
     pub(super) fn changes(&self, face: &Face, former: &Asked, now: Instant) -> Changes {
         let mut changes = Changes::default();
         let mut taken = BTreeSet::new();

@@ -15,18 +15,20 @@
 //!      └───────────────────────────────── not running: Failed at once ◀──────────────┘
 //! ```
 //!
-//! `Unknown` has two causes: nothing is known yet of this instance (*blank*, without words), or the probe cannot be carried
-//! out (with the runtime's words). What that means for a pod's marks is in `marks`; when they are written, in `writes`.
+//! `Unknown` has two causes: nothing is known yet of this instance (*blank*, without words), or the probe
+//! cannot be carried out (with the runtime's words). What that means for a pod's marks is in `marks`; when
+//! they are written, in `writes`.
 //!
 //! Invariants, each tried by the model test:
-//! - never two runs of one probe in one container at once, never more than the limits allow, and none but of a probe that is
-//!   wanted, in an instance that runs, after its initial delay, and not sooner than a period after the one before, but for
-//!   one that is asked for something else now;
+//! - never two runs of one probe in one container at once, never more than the limits allow, and none but of
+//!   a probe that is wanted, in an instance that runs, after its initial delay, and not sooner than a period
+//!   after the one before, but for one that is asked for something else now;
 //! - whatever is due runs as soon as there is room, pods taking turns: none starves;
 //! - a state changes only after as many equal results in a row as its threshold says, or with the container;
-//! - one write a pod at a time, and none while the pod shows what it should: with every step carried out and the pods
-//!   shown, nothing is due until a state or a message changes;
-//! - what is remembered is bounded by the probes that are wanted, the containers that exist, and the steps under way.
+//! - one write a pod at a time, and none while the pod shows what it should: with every step carried out and
+//!   the pods shown, nothing is due until a state or a message changes;
+//! - what is remembered is bounded by the probes that are wanted, the containers that exist, and the steps
+//!   under way.
 
 mod backlog;
 mod bucket;
@@ -193,7 +195,8 @@ impl Probes {
         steps
     }
 
-    /// When to ask [`Probes::plan`] again, even if nothing happens. Of the last plan: a fact asks for one of its own.
+    /// When to ask [`Probes::plan`] again, even if nothing happens. Of the last plan: a fact asks for one of
+    /// its own.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.wake.next
     }

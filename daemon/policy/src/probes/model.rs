@@ -1,4 +1,5 @@
-//! The nouns of probes. What a `Probe` of the API leaves out has been filled in at the edge, and named ports are numbers.
+//! The nouns of probes. What a `Probe` of the API leaves out has been filled in at the edge, and named ports
+//! are numbers.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
-//! Events on pods: one for each change of a state, and one for each reason why a probe cannot be carried out, at most one of
-//! these a minute and probe. What is not told yet when something newer is to be told is not told any more.
+//! Events on pods: one for each change of a state, and one for each reason why a probe cannot be carried out,
+//! at most one of these a minute and probe. What is not told yet when something newer is to be told is not
+//! told any more.
 
 use std::{
     sync::Arc,

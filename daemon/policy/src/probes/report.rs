@@ -1,8 +1,9 @@
 //! What `NodePodProbe.status.podProbeStatuses` is to say.
 //!
-//! The whole list, when a state in it changes or who is in it: at most once a second. When words alone change: at most every 10 s.
-//! That a probe ran again with the same result is no reason to write, however long ago it was written: `lastProbeTime`
-//! is that of the run after which something changed. A probe that has had nothing to say yet is not in it.
+//! The whole list, when a state in it changes or who is in it: at most once a second. When words alone
+//! change: at most every 10 s. That a probe ran again with the same result is no reason to write, however
+//! long ago it was written: `lastProbeTime` is that of the run after which something changed. A probe that
+//! has had nothing to say yet is not in it.
 
 use std::{
     sync::Arc,

@@ -1,9 +1,9 @@
 //! Scheduler of the probes: which one runs next.
 //!
-//! What is due and has no room waits. Pods take turns: of those with a probe that is due and room for another run of theirs, the
-//! one that has waited longest for its turn begins one, and of its probes the one that is due longest. So a pod with a
-//! hundred probes does not hold back a pod with one, and every probe that is due gets its turn. Exec probes and all others
-//! have budgets of their own.
+//! What is due and has no room waits. Pods take turns: of those with a probe that is due and room for another
+//! run of theirs, the one that has waited longest for its turn begins one, and of its probes the one that is
+//! due longest. So a pod with a hundred probes does not hold back a pod with one, and every probe that is due
+//! gets its turn. Exec probes and all others have budgets of their own.
 
 use std::{
     collections::BTreeMap,

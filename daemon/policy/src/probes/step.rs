@@ -9,7 +9,8 @@ use crate::model::PodRef;
 /// Something to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProbeStep {
-    /// Run a probe once. Answered by `RunEnded`; an answer that is 10 s later than the timeout is not waited for.
+    /// Run a probe once. Answered by `RunEnded`; an answer that is 10 s later than the timeout is not waited
+    /// for.
     Run(RunId, ProbeRun),
     /// Asks what marks this pod shows. Answered by `Shown` and `LookEnded`.
     Look(PodRef),

@@ -1,8 +1,8 @@
 //! One probe of one container: what is known, and when it runs next.
 //!
-//! Thresholds are those of the kubelet's prober worker: a state changes after as many equal results in a row as it takes. Each
-//! instance of the container begins without a state, and so does another action. Other numbers change neither the state
-//! nor what is under way; they count from the next result on.
+//! Thresholds are those of the kubelet's prober worker: a state changes after as many equal results in a row
+//! as it takes. Each instance of the container begins without a state, and so does another action. Other
+//! numbers change neither the state nor what is under way; they count from the next result on.
 
 use std::{
     collections::BTreeMap,
@@ -245,8 +245,9 @@ impl Watch {
         Some(ready.max(later(began, period(probe))))
     }
 
-    /// When a first run may begin, the delay of the probe aside. The kubelet does the same: when the agent has just begun, so
-    /// do the probes of all containers that run already, and they are not to run all at once.
+    /// When a first run may begin, the delay of the probe aside. The kubelet does the same: when the agent
+    /// has just begun, so do the probes of all containers that run already, and they are not to run all at
+    /// once.
     fn spread(&self, probe: &Probe, since: Instant, agent_began: Instant) -> Instant {
         let period = period(probe);
         let young = self.placed.saturating_duration_since(agent_began) < period;

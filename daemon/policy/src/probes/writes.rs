@@ -1,9 +1,10 @@
 //! When a pod is written to.
 //!
-//! It is compared with what it should show, not with what was written: a write that was lost is made again, one that
-//! somebody else has made is not. A change of more than words goes at once, as far as the node's rate allows, the one
-//! that waits longest first; words alone wait until 10 s after the pod's last write. Where what is missing is what was written
-//! already, somebody takes it back; then it is written again after pauses that double.
+//! It is compared with what it should show, not with what was written: a write that was lost is made again,
+//! one that somebody else has made is not. A change of more than words goes at once, as far as the node's
+//! rate allows, the one that waits longest first; words alone wait until 10 s after the pod's last write.
+//! Where what is missing is what was written already, somebody takes it back; then it is written again after
+//! pauses that double.
 
 use std::{
     collections::BTreeMap,

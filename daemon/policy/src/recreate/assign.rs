@@ -97,7 +97,8 @@ impl Node {
         if namespaces.len() > 1 {
             return Err(AssignError::Ambiguous { name: pod.to_owned(), namespaces });
         }
-        // An old sandbox of the same pod may still be there: the one in which something runs counts, then the newest.
+        // An old sandbox of the same pod may still be there: the one in which something runs counts, then the
+        // newest.
         let runs = |sandbox: &Sandbox| {
             sandbox.instances.values().any(|instance| instance.container.state == ContainerState::Running)
         };

@@ -122,8 +122,8 @@ impl Node {
             .collect()
     }
 
-    /// A request is about a container that the runtime's list did not have: beside the kubelet a sandbox made since is not
-    /// known before the next one.
+    /// A request is about a container that the runtime's list did not have: beside the kubelet a sandbox made
+    /// since is not known before the next one.
     pub fn misses_container(&self) -> bool {
         let alive = |request: &&Request| self.pod_liveness(&request.asked.pod) == PodLiveness::Alive;
         let asked = || {
@@ -218,14 +218,16 @@ impl Node {
         }
     }
 
-    /// Should it exit, or has it, nobody is about to create the next one, and the restart policy leaves it so.
+    /// Should it exit, or has it, nobody is about to create the next one, and the restart policy leaves it
+    /// so.
     pub(super) fn is_stranded(&self, request: &Request, marked: &Marked) -> bool {
         marked.mark.phase >= MarkPhase::Shown
             && self.stays_exited(request, marked)
             && !marked.is_carried_by(|connection| self.is_connected(connection))
     }
 
-    /// The restart policy would leave it as it is once it has exited; beside the kubelet nothing can be done about that.
+    /// The restart policy would leave it as it is once it has exited; beside the kubelet nothing can be done
+    /// about that.
     pub(super) fn stays_exited(&self, request: &Request, marked: &Marked) -> bool {
         let policy = self.restart_policy(&request.asked.pod, &marked.mark.name);
         self.config.path == Path::Inline && policy != Some(RestartPolicy::Always)
@@ -288,7 +290,8 @@ impl Node {
         gates.any(|unready| unready.unwritten || !unready.requests.is_empty())
     }
 
-    /// This instance has exited, if it has, because it is to be replaced, and the request is not over; or nobody knows yet.
+    /// This instance has exited, if it has, because it is to be replaced, and the request is not over; or
+    /// nobody knows yet.
     pub(crate) fn recreates_main(&self, container: &ContainerId) -> bool {
         let Some(marked) = self.recreates.mark_of(container) else { return false };
         match self.recreates.requests.get(&marked.mark.request) {

@@ -68,8 +68,8 @@ impl Node {
         }
     }
 
-    /// The newest instance in whichever sandbox of the pod. One that runs is; of the others any but `old`, of which it is
-    /// known that it is not the newest once there is another.
+    /// The newest instance in whichever sandbox of the pod. One that runs is; of the others any but `old`, of
+    /// which it is known that it is not the newest once there is another.
     fn newest_instance(&self, pod: &PodUid, name: &ContainerName, old: &ContainerId) -> Option<&Instance> {
         self.sandboxes_of(pod)
             .flat_map(|sandbox| sandbox.instances.values().map(move |instance| (sandbox, instance)))
@@ -86,7 +86,8 @@ impl Node {
         self.sandboxes.values().filter(move |sandbox| sandbox.pod.uid == *pod)
     }
 
-    /// The exited instances of a container that are not `target`: those the kubelet would compute its back-off from.
+    /// The exited instances of a container that are not `target`: those the kubelet would compute its
+    /// back-off from.
     pub(crate) fn older_exited<'a>(
         &'a self,
         pod: &'a PodUid,

@@ -1,9 +1,10 @@
-//! Durable mark of a recreate: which instance it asked the kubelet to replace, for which request, and how far that got.
+//! Durable mark of a recreate: which instance it asked the kubelet to replace, for which request, and how far
+//! that got.
 
 use crate::model::{ContainerId, ContainerName, RequestId};
 
-/// A container instance that is to be replaced. Written before anything happens to the container, and removed when the
-/// request is over: so nothing is done twice.
+/// A container instance that is to be replaced. Written before anything happens to the container, and removed
+/// when the request is over: so nothing is done twice.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RecreateMark {
     /// For this request.

@@ -18,8 +18,8 @@ use crate::{
     verdict::{Amendment, HookTurn, Nudge, Showing, Verdict},
 };
 
-/// A kubelet looks within a second of its next relist. One that did not was busy, or the list was not for PLEG (garbage
-/// collection and log rotation list everything too).
+/// A kubelet looks within a second of its next relist. One that did not was busy, or the list was not for
+/// PLEG (garbage collection and log rotation list everything too).
 const NUDGE_AGAIN: Duration = Duration::from_millis(2500);
 /// The shortest time between stop signal and SIGKILL, the kubelet's own.
 const FLOOR: Duration = Duration::from_secs(2);
@@ -31,7 +31,8 @@ pub enum Restate {
     Show(Showing),
     /// A changed definition, once this mark is durable and was given back as [`crate::Event::MarkWritten`].
     Once(RecreateMark),
-    /// To be asked again after the next look at the runtime: whether the container has exited makes the difference.
+    /// To be asked again after the next look at the runtime: whether the container has exited makes the
+    /// difference.
     Later,
 }
 
@@ -55,10 +56,12 @@ impl Node {
         let standing = self.standing_in(&request.asked.pod, &mark.name, &mark.container);
         if self.is_stranded(request, marked) {
             match standing {
-                // As one that was not started it would come back, too, but not with kubelet 1.36, if it was restarted before:
-                // that one goes on to report the end of the instance before it, which makes it the pod's end.
+                // As one that was not started it would come back, too, but not with kubelet 1.36, if it was
+                // restarted before: that one goes on to report the end of the instance before it, which makes
+                // it the pod's end.
                 Standing::OldExited(_) => return Restate::Show(Showing::StillRunning),
-                // The call that created the next one was lost: the kubelet would take the exit for the pod's end.
+                // The call that created the next one was lost: the kubelet would take the exit for the pod's
+                // end.
                 Standing::Replaced(next) if next.container.state == ContainerState::Created => {
                     return Restate::Show(Showing::NotStarted);
                 }
@@ -138,8 +141,8 @@ impl Node {
         nudges
     }
 
-    /// Notes the kubelet's StopContainer of a marked instance. It is the stop of one container: nothing waits for it, and
-    /// the request's grace takes the place of the pod's.
+    /// Notes the kubelet's StopContainer of a marked instance. It is the stop of one container: nothing waits
+    /// for it, and the request's grace takes the place of the pod's.
     pub(crate) fn admit_marked_stop(&mut self, call: &Call, stop: &StopContainer) -> Option<Verdict> {
         let (marked, request) = self.marked(&stop.container)?;
         if marked.mark.phase == MarkPhase::Armed {
@@ -175,8 +178,8 @@ impl Node {
         (request.end.is_none() && alive).then_some((marked, request))
     }
 
-    /// Asking the kubelet again cannot run a hook twice: there is none, or it passes through the agent. Where the container
-    /// would not come back otherwise, a second run of a hook that does not is the lesser evil.
+    /// Asking the kubelet again cannot run a hook twice: there is none, or it passes through the agent. Where
+    /// the container would not come back otherwise, a second run of a hook that does not is the lesser evil.
     pub(super) fn may_be_asked_again(&self, marked: &Marked, request: &Request) -> bool {
         let visible = matches!(
             self.hook_of(&request.asked.pod, &marked.mark.name),
@@ -185,8 +188,8 @@ impl Node {
         marked.mark.phase <= MarkPhase::Hooked && (visible || self.stays_exited(request, marked))
     }
 
-    /// The kubelet has not been seen to act on this mark, and may be asked to look (again). One whose hook must not run
-    /// twice has to forget what an earlier agent showed it.
+    /// The kubelet has not been seen to act on this mark, and may be asked to look (again). One whose hook
+    /// must not run twice has to forget what an earlier agent showed it.
     fn wants_a_look(&self, marked: &Marked, request: &Request) -> bool {
         let idle = matches!(marked.stop, Stop::NotAsked | Stop::Failed);
         match marked.mark.phase {

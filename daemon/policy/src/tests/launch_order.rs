@@ -77,8 +77,8 @@ fn a_probed_container_is_refused_in_the_pass_that_started_it_and_held_in_the_nex
 
 #[test]
 fn a_relist_in_the_middle_of_a_pass_is_no_new_pass() {
-    // The kubelet pulls b's image for seconds in the same SyncPod: PLEG relists meanwhile, but a's container ID is
-    // not in the kubelet's status before the worker returns.
+    // The kubelet pulls b's image for seconds in the same SyncPod: PLEG relists meanwhile, but a's container
+    // ID is not in the kubelet's status before the worker returns.
     let pod = pod(&[("a", "2"), ("b", "1")]).becomes_ready_by("a", Readiness::ReadinessProbe);
     let mut world = world(&pod);
     world.launch(&pod, "a");

@@ -49,8 +49,9 @@ fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in(place).expect("a directory")
 }
 
-/// Damages the file: each three bytes say where, in what is not zero, and what is there then; a first byte over 250 cuts the
-/// file off. It opens, or is set aside, and what was written to it then is there after a restart.
+/// Damages the file: each three bytes say where, in what is not zero, and what is there then; a first byte
+/// over 250 cuts the file off. It opens, or is set aside, and what was written to it then is there after a
+/// restart.
 pub fn store(data: &[u8]) {
     let (whole, used) = written();
     let mut file = whole.clone();

@@ -1,8 +1,9 @@
-//! What neither the runtime nor the API knows, kept on disk: the launch levels that are open, the marks of recreate, and
-//! those of job sidecars.
+//! What neither the runtime nor the API knows, kept on disk: the launch levels that are open, the marks of
+//! recreate, and those of job sidecars.
 //!
-//! One small database; a transaction is durable when it returns. The runtime stays the source of truth: a latch without
-//! its sandbox is removed, and a store that is lost costs at most a barrier that is judged a second time.
+//! One small database; a transaction is durable when it returns. The runtime stays the source of truth: a
+//! latch without its sandbox is removed, and a store that is lost costs at most a barrier that is judged a
+//! second time.
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
@@ -41,8 +42,8 @@ pub struct Store {
 #[derive(Debug)]
 enum State {
     Open(Database),
-    /// Something failed in it. A database does nothing any more after that, even when the disk has room again, so it is
-    /// opened anew before it is used next.
+    /// Something failed in it. A database does nothing any more after that, even when the disk has room
+    /// again, so it is opened anew before it is used next.
     Failed,
     /// A successor has it.
     Closed,
@@ -89,14 +90,15 @@ pub enum StoreError {
 }
 
 impl Store {
-    /// Opens the store in `directory`, making both if they are missing. A file that is damaged beyond repair is set
-    /// aside under another name, loudly: it must not keep the node from working.
+    /// Opens the store in `directory`, making both if they are missing. A file that is damaged beyond repair
+    /// is set aside under another name, loudly: it must not keep the node from working.
     pub fn open(directory: &Path) -> Result<Self, StoreError> {
         let database = State::Open(opened(directory)?);
         Ok(Self { directory: directory.to_owned(), database: RwLock::new(database) })
     }
 
-    /// Gives it up, for whoever opens it next. Waits for what is under way; nothing is read or written afterwards.
+    /// Gives it up, for whoever opens it next. Waits for what is under way; nothing is read or written
+    /// afterwards.
     pub fn close(&self) {
         *self.database.write().unwrap_or_else(PoisonError::into_inner) = State::Closed;
     }
@@ -214,7 +216,8 @@ fn opened(directory: &Path) -> Result<Database, StoreError> {
     Ok(database)
 }
 
-/// A database of which every page in use is as it was written, and its schema. A few milliseconds for a few kilobytes.
+/// A database of which every page in use is as it was written, and its schema. A few milliseconds for a few
+/// kilobytes.
 fn sound(path: &Path) -> Result<(Database, u64), redb::Error> {
     caught(|| {
         let mut database = Builder::new().set_cache_size(CACHE).create(path)?;
@@ -225,7 +228,8 @@ fn sound(path: &Path) -> Result<(Database, u64), redb::Error> {
     })
 }
 
-/// The database is written for files as it has left them, and panics about some others. That must not be the end of the agent.
+/// The database is written for files as it has left them, and panics about some others. That must not be the
+/// end of the agent.
 fn caught<T>(work: impl FnOnce() -> Result<T, redb::Error>) -> Result<T, redb::Error> {
     // What is left half-done is the database's own, and checked or set aside before it is used again.
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {

@@ -1,7 +1,8 @@
 //! A connection on which the client has the first word.
 //!
-//! Servers made of a shell and `nc` answer whoever connects, before they have heard the request. Our HTTP library takes
-//! that for an answer to nothing and gives up, unless the request happened to be quicker; the kubelet's does not mind.
+//! Servers made of a shell and `nc` answer whoever connects, before they have heard the request. Our HTTP
+//! library takes that for an answer to nothing and gives up, unless the request happened to be quicker; the
+//! kubelet's does not mind.
 
 use std::{
     io,

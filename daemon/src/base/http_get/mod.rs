@@ -1,7 +1,8 @@
-//! `httpGet` as the kubelet sends it, of hooks and of probes: certificates are not checked, and nobody is followed to
-//! another host.
+//! `httpGet` as the kubelet sends it, of hooks and of probes: certificates are not checked, and nobody is
+//! followed to another host.
 //!
-//! How a connection is made is the business of the [`Dial`] that is given, what an answer means that of the caller.
+//! How a connection is made is the business of the [`Dial`] that is given, what an answer means that of the
+//! caller.
 
 mod first_word;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -38,8 +39,8 @@ use self::{
 
 /// As many as Go's client follows, and so the kubelet.
 const MAX_REDIRECTS: usize = 10;
-/// How much of an answer is read, so that its sender is not cut off in the middle of a few words; the kubelet's figure
-/// for probes.
+/// How much of an answer is read, so that its sender is not cut off in the middle of a few words; the
+/// kubelet's figure for probes.
 const MAX_BODY: usize = 10 << 10;
 
 /// Makes connections.
@@ -219,7 +220,8 @@ async fn beginning(mut body: Incoming) -> Vec<u8> {
     read
 }
 
-/// The user's headers, and those that every request has unless the user gives them. An empty one is not sent at all.
+/// The user's headers, and those that every request has unless the user gives them. An empty one is not sent
+/// at all.
 fn user_headers(given: &[(String, String)], agent: &HeaderValue) -> Result<HeaderMap, HttpError> {
     let mut headers = HeaderMap::new();
     for (name, value) in given {

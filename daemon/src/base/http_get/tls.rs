@@ -1,5 +1,5 @@
-//! TLS with a server whose certificate is not looked at: a pod's own, for an address that no authority signs, is what
-//! hooks and probes meet.
+//! TLS with a server whose certificate is not looked at: a pod's own, for an address that no authority signs,
+//! is what hooks and probes meet.
 
 use std::sync::Arc;
 

@@ -1,10 +1,11 @@
 //! Lifecycle hooks and stops without the kubelet, where Berth cannot ask it for them (path `beside`).
 //!
-//! What the kubelet's own runner does, with three differences: a hook has a limit and can be called off, an HTTP answer
-//! of 400 or more is a failure, and `tcpSocket`, which the kubelet accepts and never runs, is dialled.
+//! What the kubelet's own runner does, with three differences: a hook has a limit and can be called off, an
+//! HTTP answer of 400 or more is a failure, and `tcpSocket`, which the kubelet accepts and never runs, is
+//! dialled.
 //!
-//! Nothing here decides: what to stop, with which hook and how much grace, comes in a [`DirectStop`]. And nothing a hook
-//! prints, sends or is answered is logged or kept, because it may be a secret.
+//! Nothing here decides: what to stop, with which hook and how much grace, comes in a [`DirectStop`]. And
+//! nothing a hook prints, sends or is answered is logged or kept, because it may be a secret.
 
 mod http;
 mod stop;
@@ -67,7 +68,8 @@ pub(crate) async fn run(
     cancel: &CancellationToken,
 ) -> Result<(), HookError> {
     let hook = tokio::time::timeout(limit, run_to_its_end(runtime, stop, hook, limit));
-    // Cancel-safe as far as a hook can be: dropped, the runtime ends the command and the connection is closed.
+    // Cancel-safe as far as a hook can be: dropped, the runtime ends the command and the connection is
+    // closed.
     match cancel.run_until_cancelled(hook).await {
         None => Err(HookError::Cancelled),
         Some(Err(_)) => Err(HookError::TimedOut(limit)),
@@ -104,8 +106,8 @@ async fn run_to_its_end(
     }
 }
 
-/// The host that is named, or else the pod's address: from the runtime, which has it first, or from the pod's status,
-/// which also knows the node's address of a pod on the host's network.
+/// The host that is named, or else the pod's address: from the runtime, which has it first, or from the pod's
+/// status, which also knows the node's address of a pod on the host's network.
 async fn address(runtime: &Runtime, stop: &DirectStop, host: Option<&str>) -> Result<String, HookError> {
     if let Some(host) = host {
         return Ok(host.to_owned());

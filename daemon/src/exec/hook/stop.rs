@@ -49,7 +49,8 @@ pub(crate) async fn stop_directly(
         return Err(StopError::Cancelled);
     }
     let rest = stop.grace.saturating_sub(began.elapsed()).max(SHORTEST_GRACE);
-    // Cancel-safe: a stop that was begun goes on in the runtime or is asked for again, and asking twice is one stop.
+    // Cancel-safe: a stop that was begun goes on in the runtime or is asked for again, and asking twice is
+    // one stop.
     let stopped = cancel.run_until_cancelled(runtime.stop_container(&stop.container, rest)).await;
     stopped.ok_or(StopError::Cancelled)?.map_err(StopError::Stop)?;
     let took = began.elapsed();

@@ -1,13 +1,14 @@
 //! What a pull has loaded stays until its next attempt.
 //!
-//! A pull that is given up (its time was over, the registry or the agent went away) leaves blobs, whole and in part, that no
-//! image refers to. containerd collects them within a second, and the next attempt would begin at zero: one that is always cut
-//! off before its end would never get there. So as soon as its manifest is known, its blobs are put under a lease of ours, from
-//! which the next attempt goes on. The lease goes when the image is there or nobody wants it, and by itself after a while:
-//! what a killed agent leaves is not kept for ever.
+//! A pull that is given up (its time was over, the registry or the agent went away) leaves blobs, whole and
+//! in part, that no image refers to. containerd collects them within a second, and the next attempt would
+//! begin at zero: one that is always cut off before its end would never get there. So as soon as its manifest
+//! is known, its blobs are put under a lease of ours, from which the next attempt goes on. The lease goes
+//! when the image is there or nobody wants it, and by itself after a while: what a killed agent leaves is not
+//! kept for ever.
 //!
-//! Found on containerd 1.6.20: a lease may name blobs that do not exist yet, as `content` by digest and as `ingests` by ref; a
-//! pull that finds its ref in part asks the registry for the rest.
+//! Found on containerd 1.6.20: a lease may name blobs that do not exist yet, as `content` by digest and as
+//! `ingests` by ref; a pull that finds its ref in part asks the registry for the rest.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -30,7 +31,8 @@ impl Containerd {
         LeasesClient::new(self.channel.clone())
     }
 
-    /// Keeps these blobs of an image, loaded or to be loaded, until then; leases of earlier attempts give way to it.
+    /// Keeps these blobs of an image, loaded or to be loaded, until then; leases of earlier attempts give way
+    /// to it.
     pub(in crate::images) async fn keep(
         &self,
         image: &str,

@@ -3,13 +3,16 @@
 //! Its own API on the same socket, beside the CRI. Everything here is optional: a pull needs none of it.
 //!
 //! Found on containerd 1.6.20, and relied on:
-//! - The blobs of a pull are labelled `containerd.io/distribution.source.<host>=<repository>[,<repository>…]`, the host
-//!   **without** its port, `docker.io` for Docker Hub.
-//! - A manifest has `containerd.io/gc.ref.content.config` and `….l.<n>` before its layers are fetched. A pull of an image whose
-//!   manifest is there changes neither `created_at` nor `updated_at`, which is the year 1 for ever.
-//! - Downloads that go on are statuses with the refs `layer-<digest>` and `config-<digest>`. One of a pull that was cancelled
-//!   stays for a while and does not grow.
-//! - In a filter a label is quoted, `labels."containerd.io/x"`; its presence alone is a condition, and a comma is an "and".
+//! - The blobs of a pull are labelled
+//!   `containerd.io/distribution.source.<host>=<repository>[,<repository>…]`, the host **without** its port,
+//!   `docker.io` for Docker Hub.
+//! - A manifest has `containerd.io/gc.ref.content.config` and `….l.<n>` before its layers are fetched. A pull
+//!   of an image whose manifest is there changes neither `created_at` nor `updated_at`, which is the year 1
+//!   for ever.
+//! - Downloads that go on are statuses with the refs `layer-<digest>` and `config-<digest>`. One of a pull
+//!   that was cancelled stays for a while and does not grow.
+//! - In a filter a label is quoted, `labels."containerd.io/x"`; its presence alone is a condition, and a
+//!   comma is an "and".
 //! - `PullImageResponse.image_ref` is the `Image.id`.
 
 mod lease;

@@ -1,20 +1,22 @@
 //! Pins: images that the kubelet's image collection leaves alone.
 //!
-//! The CRI shows an image as pinned whose record has a certain label. Ours have a second one that says until when, so that a
-//! restarted agent finds its own pins, and leaves those of others (the sandbox image) alone.
+//! The CRI shows an image as pinned whose record has a certain label. Ours have a second one that says until
+//! when, so that a restarted agent finds its own pins, and leaves those of others (the sandbox image) alone.
 //!
-//! Only these two labels are written, each named in the field mask: what others have put there is never read and written
-//! back.
+//! Only these two labels are written, each named in the field mask: what others have put there is never read
+//! and written back.
 //!
 //! Found on containerd 1.6.20:
 //! - The mask is `labels.<key>`; an empty value takes the label away; the other labels stay.
-//! - An image has a record `<name>:<tag>` and one `<name>@<digest>`; pulled by digest, with a tag or without, only the latter.
-//! - **A pull of an image that is there, whoever asks for it, writes the record anew, without our labels**: a pin is to be set
-//!   after a pull, and again after each other pull of the image.
+//! - An image has a record `<name>:<tag>` and one `<name>@<digest>`; pulled by digest, with a tag or without,
+//!   only the latter.
+//! - **A pull of an image that is there, whoever asks for it, writes the record anew, without our labels**: a
+//!   pin is to be set after a pull, and again after each other pull of the image.
 //! - Its CRI does not know pins yet and shows none to the kubelet: the labels do no harm, and keep nothing.
 //!
-//! Found on containerd 2.2.5: an update whose image has no target ends the whole of containerd (a nil dereference in its image
-//! service), although the mask does not name the target. So there is always one, empty, and the mask keeps it from being written.
+//! Found on containerd 2.2.5: an update whose image has no target ends the whole of containerd (a nil
+//! dereference in its image service), although the mask does not name the target. So there is always one,
+//! empty, and the mask keeps it from being written.
 
 use berth_proto::image::Reference;
 use containerd_client::services::v1::{ListImagesRequest, UpdateImageRequest};

@@ -1,12 +1,13 @@
 //! How far one pull is, in bytes.
 //!
-//! The CRI says nothing until a pull is over. But its blobs are in the content store while it goes on: the manifest says how
-//! large they are, the store which of them are there, and its statuses how much of the others. No two pulls of ours are of
-//! one repository at the same time, so a manifest of the repository that came since the pull began is the pull's, or one that
-//! was there and whose layers are downloaded now. Only the kubelet may pull from there as well: then it is the newest.
+//! The CRI says nothing until a pull is over. But its blobs are in the content store while it goes on: the
+//! manifest says how large they are, the store which of them are there, and its statuses how much of the
+//! others. No two pulls of ours are of one repository at the same time, so a manifest of the repository that
+//! came since the pull began is the pull's, or one that was there and whose layers are downloaded now. Only
+//! the kubelet may pull from there as well: then it is the newest.
 //!
-//! Layers that a node has unpacked and thrown away (`discard_unpacked_layers`) are not fetched again and never count as
-//! done: the pull ends before it is at 100 %.
+//! Layers that a node has unpacked and thrown away (`discard_unpacked_layers`) are not fetched again and
+//! never count as done: the pull ends before it is at 100 %.
 
 use std::{
     collections::HashSet,
@@ -38,7 +39,8 @@ pub(in crate::images) struct Progress {
     /// Seconds and nanoseconds since the epoch, by the clock that containerd has as well.
     began: (i64, i32),
     manifest: Option<Manifest>,
-    /// Blobs that are there: they are asked for once, and count even if they are thrown away once they are unpacked.
+    /// Blobs that are there: they are asked for once, and count even if they are thrown away once they are
+    /// unpacked.
     there: HashSet<String>,
 }
 
@@ -160,8 +162,8 @@ fn moved(info: &Info) -> (i64, i32) {
     times.map(|at| (at.seconds, at.nanos)).max().unwrap_or_default()
 }
 
-/// Whether one of its layers has grown since: the case of an image whose manifest was there and whose layers were not. What a
-/// pull that was given up has left of another image does not grow.
+/// Whether one of its layers has grown since: the case of an image whose manifest was there and whose layers
+/// were not. What a pull that was given up has left of another image does not grow.
 fn is_under_way(info: &Info, downloads: &[Download], since: (i64, i32)) -> bool {
     let mut children = info.labels.iter().filter(|(label, _)| label.starts_with(CHILD_LABEL));
     children.any(|(_, digest)| download_of(downloads, digest).is_some_and(|one| one.written >= since))

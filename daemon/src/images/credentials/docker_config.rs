@@ -1,4 +1,5 @@
-//! Docker configurations of the node: which files, read anew for each pull, so that a rotation needs no restart.
+//! Docker configurations of the node: which files, read anew for each pull, so that a rotation needs no
+//! restart.
 
 use std::path::PathBuf;
 

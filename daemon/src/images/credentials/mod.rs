@@ -1,7 +1,9 @@
-//! With what a pull may be tried, and in which order: seals, docker configurations, plugins, and nothing at all.
+//! With what a pull may be tried, and in which order: seals, docker configurations, plugins, and nothing at
+//! all.
 //!
-//! The order within a source is the kubelet's, most specific first. What cannot be had is skipped: the others may do, and
-//! the notes about it become part of the failure when none does. No credential is ever in a log, a note or a `Debug`.
+//! The order within a source is the kubelet's, most specific first. What cannot be had is skipped: the others
+//! may do, and the notes about it become part of the failure when none does. No credential is ever in a log,
+//! a note or a `Debug`.
 
 mod docker_config;
 mod plugin;
@@ -117,12 +119,12 @@ impl fmt::Debug for CredentialFinder {
     }
 }
 
-/// In the words of the CRI, and in one of its ways: docker writes a user's name beside each identity token, and containerd
-/// 1.6.20 takes no look at the token when it is given a name. A registry token alone is passed on as well, but that version
-/// pulls as if there were none; so it comes last.
+/// In the words of the CRI, and in one of its ways: docker writes a user's name beside each identity token,
+/// and containerd 1.6.20 takes no look at the token when it is given a name. A registry token alone is passed
+/// on as well, but that version pulls as if there were none; so it comes last.
 ///
-/// The address stays empty: a runtime checks it against the registry's and drops what differs, and what is for which registry
-/// is decided here.
+/// The address stays empty: a runtime checks it against the registry's and drops what differs, and what is
+/// for which registry is decided here.
 fn auth_config(credential: RegistryCredential) -> AuthConfig {
     let RegistryCredential { username, password, identity_token, registry_token } = credential;
     if !identity_token.is_empty() {

@@ -1,7 +1,9 @@
-//! One run of a credential provider: a request on its stdin, a response on its stdout, as the kubelet does it.
+//! One run of a credential provider: a request on its stdin, a response on its stdout, as the kubelet does
+//! it.
 //!
-//! It is a program of somebody else: it gets a limit of time and of output, and is killed with everything it started when it
-//! has reached one, or when the pull that asked for it ends. What it says on stderr may be a secret and is not kept.
+//! It is a program of somebody else: it gets a limit of time and of output, and is killed with everything it
+//! started when it has reached one, or when the pull that asked for it ends. What it says on stderr may be a
+//! secret and is not kept.
 
 use std::{collections::BTreeMap, path::Path, process::Stdio, time::Duration};
 

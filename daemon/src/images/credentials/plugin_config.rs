@@ -1,7 +1,7 @@
 //! `CredentialProviderConfig`: the kubelet's own file, read as it reads it.
 //!
-//! Fields that a newer kubelet may know are let pass: it is its file. A provider that needs the token of a pod's service
-//! account (`tokenAttributes`) is left out, as there is no pod yet.
+//! Fields that a newer kubelet may know are let pass: it is its file. A provider that needs the token of a
+//! pod's service account (`tokenAttributes`) is left out, as there is no pod yet.
 
 use std::time::Duration;
 

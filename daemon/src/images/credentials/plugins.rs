@@ -1,7 +1,7 @@
 //! All credential providers of a node, and what they said last.
 //!
-//! An answer is kept for as long as it says, for the image, the registry or all it is about. The configuration is read anew for
-//! each pull; a change of it is one of the file and needs no restart.
+//! An answer is kept for as long as it says, for the image, the registry or all it is about. The
+//! configuration is read anew for each pull; a change of it is one of the file and needs no restart.
 
 use std::{
     collections::HashMap,

@@ -1,14 +1,15 @@
 //! Seals: credentials that somebody meant for this node, for one wish and one image (`berth_proto::sealing`).
 //!
-//! The policy carries them as texts that mean nothing to it. Each is `<uid> <seal>`: the UID of the wish is part of what the
-//! seal is authenticated with, and has no blank.
+//! The policy carries them as texts that mean nothing to it. Each is `<uid> <seal>`: the UID of the wish is
+//! part of what the seal is authenticated with, and has no blank.
 
 use std::sync::Arc;
 
 use berth_proto::sealing::{Context, NodeKey, RegistryCredential, SealError};
 use tracing::warn;
 
-/// One entry of [`berth_policy::Credentials::Sealed`]: `NodeImage.status.desiredImages[].uid`, and one seal of it.
+/// One entry of [`berth_policy::Credentials::Sealed`]: `NodeImage.status.desiredImages[].uid`, and one seal
+/// of it.
 pub(crate) fn sealed_entry(uid: &str, seal: &str) -> Arc<str> {
     format!("{uid} {seal}").into()
 }

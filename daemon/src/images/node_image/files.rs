@@ -1,7 +1,8 @@
 //! `NodeImage`s that are files of the desired-state directory, for nodes without an API server.
 //!
-//! A file's `spec.images` is what it asks for; its status is written beside it, as that of a request is. It has no node's name
-//! to match: a file is about the node it is on. What has ended stays so in the status file, so a restart pulls nothing twice.
+//! A file's `spec.images` is what it asks for; its status is written beside it, as that of a request is. It
+//! has no node's name to match: a file is about the node it is on. What has ended stays so in the status
+//! file, so a restart pulls nothing twice.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

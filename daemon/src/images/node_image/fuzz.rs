@@ -7,7 +7,8 @@ use berth_proto::crd::NodeImage;
 
 use super::wishes;
 
-/// Every image that is asked for is a wish or a fault that names its field; the policy plans within its limits.
+/// Every image that is asked for is a wish or a fault that names its field; the policy plans within its
+/// limits.
 pub fn node_image(data: &[u8]) {
     let Ok(object) = serde_json::from_slice::<NodeImage>(data) else { return };
     let asked = wishes::asked(&object, WishSource::Api, "", Some(Duration::from_secs(3600)));

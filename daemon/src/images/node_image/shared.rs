@@ -24,8 +24,8 @@ pub(crate) struct SharedImages {
     images: Mutex<Images>,
     /// Grows with every fact: then it is time to plan.
     changes: watch::Sender<u64>,
-    /// Grows with every fact and every plan: then there may be something to tell. A number of its own, because a plan that
-    /// called for a plan would never end.
+    /// Grows with every fact and every plan: then there may be something to tell. A number of its own,
+    /// because a plan that called for a plan would never end.
     news: watch::Sender<u64>,
     metrics: AgentMetrics,
 }
@@ -72,7 +72,8 @@ impl SharedImages {
         self.news.subscribe()
     }
 
-    /// A number that grows whenever [`SharedImages::plan`] may have a new answer. Subscribe before asking, so that no change in between is lost.
+    /// A number that grows whenever [`SharedImages::plan`] may have a new answer. Subscribe before asking, so
+    /// that no change in between is lost.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
@@ -134,7 +135,8 @@ impl SharedImages {
     }
 
     fn guarded<T>(&self, work: impl FnOnce(&mut Images) -> T) -> Option<T> {
-        // The state may be half-changed after a panic; images that are not pulled ahead are pulled by the kubelet.
+        // The state may be half-changed after a panic; images that are not pulled ahead are pulled by the
+        // kubelet.
         let work = || work(&mut self.images.lock().unwrap_or_else(PoisonError::into_inner));
         self.metrics.guarded("Image policy panicked", work)
     }

@@ -34,8 +34,8 @@ pub(crate) fn limits(config: &Configuration) -> ImageLimits {
     }
 }
 
-/// Starts everything about images: the executor, the files, and the `NodeImage` where there is an API server. All of it ends
-/// at `stop`.
+/// Starts everything about images: the executor, the files, and the `NodeImage` where there is an API server.
+/// All of it ends at `stop`.
 pub(crate) fn start(
     config: &Configuration,
     endpoint: &RuntimeEndpoint,

@@ -1,8 +1,8 @@
 //! From the policy's reports to `NodeImage.status`: the part of it that is the agent's.
 //!
-//! Two views of the same: `pulls` answers `desiredImages` one by one, `imageStatuses` shows every wanted image by name and tag
-//! as OpenKruise's tools read it. In that one two wishes for one image are one entry: the one that is furthest from its
-//! end, so that it never says more than is so.
+//! Two views of the same: `pulls` answers `desiredImages` one by one, `imageStatuses` shows every wanted
+//! image by name and tag as OpenKruise's tools read it. In that one two wishes for one image are one entry:
+//! the one that is furthest from its end, so that it never says more than is so.
 
 use berth_policy::{WishPhase, WishReport};
 use berth_proto::{

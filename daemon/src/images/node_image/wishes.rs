@@ -1,7 +1,8 @@
 //! From a `NodeImage` to wishes: what users ask for in `spec.images`, and what the manager asks for in
 //! `status.desiredImages`.
 //!
-//! What was answered before is in the same object, so an agent that starts anew does not carry out again what has ended.
+//! What was answered before is in the same object, so an agent that starts anew does not carry out again what
+//! has ended.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -30,8 +31,8 @@ pub(super) struct Asked {
     pub(super) faults: Vec<String>,
 }
 
-/// Reads all of it. `source` is where the object comes from, `prefix` what its wishes are told apart by from those of
-/// other objects of that source, `pin` how long an image is kept for its first use.
+/// Reads all of it. `source` is where the object comes from, `prefix` what its wishes are told apart by from
+/// those of other objects of that source, `pin` how long an image is kept for its first use.
 pub(super) fn asked(object: &NodeImage, source: WishSource, prefix: &str, pin: Option<Duration>) -> Asked {
     let nothing = NodeImageStatus::default();
     let status = object.status.as_ref().unwrap_or(&nothing);

@@ -1,5 +1,5 @@
-//! What probes write on pods: labels and annotations with the pod itself, so that admission sees them, and conditions with
-//! its status.
+//! What probes write on pods: labels and annotations with the pod itself, so that admission sees them, and
+//! conditions with its status.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -41,8 +41,8 @@ impl Marker {
         }
     }
 
-    /// The API server shows that the pod is being deleted, or has ended. Whoever stopped asking for its probes may have known
-    /// that before the pod view of this agent.
+    /// The API server shows that the pod is being deleted, or has ended. Whoever stopped asking for its
+    /// probes may have known that before the pod view of this agent.
     pub(super) async fn is_ending(&self, pod: &PodRef) -> bool {
         let ends = |found: core::Pod| {
             let phase = found.status.and_then(|status| status.phase);

@@ -11,8 +11,8 @@
 //! pod's namespace asks for exactly it (`verify`, `approval`), those of the spec only where the configuration
 //! accepts them.
 //!
-//! When a probe runs and what follows from it is decided by [`berth_policy::Probes`]; here facts are put into its words and its
-//! steps are carried out. Nothing is kept but what the object and the pods show.
+//! When a probe runs and what follows from it is decided by [`berth_policy::Probes`]; here facts are put into
+//! its words and its steps are carried out. Nothing is kept but what the object and the pods show.
 
 mod approval;
 mod convert;
@@ -53,6 +53,7 @@ pub(crate) async fn run(
     };
     let instances = Instances { agent, probes };
     let all = async { tokio::join!(object.follow(), instances.follow(), driver.run()) };
-    // Cancel-safe: what was not written is written by the next process, and a run that is cut off proves nothing.
+    // Cancel-safe: what was not written is written by the next process, and a run that is cut off proves
+    // nothing.
     shutdown.run_until_cancelled(all).await;
 }

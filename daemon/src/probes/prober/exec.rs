@@ -1,8 +1,8 @@
 //! A probe that is a command in the container.
 //!
-//! Exit codes are the command's own word, 126 and 127 included: the kubelet takes them as failures too, and a shell that
-//! does not find a program says so in what it prints. That the command itself cannot be started is an error of the
-//! runtime, and says nothing of the container.
+//! Exit codes are the command's own word, 126 and 127 included: the kubelet takes them as failures too, and a
+//! shell that does not find a program says so in what it prints. That the command itself cannot be started is
+//! an error of the runtime, and says nothing of the container.
 
 use berth_policy::{ProbeResult, ProbeRun};
 use tonic::{Code, Status};

@@ -1,8 +1,8 @@
 //! Carries out one run of a probe, custom or the container's own, from the node, as the kubelet would.
 //!
-//! A command runs in the container, by the runtime; what is dialled is the pod's own address, from inside the pod's
-//! network. Nothing here decides when a probe runs, how many run at once, or what follows: a [`ProbeRun`] comes in, a
-//! [`ProbeResult`] goes out. What a container says in it is never logged.
+//! A command runs in the container, by the runtime; what is dialled is the pod's own address, from inside the
+//! pod's network. Nothing here decides when a probe runs, how many run at once, or what follows: a
+//! [`ProbeRun`] comes in, a [`ProbeResult`] goes out. What a container says in it is never logged.
 //!
 //! ```text
 //!   Prober -- exec --> runtime (ExecSync)
@@ -45,8 +45,8 @@ impl Prober {
         Self { networks: PodNetworks::new(runtime.clone()), runtime }
     }
 
-    /// Runs it once. Comes back within its timeout, whatever the container or the runtime do, and can be dropped at any
-    /// moment: the command is killed then, the connection closed.
+    /// Runs it once. Comes back within its timeout, whatever the container or the runtime do, and can be
+    /// dropped at any moment: the command is killed then, the connection closed.
     ///
     /// `host_ip` is dialled for a pod on the host's network, of which the runtime knows no address.
     pub(crate) async fn run(&self, run: &ProbeRun, host_ip: Option<&str>) -> ProbeResult {

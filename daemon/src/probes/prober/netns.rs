@@ -1,9 +1,10 @@
 //! Sockets in the network of a pod.
 //!
-//! A socket belongs for ever to the network namespace in which it was made, whoever connects it. So there is one thread
-//! that enters the namespace it is told, makes a socket, and hands it over; everything else happens where all else
-//! happens. The thread never returns to the host's network: between two orders it waits in an empty namespace of its
-//! own, in which no socket would reach anybody, and which keeps no pod's namespace alive.
+//! A socket belongs for ever to the network namespace in which it was made, whoever connects it. So there is
+//! one thread that enters the namespace it is told, makes a socket, and hands it over; everything else
+//! happens where all else happens. The thread never returns to the host's network: between two orders it
+//! waits in an empty namespace of its own, in which no socket would reach anybody, and which keeps no pod's
+//! namespace alive.
 
 use std::{
     net::{IpAddr, TcpStream},
@@ -92,7 +93,8 @@ impl Namespaces {
         Self(Arc::new(Mutex::new(Some(thread))))
     }
 
-    /// A TCP socket for such an address, in the first of these namespaces that can be entered: they are ways to one.
+    /// A TCP socket for such an address, in the first of these namespaces that can be entered: they are ways
+    /// to one.
     pub(super) async fn socket(&self, paths: &[PathBuf], ip: IpAddr) -> Result<TcpSocket, NetnsError> {
         let family = if ip.is_ipv6() { AddressFamily::Inet6 } else { AddressFamily::Inet };
         let (reply, made) = oneshot::channel();

@@ -1,7 +1,8 @@
 //! Holds a pod not Ready while its containers are recreated, by the readiness gate `KruisePodReady`.
 //!
-//! Several writers share the condition, the agent is one of them: it reads the pod, changes its own entry, and writes on
-//! the condition that nobody wrote in between. Only conditions are sent, so fields this program does not know stay.
+//! Several writers share the condition, the agent is one of them: it reads the pod, changes its own entry,
+//! and writes on the condition that nobody wrote in between. Only conditions are sent, so fields this program
+//! does not know stay.
 
 use std::time::Duration;
 

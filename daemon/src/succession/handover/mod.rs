@@ -10,17 +10,19 @@
 //!    |------ Ready --------------------------->|  accepts no more; GOAWAY; stays until its last call has ended
 //! ```
 //!
-//! The kubelet connects anew to the same socket, and its calls that are under way end where they are; one that is held at the
-//! gate goes back unprocessed, which its library takes to the new process by itself (`berth_shim::Shutdown`). Between
-//! `Taken` and `Ready` the old process decides as before, but makes nothing durable and does nothing of its own accord: what is
-//! due the new one finds in the runtime, the API and the store, as after a crash.
+//! The kubelet connects anew to the same socket, and its calls that are under way end where they are; one
+//! that is held at the gate goes back unprocessed, which its library takes to the new process by itself
+//! (`berth_shim::Shutdown`). Between `Taken` and `Ready` the old process decides as before, but makes nothing
+//! durable and does nothing of its own accord: what is due the new one finds in the runtime, the API and the
+//! store, as after a crash.
 //!
-//! If the new process is not ready in time the old one ends it and, where the store was given away already, starts its own
-//! program anew in its place. So there is one way, forwards and back.
+//! If the new process is not ready in time the old one ends it and, where the store was given away already,
+//! starts its own program anew in its place. So there is one way, forwards and back.
 //!
-//! They meet in one of two ways. `berthctl upgrade` makes the old process start the new one, in the same cgroup (which is what
-//! systemd wants of a new main process) and with the connection as its standard input. A process that somebody else starts, such as
-//! a DaemonSet, comes to `handover.sock` beside the admin socket.
+//! They meet in one of two ways. `berthctl upgrade` makes the old process start the new one, in the same
+//! cgroup (which is what systemd wants of a new main process) and with the connection as its standard input.
+//! A process that somebody else starts, such as a DaemonSet, comes to `handover.sock` beside the admin
+//! socket.
 
 mod line;
 mod new_process;

@@ -31,7 +31,8 @@ use crate::{
 
 /// How long a new process that was not started by us may take to be ready.
 const STRANGER: Duration = Duration::from_secs(30);
-/// How long what is under way may take before the store is given away; then it is broken off, as a crash would.
+/// How long what is under way may take before the store is given away; then it is broken off, as a crash
+/// would.
 const QUIET: Duration = Duration::from_secs(30);
 /// How long a new process is looked after once it is ready.
 const WATCH: Duration = Duration::from_secs(10);
@@ -167,7 +168,8 @@ impl HandOver {
         Ok(self.attempt(new, STRANGER, &|_| {}, &mut done).await?)
     }
 
-    /// Starts the program and gives it the place, or takes it back when it is not ready within `limit`. Tells of each stage.
+    /// Starts the program and gives it the place, or takes it back when it is not ready within `limit`. Tells
+    /// of each stage.
     pub(crate) async fn upgrade(
         &self,
         program: &Program,

@@ -68,8 +68,8 @@ impl Step {
 
 /// Berthd is to be at `front`, and the runtime at `aside`.
 ///
-/// Where no runtime answers `front` is left alone: a runtime that starts removes what is at its path and binds it, and would fail
-/// if somebody were faster in between.
+/// Where no runtime answers `front` is left alone: a runtime that starts removes what is at its path and
+/// binds it, and would fail if somebody were faster in between.
 pub(super) fn to_take(view: View) -> Step {
     if let Some(step) = first(view) {
         return step;

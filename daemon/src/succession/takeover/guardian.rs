@@ -1,8 +1,9 @@
 //! The guardian: a process of its own that puts the runtime's socket back when nobody answers in its place.
 //!
-//! It is berthd's program (`berthd guardian`), started by a berthd that takes the place, and it outlives that one, its
-//! container and its pod. It needs nothing but the directory of the sockets, and trusts nothing but what it sees there. It
-//! stays after it has put the runtime back, because berthd may come again, and ends when the place was left on purpose.
+//! It is berthd's program (`berthd guardian`), started by a berthd that takes the place, and it outlives that
+//! one, its container and its pod. It needs nothing but the directory of the sockets, and trusts nothing but
+//! what it sees there. It stays after it has put the runtime back, because berthd may come again, and ends
+//! when the place was left on purpose.
 
 use std::{
     fs::File,

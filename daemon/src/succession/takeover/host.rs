@@ -13,7 +13,8 @@ use nix::{
 };
 use tracing::{info, warn};
 
-/// Whether this process sees another disk than the node's first process. Only with the node's PIDs (`hostPID`) can that be asked.
+/// Whether this process sees another disk than the node's first process. Only with the node's PIDs
+/// (`hostPID`) can that be asked.
 ///
 /// # Errors
 /// It is in a container that it cannot leave.

@@ -1,8 +1,8 @@
-//! Path `takeover`: berthd in the runtime's place, at the runtime's own socket path, where the kubelet's endpoint cannot be
-//! changed.
+//! Path `takeover`: berthd in the runtime's place, at the runtime's own socket path, where the kubelet's
+//! endpoint cannot be changed.
 //!
-//! A listening socket keeps working under whatever names its file has. So the runtime's socket is moved to another name in the
-//! same directory, in one step with a second name of berthd's own being put there:
+//! A listening socket keeps working under whatever names its file has. So the runtime's socket is moved to
+//! another name in the same directory, in one step with a second name of berthd's own being put there:
 //!
 //! ```text
 //!   containerd.sock              what everybody dials: berthd's socket while it serves, else the runtime's
@@ -12,10 +12,11 @@
 //!   containerd.sock.berth.locks  root's alone, with the lock of whoever changes the names
 //! ```
 //!
-//! What is the case is seen from the files and from who answers at them, never from a note that may be old. `decide` says what
-//! to do about what is seen, one step of the file system at a time, so that after any interruption the next who looks goes on. A
-//! runtime that restarts binds its own path anew: [`RuntimePlace`] sees that and takes the place again. The [`guardian`] is a process
-//! of its own that puts the runtime's socket back when nobody answers in its place, whatever became of berthd.
+//! What is the case is seen from the files and from who answers at them, never from a note that may be old.
+//! `decide` says what to do about what is seen, one step of the file system at a time, so that after any
+//! interruption the next who looks goes on. A runtime that restarts binds its own path anew: [`RuntimePlace`]
+//! sees that and takes the place again. The [`guardian`] is a process of its own that puts the runtime's
+//! socket back when nobody answers in its place, whatever became of berthd.
 
 mod decide;
 pub mod guardian;

@@ -38,8 +38,8 @@ pub struct RuntimePlace {
 }
 
 impl RuntimePlace {
-    /// Takes the place for the socket that this process listens on by its own name. A runtime that is down is waited for, by
-    /// [`RuntimePlace::keep`].
+    /// Takes the place for the socket that this process listens on by its own name. A runtime that is down is
+    /// waited for, by [`RuntimePlace::keep`].
     ///
     /// # Errors
     /// There is no guardian, or the names cannot be changed. Then the runtime is where it was.
@@ -103,14 +103,16 @@ impl RuntimePlace {
         }
     }
 
-    /// Puts the runtime's socket back, for good. What is under way goes on: `aside` stays until [`Leaving`] is dropped.
+    /// Puts the runtime's socket back, for good. What is under way goes on: `aside` stays until [`Leaving`]
+    /// is dropped.
     pub fn leave(&self) {
         let mut left = locked(&self.left);
         if std::mem::replace(&mut *left, true) {
             return;
         }
         let walked = walk(&self.paths, OwnSocket::Held(self.own), to_leave).and_then(|step| {
-            // Its absence tells the guardian that there is nothing to guard. A berthd that came meanwhile has its own there.
+            // Its absence tells the guardian that there is nothing to guard. A berthd that came meanwhile has
+            // its own there.
             if step == Step::Stay && FileId::of(&self.paths.own())? == Some(self.own) {
                 std::fs::remove_file(self.paths.own())?;
             }

@@ -33,8 +33,8 @@ const LONG: u64 = 1 << 20;
 pub(super) struct Guardian {
     socket: PathBuf,
     lock: PathBuf,
-    /// A copy of berthd's program: that one's file may belong to a container that ends. Not below /run, where many nodes let
-    /// nothing be run.
+    /// A copy of berthd's program: that one's file may belong to a container that ends. Not below /run, where
+    /// many nodes let nothing be run.
     program: PathBuf,
     log: PathBuf,
 }
@@ -116,7 +116,8 @@ impl Guardian {
         if contained {
             command.arg("--host");
         }
-        // Nothing of this process's environment is about it: no socket of systemd, no token, no configuration.
+        // Nothing of this process's environment is about it: no socket of systemd, no token, no
+        // configuration.
         command.env_clear().current_dir("/").stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()
     }
 }

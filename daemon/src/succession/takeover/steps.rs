@@ -29,7 +29,8 @@ const TURN: Duration = Duration::from_secs(1);
 /// No way from anywhere is as long; a runtime that restarts meanwhile costs a few.
 const MOST: usize = 16;
 
-/// Looks, decides and changes until there is nothing more to do. Gives the last decision, never one that changes something.
+/// Looks, decides and changes until there is nothing more to do. Gives the last decision, never one that
+/// changes something.
 ///
 /// # Errors
 /// The system's answer. What was done until then is a state like any other.

@@ -154,7 +154,8 @@ fn what_is_no_socket_is_never_touched() {
     }
 }
 
-/// The heart of it: whatever was going on, after a death the runtime answers at its path, and the path was there all the time.
+/// The heart of it: whatever was going on, after a death the runtime answers at its path, and the path was
+/// there all the time.
 #[test]
 fn after_every_interruption_the_guardian_puts_the_runtime_back() {
     let mut interrupted = 0;
@@ -248,7 +249,8 @@ fn the_guardian_waits_and_ends_when_there_is_nothing_to_guard() {
     use Shown::{Dead, Nothing, Ours, Runtime};
     use Verdict::{End, Restore, Watch};
     let begin = Instant::now();
-    /// At so many milliseconds, what is at the path and beside it, whether berthd's own name is there, and the answer.
+    /// At so many milliseconds, what is at the path and beside it, whether berthd's own name is there, and
+    /// the answer.
     type Seen = (u64, Shown, Shown, bool, Verdict);
     let table: &[(&str, &[Seen])] = &[
         (

@@ -1,6 +1,6 @@
-//! Random histories: nodes, labels, pods, jobs and agents do what they like, writes are late, managers are replaced.
-//! At every moment no job has more nodes asked than its parallelism; in the end every job is over and each node was asked
-//! once by it, as the agents count.
+//! Random histories: nodes, labels, pods, jobs and agents do what they like, writes are late, managers are
+//! replaced. At every moment no job has more nodes asked than its parallelism; in the end every job is over
+//! and each node was asked once by it, as the agents count.
 
 use berth_proto::crd::ImagePhase;
 use proptest::prelude::*;

@@ -165,7 +165,8 @@ fn a_request_of_the_same_name_is_another_one() {
     assert_eq!(&*patches[0].uid, "another");
 }
 
-/// By the API server's clock it was over long before. Clocks differ, so it gets its second, and its agent's clock counts.
+/// By the API server's clock it was over long before. Clocks differ, so it gets its second, and its agent's
+/// clock counts.
 #[test]
 fn a_deadline_is_never_over_at_first_sight() {
     let late = with_deadline(request("late", "p", &["a"]), 30);

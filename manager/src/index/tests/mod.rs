@@ -1,4 +1,5 @@
-//! Tables of decisions: assignment, deadlines, what happens in which order, and a model test over random orders.
+//! Tables of decisions: assignment, deadlines, what happens in which order, and a model test over random
+//! orders.
 
 mod assignment;
 mod deadlines;

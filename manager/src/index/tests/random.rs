@@ -1,5 +1,5 @@
-//! Random histories, shown to two indexes that differ in how the watches are interleaved: whatever the order, each
-//! request ends up with one and the same write, and a converged world owes nothing.
+//! Random histories, shown to two indexes that differ in how the watches are interleaved: whatever the order,
+//! each request ends up with one and the same write, and a converged world owes nothing.
 
 use std::collections::BTreeMap;
 
@@ -112,8 +112,8 @@ proptest! {
         prop_assert_eq!(one, other);
     }
 
-    /// The same, with every write carried out and shown at once: nothing is ever owed on top of it but the end of a
-    /// request whose agent says nothing.
+    /// The same, with every write carried out and shown at once: nothing is ever owed on top of it but the
+    /// end of a request whose agent says nothing.
     #[test]
     fn a_write_that_is_carried_out_settles_it(
         deeds in proptest::collection::vec(deed(), 1..40),

@@ -1,4 +1,5 @@
-//! A cluster in miniature: an index, a clock that stands still, and an API server that carries out what is owed.
+//! A cluster in miniature: an index, a clock that stands still, and an API server that carries out what is
+//! owed.
 
 use std::{
     collections::BTreeMap,

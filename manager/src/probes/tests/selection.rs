@@ -220,7 +220,8 @@ fn what_a_pod_does_not_have_is_left_out_and_said() {
     assert_eq!(world.accepted("server").reason, "Accepted");
 }
 
-/// Where no probe of it can run, a pod is counted and the node is not bothered; an init container that runs once has ended.
+/// Where no probe of it can run, a pod is counted and the node is not bothered; an init container that runs
+/// once has ended.
 #[test]
 fn a_pod_on_which_nothing_can_run() {
     let mut seen = pod("a", "n0", GAME);

@@ -1,5 +1,5 @@
-//! Markers that cannot be carried out: each is refused with its field, its name and a remedy, and asks nothing of anybody. The policy
-//! `berth-probe-markers` is held to the same cases.
+//! Markers that cannot be carried out: each is refused with its field, its name and a remedy, and asks
+//! nothing of anybody. The policy `berth-probe-markers` is held to the same cases.
 
 use berth_proto::crd::PodProbeMarkerSpec;
 use serde::Deserialize;

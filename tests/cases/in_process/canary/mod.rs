@@ -1,5 +1,6 @@
-//! No env value, no credential and no token comes out of the agent where it should not: a word that is put into all of them is
-//! looked for in its log at the finest level, its metrics, its answers, and everything it has written.
+//! No env value, no credential and no token comes out of the agent where it should not: a word that is put
+//! into all of them is looked for in its log at the finest level, its metrics, its answers, and everything it
+//! has written.
 
 mod api;
 

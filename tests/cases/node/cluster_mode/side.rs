@@ -60,7 +60,8 @@ impl Prepared {
 }
 
 impl Side {
-    /// Acts as `user`; `more` are further lines of the configuration, in which `DIR` is a directory of its own.
+    /// Acts as `user`; `more` are further lines of the configuration, in which `DIR` is a directory of its
+    /// own.
     pub(super) fn start(node: &Node, user: User, more: &str) -> Result<Self> {
         Ok(Self::prepare(node, user, more)?.run())
     }

@@ -6,8 +6,8 @@ use berth_proto::cri::*;
 use super::same;
 use super::way::{Way, exec_request, message};
 
-/// Makes a call with a deadline that passes while the runtime is at it. Where exactly that meets it is a matter of its
-/// speed, and so are the code and most of the words.
+/// Makes a call with a deadline that passes while the runtime is at it. Where exactly that meets it is a
+/// matter of its speed, and so are the code and most of the words.
 async fn too_late(way: &Way, method: &str, body: bytes::Bytes) -> Result<()> {
     let path = format!("/runtime.v1.RuntimeService/{method}");
     let reply = way.raw(&path, &[("grpc-timeout", "1S")], body).await?;

@@ -154,7 +154,8 @@ async fn images_by_filter() -> Result<()> {
             let image = Some(ImageSpec { image: name.to_owned(), ..Default::default() });
             let mut listed =
                 way.must(ListImagesRequest { filter: Some(ImageFilter { image }) }).await?.images;
-            // containerd 1.6 has no use for the filter; what other cases pull at the same time is not theirs to show.
+            // containerd 1.6 has no use for the filter; what other cases pull at the same time is not theirs
+            // to show.
             listed.retain(|image| image.repo_tags.iter().any(|tag| tag.starts_with("berth.test/")));
             listed.sort_by_key(|image| image.repo_tags.first().cloned());
             way.say(format!("with {name}"));

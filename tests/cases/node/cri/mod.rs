@@ -1,9 +1,10 @@
-//! Our own CRI suite, each case of it twice: directly at containerd, and through berthd. Both must answer the same.
+//! Our own CRI suite, each case of it twice: directly at containerd, and through berthd. Both must answer the
+//! same.
 //!
-//! Every test is one case. What it does it writes into a transcript (`berth_tests::compare`), the transcripts of both
-//! ways have to be equal, and they have to show what the case is about: two ways that fail alike are no success. One node
-//! without kubelet and API server serves all of them; berthd takes this process for the kubelet, whose connections are
-//! the only ones on which it may ever answer otherwise than the runtime.
+//! Every test is one case. What it does it writes into a transcript (`berth_tests::compare`), the transcripts
+//! of both ways have to be equal, and they have to show what the case is about: two ways that fail alike are
+//! no success. One node without kubelet and API server serves all of them; berthd takes this process for the
+//! kubelet, whose connections are the only ones on which it may ever answer otherwise than the runtime.
 
 mod attach;
 mod cancelled;

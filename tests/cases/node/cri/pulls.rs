@@ -1,4 +1,5 @@
-//! Pulls from a registry of the run's own, which berthd looks at and may answer itself, for its agent pulls as well.
+//! Pulls from a registry of the run's own, which berthd looks at and may answer itself, for its agent pulls
+//! as well.
 
 use anyhow::{Context, Result, ensure};
 use berth_proto::cri::*;
@@ -19,8 +20,8 @@ fn pull(image: &str) -> PullImageRequest {
     }
 }
 
-/// An image that nobody has but this way, in a registry. The runtime keeps images by what is in them: two ways that
-/// pulled the same bytes would remove each other's image.
+/// An image that nobody has but this way, in a registry. The runtime keeps images by what is in them: two
+/// ways that pulled the same bytes would remove each other's image.
 async fn image(way: &Way, registry: &Registry) -> Result<String> {
     let name = format!("berth.test/{}-{}:1", way.token(), way.case.replace('_', "-"));
     let archive = images::sized(way.bench.node.run(), &name, 4096).await?;

@@ -1,4 +1,5 @@
-//! One case on one of the two ways: its sandboxes and containers, and how they are written into the transcript.
+//! One case on one of the two ways: its sandboxes and containers, and how they are written into the
+//! transcript.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Deref;
@@ -237,8 +238,8 @@ impl Way {
             if !self.is_mine(&container.pod_sandbox_id).await? {
                 continue;
             }
-            // containerd stops one that runs by itself, and may still call it running when the process that it lives in the PID
-            // namespace of has ended first.
+            // containerd stops one that runs by itself, and may still call it running when the process that
+            // it lives in the PID namespace of has ended first.
             await_condition("the container is removed", PATIENCE, async || {
                 let request = RemoveContainerRequest { container_id: container.id.clone() };
                 Ok(self.quietly(request).await??)

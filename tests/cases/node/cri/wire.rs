@@ -1,4 +1,5 @@
-//! Requests that no CRI library makes: unknown methods and services, broken and compressed messages, foreign headers.
+//! Requests that no CRI library makes: unknown methods and services, broken and compressed messages, foreign
+//! headers.
 
 use anyhow::Result;
 use berth_proto::cri::VersionRequest;

@@ -52,7 +52,8 @@ async fn programs_that_are_none() -> Result<()> {
     .await
 }
 
-/// Once it has the store there is no way back but to a new process of the old program; no call fails on that way either.
+/// Once it has the store there is no way back but to a new process of the old program; no call fails on that
+/// way either.
 #[tokio::test]
 async fn successors_that_die() -> Result<()> {
     run_alone("successors_that_die", async |case: &Case| {

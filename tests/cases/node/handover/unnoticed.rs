@@ -10,8 +10,8 @@ use berth_tests::wait::await_condition;
 use super::{QUICKLY, check_node_ready_since};
 use crate::case::{Case, PATIENCE, container, run_alone};
 
-/// Calls of other clients go on, a long command that was begun before the upgrade ends after it, a pod that starts in the
-/// middle starts in its order, one that stops does so in its order and with its grace.
+/// Calls of other clients go on, a long command that was begun before the upgrade ends after it, a pod that
+/// starts in the middle starts in its order, one that stops does so in its order and with its grace.
 #[tokio::test]
 async fn three_in_a_row() -> Result<()> {
     run_alone("three_in_a_row", async |case: &Case| {
@@ -75,8 +75,8 @@ async fn three_in_a_row() -> Result<()> {
     .await
 }
 
-/// While the old process still looks after it, the new one is succeeded itself, and the one after it is told to end: nobody may take
-/// that for a crash and start another.
+/// While the old process still looks after it, the new one is succeeded itself, and the one after it is told
+/// to end: nobody may take that for a crash and start another.
 #[tokio::test]
 async fn told_to_end_at_once() -> Result<()> {
     run_alone("told_to_end_at_once", async |case: &Case| {

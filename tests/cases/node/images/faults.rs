@@ -1,4 +1,5 @@
-//! Something goes away in the middle of a pull: berthd, containerd, the API server. There is one result, and it is told.
+//! Something goes away in the middle of a pull: berthd, containerd, the API server. There is one result, and
+//! it is told.
 
 use anyhow::{Result, ensure};
 use berth_proto::crd::ImagePhase;
@@ -24,8 +25,8 @@ async fn begin(case: &Case, name: &str) -> Result<(Wanted, Gateway, String)> {
     Ok((wanted, gateway, reference))
 }
 
-/// Waits for its success, for which no more came than the image and what may have been `lost`, and shows that a berthd that
-/// starts anew leaves it at that.
+/// Waits for its success, for which no more came than the image and what may have been `lost`, and shows that
+/// a berthd that starts anew leaves it at that.
 async fn ends_once(
     case: &Case,
     wanted: &Wanted,

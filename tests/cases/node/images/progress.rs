@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::scene::{Wanted, behind_gateway, is_phase, pulls, registry, split};
 use crate::case::{Case, run_alone};
 
-/// containerd shows a download in steps of 1 MiB, so several of them have to come each second: else its steps are what
-/// keeps the agent from telling more often.
+/// containerd shows a download in steps of 1 MiB, so several of them have to come each second: else its steps
+/// are what keeps the agent from telling more often.
 const SIZE: usize = 20 << 20;
 /// Bytes a second.
 const RATE: u64 = 3 << 20;

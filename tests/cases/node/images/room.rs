@@ -1,4 +1,5 @@
-//! A disk that is nearly full, and pins that end: a node with nothing but a small disk, berthd and `berthctl`.
+//! A disk that is nearly full, and pins that end: a node with nothing but a small disk, berthd and
+//! `berthctl`.
 
 use anyhow::{Context, Result, ensure};
 use berth_tests::node::{Day, Gateway, Node, Registry, images};

@@ -40,7 +40,8 @@ pub(super) async fn publish(case: &Case, registry: &Registry, name: &str, bytes:
     registry.push(&archive, name).await
 }
 
-/// A way of one's own to a registry, with an image of so many bytes behind it: the way, and the reference by it.
+/// A way of one's own to a registry, with an image of so many bytes behind it: the way, and the reference by
+/// it.
 pub(super) async fn behind_gateway(
     case: &Case,
     registry: &Registry,
@@ -176,7 +177,8 @@ impl Wanted {
         .await
     }
 
-    /// Asks for tags of an image; what was asked of it before is replaced. No tags: it is not asked for any more.
+    /// Asks for tags of an image; what was asked of it before is replaced. No tags: it is not asked for any
+    /// more.
     pub(super) async fn ask(&self, name: &str, spec: Value) -> Result<()> {
         let patch = Patch::Merge(json!({ "spec": { "images": { name: spec } } }));
         self.api.patch(NODE_NAME, &PatchParams::default(), &patch).await.context("patch NodeImage")?;

@@ -1,4 +1,5 @@
-//! `deploy/host`: its pod installs berthd as a service of its node, and the node goes back when that does not work.
+//! `deploy/host`: its pod installs berthd as a service of its node, and the node goes back when that does not
+//! work.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Berth on a node whose programs are services of a real systemd: `berthctl install`, `uninstall`, `bypass`, `doctor`, and the
-//! units themselves. Each test has a node of its own, and ends it.
+//! Berth on a node whose programs are services of a real systemd: `berthctl install`, `uninstall`, `bypass`,
+//! `doctor`, and the units themselves. Each test has a node of its own, and ends it.
 
 mod from_pod;
 mod interrupted;

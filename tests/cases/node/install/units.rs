@@ -32,7 +32,8 @@ async fn the_sandbox_lets_it_do_its_work() -> Result<()> {
     let [(name, ..)] = others.as_slice() else { bail!("not one new instance: {after:?}") };
     ensure!(name == "one", "{after:?}");
 
-    // berthd probes in the network of the pod: what is waited for is Ready before the kubelet says so, and nobody is refused.
+    // berthd probes in the network of the pod: what is waited for is Ready before the kubelet says so, and
+    // nobody is refused.
     let get = json!({ "httpGet": { "port": 8080, "path": "/" }, "periodSeconds": 1, "failureThreshold": 60 });
     let serves = "while :; do printf 'HTTP/1.0 200 OK\\r\\n\\r\\n' | nc -l -p 8080; done & sleep 1";
     let probed = Container::new("a").shell(serves).priority(2).field("readinessProbe", get);
@@ -102,7 +103,8 @@ async fn a_restart_is_not_seen_through_the_socket() -> Result<()> {
     node.down()
 }
 
-/// The new process is the unit's main process from then on; the old one ends by itself, and systemd has nothing to mend.
+/// The new process is the unit's main process from then on; the old one ends by itself, and systemd has
+/// nothing to mend.
 #[tokio::test]
 async fn an_upgrade_changes_the_main_process() -> Result<()> {
     let node = SystemdNode::start().await?;

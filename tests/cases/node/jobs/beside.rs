@@ -1,4 +1,5 @@
-//! Path `beside`: the sidecar is stopped all the same, but the kubelet sees what it exits with, and users are told.
+//! Path `beside`: the sidecar is stopped all the same, but the kubelet sees what it exits with, and users are
+//! told.
 
 use anyhow::{Context, Result, ensure};
 use berth_tests::jobs::{exits, ignores_term};

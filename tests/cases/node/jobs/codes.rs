@@ -35,7 +35,8 @@ async fn job_counts_what_its_main_exits_with() -> Result<()> {
         }
         for ((kind, _), policy, code) in &table {
             let job = &name(kind, policy, *code);
-            // It would be tried again, which is all there is for the job controller to count: it deletes the pod.
+            // It would be tried again, which is all there is for the job controller to count: it deletes the
+            // pod.
             if (*policy, *code) == ("OnFailure", 3) {
                 failed_by_tries(&scene, job).await.with_context(|| format!("Job {job}"))?;
                 continue;
@@ -86,7 +87,8 @@ async fn job_succeeds_at_the_third_try() -> Result<()> {
     .await
 }
 
-/// One that never lives long: the kubelet starts it again and again, or is about to, when the main container ends.
+/// One that never lives long: the kubelet starts it again and again, or is about to, when the main container
+/// ends.
 #[tokio::test]
 async fn job_with_a_sidecar_that_restarts_itself() -> Result<()> {
     run_updating("job_with_a_sidecar_that_restarts_itself", async |case: &Case| {

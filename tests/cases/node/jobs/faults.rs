@@ -1,4 +1,5 @@
-//! berthd dies at each step of a sidecar's end, and kubelet and berthd are restarted after it. The Job is right all the same.
+//! berthd dies at each step of a sidecar's end, and kubelet and berthd are restarted after it. The Job is
+//! right all the same.
 
 use std::time::Duration;
 
@@ -171,7 +172,8 @@ impl Scene<'_> {
         .await
     }
 
-    /// The kubelet has asked so often about containers of which it is not told the truth, and has then had a turn.
+    /// The kubelet has asked so often about containers of which it is not told the truth, and has then had a
+    /// turn.
     async fn asked_again(&self, times: usize) -> Result<()> {
         await_condition("the kubelet has asked again", LONG, async || {
             let asked = restated(self.case).await?;

@@ -1,5 +1,5 @@
-//! Job sidecars: they end when the job ends, and what they exit with does not count. All by real Jobs: what is to be right in
-//! the end is what the job controller counts.
+//! Job sidecars: they end when the job ends, and what they exit with does not count. All by real Jobs: what
+//! is to be right in the end is what the job controller counts.
 
 mod beside;
 mod codes;
@@ -74,8 +74,8 @@ impl<'a> Scene<'a> {
         Ok(seen)
     }
 
-    /// By the runtime's own words: at this time all containers were down, none was started since, and there is no instance
-    /// but those that the pod shows.
+    /// By the runtime's own words: at this time all containers were down, none was started since, and there
+    /// is no instance but those that the pod shows.
     async fn nothing_ran_after(&self, seen: &Seen, ended_at: i64) -> Result<()> {
         let instances = self.case.cri.containers(&self.case.namespace, &seen.last.name_any()).await?;
         ensure!(!instances.is_empty(), "the runtime has no containers of the pod any more");
@@ -120,7 +120,8 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// The pod's status shows that its containers exited with these codes, and with the reason that goes with each.
+/// The pod's status shows that its containers exited with these codes, and with the reason that goes with
+/// each.
 fn shows(seen: &Seen, codes: &[(&str, i32)]) -> Result<()> {
     for (name, code) in codes {
         let status = container(&seen.last, name)?;

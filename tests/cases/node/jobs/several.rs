@@ -1,4 +1,5 @@
-//! More than one main container, more than one sidecar, and everything else a pod may have that touches their end.
+//! More than one main container, more than one sidecar, and everything else a pod may have that touches their
+//! end.
 
 use anyhow::{Context, Result, ensure};
 use berth_tests::jobs::{exits, sidecar};

@@ -1,4 +1,5 @@
-//! More exec probes than the node is to bear: they run as often as the budget has it, all of them, and it is said.
+//! More exec probes than the node is to bear: they run as often as the budget has it, all of them, and it is
+//! said.
 
 use std::collections::BTreeSet;
 use std::time::Instant;

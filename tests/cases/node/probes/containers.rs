@@ -13,7 +13,8 @@ use crate::case::PATIENCE;
 
 const DOWN: &str = "Container(main) is Non-running";
 
-/// While it is down it does not run, and of what runs anew nothing is known until it was asked: no probe ever says False.
+/// While it is down it does not run, and of what runs anew nothing is known until it was asked: no probe ever
+/// says False.
 #[tokio::test]
 async fn a_container_that_restarts() -> Result<()> {
     run("a_container_that_restarts", async |stage: &Stage| {

@@ -26,7 +26,8 @@ fn grpc(port: u16, service: &str) -> Value {
     every_second("grpc", json!({ "port": port, "service": service }))
 }
 
-/// A container that serves files on port 8080, called "web", and nothing but connections on 9090, called "raw".
+/// A container that serves files on port 8080, called "web", and nothing but connections on 9090, called
+/// "raw".
 fn server() -> Container {
     let port = |name: &str, port: u16| json!({ "name": name, "containerPort": port });
     Container::new("main")

@@ -1,5 +1,6 @@
-//! Probes of one's own: what they find is on the pod, and stays true. Markers are made as users make them, the manager says
-//! which node probes what, and the agent does it, each with the rights that `deploy/` gives it.
+//! Probes of one's own: what they find is on the pod, and stays true. Markers are made as users make them,
+//! the manager says which node probes what, and the agent does it, each with the rights that `deploy/` gives
+//! it.
 
 mod budget;
 mod containers;

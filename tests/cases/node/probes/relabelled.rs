@@ -21,7 +21,8 @@ async fn relabel(stage: &Stage<'_>, pod: &str, key: &str, value: Option<&str>) -
 #[tokio::test]
 async fn a_pod_that_is_relabelled() -> Result<()> {
     run("a_pod_that_is_relabelled", async |stage: &Stage| {
-        // Another app to begin with. The pod of the marker's own shows that the marker is carried out by then.
+        // Another app to begin with. The pod of the marker's own shows that the marker is carried out by
+        // then.
         let manifest = |name: &str| stage.manifest(name).container(Container::new("main"));
         stage.case.create(&manifest("other")).await?;
         stage.case.create(&manifest("pod")).await?;

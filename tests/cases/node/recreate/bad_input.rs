@@ -1,5 +1,5 @@
-//! Requests that cannot be carried out end with a reason, and nothing is touched. Here nobody looked at them before: the
-//! node checks for itself.
+//! Requests that cannot be carried out end with a reason, and nothing is touched. Here nobody looked at them
+//! before: the node checks for itself.
 
 use anyhow::{Result, ensure};
 use berth_tests::recreate::Ask;
@@ -78,7 +78,8 @@ async fn recreate_pod_deleted_in_the_middle() -> Result<()> {
         case.delete("pod").await?;
         let status = asked.failed("PodGone", PATIENCE).await?;
         ensure!(status.message.as_deref() == Some("pod has gone"), "{status:?}");
-        // The kubelet ends the SyncPod it is in, with the start of the next instance, before it looks at the deletion.
+        // The kubelet ends the SyncPod it is in, with the start of the next instance, before it looks at the
+        // deletion.
         let (starts, hooks) = (scene.evidence.count("a", "start")?, scene.evidence.count("a", "hook")?);
         ensure!(starts == hooks && starts <= 2, "{starts} starts and {hooks} hooks");
         Ok(())

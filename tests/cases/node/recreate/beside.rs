@@ -1,6 +1,8 @@
-//! Path `beside`: the kubelet speaks to containerd itself, and the agent runs the hook and stops the container.
+//! Path `beside`: the kubelet speaks to containerd itself, and the agent runs the hook and stops the
+//! container.
 //!
-//! What differs from the common node is only who stops: every kind of hook, its limit, and what cannot be done from there.
+//! What differs from the common node is only who stops: every kind of hook, its limit, and what cannot be
+//! done from there.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

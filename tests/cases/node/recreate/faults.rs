@@ -1,5 +1,6 @@
-//! Something goes away in the middle of a recreate: berthd at each of its steps, the kubelet, containerd, the API server.
-//! Whatever it is, in the end the container was replaced once, by way of its hook once, and the request says so.
+//! Something goes away in the middle of a recreate: berthd at each of its steps, the kubelet, containerd, the
+//! API server. Whatever it is, in the end the container was replaced once, by way of its hook once, and the
+//! request says so.
 
 use std::time::Duration;
 
@@ -86,7 +87,8 @@ async fn recreate_api_server_away() -> Result<()> {
     .await
 }
 
-/// Kills berthd at one point of a request that has all of them: a second one, so that there is an old instance to remove.
+/// Kills berthd at one point of a request that has all of them: a second one, so that there is an old
+/// instance to remove.
 async fn killed_at(scene: &Scene<'_>, point: Point) -> Result<Asked> {
     let berthd = scene.case.node.berthd()?;
     berthd.die_at(point.name())?;

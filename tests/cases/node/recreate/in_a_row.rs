@@ -1,4 +1,5 @@
-//! Eight times in a row, under every restart policy: as fast the last time as the first, and nothing is lost on the way.
+//! Eight times in a row, under every restart policy: as fast the last time as the first, and nothing is lost
+//! on the way.
 
 use std::time::{Duration, Instant};
 

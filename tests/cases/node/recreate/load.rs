@@ -1,4 +1,5 @@
-//! Two hundred requests at once over twenty pods: all of them end, and none of them is written more often than it changes.
+//! Two hundred requests at once over twenty pods: all of them end, and none of them is written more often
+//! than it changes.
 
 use std::collections::BTreeMap;
 use std::pin::pin;

@@ -63,7 +63,8 @@ impl<'a> Scene<'a> {
         Ok(first.clone())
     }
 
-    /// The container was replaced once since it was `before`, by way of its hook, and the pod's status says so.
+    /// The container was replaced once since it was `before`, by way of its hook, and the pod's status says
+    /// so.
     pub(crate) async fn replaced_once(&self, container: &str, before: &Instance, hooks: usize) -> Result<()> {
         let now = self.running(container).await?;
         ensure!(now.id != before.id, "{container} was not replaced");
@@ -75,7 +76,8 @@ impl<'a> Scene<'a> {
         self.shown(container, &now).await
     }
 
-    /// Waits until the pod's status says that this instance runs. A request that is made before is about the one before it.
+    /// Waits until the pod's status says that this instance runs. A request that is made before is about the
+    /// one before it.
     pub(crate) async fn shown(&self, container: &str, now: &Instance) -> Result<()> {
         self.case
             .await_pod(&self.pod, "the status shows the new instance", |pod| {

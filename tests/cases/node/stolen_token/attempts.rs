@@ -103,8 +103,8 @@ impl Attempt {
         request.body(body).context("request")
     }
 
-    /// No role lets it pass. Reads are the roles' alone, who may impersonate is somebody else, and no policy protects
-    /// policies: Kubernetes does not ask them about each other.
+    /// No role lets it pass. Reads are the roles' alone, who may impersonate is somebody else, and no policy
+    /// protects policies: Kubernetes does not ask them about each other.
     pub(super) fn stays_refused(&self) -> bool {
         matches!(self.who, Who::Agent | Who::Unbound | Who::Manager)
             && !matches!(self.verb, Verb::Get)

@@ -230,7 +230,8 @@ impl World {
         }))?;
         let api = deploy::api(&self.admin, &object)?;
         api.create(&PostParams::default(), &object).await.context("bind cluster-admin")?;
-        // The authorizer follows a watch: it knows the binding when a read that only an admin may do succeeds.
+        // The authorizer follows a watch: it knows the binding when a read that only an admin may do
+        // succeeds.
         for client in [&self.agent, &self.manager] {
             let secrets: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
             await_condition("the binding counts", PATIENCE, async || Ok(secrets.get("secret").await?))

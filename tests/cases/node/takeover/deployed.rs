@@ -1,5 +1,5 @@
-//! `deploy/takeover`: the DaemonSet's pod takes containerd's place, and whatever becomes of the pod, containerd is at its path again,
-//! and berthd when there is one again. The pods of the node notice nothing.
+//! `deploy/takeover`: the DaemonSet's pod takes containerd's place, and whatever becomes of the pod,
+//! containerd is at its path again, and berthd when there is one again. The pods of the node notice nothing.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,7 +21,8 @@ use crate::node_labels::await_labels;
 /// Restarts with the kubelet's back-off, on a machine with other work to do.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// A node with a pod of the DaemonSet on it. Its first process is a systemd, as on a real one: the guardian goes there.
+/// A node with a pod of the DaemonSet on it. Its first process is a systemd, as on a real one: the guardian
+/// goes there.
 struct Scene {
     node: SystemdNode,
     pods: Api<Pod>,
@@ -48,7 +49,8 @@ async fn whatever_becomes_of_the_pod() -> Result<()> {
     scene.node.down()
 }
 
-/// The pods of the DaemonSet, with what is below the node's directories below the run's: at the same paths in the pod and outside.
+/// The pods of the DaemonSet, with what is below the node's directories below the run's: at the same paths in
+/// the pod and outside.
 async fn template(run: &Run) -> Result<Value> {
     let folder = deploy::path("takeover").display().to_string();
     let built = tool::run(programs::kubernetes("kubectl")?, &["kustomize", &folder]).await?;
@@ -111,8 +113,8 @@ impl Scene {
         await_labels(&self.node.client().await?, "takeover", "true").await?;
         self.in_order("first").await?;
 
-        // What a crash does, and the kernel when memory is short. The first time the kubelet starts it again at once, maybe
-        // before it counts as gone; the second time after 10 s.
+        // What a crash does, and the kernel when memory is short. The first time the kubelet starts it again
+        // at once, maybe before it counts as gone; the second time after 10 s.
         self.kill("one").await?;
         await_condition("it runs again", PATIENCE, async || {
             let restarts = container(&self.pods.get("one").await?, "berthd")?.restart_count;
@@ -130,7 +132,8 @@ impl Scene {
         self.given_back().await.context("deleted by force")?;
         self.start("two").await?;
 
-        // What draining a node does, but that a DaemonSet's pods are left out by default; and what another image does.
+        // What draining a node does, but that a DaemonSet's pods are left out by default; and what another
+        // image does.
         self.pods.evict("two", &EvictParams::default()).await.context("evict it")?;
         self.given_back().await.context("evicted")?;
         self.start("three").await?;

@@ -1,4 +1,5 @@
-//! berthd at containerd's own path: a kubelet that is configured for containerd, and was restarted once, speaks to berthd.
+//! berthd at containerd's own path: a kubelet that is configured for containerd, and was restarted once,
+//! speaks to berthd.
 
 mod deployed;
 

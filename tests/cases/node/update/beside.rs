@@ -1,5 +1,5 @@
-//! Path `beside`: the kubelet speaks to containerd itself. Images are its business there as everywhere; what has to be
-//! restarted for its env the agent stops.
+//! Path `beside`: the kubelet speaks to containerd itself. Images are its business there as everywhere; what
+//! has to be restarted for its env the agent stops.
 
 use anyhow::{Result, ensure};
 use berth_tests::node::images::BUSYBOX_NEXT;

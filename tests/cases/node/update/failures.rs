@@ -1,4 +1,5 @@
-//! What cannot be had, and what does not come up: nothing is stopped for the one, and the other goes no further.
+//! What cannot be had, and what does not come up: nothing is stopped for the one, and the other goes no
+//! further.
 
 use anyhow::{Context, Result, ensure};
 use berth_proto::crd::UpdatePhase;
@@ -22,7 +23,8 @@ fn fragile(pod: PodManifest, evidence: &Evidence) -> PodManifest {
         "echo start >> /evidence/high\n[ \"$MODE\" = crash ] && exit 1\ntouch /tmp/well\ntrap 'exit 0' TERM\n\
          sleep 1000000 & wait",
     );
-    // Without a probe it is Ready as long as it runs, which on a busy machine is long enough for the next batch.
+    // Without a probe it is Ready as long as it runs, which on a busy machine is long enough for the next
+    // batch.
     let high = high.ready_when("test -f /tmp/well");
     pod.annotation("mode", "well").container(high).container(container(evidence, "low", &[]).priority(1))
 }

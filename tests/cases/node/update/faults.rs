@@ -1,5 +1,6 @@
-//! Something comes in the middle of an update: another one, the way back, the pod's end; berthd dies at each of its steps,
-//! the kubelet is restarted, the API server is away. In the end the pod is exactly what was asked for.
+//! Something comes in the middle of an update: another one, the way back, the pod's end; berthd dies at each
+//! of its steps, the kubelet is restarted, the API server is away. In the end the pod is exactly what was
+//! asked for.
 
 use anyhow::{Context, Result, ensure};
 use berth_proto::crd::UpdatePhase;
@@ -86,8 +87,8 @@ async fn update_rolled_back_in_the_middle() -> Result<()> {
         back.succeeded().await?;
         there.failed("Replaced").await?;
         if kubelet_is("1.33") {
-            // It does not say which generation its status is of, so nobody knows that it still stops a container, nor sees to it
-            // that this one gets the old env.
+            // It does not say which generation its status is of, so nobody knows that it still stops a
+            // container, nor sees to it that this one gets the old env.
             return await_condition("the stop that had begun is over", A_WHILE, async || {
                 ensure!(scene.restarts("high").await? == 1, "not yet");
                 ensure!(image(&scene.now().await?, "high")? == BUSYBOX, "an image stayed");
@@ -206,7 +207,8 @@ async fn update_berthd_killed_at_every_step() -> Result<()> {
                 asked.succeeded().await?;
                 ensure!(scene.env("high", "VALUE").await? == value, "old env");
                 ensure!(image(&scene.now().await?, "low")? == next, "old image");
-                // Whether a command that was about to go had begun cannot be known; then it is not begun again.
+                // Whether a command that was about to go had begun cannot be known; then it is not begun
+                // again.
                 lost += usize::from(point == Point::Hooked);
                 let hooks = scene.evidence.count("high", "hook")?;
                 ensure!(hooks == round + 1 - lost, "{hooks} hooks in {} updates", round + 1);

@@ -1,5 +1,5 @@
-//! Updates in place: every container gets what was asked for by one restart, in the order of the pod, and nothing is
-//! stopped for what cannot be had.
+//! Updates in place: every container gets what was asked for by one restart, in the order of the pod, and
+//! nothing is stopped for what cannot be had.
 
 mod beside;
 mod by_hand;

@@ -58,7 +58,8 @@ async fn update_one_image() -> Result<()> {
     .await
 }
 
-/// An image and values that come from an annotation and a label, for two containers, the second of them lower.
+/// An image and values that come from an annotation and a label, for two containers, the second of them
+/// lower.
 #[tokio::test]
 async fn update_two_levels_of_image_and_env() -> Result<()> {
     run_updating("update_two_levels_of_image_and_env", async |case: &Case| {
@@ -166,7 +167,8 @@ async fn update_three_levels_by_env() -> Result<()> {
     .await
 }
 
-/// No priorities: one batch. One of the containers gets the same image under another name, and its env has what env can have.
+/// No priorities: one batch. One of the containers gets the same image under another name, and its env has
+/// what env can have.
 #[tokio::test]
 async fn update_unordered_same_digest_and_odd_values() -> Result<()> {
     run_updating("update_unordered_same_digest_and_odd_values", async |case: &Case| {

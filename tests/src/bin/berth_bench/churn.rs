@@ -1,4 +1,5 @@
-//! Pods that come and go on a real node, and what goes wrong meanwhile: what the benches that put load on it have in common.
+//! Pods that come and go on a real node, and what goes wrong meanwhile: what the benches that put load on it
+//! have in common.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -135,7 +136,8 @@ impl<'a> Churn<'a> {
         Ok(())
     }
 
-    /// Ordered containers of which the highest may have an exec probe and is pulled; all end at once when they are told to.
+    /// Ordered containers of which the highest may have an exec probe and is pulled; all end at once when
+    /// they are told to.
     async fn make(&mut self) -> Result<()> {
         let name = format!("{}-{}", self.label, self.made);
         let mut pod = PodManifest::new(NAMESPACE, &name).label("app", &self.label).grace(GRACE);

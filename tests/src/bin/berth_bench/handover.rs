@@ -1,11 +1,12 @@
 //! What a node sees of berthd being replaced, while its pods come and go.
 //!
-//! All parts are real. Pods of two ordered containers with exec probes, one of an image that is asked for at each start, are
-//! made and deleted all the time; four clients call berthd all the time, and one pulls and removes an image. `upgrade` replaces
-//! it by `berthctl upgrade`, `kill` by SIGKILL and a new start on a socket that was kept, as systemd does it, `kill-rebind` the
-//! same where the new one has to bind the socket anew. Then everything is counted that went wrong: calls of the clients, restarts of
-//! containers, pods that failed, what the kubelet complains of, and whether the node was ever not Ready. `none` is the same
-//! churn with nothing replaced, the baseline of the others.
+//! All parts are real. Pods of two ordered containers with exec probes, one of an image that is asked for at
+//! each start, are made and deleted all the time; four clients call berthd all the time, and one pulls and
+//! removes an image. `upgrade` replaces it by `berthctl upgrade`, `kill` by SIGKILL and a new start on a
+//! socket that was kept, as systemd does it, `kill-rebind` the same where the new one has to bind the socket
+//! anew. Then everything is counted that went wrong: calls of the clients, restarts of containers, pods that
+//! failed, what the kubelet complains of, and whether the node was ever not Ready. `none` is the same churn
+//! with nothing replaced, the baseline of the others.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

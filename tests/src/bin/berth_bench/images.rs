@@ -1,14 +1,15 @@
-//! Images: on one node (`one_node`), and in a large cluster: how long until an image is on 1,000 nodes, 50 at a time, when each
-//! pull takes 100 ms, and what does it take?
+//! Images: on one node (`one_node`), and in a large cluster: how long until an image is on 1,000 nodes, 50 at
+//! a time, when each pull takes 100 ms, and what does it take?
 //!
-//! etcd, the API server and the manager are real. Nodes are on paper and their agents are one process, this one: each
-//! answers for its node through the API server, 100 ms after it was asked. The clock starts before the job is made and stops when a
-//! watch has shown it completed. The baseline is what nobody can beat: nodes / parallelism × 100 ms. On a small machine the API
-//! server is slower than that: `writes_alone_s` is what it takes for the two writes a node alone, without a pull to wait for.
+//! etcd, the API server and the manager are real. Nodes are on paper and their agents are one process, this
+//! one: each answers for its node through the API server, 100 ms after it was asked. The clock starts before
+//! the job is made and stops when a watch has shown it completed. The baseline is what nobody can beat: nodes
+//! / parallelism × 100 ms. On a small machine the API server is slower than that: `writes_alone_s` is what it
+//! takes for the two writes a node alone, without a pull to wait for.
 //!
-//! `scale-1000` is one job. `scale-1000-killed` is three at once, with the leading manager killed twice and its twin taking
-//! over; its time has two expiries of the lease in it. In both every node must have been asked exactly once by every job, or the
-//! bench fails.
+//! `scale-1000` is one job. `scale-1000-killed` is three at once, with the leading manager killed twice and
+//! its twin taking over; its time has two expiries of the lease in it. In both every node must have been
+//! asked exactly once by every job, or the bench fails.
 
 mod agents;
 mod cluster;
@@ -175,7 +176,8 @@ impl Stage<'_> {
         ])
     }
 
-    /// Makes jobs at once and waits until a watch has shown each of them completed; `meanwhile` goes on beside it.
+    /// Makes jobs at once and waits until a watch has shown each of them completed; `meanwhile` goes on
+    /// beside it.
     async fn round(
         &self,
         names: &[String],

@@ -1,9 +1,11 @@
-//! Jobs: how long after its main container has ended is a Job complete whose pod has a sidecar, and is it counted right?
+//! Jobs: how long after its main container has ended is a Job complete whose pod has a sidecar, and is it
+//! counted right?
 //!
-//! All parts are real: job controller, berthd with the token and the policies of `deploy/`, kubelet, containerd. One Job runs
-//! at a time; the main containers live for different times, so that they end anywhere between two looks of the kubelet. When
-//! a container ended is the runtime's word, when a sidecar was told to is its own, and a Job is complete when the API says so. What a
-//! sidecar takes of its grace is its own, and taken off. The baseline is the same Job without a sidecar, in the same run.
+//! All parts are real: job controller, berthd with the token and the policies of `deploy/`, kubelet,
+//! containerd. One Job runs at a time; the main containers live for different times, so that they end
+//! anywhere between two looks of the kubelet. When a container ended is the runtime's word, when a sidecar
+//! was told to is its own, and a Job is complete when the API says so. What a sidecar takes of its grace is
+//! its own, and taken off. The baseline is the same Job without a sidecar, in the same run.
 
 use std::time::{Duration, SystemTime};
 

@@ -1,13 +1,13 @@
 //! Launch order: how long until all containers of a three-container pod are Ready?
 //!
-//! The baseline is the same pod without priorities, on the same node and through the same berthd. Ordered and plain pods
-//! take turns, so that both meet the same machine. The clock starts when the pod is created at the API server and stops
-//! when a watch shows the pod Ready.
+//! The baseline is the same pod without priorities, on the same node and through the same berthd. Ordered and
+//! plain pods take turns, so that both meet the same machine. The clock starts when the pod is created at the
+//! API server and stops when a watch shows the pod Ready.
 //!
-//! With probes each container has a readiness probe every second that succeeds at once. Its own time, as the runtime takes it
-//! for the same command, passes once for each level that is waited for: `own_s` is what the order takes beyond that and beyond the
-//! plain pod, against a limit of 0.3 s. In `highest-first-probes-late` the agent leaves probes to the kubelet
-//! (`launchOrder.earlyReadiness: false`).
+//! With probes each container has a readiness probe every second that succeeds at once. Its own time, as the
+//! runtime takes it for the same command, passes once for each level that is waited for: `own_s` is what the
+//! order takes beyond that and beyond the plain pod, against a limit of 0.3 s. In `highest-first-probes-late`
+//! the agent leaves probes to the kubelet (`launchOrder.earlyReadiness: false`).
 
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,8 @@
 //! `berth-bench`: measures Berth against the same work without it, in the same run.
 //!
-//! A bench is a module with the constant `BENCH` (its name, cases and metrics) and a function `run` that gives rows; to
-//! add one, list it in [`BENCHES`] and call it in [`run`]. What a case does is described in the module's own head.
+//! A bench is a module with the constant `BENCH` (its name, cases and metrics) and a function `run` that
+//! gives rows; to add one, list it in [`BENCHES`] and call it in [`run`]. What a case does is described in
+//! the module's own head.
 
 #![allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should")]
 
@@ -71,7 +72,8 @@ enum Command {
     Jobs(Options),
     /// Time until requests made at once are assigned, and the manager's memory and CPU.
     Manager(manager::Large),
-    /// Time until a pod shows what a probe finds, what probes cost, and more of them than the node is to bear.
+    /// Time until a pod shows what a probe finds, what probes cost, and more of them than the node is to
+    /// bear.
     Probes(Options),
     /// Errors that occur when berthd is replaced ten times while 60 pods come and go.
     Handover(Options),

@@ -1,9 +1,10 @@
-//! The manager in a large cluster: how long until 1,000 requests made at once are assigned, and what that takes?
+//! The manager in a large cluster: how long until 1,000 requests made at once are assigned, and what that
+//! takes?
 //!
-//! etcd, the API server and the manager are real; nodes, pods and what the pods' statuses say are made through the API
-//! server and exist on paper only. The clock starts before the first request is made and stops when a watch has shown the
-//! last one assigned, so the API server's work for the requests is in it. Without the manager there is no such work, so
-//! there is no baseline.
+//! etcd, the API server and the manager are real; nodes, pods and what the pods' statuses say are made
+//! through the API server and exist on paper only. The clock starts before the first request is made and
+//! stops when a watch has shown the last one assigned, so the API server's work for the requests is in it.
+//! Without the manager there is no such work, so there is no baseline.
 
 mod cluster;
 mod flood;

@@ -1,10 +1,11 @@
 //! A full node, and clients that ask for far too much: does the kubelet notice?
 //!
-//! All parts are real. A node of 110 pods with 500 containers, of which the first of a pod starts first and ends last, and is of an
-//! image that is asked for at each start. Pods are replaced, 100 a minute or as many as the machine bears: none while a quarter of them is
-//! not Ready. One client asks for the version all the time. `crowd` is that with [`crowd::Crowd`] on the same socket, `alone` is that without;
-//! `direct` is the baseline of both: fewer pods on a node without berthd. In the end all pods are deleted at once,
-//! which makes a hold of each.
+//! All parts are real. A node of 110 pods with 500 containers, of which the first of a pod starts first and
+//! ends last, and is of an image that is asked for at each start. Pods are replaced, 100 a minute or as many
+//! as the machine bears: none while a quarter of them is not Ready. One client asks for the version all the
+//! time. `crowd` is that with [`crowd::Crowd`] on the same socket, `alone` is that without; `direct` is the
+//! baseline of both: fewer pods on a node without berthd. In the end all pods are deleted at once, which
+//! makes a hold of each.
 
 mod crowd;
 
@@ -195,7 +196,8 @@ fn p99_ms(took: &[Duration]) -> f64 {
     sorted.get(at).map_or(f64::NAN, |took| took.as_secs_f64() * 1000.0)
 }
 
-/// CRI calls that the kubelet saw fail, without those that the launch order has refused, which is how it holds a container back.
+/// CRI calls that the kubelet saw fail, without those that the launch order has refused, which is how it
+/// holds a container back.
 async fn kubelet_errors(bed: &Bed) -> Result<f64> {
     const ERRORS: &str = "kubelet_runtime_operations_errors_total";
     let metrics = bed.node.kubelet()?.metrics().await?;

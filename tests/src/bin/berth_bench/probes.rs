@@ -1,14 +1,17 @@
-//! Probes of one's own: how long until a pod is marked, what they cost, and what happens when they are too many?
+//! Probes of one's own: how long until a pod is marked, what they cost, and what happens when they are too
+//! many?
 //!
-//! All parts are real: manager, berthd with the token and the policies of `deploy/`, kubelet, containerd. The baselines are
-//! OpenKruise's figures on the same machine, or limits.
+//! All parts are real: manager, berthd with the token and the policies of `deploy/`, kubelet, containerd. The
+//! baselines are OpenKruise's figures on the same machine, or limits.
 //!
-//! - `flip`: one pod with an exec probe every second that looks for a file. From the file's appearing or vanishing, at any moment of the
-//!   period, until a watch shows the label of the other outcome. Limit: period and a second.
-//! - `idle-40x1-exec-10s`, `idle-40x2-http-1s`: in each pod an exec probe every 10 s, or two HTTP probes every second, for a minute in
-//!   which nothing changes: nothing may be written then. All of berthd's CPU counts, that of the idle node too.
-//! - `budget-40-execs`: the same pods, where 40 exec probes a second are wanted, for a minute. How many run is counted by the
-//!   commands themselves.
+//! - `flip`: one pod with an exec probe every second that looks for a file. From the file's appearing or
+//!   vanishing, at any moment of the period, until a watch shows the label of the other outcome. Limit:
+//!   period and a second.
+//! - `idle-40x1-exec-10s`, `idle-40x2-http-1s`: in each pod an exec probe every 10 s, or two HTTP probes
+//!   every second, for a minute in which nothing changes: nothing may be written then. All of berthd's CPU
+//!   counts, that of the idle node too.
+//! - `budget-40-execs`: the same pods, where 40 exec probes a second are wanted, for a minute. How many run
+//!   is counted by the commands themselves.
 
 use std::fs;
 use std::pin::pin;

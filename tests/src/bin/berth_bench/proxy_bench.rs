@@ -1,5 +1,5 @@
-//! The bench `proxy`: the data path against a direct connection ([`crate::proxy`]), and its cost on an idle node
-//! ([`crate::idle`]).
+//! The bench `proxy`: the data path against a direct connection ([`crate::proxy`]), and its cost on an idle
+//! node ([`crate::idle`]).
 
 use anyhow::Result;
 

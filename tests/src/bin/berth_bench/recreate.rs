@@ -1,8 +1,9 @@
 //! Recreate: one container of a pod, eight times in a row, by ContainerRecreateRequests.
 //!
-//! All parts are real: manager, berthd, kubelet, containerd. The container has a preStop hook that takes no time of its
-//! own. Times of instances are the runtime's; those of requests are this program's, on the same machine. The baseline of
-//! `running_s` is the same pod deleted and created again, which is what there is without recreate.
+//! All parts are real: manager, berthd, kubelet, containerd. The container has a preStop hook that takes no
+//! time of its own. Times of instances are the runtime's; those of requests are this program's, on the same
+//! machine. The baseline of `running_s` is the same pod deleted and created again, which is what there is
+//! without recreate.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

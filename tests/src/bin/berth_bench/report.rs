@@ -1,4 +1,5 @@
-//! What a bench prints: one row for each case and metric, as JSON lines for programs or as a table for people.
+//! What a bench prints: one row for each case and metric, as JSON lines for programs or as a table for
+//! people.
 
 use std::io::Write;
 

@@ -1,10 +1,11 @@
 //! Does berthd stay as large as it is? Half an hour of everything that comes and goes.
 //!
-//! All parts are real. Twenty pods of two ordered containers with exec probes, of which a few are replaced each minute; single
-//! containers are recreated; an image is pulled and removed; a client cancels calls in the middle, commands in containers among
-//! them, and opens connections that it leaves open-ended, or drops without a word. Every 30 s berthd is looked at. After a warm-up of a sixth of
-//! the time a straight line is laid through what was seen: flat is what it grows by from end to end, at most a twentieth of its beginning,
-//! or [`NOISE`]. The baseline of each row is its beginning.
+//! All parts are real. Twenty pods of two ordered containers with exec probes, of which a few are replaced
+//! each minute; single containers are recreated; an image is pulled and removed; a client cancels calls in
+//! the middle, commands in containers among them, and opens connections that it leaves open-ended, or drops
+//! without a word. Every 30 s berthd is looked at. After a warm-up of a sixth of the time a straight line is
+//! laid through what was seen: flat is what it grows by from end to end, at most a twentieth of its
+//! beginning, or [`NOISE`]. The baseline of each row is its beginning.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -86,8 +87,8 @@ pub(crate) async fn run(options: &Length) -> Result<Vec<Row>> {
         let step = Instant::now();
         pods.step(1).await?;
         steps += 1;
-        // The one pod is soon to go. A runtime of this age may lose a container in which a command was cut off, and then neither ends
-        // nor starts anything in that pod: the other one is to be restarted.
+        // The one pod is soon to go. A runtime of this age may lose a container in which a command was cut
+        // off, and then neither ends nor starts anything in that pod: the other one is to be restarted.
         let (goes, stays) = (pods.names[1].clone(), pods.names[SHAPE.pods / 2].clone());
         ill_mannered(berthd.socket(), &goes).await?;
         // A busy machine may not have brought it up yet.

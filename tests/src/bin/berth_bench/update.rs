@@ -1,11 +1,12 @@
-//! Update: one pod without the readiness gate of in-place updates, its image changed once; one with it, its image changed
-//! five times in a row, an annotation that its env reads five times in a row, and two ordered batches, by
-//! ContainerUpdateRequests.
+//! Update: one pod without the readiness gate of in-place updates, its image changed once; one with it, its
+//! image changed five times in a row, an annotation that its env reads five times in a row, and two ordered
+//! batches, by ContainerUpdateRequests.
 //!
-//! All parts are real: manager, berthd with the token and the policies of `deploy/`, kubelet, containerd. The images are on
-//! the node, and the pod has been at rest. `ready_s` is from the request to the pod's being Ready again with all of it running what was asked for, as the
-//! request's end says; the baseline is the same pod deleted and created again. `floor_s` is what the kubelet takes for the
-//! same patches when somebody makes them by hand. Times of instances are the runtime's.
+//! All parts are real: manager, berthd with the token and the policies of `deploy/`, kubelet, containerd. The
+//! images are on the node, and the pod has been at rest. `ready_s` is from the request to the pod's being
+//! Ready again with all of it running what was asked for, as the request's end says; the baseline is the same
+//! pod deleted and created again. `floor_s` is what the kubelet takes for the same patches when somebody
+//! makes them by hand. Times of instances are the runtime's.
 
 mod floor;
 
@@ -49,8 +50,8 @@ pub(crate) const BENCH: Bench = Bench {
     ],
 };
 const ROUNDS: usize = 5;
-/// Before each update: for a second or two after a start the kubelet has looks at the pod left to take, and a patch that comes
-/// then waits for them. Nobody updates a pod as often.
+/// Before each update: for a second or two after a start the kubelet has looks at the pod left to take, and a
+/// patch that comes then waits for them. Nobody updates a pod as often.
 const REST: Duration = Duration::from_millis(2500);
 /// How much longer each time, so that patches come at all moments between two of the kubelet's looks.
 const SPREAD: Duration = Duration::from_millis(170);

@@ -33,7 +33,8 @@ pub(super) async fn play(bed: &Bed, row: &Row) -> Result<Instant> {
     }
     ensure!(berthd.service().pid() != before, "the same process answers");
     berthd.serving().await?;
-    // For a while it looks after the new one. What happens to that then is another cell than those that follow.
+    // For a while it looks after the new one. What happens to that then is another cell than those that
+    // follow.
     let old = PathBuf::from(format!("/proc/{}", before.context("no process")?));
     await_condition("the old berthd has ended", PATIENCE, async || {
         ensure!(!old.exists(), "it is there");

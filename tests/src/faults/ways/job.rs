@@ -29,7 +29,8 @@ impl JobRuns {
     pub(super) async fn play(&self, bed: &Bed, row: &Row) -> Result<Instant> {
         let job = row.object("job");
         let evidence = Evidence::new(bed.node.run(), NAMESPACE, &job)?;
-        // Without its store berthd does not know that it was the one who ended it. Never would make a failure of that.
+        // Without its store berthd does not know that it was the one who ended it. Never would make a failure
+        // of that.
         let policy = if row.fault == Fault::BrokenStore { "OnFailure" } else { "Never" };
         let hook = "echo hook >> /evidence/proxy; sleep 0.3";
         let hook = json!({ "preStop": { "exec": { "command": ["/bin/sh", "-c", hook] } } });

@@ -10,7 +10,8 @@ use super::super::site::ordered;
 
 const CONTAINERS: &[&str] = &["a", "b", "c"];
 
-/// Pods that come and go pass these points, too: whoever comes first meets the fault, and all are judged alike.
+/// Pods that come and go pass these points, too: whoever comes first meets the fault, and all are judged
+/// alike.
 pub(super) async fn play(bed: &Bed, row: &Row) -> Result<Instant> {
     let name = row.object("launch");
     bed.arm(row)?;

@@ -1,4 +1,5 @@
-//! Two ordered containers of a running pod are changed: the higher one reads an annotation, the lower one gets an image.
+//! Two ordered containers of a running pod are changed: the higher one reads an annotation, the lower one
+//! gets an image.
 
 use std::time::Instant;
 

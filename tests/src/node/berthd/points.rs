@@ -1,4 +1,5 @@
-//! Points on berthd's way (`berthd::agent::fault`): it is told where to die or to stand still, and seen there.
+//! Points on berthd's way (`berthd::agent::fault`): it is told where to die or to stand still, and seen
+//! there.
 
 use std::fs;
 use std::io::ErrorKind;

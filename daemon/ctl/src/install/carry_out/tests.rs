@@ -11,7 +11,8 @@ use super::super::places::JOURNAL;
 use super::super::plan::{self, Plan, Wishes};
 use super::*;
 
-/// A `systemctl` that keeps what is enabled and active as files, and berthd's folder as systemd would make it.
+/// A `systemctl` that keeps what is enabled and active as files, and berthd's folder as systemd would make
+/// it.
 const SYSTEMCTL: &str = r#"#!/bin/sh
 cd "$(dirname "$0")" || exit 9
 echo "$@" >> calls

@@ -1,4 +1,5 @@
-//! A kubelet in a service of its own: its flags, then its configuration file and the drop-ins beside it, then its defaults.
+//! A kubelet in a service of its own: its flags, then its configuration file and the drop-ins beside it, then
+//! its defaults.
 
 use anyhow::{Context, Result};
 use serde_json::{Map, Value};
@@ -84,7 +85,8 @@ pub(super) fn endpoint(text: String) -> String {
     if text.starts_with('/') { format!("unix://{text}") } else { text }
 }
 
-/// The configuration file with the drop-ins of `--config-dir` over it, field by field; only plain fields count here.
+/// The configuration file with the drop-ins of `--config-dir` over it, field by field; only plain fields
+/// count here.
 pub(super) fn config(host: &Host, file: Option<&str>, dir: Option<&str>) -> Result<Map<String, Value>> {
     let mut files: Vec<String> = file.into_iter().map(str::to_owned).collect();
     if let Some(dir) = dir {

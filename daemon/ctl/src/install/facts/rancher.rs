@@ -1,9 +1,9 @@
 //! k3s and RKE2: their flags, and their configuration file with the drop-ins beside it.
 //!
-//! Taken from k3s' `pkg/configfilearg`, `pkg/util/args.go` and `pkg/daemons/agent`: flags of the files come before those of
-//! the command line; a key with `+` adds to the list that the files before it have; of several `kubelet-arg` for one flag
-//! of the kubelet the last counts, over k3s' own; `container-runtime-endpoint` (without `kubelet-arg`) is about a runtime
-//! that k3s does not start itself.
+//! Taken from k3s' `pkg/configfilearg`, `pkg/util/args.go` and `pkg/daemons/agent`: flags of the files come
+//! before those of the command line; a key with `+` adds to the list that the files before it have; of
+//! several `kubelet-arg` for one flag of the kubelet the last counts, over k3s' own;
+//! `container-runtime-endpoint` (without `kubelet-arg`) is about a runtime that k3s does not start itself.
 
 use anyhow::Result;
 use serde_json::Value;

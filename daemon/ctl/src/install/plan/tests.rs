@@ -102,8 +102,8 @@ fn what_is_there_is_left_as_it_is() {
     assert_eq!(second.actions, expected);
     assert_eq!(second.notes.len(), 2, "{:?}", second.notes);
 
-    // The administrator's own configuration counts; a unit of ours that was changed is mended; a kubelet that was
-    // reconfigured gets its new command line.
+    // The administrator's own configuration counts; a unit of ours that was changed is mended; a kubelet that
+    // was reconfigured gets its new command line.
     tree.write(CONFIG, "mine");
     tree.write("/etc/systemd/system/berthd.service", "changed");
     tree.write(

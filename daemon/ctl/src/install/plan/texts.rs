@@ -68,8 +68,8 @@ pub(crate) fn kubelet_drop_in(kubelet: &Kubelet, command: &str, socket: &str) ->
     )
 }
 
-/// The same for k3s and RKE2. They start their containerd themselves and wait for it, so their units wait for nothing of
-/// ours: the socket is there before any ordinary service (sockets.target).
+/// The same for k3s and RKE2. They start their containerd themselves and wait for it, so their units wait for
+/// nothing of ours: the socket is there before any ordinary service (sockets.target).
 pub(crate) fn rancher_drop_in(kubelet: &Kubelet, socket: &str) -> String {
     let images = if kubelet.image_endpoint.is_some() {
         format!("- image-service-endpoint=unix://{socket}\n")

@@ -1,5 +1,5 @@
-//! Random operations on the images of one node: wishes come, change and go, everything is answered in every way and in any
-//! order, the kubelet pulls beside us and joins us, time passes.
+//! Random operations on the images of one node: wishes come, change and go, everything is answered in every
+//! way and in any order, the kubelet pulls beside us and joins us, time passes.
 
 use std::{sync::Arc, time::Duration};
 

@@ -151,7 +151,8 @@ pub(super) fn id(key: &str) -> WishId {
     WishId { source: WishSource::Api, key: key.into() }
 }
 
-/// A reference of the form `registry/repository:tag`, `registry/repository@digest`, or `name:tag` of the default registry.
+/// A reference of the form `registry/repository:tag`, `registry/repository@digest`, or `name:tag` of the
+/// default registry.
 pub(super) fn reference(given: &str) -> ImageReference {
     let record = if given.contains('/') { given.to_owned() } else { format!("docker.io/library/{given}") };
     let (registry, rest) = record.split_once('/').unwrap();

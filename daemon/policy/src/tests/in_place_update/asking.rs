@@ -1,4 +1,5 @@
-//! Requests for the simulated pod, and an agent that writes down what is owed to them and carries out what is owed to it.
+//! Requests for the simulated pod, and an agent that writes down what is owed to them and carries out what is
+//! owed to it.
 
 use std::time::Duration;
 
@@ -111,8 +112,8 @@ impl Asking {
         panic!("never quiet: {:#?}", self.log);
     }
 
-    /// As far as it goes with a kubelet that does its part, but for the containers that are not Ready with these images.
-    /// Time passes only where nothing else is left.
+    /// As far as it goes with a kubelet that does its part, but for the containers that are not Ready with
+    /// these images. Time passes only where nothing else is left.
     pub(super) fn play(&mut self, bad: &[&str]) {
         for _ in 0..100 {
             self.act();

@@ -112,8 +112,8 @@ fn the_next_batch_does_not_wait_for_the_kubelets_word_and_the_end_does() {
     }
 }
 
-/// The gate is opened between the stop and the start, so that the kubelet's next look finds both; not for a lower batch, not
-/// before the kubelet is at it, and not for one that went by itself.
+/// The gate is opened between the stop and the start, so that the kubelet's next look finds both; not for a
+/// lower batch, not before the kubelet is at it, and not for one that went by itself.
 #[test]
 fn the_gate_is_opened_before_the_next_instance_is_started() {
     let (mut world, update) = (ordered(), both());

@@ -19,7 +19,8 @@ fn batch(timestamp: i64, containers: &[&str]) -> Batch {
     Batch { timestamp, containers: names(containers) }
 }
 
-/// The example of OpenKruise's v1.1 release post: the sidecar reads a changed annotation, main gets another image.
+/// The example of OpenKruise's v1.1 release post: the sidecar reads a changed annotation, main gets another
+/// image.
 #[test]
 fn the_two_step_example() {
     let mut world = World::of(&[("sidecar", Some(10), &["app-config"]), ("main", Some(0), &[])]);

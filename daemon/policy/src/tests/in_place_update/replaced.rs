@@ -11,7 +11,8 @@ fn first() -> Update {
     update("r1", &[("a", "a:2"), ("c", "c:2")], &[("k", "2"), ("l", "2")])
 }
 
-/// The worlds that the first update passes through, each before one of its steps; the kubelet does its part or not yet.
+/// The worlds that the first update passes through, each before one of its steps; the kubelet does its part
+/// or not yet.
 fn moments() -> Vec<World> {
     let (mut world, mut moments) = (three(), Vec::new());
     loop {

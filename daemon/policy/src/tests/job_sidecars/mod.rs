@@ -190,8 +190,8 @@ fn a_hook_is_begun_at_most_once() {
     }
 }
 
-/// By the runtime's own word; without it, in a while. The kubelet learns of both ends at once if the sidecar is down when it
-/// looks.
+/// By the runtime's own word; without it, in a while. The kubelet learns of both ends at once if the sidecar
+/// is down when it looks.
 #[test]
 fn an_exit_is_noticed_without_the_kubelet() {
     for hinted in [true, false] {

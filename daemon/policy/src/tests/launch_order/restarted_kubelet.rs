@@ -8,7 +8,8 @@ use crate::{
     tests::world::{latch, pod, waiting},
 };
 
-/// A restarted kubelet calls a probed container Ready before its probes run, and takes it back with its next SyncPod.
+/// A restarted kubelet calls a probed container Ready before its probes run, and takes it back with its next
+/// SyncPod.
 #[test]
 fn the_ready_of_a_restarted_kubelet_is_doubted() {
     let pod = pod(&[("b", "1"), ("a", "2")]).becomes_ready_by("a", Readiness::ReadinessProbe);

@@ -20,7 +20,8 @@ impl Truth {
         self.position = NAMES.len();
     }
 
-    /// `kill -9` and a new process: what was in flight fails, latches and the runtime's lists are what is left.
+    /// `kill -9` and a new process: what was in flight fails, latches and the runtime's lists are what is
+    /// left.
     pub(super) fn kill_agent(&mut self) {
         self.held = None;
         let now = self.world.now;

@@ -1,4 +1,5 @@
-//! The part of the model that runs probes: an executor that is as slow and forgetful as can be, and a count of its own.
+//! The part of the model that runs probes: an executor that is as slow and forgetful as can be, and a count
+//! of its own.
 
 use std::{collections::BTreeMap, time::Instant};
 

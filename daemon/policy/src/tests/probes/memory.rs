@@ -46,7 +46,8 @@ fn a_restart_of_the_agent_changes_and_tells_nothing() {
     );
 }
 
-/// The agent asks whether each probe may run before it wants it, so the list comes later than what was reported.
+/// The agent asks whether each probe may run before it wants it, so the list comes later than what was
+/// reported.
 #[test]
 fn before_it_is_known_what_is_wanted_the_old_report_stands() {
     let mut play = Play::new();

@@ -1,5 +1,6 @@
-//! Random operations on the probes of one node: what is wanted changes, containers come, end and go, runs end in every way or
-//! never, writes succeed, fail, or succeed and say they failed, somebody else writes on the pods, time passes.
+//! Random operations on the probes of one node: what is wanted changes, containers come, end and go, runs end
+//! in every way or never, writes succeed, fail, or succeed and say they failed, somebody else writes on the
+//! pods, time passes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -214,8 +215,8 @@ impl Truth {
         }
     }
 
-    /// Everything is as it should be when all goes well, nothing is done then that need not be, and nothing is left when all
-    /// have gone.
+    /// Everything is as it should be when all goes well, nothing is done then that need not be, and nothing
+    /// is left when all have gone.
     fn comes_to_rest(mut self) {
         self.goes_well = true;
         PODS.iter().for_each(|pod| drop(self.run(&Op::Show(pod))));

@@ -1,5 +1,6 @@
-//! One conversation: facts go in, the steps that are owed come out as short lines. Pods are called by one letter, their
-//! containers `main` and `side`, instances by container and attempt; a probe is an exec of its own name.
+//! One conversation: facts go in, the steps that are owed come out as short lines. Pods are called by one
+//! letter, their containers `main` and `side`, instances by container and attempt; a probe is an exec of its
+//! own name.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -56,7 +56,8 @@ fn what_a_user_wrote_cannot_make_it_spin_or_overflow() {
     assert_eq!(play.settle_only(&["run"]), ["run a in p-main-0"]);
 }
 
-/// Containers that ran before the agent began do not have all their probes at once; those that began later do.
+/// Containers that ran before the agent began do not have all their probes at once; those that began later
+/// do.
 #[test]
 fn after_a_restart_of_the_agent_first_runs_are_spread_over_the_period() {
     let mut play = Play::new();

@@ -19,7 +19,8 @@ pub(super) fn provider(name: &str) -> Provider {
 
 pub(super) fn script(directory: &Path, name: &str, body: &str) {
     let path = directory.join(name);
-    // Written by a process of its own: a file that this one has open for writing while another test forks is "text busy".
+    // Written by a process of its own: a file that this one has open for writing while another test forks is
+    // "text busy".
     let text = format!("#!/bin/sh\n{body}\n");
     let source = directory.join(format!("{name}.txt"));
     fs::write(&source, text).unwrap();

@@ -67,8 +67,8 @@ async fn asks_as_the_kubelet_does() {
 
 #[tokio::test]
 async fn a_redirect_leads_nowhere_else() {
-    // Another host, another port of this one, and the node's metadata service, all on this machine: whoever dials them
-    // is seen.
+    // Another host, another port of this one, and the node's metadata service, all on this machine: whoever
+    // dials them is seen.
     let seen = Arc::new(AtomicUsize::new(0));
     let counted = seen.clone();
     let elsewhere = Raw::new(move |_| {

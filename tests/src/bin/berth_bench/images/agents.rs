@@ -1,5 +1,5 @@
-//! All agents in one: watches every NodeImage, and answers what is new in one after the time of a pull, by server-side
-//! apply as an agent does.
+//! All agents in one: watches every NodeImage, and answers what is new in one after the time of a pull, by
+//! server-side apply as an agent does.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -36,7 +36,8 @@ struct Shared {
 struct State {
     /// By node: the entries that are there and what was said of them.
     nodes: HashMap<String, BTreeMap<String, Value>>,
-    /// By node: an agent writes one thing after the other, or an older list would take back what a newer one says.
+    /// By node: an agent writes one thing after the other, or an older list would take back what a newer one
+    /// says.
     turns: HashMap<String, Arc<tokio::sync::Mutex<()>>>,
     /// By node and UID: how often an entry began to be there.
     pulls: HashMap<(String, String), u32>,

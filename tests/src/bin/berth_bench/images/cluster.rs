@@ -32,8 +32,8 @@ async fn make(client: &Client, name: String) -> Result<()> {
     images.create(&PostParams::default(), &image).await.context("make a NodeImage").map(drop)
 }
 
-/// As many writes to the same objects as one job takes, two for each node, by nobody but us and as fast as they go: what
-/// the API server of this machine can do at the most.
+/// As many writes to the same objects as one job takes, two for each node, by nobody but us and as fast as
+/// they go: what the API server of this machine can do at the most.
 pub(super) async fn write_twice(client: &Client, count: u32) -> Result<Duration> {
     let images: Api<NodeImage> = Api::all(client.clone());
     let begun = Instant::now();

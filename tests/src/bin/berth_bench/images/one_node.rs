@@ -1,7 +1,8 @@
 //! One node: from an ImagePullJob made to its one node counted as succeeded.
 //!
-//! All parts are real: registry, manager, berthd, containerd. The baseline is what cannot be saved: the CRI's own PullImage of
-//! another image of the same size, made a moment before; for an image that is there already it is nothing.
+//! All parts are real: registry, manager, berthd, containerd. The baseline is what cannot be saved: the CRI's
+//! own PullImage of another image of the same size, made a moment before; for an image that is there already
+//! it is nothing.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! The floor: the same patches made by hand, of pods that nobody updates. What the kubelet takes by itself, before which no
-//! update can be complete.
+//! The floor: the same patches made by hand, of pods that nobody updates. What the kubelet takes by itself,
+//! before which no update can be complete.
 //!
 //! The pods are new, so that no exited instance is there for which the kubelet would hold the next one back.
 
