@@ -1,8 +1,9 @@
-//! What Berth's tests stand on: a real node (containerd, kubelet, API server) that is brought up for one run and leaves
-//! nothing behind.
+//! What Berth's tests stand on: a real node (containerd, kubelet, API server) that is brought up for one run
+//! and leaves nothing behind.
 //!
-//! [`node`] runs the programs; [`manifest`] writes the pods that the tests play; [`observe`] reads from the runtime what
-//! really happened to them. Nothing here believes what Berth says of itself: the truth is the runtime's.
+//! [`node`] runs the programs; [`manifest`] writes the pods that the tests play; [`observe`] reads from the
+//! runtime what really happened to them. Nothing here believes what Berth says of itself: the truth is the
+//! runtime's.
 
 #![allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should")]
 
@@ -15,5 +16,7 @@ pub mod markers;
 pub mod node;
 pub mod observe;
 pub mod recreate;
+#[cfg(test)]
+mod repository;
 pub mod update;
 pub mod wait;

@@ -79,7 +79,7 @@ pub(super) trait Followed: Sized {
 
 /// How far a request is.
 pub(super) struct Progress<'a> {
-    /// Who made the request.
+    /// Author of the request.
     pub(super) origin: &'a str,
     /// Phase of the whole request.
     pub(super) phase: &'a str,

@@ -62,7 +62,8 @@ impl ScriptedGate {
         self.marked.lock().unwrap().push(container.into());
     }
 
-    /// From now on finds out too late that this container is to be shown as completed: when its status is there.
+    /// From now on finds out too late that this container is to be shown as completed: when its status is
+    /// there.
     pub(crate) fn end(&self, container: &str) {
         self.ended.lock().unwrap().push(container.into());
     }

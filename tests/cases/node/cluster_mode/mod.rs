@@ -32,7 +32,8 @@ async fn without_agent(case: &Case, test: impl AsyncFnOnce() -> Result<()>) -> R
     outcome
 }
 
-/// The agent itself: it finds the kind although it was not there at its start, and ends a request it cannot carry out.
+/// The agent itself: it finds the kind although it was not there at its start, and ends a request it cannot
+/// carry out.
 #[tokio::test]
 async fn request_that_cannot_be_carried_out_is_refused() -> Result<()> {
     run("request_that_cannot_be_carried_out_is_refused", async |case: &Case| {

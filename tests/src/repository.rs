@@ -1,0 +1,198 @@
+//! Checks of the repository's own text: comments, dependencies, the glossary. No node is needed for them.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// The widest comment line, in characters.
+const WIDEST: usize = 110;
+/// The most words that the glossary explains.
+const MOST_WORDS: usize = 40;
+/// Beginnings of a doc line that name nothing: a doc line begins with the thing.
+const NAMELESS: [&str; 5] = ["What", "Whoever", "Who", "Of", "Those"];
+/// Crates that generated code names, which is not among the sources.
+const GENERATED: [(&str, &str); 2] = [("proto", "prost"), ("proto", "tonic-prost")];
+/// Folders with sources.
+const SOURCES: [&str; 6] = ["daemon", "fuzz", "manager", "proto", "shim", "tests"];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+/// All files below a folder that end like this; what was built is left out.
+fn files(folder: &Path, end: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let entries = entries.filter(|path| path.file_name().is_some_and(|name| name != "target"));
+    let below = entries.flat_map(|path| if path.is_dir() { files(&path, end) } else { vec![path] });
+    below.filter(|path| path.to_string_lossy().ends_with(end)).collect()
+}
+
+/// Rust sources of the repository, with their paths in it.
+fn sources() -> Vec<(PathBuf, String)> {
+    let all: Vec<(PathBuf, String)> = SOURCES
+        .iter()
+        .flat_map(|folder| files(&root().join(folder), ".rs"))
+        .map(|path| (path.strip_prefix(root()).unwrap().to_owned(), fs::read_to_string(&path).unwrap()))
+        .collect();
+    assert!(all.len() > 500, "only {} sources found below {:?}", all.len(), root());
+    all
+}
+
+/// Numbers of the lines with a comment that is too wide. A drawing, between fences, is as wide as it has to
+/// be, and so is the row of a table.
+fn too_wide(source: &str) -> Vec<usize> {
+    let (mut found, mut drawing) = (Vec::new(), false);
+    for (at, line) in source.lines().enumerate() {
+        let comment = line.trim_start().strip_prefix("//");
+        let text = comment.map(|text| text.trim_start_matches(['/', '!', ' ']));
+        drawing = match text {
+            Some(text) if text.starts_with("```") => !drawing,
+            Some(_) => drawing,
+            None => false,
+        };
+        let is_row = text.is_some_and(|text| text.starts_with('|'));
+        if comment.is_some() && !drawing && !is_row && line.chars().count() > WIDEST {
+            found.push(at + 1);
+        }
+    }
+    found
+}
+
+/// Numbers of the lines at which the doc comment of an item begins and names nothing.
+fn nameless(source: &str) -> Vec<usize> {
+    let mut found = Vec::new();
+    let mut before = "";
+    for (at, line) in source.lines().enumerate() {
+        let line = line.trim_start();
+        let begins = line.starts_with("/// ") && !before.starts_with("///");
+        let first = line.trim_start_matches("/// ").split(|c: char| !c.is_alphanumeric()).next();
+        if begins && first.is_some_and(|first| NAMELESS.contains(&first)) {
+            found.push(at + 1);
+        }
+        before = line;
+    }
+    found
+}
+
+/// Dependencies that a manifest lists, whatever for.
+fn dependencies(manifest: &str) -> Vec<String> {
+    let mut listed = Vec::new();
+    let mut within = false;
+    for line in manifest.lines() {
+        if let Some(section) = line.strip_prefix('[') {
+            within = section.ends_with("dependencies]") && !section.starts_with("workspace");
+        } else if within
+            && !line.starts_with('#')
+            && let Some((name, _)) = line.split_once(['.', '=', ' '])
+        {
+            listed.push(name.trim().to_owned());
+        }
+    }
+    listed
+}
+
+/// Reports whether sources name the crate: in a path, an import, or an attribute.
+fn is_used(dependency: &str, sources: &str) -> bool {
+    let name = dependency.replace('-', "_");
+    sources.match_indices(&name).any(|(at, _)| {
+        let is_part = |c: char| c.is_alphanumeric() || c == '_';
+        let (before, after) = (&sources[..at], &sources[at + name.len()..]);
+        let begins = !before.ends_with(is_part);
+        let imported = before.ends_with("use ") && after.starts_with([';', ':', ' ']);
+        begins && (after.starts_with("::") || imported)
+    })
+}
+
+/// Entries of the glossary: lines of the README's section "Words" that begin with a word in bold.
+fn glossary(readme: &str) -> Vec<&str> {
+    let section = readme.split_once("\n### Words\n").map_or("", |(_, rest)| rest);
+    let section = section.split("\n#").next().unwrap_or_default();
+    section.lines().filter(|line| line.starts_with("- **")).collect()
+}
+
+/// Fails with one line for each finding.
+fn none(findings: &[String], remedy: &str) {
+    assert!(findings.is_empty(), "{remedy}:\n{}", findings.join("\n"));
+}
+
+#[test]
+fn comments_are_not_too_wide() {
+    let mut found = Vec::new();
+    for (path, source) in sources() {
+        found.extend(too_wide(&source).iter().map(|line| format!("{}:{line}", path.display())));
+    }
+    none(&found, "a comment line has at most 110 columns");
+}
+
+#[test]
+fn docs_begin_with_the_thing() {
+    let mut found = Vec::new();
+    for (path, source) in sources() {
+        found.extend(nameless(&source).iter().map(|line| format!("{}:{line}", path.display())));
+    }
+    none(&found, "a doc line begins with a noun or a verb that names the thing");
+}
+
+#[test]
+fn every_dependency_is_used() {
+    let manifests: Vec<PathBuf> =
+        SOURCES.iter().flat_map(|folder| files(&root().join(folder), "Cargo.toml")).collect();
+    assert!(manifests.len() >= 8, "manifests not found: {manifests:?}");
+    let mut found = Vec::new();
+    let mut listed = Vec::new();
+    for manifest in &manifests {
+        let folder = manifest.parent().unwrap();
+        // A package within another one has sources of its own.
+        let inner: Vec<&Path> = manifests.iter().filter_map(|other| other.parent()).collect();
+        let inner: Vec<&Path> =
+            inner.into_iter().filter(|other| *other != folder && other.starts_with(folder)).collect();
+        let own = files(folder, ".rs").into_iter();
+        let own = own.filter(|path| !inner.iter().any(|inner| path.starts_with(inner)));
+        let text: String = own.map(|path| fs::read_to_string(path).unwrap()).collect();
+        for dependency in dependencies(&fs::read_to_string(manifest).unwrap()) {
+            let package = folder.strip_prefix(root()).unwrap().display().to_string();
+            if !is_used(&dependency, &text) && !GENERATED.contains(&(&package, &dependency)) {
+                found.push(format!("{dependency} in {package}/Cargo.toml"));
+            }
+            listed.push(dependency);
+        }
+    }
+    let workspace = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let workspace = workspace.replace("[workspace.dependencies]", "[dependencies]");
+    let offered = dependencies(&workspace).into_iter().filter(|offered| !listed.contains(offered));
+    found.extend(offered.map(|offered| format!("{offered} in Cargo.toml")));
+    none(&found, "a dependency that nothing uses; remove it");
+}
+
+#[test]
+fn glossary_is_short() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let words = glossary(&readme);
+    assert!((20..=MOST_WORDS).contains(&words.len()), "the glossary has {} words", words.len());
+}
+
+#[test]
+fn findings_are_found() {
+    let wide = format!("fn f() {{}}\n    // {}\n{}\n// short", "x".repeat(WIDEST), "y".repeat(WIDEST + 1));
+    assert_eq!(too_wide(&wide), [2]);
+    let drawing = format!("//! ```text\n//! {0}\n//! ```\n//! {0}\n//! | {0}\n", "x".repeat(WIDEST));
+    assert_eq!(too_wide(&drawing), [4]);
+    let docs =
+        "/// What it is.\nfn f() {}\n/// A thing.\n/// What it does.\n/// Offers.\n  /// Those.\n  x: u8,\n";
+    assert_eq!(nameless(docs), [1]);
+    let docs = "/// A thing.\nfn f() {}\n    /// Of it.\n    x: u8,\n/// Whose.\nstruct S;\n";
+    assert_eq!(nameless(docs), [3]);
+    let manifest = "[package]\nname = \"a\"\n[dependencies]\n# Why = so\nserde.workspace = true\nb-c = { path = \"c\" }\n\n\
+                    [dev-dependencies]\nx = \"1\"\n[lints]\nworkspace = true\n";
+    assert_eq!(dependencies(manifest), ["serde", "b-c", "x"]);
+    for (source, used) in [
+        ("use serde::Serialize;", true),
+        ("#[serde(default)] my_serde::f(); use serde_json::x; // serde", false),
+        ("fn f(x: serde::Value)", true),
+        ("use serde as s;", true),
+    ] {
+        assert_eq!(is_used("serde", source), used, "{source}");
+    }
+    assert_eq!(glossary("# A\n### Words\n\n- **a**: b\ntext\n- **c**: d\n## B\n- **e**: f\n").len(), 2);
+}
