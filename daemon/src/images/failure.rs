@@ -9,7 +9,7 @@ use tonic::{Code, Status};
 use crate::base::causes::innermost;
 
 /// A registry can answer with a whole page.
-const LONGEST: usize = 1 << 10;
+const LONGEST: usize = 512;
 
 /// Meaning of an error of the runtime for the pull.
 #[derive(Clone, Debug, PartialEq, Eq)]

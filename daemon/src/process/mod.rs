@@ -13,6 +13,7 @@ pub mod open_files;
 mod signals;
 mod sockets;
 pub mod telemetry;
+mod text_pages;
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -158,6 +159,7 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
         tasks.working.spawn(place.clone().keep(tasks.work.clone()));
     }
     tokio::spawn(systemd::watchdog(heartbeat, shutdown.clone()));
+    tokio::spawn(text_pages::return_after_start());
     systemd::notify(&[NotifyState::Ready]);
     info!("berthd serves");
 

@@ -18,7 +18,7 @@ pub const MOST_SECONDS: i64 = 315_360_000;
 pub const MOST_ANNOTATION_BYTES: usize = 256 << 10;
 /// The most bytes that labels and annotations of a job's sandbox have together: a runtime is told a few things
 /// by them, and each node that pulls has a copy in an object that all namespaces share.
-pub const MOST_SANDBOX_BYTES: usize = 32 << 10;
+pub const MOST_SANDBOX_BYTES: usize = 4 << 10;
 /// The longest message of a status or a condition, as Kubernetes has it.
 pub const LONGEST_MESSAGE: usize = 32 << 10;
 
@@ -163,8 +163,8 @@ const TOGETHER: &[(&str, &str, &str)] = &[
     (
         "spec.sandboxConfig",
         "(has(self.labels) ? self.labels.map(k, size(k) + size(self.labels[k])).sum() : 0) \
-         + (has(self.annotations) ? self.annotations.map(k, size(k) + size(self.annotations[k])).sum() : 0) <= 32768",
-        "labels and annotations of the sandbox have more than 32 KiB together: make them smaller",
+         + (has(self.annotations) ? self.annotations.map(k, size(k) + size(self.annotations[k])).sum() : 0) <= 4096",
+        "labels and annotations of the sandbox have more than 4 KiB together: make them smaller",
     ),
     (
         "spec.probes[].probe.exec.command",

@@ -9,19 +9,19 @@ fn large(kib: usize) -> Value {
     json!({ "sandboxConfig": { "annotations": { "a": "x".repeat(kib << 10) } } })
 }
 
-/// The fourth of 28 KiB has no room beside three, asks nobody and says why; when one is over and gone it comes
+/// The fourth of 8 KiB has no room beside three, asks nobody and says why; when one is over and gone it comes
 /// in.
 #[test]
 fn what_does_not_fit_waits_and_comes_in() {
     let mut world = World::with_nodes(1);
     for name in ["a", "b", "c", "d"] {
-        world.job(name, large(28));
+        world.job(name, large(8));
         world.pass(seconds(1));
     }
-    assert_eq!(world.images["n0"].desired.len(), 3, "96 KiB of them");
+    assert_eq!(world.images["n0"].desired.len(), 3, "32 KiB of them");
     assert_eq!(world.counts("d"), [1, 0, 0, 0]);
     let message = world.message("d").to_owned();
-    assert!(message.contains("1 nodes wait for room") && message.contains("96 KiB"), "{message}");
+    assert!(message.contains("1 nodes wait for room") && message.contains("32 KiB"), "{message}");
     world.pass(seconds(500));
     assert!(!world.asks.keys().any(|(_, uid)| *uid == world.jobs["d"].uid));
     world.no_job("b");
@@ -36,7 +36,7 @@ fn what_does_not_fit_waits_and_comes_in() {
 #[test]
 fn the_oldest_is_next() {
     let mut world = World::with_nodes(1);
-    for (name, kib) in [("first", 60), ("z-second", 60), ("a-third", 60), ("b-small", 1)] {
+    for (name, kib) in [("first", 20), ("z-second", 20), ("a-third", 20), ("b-small", 1)] {
         world.job(name, large(kib));
         world.pass(seconds(1));
     }
@@ -53,10 +53,10 @@ fn the_oldest_is_next() {
 #[test]
 fn a_node_without_room_holds_up_no_other() {
     let mut world = World::with_nodes(3);
-    let mut full = large(90);
+    let mut full = large(29);
     full["selector"] = json!({ "names": ["n0"] });
     world.job("full", full);
-    let mut job = large(28);
+    let mut job = large(8);
     job["parallelism"] = json!(1);
     world.job("j", job);
     assert_eq!(world.asked("j"), ["n1"]);
@@ -77,16 +77,16 @@ fn a_node_without_room_holds_up_no_other() {
 #[test]
 fn one_that_is_paused_keeps_no_room() {
     let mut world = World::with_nodes(1);
-    world.job("full", large(90));
-    world.job("paused", large(60));
-    world.job("young", large(45));
-    let mut paused = large(60);
+    world.job("full", large(29));
+    world.job("paused", large(20));
+    world.job("young", large(15));
+    let mut paused = large(20);
     paused["parallelism"] = json!(0);
     world.job("paused", paused);
     world.no_job("full");
     world.pass(seconds(1));
     assert_eq!((world.asked("paused").len(), world.asked("young").len()), (0, 1));
-    world.job("paused", large(60));
+    world.job("paused", large(20));
     assert!(world.asked("paused").is_empty() && world.message("paused").contains("wait for room"));
     world.no_job("young");
     world.pass(seconds(1));
@@ -96,16 +96,16 @@ fn one_that_is_paused_keeps_no_room() {
 #[test]
 fn what_never_fits_is_refused() {
     let mut world = World::with_nodes(1);
-    world.job("j", large(120));
+    world.job("j", large(40));
     let accepted = world.condition("j", "Accepted").unwrap();
     assert_eq!((&*accepted.status, &*accepted.reason), ("False", "InvalidSpec"));
     assert!(accepted.message.contains("spec.sandboxConfig of ImagePullJob shop/j"), "{}", accepted.message);
     assert!(
-        accepted.message.contains("123 KiB") && accepted.message.contains("96 KiB"),
+        accepted.message.contains("42 KiB") && accepted.message.contains("32 KiB"),
         "{}",
         accepted.message
     );
-    world.job("j", large(32));
+    world.job("j", large(4));
     assert_eq!(world.asked("j"), ["n0"], "the largest that its definition lets in");
 }
 
@@ -115,12 +115,12 @@ fn what_never_fits_is_refused() {
 fn one_that_leaves_holds_up_nobody() {
     let mut world = World::with_nodes(0);
     world.join("n0", &[("pool", "a")]);
-    world.job("full", large(28));
-    let mut head = large(90);
+    world.job("full", large(8));
+    let mut head = large(29);
     head["selector"] = json!({ "matchLabels": { "pool": "a" } });
     world.job("head", head);
     world.pass(seconds(1));
-    world.job("young", large(28));
+    world.job("young", large(8));
     assert!(world.asked("young").is_empty());
     world.node("n0", &[("pool", "b")]);
     world.pass(seconds(1));
@@ -132,7 +132,7 @@ fn one_that_leaves_holds_up_nobody() {
 fn a_fail_over_changes_nothing() {
     let mut world = World::with_nodes(1);
     for name in ["d", "c", "b", "a"] {
-        world.job(name, large(36));
+        world.job(name, large(12));
         world.pass(seconds(1));
     }
     let shown =
@@ -155,7 +155,7 @@ fn thousands_of_jobs() {
         world.job(&format!("j{number:05}"), json!({ "image": format!("r.example.com/a:{number}") }));
     }
     let asked = world.images["n0"].desired.len();
-    assert!((30..=45).contains(&asked), "{asked}");
+    assert!((20..=32).contains(&asked), "{asked}");
     let evaluations = world.index.evaluations;
     for _ in 0..100 {
         world.agent("n0", None);

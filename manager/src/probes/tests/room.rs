@@ -129,7 +129,7 @@ fn two_thousand_markers() {
     }
     settle(&mut world);
     let run = markers_of(&world, "n0", "p");
-    assert!(run.len() <= room::MARKERS_OF_POD && run.len() >= 12, "{}", run.len());
+    assert!(run.len() == room::MARKERS_OF_POD, "{}", run.len());
     assert_eq!(run[0], "m00000#c0");
     assert_eq!(world.accepted("m00000").reason, "Accepted");
     assert_eq!(world.accepted("m00100").reason, "NotOnAllPods");
