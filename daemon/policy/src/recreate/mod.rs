@@ -38,6 +38,7 @@ mod listing;
 mod mark;
 mod outcomes;
 mod owed;
+mod reason;
 mod report;
 mod request;
 mod requests;
@@ -47,6 +48,7 @@ pub use answers::{Restate, Turn};
 pub use assign::{AssignError, Assigned};
 pub use listing::RequestView;
 pub use mark::{Mark, MarkPhase};
+pub use reason::FailureReason;
 pub use request::{
     ContainerPhase, ContainerProgress, Origin, Outcome, RecreateReport, RecreateRequest, RecreateStrategy,
     RecreateTarget, RequestPhase,

@@ -13,10 +13,7 @@ use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{
-    convert,
-    report::{self, Reporter},
-};
+use super::report::{self, Reporter};
 use crate::{
     agent::Agent,
     base::{causes::chain, clock::Clock},
@@ -27,6 +24,7 @@ use crate::{
         object::Object,
         pause,
     },
+    recreate::codec::{self, Refused, Shown},
 };
 
 /// How often the kind is looked for when the API server does not have it.
@@ -177,9 +175,9 @@ impl Requests {
         self.known.replace(objects);
         let mut requests = Vec::new();
         for object in objects.iter().filter(|object| !object.deleting) {
-            match convert::request(object, clock) {
+            match codec::request(shown(object), clock) {
                 Ok(request) => requests.push(request),
-                Err(invalid) => self.refuse(object, &invalid, refusals),
+                Err(refused) => self.refuse(object, &refused, refusals),
             }
         }
         self.agent.observe(Event::RecreatesListed(Origin::Api, requests));
@@ -190,12 +188,12 @@ impl Requests {
     fn seen(&self, object: DynamicObject, clock: &Clock, refusals: &mut JoinSet<()>) {
         let Some(object) = Object::read(object) else { return };
         self.known.put(&object);
-        let event = match convert::request(&object, clock) {
+        let event = match codec::request(shown(&object), clock) {
             // Nothing new is begun for it any more; until its finalizers are gone it may still be written to.
             _ if object.deleting => Event::RecreateGone(object.id),
             Ok(request) => Event::RecreateSeen(Box::new(request)),
-            Err(invalid) => {
-                self.refuse(&object, &invalid, refusals);
+            Err(refused) => {
+                self.refuse(&object, &refused, refusals);
                 Event::RecreateGone(object.id)
             }
         };
@@ -203,10 +201,22 @@ impl Requests {
     }
 
     /// Ends a request that cannot be carried out, beside the watch and until that is written.
-    fn refuse(&self, object: &Object, invalid: &convert::Invalid, refusals: &mut JoinSet<()>) {
-        let report = invalid.report();
+    fn refuse(&self, object: &Object, refused: &Refused, refusals: &mut JoinSet<()>) {
+        let report = refused.report();
         info!(request = object.target.key(), reason = report.message, "Request refused");
         refusals.spawn(insist(self.reporter.clone(), object.id.clone(), report));
+    }
+}
+
+/// An object, for the codec.
+pub(in crate::recreate) fn shown(object: &Object) -> Shown<'_> {
+    Shown {
+        id: object.id.clone(),
+        origin: Origin::Api,
+        key: object.target.key(),
+        created: object.created,
+        spec: object.spec.as_ref().map_err(String::as_str),
+        status: &object.target.status,
     }
 }
 

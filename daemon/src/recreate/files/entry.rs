@@ -14,7 +14,6 @@ use tracing::warn;
 use super::{
     manifest,
     record::{self, Accepted, Record},
-    request,
 };
 use crate::files::{
     FileError, blocking,
@@ -75,7 +74,7 @@ impl Entry {
 
     /// Its identity to the policy.
     pub(super) fn id(&self) -> RequestId {
-        request::id(&self.path)
+        record::id(&self.path)
     }
 
     /// The name of a request that gives none.

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use berth_proto::crd::ContainerRecreateRequest;
+use berth_proto::crd::{ContainerRecreateRequest, Invalid};
 use jiff::Timestamp;
 use tracing::info;
 
@@ -10,9 +10,11 @@ use super::{
     Files, Unassigned,
     entry::Entry,
     record::{Accepted, Record},
-    rules::{self, Invalid},
 };
-use crate::files::{FileError, Submitted, blocking, directory, new_name};
+use crate::{
+    files::{FileError, Submitted, blocking, directory, new_name},
+    recreate::codec,
+};
 
 /// Why a request was not taken. Nothing of it stays.
 #[derive(Debug, thiserror::Error)]
@@ -43,7 +45,7 @@ impl Files {
         mut request: ContainerRecreateRequest,
     ) -> Result<Submitted, SubmitError> {
         request.spec.pod_name = pod.rsplit('/').next().unwrap_or_default().to_owned();
-        rules::check(&request)?;
+        codec::authored(&request)?;
         if !self.is_listed() {
             return Err(SubmitError::Early);
         }
@@ -81,7 +83,7 @@ impl Files {
         // A name with a random part is nobody else's.
         let _ = self.0.known.claim(&key, &path);
         info!(request = key, file = ?path, "Request taken");
-        self.give(&entry, &state);
+        self.give(&entry, &mut state).await?;
         Ok(Submitted { namespace: assigned.pod.namespace, name })
     }
 }

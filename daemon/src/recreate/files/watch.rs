@@ -21,7 +21,6 @@ use super::{
     Files, Unassigned,
     entry::{self, Entry, State},
     record::Accepted,
-    request,
 };
 use crate::{
     base::causes::chain,
@@ -96,7 +95,8 @@ impl Watch {
             let mut requests = Vec::new();
             for entry in self.files.0.known.all() {
                 let state = entry.state.lock().await;
-                requests.extend(request::of(&entry.path, &state.record, self.files.clock()));
+                let request = state.record.request(&entry.path, &self.files.clock());
+                requests.extend(request.and_then(Result::ok));
             }
             info!(requests = requests.len(), directory = ?self.files.0.desired, "Requests of files listed");
             // No await in between: from here on each is told by itself.
@@ -207,7 +207,7 @@ impl Files {
     async fn take_up(&self, path: &Path) -> Arc<Entry> {
         let entry = Entry::open(path.to_owned()).await;
         {
-            let state = entry.state.lock().await;
+            let mut state = entry.state.lock().await;
             if let Some(accepted) = &state.record.accepted {
                 // It was given its name when it was accepted.
                 let _ = self.0.known.claim(&accepted.key(), path);
@@ -215,6 +215,9 @@ impl Files {
             if let Some(why) = &state.damaged {
                 let remedy = "remove it to have the request carried out anew, or remove the request";
                 warn!(file = ?directory::status_of(path), error = why, remedy, "Status not understood, its request is left alone");
+            }
+            if let Err(error) = self.sound(&entry, &mut state).await {
+                warn!(error = %chain(&error), "Request that makes no sense not ended");
             }
         }
         self.0.known.insert(entry)
@@ -269,8 +272,7 @@ impl Files {
         }
         entry.save(state, record).await?;
         state.wanted = None;
-        self.give(entry, state);
-        Ok(())
+        self.give(entry, state).await
     }
 
     async fn claim_and_assign(
