@@ -1,6 +1,6 @@
 //! Requests that are kept, across restarts and accidents.
 
-use std::{os::unix::fs::PermissionsExt, time::Duration};
+use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
 use berth_policy::in_place_update::{Reason, UpdateOutcome, UpdatePhase};
 
