@@ -5,7 +5,8 @@
 //! between kubelet and runtime passes as bytes (`berth-shim`). [`admin`] is the API between `berthctl` and `berthd`,
 //! [`health`] what a `grpc` probe asks.
 //! [`crd`] are the custom resources, [`image`] the references in them, [`sealing`] what the manager gives to one node
-//! alone, [`docker_config`] where credentials are found, [`quoting`] how errors are told without what they are about.
+//! alone, [`docker_config`] where credentials are found, [`names`] which names Kubernetes accepts, [`quoting`] how errors are
+//! told without what they are about.
 
 /// CRI v1 (`runtime.v1`), the part of it that Berth reads.
 #[allow(missing_docs, clippy::all, clippy::use_self)]
@@ -28,5 +29,6 @@ pub mod health {
 pub mod crd;
 pub mod docker_config;
 pub mod image;
+pub mod names;
 pub mod quoting;
 pub mod sealing;

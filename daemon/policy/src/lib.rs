@@ -99,9 +99,9 @@ pub use probes::{
     ShownCondition, WantedPod, WantedProbe,
 };
 pub use recreate::{
-    AssignError, Assigned, ContainerPhase, ContainerProgress, MarkPhase, Origin, Outcome, RecreateMark,
-    RecreateReport, RecreateRequest, RecreateStrategy, RecreateTarget, RequestPhase, RequestView, Restate,
-    Turn,
+    AssignError, Assigned, ContainerPhase, ContainerProgress, FailureReason, RecreateMark, MarkPhase, Origin,
+    Outcome, RecreateReport, RecreateRequest, RecreateStrategy, RecreateTarget, RequestPhase, RequestView,
+    Restate, Turn,
 };
 #[cfg(any(test, feature = "fault-points"))]
 pub use set_aside::trap;

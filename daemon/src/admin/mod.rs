@@ -35,7 +35,7 @@ use crate::{
         policies::{self, PolicyState},
     },
     images::node_image::SharedImages,
-    recreate::files::Files,
+    recreate::{codec::Row, files::Files},
     succession::handover::HandOver,
     update::Updates,
 };
@@ -251,11 +251,10 @@ impl admin_server::Admin for Admin {
         request: Request<admin::RequestsRequest>,
     ) -> Result<Response<admin::RequestsResponse>, Status> {
         let wanted = request.into_inner().name;
-        let files =
-            self.files.list().await.into_iter().map(|file| requests::of_file(file, jiff::Timestamp::now()));
+        let files = self.files.list().await.into_iter();
         // Of files the status file is asked, which is there also for those that the policy has not heard of.
         let known = self.health.agent.read(|node, now| node.requests(now));
-        let api = known.into_iter().filter(|known| known.origin == Origin::Api).map(requests::of_api);
+        let api = known.into_iter().filter(|known| known.origin == Origin::Api).map(Row::from);
         Ok(Response::new(requests::answer(files.chain(api), &wanted)))
     }
 }

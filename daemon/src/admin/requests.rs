@@ -1,19 +1,21 @@
 //! Requests to recreate containers, as the wire has them.
 
-use berth_policy::{AssignError, ContainerName, ContainerPhase, Outcome, RequestPhase, RequestView};
+use berth_policy::AssignError;
 use berth_proto::{
     admin,
     crd::{
         ContainerRecreateRequest, ContainerRecreateRequestSpec, FailurePolicy, RecreateContainer,
-        RecreatePhase, RecreateStrategy,
+        RecreateStrategy,
     },
 };
-use jiff::Timestamp;
 use tonic::Status;
 
 use crate::{
     base::causes::chain,
-    recreate::files::{FileRequest, SubmitError, Unassigned},
+    recreate::{
+        codec::{self, Row},
+        files::{SubmitError, Unassigned},
+    },
 };
 
 /// The pod that is named and what is to be done with it.
@@ -75,113 +77,15 @@ pub(super) fn is_named(wanted: &str, namespace: &str, name: &str) -> bool {
 }
 
 /// The requests of that name, or all, the oldest first.
-pub(super) fn answer(
-    requests: impl Iterator<Item = admin::RecreateState>,
-    wanted: &str,
-) -> admin::RequestsResponse {
-    let picks = |request: &admin::RecreateState| is_named(wanted, &request.namespace, &request.name);
-    let mut requests: Vec<admin::RecreateState> = requests.filter(picks).collect();
+pub(super) fn answer(requests: impl Iterator<Item = Row>, wanted: &str) -> admin::RequestsResponse {
+    let mut requests: Vec<Row> =
+        requests.filter(|request| is_named(wanted, &request.namespace, &request.name)).collect();
     requests.sort_by_key(|request| std::cmp::Reverse(request.age_milliseconds));
-    admin::RequestsResponse { requests }
-}
-
-/// A request that is a file.
-pub(super) fn of_file(file: FileRequest, now: Timestamp) -> admin::RecreateState {
-    let states = &file.status.container_recreate_states;
-    let container = |name: String| {
-        let state = states.iter().find(|state| state.name == name);
-        admin::ContainerRecreateState {
-            phase: state.map(|state| phase(state.phase)).unwrap_or_default().to_owned(),
-            message: state.and_then(|state| state.message.clone()).unwrap_or_default(),
-            killed: state.is_some_and(|state| state.is_killed),
-            name,
-        }
-    };
-    let (outcome, reason) = match file.outcome {
-        Some((true, reason)) => ("Complete", reason),
-        Some((false, reason)) => ("Failed", reason),
-        None => ("", String::new()),
-    };
-    let age = now.duration_since(file.created).as_millis();
-    admin::RecreateState {
-        namespace: file.namespace,
-        name: file.name,
-        origin: if file.submitted { "admin" } else { "file" }.to_owned(),
-        file: file.path.display().to_string(),
-        pod: file.pod,
-        pod_uid: file.status.pod_uid.clone().unwrap_or_default(),
-        containers: file.containers.into_iter().map(container).collect(),
-        phase: file.status.phase.map(phase).unwrap_or_default().to_owned(),
-        message: file.status.message.clone().unwrap_or_default(),
-        age_milliseconds: u64::try_from(age).unwrap_or(0),
-        outcome: outcome.to_owned(),
-        reason,
-        objection: file.objection.unwrap_or_default(),
-    }
-}
-
-/// A request that is an object of the API server.
-pub(super) fn of_api(view: RequestView) -> admin::RecreateState {
-    let (namespace, name) = view.key.split_once('/').unwrap_or(("", &view.key));
-    let container = |name: ContainerName| {
-        let progress = view.progress.iter().find(|progress| progress.name == name);
-        admin::ContainerRecreateState {
-            phase: progress.map(|progress| container_phase(progress.phase)).unwrap_or_default().to_owned(),
-            message: progress.map(|progress| progress.message.clone()).unwrap_or_default(),
-            killed: progress.is_some_and(|progress| progress.killed),
-            name: name.as_str().to_owned(),
-        }
-    };
-    let (outcome, reason) = match view.outcome {
-        Some(Outcome::Complete) => ("Complete", ""),
-        Some(Outcome::Failed(reason)) => ("Failed", reason),
-        None => ("", ""),
-    };
-    admin::RecreateState {
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-        origin: "api".to_owned(),
-        file: String::new(),
-        pod: view.pod.as_ref().map(|pod| pod.name.clone()).unwrap_or_default(),
-        pod_uid: view.pod.as_ref().map(|pod| pod.uid.as_str().to_owned()).unwrap_or_default(),
-        containers: view.containers.iter().cloned().map(container).collect(),
-        phase: match view.phase {
-            RequestPhase::Pending => "Pending",
-            RequestPhase::Recreating => "Recreating",
-            RequestPhase::Completed => "Completed",
-        }
-        .to_owned(),
-        message: view.message.clone(),
-        age_milliseconds: super::millis(view.age),
-        outcome: outcome.to_owned(),
-        reason: reason.to_owned(),
-        objection: String::new(),
-    }
-}
-
-fn container_phase(phase: ContainerPhase) -> &'static str {
-    match phase {
-        ContainerPhase::Pending => "Pending",
-        ContainerPhase::Recreating => "Recreating",
-        ContainerPhase::Succeeded => "Succeeded",
-        ContainerPhase::Failed => "Failed",
-    }
-}
-
-fn phase(phase: RecreatePhase) -> &'static str {
-    match phase {
-        RecreatePhase::Pending => "Pending",
-        RecreatePhase::Recreating => "Recreating",
-        RecreatePhase::Completed => "Completed",
-        RecreatePhase::Succeeded => "Succeeded",
-        RecreatePhase::Failed => "Failed",
-    }
+    admin::RequestsResponse { requests: requests.into_iter().map(codec::answer).collect() }
 }
 
 #[cfg(test)]
 mod tests {
-    use berth_proto::crd::{ContainerRecreateRequestStatus, RecreateState};
-
     use super::*;
 
     #[test]
@@ -214,80 +118,19 @@ mod tests {
     }
 
     #[test]
-    fn an_object_of_the_api_server() {
-        let view = RequestView {
-            id: "u-9".into(),
-            key: "shop/again".to_owned(),
-            origin: berth_policy::Origin::Api,
-            pod: None,
-            containers: vec!["app".into(), "log".into()],
-            phase: RequestPhase::Completed,
-            progress: vec![berth_policy::ContainerProgress {
-                name: "log".into(),
-                phase: ContainerPhase::Failed,
-                message: "gone".to_owned(),
-                killed: false,
-            }],
-            outcome: Some(Outcome::Failed("PodGone")),
-            message: "pod has gone".to_owned(),
-            age: std::time::Duration::from_secs(2),
+    fn the_oldest_first_and_by_name() {
+        let row = |name: &str, age_milliseconds| Row {
+            namespace: "shop".to_owned(),
+            name: name.to_owned(),
+            age_milliseconds,
+            ..Row::default()
         };
-        let shown = of_api(view);
-        assert_eq!(
-            (shown.namespace.as_str(), shown.name.as_str(), shown.origin.as_str()),
-            ("shop", "again", "api")
-        );
-        assert_eq!((shown.containers[0].phase.as_str(), shown.containers[1].phase.as_str()), ("", "Failed"));
-        assert_eq!(
-            (shown.outcome.as_str(), shown.reason.as_str(), shown.age_milliseconds),
-            ("Failed", "PodGone", 2000)
-        );
-    }
-
-    #[test]
-    fn a_file_and_what_its_status_says() {
-        let now = Timestamp::from_second(1_800_000_000).unwrap();
-        let state = RecreateState {
-            name: "log".into(),
-            phase: RecreatePhase::Recreating,
-            message: Some("stopping".into()),
-            is_killed: true,
-        };
-        let file = FileRequest {
-            path: "/etc/berth/desired/web.yaml".into(),
-            submitted: false,
-            namespace: "shop".into(),
-            name: "again".into(),
-            pod: "web".into(),
-            containers: vec!["app".into(), "log".into()],
-            created: now - jiff::SignedDuration::from_millis(1500),
-            status: ContainerRecreateRequestStatus {
-                phase: Some(RecreatePhase::Recreating),
-                container_recreate_states: vec![state],
-                ..ContainerRecreateRequestStatus::default()
-            },
-            objection: Some("spec is immutable".into()),
-            outcome: None,
-        };
-        let shown = of_file(file.clone(), now);
-        assert_eq!(
-            (shown.origin.as_str(), shown.age_milliseconds, shown.phase.as_str()),
-            ("file", 1500, "Recreating")
-        );
-        assert_eq!(shown.containers[0].phase, "");
-        assert_eq!((shown.containers[1].phase.as_str(), shown.containers[1].killed), ("Recreating", true));
-        assert_eq!((shown.outcome.as_str(), shown.objection.as_str()), ("", "spec is immutable"));
-
-        let newer = FileRequest { name: "newer".into(), created: now, submitted: true, ..file.clone() };
-        let failed = FileRequest { outcome: Some((false, "PodGone".into())), ..file };
-        let all = || [newer.clone(), failed.clone()].map(|file| of_file(file, now)).into_iter();
         let names = |wanted: &str| -> Vec<String> {
-            answer(all(), wanted).requests.into_iter().map(|request| request.name).collect()
+            let all = [row("newer", 1), row("again", 1500)].into_iter();
+            answer(all, wanted).requests.into_iter().map(|request| request.name).collect()
         };
         assert_eq!(names(""), ["again", "newer"]);
         assert_eq!((names("newer"), names("shop/newer")), (vec!["newer".into()], vec!["newer".into()]));
         assert!(names("other/newer").is_empty());
-        let failed = answer(all(), "again").requests.remove(0);
-        assert_eq!((failed.outcome.as_str(), failed.reason.as_str()), ("Failed", "PodGone"));
     }
 }

@@ -1,4 +1,4 @@
-//! Bounds of every status that is written: how long its texts and how fine its times may be.
+//! Words and bounds of every status that is written: how long its texts and how fine its times may be.
 
 use std::time::Duration;
 
@@ -6,6 +6,13 @@ use berth_proto::crd::LONGEST_MESSAGE;
 use k8s_openapi::jiff::Timestamp;
 
 use super::text::cut;
+
+/// Condition of a request: it ended well.
+pub(crate) const COMPLETE: &str = "Complete";
+/// Condition of a request: it ended otherwise.
+pub(crate) const FAILED: &str = "Failed";
+/// The reason of [`COMPLETE`].
+pub(crate) const SUCCEEDED: &str = "Succeeded";
 
 /// A text, where there is one, as long as a status may have it.
 pub(crate) fn said(message: &str) -> Option<String> {

@@ -8,7 +8,7 @@ use kube::{
     runtime::watcher::{self, Event},
 };
 use serde::de::DeserializeOwned;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use tracing::{info, warn};
 
 use super::{
@@ -29,10 +29,12 @@ pub(crate) enum Shown<K> {
     Applied(K),
     /// This is there no more.
     Deleted(K),
-    /// Nothing, for the time being: the API server does not have the kind, or not the way it is needed.
-    NotInstalled,
-    /// Nothing, for the time being: the API server does not let us.
-    Refused,
+    /// Nothing, for the time being: the API server does not have the kind, or not the way it is needed; what to do.
+    NotInstalled(&'static str),
+    /// Nothing, for the time being: the API server does not let us; what it said.
+    Refused(String),
+    /// Nothing, until it is listed again: the watch broke, for this reason.
+    Lost(String),
 }
 
 /// Description of a watch.
@@ -42,6 +44,8 @@ pub(crate) struct Watch {
     pub(crate) what: &'static str,
     /// There is one object, and without it nothing to watch.
     pub(crate) single: bool,
+    /// A refusal is trouble like any other: asked again as soon, with another client.
+    pub(crate) insists: bool,
     /// Which objects.
     pub(crate) selected: watcher::Config,
 }
@@ -74,25 +78,40 @@ pub(crate) async fn follow<'a, K>(
 {
     let (mut attempt, mut told) = (0, None);
     loop {
-        let began = Instant::now();
-        let lost = once(connection, watch, &api, &prepare, &mut each).await;
+        let mut followed = false;
+        let mut tell = |shown: Shown<K>| {
+            followed |= shown.follows(watch.single);
+            each(shown);
+        };
+        let lost = once(connection, watch, &api, &prepare, &mut tell).await;
         let text = chain(&lost);
-        let lasted = began.elapsed() > LOOK_AGAIN;
-        // What was followed for a while and is lost again is news.
-        if lasted || told.as_ref() != Some(&text) {
-            warn!(what = watch.what, error = text, "Not followed");
-            told = Some(text);
+        // What was followed and is lost again is news.
+        if followed || told.as_ref() != Some(&text) {
+            warn!(what = watch.what, error = text, "Watch lost, what it showed stays");
+            told = Some(text.clone());
         }
-        attempt = if lasted { 0 } else { attempt + 1 };
-        match lost.refusal() {
-            Some(403) => each(Shown::Refused),
-            Some(_) => each(Shown::NotInstalled),
-            None => {
-                sleep(pause::after(attempt)).await;
-                continue;
+        attempt = if followed { 0 } else { attempt + 1 };
+        let pause = match lost.refusal(watch) {
+            Some(403) => {
+                each(Shown::Refused(text));
+                LOOK_AGAIN
             }
-        }
-        sleep(LOOK_AGAIN).await;
+            Some(400) => {
+                each(Shown::NotInstalled(
+                    "the kind installed has no selectable field as it is needed: install deploy/crds",
+                ));
+                LOOK_AGAIN
+            }
+            Some(_) => {
+                each(Shown::NotInstalled("the API server does not know the kind: install deploy/crds"));
+                LOOK_AGAIN
+            }
+            None => {
+                each(Shown::Lost(text));
+                pause::after(attempt)
+            }
+        };
+        sleep(pause).await;
     }
 }
 
@@ -115,7 +134,8 @@ where
         Ok(true) => follow_in(watch, api(session.client.clone()), each).await,
         Err(error) => Lost::Prepared(error),
     };
-    if lost.refusal().is_none() && !matches!(lost, Lost::Absent) {
+    // Another client would hear the same.
+    if lost.refusal(watch).is_none() && !matches!(lost, Lost::Absent) {
         connection.discard(&session).await;
     }
     lost
@@ -152,14 +172,25 @@ where
     }
 }
 
+impl<K> Shown<K> {
+    /// Whether the watch follows by this; one of a single object does not while that is missing.
+    fn follows(&self, single: bool) -> bool {
+        match self {
+            Self::Listed(objects) => !(single && objects.is_empty()),
+            Self::Applied(_) | Self::Deleted(_) => true,
+            Self::NotInstalled(_) | Self::Refused(_) | Self::Lost(_) => false,
+        }
+    }
+}
+
 impl Lost {
     /// With what the API server refused it: another client, or haste, would not help.
-    fn refusal(&self) -> Option<u16> {
+    fn refusal(&self, watch: &Watch) -> Option<u16> {
         let code = match self {
             Self::Prepared(kube::Error::Api(status)) => Some(status.code),
             Self::Watch(error) => client::watch_refusal(error),
             Self::Client(_) | Self::Prepared(_) | Self::NoNode | Self::Absent | Self::Ended => None,
         };
-        code.filter(|code| [400, 403, 404].contains(code))
+        code.filter(|code| !watch.insists && [400, 403, 404].contains(code))
     }
 }

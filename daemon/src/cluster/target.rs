@@ -1,7 +1,7 @@
 //! What has to be known of a request to write to it, and the writes that all kinds of requests have.
 
 use berth_policy::RequestId;
-use berth_proto::crd::{ContainerRecreateRequestStatus, RecreatePhase};
+use berth_proto::crd::ContainerRecreateRequestStatus;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Client, Resource,
@@ -91,13 +91,6 @@ impl<T> Target<T> {
         };
         let name = self.name.clone();
         self.ask(connection, kind, async move |api| api.delete(&name, &params).await).await.map(drop)
-    }
-}
-
-impl Target {
-    /// It is over, whoever wrote that.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.status.completion_time.is_some() || self.status.phase == Some(RecreatePhase::Completed)
     }
 }
 

@@ -1,10 +1,10 @@
-//! A directory of requests: what is in it, and writing a file so that it is there whole or not at all.
+//! A directory of desired state: what is in it, and writing a file so that it is there whole or not at all.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::OsStr,
-    fs::{self, Metadata},
-    io,
+    fs::{self, File, Metadata},
+    io::{self, Read},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
@@ -20,10 +20,12 @@ const UNFINISHED: &str = ".berthd-";
 const SETTLED: Duration = Duration::from_secs(1);
 /// More than any request has.
 const LONGEST: u64 = 256 << 10;
+/// Links behind one another at most.
+const HOPS: usize = 8;
 
 /// Fingerprint of a file: it changes when the file does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fingerprint {
+pub(super) struct Fingerprint {
     modified: Option<SystemTime>,
     size: u64,
     inode: u64,
@@ -31,27 +33,29 @@ pub(crate) struct Fingerprint {
 
 /// Content of a directory.
 #[derive(Debug, Default)]
-pub(crate) struct Listing {
+pub(super) struct Listing {
     /// Requests.
-    pub(crate) requests: BTreeMap<PathBuf, Fingerprint>,
+    pub(super) requests: BTreeMap<PathBuf, Fingerprint>,
     /// Status files that there are, by the request they are about.
-    pub(crate) statuses: BTreeSet<PathBuf>,
+    pub(super) statuses: BTreeSet<PathBuf>,
+    /// Where the links among the requests lead, each step of the way.
+    pub(super) links: BTreeSet<PathBuf>,
 }
 
 impl Fingerprint {
-    pub(crate) fn of(metadata: &Metadata) -> Self {
+    pub(super) fn of(metadata: &Metadata) -> Self {
         Self { modified: metadata.modified().ok(), size: metadata.len(), inode: metadata.ino() }
     }
 
     /// Nobody has written to it for a while.
-    pub(crate) fn is_settled(&self) -> bool {
+    pub(super) fn is_settled(&self) -> bool {
         let age = self.modified.and_then(|modified| SystemTime::now().duration_since(modified).ok());
         age.is_some_and(|age| age > SETTLED)
     }
 }
 
 /// Lists a directory. One that is missing is empty.
-pub(crate) fn list(directory: &Path) -> io::Result<Listing> {
+pub(super) fn list(directory: &Path) -> io::Result<Listing> {
     let mut listing = Listing::default();
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
@@ -59,7 +63,8 @@ pub(crate) fn list(directory: &Path) -> io::Result<Listing> {
         Err(error) => return Err(error),
     };
     for entry in entries {
-        let path = entry?.path();
+        let entry = entry?;
+        let path = entry.path();
         let Some(name) = path.file_name().and_then(OsStr::to_str) else { continue };
         // Editors and tools keep what is not meant to be seen under such names.
         if name.starts_with('.') {
@@ -70,6 +75,9 @@ pub(crate) fn list(directory: &Path) -> io::Result<Listing> {
                 listing.statuses.insert(directory.join(request));
             }
         } else if is_request(name) {
+            if entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
+                listing.links.extend(steps(&path));
+            }
             // Followed where it is a link; what was removed meanwhile is not there.
             match fs::metadata(&path) {
                 Ok(metadata) if metadata.is_file() => {
@@ -80,6 +88,34 @@ pub(crate) fn list(directory: &Path) -> io::Result<Listing> {
         }
     }
     Ok(listing)
+}
+
+/// All that is in a directory. One that is missing is empty.
+pub(super) fn paths(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    match fs::read_dir(directory) {
+        Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Where a link leads, step by step. A link among the directories on the way, as of a ConfigMap, is a step too.
+fn steps(link: &Path) -> Vec<PathBuf> {
+    let (mut steps, mut at) = (Vec::new(), link.to_owned());
+    for _ in 0..HOPS {
+        let Ok(target) = fs::read_link(&at) else { break };
+        at = at.parent().unwrap_or(Path::new("/")).join(target);
+        steps.extend(at.parent().filter(|parent| parent.is_symlink()).map(Path::to_owned));
+        steps.push(at.clone());
+    }
+    steps
+}
+
+/// Whether a change of what has this name may be one of a request: not those of status files, and not what is being written.
+pub(super) fn is_of_concern(name: &OsStr) -> bool {
+    let Some(name) = name.to_str() else { return false };
+    // `..data` of a ConfigMap leads to all of its files.
+    name.starts_with("..") || is_request(name) && !name.starts_with('.') && !name.ends_with(STATUS)
 }
 
 fn is_request(name: &str) -> bool {
@@ -94,22 +130,29 @@ pub(crate) fn status_of(request: &Path) -> PathBuf {
 }
 
 /// Reads a file of a size that can be meant.
-pub(crate) fn read(path: &Path) -> io::Result<String> {
+pub(super) fn read(path: &Path) -> io::Result<String> {
     read_up_to(path, LONGEST)
 }
 
 /// Reads a file of at most so many bytes.
-pub(crate) fn read_up_to(path: &Path, longest: u64) -> io::Result<String> {
-    let size = fs::metadata(path)?.len();
+pub(super) fn read_up_to(path: &Path, longest: u64) -> io::Result<String> {
+    let file = File::open(path)?;
+    let size = file.metadata()?.len();
+    let mut text = String::new();
+    // It may grow while it is read.
+    if size <= longest {
+        file.take(longest.saturating_add(1)).read_to_string(&mut text)?;
+    }
+    let size = size.max(text.len().try_into().unwrap_or(u64::MAX));
     if size > longest {
-        let what = format!("it has {size} bytes, a request has at most {longest}");
+        let what = format!("it has {size} bytes: give it at most {longest}");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
     }
-    fs::read_to_string(path)
+    Ok(text)
 }
 
 /// Reads a file that may be missing.
-pub(crate) fn read_if_there(path: &Path) -> io::Result<Option<String>> {
+pub(super) fn read_if_there(path: &Path) -> io::Result<Option<String>> {
     match read(path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -118,13 +161,13 @@ pub(crate) fn read_if_there(path: &Path) -> io::Result<Option<String>> {
 }
 
 /// Writes a file; durable on return. Whoever looks meanwhile sees the old one or the new one.
-pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
+pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
     // The umask is the service manager's; what is in the file is for everyone on the node.
     durable::write(path, text.as_bytes(), 0o644, UNFINISHED)
 }
 
 /// Removes a file; whether it was there.
-pub(crate) fn remove(path: &Path) -> io::Result<bool> {
+pub(super) fn remove(path: &Path) -> io::Result<bool> {
     match fs::remove_file(path) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -133,7 +176,7 @@ pub(crate) fn remove(path: &Path) -> io::Result<bool> {
 }
 
 /// Removes what an agent left that was killed while it wrote.
-pub(crate) fn tidy(directory: &Path) {
+pub(super) fn tidy(directory: &Path) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         if entry.file_name().to_str().is_some_and(|name| name.starts_with(UNFINISHED)) {
             // It is in nobody's way.
@@ -144,7 +187,7 @@ pub(crate) fn tidy(directory: &Path) {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs::File, os::unix::fs::PermissionsExt};
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 
@@ -167,6 +210,34 @@ mod tests {
         assert_eq!(listing.statuses.into_iter().collect::<Vec<_>>(), [path("a.yaml"), path("c.yaml")]);
         assert!(list(&path("missing")).unwrap().requests.is_empty());
         assert!(list(&path("a.yaml")).is_err(), "not a directory");
+    }
+
+    #[test]
+    fn each_step_of_a_link_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        fs::create_dir(path("..one")).unwrap();
+        fs::write(path("..one/web.yaml"), "").unwrap();
+        std::os::unix::fs::symlink("..one", path("..data")).unwrap();
+        std::os::unix::fs::symlink("..data/web.yaml", path("web.yaml")).unwrap();
+        std::os::unix::fs::symlink(path("web.yaml"), path("again.yaml")).unwrap();
+        std::os::unix::fs::symlink(path("round.yaml"), path("round.yaml")).unwrap();
+        assert_eq!(steps(&path("web.yaml")), [path("..data"), path("..data/web.yaml")]);
+        assert_eq!(steps(&path("again.yaml")), [path("web.yaml"), path("..data"), path("..data/web.yaml")]);
+        assert_eq!(steps(&path("round.yaml")).len(), HOPS, "it ends");
+        let listing = list(directory.path()).unwrap();
+        assert_eq!(listing.requests.into_keys().collect::<Vec<_>>(), [path("again.yaml"), path("web.yaml")]);
+        for (name, concerns) in [
+            ("web.yaml", true),
+            ("web.yml", true),
+            ("..data", true),
+            ("web.yaml.status.yaml", false),
+            (".berthd-x.yaml", false),
+            (".#web.yaml", false),
+            ("notes", false),
+        ] {
+            assert_eq!(is_of_concern(OsStr::new(name)), concerns, "{name}");
+        }
     }
 
     #[test]

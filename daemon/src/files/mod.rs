@@ -1,14 +1,27 @@
-//! Desired state from a directory, of whatever kind: its files, their names, and strict YAML.
+//! Desired state from files, of whatever kind.
+//!
+//! - `follow`: which files of a directory came, changed and went; `notify`: when to look.
+//! - [`store`]: reading, writing and removing one; `directory`: how a file is there whole or not at all.
+//! - [`yaml`]: strict YAML; [`node_image`]: a file that is a `NodeImage`; `name`: names of what comes without one.
 
-pub(crate) mod directory;
+mod directory;
+mod follow;
 mod name;
 pub(crate) mod node_image;
+mod notify;
+pub(crate) mod store;
 pub(crate) mod yaml;
+
+#[cfg(test)]
+mod tests;
 
 use std::{io, path::PathBuf};
 
-pub(crate) use self::name::Submitted;
-pub(crate) use self::name::new_name;
+pub(crate) use self::{
+    directory::status_of,
+    follow::{Follower, Look},
+    name::{Submitted, new_name},
+};
 
 /// A file could not be read or written. `Display` names it.
 #[derive(Debug, thiserror::Error)]
@@ -40,8 +53,6 @@ pub(crate) enum FileError {
 }
 
 /// Works on the disk beside the thread of the tasks.
-pub(crate) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> io::Result<T> {
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)))
 }

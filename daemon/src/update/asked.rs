@@ -4,7 +4,7 @@
 //! fails, and says which field and what to do.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -16,8 +16,8 @@ use berth_policy::{
 };
 use berth_proto::{
     crd::{
-        ContainerUpdateRequestSpec, ContainerUpdateRequestStatus, DesiredPod, FailurePolicy, MOST_SECONDS,
-        UpdateContainer,
+        ContainerUpdateRequestSpec, ContainerUpdateRequestStatus, DesiredPod, FailurePolicy, Invalid,
+        UpdateContainer, distinct_containers, seconds_within,
     },
     image::Reference,
 };
@@ -26,7 +26,7 @@ use super::{
     keys::{self, LONGEST_ANNOTATIONS},
     meta, report, state,
 };
-use crate::{base::clock::Clock, recreate::files::MOST_CONTAINERS};
+use crate::base::clock::Clock;
 
 /// How long a request that is to return on failure may take where it does not say: what a Deployment gives its progress.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -51,12 +51,9 @@ pub(super) enum Flaw {
     /// Nothing is asked for.
     #[error("neither containers nor metadata are given: make a new request that says what is to change")]
     Nothing,
-    /// More containers are named than anybody's pod has.
-    #[error("containers has {0} entries: make a new request of at most {MOST_CONTAINERS}")]
-    TooMany(usize),
-    /// A container is listed twice.
-    #[error("containers lists {0} twice: make a new request that lists it once")]
-    Twice(String),
+    /// A list or a number of both kinds of requests.
+    #[error("{0}; make a new request")]
+    Invalid(#[from] Invalid),
     /// An image is none.
     #[error("containers[{name}].image: {why}; make a new request with an image as in a pod")]
     Image {
@@ -64,16 +61,6 @@ pub(super) enum Flaw {
         name: String,
         /// Cause.
         why: String,
-    },
-    /// A number is out of its range.
-    #[error("{field} is {value}: make a new request in which it is from {least} to {MOST_SECONDS}")]
-    OutOfRange {
-        /// Where it stands.
-        field: &'static str,
-        /// Value of the field.
-        value: i64,
-        /// The least that it may be.
-        least: i64,
     },
     /// An annotation that is not the user's to set.
     #[error("metadata.annotations[{key}] cannot be set, it is {why}")]
@@ -157,7 +144,7 @@ pub(super) fn request(
         .and(if spec.pod_name.is_empty() { Err(Flaw::Empty("spec.podName")) } else { Ok(()) })
         .and_then(|()| check(&wanted))
         .and_then(|()| {
-            in_range("spec.ttlSecondsAfterFinished", spec.ttl_seconds_after_finished.map(i64::from), 0)
+            Ok(seconds_within("spec.ttlSecondsAfterFinished", spec.ttl_seconds_after_finished, 0)?)
         })
         .and(if uid.is_empty() { Err(Flaw::Unassigned) } else { Ok(()) });
     // Distinct in the pod's annotation, and people find the request by it.
@@ -246,17 +233,8 @@ fn check(wanted: &Wanted<'_>) -> Result<(), Flaw> {
     if wanted.containers.is_empty() && wanted.labels.is_empty() && wanted.annotations.is_empty() {
         return Err(Flaw::Nothing);
     }
-    if wanted.containers.len() > MOST_CONTAINERS {
-        return Err(Flaw::TooMany(wanted.containers.len()));
-    }
-    let mut seen = BTreeSet::new();
+    distinct_containers("containers", wanted.containers.iter().map(|container| container.name.as_str()))?;
     for container in wanted.containers {
-        if container.name.is_empty() {
-            return Err(Flaw::Empty("containers[].name"));
-        }
-        if !seen.insert(&container.name) {
-            return Err(Flaw::Twice(container.name.clone()));
-        }
         if let Err(error) = container.image.parse::<Reference>() {
             return Err(Flaw::Image { name: container.name.clone(), why: error.to_string() });
         }
@@ -273,8 +251,8 @@ fn check(wanted: &Wanted<'_>) -> Result<(), Flaw> {
     if annotations > LONGEST_ANNOTATIONS {
         return Err(Flaw::TooLong(annotations));
     }
-    in_range("activeDeadlineSeconds", wanted.deadline, 3)?;
-    in_range("gracePeriodSeconds", wanted.grace.map(i64::from), 0)
+    seconds_within("activeDeadlineSeconds", wanted.deadline, 3)?;
+    Ok(seconds_within("gracePeriodSeconds", wanted.grace, 0)?)
 }
 
 /// A label or annotation that the API server would refuse.
@@ -287,11 +265,4 @@ fn unfit<'a>(wanted: &Wanted<'a>) -> Option<(&'static str, &'a str, &'static str
         |key: &'a String| Some(("annotations", key.as_str(), keys::key(&key.to_ascii_lowercase())?));
     let mut annotations = wanted.annotations.keys();
     wanted.labels.iter().find_map(label).or_else(|| annotations.find_map(annotation))
-}
-
-fn in_range(field: &'static str, value: Option<i64>, least: i64) -> Result<(), Flaw> {
-    match value.filter(|value| !(least..=MOST_SECONDS).contains(value)) {
-        Some(value) => Err(Flaw::OutOfRange { field, value, least }),
-        None => Ok(()),
-    }
 }

@@ -67,7 +67,12 @@ impl Newest {
     fn put(&self, event: Shown<NodePodUpdate>) {
         let mut untaken = self.untaken.lock().unwrap_or_else(PoisonError::into_inner);
         // That nobody shows it any more takes back nothing of what was shown.
-        if untaken.is_none() || !matches!(event, Shown::Refused) {
+        let is_less = match event {
+            Shown::Lost(_) => true,
+            Shown::Refused(_) => untaken.is_some(),
+            Shown::Listed(_) | Shown::Applied(_) | Shown::Deleted(_) | Shown::NotInstalled(_) => false,
+        };
+        if !is_less {
             *untaken = Some(event);
         }
         drop(untaken);
@@ -97,6 +102,7 @@ impl Mailbox {
         let watch = Watch {
             what: "NodePodUpdate",
             single: true,
+            insists: false,
             selected: watcher::Config::default().fields(&format!("metadata.name={}", self.node)),
         };
         let news = Newest::default();
@@ -116,8 +122,9 @@ impl Mailbox {
                     Shown::Listed(objects) => self.take(objects.into_iter().next(), desk, &clock).await,
                     Shown::Applied(object) => self.take(Some(object), desk, &clock).await,
                     // What was shown stays; before anything was, there is nothing.
-                    Shown::Refused if desk.has_heard(&[UpdateSource::Mailbox]) => {}
-                    Shown::Deleted(_) | Shown::Refused | Shown::NotInstalled => {
+                    Shown::Lost(_) => {}
+                    Shown::Refused(_) if desk.has_heard(&[UpdateSource::Mailbox]) => {}
+                    Shown::Deleted(_) | Shown::Refused(_) | Shown::NotInstalled(_) => {
                         self.take(None, desk, &clock).await;
                     }
                 }
@@ -288,14 +295,15 @@ mod tests {
         for revision in 0..10_000 {
             news.put(Shown::Applied(object(revision)));
         }
-        news.put(Shown::Refused);
+        news.put(Shown::Refused(String::new()));
+        news.put(Shown::Lost(String::new()));
         let Shown::Applied(taken) = news.take().await else { panic!("not what was shown") };
         assert_eq!(taken.metadata.resource_version.as_deref(), Some("9999"));
         // What it woke for is taken already: nothing else comes.
         let nothing = tokio::time::timeout(std::time::Duration::from_millis(10), news.take());
         assert!(nothing.await.is_err());
-        news.put(Shown::Refused);
-        assert!(matches!(news.take().await, Shown::Refused));
+        news.put(Shown::Refused(String::new()));
+        assert!(matches!(news.take().await, Shown::Refused(_)));
         news.put(Shown::Applied(object(1)));
         news.put(Shown::Deleted(object(1)));
         assert!(matches!(news.take().await, Shown::Deleted(_)));

@@ -18,12 +18,9 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 
-use crate::{
-    base::{
-        clock::Clock,
-        status::{bounded, said, whole_second},
-    },
-    recreate::status::{COMPLETE, FAILED, SUCCEEDED},
+use crate::base::{
+    clock::Clock,
+    status::{COMPLETE, FAILED, SUCCEEDED, bounded, said, whole_second},
 };
 
 /// Condition: since when the pod returns to what it was, with the reason of the failure.

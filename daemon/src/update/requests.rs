@@ -60,6 +60,7 @@ impl Requests {
         let watch = Watch {
             what: "ContainerUpdateRequests",
             single: false,
+            insists: false,
             selected: watcher::Config::default().fields(&format!("status.nodeName={}", self.node)),
         };
         let mut clock = Clock::read();
@@ -84,8 +85,9 @@ impl Requests {
                     }
                 }
                 // What was shown stays; before anything was, there is nothing.
-                Shown::Refused if desk.has_heard(&[UpdateSource::Api]) => {}
-                Shown::Refused | Shown::NotInstalled => {
+                Shown::Lost(_) => {}
+                Shown::Refused(_) if desk.has_heard(&[UpdateSource::Api]) => {}
+                Shown::Refused(_) | Shown::NotInstalled(_) => {
                     self.known.clear();
                     desk.listed(UpdateSource::Api, Vec::new());
                 }

@@ -12,10 +12,7 @@
 
 use std::{
     collections::HashMap,
-    ffi::OsStr,
-    fs::{self, DirBuilder},
     io,
-    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
 };
@@ -38,13 +35,12 @@ use super::{
 };
 use crate::{
     base::{causes::chain, clock::Clock},
-    files::{FileError, blocking, directory},
+    files::{FileError, store},
 };
 
 /// The end of the names of the files. JSON keeps every text as it is.
-const SUFFIX: &str = "json";
-/// More than any file has: the annotations that are asked for and those that were there, each character as
-/// six at most.
+const SUFFIX: &str = ".json";
+/// More than any file has: the annotations that are asked for and those that were there, each character as six at most.
 const LONGEST: u64 = 4 << 20;
 
 /// Where they are kept.
@@ -93,13 +89,14 @@ impl Submitted {
 
     /// Puts those on the desk that an earlier process kept.
     pub(super) async fn load(&self, desk: &Desk) {
-        let directory = self.directory.clone();
-        let found = blocking(move || read_all(&directory)).await.unwrap_or_else(|error| {
-            warn!(directory = ?self.directory, %error, "Updates of berthctl not read");
+        store::tidy(vec![self.directory.clone()]).await;
+        let found = store::read_all(&self.directory, SUFFIX, LONGEST).await.unwrap_or_else(|error| {
+            warn!(error = %chain(&error), "Updates of berthctl not read");
             Vec::new()
         });
         let mut kept = self.kept();
-        for (path, read) in found {
+        for (path, text) in found {
+            let read = text.and_then(|text| serde_json::from_str(&text).map_err(io::Error::from));
             let object = read.map_err(|error| unquoted(&error.to_string())).and_then(|request| {
                 Object::of(path.clone(), request).ok_or_else(|| Unfit::Nameless.to_string())
             });
@@ -117,7 +114,7 @@ impl Submitted {
     /// Looks whether a request can be taken at all.
     pub(super) fn prepare(&self, request: ContainerUpdateRequest) -> Result<Object, Unfit> {
         let name = request.metadata.name.clone().unwrap_or_default();
-        let path = self.directory.join(format!("{name}.{SUFFIX}"));
+        let path = self.directory.join(format!("{name}{SUFFIX}"));
         let object = Object::of(path, request).ok_or(Unfit::Nameless)?;
         object.asked(&self.kept().clock).1?;
         Ok(object)
@@ -125,10 +122,8 @@ impl Submitted {
 
     /// Takes a request. On return it survives the agent, and is on the desk.
     pub(super) async fn keep(&self, object: Object, desk: &Desk) -> Result<(), FileError> {
-        let directory = self.directory.clone();
         // Values of annotations are nobody's business but root's.
-        let made = blocking(move || DirBuilder::new().recursive(true).mode(0o700).create(directory)).await;
-        made.map_err(|source| FileError::Write { path: self.directory.clone(), source })?;
+        store::make(&self.directory, 0o700).await?;
         object.write().await?;
         info!(request = format!("{}/{}", object.namespace, object.name), file = ?object.path, "Update taken");
         self.show(object, desk);
@@ -163,9 +158,8 @@ impl Submitted {
     /// Removes a request that ended long enough ago.
     pub(super) async fn delete(&self, id: &RequestId, desk: &Desk) -> StepOutcome {
         let Some(object) = self.object(id) else { return StepOutcome::Gone };
-        let path = object.path.clone();
-        if let Err(error) = blocking(move || directory::remove(&path)).await {
-            warn!(file = ?object.path, %error, "Update of berthctl not deleted, trying again");
+        if let Err(error) = store::remove(&object.path).await {
+            warn!(error = %chain(&error), "Update of berthctl not deleted, trying again");
             return StepOutcome::Failed;
         }
         self.kept().objects.remove(id);
@@ -231,33 +225,8 @@ impl Object {
     }
 
     async fn write(&self) -> Result<(), FileError> {
-        let (path, text) = (self.path.clone(), self.text());
-        let written = blocking(move || directory::write(&path, &text)).await;
-        written.map_err(|source| FileError::Write { path: self.path.clone(), source })
+        store::write(&self.path, self.text()).await
     }
-}
-
-/// Content of a file.
-type Read = io::Result<ContainerUpdateRequest>;
-
-/// All files of a directory. One that is missing has none.
-fn read_all(directory: &Path) -> io::Result<Vec<(PathBuf, Read)>> {
-    directory::tidy(directory);
-    let entries = match fs::read_dir(directory) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
-    let mut found = Vec::new();
-    for entry in entries {
-        let path = entry?.path();
-        if path.extension() == Some(OsStr::new(SUFFIX)) {
-            let read = directory::read_up_to(&path, LONGEST);
-            let read = read.and_then(|text| serde_json::from_str(&text).map_err(io::Error::from));
-            found.push((path, read));
-        }
-    }
-    Ok(found)
 }
 
 #[cfg(test)]

@@ -36,19 +36,7 @@ impl Spec for ContainerRecreateRequestSpec {
     }
 
     fn check(&self) -> Result<(), String> {
-        pod(self)?;
-        if self.containers.is_empty() {
-            return Err("spec.containers is empty: name at least one container of the pod".to_owned());
-        }
-        containers(self)?;
-        deadline(self)?;
-        let strategy = self.strategy.clone().unwrap_or_default();
-        not_negative(&[
-            ("spec.ttlSecondsAfterFinished", self.ttl_seconds_after_finished.map(i64::from)),
-            ("spec.strategy.terminationGracePeriodSeconds", strategy.termination_grace_period_seconds),
-            ("spec.strategy.unreadyGracePeriodSeconds", strategy.unready_grace_period_seconds),
-            ("spec.strategy.minStartedSeconds", strategy.min_started_seconds.map(i64::from)),
-        ])
+        Self::check(self).map_err(|invalid| invalid.to_string())
     }
 }
 

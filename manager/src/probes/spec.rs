@@ -3,11 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_proto::crd::{PodContainerProbe, PodProbeMarkerSpec, ProbeMarkerPolicy};
+use berth_proto::{
+    crd::{PodContainerProbe, PodProbeMarkerSpec, ProbeMarkerPolicy},
+    names::{is_label_value, is_qualified},
+};
 
 use super::{
     handler,
-    names::{DELETION_COST, is_label_value, is_qualified, is_reserved},
+    names::{DELETION_COST, is_reserved},
     room::{self, OF_POD},
 };
 use crate::{seen::Key, selector::Selector, size};

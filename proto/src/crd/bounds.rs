@@ -14,6 +14,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 /// The most seconds that a request, a job or a probe may name, ten years: it fits 32 bits, and added to any
 /// time it overflows nothing.
 pub const MOST_SECONDS: i64 = 315_360_000;
+/// The most containers that a request may name; no pod has as many.
+pub const MOST_CONTAINERS: usize = 256;
 /// The most bytes that annotations have together, in Kubernetes and here.
 pub const MOST_ANNOTATION_BYTES: usize = 256 << 10;
 /// The most bytes that labels and annotations of a job's sandbox have together: a runtime is told a few things
@@ -25,6 +27,7 @@ pub const LONGEST_MESSAGE: usize = 32 << 10;
 /// The largest whole number that every JSON parser keeps.
 const EXACT: i64 = 1 << 53;
 const I32: i64 = i32::MAX as i64;
+const CONTAINERS: i64 = MOST_CONTAINERS as i64;
 const ANNOTATIONS: i64 = MOST_ANNOTATION_BYTES as i64;
 const SANDBOX: i64 = MOST_SANDBOX_BYTES as i64;
 const NAME: i64 = 253;
@@ -102,10 +105,10 @@ const COUNTS: &[(&str, i64)] = &[
     ("command", 1024),
     ("httpHeaders", 128),
     ("ports", 256),
-    ("containers", 256),
-    ("containerRecreateStates", 256),
-    ("containerStatusContexts", 256),
-    ("containerUpdateStates", 256),
+    ("containers", CONTAINERS),
+    ("containerRecreateStates", CONTAINERS),
+    ("containerStatusContexts", CONTAINERS),
+    ("containerUpdateStates", CONTAINERS),
     // As many nodes as Kubernetes is made for, twice.
     ("names", 10_000),
     ("failedNodes", 128),

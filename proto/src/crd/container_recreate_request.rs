@@ -8,6 +8,11 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::invalid::{Invalid, distinct_containers, seconds_within};
+
+/// The shortest `activeDeadlineSeconds`: OpenKruise's, which its users' manifests know.
+const SHORTEST_DEADLINE: i64 = 3;
+
 /// Restarts containers of a running pod in place, each exactly once.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[kube(
@@ -49,6 +54,47 @@ pub struct ContainerRecreateRequestSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub ttl_seconds_after_finished: Option<i32>,
+}
+
+impl ContainerRecreateRequestSpec {
+    /// Names the first flaw: admission may be absent, so everybody who carries out a part of a request asks again.
+    pub fn check(&self) -> Result<(), Invalid> {
+        if self.pod_name.is_empty() {
+            return Err(Invalid::new("spec.podName", "is empty: name the pod"));
+        }
+        if self.pod_name.contains('/') {
+            let flaw = "has a slash: give the name alone, the namespace is metadata.namespace";
+            return Err(Invalid::new("spec.podName", flaw));
+        }
+        if self.containers.is_empty() {
+            return Err(Invalid::new("spec.containers", "is empty: list at least one"));
+        }
+        let names = self.containers.iter().map(|container| container.name.as_str());
+        distinct_containers("spec.containers", names)?;
+        seconds_within("spec.activeDeadlineSeconds", self.active_deadline_seconds, SHORTEST_DEADLINE)?;
+        seconds_within("spec.ttlSecondsAfterFinished", self.ttl_seconds_after_finished, 0)?;
+        let Some(strategy) = &self.strategy else { return Ok(()) };
+        let grace = strategy.termination_grace_period_seconds;
+        seconds_within("spec.strategy.terminationGracePeriodSeconds", grace, 0)?;
+        let unready = strategy.unready_grace_period_seconds;
+        seconds_within("spec.strategy.unreadyGracePeriodSeconds", unready, 0)?;
+        seconds_within("spec.strategy.minStartedSeconds", strategy.min_started_seconds, 0)
+    }
+
+    /// Names the first field that OpenKruise's webhook would fill in, and somebody has. With an API server admission refuses it.
+    pub fn filled_in(&self) -> Option<String> {
+        let filled = |container: &RecreateContainer| {
+            [
+                ("preStop", container.pre_stop.is_some()),
+                ("ports", container.ports.as_ref().is_some_and(|ports| !ports.is_empty())),
+                ("statusContext", container.status_context.is_some()),
+            ]
+            .into_iter()
+            .find_map(|(name, there)| there.then_some(name))
+        };
+        let mut containers = self.containers.iter().enumerate();
+        containers.find_map(|(index, one)| Some(format!("spec.containers[{index}].{}", filled(one)?)))
+    }
 }
 
 /// One container to restart.
@@ -178,6 +224,19 @@ pub struct StatusContext {
     pub container_id: String,
     /// `restartCount` of that instance.
     pub restart_count: i32,
+}
+
+impl RecreatePhase {
+    /// As it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Recreating => "Recreating",
+            Self::Completed => "Completed",
+            Self::Succeeded => "Succeeded",
+            Self::Failed => "Failed",
+        }
+    }
 }
 
 /// Phases of a request and of its containers.

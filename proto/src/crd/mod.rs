@@ -11,12 +11,13 @@ mod container_recreate_request;
 mod container_update_request;
 mod definitions;
 mod image_pull_job;
+mod invalid;
 mod node_image;
 mod node_pod_probe;
 mod node_pod_update;
 mod pod_probe_marker;
 
-pub use bounds::{LONGEST_MESSAGE, MOST_ANNOTATION_BYTES, MOST_SANDBOX_BYTES, MOST_SECONDS};
+pub use bounds::{LONGEST_MESSAGE, MOST_ANNOTATION_BYTES, MOST_CONTAINERS, MOST_SANDBOX_BYTES, MOST_SECONDS};
 pub use container_recreate_request::{
     ContainerRecreateRequest, ContainerRecreateRequestSpec, ContainerRecreateRequestStatus, FailurePolicy,
     RecreateContainer, RecreatePhase, RecreateState, RecreateStrategy, SpecStatusContext, StatusContext,
@@ -30,6 +31,7 @@ pub use image_pull_job::{
     CompletionPolicy, CompletionPolicyType, ImagePullJob, ImagePullJobSpec, ImagePullJobStatus,
     JobPullPolicy, NodeSelector,
 };
+pub use invalid::{Invalid, distinct_containers, seconds_within};
 pub use node_image::{
     DesiredImage, ImagePhase, ImagePullPolicy, ImageSpec, ImageStatus, ImageTagSpec, ImageTagStatus,
     NodeImage, NodeImageSpec, NodeImageStatus, PullSecretReference, PullStatus, SandboxConfig, SyncStatus,

@@ -10,7 +10,7 @@ use crate::{
     model::{ContainerId, ContainerName, RequestId, RestartPolicy},
     node::Node,
     recreate::{
-        ContainerPhase, MarkPhase, Outcome,
+        ContainerPhase, FailureReason, MarkPhase, Outcome,
         liveness::{PodLiveness, Standing},
         state::{Drain, Progress, Request},
     },
@@ -44,7 +44,7 @@ impl Node {
     pub(crate) fn advance_recreates(&mut self, now: Instant) {
         for id in self.recreates.requests.overdue(now) {
             self.recreates.requests.change(&id, |request| {
-                request.finish(Outcome::Failed("DeadlineExceeded"), DEADLINE, now);
+                request.finish(Outcome::Failed(FailureReason::DeadlineExceeded), DEADLINE, now);
             });
             self.recreates.drop_marks(&id);
         }
@@ -73,9 +73,9 @@ impl Node {
         request.since.get_or_insert(now);
         self.unmirror(request);
         match self.pod_liveness(&request.asked.pod) {
-            PodLiveness::Gone => return request.finish(Outcome::Failed("PodGone"), POD_GONE, now),
+            PodLiveness::Gone => return request.finish(Outcome::Failed(FailureReason::PodGone), POD_GONE, now),
             PodLiveness::Missing if request.gives_up(now) => {
-                return request.finish(Outcome::Failed("PodGone"), POD_GONE, now);
+                return request.finish(Outcome::Failed(FailureReason::PodGone), POD_GONE, now);
             }
             PodLiveness::Missing | PodLiveness::Unclear => return,
             PodLiveness::Alive => request.pod_seen = true,
@@ -148,7 +148,7 @@ impl Node {
         if let (true, Some(name)) = (strict, failed.first()) {
             let message = request.progress.get(*name).map(|progress| progress.message.clone());
             let message = format!("container {name} was not recreated: {}", message.unwrap_or_default());
-            request.finish(Outcome::Failed("ContainerFailed"), message, now);
+            request.finish(Outcome::Failed(FailureReason::ContainerFailed), message, now);
         } else if request.progress.keys().all(|name| request.is_done(name)) {
             let names: Vec<&str> = failed.into_iter().map(ContainerName::as_str).collect();
             let message = match names.is_empty() {

@@ -37,6 +37,7 @@ mod listing;
 mod liveness;
 mod mark;
 mod outcomes;
+mod reason;
 mod report;
 mod request;
 mod requests;
@@ -45,7 +46,8 @@ mod state;
 
 pub use assign::{AssignError, Assigned};
 pub use listing::RequestView;
-pub use mark::{MarkPhase, RecreateMark};
+pub use mark::{RecreateMark, MarkPhase};
+pub use reason::FailureReason;
 pub use request::{
     ContainerPhase, ContainerProgress, Origin, Outcome, RecreateReport, RecreateRequest, RecreateStrategy,
     RecreateTarget, RequestPhase,

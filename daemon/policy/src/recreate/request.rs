@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::FailureReason;
 use crate::model::{ContainerId, ContainerName, PodUid, RequestId};
 
 /// A request to recreate containers of one pod, as its source shows it.
@@ -101,8 +102,8 @@ pub enum RequestPhase {
 pub enum Outcome {
     /// Every container was recreated, or may have failed (`failurePolicy: Ignore`).
     Complete,
-    /// It was not; a CamelCase word says why.
-    Failed(&'static str),
+    /// It was not, for this reason.
+    Failed(FailureReason),
 }
 
 /// One entry of `status.containerRecreateStates`.

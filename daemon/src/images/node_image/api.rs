@@ -9,16 +9,13 @@
 //! A change of a phase is written at once, progress at most once a second. While the API server is away everything that was
 //! seen stays wished, and what happened is written when it is back.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use berth_policy::{ImageEvent, WishSource};
 use berth_proto::crd::{NodeImage, NodeImageStatus};
-use futures::TryStreamExt;
+use futures::FutureExt;
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
-use kube::{
-    Api, Client,
-    runtime::watcher::{self, Event},
-};
+use kube::{Api, Client, runtime::watcher};
 use tokio::{
     sync::watch,
     time::{Instant, sleep, sleep_until},
@@ -36,7 +33,8 @@ use crate::{
     base::{causes::chain, clock::Clock, deadline::later, status::whole_second},
     cluster::{
         FIELD_MANAGER,
-        client::{self, CallError, Connection},
+        client::{CallError, Connection},
+        follow::{Shown, Watch, follow},
         node_object, pause,
     },
 };
@@ -47,8 +45,6 @@ const TOGETHER: Duration = Duration::from_millis(10);
 const WRITES_APART: Duration = Duration::from_millis(50);
 /// Between two writes of nothing but progress.
 const PROGRESS_APART: Duration = Duration::from_secs(1);
-/// How often the kind is looked for when the API server does not have it, or not for us.
-const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// The side of the images towards the API server.
 #[derive(Debug)]
@@ -73,24 +69,6 @@ struct Seen {
     faults: Vec<String>,
 }
 
-/// Why the object is not followed now.
-#[derive(Debug, thiserror::Error)]
-enum Lost {
-    #[error("no client of the API server")]
-    Client(#[source] crate::cluster::client::ClientError),
-    #[error("NodeImage {0} not made")]
-    Made(String, #[source] Box<kube::Error>),
-    /// The kubelet registers it, maybe later than we start.
-    #[error("there is no Node {0} yet, and a NodeImage goes with its Node")]
-    NoNode(String),
-    #[error("watch of NodeImage {0}")]
-    Watch(String, #[source] Box<watcher::Error>),
-    #[error("NodeImage {0} was deleted")]
-    Deleted(String),
-    #[error("the watch of NodeImage {0} ended")]
-    Ended(String),
-}
-
 // === impl NodeImages ===
 
 impl NodeImages {
@@ -103,64 +81,33 @@ impl NodeImages {
     }
 
     async fn follow(&self, seen: &watch::Sender<Option<Seen>>) {
-        let (mut attempt, mut told) = (0, None);
-        loop {
-            let began = Instant::now();
-            let lost = self.follow_once(seen).await;
-            let text = chain(&lost);
-            // What was followed for a while and is lost again is news.
-            told = told.filter(|_| began.elapsed() < LOOK_AGAIN);
-            if told.as_ref() != Some(&text) {
-                warn!(node = self.node, error = text, "NodeImage not followed, what it showed stays");
-                told = Some(text);
-            }
-            attempt = if began.elapsed() > LOOK_AGAIN { 0 } else { attempt + 1 };
-            match lost.is_refusal() {
-                true => sleep(LOOK_AGAIN).await,
-                false => sleep(pause::after(attempt)).await,
-            }
-        }
+        let watch = Watch {
+            what: "NodeImage",
+            single: true,
+            insists: false,
+            selected: watcher::Config::default().fields(&format!("metadata.name={}", self.node)),
+        };
+        let ensure = |client: Client| {
+            let node = self.node.clone();
+            let make = |metadata| NodeImage { metadata, ..NodeImage::new("", Default::default()) };
+            async move { node_object::ensure(&client, &node, make).await }.boxed()
+        };
+        let each = |shown| match shown {
+            Shown::Listed(objects) => match objects.first() {
+                Some(object) => self.take(object, seen),
+                None => self.nothing(seen),
+            },
+            Shown::Applied(object) => self.take(&object, seen),
+            Shown::Deleted(_) => self.nothing(seen),
+            // What it showed stays.
+            Shown::NotInstalled(_) | Shown::Refused(_) | Shown::Lost(_) => {}
+        };
+        follow(&self.connection, &watch, Api::<NodeImage>::all, ensure, each).await;
     }
 
-    async fn follow_once(&self, seen: &watch::Sender<Option<Seen>>) -> Lost {
-        let session = match self.connection.session().await {
-            Ok(session) => session,
-            Err(error) => return Lost::Client(error),
-        };
-        let make = |metadata| NodeImage { metadata, ..NodeImage::new("", Default::default()) };
-        let lost = match node_object::ensure(&session.client, &self.node, make).await {
-            Ok(true) => self.watch(&session.client, seen).await,
-            Ok(false) => return Lost::NoNode(self.node.clone()),
-            Err(error) => Lost::Made(self.node.clone(), Box::new(error)),
-        };
-        if !lost.is_refusal() && !matches!(lost, Lost::Deleted(_)) {
-            self.connection.discard(&session).await;
-        }
-        lost
-    }
-
-    async fn watch(&self, client: &Client, seen: &watch::Sender<Option<Seen>>) -> Lost {
-        let api: Api<NodeImage> = Api::all(client.clone());
-        let own = watcher::Config::default().fields(&format!("metadata.name={}", self.node));
-        let mut events = pin!(watcher::watcher(api, own));
-        let mut shown = false;
-        loop {
-            match events.try_next().await {
-                Ok(Some(Event::Init)) => shown = false,
-                Ok(Some(Event::InitApply(object) | Event::Apply(object))) => {
-                    shown = true;
-                    self.take(&object, seen);
-                }
-                Ok(Some(Event::InitDone)) if shown => {}
-                Ok(Some(Event::InitDone | Event::Delete(_))) => {
-                    seen.send_replace(None);
-                    self.keeper.apply(ImageEvent::WishesListed(WishSource::Api, Vec::new()));
-                    return Lost::Deleted(self.node.clone());
-                }
-                Ok(None) => return Lost::Ended(self.node.clone()),
-                Err(error) => return Lost::Watch(self.node.clone(), Box::new(error)),
-            }
-        }
+    fn nothing(&self, seen: &watch::Sender<Option<Seen>>) {
+        seen.send_replace(None);
+        self.keeper.apply(ImageEvent::WishesListed(WishSource::Api, Vec::new()));
     }
 
     fn take(&self, object: &NodeImage, seen: &watch::Sender<Option<Seen>>) {
@@ -254,25 +201,5 @@ impl NodeImages {
         let written = write.await;
         Point::Answered.reached();
         written.map(drop)
-    }
-}
-
-// === impl Lost ===
-
-impl Lost {
-    /// Another client, or haste, would not help.
-    fn is_refusal(&self) -> bool {
-        let code = match self {
-            Self::Made(_, error) => match &**error {
-                kube::Error::Api(status) => status.code,
-                _ => return false,
-            },
-            Self::Watch(_, error) => match client::watch_refusal(error) {
-                Some(code) => code,
-                None => return false,
-            },
-            Self::Client(_) | Self::NoNode(_) | Self::Deleted(_) | Self::Ended(_) => return false,
-        };
-        [403, 404].contains(&code)
     }
 }

@@ -5,7 +5,8 @@
 //! file, so a restart pulls nothing twice.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
+    io,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -17,7 +18,7 @@ use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kube::Resource;
 use serde::Deserialize;
 use serde_json::json;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -28,14 +29,10 @@ use super::{
 };
 use crate::{
     base::{causes::chain, clock::Clock, deadline::later, status::whole_second},
-    files::{
-        FileError, blocking,
-        directory::{self, Fingerprint},
-        node_image,
-    },
+    files::{FileError, Follower, Look, node_image, status_of, store},
 };
 
-/// How often the directory is looked at, and a status is written while a pull goes on.
+/// Between two writes of nothing but progress, and of a status that could not be written.
 const PERIOD: Duration = Duration::from_secs(1);
 /// Pause after a change, in which further ones are collected and told together.
 const TOGETHER: Duration = Duration::from_millis(50);
@@ -44,22 +41,10 @@ const TOGETHER: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(crate) struct ImageFiles {
     keeper: Arc<SharedImages>,
-    directory: PathBuf,
+    follower: Follower,
     pin: Option<Duration>,
-    known: BTreeMap<PathBuf, File>,
-    /// Known files that were missing at the last look: an editor may be replacing them.
-    missing: BTreeSet<PathBuf>,
+    files: BTreeMap<PathBuf, Content>,
     clock: Clock,
-    /// Trouble that was logged of the directory, or of a file, and is not logged again.
-    trouble: BTreeMap<PathBuf, String>,
-}
-
-/// A file that says it is a `NodeImage`, or any other that was looked at.
-#[derive(Debug)]
-struct File {
-    fingerprint: Fingerprint,
-    /// `None`: it is something else.
-    content: Option<Content>,
 }
 
 /// Part of a status file that is read.
@@ -81,106 +66,89 @@ struct Content {
 impl ImageFiles {
     /// The files of this directory; it is not looked at yet.
     pub(crate) fn new(keeper: Arc<SharedImages>, directory: PathBuf, pin: Option<Duration>) -> Self {
-        let clock = Clock::read();
-        Self {
-            keeper,
-            directory,
-            pin,
-            known: BTreeMap::new(),
-            missing: BTreeSet::new(),
-            clock,
-            trouble: BTreeMap::new(),
-        }
+        let belongs =
+            |content: &io::Result<String>| content.as_ref().is_ok_and(|text| node_image::is_one(text));
+        let follower = Follower::new(vec![directory], belongs);
+        Self { keeper, follower, pin, files: BTreeMap::new(), clock: Clock::read() }
     }
 
-    /// Looks until the shutdown.
+    /// Looks whenever something may have changed, and tells what becomes of the images, until the shutdown.
     pub(crate) async fn run(mut self, shutdown: CancellationToken) {
-        let mut changes = self.keeper.news();
-        // Cancel-safe at both awaits: what is written is written whole.
-        let turns = async {
-            let mut next = Instant::now();
-            loop {
-                if Instant::now() >= next {
-                    self.look().await;
-                    next = later(Instant::now(), PERIOD);
-                }
-                changes.mark_unchanged();
-                self.tell().await;
-                // A change is told soon, and the directory looked at once a second in any case.
-                if timeout_at(next, changes.changed()).await.is_ok() {
-                    tokio::time::sleep(TOGETHER).await;
-                }
-            }
-        };
-        shutdown.run_until_cancelled(turns).await;
+        // Cancel-safe at all awaits: what is written is written whole.
+        shutdown.run_until_cancelled(self.turns()).await;
     }
 
-    async fn look(&mut self) {
-        let path = self.directory.clone();
-        let listing = match blocking(move || directory::list(&path)).await {
-            Ok(listing) => listing,
-            Err(source) => {
-                let path = self.directory.clone();
-                self.told(path.clone(), &FileError::Read { path, source });
-                return;
-            }
-        };
-        self.trouble.retain(|path, _| listing.requests.contains_key(path));
-        let missing: BTreeSet<PathBuf> =
-            self.known.keys().filter(|path| !listing.requests.contains_key(*path)).cloned().collect();
-        let mut changed = false;
-        for path in missing.intersection(&self.missing) {
-            changed |= Self::gone(path, self.known.remove(path)).await;
-        }
-        self.missing = missing;
-        for (path, fingerprint) in listing.requests {
-            let known = self.known.get(&path).is_some_and(|file| file.fingerprint == fingerprint);
-            // What somebody is writing is half of what is meant.
-            if known || !fingerprint.is_settled() {
-                continue;
-            }
-            match self.read(&path).await {
-                Ok(content) => {
-                    self.trouble.remove(&path);
-                    changed |= content.is_some();
-                    let before = self.known.insert(path, File { fingerprint, content });
-                    changed |= before.is_some_and(|before| before.content.is_some());
+    async fn turns(&mut self) {
+        let mut changes = self.keeper.news();
+        loop {
+            let look = self.follower.look().await;
+            self.take(look).await;
+            loop {
+                changes.mark_unchanged();
+                let again = self.tell().await;
+                let again = async {
+                    match again {
+                        Some(at) => sleep_until(at).await,
+                        None => std::future::pending().await,
+                    }
+                };
+                // Cancel-safe: what was told is told again, a number, and a timer.
+                tokio::select! {
+                    () = self.follower.wait(false) => break,
+                    changed = changes.changed() => match changed {
+                        Ok(()) => sleep(TOGETHER).await,
+                        Err(_) => return,
+                    },
+                    () = again => {}
                 }
-                Err(error) => self.told(path, &error),
+            }
+        }
+    }
+
+    async fn take(&mut self, look: Look) {
+        let mut changed = false;
+        for path in look.gone {
+            changed |= Self::gone(&path, self.files.remove(&path)).await;
+        }
+        for (path, content) in look.there {
+            let content = match content {
+                Some(Ok(text)) => self.read(&path, &text).await,
+                Some(Err(source)) => Err(FileError::Read { path: path.clone(), source }),
+                None => continue,
+            };
+            match content {
+                Ok(Some(content)) => {
+                    changed = true;
+                    self.files.insert(path, content);
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    warn!(error = %chain(&error), "NodeImage not read, trying every second");
+                    self.follower.again(&path);
+                }
             }
         }
         if changed {
-            let asked = self.known.values().filter_map(|file| file.content.as_ref());
-            let wishes = asked.flat_map(|content| content.asked.wishes.clone()).collect();
+            let wishes = self.files.values().flat_map(|content| content.asked.wishes.clone()).collect();
             self.keeper.apply(ImageEvent::WishesListed(WishSource::File, wishes));
         }
     }
 
-    /// Logs a failure that was not logged before.
-    fn told(&mut self, path: PathBuf, error: &FileError) {
-        let why = chain(error);
-        if self.trouble.get(&path) != Some(&why) {
-            warn!(error = why, "NodeImages not read, trying every second");
-            self.trouble.insert(path, why);
-        }
-    }
-
     /// Removes the status of a file that went; whether it asked for anything.
-    async fn gone(path: &Path, file: Option<File>) -> bool {
-        let Some(File { content: Some(_), .. }) = file else { return false };
+    async fn gone(path: &Path, file: Option<Content>) -> bool {
+        if file.is_none() {
+            return false;
+        }
         info!(file = ?path, "NodeImage removed");
-        let status = directory::status_of(path);
-        if let Err(error) = blocking(move || directory::remove(&status)).await {
-            warn!(file = ?path, %error, "Status of a removed NodeImage not removed");
+        if let Err(error) = store::remove(&status_of(path)).await {
+            warn!(error = %chain(&error), "Status of a removed NodeImage not removed");
         }
         true
     }
 
-    async fn read(&self, path: &Path) -> Result<Option<Content>, FileError> {
-        let (file, status) = (path.to_owned(), directory::status_of(path));
-        let read = blocking(move || Ok((directory::read(&file)?, directory::read_if_there(&status)?))).await;
-        let (text, status) = read.map_err(|source| FileError::Read { path: path.to_owned(), source })?;
-        let Some(object) = node_image::read(&text) else { return Ok(None) };
+    async fn read(&self, path: &Path, text: &str) -> Result<Option<Content>, FileError> {
+        let Some(object) = node_image::read(text) else { return Ok(None) };
+        let status = store::read(&status_of(path)).await?;
         // One that cannot be read is written anew: what it said can be found out again from the runtime.
         let written = status.and_then(|text| serde_saphyr::from_str::<Written>(&text).ok());
         let status = written.map(|written| written.status).unwrap_or_default();
@@ -195,16 +163,24 @@ impl ImageFiles {
         Ok(Some(Content { asked, status, written: None, trouble: None }))
     }
 
-    async fn tell(&mut self) {
+    /// Writes what is to be told; when there is more to write in any case.
+    async fn tell(&mut self) -> Option<Instant> {
         let reports = self.keeper.reports();
         self.clock = self.clock.kept(Clock::read());
-        for (path, file) in &mut self.known {
-            let Some(content) = &mut file.content else { continue };
+        let mut again: Option<Instant> = None;
+        let mut at = |due: Instant| again = Some(again.map_or(due, |again| again.min(due)));
+        for (path, content) in &mut self.files {
             let status = content.owed(path, &reports, &self.clock);
+            if status == content.status {
+                continue;
+            }
             let only_progress =
                 status::without_progress(&status) == status::without_progress(&content.status);
-            let lately = content.written.is_some_and(|written| written.elapsed() < PERIOD);
-            if status == content.status || only_progress && lately {
+            let soonest = content.written.map(|written| later(written, PERIOD));
+            let waits = soonest
+                .filter(|soonest| (only_progress || content.trouble.is_some()) && *soonest > Instant::now());
+            if let Some(soonest) = waits {
+                at(soonest);
                 continue;
             }
             content.written = Some(Instant::now());
@@ -216,9 +192,11 @@ impl ImageFiles {
                         warn!(error, "Status of a NodeImage not written, trying every second");
                     }
                     content.trouble = Some(error);
+                    at(later(Instant::now(), PERIOD));
                 }
             }
         }
+        again
     }
 }
 
@@ -240,14 +218,13 @@ fn prefix(path: &Path) -> String {
 }
 
 async fn write(path: &Path, status: &NodeImageStatus) -> Result<(), FileError> {
-    let to = directory::status_of(path);
-    let failed = |source| FileError::Write { path: to.clone(), source };
+    let to = status_of(path);
     let object = json!({
         "apiVersion": NodeImage::api_version(&()),
         "kind": NodeImage::kind(&()),
         "status": status,
     });
-    let text = serde_saphyr::to_string(&object).map_err(|error| failed(std::io::Error::other(error)))?;
-    let target = to.clone();
-    blocking(move || directory::write(&target, &text)).await.map_err(failed)
+    let failed = |error| FileError::Write { path: to.clone(), source: io::Error::other(error) };
+    let text = serde_saphyr::to_string(&object).map_err(failed)?;
+    store::write(&to, text).await
 }

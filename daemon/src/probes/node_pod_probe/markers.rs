@@ -56,6 +56,7 @@ async fn one(connection: &Connection, probes: &SharedProbes, name: &MarkerName) 
         what: "PodProbeMarker",
         // One that is not there may be made.
         single: false,
+        insists: false,
         selected: watcher::Config::default().fields(&format!("metadata.name={marker}")),
     };
     let api = |client| Api::<PodProbeMarker>::namespaced(client, namespace);
@@ -64,8 +65,10 @@ async fn one(connection: &Connection, probes: &SharedProbes, name: &MarkerName) 
         let seen = match shown {
             Shown::Listed(markers) => markers.into_iter().next().map_or(MarkerSeen::Absent, MarkerSeen::of),
             Shown::Applied(marker) => MarkerSeen::of(marker),
-            Shown::Deleted(_) | Shown::NotInstalled => MarkerSeen::Absent,
-            Shown::Refused => MarkerSeen::Forbidden,
+            Shown::Deleted(_) | Shown::NotInstalled(_) => MarkerSeen::Absent,
+            Shown::Refused(_) => MarkerSeen::Forbidden,
+            // What was shown stays.
+            Shown::Lost(_) => return,
         };
         probes.hear(name, seen);
     };

@@ -104,6 +104,7 @@ impl Object {
         let watch = Watch {
             what: "NodePodProbe",
             single: true,
+            insists: false,
             selected: watcher::Config::default().fields(&format!("metadata.name={}", self.node)),
         };
         let ensure = |client: Client| {
@@ -115,8 +116,8 @@ impl Object {
             Shown::Listed(objects) => self.take(objects.into_iter().next()),
             Shown::Applied(object) => self.take(Some(object)),
             // While nobody tells what is asked for, what was asked before goes on.
-            Shown::Refused => {}
-            Shown::Deleted(_) | Shown::NotInstalled => self.take(None),
+            Shown::Refused(_) | Shown::Lost(_) => {}
+            Shown::Deleted(_) | Shown::NotInstalled(_) => self.take(None),
         };
         follow(&self.connection, &watch, Api::<NodePodProbe>::all, ensure, each).await;
     }

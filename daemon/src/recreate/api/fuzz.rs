@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 use berth_policy::{Config, Event, Node};
 use kube::core::DynamicObject;
 
-use super::convert;
-use crate::{base::clock::Clock, cluster::object::Object};
+use super::requests::shown;
+use crate::{base::clock::Clock, cluster::object::Object, recreate::codec};
 
 /// Checks that a request names its pod and instances and can be planned with, or says why not.
 pub fn recreate(data: &[u8]) {
     let Ok(object) = serde_json::from_slice::<DynamicObject>(data) else { return };
     let Some(object) = Object::read(object) else { return };
-    match convert::request(&object, &Clock::read()) {
+    match codec::request(shown(&object), &Clock::read()) {
         Ok(request) => {
             assert!(request.ended.is_some() || !request.containers.is_empty());
             let mut node = Node::new(Config::default());
@@ -24,6 +24,6 @@ pub fn recreate(data: &[u8]) {
                 let _ = (node.next_deadline(), node.requests(now));
             }
         }
-        Err(invalid) => assert!(!invalid.report().message.is_empty()),
+        Err(refused) => assert!(!refused.report().message.is_empty()),
     }
 }

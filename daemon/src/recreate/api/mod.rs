@@ -1,7 +1,7 @@
 //! ContainerRecreateRequests at the API server: which are given to this node, and what it answers.
 //!
 //! ```text
-//!   API server --ContainerRecreateRequests of this node--> requests --convert--> Event --> agent
+//!   API server --ContainerRecreateRequests of this node--> requests --codec--> Event --> agent
 //!       ^  ^                                                   |
 //!       |  |                                                 known: which object a request is
 //!       |  |                                                   v
@@ -13,7 +13,6 @@
 //! the readiness of its pods. While the API server is away everything that was seen stays, and what was not written is
 //! told as not done.
 
-mod convert;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
 mod report;
@@ -27,6 +26,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 pub use self::requests::WatchHealth;
+#[cfg(test)]
+pub(in crate::recreate) use self::requests::shown;
 use self::{
     report::Reporter,
     requests::Requests,

@@ -1,4 +1,4 @@
-//! The status of a request: what the agent writes of it, and the one place that writes it.
+//! Writes to requests at the API server: their status, and their deletion.
 //!
 //! One server-side apply for each change, with exactly the fields the agent owns; what it left out of the last one it
 //! gives up. It names the version it was made from, so that it never overwrites what it has not seen: when the manager
@@ -6,12 +6,9 @@
 
 use std::{fmt::Debug, sync::Arc};
 
-use berth_policy::{Outcome, RecreateReport, RequestId, RequestPhase, StepOutcome};
-use berth_proto::crd::{ContainerRecreateRequest, ContainerRecreateRequestStatus};
-use k8s_openapi::{
-    apimachinery::pkg::apis::meta::v1::{Condition, Time},
-    jiff::Timestamp,
-};
+use berth_policy::{RecreateReport, RequestId, RequestPhase, StepOutcome};
+use berth_proto::crd::ContainerRecreateRequest;
+use k8s_openapi::jiff::Timestamp;
 use kube::{
     Api,
     api::{ApiResource, Patch, PatchParams},
@@ -19,12 +16,8 @@ use kube::{
 };
 use tracing::{debug, warn};
 
-use super::convert;
 use crate::{
-    base::{
-        causes::chain,
-        status::{bounded, said, whole_second},
-    },
+    base::causes::chain,
     cluster::{
         FIELD_MANAGER,
         client::{CallError, Connection},
@@ -33,7 +26,7 @@ use crate::{
         request_cache::RequestCache,
         target::Target,
     },
-    recreate::status::{COMPLETE, FAILED, SUCCEEDED, UNREADY, phase, state},
+    recreate::codec,
 };
 
 /// How often a report is made from a newer version before somebody else's turn is waited for.
@@ -47,67 +40,12 @@ pub(super) struct Reporter {
     metrics: ClusterMetrics,
 }
 
-/// The fields of the status that are the agent's, for this report. Times stay as they were while what they are about
-/// does.
-pub(super) fn status(
-    report: &RecreateReport,
-    previous: &ContainerRecreateRequestStatus,
-    now: Timestamp,
-) -> ContainerRecreateRequestStatus {
-    let ended = report.phase == Some(RequestPhase::Completed);
-    ContainerRecreateRequestStatus {
-        phase: report.phase.map(phase),
-        completion_time: ended
-            .then(|| previous.completion_time.clone().unwrap_or_else(|| Time(whole_second(now, false)))),
-        message: said(&report.message),
-        container_recreate_states: report.containers.iter().map(state).collect(),
-        conditions: conditions(report, previous, now),
-        ..ContainerRecreateRequestStatus::default()
-    }
-}
-
-fn conditions(
-    report: &RecreateReport,
-    previous: &ContainerRecreateRequestStatus,
-    now: Timestamp,
-) -> Vec<Condition> {
-    let condition = |condition_type: &str, reason: &str, message: &str, since: Timestamp| {
-        let same = |old: &&Condition| old.type_ == condition_type && old.status == "True";
-        let old = previous.conditions.iter().find(same);
-        Condition {
-            type_: condition_type.to_owned(),
-            status: "True".to_owned(),
-            reason: reason.to_owned(),
-            message: bounded(message),
-            last_transition_time: old.map_or(Time(since), |old| old.last_transition_time.clone()),
-            observed_generation: None,
-        }
-    };
-    let outcome = report.outcome.map(|outcome| match outcome {
-        Outcome::Complete => condition(COMPLETE, SUCCEEDED, &report.message, whole_second(now, false)),
-        Outcome::Failed(reason) => condition(FAILED, reason, &report.message, whole_second(now, false)),
-    });
-    // Rounded up: after a restart the grace is counted from here, and must not be shorter than asked for.
-    let unready = report.unready.then(|| condition(UNREADY, UNREADY, "", whole_second(now, true)));
-    outcome.into_iter().chain(unready).collect()
-}
-
-/// Keeps the part of a status that the agent may have written.
-fn own(status: &ContainerRecreateRequestStatus) -> ContainerRecreateRequestStatus {
-    let mut own = status.clone();
-    own.conditions.retain(|condition| [COMPLETE, FAILED, UNREADY].contains(&condition.type_.as_str()));
-    own.conditions.iter_mut().for_each(|condition| condition.observed_generation = None);
-    own.node_name = None;
-    own.pod_uid = None;
-    own.container_status_contexts.clear();
-    own
-}
-
 /// Returns whether the request ended in another way than this report would have it: that is not changed any
 /// more.
 fn ended_otherwise(target: &Target, report: &RecreateReport) -> bool {
-    let there = convert::reported(target);
-    target.has_ended() && (report.phase != Some(RequestPhase::Completed) || there.outcome != report.outcome)
+    let there = &target.status;
+    let differs = || report.phase != Some(RequestPhase::Completed) || codec::outcome(there) != report.outcome;
+    codec::has_ended(there) && differs()
 }
 
 // === impl Reporter ===
@@ -126,8 +64,8 @@ impl Reporter {
                 debug!(request = target.key(), "Request ended otherwise meanwhile, not reported");
                 return StepOutcome::Gone;
             }
-            let status = status(report, &target.status, Timestamp::now());
-            if status == own(&target.status) {
+            let status = codec::status(report, &target.status, Timestamp::now());
+            if status == codec::own(&target.status) {
                 return StepOutcome::Done;
             }
             let patch = Patch::Apply(target.with_status::<ContainerRecreateRequest>(id, &status));

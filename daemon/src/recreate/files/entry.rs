@@ -1,9 +1,6 @@
 //! One file: what it says, what is written down of it, and keeping the two on the disk.
 
-use std::{
-    ffi::OsStr,
-    path::{Path, PathBuf},
-};
+use std::{ffi::OsStr, io, path::PathBuf};
 
 use berth_policy::RequestId;
 use berth_proto::crd::ContainerRecreateRequest;
@@ -14,11 +11,10 @@ use tracing::warn;
 use super::{
     manifest,
     record::{self, Accepted, Record},
-    request,
 };
-use crate::files::{
-    FileError, blocking,
-    directory::{self, Fingerprint},
+use crate::{
+    base::causes::chain,
+    files::{FileError, status_of, store},
 };
 
 /// A file of a request.
@@ -37,8 +33,6 @@ pub(super) struct State {
     pub(super) record: Record,
     /// Request in the file, while that can be changed.
     pub(super) wanted: Option<ContainerRecreateRequest>,
-    /// The file as it was read the last time.
-    read: Option<Fingerprint>,
     /// Its status file is there and cannot be understood: whether it was assigned, nobody knows, so it is left alone.
     pub(super) damaged: Option<String>,
     /// It was removed; whatever still has it in hand does nothing with it.
@@ -52,9 +46,7 @@ pub(super) struct State {
 impl Entry {
     /// Takes up a file with what an earlier process wrote down of it.
     pub(super) async fn open(path: PathBuf) -> Self {
-        let status = directory::status_of(&path);
-        let read = blocking(move || directory::read_if_there(&status)).await;
-        let text = read.map_err(|error| error.to_string());
+        let text = store::read(&status_of(&path)).await.map_err(|error| chain(&error));
         let parsed = text.and_then(|text| {
             text.map(|text| Record::parse(&text)).transpose().map_err(|error| error.to_string())
         });
@@ -68,14 +60,13 @@ impl Entry {
 
     /// A file with what is to be written down of it.
     pub(super) fn new(path: PathBuf, record: Record, damaged: Option<String>) -> Self {
-        let state =
-            State { record, wanted: None, read: None, damaged, gone: false, trouble: None, told: None };
+        let state = State { record, wanted: None, damaged, gone: false, trouble: None, told: None };
         Self { path, state: Mutex::new(state) }
     }
 
     /// Its identity to the policy.
     pub(super) fn id(&self) -> RequestId {
-        request::id(&self.path)
+        record::id(&self.path)
     }
 
     /// The name of a request that gives none.
@@ -83,21 +74,14 @@ impl Entry {
         self.path.file_stem().and_then(OsStr::to_str).unwrap_or_default()
     }
 
-    /// Reads the file if it is another one than the last time. `Err` is what its status could not be told.
-    pub(super) async fn read(&self, state: &mut State, fingerprint: Fingerprint) -> Result<(), FileError> {
-        if state.read == Some(fingerprint) {
-            return Ok(());
-        }
-        let path = self.path.clone();
-        let read = match blocking(move || directory::read_if_there(&path)).await {
-            Ok(Some(text)) => manifest::read(&text).map_err(|error| (error.to_string(), true)),
-            // The next look finds it gone.
-            Ok(None) => return Ok(()),
-            Err(error) => Err((format!("cannot be read: {error}"), false)),
+    /// Takes what the file says now. `Err` is what its status could not be told.
+    pub(super) async fn read(&self, state: &mut State, content: io::Result<String>) -> Result<(), FileError> {
+        let read = match content {
+            Ok(text) => manifest::read(&text).map_err(|error| error.to_string()),
+            Err(error) => Err(format!("cannot be read: {error}")),
         };
         let now = Timestamp::now();
         let mut record = state.record.clone();
-        let mut final_word = true;
         match read {
             Ok(request) if record.is_accepted() => {
                 let changed = record.compare(&Accepted::of(&request, self.stem()), now);
@@ -106,8 +90,7 @@ impl Entry {
                 }
             }
             Ok(request) => state.wanted = Some(request),
-            Err((error, is_about_content)) => {
-                final_word = is_about_content;
+            Err(error) => {
                 state.wanted = None;
                 record.refuse(&error, now);
                 if state.is_news(&error) {
@@ -115,9 +98,7 @@ impl Entry {
                 }
             }
         }
-        self.save(state, record).await?;
-        state.read = final_word.then_some(fingerprint);
-        Ok(())
+        self.save(state, record).await
     }
 
     /// Writes the record down if it is another one, and only then takes it for true.
@@ -125,11 +106,9 @@ impl Entry {
         if record == state.record {
             return Ok(());
         }
-        let path = directory::status_of(&self.path);
-        let failed = |source| FileError::Write { path: path.clone(), source };
-        let text = record.text().map_err(|error| failed(std::io::Error::other(error)))?;
-        let to = path.clone();
-        blocking(move || directory::write(&to, &text)).await.map_err(failed)?;
+        let path = status_of(&self.path);
+        let failed = |error| FileError::Write { path: path.clone(), source: io::Error::other(error) };
+        store::write(&path, record.text().map_err(failed)?).await?;
         state.record = record;
         Ok(())
     }
@@ -137,10 +116,10 @@ impl Entry {
     /// Removes the file, if it is to go too, and after it what was written down of it.
     pub(super) async fn remove(&self, with_file: bool) -> Result<bool, FileError> {
         let mut there = false;
-        let status = directory::status_of(&self.path);
-        for path in with_file.then(|| self.path.clone()).into_iter().chain([status]) {
-            there |= remove(&path).await?;
+        if with_file {
+            there |= store::remove(&self.path).await?;
         }
+        there |= store::remove(&status_of(&self.path)).await?;
         Ok(there)
     }
 }
@@ -152,11 +131,4 @@ impl State {
         self.told = Some(what.to_owned());
         news
     }
-}
-
-/// Removes a file; whether it was there.
-pub(super) async fn remove(path: &Path) -> Result<bool, FileError> {
-    let from = path.to_owned();
-    let removed = blocking(move || directory::remove(&from)).await;
-    removed.map_err(|source| FileError::Remove { path: path.to_owned(), source })
 }

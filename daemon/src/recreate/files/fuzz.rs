@@ -1,6 +1,6 @@
 //! Files of the directory of requests, and what was written beside them.
 
-use std::{path::Path, time::Instant};
+use std::path::Path;
 
 use berth_proto::crd::NodeImage;
 use jiff::Timestamp;
@@ -8,9 +8,8 @@ use jiff::Timestamp;
 use super::{
     manifest,
     record::{Accepted, Record},
-    request::{self, Clock},
 };
-use crate::files::node_image;
+use crate::{base::clock::Clock, files::node_image};
 
 /// A request that is taken has a pod and containers, and an error is short; a status that was read is written and read again
 /// as the same.
@@ -34,9 +33,11 @@ pub fn files(data: &[u8]) {
 }
 
 fn taken(record: &Record) {
-    let clock = Clock { now: Instant::now(), wall: Timestamp::UNIX_EPOCH };
-    let request = request::of(Path::new("/etc/berth/desired/file.yaml"), record, clock);
+    let request = record.request(Path::new("/etc/berth/desired/file.yaml"), &Clock::read());
     assert_eq!(request.is_some(), record.accepted.is_some());
+    if let Some(Err(refused)) = request {
+        assert!(refused.report().outcome.is_some());
+    }
     let written = record.text().expect("what was read can be written");
     let again = Record::parse(&written).unwrap_or_else(|error| panic!("{error}\n{written}"));
     assert_eq!(again, *record, "{written}");

@@ -1,41 +1,14 @@
 //! The requests that are files, for people.
 
-use std::path::PathBuf;
-
-use berth_proto::crd::ContainerRecreateRequestStatus;
 use jiff::Timestamp;
 
-use super::{Files, record::Accepted, status};
-
-/// A request that is a file, or a file that should be one.
-#[derive(Clone, Debug)]
-pub(crate) struct FileRequest {
-    /// Where it is.
-    pub path: PathBuf,
-    /// It came over the admin socket.
-    pub submitted: bool,
-    /// Empty when the file cannot be read.
-    pub namespace: String,
-    /// Its own name, or that of its file.
-    pub name: String,
-    /// Name of the pod; empty when the file cannot be read.
-    pub pod: String,
-    /// The containers, as they are listed.
-    pub containers: Vec<String>,
-    /// When it was first seen.
-    pub created: Timestamp,
-    /// Content of its status file.
-    pub status: ContainerRecreateRequestStatus,
-    /// Why the file as it is now is not followed.
-    pub objection: Option<String>,
-    /// How it ended: done or not, and a word for it.
-    pub outcome: Option<(bool, String)>,
-}
+use super::{Files, record::Accepted};
+use crate::recreate::codec::{self, Row};
 
 impl Files {
-    /// All of them, the oldest first.
-    pub(crate) async fn list(&self) -> Vec<FileRequest> {
-        let mut requests = Vec::new();
+    /// All of them, and files that should be some; the oldest first.
+    pub(crate) async fn list(&self) -> Vec<Row> {
+        let (mut rows, now) = (Vec::new(), Timestamp::now());
         for entry in self.0.known.all() {
             let state = entry.state.lock().await;
             if state.gone {
@@ -50,23 +23,26 @@ impl Files {
                 Some(Accepted { namespace, name, spec }) => (namespace, name, spec),
                 None => (String::new(), entry.stem().to_owned(), Default::default()),
             };
-            let objection = status::objected(&record.status).map(|condition| condition.message.clone());
-            let outcome = status::outcome(&record.status)
-                .map(|(outcome, reason)| (outcome == berth_policy::Outcome::Complete, reason.to_owned()));
-            requests.push(FileRequest {
-                submitted: entry.path.starts_with(&self.0.submitted),
-                path: entry.path.clone(),
+            let objection = record.objection().map(str::to_owned);
+            let age = now.duration_since(record.created).as_millis();
+            let row = Row {
                 namespace,
                 name,
+                origin: if entry.path.starts_with(&self.0.submitted) { "admin" } else { "file" },
+                file: entry.path.display().to_string(),
                 pod: spec.pod_name,
+                pod_uid: record.status.pod_uid.clone().unwrap_or_default(),
                 containers: spec.containers.into_iter().map(|container| container.name).collect(),
-                created: record.created,
-                status: record.status.clone(),
-                objection: objection.or_else(|| state.damaged.clone()).or_else(|| state.trouble.clone()),
-                outcome,
-            });
+                report: codec::read(&record.status),
+                age_milliseconds: u64::try_from(age).unwrap_or(0),
+                objection: objection
+                    .or_else(|| state.damaged.clone())
+                    .or_else(|| state.trouble.clone())
+                    .unwrap_or_default(),
+            };
+            rows.push((record.created, row));
         }
-        requests.sort_by(|a, b| (a.created, &a.path).cmp(&(b.created, &b.path)));
-        requests
+        rows.sort_by(|(a, one), (b, other)| (a, &one.file).cmp(&(b, &other.file)));
+        rows.into_iter().map(|(_, row)| row).collect()
     }
 }

@@ -3,12 +3,14 @@
 //! The type of the API forgives unknown fields, because a newer server may send them. A file has no newer author than its
 //! reader, so there a field that is not known is a misspelt one: an error with its line, and not a surprise later.
 
-use berth_proto::crd::ContainerRecreateRequest;
+use berth_proto::crd::{ContainerRecreateRequest, Invalid};
 use kube::Resource;
 use serde::{Deserialize, de::IgnoredAny};
 
-use super::rules::{self, Invalid};
-use crate::files::yaml::{Any, MetadataFields, YamlError, head, parse, readable};
+use crate::{
+    files::yaml::{Any, MetadataFields, YamlError, head, parse, readable},
+    recreate::codec,
+};
 
 /// Why a file is no request. `Display` names the field and the remedy; who knows the file puts its name before.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +44,7 @@ pub(super) fn read(text: &str) -> Result<ContainerRecreateRequest, ManifestError
     }
     parse::<Fields>(text).map_err(|error| readable(error, text))?;
     let request: ContainerRecreateRequest = parse(text).map_err(|error| readable(error, text))?;
-    rules::check(&request)?;
+    codec::authored(&request)?;
     Ok(request)
 }
 
@@ -171,7 +173,7 @@ mod tests {
             ("kind: ContainerRecreateRequest\n".to_owned(), vec!["apiVersion"]),
             (
                 manifest(&format!("metadata: {{name: x}}\n{spec}status: {{phase: Completed}}\n")),
-                vec!["status: "],
+                vec!["status is"],
             ),
         ];
         for (text, parts) in table {

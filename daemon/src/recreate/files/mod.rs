@@ -27,9 +27,6 @@ mod known;
 mod list;
 mod manifest;
 mod record;
-mod request;
-mod rules;
-mod status;
 mod submit;
 mod watch;
 
@@ -39,23 +36,28 @@ mod tests;
 use std::{
     path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
 
-use berth_policy::{Event, Origin, RecreateReport, RequestId, Step, StepOutcome};
+use berth_policy::{Event, Origin, RecreateReport, RecreateRequest, RequestId, Step, StepOutcome};
 use berth_shim::Gate;
 use jiff::Timestamp;
 use tracing::{info, warn};
 
-pub(crate) use self::{assign::Unassigned, list::FileRequest, rules::MOST_CONTAINERS, submit::SubmitError};
+pub(crate) use self::{assign::Unassigned, submit::SubmitError};
 use self::{
     entry::{Entry, State},
     known::Known,
-    request::Clock,
 };
-use crate::{agent::Agent, base::causes::chain, cri::Runtime, files::FileError};
+use crate::{
+    agent::Agent,
+    base::{causes::chain, clock::Clock},
+    cri::Runtime,
+    files::FileError,
+    recreate::codec,
+};
 
 /// The requests that are files. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -72,6 +74,8 @@ struct Inner {
     known: Known,
     /// The policy has got the list of all requests that there were at the start.
     listed: AtomicBool,
+    /// The same timestamp is always the same instant.
+    clock: Mutex<Clock>,
 }
 
 impl Files {
@@ -84,6 +88,7 @@ impl Files {
             submitted: state_dir.join("requests"),
             known: Known::default(),
             listed: AtomicBool::new(false),
+            clock: Mutex::new(Clock::read()),
         }))
     }
 
@@ -124,10 +129,10 @@ impl Files {
         }
         let mut record = state.record.clone();
         let ended = record.has_ended();
-        record.status = status::written(&record.status, report, Timestamp::now());
+        record.report(report, Timestamp::now());
         entry.save(&mut state, record).await?;
-        if let Some((outcome, reason)) = status::outcome(&state.record.status).filter(|_| !ended) {
-            info!(file = ?entry.path, ?outcome, reason, message = report.message, "Request ended");
+        if let Some(outcome) = codec::outcome(&state.record.status).filter(|_| !ended) {
+            info!(file = ?entry.path, ?outcome, message = report.message, "Request ended");
         }
         Ok(StepOutcome::Done)
     }
@@ -155,12 +160,27 @@ impl Files {
     }
 
     /// Tells the policy of a request that was accepted. Before all are listed it hears of them together.
-    fn give(&self, entry: &Entry, state: &State) {
-        if let Some(request) = request::of(&entry.path, &state.record, self.clock())
+    async fn give(&self, entry: &Entry, state: &mut State) -> Result<(), FileError> {
+        if let Some(request) = self.sound(entry, state).await?
             && self.is_listed()
         {
             self.0.agent.observe(Event::RecreateSeen(Box::new(request)));
         }
+        Ok(())
+    }
+
+    /// The request for the policy. One that was accepted and makes no sense, as after a change of its status by hand, is ended.
+    async fn sound(&self, entry: &Entry, state: &mut State) -> Result<Option<RecreateRequest>, FileError> {
+        let refused = match state.record.request(&entry.path, &self.clock()) {
+            None => return Ok(None),
+            Some(Ok(request)) => return Ok(Some(request)),
+            Some(Err(refused)) => refused.report(),
+        };
+        warn!(file = ?entry.path, reason = refused.message, "Request refused");
+        let mut record = state.record.clone();
+        record.report(&refused, Timestamp::now());
+        entry.save(state, record).await?;
+        Ok(state.record.request(&entry.path, &self.clock()).and_then(Result::ok))
     }
 
     fn is_listed(&self) -> bool {
@@ -168,6 +188,8 @@ impl Files {
     }
 
     fn clock(&self) -> Clock {
-        Clock { now: self.0.agent.read(|_, now| now), wall: Timestamp::now() }
+        let mut clock = self.0.clock.lock().unwrap_or_else(PoisonError::into_inner);
+        *clock = clock.kept(Clock::read());
+        *clock
     }
 }

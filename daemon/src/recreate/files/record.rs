@@ -4,20 +4,38 @@
 //! (when the file was first seen; its name) and `spec` as it was accepted. With them a restart changes nothing: the file
 //! may have been edited meanwhile, the request goes on as it was.
 
-use berth_policy::{Assigned, ContainerName};
+use std::path::Path;
+
+use berth_policy::{
+    Assigned, FailureReason, Origin, Outcome, RecreateReport, RecreateRequest, RequestId, RequestPhase,
+};
 use berth_proto::crd::{
     ContainerRecreateRequest, ContainerRecreateRequestSpec, ContainerRecreateRequestStatus, RecreatePhase,
     StatusContext,
 };
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime, Time};
 use serde::{Deserialize, Serialize};
 
-use super::status;
+use crate::{
+    base::{
+        clock::Clock,
+        status::{bounded, said, whole_second},
+    },
+    recreate::codec::{self, Refused, Shown},
+};
+
+/// Condition: False while the file as it is now is not followed.
+const ACCEPTED: &str = "Accepted";
 
 /// Message about a file that was changed after its request was accepted.
 pub(super) const IMMUTABLE: &str =
     "spec is immutable: make a new file; the request goes on as it was accepted";
+
+/// The identity of the request in a file.
+pub(super) fn id(path: &Path) -> RequestId {
+    format!("file:{}", path.display()).into()
+}
 
 /// Record of a file.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,23 +94,23 @@ impl Record {
 
     /// It ended; it is not run again.
     pub(super) fn has_ended(&self) -> bool {
-        self.status.completion_time.is_some()
+        codec::has_ended(&self.status)
     }
 
     /// The file as it is now is no request.
     pub(super) fn refuse(&mut self, why: &str, now: Timestamp) {
         if !self.is_accepted() {
             self.status.phase = None;
-            self.status.message = Some(why.to_owned());
+            self.status.message = said(why);
         }
-        status::objection(&mut self.status, Some(("Invalid", why)), now);
+        self.object(Some(("Invalid", why)), now);
     }
 
     /// The file is a request, and cannot be assigned yet.
     pub(super) fn wait(&mut self, why: &str, now: Timestamp) {
         self.status.phase = Some(RecreatePhase::Pending);
-        self.status.message = Some(why.to_owned());
-        status::objection(&mut self.status, None, now);
+        self.status.message = said(why);
+        self.object(None, now);
     }
 
     /// The request is about these instances, now and for ever.
@@ -105,7 +123,7 @@ impl Record {
     ) {
         self.status.phase = None;
         self.status.message = None;
-        status::objection(&mut self.status, None, now);
+        self.object(None, now);
         self.status.pod_uid = Some(assigned.pod.uid.as_str().to_owned());
         self.status.container_status_contexts = contexts;
         self.accepted = Some(accepted);
@@ -114,13 +132,15 @@ impl Record {
     /// Nothing was assigned in time.
     pub(super) fn expire(&mut self, accepted: Accepted, now: Timestamp) {
         let why = self.status.message.take().unwrap_or_default();
-        let report = berth_policy::RecreateReport {
-            phase: Some(berth_policy::RequestPhase::Completed),
-            message: format!("activeDeadlineSeconds are over: {why}"),
-            outcome: Some(berth_policy::Outcome::Failed("DeadlineExceeded")),
-            ..berth_policy::RecreateReport::default()
-        };
-        self.status = status::written(&self.status, &report, now);
+        self.report(
+            &RecreateReport {
+                phase: Some(RequestPhase::Completed),
+                message: format!("activeDeadlineSeconds are over: {why}"),
+                outcome: Some(Outcome::Failed(FailureReason::DeadlineExceeded)),
+                ..RecreateReport::default()
+            },
+            now,
+        );
         self.accepted = Some(accepted);
     }
 
@@ -133,16 +153,53 @@ impl Record {
     /// The file says this now, after it was accepted; whether that is something else.
     pub(super) fn compare(&mut self, said: &Accepted, now: Timestamp) -> bool {
         let changed = self.accepted.as_ref().is_some_and(|accepted| accepted != said);
-        status::objection(&mut self.status, changed.then_some(("SpecChanged", IMMUTABLE)), now);
+        self.object(changed.then_some(("SpecChanged", IMMUTABLE)), now);
         changed
     }
 
-    /// The name of a container in the status, with the instance it is about.
-    pub(super) fn instances(&self) -> impl Iterator<Item = (ContainerName, &str)> {
-        self.status.container_status_contexts.iter().map(|context| {
-            let id = context.container_id.as_str();
-            (context.name.as_str().into(), id.split_once("://").map_or(id, |(_, id)| id))
-        })
+    /// The policy says this of the request.
+    pub(super) fn report(&mut self, report: &RecreateReport, now: Timestamp) {
+        self.status = codec::merged(report, &self.status, now);
+    }
+
+    /// The request for the policy; `None` before it was accepted.
+    pub(super) fn request(&self, path: &Path, clock: &Clock) -> Option<Result<RecreateRequest, Refused>> {
+        let accepted = self.accepted.as_ref()?;
+        let shown = Shown {
+            id: id(path),
+            origin: Origin::File,
+            key: accepted.key(),
+            created: self.created,
+            spec: Ok(&accepted.spec),
+            status: &self.status,
+        };
+        Some(codec::request(shown, clock))
+    }
+
+    /// Why the file as it is now is not followed.
+    pub(super) fn objection(&self) -> Option<&str> {
+        let mut conditions = self.status.conditions.iter();
+        let objection = conditions.find(|found| found.type_ == ACCEPTED && found.status == "False");
+        objection.map(|condition| condition.message.as_str())
+    }
+
+    /// Says why the file is not followed as it is now, or takes that back.
+    fn object(&mut self, why: Option<(&str, &str)>, now: Timestamp) {
+        let conditions = &mut self.status.conditions;
+        let place = conditions.iter().position(|condition| condition.type_ == ACCEPTED);
+        let before = place.map(|place| conditions.remove(place));
+        let Some((reason, message)) = why else { return };
+        let before = before.filter(|before| before.status == "False");
+        let since =
+            before.map_or_else(|| Time(whole_second(now, false)), |before| before.last_transition_time);
+        conditions.push(Condition {
+            type_: ACCEPTED.to_owned(),
+            status: "False".to_owned(),
+            reason: reason.to_owned(),
+            message: bounded(message),
+            last_transition_time: since,
+            observed_generation: None,
+        });
     }
 }
 
@@ -243,7 +300,9 @@ mod tests {
         let text = record.text().unwrap();
         let plain: ContainerRecreateRequestStatus = serde_saphyr::from_str(&text).unwrap();
         assert_eq!(plain, record.status, "it is a status to those who know no more\n{text}");
-        assert_eq!(record.instances().collect::<Vec<_>>(), [("app".into(), "12")]);
+        let request = record.request(Path::new("/d/web.yaml"), &Clock::read()).unwrap().unwrap();
+        assert_eq!((request.id.as_str(), request.key.as_str()), ("file:/d/web.yaml", "shop/again"));
+        assert_eq!(request.containers[0].instance.as_str(), "12");
     }
 
     #[test]
@@ -251,10 +310,10 @@ mod tests {
         let mut record = Record::new(at(0));
         record.refuse("spec.podName: is empty", at(1));
         assert_eq!((record.status.phase, record.is_accepted()), (None, false));
-        assert!(status::objected(&record.status).is_some());
+        assert!(record.objection().is_some());
         record.wait("pod shop/web is not on this node", at(2));
         assert_eq!(record.status.phase, Some(RecreatePhase::Pending));
-        assert!(status::objected(&record.status).is_none());
+        assert!(record.objection().is_none());
         let (pod, contexts) = assigned();
         record.accept(accepted(), &pod, contexts, at(3));
         assert_eq!(record.status.message, None);
@@ -272,7 +331,7 @@ mod tests {
         let mut other = accepted();
         other.spec.pod_name = "api".into();
         record.compare(&other, at(5));
-        assert!(status::objected(&record.status).unwrap().message.starts_with("spec is immutable"));
+        assert!(record.objection().unwrap().starts_with("spec is immutable"));
         assert_eq!(record.accepted, before.accepted);
         record.refuse("no YAML", at(6));
         assert_eq!(record.status.message, None, "what the request says stays");
@@ -288,8 +347,33 @@ mod tests {
         assert!(record.is_late(&accepted().spec, at(60)));
         record.expire(accepted(), at(60));
         assert!(record.has_ended() && record.is_accepted());
-        assert_eq!(status::outcome(&record.status).unwrap().1, "DeadlineExceeded");
+        let late = Outcome::Failed(FailureReason::DeadlineExceeded);
+        assert_eq!(codec::outcome(&record.status), Some(late));
         let message = record.status.message.unwrap();
         assert_eq!(message, "activeDeadlineSeconds are over: pod shop/web is not on this node");
+    }
+
+    #[test]
+    fn an_objection_comes_and_goes_beside_the_rest() {
+        let (pod, contexts) = assigned();
+        let mut record = Record::new(at(0));
+        record.accept(accepted(), &pod, contexts, at(0));
+        let begun = RecreateReport {
+            phase: Some(RequestPhase::Recreating),
+            unready: true,
+            ..RecreateReport::default()
+        };
+        record.report(&begun, at(1));
+        let plain = record.clone();
+        record.object(Some(("SpecChanged", "no")), at(1));
+        record.object(Some(("SpecChanged", "no, really")), at(2));
+        let said = record.status.conditions.iter().find(|condition| condition.type_ == ACCEPTED).unwrap();
+        assert_eq!(said.last_transition_time, Time(whole_second(at(1), false)));
+        assert_eq!(record.objection(), Some("no, really"));
+        record.report(&begun, at(3));
+        assert!(record.objection().is_some(), "a report leaves it");
+        assert_eq!(record.status.pod_uid.as_deref(), Some("123e4"), "and the assignment");
+        record.object(None, at(4));
+        assert_eq!(record, plain);
     }
 }

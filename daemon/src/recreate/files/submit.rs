@@ -2,7 +2,7 @@
 
 use std::io;
 
-use berth_proto::crd::ContainerRecreateRequest;
+use berth_proto::crd::{ContainerRecreateRequest, Invalid};
 use jiff::Timestamp;
 use tracing::info;
 
@@ -10,9 +10,11 @@ use super::{
     Files, Unassigned,
     entry::Entry,
     record::{Accepted, Record},
-    rules::{self, Invalid},
 };
-use crate::files::{FileError, Submitted, blocking, directory, new_name};
+use crate::{
+    files::{FileError, Submitted, new_name, store},
+    recreate::codec,
+};
 
 /// Why a request was not taken. Nothing of it stays.
 #[derive(Debug, thiserror::Error)]
@@ -43,7 +45,7 @@ impl Files {
         mut request: ContainerRecreateRequest,
     ) -> Result<Submitted, SubmitError> {
         request.spec.pod_name = pod.rsplit('/').next().unwrap_or_default().to_owned();
-        rules::check(&request)?;
+        codec::authored(&request)?;
         if !self.is_listed() {
             return Err(SubmitError::Early);
         }
@@ -52,14 +54,13 @@ impl Files {
         request.metadata.name = Some(name.clone());
         request.metadata.namespace = Some(assigned.pod.namespace.clone());
 
-        let directory = self.0.submitted.clone();
-        let path = directory.join(format!("{name}.yaml"));
-        let failed = |source| FileError::Write { path: path.clone(), source };
-        blocking(move || std::fs::create_dir_all(directory)).await.map_err(failed)?;
+        let path = self.0.submitted.join(format!("{name}.yaml"));
+        store::make(&self.0.submitted, 0o755).await?;
         let now = Timestamp::now();
         let mut record = Record::new(now);
         record.accept(Accepted::of(&request, &name), &assigned, contexts, now);
-        let text = serde_saphyr::to_string(&request).map_err(|error| failed(io::Error::other(error)))?;
+        let failed = |error| FileError::Write { path: path.clone(), source: io::Error::other(error) };
+        let text = serde_saphyr::to_string(&request).map_err(failed)?;
 
         // Known first, so that whoever looks at the directory meanwhile does not take it for a file of somebody else.
         let entry = self.0.known.insert(Entry::new(path.clone(), Record::new(now), None));
@@ -67,8 +68,7 @@ impl Files {
         // The assignment first: a status without a request means nothing, a request without one would be assigned anew.
         let mut kept = entry.save(&mut state, record).await;
         if kept.is_ok() {
-            let to = path.clone();
-            kept = blocking(move || directory::write(&to, &text)).await.map_err(failed);
+            kept = store::write(&path, text).await;
         }
         if let Err(error) = kept {
             state.gone = true;
@@ -81,7 +81,7 @@ impl Files {
         // A name with a random part is nobody else's.
         let _ = self.0.known.claim(&key, &path);
         info!(request = key, file = ?path, "Request taken");
-        self.give(&entry, &state);
+        self.give(&entry, &mut state).await?;
         Ok(Submitted { namespace: assigned.pod.namespace, name })
     }
 }

@@ -1,5 +1,7 @@
 //! Files on a disk, a runtime that is a list, and the policy itself.
 
+mod sources;
+
 use std::fs;
 
 use berth_policy::{
@@ -76,7 +78,7 @@ impl World {
     }
 
     fn id(&self, name: &str) -> RequestId {
-        request::id(&self.path(name))
+        record::id(&self.path(name))
     }
 }
 
@@ -191,7 +193,7 @@ async fn the_policy_answers_in_the_status() {
     let report = report.unwrap_or_else(|| panic!("{steps:?}"));
     assert_eq!(world.life.files.carry_out(report).await, StepOutcome::Done);
     assert_eq!(world.status("web.yaml").phase, Some(RecreatePhase::Recreating));
-    assert_eq!(world.life.files.list().await[0].status.container_recreate_states[0].name, "app");
+    assert_eq!(world.life.files.list().await[0].report.containers[0].name.as_str(), "app");
 }
 
 #[tokio::test]
@@ -207,7 +209,7 @@ async fn a_bad_file_says_why_and_can_be_mended() {
     let message = world.status("web.yml").message.unwrap();
     assert_eq!(
         message,
-        "spec.activeDeadlineSeconds: is 1: write a number from 3 to 315360000, or leave it out"
+        "spec.activeDeadlineSeconds is 1: give 3 or more, at most 315360000, or leave it out"
     );
     world.put("web.yml", &manifest("web", "")).await;
     assert_eq!(world.status("web.yml").conditions, []);
@@ -266,7 +268,7 @@ async fn what_cannot_be_written_down_is_not_done() {
     world.put("web.yaml", &manifest("web", "")).await;
     assert!(world.life.told().is_empty());
     let listed = world.life.files.list().await;
-    assert!(listed[0].objection.is_some(), "{listed:?}");
+    assert!(!listed[0].objection.is_empty(), "{listed:?}");
 }
 
 #[tokio::test]
@@ -276,7 +278,7 @@ async fn a_damaged_status_is_left_alone() {
     world.put("web.yaml", &manifest("web", "")).await;
     assert!(world.life.told().is_empty());
     assert_eq!(fs::read_to_string(world.path("web.yaml.status.yaml")).unwrap(), "");
-    assert!(world.life.files.list().await[0].objection.is_some());
+    assert!(!world.life.files.list().await[0].objection.is_empty());
 }
 
 #[tokio::test]
@@ -324,8 +326,8 @@ async fn a_request_of_the_admin_socket_is_kept_or_refused_at_once() {
     };
     assert!(refused("api", "app").await.contains("pod api is not on this node"));
     assert!(refused("web", "log").await.contains("no container log; it has app"));
-    assert!(refused("web", "").await.starts_with("spec.containers[0].name: is empty"));
-    assert!(refused("", "app").await.starts_with("spec.podName: is empty"));
+    assert!(refused("web", "").await.starts_with("spec.containers[0].name is empty"));
+    assert!(refused("", "app").await.starts_with("spec.podName is empty"));
     let kept = world.dir.path().join("requests");
     assert!(!kept.exists(), "nothing of it stays");
 
@@ -346,7 +348,7 @@ async fn a_request_of_the_admin_socket_is_kept_or_refused_at_once() {
     assert_eq!(world.life.told(), [format!("{namespace}/{name}")]);
     assert_eq!(fs::read_dir(&kept).unwrap().count(), 2);
     let listed = world.life.files.list().await;
-    assert!(listed[0].submitted && listed[0].name == name, "{listed:?}");
+    assert!(listed[0].origin == "admin" && listed[0].name == name, "{listed:?}");
 }
 
 #[tokio::test]

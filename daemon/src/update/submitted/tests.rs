@@ -1,6 +1,6 @@
 //! Requests that are kept, across restarts and accidents.
 
-use std::{os::unix::fs::PermissionsExt, time::Duration};
+use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
 use berth_policy::in_place_update::{Reason, UpdateOutcome, UpdatePhase};
 
@@ -129,7 +129,7 @@ fn what_cannot_be_is_not_taken() {
         submitted.prepare(request).unwrap_err().to_string()
     };
     let twice = refused(&|request| request.spec.containers.push(request.spec.containers[0].clone()));
-    assert!(twice.contains("lists main twice"), "{twice}");
+    assert!(twice.contains("containers[1].name repeats \"main\""), "{twice}");
     let image = refused(&|request| request.spec.containers[0].image = "No Image".to_owned());
     assert!(image.contains("containers[main].image"), "{image}");
     let nothing = refused(&|request| {

@@ -4,6 +4,7 @@ mod container;
 mod volume;
 
 use anyhow::{Result, bail};
+use berth_proto::names::{self, is_dns_label as is_label};
 use serde_saphyr::Spanned;
 
 use super::types::{Ignored, Pod, PodSecurityContext, PodSpec, Refused, SeccompProfile};
@@ -37,18 +38,9 @@ pub(crate) fn check(pod: &Pod) -> Result<Vec<String>> {
     Ok(findings.remarks)
 }
 
-/// A DNS label: what names containers and volumes, and is safe as a file name.
-fn is_label(name: &str) -> bool {
-    !name.is_empty()
-        && name.len() <= 63
-        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
-        && !name.starts_with('-')
-        && !name.ends_with('-')
-}
-
-/// A DNS subdomain: what names pods.
+/// The name of a pod. Each part of it may become the name of a host, so each is as long as one may be.
 fn is_subdomain(name: &str) -> bool {
-    name.len() <= 253 && name.split('.').all(is_label)
+    names::is_dns_subdomain(name) && name.split('.').all(is_label)
 }
 
 impl Findings {

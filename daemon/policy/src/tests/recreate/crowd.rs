@@ -90,7 +90,10 @@ fn the_deadline_of_one_without_a_place_counts() {
     assert!(play.world.node.next_deadline().is_some_and(|next| next <= play.world.now + limit));
     play.world.pass(limit);
     play.settle();
-    assert_eq!(play.last("late").outcome, Some(crate::Outcome::Failed("DeadlineExceeded")));
+    assert_eq!(
+        play.last("late").outcome,
+        Some(crate::Outcome::Failed(crate::FailureReason::DeadlineExceeded))
+    );
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::tests::world::{World, pod};
 use crate::{
-    ContainerPhase, Event, Origin, Outcome, Path, RecreateStrategy, RequestId, RestartPolicy, SandboxId,
-    Showing, Step, StepOutcome,
+    ContainerPhase, Event, FailureReason, Origin, Outcome, Path, RecreateStrategy, RequestId, RestartPolicy,
+    SandboxId, Showing, Step, StepOutcome,
 };
 
 use super::play::{Play, exec, http, one, strategy, with_hook};
@@ -21,7 +21,7 @@ fn the_deadline_ends_what_was_not_shown() {
     play.world.pass(Duration::from_secs(3));
     play.settle();
     let report = play.last("r");
-    assert_eq!(report.outcome, Some(Outcome::Failed("DeadlineExceeded")));
+    assert_eq!(report.outcome, Some(Outcome::Failed(FailureReason::DeadlineExceeded)));
     assert_eq!(report.message, "recreating has exceeded the activeDeadlineSeconds");
     assert!(!play.looks("a-1"), "nothing is done after the end");
     assert!(play.store.is_empty());
@@ -58,13 +58,15 @@ fn a_pod_that_goes_ends_the_request() {
         play.world.apply(event);
         assert!(!play.looks("a-1"), "{gone}");
         play.settle();
-        assert_eq!(play.last("r").outcome, Some(Outcome::Failed("PodGone")), "{gone}");
+        assert_eq!(play.last("r").outcome, Some(Outcome::Failed(FailureReason::PodGone)), "{gone}");
     }
 }
 
 #[test]
 fn a_container_the_pod_does_not_keep_running_fails() {
-    for (ignore, outcome) in [(false, Outcome::Failed("ContainerFailed")), (true, Outcome::Complete)] {
+    for (ignore, outcome) in
+        [(false, Outcome::Failed(FailureReason::ContainerFailed)), (true, Outcome::Complete)]
+    {
         let mut play = Play::new(one());
         let asked = RecreateStrategy { ignore_failures: ignore, ..strategy() };
         play.request("r", &["nobody", "a"], asked);
@@ -147,7 +149,7 @@ fn beside_the_kubelet_a_pod_that_never_restarts_is_not_stopped() {
     let config = crate::Config { path: Path::Beside, ..crate::Config::default() };
     let mut play = Play::on(config, one().restarts(RestartPolicy::Never));
     play.request("r", &["a"], strategy());
-    assert_eq!(play.last("r").outcome, Some(Outcome::Failed("ContainerFailed")));
+    assert_eq!(play.last("r").outcome, Some(Outcome::Failed(FailureReason::ContainerFailed)));
     assert!(play.last("r").message.contains("restartPolicy is Never"));
     assert_eq!(play.effects, Vec::<String>::new());
 }
@@ -195,7 +197,7 @@ fn a_pod_that_is_seen_later_is_waited_for() {
     assert!(play.reports.iter().all(|(_, report)| report.outcome.is_none()));
     play.world.pass(Duration::from_secs(3));
     play.settle();
-    assert_eq!(play.last("r").outcome, Some(Outcome::Failed("PodGone")));
+    assert_eq!(play.last("r").outcome, Some(Outcome::Failed(FailureReason::PodGone)));
 }
 
 #[test]
