@@ -3,7 +3,7 @@
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
 pub(crate) mod hook;
-mod requests;
+mod effects;
 
 use std::{sync::Arc, time::Duration};
 
