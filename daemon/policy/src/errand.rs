@@ -1,4 +1,4 @@
-//! What a step is about, so that there is one at a time of each, and a pause for the one that failed.
+//! Subjects of effects, so that there is one effect at a time of each, and a pause for the one that failed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,14 +9,14 @@ use crate::{
     backoff::{Pace, Retry},
     event::StepOutcome,
     model::{ContainerId, PodUid, RequestId},
-    step::Step,
+    step::{Effect, PodEffect, RequestEffect, RuntimeEffect, Step, StoreEffect},
     time::later,
 };
 
-/// After a step that failed.
+/// After an effect that failed.
 const PACE: Pace = Pace { first: Duration::from_millis(100), longest: Duration::from_secs(2) };
 
-/// Subject of a step.
+/// Subject of an effect.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Errand {
     Remove(ContainerId),
@@ -39,13 +39,13 @@ pub(crate) struct Errands {
 }
 
 impl Errands {
-    pub(crate) fn began(&mut self, step: &Step) {
-        self.busy.extend(Errand::of(step));
+    pub(crate) fn began(&mut self, effect: &Effect) {
+        self.busy.extend(Errand::of(effect));
     }
 
     /// Whether what it was about is over: it did not fail.
-    pub(crate) fn ended(&mut self, step: &Step, outcome: StepOutcome, now: Instant) -> bool {
-        let Some(errand) = Errand::of(step) else { return false };
+    pub(crate) fn ended(&mut self, effect: &Effect, outcome: StepOutcome, now: Instant) -> bool {
+        let Some(errand) = Errand::of(effect) else { return false };
         self.busy.remove(&errand);
         if outcome == StepOutcome::Failed {
             self.paused.entry(errand).or_default().failed(now, |failures| PACE.pause(failures));
@@ -56,15 +56,17 @@ impl Errands {
     }
 
     /// It is not owed again for a while: what it did may not be seen before.
-    pub(crate) fn rest(&mut self, step: &Step, now: Instant) {
-        if let Some(errand) = Errand::of(step) {
+    pub(crate) fn rest(&mut self, effect: &Effect, now: Instant) {
+        if let Some(errand) = Errand::of(effect) {
             self.paused.entry(errand).or_default().rest(later(now, PACE.longest));
         }
     }
 
     /// Whether this step may begin: it is not under way, and has not failed a moment ago.
     pub(crate) fn may_begin(&self, step: &Step, now: Instant) -> bool {
-        Errand::of(step).is_none_or(|errand| {
+        // Those that find something out have a time of their own.
+        let Step::Effect(effect) = step else { return true };
+        Errand::of(effect).is_none_or(|errand| {
             !self.busy.contains(&errand) && self.paused.get(&errand).is_none_or(|retry| retry.is_due(now))
         })
     }
@@ -86,23 +88,32 @@ impl Errands {
 }
 
 impl Errand {
-    fn of(step: &Step) -> Option<Self> {
-        Some(match step {
-            Step::RemoveContainers(containers) => Self::Remove(containers.first()?.clone()),
-            Step::WriteMarks(marks) => Self::Write(marks.first()?.request.clone()),
-            Step::ForgetMarks(request) => Self::Forget(request.clone()),
-            Step::StopContainer(stop) => Self::Stop(stop.container.clone()),
-            Step::Report(_, request, _) => Self::Report(request.clone()),
-            Step::HoldUnready(pod, key) | Step::ReleaseUnready(pod, key) => {
-                Self::Unready(pod.uid.clone(), key.clone())
-            }
-            Step::OpenGate(pod) => Self::Unready(pod.uid.clone(), String::new()),
-            Step::DeleteRequest(_, request) => Self::Delete(request.clone()),
-            Step::MarkSidecars(marks) => Self::MarkSidecars(marks.first()?.pod.clone()),
-            Step::ForgetSidecars(_) => Self::ForgetSidecars,
-            Step::Tell(pod, notice) => Self::Tell(pod.uid.clone(), notice.note.clone()),
-            Step::InspectSandbox(_) | Step::PollKubelet | Step::ForgetLatches(_) | Step::Probe(_) => {
-                return None;
+    /// `None` where nothing is to be changed.
+    fn of(effect: &Effect) -> Option<Self> {
+        Some(match effect {
+            Effect::Store(effect) => match effect {
+                StoreEffect::WriteMarks(marks) => Self::Write(marks.first()?.request.clone()),
+                StoreEffect::ForgetMarks(request) => Self::Forget(request.clone()),
+                StoreEffect::MarkSidecars(marks) => Self::MarkSidecars(marks.first()?.pod.clone()),
+                StoreEffect::ForgetSidecars(_) => Self::ForgetSidecars,
+            },
+            Effect::Runtime(effect) => match effect {
+                RuntimeEffect::RemoveContainers(containers) => Self::Remove(containers.first()?.clone()),
+                RuntimeEffect::StopContainer(stop) => Self::Stop(stop.container.clone()),
+            },
+            Effect::Request(_, request, effect) => match effect {
+                RequestEffect::Report(_) => Self::Report(request.clone()),
+                RequestEffect::Delete => Self::Delete(request.clone()),
+            },
+            Effect::Pod(pod, effect) => {
+                let uid = pod.uid.clone();
+                match effect {
+                    PodEffect::HoldUnready(key) | PodEffect::ReleaseUnready(key) => {
+                        Self::Unready(uid, key.clone())
+                    }
+                    PodEffect::OpenGate => Self::Unready(uid, String::new()),
+                    PodEffect::Tell(notice) => Self::Tell(uid, notice.note.clone()),
+                }
             }
         })
     }

@@ -18,7 +18,7 @@ use crate::{
     recreate::Recreates,
     sandbox::{Asked, Instance, Sandbox, Seq},
     set_aside::{SetAside, Subject},
-    step::{Notice, Step},
+    step::{Effect, Notice, RuntimeEffect},
     verdict::{HoldReason, Latch, Verdict},
 };
 
@@ -41,7 +41,7 @@ pub struct Node {
     pub(crate) kubelet_poll: KubeletPoll,
     /// The runtime was listed at least once: what it has is known.
     pub(crate) runtime_listed: bool,
-    /// Steps that are carried out one at a time.
+    /// Effects under way, one of each subject.
     pub(crate) errands: Errands,
     /// When it was last planned; a deadline before that was looked at.
     pub(crate) looked: Option<Instant>,
@@ -253,17 +253,16 @@ impl Node {
             Event::MarkWritten(mark, connection) => {
                 self.recreates.place(mark, Some(connection), false, now);
             }
-            Event::StepBegan(step) => {
-                if let Step::StopContainer(stop) = &step {
+            Event::EffectBegan(effect) => {
+                self.errands.began(&effect);
+                if let Effect::Runtime(RuntimeEffect::StopContainer(stop)) = &effect {
                     self.sidecars.stop_began(&stop.container, now);
+                    self.recreates.stop_began(stop);
                 }
-                self.errands.began(&step);
-                self.recreates.step_began(&step);
             }
-            Event::StepEnded(step, outcome) => {
-                if self.errands.ended(&step, outcome, now) {
-                    self.sidecar_step_ended(&step, now);
-                    self.step_ended(step, outcome, now);
+            Event::EffectEnded(effect, outcome) => {
+                if self.errands.ended(&effect, outcome, now) {
+                    self.effect_ended(effect, outcome, now);
                 }
             }
             Event::ProbeBegan(run) => self.probe_began(run, now),

@@ -1,6 +1,9 @@
-//! The steps about requests: where each goes, and how it ended.
+//! Carries out effects: where each goes, and how it ended.
 
-use berth_policy::{ContainerId, Event, Mark, Origin, SidecarMark, Step, StepOutcome};
+use berth_policy::{
+    ContainerId, DirectStop, Effect, Event, Mark, PodEffect, PodRef, RequestEffect, RequestId, RuntimeEffect,
+    SidecarMark, Source, StepOutcome, StoreEffect,
+};
 use berth_shim::Gate;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -9,75 +12,81 @@ use super::Executor;
 use crate::{agent::fault::Point, base::causes::chain, exec::hook};
 
 impl Executor {
-    /// Begins a step about a request, so that the next plan does not owe it again, and gives its outcome back.
-    pub(super) fn begin_about_request(&self, step: Step, shutdown: &CancellationToken) {
-        self.agent.observe(Event::StepBegan(step.clone()));
+    /// Begins an effect, so that the next plan does not owe it again, and gives its outcome back.
+    pub(super) fn begin_effect(&self, effect: Effect, shutdown: &CancellationToken) {
+        self.agent.observe(Event::EffectBegan(effect.clone()));
         let (this, shutdown) = (self.clone(), shutdown.clone());
         self.effects.spawn(async move {
-            let carried_out = this.break_off.run_until_cancelled(this.carry_out(&step, &shutdown)).await;
+            let carried_out = this.break_off.run_until_cancelled(this.carry_out(&effect, &shutdown)).await;
             if let Some(outcome) = carried_out {
-                this.agent.observe(Event::StepEnded(step, outcome));
+                this.agent.observe(Event::EffectEnded(effect, outcome));
             }
         });
     }
 
-    async fn carry_out(&self, step: &Step, shutdown: &CancellationToken) -> StepOutcome {
-        match step {
-            Step::RemoveContainers(containers) => self.remove(containers).await,
-            Step::WriteMarks(marks) => self.write_marks(marks).await,
-            Step::ForgetMarks(request) => {
+    async fn carry_out(&self, effect: &Effect, shutdown: &CancellationToken) -> StepOutcome {
+        match effect {
+            Effect::Store(effect) => self.store(effect).await,
+            Effect::Runtime(RuntimeEffect::RemoveContainers(containers)) => self.remove(containers).await,
+            Effect::Runtime(RuntimeEffect::StopContainer(stop)) => self.stop(stop, shutdown).await,
+            Effect::Request(source, request, effect) => {
+                Point::Reporting.reached();
+                let outcome = self.change_request(*source, request, effect).await;
+                Point::Reported.reached();
+                outcome
+            }
+            Effect::Pod(pod, effect) => self.change_pod(pod, effect).await,
+        }
+    }
+
+    async fn change_request(&self, source: Source, id: &RequestId, effect: &RequestEffect) -> StepOutcome {
+        match (source, &self.requests) {
+            (Source::File, _) => self.files.change(id, effect).await,
+            (Source::Api, Some(requests)) => requests.change(id, effect).await,
+            (Source::Api, None) => StepOutcome::Gone,
+        }
+    }
+
+    async fn change_pod(&self, pod: &PodRef, effect: &PodEffect) -> StepOutcome {
+        if let PodEffect::Tell(notice) = effect {
+            info!(
+                pod = %format_args!("{}/{}", pod.namespace, pod.name),
+                reason = notice.reason,
+                "{}", notice.note
+            );
+        }
+        match &self.requests {
+            Some(requests) => requests.change_pod(pod, effect).await,
+            None => StepOutcome::Gone,
+        }
+    }
+
+    async fn store(&self, effect: &StoreEffect) -> StepOutcome {
+        match effect {
+            StoreEffect::WriteMarks(marks) => self.write_marks(marks).await,
+            StoreEffect::ForgetMarks(request) => {
                 Point::Unmarking.reached();
                 let outcome = done(self.agent.forget_marks(request.clone()).await);
                 Point::Unmarked.reached();
                 outcome
             }
-            Step::MarkSidecars(marks) => self.mark_sidecars(marks).await,
-            Step::ForgetSidecars(containers) => done(self.agent.forget_sidecars(containers.clone()).await),
-            Step::Tell(pod, notice) => {
-                info!(
-                    pod = %format_args!("{}/{}", pod.namespace, pod.name),
-                    reason = notice.reason,
-                    "{}", notice.note
-                );
-                self.ask_cluster(step).await
-            }
-            Step::StopContainer(stop) => {
-                info!(container.id = %stop.container, hook = stop.hook.is_some(), "Container is stopped without the kubelet");
-                let stopped = hook::stop_directly(&self.runtime, stop, shutdown).await;
-                Point::DirectlyStopped.reached();
-                match stopped {
-                    Ok(_) => StepOutcome::Done,
-                    Err(error) => {
-                        warn!(container.id = %stop.container, error = %chain(&error), "Container not stopped");
-                        StepOutcome::Failed
-                    }
-                }
-            }
-            Step::Report(origin, ..) | Step::DeleteRequest(origin, _) => {
-                Point::Reporting.reached();
-                let outcome = match origin {
-                    Origin::Api => self.ask_cluster(step).await,
-                    Origin::File => self.files.carry_out(step).await,
-                    // Whoever asked looks at the pod itself.
-                    Origin::Update => StepOutcome::Done,
-                };
-                Point::Reported.reached();
-                outcome
-            }
-            Step::HoldUnready(..) | Step::ReleaseUnready(..) | Step::OpenGate(_) => {
-                self.ask_cluster(step).await
-            }
-            // Carried out where they come up.
-            Step::InspectSandbox(_) | Step::PollKubelet | Step::ForgetLatches(_) | Step::Probe(_) => {
-                StepOutcome::Done
+            StoreEffect::MarkSidecars(marks) => self.mark_sidecars(marks).await,
+            StoreEffect::ForgetSidecars(containers) => {
+                done(self.agent.forget_sidecars(containers.clone()).await)
             }
         }
     }
 
-    async fn ask_cluster(&self, step: &Step) -> StepOutcome {
-        match &self.requests {
-            Some(requests) => requests.carry_out(step).await,
-            None => StepOutcome::Gone,
+    async fn stop(&self, stop: &DirectStop, shutdown: &CancellationToken) -> StepOutcome {
+        info!(container.id = %stop.container, hook = stop.hook.is_some(), "Container is stopped without the kubelet");
+        let stopped = hook::stop_directly(&self.runtime, stop, shutdown).await;
+        Point::DirectlyStopped.reached();
+        match stopped {
+            Ok(_) => StepOutcome::Done,
+            Err(error) => {
+                warn!(container.id = %stop.container, error = %chain(&error), "Container not stopped");
+                StepOutcome::Failed
+            }
         }
     }
 
@@ -111,9 +120,7 @@ impl Executor {
         }
         done(written)
     }
-}
 
-impl Executor {
     async fn mark_sidecars(&self, marks: &[SidecarMark]) -> StepOutcome {
         Point::Ending.reached();
         let written = self.agent.write_sidecars(marks.to_vec()).await;

@@ -49,6 +49,6 @@ pub use listing::RequestView;
 pub use mark::{Mark, MarkPhase};
 pub use request::{
     ContainerPhase, ContainerProgress, Origin, Outcome, RecreateReport, RecreateRequest, RecreateStrategy,
-    RecreateTarget, RequestPhase,
+    RecreateTarget, RequestPhase, Source,
 };
 pub(crate) use state::Recreates;
