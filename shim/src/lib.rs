@@ -76,7 +76,7 @@ mod upstream;
 
 pub use bounds::MOST_MEMORY;
 pub use endpoint::{EndpointError, RuntimeEndpoint};
-pub use gate::Gate;
+pub use gate::{Answer, Gate, Query};
 pub use keep::{Keeper, Kept};
 pub use listener::{BindError, Listener, bind};
 pub use metrics::Metrics;
