@@ -8,8 +8,8 @@ use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::{
     images::ImageIndex,
-    index::Index,
     probes::ProbeIndex,
+    requests::RequestIndex,
     seen::{Kind, Now, Object},
     wire::{self, Watched},
 };
@@ -20,7 +20,7 @@ pub fn watched(data: &[u8]) {
     let Ok(objects) = serde_json::from_slice::<Vec<serde_json::Value>>(data) else { return };
     let begin = Now { instant: Instant::now(), wall: Timestamp::UNIX_EPOCH };
     let (mut index, mut images, mut probes) =
-        (Index::default(), ImageIndex::default(), ProbeIndex::default());
+        (RequestIndex::default(), ImageIndex::default(), ProbeIndex::default());
     index.owed(begin);
     images.owed(begin);
     probes.owed(begin);

@@ -5,8 +5,8 @@
 //! how far each job is; and from PodProbeMarkers it says what each node is to probe. Everything that touches a container or an image happens on its node, by the agent there, and what an
 //! agent has been told goes on while no manager runs.
 //!
-//! [`index`], [`images`] and [`probes`] decide and are pure, in the words of [`seen`]; [`watch`] and [`wire`] feed them, [`centre`]
-//! owns them, [`writer`] carries out the [`order`]s they give, [`lease`] says who may. [`secrets`] reads what a job's pulls need and
+//! [`requests`], [`images`] and [`probes`] decide and are pure, in the words of [`seen`]; [`watch`] and [`wire`] feed them, [`controller`]
+//! owns them, [`writer`] carries out the [`write`]s they give, [`lease`] says who may. [`secrets`] reads what a job's pulls need and
 //! seals it. [`pod_updates`] is the entrance for workloads to updates in place; it has no caller yet.
 //!
 //! [`virtual_nodes`] says what nobody may do there.
@@ -20,8 +20,8 @@
     allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should")
 )]
 
-pub mod centre;
 pub mod config;
+pub mod controller;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -29,12 +29,11 @@ pub mod health;
 mod hex;
 pub mod http;
 pub mod images;
-pub mod index;
 pub mod lease;
 pub mod metrics;
-pub mod order;
 pub mod pod_updates;
 pub mod probes;
+pub mod requests;
 pub mod run;
 pub mod secrets;
 pub mod seen;
@@ -46,4 +45,5 @@ mod timers;
 pub mod virtual_nodes;
 pub mod watch;
 pub mod wire;
+pub mod write;
 pub mod writer;

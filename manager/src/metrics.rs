@@ -12,7 +12,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::{images, index::Size, probes, seen::Kind};
+use crate::{images, probes, requests::Size, seen::Kind};
 
 type Pair = [(&'static str, &'static str); 2];
 type One = [(&'static str, &'static str); 1];

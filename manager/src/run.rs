@@ -1,7 +1,7 @@
 //! Wires the manager together, and takes it apart in order.
 //!
 //! ```text
-//!   watches ──▶ Centre { Index, ImageIndex, ProbeIndex } ──▶ Writer ──▶ status of Berth's kinds
+//!   watches ──▶ Controller { RequestIndex, ImageIndex, ProbeIndex } ──▶ Writer ──▶ status of Berth's kinds
 //!   Secrets ──▶    ▲                                            ▲
 //!                  └───────────────── Tenure ───────────────────┘ ◀── Candidate ──▶ Lease
 //! ```
@@ -28,15 +28,15 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use crate::{
-    centre::Centre,
     config::Config,
+    controller::Controller,
     health::Listed,
     http::{self, Pages},
     images::ImageIndex,
-    index::Index,
     lease::{Candidate, Terms},
     metrics::Metrics,
     probes::ProbeIndex,
+    requests::RequestIndex,
     secrets, telemetry, virtual_nodes,
     watch::follow,
     wire::{Jobs, Markers, NodeImages, NodeProbes, Nodes, Pods, Requests, Updates},
@@ -102,8 +102,8 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let tells = tenure.clone();
     let (fetches, asked) = mpsc::unbounded_channel();
     let (answer, answers) = mpsc::channel(INPUTS);
-    let centre = Centre {
-        index: Index::default(),
+    let controller = Controller {
+        requests: RequestIndex::default(),
         images: ImageIndex::default(),
         probes: ProbeIndex::default(),
         fetches,
@@ -131,7 +131,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     watches.spawn(follow::<NodeProbes>(client.clone(), sender, metrics));
     watches.spawn(virtual_nodes::follow(client.clone(), tells));
     watches.spawn(secrets::read(client.clone(), asked, answer));
-    watches.spawn(centre.run());
+    watches.spawn(controller.run());
     // The lease is given up when nothing is written any more.
     let written = CancellationToken::new();
     let mut writes = JoinSet::new();

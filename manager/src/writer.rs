@@ -36,17 +36,17 @@ pub use self::queue::Full;
 use self::queue::{Item, Queue};
 use crate::{
     images::JobAct,
-    index::Ask,
     lease::Tenure,
     metrics::{Metrics, Outcome},
-    order::{Order, Target},
     probes::NodeAct,
+    requests::RequestKind,
     secrets::Vault,
     seen::Key,
     size,
     telemetry::chain,
     time::later_timer,
     wire::{Jobs, Markers, NodeImages, NodeProbes, Requests, Updates, Watchable, Watched},
+    write::{Target, Write},
 };
 
 /// The owner of what the manager writes, as `managedFields` shows it.
@@ -96,7 +96,7 @@ impl Writer {
 
     /// Takes a write. Without the lease it is dropped: the leader owes the same, and what is owed when this replica leads
     /// is decided then.
-    pub fn submit(&self, order: impl Into<Order>) -> Result<(), Full> {
+    pub fn submit(&self, order: impl Into<Write>) -> Result<(), Full> {
         let Shared { tenure, metrics, .. } = &*self.shared;
         let order = order.into();
         let what = order.what();
@@ -219,23 +219,23 @@ impl Shared {
 }
 
 /// One request to the API server.
-async fn send(client: &Client, order: &Order, target: &Target, body: &Body) -> kube::Result<()> {
+async fn send(client: &Client, order: &Write, target: &Target, body: &Body) -> kube::Result<()> {
     let Target { key, .. } = target;
     match order {
-        Order::Request(patch) => match patch.id.ask {
-            Ask::Recreate => apply::<Requests>(&namespaced(client, key), &key.name, body).await,
-            Ask::Update => apply::<Updates>(&namespaced(client, key), &key.name, body).await,
+        Write::Request(patch) => match patch.id.kind {
+            RequestKind::Recreate => apply::<Requests>(&namespaced(client, key), &key.name, body).await,
+            RequestKind::Update => apply::<Updates>(&namespaced(client, key), &key.name, body).await,
         },
-        Order::Node(_) => apply::<NodeImages>(&Api::all(client.clone()), &key.name, body).await,
-        Order::NodeProbes(order) => {
+        Write::Node(_) => apply::<NodeImages>(&Api::all(client.clone()), &key.name, body).await,
+        Write::NodeProbes(order) => {
             let owner = match order.act {
                 NodeAct::Desired(_) => FIELD_MANAGER,
                 NodeAct::TakeNoticeBack => NOTICES,
             };
             apply_as::<NodeProbes>(&Api::all(client.clone()), &key.name, body, owner).await
         }
-        Order::Marker(_) => apply::<Markers>(&namespaced(client, key), &key.name, body).await,
-        Order::Job(job) => {
+        Write::Marker(_) => apply::<Markers>(&namespaced(client, key), &key.name, body).await,
+        Write::Job(job) => {
             let api = namespaced::<Jobs>(client, key);
             match job.act {
                 JobAct::Status(_) => apply(&api, &key.name, body).await,

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use berth_policy::{Amendment, Call, CallId, ConnectionId, EnvValues, Event, HookTurn, Request as Wanted};
+use berth_policy::{Amendment, Call, CallId, ConnectionId, Event, Request as Wanted};
 use berth_proto::cri;
 use bytes::Bytes;
 use h2::{Reason, RecvStream, server::SendResponse};
@@ -25,7 +25,7 @@ use crate::{
     exceptions::Exception,
     forward::{forward, refuse, succeed},
     frames::{Assembler, Payload, TooLarge, framed},
-    gate::Gate,
+    gate::{Answer, Gate, Query},
     hold::{Passage, pass},
     intercept::{Asked, Method},
     metrics::{Metrics, Unread},
@@ -151,7 +151,7 @@ impl<G: Gate> Context<G> {
                 return self.unread(method, Unread::Undecodable, assembler);
             }
         };
-        let mut exception = None;
+        let mut answer = Answer::Pass;
         match asked {
             Asked::Gated(request) => {
                 return self.ask(method, request, head, assembler, &message, observer).await;
@@ -174,15 +174,15 @@ impl<G: Gate> Context<G> {
                 observer.tell(Event::RelistAsked { call, connection: self.connection });
                 observer.on_success(OnSuccess::RelistAnswered);
                 if self.relists.containers() && self.kubelet {
-                    exception = Exception::nudged(self.gate.nudges(call)).map(Box::new);
+                    answer = self.gate.answer(Query::Relist(call)).await;
                 }
             }
             Asked::ContainerStatus(container) => {
                 observer
                     .tell(Event::StatusAsked { container: container.clone(), connection: self.connection });
                 if self.kubelet {
-                    let shown = self.gate.shows(self.connection, &container).await;
-                    exception = Exception::shown(shown).map(Box::new);
+                    let query = Query::Status { connection: self.connection, container: &container };
+                    answer = self.gate.answer(query).await;
                     observer.shows(container);
                 }
             }
@@ -191,35 +191,37 @@ impl<G: Gate> Context<G> {
                     observer.ends_with(&self.leaving.goodbye);
                 }
                 if self.kubelet {
-                    exception = Some(Box::new(Exception::edited(Edit::new(field, self.gate.clone()))));
+                    let edited = Box::new(Exception::edited(Edit::new(field, self.gate.clone())));
+                    return Prepared::Forward(Upload::assembled(assembler.into_frames()), Some(edited));
                 }
             }
             Asked::Hook(container) => {
-                if self.kubelet
-                    && self.gate.hook_begins(self.connection, &container).await == HookTurn::AlreadyRun
-                {
+                if self.kubelet {
+                    let query = Query::Hook { connection: self.connection, container: &container };
+                    answer = self.gate.answer(query).await;
+                }
+                if answer == Answer::Done {
                     info!(container.id = %container, "Hook answered without running it a second time");
-                    return Prepared::Done(Vec::new());
                 }
             }
             Asked::Pull(PullImage { image, credential, handler }) => {
                 let call = self.next_call();
                 // Cancel-safe: whoever stops waiting has joined nothing.
-                let joined = tokio::select! {
-                    joined = self.gate.joins(call, &image, credential), if !handler => joined,
-                    () = self.leaving.goodbye.cancelled(), if !handler => None,
-                    else => None,
+                answer = tokio::select! {
+                    joined = self.gate.answer(Query::Pull { call, image: &image, credential }), if !handler => joined,
+                    () = self.leaving.goodbye.cancelled(), if !handler => Answer::Pass,
+                    else => Answer::Pass,
                 };
-                if let Some(image_ref) = joined {
+                if matches!(answer, Answer::Pulled(_)) {
                     info!(image, "Pull answered by the agent's own of the same image");
-                    return Prepared::Done(cri::PullImageResponse { image_ref }.encode_to_vec());
+                } else {
+                    observer.announce(call);
+                    observer.tell(Event::PullPassed { call, image, credential });
                 }
-                observer.announce(call);
-                observer.tell(Event::PullPassed { call, image, credential });
             }
             Asked::Nothing => {}
         }
-        Prepared::Forward(Upload::assembled(assembler.into_frames()), exception)
+        shaped(answer, assembler, &message, method)
     }
 
     /// Asks the gate, waits if it says so, and does what it says.
@@ -259,36 +261,18 @@ impl<G: Gate> Context<G> {
             let rest: HeaderValue = timeout::format(timeout.saturating_sub(held));
             head.headers_mut().insert(GRPC_TIMEOUT, rest);
         }
-        let env = match &call.request {
-            Wanted::CreateContainer(create) if self.kubelet => self.gate.env(create),
-            Wanted::CreateContainer(_) | Wanted::StopContainer(_) => EnvValues::default(),
+        if let Some(Amendment::StopTimeout(timeout)) = amended {
+            let edited = wire::set_varint(message, STOP_TIMEOUT_FIELD, timeout.as_secs());
+            return Prepared::Forward(
+                Upload::assembled(edited_or_as_it_came(edited.map(Some), assembler, method)),
+                None,
+            );
+        }
+        let answer = match &call.request {
+            Wanted::CreateContainer(create) if self.kubelet => self.gate.answer(Query::Create(create)).await,
+            Wanted::CreateContainer(_) | Wanted::StopContainer(_) => Answer::Pass,
         };
-        let frames = match amended {
-            None if env.0.is_empty() => assembler.into_frames(),
-            None => match env::set_env(message, &env.0) {
-                Ok(Some(edited)) => {
-                    info!(call = call.id.0, "Env of a container set to what its pod says now");
-                    vec![framed(&edited)]
-                }
-                Ok(None) => assembler.into_frames(),
-                Err(error) => {
-                    // Cannot be: the same bytes were decoded.
-                    debug!(rpc = method.name(), %error, "Request not edited");
-                    assembler.into_frames()
-                }
-            },
-            Some(Amendment::StopTimeout(timeout)) => {
-                match wire::set_varint(message, STOP_TIMEOUT_FIELD, timeout.as_secs()) {
-                    Ok(edited) => vec![framed(&edited)],
-                    Err(error) => {
-                        // Cannot be: the same bytes were decoded.
-                        debug!(rpc = method.name(), %error, "Request not edited");
-                        assembler.into_frames()
-                    }
-                }
-            }
-        };
-        Prepared::Forward(Upload::assembled(frames), None)
+        shaped(answer, assembler, message, method)
     }
 
     fn unread(&self, method: Method, why: Unread, assembler: Assembler) -> Prepared {
@@ -299,6 +283,52 @@ impl<G: Gate> Context<G> {
 
     fn next_call(&self) -> CallId {
         CallId(self.next_call.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// Does what the gate says of a request and its answer.
+fn shaped(answer: Answer, assembler: Assembler, message: &[u8], method: Method) -> Prepared {
+    let mut exception = None;
+    let frames = match answer {
+        Answer::Pass => assembler.into_frames(),
+        Answer::WithEnv(env) if env.0.is_empty() => assembler.into_frames(),
+        Answer::WithEnv(env) => {
+            let edited = env::set_env(message, &env.0);
+            if let Ok(Some(_)) = edited {
+                info!(rpc = method.name(), "Env of a container set to what its pod says now");
+            }
+            edited_or_as_it_came(edited, assembler, method)
+        }
+        Answer::Shown(showing) => {
+            exception = Exception::shown(showing).map(Box::new);
+            assembler.into_frames()
+        }
+        Answer::Nudged(nudges) => {
+            exception = Exception::nudged(nudges).map(Box::new);
+            assembler.into_frames()
+        }
+        Answer::Done => return Prepared::Done(Vec::new()),
+        Answer::Pulled(image_ref) => {
+            return Prepared::Done(cri::PullImageResponse { image_ref }.encode_to_vec());
+        }
+    };
+    Prepared::Forward(Upload::assembled(frames), exception)
+}
+
+/// The frames of a request that was edited; of one in which there was nothing to edit, those that came.
+fn edited_or_as_it_came(
+    edited: Result<Option<Bytes>, wire::Malformed>,
+    assembler: Assembler,
+    method: Method,
+) -> Vec<Bytes> {
+    match edited {
+        Ok(Some(edited)) => vec![framed(&edited)],
+        Ok(None) => assembler.into_frames(),
+        Err(error) => {
+            // Cannot be: the same bytes were decoded.
+            debug!(rpc = method.name(), %error, "Request not edited");
+            assembler.into_frames()
+        }
     }
 }
 

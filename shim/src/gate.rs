@@ -1,10 +1,10 @@
-//! The seam between the data path and whoever decides.
+//! The seam between the data path and whoever decides: may a call go on, and how is it answered?
 
 use std::future::Future;
 
 use berth_policy::{
-    Call, CallId, ConnectionId, ContainerId, CreateContainer, CredentialKey, EnvValues, Event, HookTurn,
-    Latch, Nudge, Showing, Verdict,
+    Call, CallId, ConnectionId, ContainerId, CreateContainer, CredentialKey, EnvValues, Event, Latch, Nudge,
+    Showing, Verdict,
 };
 use tokio::sync::watch;
 
@@ -25,50 +25,70 @@ pub trait Gate: Send + Sync + 'static {
     /// call goes on, because the latch is also in memory.
     fn persist(&self, latch: Latch) -> impl Future<Output = ()> + Send;
 
-    /// The kubelet asks for the status of this container: what is it to see? Anything but the truth only once it is durable
-    /// that the kubelet may have seen it. Asked for calls of the kubelet's connection only, and not
-    /// waited for any longer when it takes its call back.
-    fn shows(
-        &self,
-        connection: ConnectionId,
-        container: &ContainerId,
-    ) -> impl Future<Output = Showing> + Send;
+    /// How this call is answered; usually [`Answer::Pass`]. May wait, but not any longer when the client takes its call
+    /// back. All but [`Query::Pull`] are asked for calls of the kubelet's connections only.
+    fn answer(&self, query: Query<'_>) -> impl Future<Output = Answer> + Send;
 
     /// Whether [`Showing::Completed`] is what the kubelet sees of this container, wherever its status is told. Asked when the
-    /// runtime has answered: the agent may have made up its mind since the question, and the answer may tell what came of that.
+    /// runtime has answered: the agent may have made up its mind since the call came, and the answer may tell what came of that.
     /// Never blocks.
     fn is_completed(&self, container: &ContainerId) -> bool {
         let _ = container;
         false
     }
+}
 
-    /// The kubelet begins a lifecycle hook in this container, by a command without a time limit. The command goes on when
-    /// it is durable that it may have begun, where that matters; one that had begun before is answered without it.
-    fn hook_begins(
-        &self,
+/// A call that may be answered otherwise than by the runtime alone, with its facts.
+#[derive(Clone, Copy, Debug)]
+pub enum Query<'a> {
+    /// The kubelet asks for the status of this container. It is shown anything but the truth only once it is durable that it
+    /// may have seen it.
+    Status {
+        /// Its connection.
         connection: ConnectionId,
-        container: &ContainerId,
-    ) -> impl Future<Output = HookTurn> + Send;
-
-    /// The env variables whose values are known to be newer than what the kubelet may have; usually none. Asked when the call
-    /// of the kubelet goes on.
-    fn env(&self, create: &CreateContainer) -> EnvValues {
-        let _ = create;
-        EnvValues::default()
-    }
-
-    /// A client asks for an image: waits while the agent pulls just that with the same credentials, and gives the
-    /// `image_ref` it got; `None` at once when it does not, and when its pull fails. Not waited for any longer when the client
-    /// takes its call back.
-    fn joins(
-        &self,
+        /// Which container.
+        container: &'a ContainerId,
+    },
+    /// The kubelet begins a lifecycle hook, by a command without a time limit. The command goes on when it is durable that it
+    /// may have begun, where that matters; one that had begun before is [`Answer::Done`].
+    Hook {
+        /// Its connection.
+        connection: ConnectionId,
+        /// The hook's container.
+        container: &'a ContainerId,
+    },
+    /// The kubelet relists its containers. Asked after [`Event::RelistAsked`]; nudges count as delivered at
+    /// [`Event::RelistAnswered`]. Not asked for lists that look like those of the kubelet's log rotation or statistics, on
+    /// which a nudge would be lost.
+    Relist(CallId),
+    /// The kubelet creates a container; asked when the call goes on.
+    Create(&'a CreateContainer),
+    /// A client asks for an image. Waits while the agent pulls just that with the same credentials; [`Answer::Pass`] at once
+    /// when it does not, and when its pull fails.
+    Pull {
+        /// The call.
         call: CallId,
-        image: &str,
+        /// The image, as it is asked for.
+        image: &'a str,
+        /// The credentials it is asked for with.
         credential: CredentialKey,
-    ) -> impl Future<Output = Option<String>> + Send;
+    },
+}
 
-    /// The entries to add to the answer of this relist of the kubelet, usually none. Asked after
-    /// [`Event::RelistAsked`]; they count as delivered at [`Event::RelistAnswered`]. Not asked for lists of the kubelet
-    /// that look like those of its log rotation or statistics, on which a nudge would be lost.
-    fn nudges(&self, relist: CallId) -> Vec<Nudge>;
+/// The answer to a call that may go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The runtime's, of the call as it came.
+    Pass,
+    /// The runtime's, of the creation with these env variables: their values are known to be newer than what the kubelet
+    /// may have.
+    WithEnv(EnvValues),
+    /// The runtime's, with the container shown so.
+    Shown(Showing),
+    /// The runtime's, with these entries added to the list.
+    Nudged(Vec<Nudge>),
+    /// The call counts as carried out; the runtime never sees it.
+    Done,
+    /// The image was pulled already, and this is its `image_ref`; the runtime never sees the call.
+    Pulled(String),
 }

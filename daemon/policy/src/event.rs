@@ -9,7 +9,7 @@ use crate::{
     model::{CallId, ConnectionId, Container, ContainerId, Pod, PodRef, PodUid, RequestId, SandboxId},
     probes::{ProbeResult, ProbeRun},
     recreate::{Origin, RecreateMark, RecreateRequest},
-    step::Step,
+    step::Effect,
     verdict::Latch,
 };
 
@@ -85,7 +85,7 @@ pub enum Event {
     /// A client went away.
     ConnectionClosed(ConnectionId),
 
-    /// The executor began to ask the runtime about a sandbox (see [`crate::Step::InspectSandbox`]).
+    /// The executor began to ask the runtime about a sandbox (see [`crate::Question::InspectSandbox`]).
     InspectionStarted(SandboxId),
     /// The runtime's answer: all containers of the sandbox, none left out.
     SandboxInspected {
@@ -97,7 +97,7 @@ pub enum Event {
     /// The runtime gave no answer.
     InspectionFailed(SandboxId),
 
-    /// The executor began to run a probe (see [`crate::Step::Probe`]); it is not due again before it ended, or is given
+    /// The executor began to run a probe (see [`crate::Question::Probe`]); it is not due again before it ended, or is given
     /// up ten seconds after its own timeout.
     ProbeBegan(ProbeRun),
     /// That run ended.
@@ -134,10 +134,10 @@ pub enum Event {
     SidecarsLoaded(Vec<SidecarMark>),
     /// A mark became durable on behalf of a call on this connection.
     MarkWritten(RecreateMark, ConnectionId),
-    /// The executor began to carry out a step about a request; the step is not due again before it ended.
-    StepBegan(Step),
+    /// The executor began to carry out an effect; nothing of its subject is due again before it ended.
+    EffectBegan(Effect),
     /// It ended, well or not.
-    StepEnded(Step, StepOutcome),
+    EffectEnded(Effect, StepOutcome),
 
     /// The runtime says that the main process of this container has ended. A hint to look.
     EndHinted(ContainerId),
@@ -152,12 +152,12 @@ pub enum Event {
     KubeletPollEnded,
 }
 
-/// How a step about a request ended.
+/// How an effect ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepOutcome {
     /// As asked.
     Done,
-    /// The subject of the step is not there (any more).
+    /// Its subject is not there (any more).
     Gone,
     /// Not, this time. It is tried again.
     Failed,

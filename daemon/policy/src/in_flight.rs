@@ -1,4 +1,4 @@
-//! Steps in flight: one at a time about each subject, and a pause for the one that failed.
+//! Subjects of effects, so that there is one effect at a time of each, and a pause for the one that failed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,16 +9,16 @@ use crate::{
     backoff::{Pace, Retry},
     event::StepOutcome,
     model::{ContainerId, PodUid, RequestId},
-    step::Step,
+    step::{Effect, PodEffect, RequestEffect, RuntimeEffect, Step, StoreEffect},
     time::later,
 };
 
-/// After a step that failed.
+/// After an effect that failed.
 const PACE: Pace = Pace { first: Duration::from_millis(100), longest: Duration::from_secs(2) };
 
-/// Subject of a step.
+/// Subject of an effect.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum StepKey {
+enum EffectKey {
     Remove(ContainerId),
     Write(RequestId),
     Forget(RequestId),
@@ -33,19 +33,19 @@ enum StepKey {
 
 /// Subjects of the steps in flight, and of those that failed.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct StepsInFlight {
-    busy: BTreeSet<StepKey>,
-    paused: BTreeMap<StepKey, Retry>,
+pub(crate) struct EffectsInFlight {
+    busy: BTreeSet<EffectKey>,
+    paused: BTreeMap<EffectKey, Retry>,
 }
 
-impl StepsInFlight {
-    pub(crate) fn began(&mut self, step: &Step) {
-        self.busy.extend(StepKey::of(step));
+impl EffectsInFlight {
+    pub(crate) fn began(&mut self, effect: &Effect) {
+        self.busy.extend(EffectKey::of(effect));
     }
 
     /// Whether what it was about is over: it did not fail.
-    pub(crate) fn ended(&mut self, step: &Step, outcome: StepOutcome, now: Instant) -> bool {
-        let Some(key) = StepKey::of(step) else { return false };
+    pub(crate) fn ended(&mut self, effect: &Effect, outcome: StepOutcome, now: Instant) -> bool {
+        let Some(key) = EffectKey::of(effect) else { return false };
         self.busy.remove(&key);
         if outcome == StepOutcome::Failed {
             self.paused.entry(key).or_default().failed(now, |failures| PACE.pause(failures));
@@ -56,15 +56,17 @@ impl StepsInFlight {
     }
 
     /// It is not due again for a while: what it did may not be seen before.
-    pub(crate) fn rest(&mut self, step: &Step, now: Instant) {
-        if let Some(key) = StepKey::of(step) {
+    pub(crate) fn rest(&mut self, effect: &Effect, now: Instant) {
+        if let Some(key) = EffectKey::of(effect) {
             self.paused.entry(key).or_default().rest(later(now, PACE.longest));
         }
     }
 
     /// Whether this step may begin: it is not under way, and has not failed a moment ago.
     pub(crate) fn may_begin(&self, step: &Step, now: Instant) -> bool {
-        StepKey::of(step).is_none_or(|key| {
+        // Those that find something out have a time of their own.
+        let Step::Effect(effect) = step else { return true };
+        EffectKey::of(effect).is_none_or(|key| {
             !self.busy.contains(&key) && self.paused.get(&key).is_none_or(|retry| retry.is_due(now))
         })
     }
@@ -76,7 +78,7 @@ impl StepsInFlight {
 
     /// How many requests are being written, or deleted.
     pub(crate) fn writes_about_requests(&self) -> usize {
-        self.busy.iter().filter(|key| matches!(key, StepKey::Report(_) | StepKey::Delete(_))).count()
+        self.busy.iter().filter(|key| matches!(key, EffectKey::Report(_) | EffectKey::Delete(_))).count()
     }
 
     /// Something is under way.
@@ -85,24 +87,33 @@ impl StepsInFlight {
     }
 }
 
-impl StepKey {
-    fn of(step: &Step) -> Option<Self> {
-        Some(match step {
-            Step::RemoveContainers(containers) => Self::Remove(containers.first()?.clone()),
-            Step::WriteMarks(marks) => Self::Write(marks.first()?.request.clone()),
-            Step::ForgetMarks(request) => Self::Forget(request.clone()),
-            Step::StopContainer(stop) => Self::Stop(stop.container.clone()),
-            Step::Report(_, request, _) => Self::Report(request.clone()),
-            Step::HoldUnready(pod, key) | Step::ReleaseUnready(pod, key) => {
-                Self::Unready(pod.uid.clone(), key.clone())
-            }
-            Step::OpenGate(pod) => Self::Unready(pod.uid.clone(), String::new()),
-            Step::DeleteRequest(_, request) => Self::Delete(request.clone()),
-            Step::MarkSidecars(marks) => Self::MarkSidecars(marks.first()?.pod.clone()),
-            Step::ForgetSidecars(_) => Self::ForgetSidecars,
-            Step::Tell(pod, notice) => Self::Tell(pod.uid.clone(), notice.note.clone()),
-            Step::InspectSandbox(_) | Step::PollKubelet | Step::ForgetLatches(_) | Step::Probe(_) => {
-                return None;
+impl EffectKey {
+    /// `None` where nothing is to be changed.
+    fn of(effect: &Effect) -> Option<Self> {
+        Some(match effect {
+            Effect::Store(effect) => match effect {
+                StoreEffect::WriteMarks(marks) => Self::Write(marks.first()?.request.clone()),
+                StoreEffect::ForgetMarks(request) => Self::Forget(request.clone()),
+                StoreEffect::MarkSidecars(marks) => Self::MarkSidecars(marks.first()?.pod.clone()),
+                StoreEffect::ForgetSidecars(_) => Self::ForgetSidecars,
+            },
+            Effect::Runtime(effect) => match effect {
+                RuntimeEffect::RemoveContainers(containers) => Self::Remove(containers.first()?.clone()),
+                RuntimeEffect::StopContainer(stop) => Self::Stop(stop.container.clone()),
+            },
+            Effect::Request(_, request, effect) => match effect {
+                RequestEffect::Report(_) => Self::Report(request.clone()),
+                RequestEffect::Delete => Self::Delete(request.clone()),
+            },
+            Effect::Pod(pod, effect) => {
+                let uid = pod.uid.clone();
+                match effect {
+                    PodEffect::HoldUnready(key) | PodEffect::ReleaseUnready(key) => {
+                        Self::Unready(uid, key.clone())
+                    }
+                    PodEffect::OpenGate => Self::Unready(uid, String::new()),
+                    PodEffect::Tell(notice) => Self::Tell(uid, notice.note.clone()),
+                }
             }
         })
     }

@@ -8,7 +8,7 @@
 //!              |                     |                      |
 //!              v                     v                      v
 //!        Node::apply           Node::admit             Node::plan
-//!     (total, idempotent)    -> Forward | Latch      -> InspectSandbox | PollKubelet | ForgetLatches | Probe
+//!     (total, idempotent)    -> Forward | Latch      -> Question | ForgetLatches | Effect
 //!                               Amend | Hold | Refuse
 //! ```
 //!
@@ -99,12 +99,14 @@ pub use probes::{
     ShownCondition, WantedPod, WantedProbe,
 };
 pub use recreate::{
-    AssignError, Assigned, ContainerPhase, ContainerProgress, FailureReason, RecreateMark, MarkPhase, Origin,
-    Outcome, RecreateReport, RecreateRequest, RecreateStrategy, RecreateTarget, RequestPhase, RequestView,
-    Restate, Turn,
+    AssignError, Assigned, ContainerPhase, ContainerProgress, FailureReason, MarkPhase, Origin, Outcome,
+    RecreateMark, RecreateReport, RecreateRequest, RecreateStrategy, RecreateTarget, RequestPhase,
+    RequestView, Restate, Source, Turn,
 };
 #[cfg(any(test, feature = "fault-points"))]
 pub use set_aside::trap;
 pub use set_aside::{SetAside, SetAsideView};
-pub use step::{DirectStop, Notice, Step};
+pub use step::{
+    DirectStop, Effect, Notice, PodEffect, Question, RequestEffect, RuntimeEffect, Step, StoreEffect,
+};
 pub use verdict::{Amendment, HoldReason, HookTurn, Latch, Nudge, Refusal, Showing, Verdict};

@@ -10,7 +10,7 @@ use crate::{
     config::Config,
     early_readiness::EarlyReadiness,
     event::Event,
-    in_flight::StepsInFlight,
+    in_flight::EffectsInFlight,
     job_sidecars::JobSidecars,
     model::{
         CallId, ConnectionId, ContainerId, ContainerName, ContainerState, Pod, PodRef, PodUid, SandboxId,
@@ -18,7 +18,7 @@ use crate::{
     recreate::Recreates,
     sandbox::{Asked, Instance, Sandbox, Seq},
     set_aside::{SetAside, Subject},
-    step::{Notice, Step},
+    step::{Effect, Notice, RuntimeEffect},
     verdict::{HoldReason, Latch, Verdict},
 };
 
@@ -41,8 +41,8 @@ pub struct Node {
     pub(crate) kubelet_poll: KubeletPoll,
     /// The runtime was listed at least once: what it has is known.
     pub(crate) runtime_listed: bool,
-    /// Steps that are carried out one at a time.
-    pub(crate) steps_in_flight: StepsInFlight,
+    /// Effects under way, one of each subject.
+    pub(crate) effects_in_flight: EffectsInFlight,
     /// When it was last planned; a deadline before that was looked at.
     pub(crate) looked: Option<Instant>,
     pub(crate) recreates: Recreates,
@@ -117,7 +117,7 @@ impl Node {
             view_fresh: false,
             kubelet_poll: KubeletPoll::default(),
             runtime_listed: false,
-            steps_in_flight: StepsInFlight::default(),
+            effects_in_flight: EffectsInFlight::default(),
             looked: None,
             recreates: Recreates::default(),
             sidecars: JobSidecars::default(),
@@ -253,17 +253,16 @@ impl Node {
             Event::MarkWritten(mark, connection) => {
                 self.recreates.place(mark, Some(connection), false, now);
             }
-            Event::StepBegan(step) => {
-                if let Step::StopContainer(stop) = &step {
+            Event::EffectBegan(effect) => {
+                self.effects_in_flight.began(&effect);
+                if let Effect::Runtime(RuntimeEffect::StopContainer(stop)) = &effect {
                     self.sidecars.stop_began(&stop.container, now);
+                    self.recreates.stop_began(stop);
                 }
-                self.steps_in_flight.began(&step);
-                self.recreates.step_began(&step);
             }
-            Event::StepEnded(step, outcome) => {
-                if self.steps_in_flight.ended(&step, outcome, now) {
-                    self.sidecar_step_ended(&step, now);
-                    self.step_ended(step, outcome, now);
+            Event::EffectEnded(effect, outcome) => {
+                if self.effects_in_flight.ended(&effect, outcome, now) {
+                    self.effect_ended(effect, outcome, now);
                 }
             }
             Event::ProbeBegan(run) => self.probe_began(run, now),

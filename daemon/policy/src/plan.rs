@@ -9,7 +9,7 @@ use crate::{
     model::SandboxId,
     node::{InFlightKind, Node},
     sandbox::FRESH,
-    step::Step,
+    step::{PodEffect, Question, Step},
     time::later,
     verdict::HoldReason,
 };
@@ -38,10 +38,12 @@ impl Node {
         steps.extend(self.forgotten.iter().cloned().map(Step::ForgetLatches));
         steps.extend(self.recreate_steps(now));
         steps.extend(self.sidecar_steps(now));
-        steps.extend(self.probe_runs(now).into_iter().map(Step::Probe));
+        steps.extend(self.probe_runs(now).into_iter().map(|run| Question::Probe(run).into()));
         self.tell_what_is_set_aside();
-        steps.extend(self.notices.iter().cloned().map(|(pod, notice)| Step::Tell(pod, notice)));
-        steps.retain(|step| self.steps_in_flight.may_begin(step, now));
+        steps.extend(
+            self.notices.iter().cloned().map(|(pod, notice)| Step::of_pod(pod, PodEffect::Tell(notice))),
+        );
+        steps.retain(|step| self.effects_in_flight.may_begin(step, now));
         steps
     }
 
@@ -59,8 +61,9 @@ impl Node {
         let mut due: Vec<&SandboxId> = due.into_iter().collect();
         due.sort_by_key(|id| self.sandboxes.get(*id).and_then(|sandbox| sandbox.inspection.asked));
         due.truncate(self.room_for_inspections());
-        let kubelet = self.kubelet_poll_due().is_some_and(is_due).then_some(Step::PollKubelet);
-        due.into_iter().map(|sandbox| Step::InspectSandbox(sandbox.clone())).chain(kubelet)
+        let kubelet = self.kubelet_poll_due().is_some_and(is_due).then_some(Question::PollKubelet);
+        let inspections = due.into_iter().map(|sandbox| Question::InspectSandbox(sandbox.clone()));
+        inspections.chain(kubelet).map(Step::Question)
     }
 
     fn room_for_inspections(&self) -> usize {
@@ -77,7 +80,7 @@ impl Node {
         }
         !self.forgotten.is_empty()
             || self.recreates.is_active()
-            || self.steps_in_flight.is_busy()
+            || self.effects_in_flight.is_busy()
             || self.awaits_sidecars()
             || !self.notices.is_empty()
             || !self.probed.is_empty()
@@ -100,7 +103,7 @@ impl Node {
             self.inspections().chain(self.recreate_inspections()).chain(self.followed_inspections());
         let inspections = inspections.filter_map(|due| asks(&due));
         let timers =
-            self.recreate_deadlines().chain(self.sidecar_deadlines()).chain(self.steps_in_flight.retries());
+            self.recreate_deadlines().chain(self.sidecar_deadlines()).chain(self.effects_in_flight.retries());
         let timers = timers.filter(|deadline| self.looked.is_none_or(|looked| *deadline > looked));
         let timers = timers.chain(self.looked.and_then(|looked| self.set_aside.next(looked)));
         holds.chain(inspections).chain(polls).chain(timers).chain(self.probe_deadlines()).min()

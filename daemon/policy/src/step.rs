@@ -1,4 +1,14 @@
-//! The effects the core owes the world. A step carries all it needs: who executes it decides nothing.
+//! What the core owes the world, grouped by who carries it out. A step carries all it needs: who carries it out decides
+//! nothing, and each sees its own steps only.
+//!
+//! ```text
+//!   Step ─┬─ Question       answered by an event of its own
+//!         ├─ ForgetLatches  done at once
+//!         └─ Effect ─┬─ Store     the agent's own store
+//!                    ├─ Runtime   the container runtime
+//!                    ├─ Request   the object or file that the request is
+//!                    └─ Pod       the pod's object at the API server
+//! ```
 
 use std::time::Duration;
 
@@ -6,46 +16,88 @@ use crate::{
     job_sidecars::SidecarMark,
     model::{ContainerId, Hook, PodRef, RequestId, SandboxId},
     probes::ProbeRun,
-    recreate::{Origin, RecreateMark, RecreateReport},
+    recreate::{RecreateMark, RecreateReport, Source},
 };
 
-/// An effect to be carried out; its outcome comes back as an [`crate::Event`].
+/// A step to be carried out.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
+    /// Find something out. Its beginning and its answer come back as [`crate::Event`]s of its own.
+    Question(Question),
+    /// Remove the latches of this sandbox from the store: it is gone.
+    ForgetLatches(SandboxId),
+    /// Change something. Its beginning comes back as [`crate::Event::EffectBegan`], its end as
+    /// [`crate::Event::EffectEnded`].
+    Effect(Effect),
+}
+
+/// Something to find out.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Question {
     /// Ask the runtime for the containers of this sandbox, with the exit codes of those that ended.
     InspectSandbox(SandboxId),
     /// Ask the kubelet for its pods: something waits and the pod view may be behind.
     PollKubelet,
-    /// Remove the latches of this sandbox from the store: it is gone.
-    ForgetLatches(SandboxId),
     /// Run this probe of a container that others wait for, once. Its beginning and its end come back as
     /// [`crate::Event::ProbeBegan`] and [`crate::Event::ProbeEnded`].
     Probe(ProbeRun),
+}
 
-    /// Remove these exited containers from the runtime, and their logs.
-    RemoveContainers(Vec<ContainerId>),
-    /// Write these marks down durably, all or none; what they say happens only after that.
+/// A change, by who makes it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Effect {
+    /// In the agent's own store.
+    Store(StoreEffect),
+    /// At the container runtime.
+    Runtime(RuntimeEffect),
+    /// To this request, where it is kept.
+    Request(Source, RequestId, RequestEffect),
+    /// To this pod, or told about it, at the API server.
+    Pod(PodRef, PodEffect),
+}
+
+/// A change of the agent's own store. It is durable, all or none, before what it says happens.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StoreEffect {
+    /// Write down these marks of requests.
     WriteMarks(Vec<RecreateMark>),
-    /// Remove the marks of this request from the store.
+    /// Remove the marks of this request.
     ForgetMarks(RequestId),
+    /// Write down these marks of job sidecars.
+    MarkSidecars(Vec<SidecarMark>),
+    /// Remove the marks of these job sidecars: they are gone.
+    ForgetSidecars(Vec<ContainerId>),
+}
+
+/// A change at the container runtime.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RuntimeEffect {
+    /// Remove these exited containers, and their logs.
+    RemoveContainers(Vec<ContainerId>),
     /// Stop this container without the kubelet: its hook, then the stop signal, then SIGKILL.
     StopContainer(DirectStop),
-    /// Write this status of the request.
-    Report(Origin, RequestId, RecreateReport),
-    /// Hold the pod not Ready for the request with this key (`namespace/name`), by the gate `KruisePodReady`.
-    HoldUnready(PodRef, String),
+}
+
+/// A change of a request.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RequestEffect {
+    /// Write this status.
+    Report(RecreateReport),
+    /// Delete it: it ended long enough ago.
+    Delete,
+}
+
+/// A change of a pod's object, or an Event about it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PodEffect {
+    /// Hold it not Ready for the request with this key (`namespace/name`), by the gate `KruisePodReady`.
+    HoldUnready(String),
     /// Take that back.
-    ReleaseUnready(PodRef, String),
-    /// Let the pod become Ready: it has the gate, and nobody has written its condition yet.
-    OpenGate(PodRef),
-    /// Write these marks of job sidecars down durably, all or none; what they say happens only after that.
-    MarkSidecars(Vec<SidecarMark>),
-    /// Remove the marks of these containers from the store: they are gone.
-    ForgetSidecars(Vec<ContainerId>),
-    /// Tell the users of this pod.
-    Tell(PodRef, Notice),
-    /// Delete the request: it ended long enough ago.
-    DeleteRequest(Origin, RequestId),
+    ReleaseUnready(String),
+    /// Let it become Ready: it has the gate, and nobody has written its condition yet.
+    OpenGate,
+    /// Tell its users.
+    Tell(Notice),
 }
 
 /// An Event about a pod; each is a new one.
@@ -74,4 +126,29 @@ pub struct DirectStop {
     pub hook: Option<Hook>,
     /// From the beginning of the hook to SIGKILL.
     pub grace: Duration,
+}
+
+impl From<Question> for Step {
+    fn from(question: Question) -> Self {
+        Self::Question(question)
+    }
+}
+
+impl From<StoreEffect> for Step {
+    fn from(effect: StoreEffect) -> Self {
+        Self::Effect(Effect::Store(effect))
+    }
+}
+
+impl From<RuntimeEffect> for Step {
+    fn from(effect: RuntimeEffect) -> Self {
+        Self::Effect(Effect::Runtime(effect))
+    }
+}
+
+impl Step {
+    /// A change of a pod.
+    pub(crate) const fn of_pod(pod: PodRef, effect: PodEffect) -> Self {
+        Self::Effect(Effect::Pod(pod, effect))
+    }
 }

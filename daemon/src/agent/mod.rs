@@ -18,11 +18,11 @@ use std::{
 };
 
 use berth_policy::{
-    Call, CallId, ConnectionId, ContainerId, ContainerName, CreateContainer, CredentialKey, EnvValues, Event,
-    HookTurn, Latch, MarkPhase, Node, Nudge, PodUid, RecreateMark, Request, RequestId, Restate, SetAsideView,
-    Showing, SidecarMark, Step, Turn, Verdict, time::later,
+    Call, CallId, ConnectionId, ContainerId, ContainerName, CreateContainer, EnvValues, Event, HookTurn,
+    Latch, MarkPhase, Node, Nudge, PodUid, RecreateMark, Request, RequestId, Restate, SetAsideView, Showing,
+    SidecarMark, Step, Turn, Verdict, time::later,
 };
-use berth_shim::Gate;
+use berth_shim::{Answer, Gate, Query};
 use tokio::{sync::watch, time::Instant};
 use tracing::{debug, error, info};
 
@@ -306,6 +306,33 @@ impl Gate for Agent {
         self.changes.subscribe()
     }
 
+    async fn answer(&self, query: Query<'_>) -> Answer {
+        match query {
+            Query::Status { connection, container } => Answer::Shown(self.shows(connection, container).await),
+            Query::Hook { connection, container } => match self.hook_begins(connection, container).await {
+                HookTurn::Run => Answer::Pass,
+                HookTurn::AlreadyRun => Answer::Done,
+            },
+            Query::Relist(call) => Answer::Nudged(self.nudges(call)),
+            Query::Create(create) => Answer::WithEnv(self.env(create)),
+            // The agent pulls nothing itself; the gate of the data path asks its images.
+            Query::Pull { .. } => Answer::Pass,
+        }
+    }
+
+    fn is_completed(&self, container: &ContainerId) -> bool {
+        self.guarded(|| self.read(|node, _| node.is_completed(container))).unwrap_or(false)
+    }
+
+    async fn persist(&self, latch: Latch) {
+        Point::Latching.reached();
+        self.write("Latch not written", move |store| store.latch(&latch)).await;
+        Point::Latched.reached();
+    }
+}
+
+/// The answers to calls, from the state as it is now.
+impl Agent {
     async fn shows(&self, connection: ConnectionId, container: &ContainerId) -> Showing {
         let asked = now();
         let mut changes = self.due();
@@ -334,15 +361,6 @@ impl Gate for Agent {
         env.get(&create.pod.uid).and_then(|pod| pod.get(&create.container)).cloned().unwrap_or_default()
     }
 
-    /// The agent pulls nothing itself; the gate of the data path asks its images.
-    async fn joins(&self, _: CallId, _: &str, _: CredentialKey) -> Option<String> {
-        None
-    }
-
-    fn is_completed(&self, container: &ContainerId) -> bool {
-        self.guarded(|| self.read(|node, _| node.is_completed(container))).unwrap_or(false)
-    }
-
     async fn hook_begins(&self, connection: ConnectionId, container: &ContainerId) -> HookTurn {
         match self.guarded(|| self.read(|node, _| node.hook_begins(container))) {
             Some(Turn::Take(turn)) => turn,
@@ -364,12 +382,6 @@ impl Gate for Agent {
             Point::Nudging.reached();
         }
         nudges
-    }
-
-    async fn persist(&self, latch: Latch) {
-        Point::Latching.reached();
-        self.write("Latch not written", move |store| store.latch(&latch)).await;
-        Point::Latched.reached();
     }
 }
 

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use berth_policy::{Declared, Origin, Pod, PodRef, RecreateReport, RecreateRequest, RecreateStrategy, trap};
+use berth_policy::{
+    Declared, Effect, Origin, Pod, PodEffect, PodRef, RecreateReport, RecreateRequest, RecreateStrategy,
+    RequestEffect, trap,
+};
 use prometheus_client::registry::Registry;
 
 use super::*;
@@ -61,14 +64,19 @@ async fn an_object_that_panics_is_set_aside_counted_and_told_and_the_others_go_o
     trap::clear("sets-off-a-bug");
 
     let told = steps.iter().find_map(|step| match step {
-        Step::Tell(pod, notice) => Some((pod.name.as_str(), notice.reason, notice.note.as_str())),
+        Step::Effect(Effect::Pod(pod, PodEffect::Tell(notice))) => {
+            Some((pod.name.as_str(), notice.reason, notice.note.as_str()))
+        }
         _ => None,
     });
     let (pod, reason, note) = told.unwrap();
     assert_eq!((pod, reason), ("web", "SetAside"));
     assert!(note.contains("request shop/sets-off-a-bug"), "{note}");
     let reported = |id: &str| {
-        steps.iter().any(|step| matches!(step, Step::Report(_, request, _) if request.as_str() == id))
+        steps.iter().any(|step| match step {
+            Step::Effect(Effect::Request(_, request, RequestEffect::Report(_))) => request.as_str() == id,
+            _ => false,
+        })
     };
     assert!(reported("usual") && !reported("sets-off-a-bug"));
     assert_eq!(metrics.policy_panics(), 1);

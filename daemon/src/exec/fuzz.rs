@@ -159,15 +159,10 @@ impl Play {
         let now = self.now;
         let outcome = [StepOutcome::Done, StepOutcome::Gone, StepOutcome::Failed][usize::from(which) % 3];
         for step in self.node.plan(now) {
-            if matches!(
-                step,
-                Step::InspectSandbox(_) | Step::PollKubelet | Step::ForgetLatches(_) | Step::Probe(_)
-            ) {
-                continue;
-            }
-            self.node.apply(Event::StepBegan(step.clone()), now);
+            let Step::Effect(effect) = step else { continue };
+            self.node.apply(Event::EffectBegan(effect.clone()), now);
             if !which.is_multiple_of(4) {
-                self.node.apply(Event::StepEnded(step, outcome), now);
+                self.node.apply(Event::EffectEnded(effect, outcome), now);
             }
         }
         let _ = self.node.next_deadline();

@@ -1,13 +1,13 @@
 //! Carries out the steps the policy owes, and nothing else: a match and awaits, no decisions.
 
+mod effects;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
 pub(crate) mod hook;
-mod requests;
 
 use std::{sync::Arc, time::Duration};
 
-use berth_policy::{Event, ProbeRun, Step};
+use berth_policy::{Event, ProbeRun, Question, Step};
 use berth_shim::Gate;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
@@ -97,7 +97,15 @@ impl Executor {
     /// Marks a step as begun before anything awaits, so that the next plan does not owe it again.
     fn begin(&self, step: Step, shutdown: &CancellationToken) {
         match step {
-            Step::InspectSandbox(sandbox) => {
+            Step::Question(question) => self.ask(question, shutdown),
+            Step::ForgetLatches(sandbox) => self.agent.forget_latches(&sandbox),
+            Step::Effect(effect) => self.begin_effect(effect, shutdown),
+        }
+    }
+
+    fn ask(&self, question: Question, shutdown: &CancellationToken) {
+        match question {
+            Question::InspectSandbox(sandbox) => {
                 self.agent.observe(Event::InspectionStarted(sandbox.clone()));
                 let this = self.clone();
                 self.tasks.spawn(async move {
@@ -112,31 +120,18 @@ impl Executor {
                     this.agent.observe(event);
                 });
             }
-            Step::PollKubelet => {
+            Question::PollKubelet => {
                 self.agent.observe(Event::KubeletPollStarted);
                 let this = self.clone();
                 self.tasks.spawn(async move { this.poll_kubelet().await });
             }
-            Step::ForgetLatches(sandbox) => self.agent.forget_latches(&sandbox),
-            Step::Probe(run) => {
+            Question::Probe(run) => {
                 self.agent.observe(Event::ProbeBegan(run.clone()));
                 let this = self.clone();
                 let shutdown = shutdown.clone();
                 // Cancel-safe: nobody waits for the result any more.
                 self.tasks.spawn(async move { shutdown.run_until_cancelled(this.probe(run)).await });
             }
-            Step::RemoveContainers(..)
-            | Step::WriteMarks(_)
-            | Step::ForgetMarks(_)
-            | Step::StopContainer(_)
-            | Step::Report(..)
-            | Step::HoldUnready(..)
-            | Step::ReleaseUnready(..)
-            | Step::OpenGate(_)
-            | Step::MarkSidecars(_)
-            | Step::ForgetSidecars(_)
-            | Step::Tell(..)
-            | Step::DeleteRequest(..) => self.begin_about_request(step, shutdown),
         }
     }
 

@@ -2,11 +2,8 @@
 
 use std::sync::Arc;
 
-use berth_policy::{
-    Call, CallId, ConnectionId, ContainerId, CreateContainer, CredentialKey, EnvValues, Event, HookTurn,
-    Latch, Nudge, Request, Showing, Verdict,
-};
-use berth_shim::Gate;
+use berth_policy::{Call, ContainerId, Event, Latch, Request, Verdict};
+use berth_shim::{Answer, Gate, Query};
 use tokio::sync::watch;
 
 use super::node_image::SharedImages;
@@ -54,27 +51,16 @@ impl Gate for ImageGate {
         self.agent.persist(latch).await;
     }
 
-    async fn shows(&self, connection: ConnectionId, container: &ContainerId) -> Showing {
-        self.agent.shows(connection, container).await
+    async fn answer(&self, query: Query<'_>) -> Answer {
+        match query {
+            Query::Pull { call, image, credential } => {
+                self.images.joins(call, image, credential).await.map_or(Answer::Pass, Answer::Pulled)
+            }
+            other => self.agent.answer(other).await,
+        }
     }
 
     fn is_completed(&self, container: &ContainerId) -> bool {
         self.agent.is_completed(container)
-    }
-
-    async fn hook_begins(&self, connection: ConnectionId, container: &ContainerId) -> HookTurn {
-        self.agent.hook_begins(connection, container).await
-    }
-
-    fn env(&self, create: &CreateContainer) -> EnvValues {
-        self.agent.env(create)
-    }
-
-    async fn joins(&self, call: CallId, image: &str, credential: CredentialKey) -> Option<String> {
-        self.images.joins(call, image, credential).await
-    }
-
-    fn nudges(&self, relist: CallId) -> Vec<Nudge> {
-        self.agent.nudges(relist)
     }
 }

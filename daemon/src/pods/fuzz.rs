@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use berth_policy::{
     Call, CallId, Config, ConnectionId, Container, ContainerState, CreateContainer, Event, Node, Pod,
-    Request, StopContainer, Verdict,
+    Request, Step, StopContainer, Verdict,
 };
 
 use super::{convert, kubelet::Pods};
@@ -56,7 +56,9 @@ pub fn pods(data: &[u8]) {
     }
     for now in [begin, begin + Duration::from_secs(3600)] {
         for step in node.plan(now) {
-            node.apply(Event::StepBegan(step), now);
+            if let Step::Effect(effect) = step {
+                node.apply(Event::EffectBegan(effect), now);
+            }
         }
         assert!(node.plan(now).len() <= 4 * (1 + pods.len()) * 100, "what is owed does not grow without end");
         // Past or to come, and read without a panic.

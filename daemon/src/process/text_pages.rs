@@ -33,7 +33,10 @@ fn return_all() -> io::Result<usize> {
     Ok(returned)
 }
 
-#[expect(unsafe_code, reason = "advice on pages has no safe form: a wrong range would lose what was written to it")]
+#[expect(
+    unsafe_code,
+    reason = "advice on pages has no safe form: a wrong range would lose what was written to it"
+)]
 fn advise(range: &Range<usize>, advice: Advice) -> io::Result<()> {
     // SAFETY: the kernel says that the range is mapped from the program's file, that it cannot be written to, and
     // that none of its pages differs from the file. So what comes back at the next touch is what was there.

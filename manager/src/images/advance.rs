@@ -10,15 +10,15 @@ use jiff::Timestamp;
 use super::{
     EMPTY_AFTER, ImageIndex, KINDS, SECRETS_KEPT, SECRETS_PAUSE, SILENCE, WRITTEN_EVERY, Wake,
     job::{Job, Secrets, Sent, Stage},
-    order::{Effect, Fetch, JobAct, JobOrder},
     rollout::{Owner, Plan, Standing},
     site::Asked,
     status::{self, Verdict},
+    write::{Effect, Fetch, JobAct, JobWrite},
 };
 use crate::{
-    order::Order,
     seen::{Kind, Now},
     time::later,
+    write::Write,
 };
 
 impl ImageIndex {
@@ -270,8 +270,8 @@ impl ImageIndex {
         job.sent = Some(Sent { resource_version: resource_version.clone(), changes, act: act.clone() });
         job.sent_at = Some(now.instant);
         let Job { key, .. } = job;
-        let order = JobOrder { key: key.clone(), uid: uid.clone(), resource_version, act };
-        self.effects.push(Effect::Write(Order::Job(order)));
+        let order = JobWrite { key: key.clone(), uid: uid.clone(), resource_version, act };
+        self.effects.push(Effect::Write(Write::Job(order)));
     }
 }
 

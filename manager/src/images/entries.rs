@@ -8,10 +8,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::{
     ImageIndex, KEPT, UNKNOWN_KEPT,
     job::Stage,
-    order::{Effect, NodeOrder, Seal, Wish},
     rollout::Standing,
+    write::{Effect, NodeImageWrite, Seal, Wish},
 };
-use crate::{order::Order, seen::Now, time::later};
+use crate::{seen::Now, time::later, write::Write};
 
 impl ImageIndex {
     /// Orders the write that is owed to a node, if there is one.
@@ -49,14 +49,14 @@ impl ImageIndex {
             return;
         }
         image.sent = Some(sent);
-        let order = NodeOrder {
+        let order = NodeImageWrite {
             node: name.clone(),
             uid: image.uid.clone(),
             resource_version: image.resource_version.clone(),
             sealing_key: image.key.clone(),
             wishes: wishes.into_values().collect(),
         };
-        self.effects.push(Effect::Write(Order::Node(order)));
+        self.effects.push(Effect::Write(Write::Node(order)));
     }
 
     fn entry(&self, name: &str, uid: &str) -> Option<Wish> {

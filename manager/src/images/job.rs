@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 use berth_proto::crd::ImagePullJobStatus;
 use jiff::Timestamp;
 
-use super::{order::JobAct, spec::Spec};
+use super::{spec::Spec, write::JobAct};
 use crate::seen::Key;
 
 /// A job.

@@ -12,9 +12,9 @@ use super::{
     entries::kept,
     job::{Job, Secrets, Stage},
     memory,
-    order::{Effect, JobAct},
     rollout::{Owner, Plan, Rank, Rollout, Standing, Which},
     spec::{self, Spec},
+    write::{Effect, JobAct},
 };
 use crate::{
     seen::{JobSeen, Key, Kind, Now},

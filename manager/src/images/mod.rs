@@ -46,7 +46,6 @@ mod job;
 mod jobs;
 mod memory;
 mod objects;
-mod order;
 mod parallelism;
 mod place;
 mod pods;
@@ -56,6 +55,7 @@ mod room;
 mod site;
 mod spec;
 mod status;
+mod write;
 
 #[cfg(test)]
 mod tests;
@@ -74,14 +74,14 @@ use self::{
     spec::Spec,
 };
 pub use self::{
-    order::{Effect, Fetch, JobAct, JobOrder, NodeOrder, Seal, Wish},
     predownload::{Progress, PullAhead},
+    write::{Effect, Fetch, JobAct, JobWrite, NodeImageWrite, Seal, Wish},
 };
 use crate::{
-    order::Target,
     seen::{Key, Kind, LabelSets, Now, Object, Texts, Views},
     time::later,
     timers::Timers,
+    write::Target,
 };
 
 /// An entry that the agent has said nothing about, and, added to what all its attempts may take, one about which it says

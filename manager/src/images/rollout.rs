@@ -97,7 +97,7 @@ impl Plan {
     }
 }
 
-/// Order in which room is found: the object made first, then the first by name.
+/// Write in which room is found: the object made first, then the first by name.
 pub(super) type Rank = (Timestamp, Arc<str>);
 
 /// How far it is.

@@ -10,9 +10,9 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{
-    order::{Seal, Wish},
     rollout::{End, Rank},
     room::Room,
+    write::{Seal, Wish},
 };
 use crate::seen::{Labels, NodeImageSeen, Texts};
 

@@ -3,11 +3,11 @@
 //!
 //! It has no caller yet: no workload is there to want anything, so nothing watches NodePodUpdates, nothing writes them, and
 //! the manager runs without this. What is missing besides a workload is wiring alone: a watch ([`crate::wire`]), an order for the
-//! writer, and a place in [`crate::centre`].
+//! writer, and a place in [`crate::controller`].
 //!
 //! ```text
 //!  workload ── want / forget ─────────────────────────▶
-//!  watches ─── apply / delete / pod_gone / pods_listed ▶ PodUpdates ── owed ──▶ Vec<PodUpdateOrder>
+//!  watches ─── apply / delete / pod_gone / pods_listed ▶ PodUpdates ── owed ──▶ Vec<PodUpdateWrite>
 //!  lease ───── leads ─────────────────────────────────▶     └─────── progress ──▶ workload
 //! ```
 //!
@@ -48,7 +48,7 @@ pub struct NodePodUpdateSeen {
 
 /// A write of `status.desiredPods`, all of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PodUpdateOrder {
+pub struct PodUpdateWrite {
     /// The name of the node and of its NodePodUpdate.
     pub node: Arc<str>,
     /// Which object of that name.
@@ -170,7 +170,7 @@ impl PodUpdates {
     }
 
     /// Gives the orders that are owed since this was asked last.
-    pub fn owed(&mut self) -> Vec<PodUpdateOrder> {
+    pub fn owed(&mut self) -> Vec<PodUpdateWrite> {
         mem::take(&mut self.dirty).into_iter().filter_map(|name| self.order(name)).collect()
     }
 
@@ -209,7 +209,7 @@ impl PodUpdates {
         self.sweep(node);
     }
 
-    fn order(&mut self, name: Arc<str>) -> Option<PodUpdateOrder> {
+    fn order(&mut self, name: Arc<str>) -> Option<PodUpdateWrite> {
         let node = self.nodes.get_mut(&name)?;
         let shown = node.shown.as_mut().filter(|shown| !shown.deleting)?;
         let mut pods = shown.desired.clone();
@@ -232,7 +232,7 @@ impl PodUpdates {
         shown.possible.extend(pods.iter().map(|pod| pod.uid.clone()));
         shown.asked = Some(pods.clone());
         let (uid, resource_version) = (shown.uid.clone(), shown.resource_version.clone());
-        Some(PodUpdateOrder { node: name, uid, resource_version, pods })
+        Some(PodUpdateWrite { node: name, uid, resource_version, pods })
     }
 
     fn sweep(&mut self, node: &str) {

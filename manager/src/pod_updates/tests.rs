@@ -68,7 +68,7 @@ impl World {
     }
 
     /// The API server carries out an order, if it was not decided on old news. It is not shown yet.
-    fn write(&mut self, order: &PodUpdateOrder) {
+    fn write(&mut self, order: &PodUpdateWrite) {
         let object = self.objects.get_mut(&*order.node).unwrap();
         if *object.resource_version != *order.resource_version || *object.uid != *order.uid {
             return;

@@ -1,7 +1,7 @@
 //! The pure core for probes: PodProbeMarkers, pods and NodePodProbes in, writes that are owed out.
 //!
 //! ```text
-//!  watches ── apply / delete / list_begins / list_ends / view_broke ──▶ ProbeIndex ──▶ Vec<Order> ──▶ writer
+//!  watches ── apply / delete / list_begins / list_ends / view_broke ──▶ ProbeIndex ──▶ Vec<Write> ──▶ writer
 //!  clock ──── due, asked for at next_deadline ────────────────────────▶
 //!  lease ──── owed: from now on this replica leads; rests: no more ───▶
 //! ```
@@ -38,7 +38,6 @@ mod marker;
 mod names;
 mod node;
 mod objects;
-mod order;
 mod pace;
 mod pods;
 mod resolve;
@@ -48,6 +47,7 @@ mod shape;
 mod spec;
 mod status;
 mod turns;
+mod write;
 
 #[cfg(test)]
 mod tests;
@@ -61,13 +61,13 @@ use std::{
 use self::{marker::Serial, node::Node, pods::Space, resolve::Resolver, shape::Shapes};
 pub use self::{
     node::ProbedPod,
-    order::{MarkerOrder, NodeAct, NodeProbesOrder},
+    write::{MarkerWrite, NodeAct, NodeProbesWrite},
 };
 use crate::{
-    order::{Order, Target},
     seen::{Key, Kind, LabelSets, Now, Object, Texts, Views},
     time::later,
     timers::Timers,
+    write::{Target, Write},
 };
 
 /// A NodePodProbe is written once in it at the most: the pods of a rollout come one after the other.
@@ -102,7 +102,7 @@ pub struct ProbeIndex {
     dirty: BTreeSet<Arc<str>>,
     /// Namespaces with markers whose turn it may be.
     turns: BTreeSet<Arc<str>>,
-    orders: Vec<Order>,
+    orders: Vec<Write>,
     /// Evaluations of selectors on pods, for the tests of what an event costs.
     #[cfg(test)]
     evaluations: usize,
@@ -135,7 +135,7 @@ pub struct Size {
 
 impl ProbeIndex {
     /// An object is as given. What probes are not decided by is passed over.
-    pub fn apply(&mut self, object: &Object, now: Now) -> Vec<Order> {
+    pub fn apply(&mut self, object: &Object, now: Now) -> Vec<Write> {
         match object {
             Object::Pod(seen) => self.apply_pod(seen),
             Object::PodProbeMarker(seen) => self.apply_marker(seen),
@@ -150,7 +150,7 @@ impl ProbeIndex {
     }
 
     /// An object is gone. `namespace` is empty for NodePodProbes.
-    pub fn delete(&mut self, kind: Kind, namespace: &str, name: &str, now: Now) -> Vec<Order> {
+    pub fn delete(&mut self, kind: Kind, namespace: &str, name: &str, now: Now) -> Vec<Write> {
         self.remove(kind, namespace, name);
         self.settle(now)
     }
@@ -161,7 +161,7 @@ impl ProbeIndex {
     }
 
     /// Ends a list. Objects that it has not shown are gone.
-    pub fn list_ends(&mut self, kind: Kind, now: Now) -> Vec<Order> {
+    pub fn list_ends(&mut self, kind: Kind, now: Now) -> Vec<Write> {
         let complete = self.views.complete_since(KINDS).is_some();
         self.views.ends(kind, now.instant);
         for (namespace, name) in self.vanished(kind) {
@@ -179,7 +179,7 @@ impl ProbeIndex {
     }
 
     /// Gives the orders that are owed because time has passed.
-    pub fn due(&mut self, now: Now) -> Vec<Order> {
+    pub fn due(&mut self, now: Now) -> Vec<Write> {
         while let Some(wake) = self.timers.due(now.instant) {
             match wake {
                 Wake::Marker(key) => drop(self.touched.insert(key)),
@@ -191,7 +191,7 @@ impl ProbeIndex {
     }
 
     /// From now on this replica leads: everything that is owed, whatever was asked for before.
-    pub fn owed(&mut self, now: Now) -> Vec<Order> {
+    pub fn owed(&mut self, now: Now) -> Vec<Write> {
         self.leads = true;
         self.forget_orders();
         self.look_at_all();
@@ -199,7 +199,7 @@ impl ProbeIndex {
     }
 
     /// This replica does not lead any more. What it had asked for counts for nothing.
-    pub fn rests(&mut self, now: Now) -> Vec<Order> {
+    pub fn rests(&mut self, now: Now) -> Vec<Write> {
         self.leads = false;
         self.forget_orders();
         self.settle(now)

@@ -6,8 +6,8 @@ use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Instant};
 use berth_proto::crd::PodProbe;
 
 use super::{
-    order::NodeAct,
     resolve::{Resolved, text},
+    write::NodeAct,
 };
 use crate::seen::{Key, NodePodProbeSeen, Texts, Uid};
 

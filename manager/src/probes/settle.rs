@@ -12,19 +12,19 @@ use super::{
     ANSWERED_WITHIN, KINDS, ProbeIndex, SETTLE, WRITTEN_EVERY, Wake,
     marker::Marker,
     node::Node,
-    order::{MarkerOrder, NodeAct, NodeProbesOrder},
     room::{self, Choice},
     status::{shows, status},
+    write::{MarkerWrite, NodeAct, NodeProbesWrite},
 };
 use crate::{
-    order::Order,
     seen::{Key, Now},
     time::later,
+    write::Write,
 };
 
 impl ProbeIndex {
     /// Everything that was touched is thought through; what is owed.
-    pub(super) fn settle(&mut self, now: Now) -> Vec<Order> {
+    pub(super) fn settle(&mut self, now: Now) -> Vec<Write> {
         if self.leads && self.views.complete_since(KINDS).is_some() {
             while let Some(name) = self.dirty.pop_first() {
                 let at = self.write_node(&name, now);
@@ -72,8 +72,8 @@ impl ProbeIndex {
         if at.is_none() {
             let (uid, (resource_version, act)) = (shown.uid.clone(), sent.clone());
             (shown.sent, *sent_at) = (Some(sent), Some(now.instant));
-            let order = NodeProbesOrder { node: name.clone(), uid, resource_version, act };
-            self.orders.push(Order::NodeProbes(order));
+            let order = NodeProbesWrite { node: name.clone(), uid, resource_version, act };
+            self.orders.push(Write::NodeProbes(order));
         }
         at
     }
@@ -152,8 +152,8 @@ impl ProbeIndex {
                 marker.sent = Some((resource_version.clone(), status.clone()));
                 marker.sent_at = Some(now.instant);
                 let key = Key { namespace: namespace.clone(), name };
-                let order = MarkerOrder { key, uid, resource_version, status: Box::new(status) };
-                self.orders.push(Order::Marker(order));
+                let order = MarkerWrite { key, uid, resource_version, status: Box::new(status) };
+                self.orders.push(Write::Marker(order));
             }
             marker.ticket.take().into_iter().for_each(|ticket| space.line.leave(ticket));
         }

@@ -4,10 +4,10 @@ use tracing::{debug, info, warn};
 
 use crate::{
     images::JobAct,
-    index::Write,
     metrics::Outcome,
-    order::{Order, Target},
     probes::NodeAct,
+    requests::RequestAct,
+    write::{Target, Write},
 };
 
 /// How the API server (its client of etcd, etcd, validation) says that an object is too large. The first two
@@ -40,23 +40,23 @@ pub(super) fn outcome(error: &kube::Error) -> Outcome {
 }
 
 /// Says what became of a write of so many bytes.
-pub(super) fn tell(order: &Order, target: &Target, outcome: Outcome, bytes: usize, error: &str) {
+pub(super) fn tell(order: &Write, target: &Target, outcome: Outcome, bytes: usize, error: &str) {
     let (what, object) = (order.what(), &target.key);
     match (outcome, order) {
-        (Outcome::Written, Order::Request(patch)) => match &patch.write {
-            Write::Assign(assignment) => {
+        (Outcome::Written, Write::Request(patch)) => match &patch.write {
+            RequestAct::Assign(assignment) => {
                 let (node, pod) = (&assignment.node, &assignment.pod_uid);
                 info!(kind = target.kind.name(), request = %object, %node, pod.uid = pod, "Request assigned");
             }
-            Write::Fail(failure, _) => {
+            RequestAct::Fail(failure, _) => {
                 let (reason, message) = (failure.reason, &failure.message);
                 info!(kind = target.kind.name(), request = %object, %reason, message, "Request failed");
             }
         },
-        (Outcome::Written, Order::Node(order)) => {
+        (Outcome::Written, Write::Node(order)) => {
             debug!(node = %object, images = order.wishes.len(), "Desired images written");
         }
-        (Outcome::Written, Order::Job(order)) => match &order.act {
+        (Outcome::Written, Write::Job(order)) => match &order.act {
             JobAct::Status(status) if status.completion_time.is_some() => {
                 let message = status.message.as_deref().unwrap_or_default();
                 info!(job = %object, desired = status.desired, failed = status.failed, message, "Job ended");
@@ -64,11 +64,11 @@ pub(super) fn tell(order: &Order, target: &Target, outcome: Outcome, bytes: usiz
             JobAct::Status(_) => debug!(job = %object, "Job's status written"),
             JobAct::Delete => info!(job = %object, "Job deleted, its time after its end has passed"),
         },
-        (Outcome::Written, Order::NodeProbes(order)) => match &order.act {
+        (Outcome::Written, Write::NodeProbes(order)) => match &order.act {
             NodeAct::Desired(pods) => debug!(node = %object, pods = pods.len(), "Desired probes written"),
             NodeAct::TakeNoticeBack => debug!(node = %object, "Notice that nothing acts on it taken back"),
         },
-        (Outcome::Written, Order::Marker(order)) => {
+        (Outcome::Written, Write::Marker(order)) => {
             debug!(marker = %object, pods = order.status.matched_pods, "Marker's status written");
         }
         (Outcome::Refused, _) => {

@@ -9,12 +9,12 @@ use berth_proto::{
 use serde::Serialize;
 
 use crate::{
-    images::{JobAct, JobOrder, NodeOrder, Seal},
-    index::{Ask, RequestStatus},
-    order::{Order, Target},
-    probes::{NodeAct, NodeProbesOrder, ProbedPod},
+    images::{JobAct, JobWrite, NodeImageWrite, Seal},
+    probes::{NodeAct, NodeProbesWrite, ProbedPod},
+    requests::{RequestKind, RequestStatus},
     secrets::{NotSealed, Vault},
     wire::{Jobs, Markers, NodeImages, NodeProbes, Requests, Updates, Watchable},
+    write::{Target, Write},
 };
 
 /// An object with what identifies it and the fields of its status that are the manager's: with server-side apply, one
@@ -51,29 +51,29 @@ enum Status {
 
 impl Body {
     /// Seals what is owed to a node: that is why this can fail.
-    pub(super) fn of(order: &Order, vault: &Vault) -> Result<Self, NotSealed> {
+    pub(super) fn of(order: &Write, vault: &Vault) -> Result<Self, NotSealed> {
         let (api_version, kind) = match order {
-            Order::Request(patch) => match patch.id.ask {
-                Ask::Recreate => identity::<Requests>(),
-                Ask::Update => identity::<Updates>(),
+            Write::Request(patch) => match patch.id.kind {
+                RequestKind::Recreate => identity::<Requests>(),
+                RequestKind::Update => identity::<Updates>(),
             },
-            Order::Node(_) => identity::<NodeImages>(),
-            Order::Job(_) => identity::<Jobs>(),
-            Order::NodeProbes(_) => identity::<NodeProbes>(),
-            Order::Marker(_) => identity::<Markers>(),
+            Write::Node(_) => identity::<NodeImages>(),
+            Write::Job(_) => identity::<Jobs>(),
+            Write::NodeProbes(_) => identity::<NodeProbes>(),
+            Write::Marker(_) => identity::<Markers>(),
         };
         let status = match order {
-            Order::Request(patch) => Some(Status::Request(patch.status())),
-            Order::Node(order) => Some(Status::Node(Box::new(node(order, vault)?))),
-            Order::Job(JobOrder { act: JobAct::Status(status), .. }) => Some(Status::Job(status.clone())),
+            Write::Request(patch) => Some(Status::Request(patch.status())),
+            Write::Node(order) => Some(Status::Node(Box::new(node(order, vault)?))),
+            Write::Job(JobWrite { act: JobAct::Status(status), .. }) => Some(Status::Job(status.clone())),
             // Nothing but the preconditions is sent.
-            Order::Job(JobOrder { act: JobAct::Delete, .. }) => None,
-            Order::NodeProbes(NodeProbesOrder { act: NodeAct::Desired(pods), .. }) => {
+            Write::Job(JobWrite { act: JobAct::Delete, .. }) => None,
+            Write::NodeProbes(NodeProbesWrite { act: NodeAct::Desired(pods), .. }) => {
                 Some(Status::NodeProbes(Box::new(node_probes(pods))))
             }
             // Nothing is left of what its owner had.
-            Order::NodeProbes(NodeProbesOrder { act: NodeAct::TakeNoticeBack, .. }) => None,
-            Order::Marker(order) => Some(Status::Marker(order.status.clone())),
+            Write::NodeProbes(NodeProbesWrite { act: NodeAct::TakeNoticeBack, .. }) => None,
+            Write::Marker(order) => Some(Status::Marker(order.status.clone())),
         };
         let Target { key, .. } = order.target();
         let metadata = Metadata {
@@ -91,7 +91,7 @@ fn identity<W: Watchable>() -> (String, &'static str) {
     (format!("{}/{}", W::GROUP, W::VERSION), W::NAME)
 }
 
-fn node(order: &NodeOrder, vault: &Vault) -> Result<NodeImageStatus, NotSealed> {
+fn node(order: &NodeImageWrite, vault: &Vault) -> Result<NodeImageStatus, NotSealed> {
     let desired = order.wishes.iter().map(|wish| {
         let mut entry = wish.entry();
         entry.sealed_credentials = match &wish.seal {

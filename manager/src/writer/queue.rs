@@ -13,7 +13,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::order::{Order, Target};
+use crate::write::{Target, Write};
 
 /// Writes that can wait for the objects of namespaces, and again for those of nodes. The writer does some 200
 /// writes a second at the least that can be called working (16 at once, 80 ms each); what waits longer than
@@ -40,7 +40,7 @@ pub struct Full {
 /// A write, and how often it was tried.
 #[derive(Debug)]
 pub(super) struct Item {
-    pub(super) order: Order,
+    pub(super) order: Write,
     pub(super) tries: usize,
 }
 
@@ -69,7 +69,7 @@ struct Lane {
 
 impl Queue {
     /// Takes a write; gives back the one whose place it has taken.
-    pub(super) fn push(&mut self, order: Order) -> Result<Option<Order>, Full> {
+    pub(super) fn push(&mut self, order: Write) -> Result<Option<Write>, Full> {
         let target = order.target();
         let item = Item { order, tries: 0 };
         if let Some(waiting) = self.waiting.get_mut(&target) {
@@ -163,7 +163,7 @@ impl Queue {
 
     /// The write of this object is over, or is to be tried again, not before then. Gives back the one whose
     /// place a newer one has taken.
-    pub(super) fn done(&mut self, target: &Target, again: Option<(Instant, Item)>) -> Option<Order> {
+    pub(super) fn done(&mut self, target: &Target, again: Option<(Instant, Item)>) -> Option<Write> {
         self.on_their_way.remove(target);
         if let Some(lane) = self.lanes.get_mut(&target.key.namespace) {
             lane.on_their_way = lane.on_their_way.saturating_sub(1);

@@ -26,26 +26,26 @@ use tokio::time::sleep;
 
 use super::*;
 use crate::{
-    images::{JobOrder, NodeOrder, Seal, Wish},
-    index::{Assignment, Failure, Reason, RequestId, StatusPatch, Write},
+    images::{JobWrite, NodeImageWrite, Seal, Wish},
     lease::Term,
-    probes::{MarkerOrder, NodeProbesOrder},
+    probes::{MarkerWrite, NodeProbesWrite},
+    requests::{Assignment, Failure, Reason, RequestAct, RequestId, StatusPatch},
     seen::Key,
 };
 
-pub(super) fn patch(name: &str, resource_version: &str) -> Order {
+pub(super) fn patch(name: &str, resource_version: &str) -> Write {
     request(name, resource_version).into()
 }
 
-pub(super) fn patch_in(namespace: &str, name: &str, resource_version: &str) -> Order {
+pub(super) fn patch_in(namespace: &str, name: &str, resource_version: &str) -> Write {
     let mut patch = request(name, resource_version);
     patch.id.key.namespace = namespace.into();
     patch.into()
 }
 
 /// Nothing is wanted of a node.
-pub(super) fn node(name: &str) -> Order {
-    Order::Node(NodeOrder {
+pub(super) fn node(name: &str) -> Write {
+    Write::Node(NodeImageWrite {
         node: name.into(),
         uid: "u".into(),
         resource_version: "7".into(),
@@ -58,10 +58,10 @@ fn request(name: &str, resource_version: &str) -> StatusPatch {
     let assignment = Assignment { node: "node-1".into(), pod_uid: "uid".to_owned(), contexts: Vec::new() };
     let key = Key { namespace: "default".into(), name: name.into() };
     StatusPatch {
-        id: RequestId { ask: Ask::Recreate, key },
+        id: RequestId { kind: RequestKind::Recreate, key },
         uid: "uid-of-the-request".into(),
         resource_version: resource_version.into(),
-        write: Write::Assign(assignment),
+        write: RequestAct::Assign(assignment),
         at: Timestamp::UNIX_EPOCH,
     }
 }
@@ -150,7 +150,7 @@ impl Bench {
 async fn what_is_sent() {
     let bench = bench(|_| 200);
     let mut fail = request("r", "7");
-    fail.write = Write::Fail(Failure { reason: Reason::PodNotFound, message: "gone".to_owned() }, None);
+    fail.write = RequestAct::Fail(Failure { reason: Reason::PodNotFound, message: "gone".to_owned() }, None);
     bench.writer.submit(fail).unwrap();
     bench.until("written", 1).await;
     let (uri, body) = bench.seen().remove(0);
@@ -171,7 +171,7 @@ async fn what_is_sent() {
 async fn what_is_sent_of_an_update() {
     let bench = bench(|_| 200);
     let mut update = request("r", "7");
-    update.id.ask = Ask::Update;
+    update.id.kind = RequestKind::Update;
     bench.writer.submit(request("r", "3")).unwrap();
     bench.writer.submit(update).unwrap();
     bench.until("written", 2).await;
@@ -196,7 +196,7 @@ async fn what_a_node_is_sent() {
     let entry = DesiredImage { uid: "job".into(), image: "r.example.com/a:1".into(), ..Default::default() };
     let wish = |seal| Wish { content: entry.clone().into(), since: None, seal };
     let order = |seal| {
-        Order::Node(NodeOrder {
+        Write::Node(NodeImageWrite {
             node: "n".into(),
             uid: "u".into(),
             resource_version: "7".into(),
@@ -227,7 +227,7 @@ async fn what_is_sent_of_probes() {
         }
     };
     let order = |act| {
-        Order::NodeProbes(NodeProbesOrder {
+        Write::NodeProbes(NodeProbesWrite {
             node: "n".into(),
             uid: "u".into(),
             resource_version: "7".into(),
@@ -241,8 +241,8 @@ async fn what_is_sent_of_probes() {
     let key = Key { namespace: "shop".into(), name: "m".into() };
     let status =
         PodProbeMarkerStatus { observed_generation: Some(2), matched_pods: Some(0), ..Default::default() };
-    let marker = MarkerOrder { key, uid: "u".into(), resource_version: "7".into(), status: Box::new(status) };
-    bench.writer.submit(Order::Marker(marker)).unwrap();
+    let marker = MarkerWrite { key, uid: "u".into(), resource_version: "7".into(), status: Box::new(status) };
+    bench.writer.submit(Write::Marker(marker)).unwrap();
     until_seen(3).await;
 
     let seen = bench.seen();
@@ -271,8 +271,8 @@ async fn a_job_is_deleted_only_as_it_was_seen() {
     let bench = bench(|_| 200);
     let key = Key { namespace: "shop".into(), name: "j".into() };
     let order =
-        JobOrder { key, uid: "u".into(), resource_version: "7".into(), act: crate::images::JobAct::Delete };
-    bench.writer.submit(Order::Job(order)).unwrap();
+        JobWrite { key, uid: "u".into(), resource_version: "7".into(), act: crate::images::JobAct::Delete };
+    bench.writer.submit(Write::Job(order)).unwrap();
     while bench.seen().is_empty() {
         sleep(Duration::from_millis(1)).await;
     }
@@ -411,10 +411,10 @@ async fn what_is_too_large_for_us_is_not_sent() {
     let bench = bench(|_| 200);
     for (size, outcome) in [(MOST_BYTES - 2048, "written"), (MOST_BYTES, "too_large")] {
         let entry = DesiredImage { uid: "job".to_owned(), image: "a".repeat(size), ..Default::default() };
-        let Order::Node(mut order) = node("n") else { unreachable!() };
+        let Write::Node(mut order) = node("n") else { unreachable!() };
         order.wishes =
             vec![Wish { content: entry.into(), since: None, seal: Seal::Present(Default::default()) }];
-        bench.writer.submit(Order::Node(order)).unwrap();
+        bench.writer.submit(Write::Node(order)).unwrap();
         bench.until(outcome, 1).await;
     }
     assert_eq!(bench.seen().len(), 1);

@@ -6,11 +6,11 @@ use std::sync::{
 };
 
 use berth_policy::{
-    CallId, ConnectionId, ContainerId, CreateContainer, CredentialKey, Declared, Event, HoldReason, HookTurn,
-    Latch, Nudge, PodRef, Showing, StopContainer,
+    CallId, ConnectionId, CreateContainer, Declared, Event, HoldReason, Latch, PodRef, StopContainer,
 };
 
 use super::*;
+use crate::gate::{Answer, Query};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -40,20 +40,8 @@ impl Scripted {
 }
 
 impl Gate for Scripted {
-    async fn hook_begins(&self, _: ConnectionId, _: &ContainerId) -> HookTurn {
-        HookTurn::Run
-    }
-
-    async fn shows(&self, _: ConnectionId, _: &ContainerId) -> Showing {
-        Showing::Truth
-    }
-
-    async fn joins(&self, _: CallId, _: &str, _: CredentialKey) -> Option<String> {
-        None
-    }
-
-    fn nudges(&self, _: CallId) -> Vec<Nudge> {
-        Vec::new()
+    async fn answer(&self, _: Query<'_>) -> Answer {
+        Answer::Pass
     }
 
     fn admit(&self, _call: &Call) -> Verdict {
@@ -230,20 +218,8 @@ async fn without_its_gate_it_still_ends() {
     // A receiver whose sender is gone.
     struct Orphan(Arc<Scripted>);
     impl Gate for Orphan {
-        async fn hook_begins(&self, _: ConnectionId, _: &ContainerId) -> HookTurn {
-            HookTurn::Run
-        }
-
-        async fn shows(&self, _: ConnectionId, _: &ContainerId) -> Showing {
-            Showing::Truth
-        }
-
-        async fn joins(&self, _: CallId, _: &str, _: CredentialKey) -> Option<String> {
-            None
-        }
-
-        fn nudges(&self, _: CallId) -> Vec<Nudge> {
-            Vec::new()
+        async fn answer(&self, _: Query<'_>) -> Answer {
+            Answer::Pass
         }
 
         fn admit(&self, call: &Call) -> Verdict {

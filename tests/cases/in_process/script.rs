@@ -2,10 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Mutex};
 
-use berth_policy::{
-    Call, CallId, ConnectionId, ContainerId, CredentialKey, Event, HookTurn, Latch, Nudge, Showing, Verdict,
-};
-use berth_shim::Gate;
+use berth_policy::{Call, CallId, ContainerId, Event, Latch, Nudge, Showing, Verdict};
+use berth_shim::{Answer, Gate, Query};
 use tokio::sync::watch;
 
 type Script = Box<dyn FnMut(&Call) -> Verdict + Send>;
@@ -95,37 +93,41 @@ impl ScriptedGate {
     pub(crate) fn latched(&self) -> Vec<Latch> {
         self.latched.lock().unwrap().clone()
     }
-}
 
-impl Gate for ScriptedGate {
-    async fn hook_begins(&self, _: ConnectionId, container: &ContainerId) -> HookTurn {
-        let begun = self.hooked.lock().unwrap().contains(container);
-        if begun { HookTurn::AlreadyRun } else { HookTurn::Run }
-    }
-
-    async fn shows(&self, _: ConnectionId, container: &ContainerId) -> Showing {
-        // Waits, as for a disk.
-        tokio::task::yield_now().await;
-        let marked = self.marked.lock().unwrap().contains(container);
-        if marked { Showing::OtherDefinition } else { Showing::Truth }
-    }
-
-    fn is_completed(&self, container: &ContainerId) -> bool {
-        self.ended.lock().unwrap().contains(container)
-    }
-
-    async fn joins(&self, _: CallId, image: &str, _: CredentialKey) -> Option<String> {
+    async fn joins(&self, image: &str) -> Option<String> {
         let wanted = |pulls: &BTreeMap<String, Option<String>>| pulls.get(image).cloned();
         let mut pulls = self.pulls.subscribe();
         wanted(&pulls.borrow())?;
         let ended = pulls.wait_for(|pulls| wanted(pulls).is_none_or(|image_ref| image_ref.is_some())).await;
         ended.ok().and_then(|pulls| wanted(&pulls).flatten())
     }
+}
 
-    fn nudges(&self, relist: CallId) -> Vec<Nudge> {
-        let mut nudges = self.nudges.lock().unwrap();
-        nudges.iter_mut().for_each(|(_, given)| *given = Some(relist));
-        nudges.iter().map(|(nudge, _)| nudge.clone()).collect()
+impl Gate for ScriptedGate {
+    async fn answer(&self, query: Query<'_>) -> Answer {
+        match query {
+            Query::Hook { container, .. } => {
+                let begun = self.hooked.lock().unwrap().contains(container);
+                if begun { Answer::Done } else { Answer::Pass }
+            }
+            Query::Status { container, .. } => {
+                // Waits, as for a disk.
+                tokio::task::yield_now().await;
+                let marked = self.marked.lock().unwrap().contains(container);
+                Answer::Shown(if marked { Showing::OtherDefinition } else { Showing::Truth })
+            }
+            Query::Pull { image, .. } => self.joins(image).await.map_or(Answer::Pass, Answer::Pulled),
+            Query::Relist(relist) => {
+                let mut nudges = self.nudges.lock().unwrap();
+                nudges.iter_mut().for_each(|(_, given)| *given = Some(relist));
+                Answer::Nudged(nudges.iter().map(|(nudge, _)| nudge.clone()).collect())
+            }
+            Query::Create(_) => Answer::Pass,
+        }
+    }
+
+    fn is_completed(&self, container: &ContainerId) -> bool {
+        self.ended.lock().unwrap().contains(container)
     }
 
     fn admit(&self, call: &Call) -> Verdict {

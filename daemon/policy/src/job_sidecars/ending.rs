@@ -9,7 +9,7 @@ use crate::{
     model::{ContainerId, ContainerName, ContainerState, Pod, PodUid, RestartPolicy},
     node::Node,
     set_aside::Subject,
-    step::{DirectStop, Notice, Step},
+    step::{DirectStop, Notice, RuntimeEffect, Step, StoreEffect},
     time::later,
 };
 
@@ -41,7 +41,7 @@ impl Node {
         }
         let gone: Vec<ContainerId> = self.sidecars_gone().cloned().collect();
         if !gone.is_empty() {
-            steps.push(Step::ForgetSidecars(gone));
+            steps.push(StoreEffect::ForgetSidecars(gone).into());
         }
         steps
     }
@@ -117,7 +117,7 @@ impl Node {
             }
         }
         if !marks.is_empty() {
-            steps.push(Step::MarkSidecars(marks));
+            steps.push(StoreEffect::MarkSidecars(marks).into());
         }
         steps
     }
@@ -147,14 +147,15 @@ impl Node {
         let mark = &marked.mark;
         let sandbox = self.containers.get(&mark.container)?;
         let hook = pod.containers.get(&mark.name).and_then(|spec| spec.pre_stop.as_ref());
-        Some(Step::StopContainer(DirectStop {
+        let stop = DirectStop {
             container: mark.container.clone(),
             pod: pod.pod.clone(),
             sandbox: sandbox.clone(),
             ip: pod.ip.clone(),
             hook: hook.filter(|_| marked.hook_due).cloned(),
             grace: pod.grace,
-        }))
+        };
+        Some(RuntimeEffect::StopContainer(stop).into())
     }
 
     /// The kubelet is shown that this container ended well, should it have ended.
@@ -162,21 +163,10 @@ impl Node {
         self.sidecars.is_marked(container)
     }
 
-    /// Applies the changes at the end of a step about sidecars; the step did not fail.
-    pub(crate) fn sidecar_step_ended(&mut self, step: &Step, now: Instant) {
-        match step {
-            Step::MarkSidecars(marks) => {
-                for mark in marks {
-                    self.place_sidecar(mark, now);
-                }
-            }
-            Step::ForgetSidecars(containers) => {
-                self.sidecars.marks.retain(|id, _| !containers.contains(id));
-            }
-            Step::Tell(pod, notice) => {
-                self.notices.retain(|told| *told != (pod.clone(), notice.clone()));
-            }
-            _ => {}
+    /// These marks are durable.
+    pub(crate) fn sidecars_marked(&mut self, marks: &[SidecarMark], now: Instant) {
+        for mark in marks {
+            self.place_sidecar(mark, now);
         }
     }
 

@@ -62,6 +62,11 @@ impl JobSidecars {
         }
     }
 
+    /// The marks of these containers are not in the store any more.
+    pub(crate) fn forgotten(&mut self, containers: &[ContainerId]) {
+        self.marks.retain(|id, _| !containers.contains(id));
+    }
+
     /// The kubelet asks about this container: from now on it knows.
     pub(crate) fn status_asked(&mut self, container: &ContainerId) {
         if let Some(marked) = self.marks.get_mut(container) {

@@ -73,7 +73,9 @@ impl Node {
         request.since.get_or_insert(now);
         self.unmirror(request);
         match self.pod_liveness(&request.asked.pod) {
-            PodLiveness::Gone => return request.finish(Outcome::Failed(FailureReason::PodGone), POD_GONE, now),
+            PodLiveness::Gone => {
+                return request.finish(Outcome::Failed(FailureReason::PodGone), POD_GONE, now);
+            }
             PodLiveness::Missing if request.gives_up(now) => {
                 return request.finish(Outcome::Failed(FailureReason::PodGone), POD_GONE, now);
             }

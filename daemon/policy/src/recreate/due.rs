@@ -15,7 +15,7 @@ use crate::{
         state::{Drain, Marked, PATIENCE_FOR_POD, Request, Stop},
     },
     set_aside::Subject,
-    step::{DirectStop, Step},
+    step::{DirectStop, Effect, PodEffect, RequestEffect, RuntimeEffect, Step, StoreEffect},
     time::later,
 };
 
@@ -49,14 +49,14 @@ impl Node {
         steps.extend(self.steps_of_the_rest(now));
         steps.extend(self.release_steps());
         let unmarked = self.recreates.unmarked.iter().cloned().chain(self.orphaned_marks());
-        steps.extend(unmarked.map(Step::ForgetMarks));
+        steps.extend(unmarked.map(|request| StoreEffect::ForgetMarks(request).into()));
         steps
     }
 
     /// Reports and deletions of requests that nobody looks at: as many as there is room
     /// for, a pod after the other.
     fn steps_of_the_rest(&self, now: Instant) -> Vec<Step> {
-        let room = MOST_WRITES.saturating_sub(self.steps_in_flight.writes_about_requests());
+        let room = MOST_WRITES.saturating_sub(self.effects_in_flight.writes_about_requests());
         let requests = &self.recreates.requests;
         let reports = requests.untold().take(MOST_TRIED).filter_map(|request| {
             let subject = || Subject::Request(request.asked.id.clone());
@@ -65,14 +65,18 @@ impl Node {
         let deletions = requests
             .expired(now)
             .take(MOST_TRIED)
-            .map(|request| Step::DeleteRequest(request.asked.origin, request.asked.id.clone()));
-        reports.chain(deletions).filter(|step| self.steps_in_flight.may_begin(step, now)).take(room).collect()
+            .filter_map(|request| change(request, RequestEffect::Delete));
+        reports
+            .chain(deletions)
+            .filter(|step| self.effects_in_flight.may_begin(step, now))
+            .take(room)
+            .collect()
     }
 
     /// The report of a request, where its source does not say so yet.
     fn report_step(&self, request: &Request) -> Option<Step> {
         let report = self.report_of(request).filter(|report| *report != request.reported)?;
-        Some(Step::Report(request.asked.origin, request.asked.id.clone(), report))
+        change(request, RequestEffect::Report(report))
     }
 
     /// When to ask again because of a request.
@@ -153,7 +157,7 @@ impl Node {
             && request.unready == Drain::Wanted
             && let Some(pod) = self.pod_ref(request)
         {
-            steps.push(Step::HoldUnready(pod, request.asked.key.clone()));
+            steps.push(Step::of_pod(pod, PodEffect::HoldUnready(request.asked.key.clone())));
         }
         let mut exited = BTreeSet::new();
         let mut marks = Vec::new();
@@ -167,9 +171,9 @@ impl Node {
         }
         // All of them at once: the kubelet then takes them in one SyncPod.
         if !exited.is_empty() {
-            steps.push(Step::RemoveContainers(exited.into_iter().collect()));
+            steps.push(RuntimeEffect::RemoveContainers(exited.into_iter().collect()).into());
         } else if !marks.is_empty() {
-            steps.push(Step::WriteMarks(marks));
+            steps.push(StoreEffect::WriteMarks(marks).into());
         }
         steps
     }
@@ -196,7 +200,8 @@ impl Node {
         match self.standing_in(pod, &mark.name, &mark.container) {
             Standing::OldRuns if mark.phase == MarkPhase::Stopping => self.direct_stop(request, marked),
             Standing::OldRuns if self.must_take_over(request, marked, now) => {
-                Some(Step::WriteMarks(vec![RecreateMark { phase: MarkPhase::Stopping, ..mark.clone() }]))
+                let mark = RecreateMark { phase: MarkPhase::Stopping, ..mark.clone() };
+                Some(StoreEffect::WriteMarks(vec![mark]).into())
             }
             _ => None,
         }
@@ -241,14 +246,15 @@ impl Node {
         // A hook that may have begun is not begun again; beside the kubelet it is the agent that begins it.
         let first = beside && !marked.inherited && !marked.stopping;
         let hook = self.hook_of(&request.asked.pod, &mark.name).flatten().filter(|_| first);
-        Some(Step::StopContainer(DirectStop {
+        let stop = DirectStop {
             container: mark.container.clone(),
             pod,
             sandbox: sandbox.clone(),
             ip: self.pods.get(&request.asked.pod).and_then(|pod| pod.ip.clone()),
             hook: hook.cloned(),
             grace: self.grace_of(request),
-        }))
+        };
+        Some(RuntimeEffect::StopContainer(stop).into())
     }
 
     fn grace_of(&self, request: &Request) -> Duration {
@@ -273,11 +279,11 @@ impl Node {
         let mut steps = Vec::new();
         for pod in self.pods.values().filter(|pod| pod.deletion.is_none() && !pod.ended) {
             if pod.unready.as_ref().is_some_and(|unready| unready.unwritten) {
-                steps.push(Step::OpenGate(pod.pod.clone()));
+                steps.push(Step::of_pod(pod.pod.clone(), PodEffect::OpenGate));
             }
             for key in pod.unready.iter().flat_map(|unready| &unready.requests) {
                 if !wanted.contains(key.as_str()) {
-                    steps.push(Step::ReleaseUnready(pod.pod.clone(), key.clone()));
+                    steps.push(Step::of_pod(pod.pod.clone(), PodEffect::ReleaseUnready(key.clone())));
                 }
             }
         }
@@ -315,4 +321,10 @@ impl Node {
         let marked = recreates.marks.keys().map(|(request, _)| request);
         marked.filter(|request| !recreates.requests.contains(request)).cloned().collect()
     }
+}
+
+/// The change of a request where it is kept; `None` for one that is kept nowhere.
+fn change(request: &Request, effect: RequestEffect) -> Option<Step> {
+    let source = request.asked.origin.source()?;
+    Some(Step::Effect(Effect::Request(source, request.asked.id.clone(), effect)))
 }

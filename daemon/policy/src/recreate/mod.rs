@@ -46,11 +46,11 @@ mod state;
 
 pub use assign::{AssignError, Assigned};
 pub use listing::RequestView;
-pub use mark::{RecreateMark, MarkPhase};
+pub use mark::{MarkPhase, RecreateMark};
 pub use reason::FailureReason;
 pub use request::{
     ContainerPhase, ContainerProgress, Origin, Outcome, RecreateReport, RecreateRequest, RecreateStrategy,
-    RecreateTarget, RequestPhase,
+    RecreateTarget, RequestPhase, Source,
 };
 pub use shown::{Restate, Turn};
 pub(crate) use state::Recreates;

@@ -1,4 +1,4 @@
-//! What the end of a step changes.
+//! Changes at the end of an effect.
 
 use std::time::Instant;
 
@@ -7,17 +7,45 @@ use crate::{
     model::{ContainerId, ContainerState, RequestId},
     node::Node,
     recreate::state::Drain,
-    step::Step,
+    step::{Effect, PodEffect, RequestEffect, RuntimeEffect, StoreEffect},
 };
 
 impl Node {
-    /// It did not fail.
-    pub(crate) fn step_ended(&mut self, step: Step, outcome: StepOutcome, now: Instant) {
-        match step {
-            Step::RemoveContainers(containers) => {
+    /// Takes the end of an effect that did not fail.
+    pub(crate) fn effect_ended(&mut self, effect: Effect, outcome: StepOutcome, now: Instant) {
+        match effect {
+            Effect::Store(effect) => self.store_effect_ended(effect, now),
+            Effect::Runtime(RuntimeEffect::RemoveContainers(containers)) => {
                 containers.iter().for_each(|container| self.forget_container(container));
             }
-            Step::WriteMarks(marks) => {
+            Effect::Runtime(RuntimeEffect::StopContainer(stop)) => {
+                self.container_stopped(&stop.container);
+                if outcome == StepOutcome::Gone {
+                    self.forget_container(&stop.container);
+                }
+            }
+            Effect::Request(_, id, RequestEffect::Report(report)) => match outcome {
+                StepOutcome::Gone => self.recreates.gone(&id),
+                StepOutcome::Done | StepOutcome::Failed => {
+                    self.recreates.requests.change(&id, |request| request.reported = report);
+                }
+            },
+            Effect::Request(_, id, RequestEffect::Delete) => self.recreates.gone(&id),
+            Effect::Pod(_, PodEffect::HoldUnready(key)) => self.unready_held(&key, now),
+            Effect::Pod(_, PodEffect::ReleaseUnready(_) | PodEffect::OpenGate) => {
+                // Until the pod view shows it.
+                self.effects_in_flight.rest(&effect, now);
+            }
+            Effect::Pod(pod, PodEffect::Tell(notice)) => {
+                let told = (pod, notice);
+                self.notices.retain(|owed| *owed != told);
+            }
+        }
+    }
+
+    fn store_effect_ended(&mut self, effect: StoreEffect, now: Instant) {
+        match effect {
+            StoreEffect::WriteMarks(marks) => {
                 for mark in marks {
                     // The request may have ended or gone while its marks were written.
                     let open = self.recreates.requests.get(&mark.request);
@@ -30,42 +58,19 @@ impl Node {
                     }
                 }
             }
-            Step::ForgetMarks(request) => {
-                self.recreates.forgotten(&request);
-            }
-            Step::StopContainer(stop) => {
-                self.container_stopped(&stop.container);
-                if outcome == StepOutcome::Gone {
-                    self.forget_container(&stop.container);
-                }
-            }
-            Step::Report(_, id, report) => match outcome {
-                StepOutcome::Gone => self.recreates.gone(&id),
-                StepOutcome::Done | StepOutcome::Failed => {
-                    self.recreates.requests.change(&id, |request| request.reported = report);
-                }
-            },
-            Step::HoldUnready(_, key) => {
-                let waiting = self.recreates.requests.holding();
-                let waiting =
-                    waiting.filter(|request| request.asked.key == key && request.unready == Drain::Wanted);
-                let waiting: Vec<RequestId> = waiting.map(|request| request.asked.id.clone()).collect();
-                for id in waiting {
-                    self.recreates.requests.change(&id, |request| request.unready = Drain::Since(now));
-                }
-            }
-            Step::ReleaseUnready(..) | Step::OpenGate(_) => {
-                // Until the pod view shows it.
-                self.steps_in_flight.rest(&step, now);
-            }
-            Step::DeleteRequest(_, id) => self.recreates.gone(&id),
-            Step::MarkSidecars(_)
-            | Step::ForgetSidecars(_)
-            | Step::Tell(..)
-            | Step::InspectSandbox(_)
-            | Step::PollKubelet
-            | Step::ForgetLatches(_)
-            | Step::Probe(_) => {}
+            StoreEffect::ForgetMarks(request) => self.recreates.forgotten(&request),
+            StoreEffect::MarkSidecars(marks) => self.sidecars_marked(&marks, now),
+            StoreEffect::ForgetSidecars(containers) => self.sidecars.forgotten(&containers),
+        }
+    }
+
+    /// The pod is held not Ready for the request with this key.
+    fn unready_held(&mut self, key: &str, now: Instant) {
+        let waiting = self.recreates.requests.holding();
+        let waiting = waiting.filter(|request| request.asked.key == key && request.unready == Drain::Wanted);
+        let waiting: Vec<RequestId> = waiting.map(|request| request.asked.id.clone()).collect();
+        for id in waiting {
+            self.recreates.requests.change(&id, |request| request.unready = Drain::Since(now));
         }
     }
 

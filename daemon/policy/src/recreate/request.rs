@@ -45,6 +45,26 @@ pub enum Origin {
     Update,
 }
 
+/// Where the object of a request is kept, with its status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// At the API server.
+    Api,
+    /// In a file.
+    File,
+}
+
+impl Origin {
+    /// `None`: it is kept nowhere, and has no status that could be written.
+    pub(crate) const fn source(self) -> Option<Source> {
+        match self {
+            Self::Api => Some(Source::Api),
+            Self::File => Some(Source::File),
+            Self::Update => None,
+        }
+    }
+}
+
 /// A container of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecreateTarget {

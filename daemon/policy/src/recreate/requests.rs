@@ -65,7 +65,11 @@ impl Placement {
             arrival: request.arrival,
             open,
             begun: open && (holding || request.progress.values().any(|progress| progress.begun.is_some())),
-            untold: if open { request.reported.phase.is_none() } else { !request.is_told() },
+            untold: if open {
+                request.has_status() && request.reported.phase.is_none()
+            } else {
+                !request.is_told()
+            },
             holding,
             deadline: request.asked.deadline.filter(|_| open),
             expires: expires.and_then(|end| Some(later(end.at, request.asked.delete_after?))),

@@ -11,7 +11,7 @@ use crate::{
         ContainerPhase, MarkPhase, Origin, Outcome, RecreateMark, RecreateReport, RecreateRequest,
         RequestPhase, requests::Requests,
     },
-    step::Step,
+    step::DirectStop,
     time::later,
 };
 
@@ -266,10 +266,8 @@ impl Recreates {
         }
     }
 
-    pub(crate) fn step_began(&mut self, step: &Step) {
-        if let Step::StopContainer(stop) = step
-            && let Some(marked) = self.mark_of_mut(&stop.container)
-        {
+    pub(crate) fn stop_began(&mut self, stop: &DirectStop) {
+        if let Some(marked) = self.mark_of_mut(&stop.container) {
             marked.stopping = true;
         }
     }
@@ -306,7 +304,12 @@ impl Request {
 
     /// Its source has written down all there is to say.
     pub(super) fn is_told(&self) -> bool {
-        self.end.is_some() && self.reported.phase == Some(RequestPhase::Completed)
+        self.end.is_some() && (!self.has_status() || self.reported.phase == Some(RequestPhase::Completed))
+    }
+
+    /// It is kept somewhere, with a status that can be written.
+    pub(super) fn has_status(&self) -> bool {
+        self.asked.origin.source().is_some()
     }
 
     /// Its pod, which nothing shows, is gone for good.

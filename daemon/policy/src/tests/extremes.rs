@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use crate::tests::world::{KUBELET, World, pod};
 use crate::{
-    Deletion, Event, Hook, Origin, Pod, Probe, ProbeAction, Readiness, RecreateReport, RecreateRequest,
-    RecreateStrategy, RecreateTarget, RestartPolicy, Step, StepOutcome, Unready,
+    Deletion, Effect, Event, Hook, Origin, Pod, Probe, ProbeAction, Readiness, RecreateReport,
+    RecreateRequest, RecreateStrategy, RecreateTarget, RestartPolicy, RuntimeEffect, Step, StepOutcome,
+    Unready,
 };
 
 const EXTREMES: [Duration; 4] =
@@ -60,12 +61,10 @@ fn request(world: &World, pod: &Pod, container: &str, length: Duration) -> Recre
 /// end.
 fn begin_all(world: &mut World) {
     for step in world.node.plan(world.now) {
-        if let Step::InspectSandbox(_) = step {
-            continue;
-        }
-        world.apply(Event::StepBegan(step.clone()));
-        if !matches!(step, Step::StopContainer(_)) {
-            world.apply(Event::StepEnded(step, StepOutcome::Done));
+        let Step::Effect(effect) = step else { continue };
+        world.apply(Event::EffectBegan(effect.clone()));
+        if !matches!(effect, Effect::Runtime(RuntimeEffect::StopContainer(_))) {
+            world.apply(Event::EffectEnded(effect, StepOutcome::Done));
         }
     }
     let _ = world.node.next_deadline();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::world::{World, pod};
-use crate::{Amendment, CallId, Event, HoldReason, Step, Verdict};
+use crate::{Amendment, CallId, Event, HoldReason, Question, Step, Verdict};
 
 #[test]
 fn a_held_stop_is_kept_to_its_end() {
@@ -23,7 +23,7 @@ fn a_held_stop_is_kept_to_its_end() {
     world.pass(Duration::from_secs(3));
     world.exit("b-0", 0);
     assert!(world.node.next_deadline().is_some_and(|due| due <= world.now));
-    assert_eq!(world.node.plan(world.now), [Step::InspectSandbox("sandbox".into())]);
+    assert_eq!(world.node.plan(world.now), [Question::InspectSandbox("sandbox".into()).into()]);
     world.inspect();
     assert_eq!(world.ask(&a), Verdict::Amend(Amendment::StopTimeout(Duration::from_secs(27))));
     world.end(&a);

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::world::{World, pod};
-use crate::{CreateContainer, Declared, Event, HoldReason, Request, SandboxId, Step, Verdict};
+use crate::{CreateContainer, Declared, Event, HoldReason, Question, Request, SandboxId, Step, Verdict};
 
 const MOST: usize = 16;
 
@@ -32,7 +32,7 @@ fn crowd(count: usize) -> World {
 fn asked(world: &mut World) -> Vec<SandboxId> {
     let steps = world.node.plan(world.now);
     let asked = steps.into_iter().map(|step| match step {
-        Step::InspectSandbox(sandbox) => sandbox,
+        Step::Question(Question::InspectSandbox(sandbox)) => sandbox,
         step => panic!("{step:?}"),
     });
     let asked: Vec<_> = asked.collect();

@@ -26,7 +26,7 @@ fn an_unknown_pod() {
         let (call, mut verdict) = world.create_in(&pod(&[]), "sandbox", "a", declared);
         if let Some(seconds) = patience {
             assert!(matches!(verdict, Verdict::Hold { why: HoldReason::PodUnknown, .. }), "{verdict:?}");
-            assert!(world.node.plan(world.now).contains(&crate::Step::PollKubelet));
+            assert!(world.node.plan(world.now).contains(&crate::Question::PollKubelet.into()));
             world.pass(Duration::from_secs(seconds));
             verdict = world.node.admit(&call, world.now);
         }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::world::{World, pod};
-use crate::{Config, ContainerName, Event, Pod, Probe, ProbeAction, ProbeResult, ProbeRun, Readiness, Step};
+use crate::{
+    Config, ContainerName, Event, Pod, Probe, ProbeAction, ProbeResult, ProbeRun, Question, Readiness, Step,
+};
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 
@@ -52,7 +54,9 @@ impl World {
 
     pub(super) fn owed(&mut self) -> Vec<ProbeRun> {
         let steps = self.node.plan(self.now).into_iter();
-        steps.filter_map(|step| if let Step::Probe(run) = step { Some(run) } else { None }).collect()
+        steps
+            .filter_map(|step| if let Step::Question(Question::Probe(run)) = step { Some(run) } else { None })
+            .collect()
     }
 
     /// Carries out the runs that are owed, all with this result; how many there were.

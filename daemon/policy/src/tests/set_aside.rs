@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::tests::world::{NowForTests as _, World, pod};
+use crate::tests::world::{NowForTests as _, World, effects, pod};
 use crate::{
-    Event, Origin, Pod, RecreateReport, RecreateRequest, RecreateStrategy, RecreateTarget, RestartPolicy,
-    Step, trap,
+    Effect, Event, Origin, Pod, PodEffect, RecreateReport, RecreateRequest, RecreateStrategy, RecreateTarget,
+    RestartPolicy, Step, StoreEffect, trap,
 };
 
 /// A job's pod whose main has ended, so that its sidecar is to be ended.
@@ -43,17 +43,19 @@ fn recreate(pod: &Pod, id: &str, container: &str) -> Event {
 }
 
 fn marked(steps: &[Step]) -> Vec<&str> {
-    let marks = steps.iter().filter_map(|step| match step {
-        Step::MarkSidecars(marks) => Some(marks[0].container.as_str()),
-        Step::WriteMarks(marks) => Some(marks[0].container.as_str()),
+    let marks = effects(steps).filter_map(|effect| match effect {
+        Effect::Store(StoreEffect::MarkSidecars(marks)) => Some(marks[0].container.as_str()),
+        Effect::Store(StoreEffect::WriteMarks(marks)) => Some(marks[0].container.as_str()),
         _ => None,
     });
     marks.collect()
 }
 
 fn told(steps: &[Step]) -> Vec<String> {
-    let told = steps.iter().filter_map(|step| match step {
-        Step::Tell(pod, notice) => Some(format!("{} {} {}", pod.name, notice.reason, notice.note)),
+    let told = effects(steps).filter_map(|effect| match effect {
+        Effect::Pod(pod, PodEffect::Tell(notice)) => {
+            Some(format!("{} {} {}", pod.name, notice.reason, notice.note))
+        }
         _ => None,
     });
     told.collect()

@@ -7,8 +7,8 @@ use std::{
 
 use crate::{
     Call, CallId, Config, ConnectionId, Container, ContainerId, ContainerName, ContainerReport,
-    ContainerSpec, ContainerState, CreateContainer, Declared, Deletion, Event, Latch, Node, Pod, PodRef,
-    Readiness, Refusal, Request, RestartPolicy, SandboxId, Step, StopContainer, Verdict,
+    ContainerSpec, ContainerState, CreateContainer, Declared, Deletion, Effect, Event, Latch, Node, Pod,
+    PodRef, Question, Readiness, Refusal, Request, RestartPolicy, SandboxId, Step, StopContainer, Verdict,
     launch_priority::{EnvValue, LaunchOrder},
 };
 
@@ -22,6 +22,14 @@ pub(super) struct World {
     next: u64,
     /// Answers that the runtime would give.
     pub(super) runtime: BTreeMap<ContainerId, (SandboxId, Container)>,
+}
+
+/// The changes among these steps.
+pub(super) fn effects(steps: &[Step]) -> impl Iterator<Item = &Effect> {
+    steps.iter().filter_map(|step| match step {
+        Step::Effect(effect) => Some(effect),
+        Step::Question(_) | Step::ForgetLatches(_) => None,
+    })
 }
 
 impl World {
@@ -61,7 +69,7 @@ impl World {
     /// Runs every inspection that is due, as the executor would.
     pub(super) fn inspect(&mut self) {
         for step in self.node.plan(self.now) {
-            if let Step::InspectSandbox(sandbox) = step {
+            if let Step::Question(Question::InspectSandbox(sandbox)) = step {
                 self.apply(Event::InspectionStarted(sandbox.clone()));
                 let containers = self
                     .runtime

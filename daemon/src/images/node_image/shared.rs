@@ -88,7 +88,7 @@ impl SharedImages {
         self.guarded(|images| images.report(id)).flatten()
     }
 
-    /// Waits while the agent pulls this image with these credentials. See [`berth_shim::Gate::joins`].
+    /// Waits while the agent pulls this image with these credentials. See [`berth_shim::Query::Pull`].
     pub(crate) async fn joins(&self, call: CallId, image: &str, credential: CredentialKey) -> Option<String> {
         let record = record_name(image);
         let pull = self.guarded(|images| {

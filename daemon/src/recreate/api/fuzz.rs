@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use berth_policy::{Config, Event, Node};
+use berth_policy::{Config, Event, Node, Step};
 use kube::core::DynamicObject;
 
 use super::requests::shown;
@@ -19,7 +19,11 @@ pub fn recreate(data: &[u8]) {
             let begin = Instant::now();
             node.apply(Event::RecreatesListed(request.origin, vec![request]), begin);
             for now in [begin, begin + Duration::from_secs(3600)] {
-                node.plan(now).into_iter().for_each(|step| node.apply(Event::StepBegan(step), now));
+                for step in node.plan(now) {
+                    if let Step::Effect(effect) = step {
+                        node.apply(Event::EffectBegan(effect), now);
+                    }
+                }
                 // Read without a panic.
                 let _ = (node.next_deadline(), node.requests(now));
             }

@@ -5,8 +5,8 @@
 //!       ^  ^                                                   |
 //!       |  |                                                 known: which object a request is
 //!       |  |                                                   v
-//!       |  '------ report (status, deletion) <---------- carry_out <-- Step <-- exec
-//!       '--------- unready (readiness of a pod) <-----------'
+//!       |  '------ report (status, deletion) <----------    change <-- Effect <-- exec
+//!       '--------- unready (readiness of a pod) <------- change_pod'
 //! ```
 //!
 //! Nothing here decides about a pod. What is written concerns only objects of this node: requests assigned to it, and
@@ -21,7 +21,7 @@ mod unready;
 
 use std::sync::Arc;
 
-use berth_policy::{Origin, PodRef, Step, StepOutcome};
+use berth_policy::{PodEffect, PodRef, RequestEffect, RequestId, StepOutcome};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -74,19 +74,24 @@ impl ApiRequests {
         requests.run(shutdown).await;
     }
 
-    /// Carries out a step that concerns the API server. Whatever else is asked is not there.
-    pub async fn carry_out(&self, step: &Step) -> StepOutcome {
-        match step {
-            Step::Report(Origin::Api, request, report) => self.reporter.report(request, report).await,
-            Step::DeleteRequest(Origin::Api, request) => self.reporter.delete(request).await,
-            Step::HoldUnready(pod, key) => self.change_readiness(pod, key, Change::Hold).await,
-            Step::ReleaseUnready(pod, key) => self.change_readiness(pod, key, Change::Release).await,
-            Step::OpenGate(pod) => self.change_readiness(pod, "", Change::Open).await,
-            Step::Tell(pod, notice) => {
+    /// Changes a request that is an object of the API server.
+    pub async fn change(&self, request: &RequestId, effect: &RequestEffect) -> StepOutcome {
+        match effect {
+            RequestEffect::Report(report) => self.reporter.report(request, report).await,
+            RequestEffect::Delete => self.reporter.delete(request).await,
+        }
+    }
+
+    /// Changes the readiness of a pod, or tells its users something.
+    pub async fn change_pod(&self, pod: &PodRef, effect: &PodEffect) -> StepOutcome {
+        match effect {
+            PodEffect::HoldUnready(key) => self.change_readiness(pod, key, Change::Hold).await,
+            PodEffect::ReleaseUnready(key) => self.change_readiness(pod, key, Change::Release).await,
+            PodEffect::OpenGate => self.change_readiness(pod, "", Change::Open).await,
+            PodEffect::Tell(notice) => {
                 self.cluster.tell(pod, notice).await;
                 StepOutcome::Done
             }
-            _ => StepOutcome::Gone,
         }
     }
 

@@ -7,7 +7,7 @@
 //!
 //!   file --watch--> read, check --assign--> status file, durable --> Event::RecreateSeen --> policy
 //!                                                 ^                                            |
-//!                                                 '--------- carry_out(Step::Report) <---------'
+//!                                                 '----------- change(Effect::Request) <--------'
 //! ```
 //!
 //! - A file waits until its pod is on this node; a request of the admin socket fails at once.
@@ -41,7 +41,7 @@ use std::{
     },
 };
 
-use berth_policy::{Event, Origin, RecreateReport, RecreateRequest, RequestId, Step, StepOutcome};
+use berth_policy::{Event, RecreateReport, RequestEffect, RequestId, StepOutcome};
 use berth_shim::Gate;
 use jiff::Timestamp;
 use tracing::{info, warn};
@@ -92,27 +92,11 @@ impl Files {
         }))
     }
 
-    /// Carries out a step about a request that is a file: its report, or its deletion. Of any other there is none here.
-    pub(crate) async fn carry_out(&self, step: &Step) -> StepOutcome {
-        let done = match step {
-            Step::Report(Origin::File, id, report) => self.report(id, report).await,
-            Step::DeleteRequest(Origin::File, id) => self.delete(id).await,
-            Step::Report(Origin::Api | Origin::Update, ..)
-            | Step::DeleteRequest(Origin::Api | Origin::Update, ..)
-            | Step::InspectSandbox(_)
-            | Step::PollKubelet
-            | Step::ForgetLatches(_)
-            | Step::Probe(_)
-            | Step::RemoveContainers(..)
-            | Step::WriteMarks(_)
-            | Step::ForgetMarks(_)
-            | Step::StopContainer(_)
-            | Step::HoldUnready(..)
-            | Step::ReleaseUnready(..)
-            | Step::OpenGate(_)
-            | Step::MarkSidecars(_)
-            | Step::ForgetSidecars(_)
-            | Step::Tell(..) => Ok(StepOutcome::Gone),
+    /// Changes a request that is a file: its status, or it is deleted.
+    pub(crate) async fn change(&self, id: &RequestId, effect: &RequestEffect) -> StepOutcome {
+        let done = match effect {
+            RequestEffect::Report(report) => self.report(id, report).await,
+            RequestEffect::Delete => self.delete(id).await,
         };
         done.unwrap_or_else(|error| {
             // The policy tries again, with pauses that grow.

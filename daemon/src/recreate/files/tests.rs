@@ -5,8 +5,8 @@ mod sources;
 use std::fs;
 
 use berth_policy::{
-    Container, ContainerPhase, ContainerProgress, ContainerState, Declared, ListedSandbox, Outcome, PodRef,
-    RequestPhase,
+    Container, ContainerPhase, ContainerProgress, ContainerState, Declared, Effect, ListedSandbox, Origin,
+    Outcome, PodRef, RequestPhase, Source, Step,
 };
 use berth_proto::crd::{
     ContainerRecreateRequest, ContainerRecreateRequestSpec, ContainerRecreateRequestStatus,
@@ -158,12 +158,12 @@ async fn a_file_waits_for_its_pod_and_is_about_that_instance_for_ever() {
     assert_eq!(world.status("web.yaml"), assigned, "not assigned anew");
 
     let id = world.id("web.yaml");
-    let recreating = Step::Report(Origin::File, id.clone(), report(RequestPhase::Recreating, None));
-    assert_eq!(world.life.files.carry_out(&recreating).await, StepOutcome::Done);
+    let recreating = RequestEffect::Report(report(RequestPhase::Recreating, None));
+    assert_eq!(world.life.files.change(&id, &recreating).await, StepOutcome::Done);
     assert_eq!(world.status("web.yaml").container_recreate_states[0].phase, RecreatePhase::Recreating);
     let complete = report(RequestPhase::Completed, Some(Outcome::Complete));
-    let complete = Step::Report(Origin::File, id.clone(), complete);
-    assert_eq!(world.life.files.carry_out(&complete).await, StepOutcome::Done);
+    let complete = RequestEffect::Report(complete);
+    assert_eq!(world.life.files.change(&id, &complete).await, StepOutcome::Done);
     let ended = world.status("web.yaml");
     assert!(ended.completion_time.is_some() && ended.pod_uid.is_some());
 
@@ -173,10 +173,9 @@ async fn a_file_waits_for_its_pod_and_is_about_that_instance_for_ever() {
     let view = world.life.agent.read(|node, now| node.requests(now));
     assert_eq!(view[0].outcome, Some(Outcome::Complete));
 
-    let delete = Step::DeleteRequest(Origin::File, id);
-    assert_eq!(world.life.files.carry_out(&delete).await, StepOutcome::Done);
-    assert_eq!(world.life.files.carry_out(&delete).await, StepOutcome::Gone);
-    assert_eq!(world.life.files.carry_out(&complete).await, StepOutcome::Gone);
+    assert_eq!(world.life.files.change(&id, &RequestEffect::Delete).await, StepOutcome::Done);
+    assert_eq!(world.life.files.change(&id, &RequestEffect::Delete).await, StepOutcome::Gone);
+    assert_eq!(world.life.files.change(&id, &complete).await, StepOutcome::Gone);
     assert_eq!(fs::read_dir(world.path("")).unwrap().count(), 0, "the file and its status");
     assert!(world.life.told().is_empty());
 }
@@ -189,9 +188,12 @@ async fn the_policy_answers_in_the_status() {
     world.put("web.yaml", &manifest("web", "")).await;
     let (steps, _) = world.life.agent.plan();
     let id = world.id("web.yaml");
-    let report = steps.iter().find(|step| matches!(step, Step::Report(Origin::File, of, _) if *of == id));
+    let report = steps.iter().find_map(|step| match step {
+        Step::Effect(Effect::Request(Source::File, of, report)) if *of == id => Some(report),
+        _ => None,
+    });
     let report = report.unwrap_or_else(|| panic!("{steps:?}"));
-    assert_eq!(world.life.files.carry_out(report).await, StepOutcome::Done);
+    assert_eq!(world.life.files.change(&id, report).await, StepOutcome::Done);
     assert_eq!(world.status("web.yaml").phase, Some(RecreatePhase::Recreating));
     assert_eq!(world.life.files.list().await[0].report.containers[0].name.as_str(), "app");
 }

@@ -13,9 +13,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::Value;
 
 use crate::{
-    images::{Effect, Fetch, ImageIndex, JobAct, NodeOrder, Seal},
-    order::Order,
+    images::{Effect, Fetch, ImageIndex, JobAct, NodeImageWrite, Seal},
     seen::{JobSeen, Kind, NodeImageSeen, NodeSeen, Now, Object, PodSeen, PodStage},
+    write::Write,
 };
 
 pub(super) const NAMESPACE: &str = "shop";
@@ -38,7 +38,7 @@ pub(super) struct World {
     pub(super) jobs: BTreeMap<String, JobSeen>,
     pub(super) pods: BTreeMap<String, PodSeen>,
     /// Orders on their way. Carried out at once, unless they are to wait.
-    pub(super) orders: VecDeque<Order>,
+    pub(super) orders: VecDeque<Write>,
     pub(super) waits: bool,
     pub(super) fetches: Vec<Fetch>,
     pub(super) forgotten: Vec<Arc<str>>,
@@ -288,8 +288,8 @@ impl World {
     pub(super) fn write_one(&mut self) -> bool {
         let Some(order) = self.orders.pop_front() else { return false };
         match order {
-            Order::Node(order) => self.write_node(&order),
-            Order::Job(order) => {
+            Write::Node(order) => self.write_node(&order),
+            Write::Job(order) => {
                 let name = order.key.name.to_string();
                 let version = self.next_version();
                 let Some(job) = self.jobs.get_mut(&name) else { return true };
@@ -314,7 +314,7 @@ impl World {
         true
     }
 
-    fn write_node(&mut self, order: &NodeOrder) {
+    fn write_node(&mut self, order: &NodeImageWrite) {
         let (name, version) = (order.node.to_string(), self.next_version());
         let Some(image) = self.images.get_mut(&name) else { return };
         if *image.resource_version != *order.resource_version || *image.uid != *order.uid {

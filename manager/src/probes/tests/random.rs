@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::world::*;
 use crate::{
-    order::Target,
     seen::{PodSeen, PodStage},
+    write::Target,
 };
 
 const PODS: u8 = 5;
@@ -234,7 +234,7 @@ proptest! {
         world.waits = true;
         for deed in &deeds {
             act(&mut world, deed);
-            let mut targets: Vec<Target> = world.orders.iter().map(crate::order::Order::target).collect();
+            let mut targets: Vec<Target> = world.orders.iter().map(crate::write::Write::target).collect();
             targets.sort();
             prop_assert!(targets.is_sorted_by(|one, other| one < other), "two at once: {targets:?}");
         }

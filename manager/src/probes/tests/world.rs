@@ -12,9 +12,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Value, json};
 
 use crate::{
-    order::{Order, Target},
     probes::{NodeAct, ProbeIndex, SETTLE, WRITTEN_EVERY},
     seen::{ContainerSeen, Kind, MarkerSeen, NodePodProbeSeen, Now, Object, PodSeen, PodStage, Role},
+    write::{Target, Write},
 };
 
 pub(super) const NAMESPACE: &str = "shop";
@@ -69,7 +69,7 @@ pub(super) struct World {
     pub(super) markers: BTreeMap<String, MarkerSeen>,
     pub(super) nodes: BTreeMap<String, NodePodProbeSeen>,
     /// Orders on their way. Carried out at once, unless they are to wait.
-    pub(super) orders: VecDeque<Order>,
+    pub(super) orders: VecDeque<Write>,
     pub(super) waits: bool,
     /// When each object was last asked to be written to.
     asked: HashMap<Target, Duration>,
@@ -247,7 +247,7 @@ impl World {
 
     // === the API server ===
 
-    pub(super) fn carry_out(&mut self, orders: Vec<Order>) {
+    pub(super) fn carry_out(&mut self, orders: Vec<Write>) {
         for order in orders {
             let target = order.target();
             let every = if target.kind == Kind::NodePodProbe { SETTLE } else { WRITTEN_EVERY };
@@ -263,7 +263,7 @@ impl World {
     }
 
     /// Orders that were on their way arrive.
-    pub(super) fn carry_out_late(&mut self, orders: Vec<Order>) {
+    pub(super) fn carry_out_late(&mut self, orders: Vec<Write>) {
         self.orders.extend(orders);
         while self.write_one() {}
     }
@@ -281,7 +281,7 @@ impl World {
         let version = self.next_version();
         let (name, as_seen) = (order.target().key.name.to_string(), order.resource_version().to_owned());
         match order {
-            Order::NodeProbes(order) => {
+            Write::NodeProbes(order) => {
                 let Some(node) = self.nodes.get_mut(&name).filter(|node| node.resource_version == as_seen)
                 else {
                     return true;
@@ -299,7 +299,7 @@ impl World {
                 self.node_writes += 1;
                 self.show_node(&name);
             }
-            Order::Marker(order) => {
+            Write::Marker(order) => {
                 let Some(marker) =
                     self.markers.get_mut(&name).filter(|marker| marker.resource_version == as_seen)
                 else {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use berth_policy::{
-    ContainerPhase, Origin, Outcome, PodRef, RecreateReport, RequestPhase, Step, StepOutcome,
+    ContainerPhase, Outcome, PodEffect, PodRef, RecreateReport, RequestEffect, RequestPhase, StepOutcome,
 };
 use berth_proto::crd::{ContainerRecreateRequest, RecreatePhase};
 use berth_tests::manifest::Container;
@@ -87,7 +87,7 @@ async fn reports_are_written_by_the_kubelets_identity() -> Result<()> {
         side.follows().await?;
         let (requests_of_node, registry) = side.stop_watching();
         let report = async |report: &RecreateReport| {
-            requests_of_node.carry_out(&Step::Report(Origin::Api, id.clone(), report.clone())).await
+            requests_of_node.change(&id, &RequestEffect::Report(report.clone())).await
         };
         let status = async || anyhow::Ok(requests.get("again").await?.status.context("status")?);
 
@@ -127,13 +127,15 @@ async fn reports_are_written_by_the_kubelets_identity() -> Result<()> {
             "{last:?}"
         );
 
-        let delete = Step::DeleteRequest(Origin::Api, id.clone());
-        ensure!(requests_of_node.carry_out(&delete).await == StepOutcome::Done, "not deleted");
+        ensure!(
+            requests_of_node.change(&id, &RequestEffect::Delete).await == StepOutcome::Done,
+            "not deleted"
+        );
         ensure!(requests.get_opt("again").await?.is_none(), "it is still there");
         // A new one of that name is another one.
         assigned(&requests, "again", context_of_a()).await?;
         ensure!(
-            requests_of_node.carry_out(&delete).await == StepOutcome::Gone,
+            requests_of_node.change(&id, &RequestEffect::Delete).await == StepOutcome::Gone,
             "another request was deleted"
         );
         ensure!(requests.get_opt("again").await?.is_some(), "another request was deleted");
@@ -170,7 +172,7 @@ async fn ended_by_the_manager(case: &Case) -> Result<()> {
             ..progress(RequestPhase::Completed, ContainerPhase::Succeeded)
         },
     ] {
-        let outcome = requests_of_node.carry_out(&Step::Report(Origin::Api, id.clone(), report)).await;
+        let outcome = requests_of_node.change(&id, &RequestEffect::Report(report)).await;
         ensure!(outcome == StepOutcome::Gone, "{outcome:?}");
     }
     let status = requests.get("late").await?.status.context("status")?;
@@ -224,9 +226,9 @@ async fn several_writers(case: &Case, pod: Pod) -> Result<()> {
     let all = async |hold: bool| {
         let steps = (0..4).map(|number| {
             let (pod, key) = (pod.clone(), key(number));
-            let step = if hold { Step::HoldUnready(pod, key) } else { Step::ReleaseUnready(pod, key) };
+            let effect = if hold { PodEffect::HoldUnready(key) } else { PodEffect::ReleaseUnready(key) };
             let requests_of_node = &sides[number % 2].requests;
-            async move { requests_of_node.carry_out(&step).await }
+            async move { requests_of_node.change_pod(&pod, &effect).await }
         });
         futures::future::join_all(steps).await
     };
@@ -258,10 +260,10 @@ async fn several_writers(case: &Case, pod: Pod) -> Result<()> {
     ensure!(gate(&found)?.message.as_deref() == Some("[]"), "{:?}", gate(&found)?);
 
     let other = PodRef { uid: "another".into(), ..pod.clone() };
-    let outcome = sides[0].requests.carry_out(&Step::HoldUnready(other, key(0))).await;
+    let outcome = sides[0].requests.change_pod(&other, &PodEffect::HoldUnready(key(0))).await;
     ensure!(outcome == StepOutcome::Gone, "{outcome:?}");
     let gone = PodRef { name: "none".to_owned(), ..pod };
-    let outcome = sides[0].requests.carry_out(&Step::HoldUnready(gone, key(0))).await;
+    let outcome = sides[0].requests.change_pod(&gone, &PodEffect::HoldUnready(key(0))).await;
     ensure!(outcome == StepOutcome::Gone, "{outcome:?}");
     Ok(())
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::{
-    Config, ContainerId, Event, Hook, Pod, RestartPolicy, Restate, SidecarMark, Step, StepOutcome,
+    Config, ContainerId, Effect, Event, Hook, Pod, PodEffect, Question, RestartPolicy, Restate,
+    RuntimeEffect, SidecarMark, Step, StepOutcome, StoreEffect,
     tests::world::{KUBELET, World, pod},
 };
 
@@ -77,13 +78,15 @@ impl Play {
     }
 
     pub(super) fn carry_out(&mut self, step: Step) {
-        if let Step::InspectSandbox(_) = step {
-            return self.world.inspect();
-        }
-        self.world.apply(Event::StepBegan(step.clone()));
+        let effect = match step {
+            Step::Question(Question::InspectSandbox(_)) => return self.world.inspect(),
+            Step::Effect(effect) => effect,
+            other => panic!("{other:?}"),
+        };
+        self.world.apply(Event::EffectBegan(effect.clone()));
         let mut outcome = StepOutcome::Done;
-        match &step {
-            Step::MarkSidecars(marks) => {
+        match &effect {
+            Effect::Store(StoreEffect::MarkSidecars(marks)) => {
                 let words: Vec<String> = marks
                     .iter()
                     .map(|mark| format!("{}{}", mark.name, if mark.hooked { "+" } else { "" }))
@@ -91,7 +94,7 @@ impl Play {
                 self.did.push(format!("mark {}", words.join(" ")));
                 self.stored.extend(marks.iter().cloned());
             }
-            Step::StopContainer(stop) => {
+            Effect::Runtime(RuntimeEffect::StopContainer(stop)) => {
                 let hook = if stop.hook.is_some() { " hook" } else { "" };
                 self.did.push(format!("stop {} {}s{hook}", stop.container, stop.grace.as_secs()));
                 match self.code {
@@ -99,15 +102,15 @@ impl Play {
                     None => outcome = StepOutcome::Failed,
                 }
             }
-            Step::ForgetSidecars(gone) => self.did.push(format!("forget {gone:?}")),
-            Step::ForgetMarks(request) => self.did.push(format!("forget {request}")),
-            Step::Tell(_, notice) => {
+            Effect::Store(StoreEffect::ForgetSidecars(gone)) => self.did.push(format!("forget {gone:?}")),
+            Effect::Store(StoreEffect::ForgetMarks(request)) => self.did.push(format!("forget {request}")),
+            Effect::Pod(_, PodEffect::Tell(notice)) => {
                 let warning = if notice.warning { "!" } else { "" };
                 self.did.push(format!("tell{warning} {}", notice.note));
             }
             other => panic!("{other:?}"),
         }
-        self.world.apply(Event::StepEnded(step, outcome));
+        self.world.apply(Event::EffectEnded(effect, outcome));
     }
 
     /// Returns the actions about sidecars since the last question, Events left out.

@@ -18,7 +18,7 @@ use self::probes::{Becomes, Prober, becomes, result};
 use super::world::{World, pod};
 use crate::{
     Call, Config, Container, ContainerState, Declared, Event, HoldReason, Latch, Node, Pod, ProbeResult,
-    Readiness, Refusal, Request, Step, Verdict, sandbox::FRESH,
+    Question, Readiness, Refusal, Request, Verdict, sandbox::FRESH,
 };
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
@@ -300,7 +300,7 @@ impl Truth {
         assert!(size.containers <= self.world.runtime.len(), "{size:?}");
         assert!(size.latches <= NAMES.len(), "{size:?}");
         let steps = self.world.node.plan(self.world.now);
-        assert!(!steps.contains(&Step::PollKubelet), "the view is fresh");
+        assert!(!steps.contains(&Question::PollKubelet.into()), "the view is fresh");
         self.check_probes();
     }
 }

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use super::play::{Play, one, strategy};
 use crate::tests::world::pod;
-use crate::{Event, Origin, RecreateRequest, RecreateStrategy, RequestPhase, Step, StepOutcome};
+use crate::{
+    Effect, Event, Origin, RecreateRequest, RecreateStrategy, RequestEffect, RequestPhase, StepOutcome,
+    StoreEffect, tests::world::effects,
+};
 
 const CROWD: usize = 10_000;
 /// Writes about requests that nobody looks at, at once.
@@ -14,15 +17,16 @@ fn crowd(play: &Play) -> Vec<RecreateRequest> {
     (0..CROWD).map(|number| play.asks(&format!("r{number:05}"), &["a"], strategy())).collect()
 }
 
-fn reports(steps: &[Step]) -> usize {
-    steps.iter().filter(|step| matches!(step, Step::Report(..))).count()
+fn reports(effects: &[Effect]) -> usize {
+    effects.iter().filter(|effect| matches!(effect, Effect::Request(_, _, RequestEffect::Report(_)))).count()
 }
 
 /// Everything that is owed at once, begun and not ended.
-fn begin(play: &mut Play) -> Vec<Step> {
+fn begin(play: &mut Play) -> Vec<Effect> {
     let steps = play.world.node.plan(play.world.now);
-    steps.iter().for_each(|step| play.world.apply(Event::StepBegan(step.clone())));
-    steps
+    let begun: Vec<Effect> = effects(&steps).cloned().collect();
+    begun.iter().for_each(|effect| play.world.apply(Event::EffectBegan(effect.clone())));
+    begun
 }
 
 #[test]
@@ -31,7 +35,10 @@ fn of_ten_thousand_a_few_are_looked_at_and_written() {
     play.world.apply(Event::RecreatesListed(Origin::Api, crowd(&play)));
     let steps = begin(&mut play);
     assert!(reports(&steps) <= 16 + WRITES, "{}", reports(&steps));
-    assert_eq!(steps.iter().filter(|step| matches!(step, Step::WriteMarks(_))).count(), 1);
+    assert_eq!(
+        steps.iter().filter(|effect| matches!(effect, Effect::Store(StoreEffect::WriteMarks(_)))).count(),
+        1
+    );
     assert_eq!(reports(&begin(&mut play)), 0, "no more before these are written");
 }
 
@@ -50,8 +57,10 @@ fn another_pods_request_does_not_wait_for_the_crowd() {
     let steps = begin(&mut play);
     let marked = steps
         .iter()
-        .any(|step| matches!(step, Step::WriteMarks(marks) if marks[0].container.as_str() == "other-1"));
-    let told = steps.iter().any(|step| matches!(step, Step::Report(_, id, _) if id.as_str() == "other"));
+        .any(|step| matches!(step, Effect::Store(StoreEffect::WriteMarks(marks)) if marks[0].container.as_str() == "other-1"));
+    let told = steps.iter().any(
+        |step| matches!(step, Effect::Request(_, id, RequestEffect::Report(_)) if id.as_str() == "other"),
+    );
     assert!(marked && told);
 }
 
@@ -109,10 +118,10 @@ fn all_of_them_end_with_their_pod_a_few_at_a_time() {
             break;
         }
         for step in steps {
-            if let Step::Report(_, _, report) = &step {
+            if let Effect::Request(_, _, RequestEffect::Report(report)) = &step {
                 ended += usize::from(report.phase == Some(RequestPhase::Completed));
             }
-            play.world.apply(Event::StepEnded(step, StepOutcome::Done));
+            play.world.apply(Event::EffectEnded(step, StepOutcome::Done));
         }
     }
     assert_eq!(ended, CROWD);

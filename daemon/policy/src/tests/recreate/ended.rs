@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::tests::world::{World, pod};
+use crate::tests::world::{World, effects, pod};
 use crate::{
-    ContainerPhase, Event, FailureReason, Origin, Outcome, Path, RecreateStrategy, RequestId, RestartPolicy,
-    SandboxId, Showing, Step, StepOutcome,
+    ContainerPhase, Effect, Event, Origin, Outcome, Path, RecreateRequest, RecreateStrategy, RequestId,
+    RestartPolicy, SandboxId, Showing, Step, StepOutcome, StoreEffect,
 };
 
 use super::play::{Play, exec, http, one, strategy, with_hook};
@@ -99,6 +99,19 @@ fn an_exited_container_that_is_not_restarted_fails() {
 }
 
 #[test]
+fn a_request_that_is_kept_nowhere_has_no_status_to_write() {
+    let mut play = Play::new(one());
+    let request = RecreateRequest { origin: Origin::Update, ..play.asks("r", &["a"], strategy()) };
+    play.world.apply(Event::RecreateSeen(Box::new(request)));
+    play.settle();
+    assert!(play.looks("a-1"), "it is carried out as any other");
+    play.world.apply(Event::PodSeen(Box::new(play.pod.clone().deleting(30))));
+    play.settle();
+    assert!(play.reports.is_empty(), "{:?}", play.reports);
+    assert!(!play.world.node.is_waiting(), "and nothing of its end is still to be told");
+}
+
+#[test]
 fn a_request_that_goes_away_is_forgotten() {
     let mut play = Play::new(one());
     play.request("r", &["a"], strategy());
@@ -115,10 +128,12 @@ fn a_step_that_fails_is_tried_again_later() {
     let request = play.asks("r", &["a"], strategy());
     play.world.apply(Event::RecreateSeen(Box::new(request)));
     let steps = play.world.node.plan(play.world.now);
-    let write = steps.iter().find(|step| matches!(step, Step::WriteMarks(_))).unwrap().clone();
-    play.world.apply(Event::StepBegan(write.clone()));
+    let is_write = |effect: &&Effect| matches!(effect, Effect::Store(StoreEffect::WriteMarks(_)));
+    let effect = effects(&steps).find(is_write).unwrap().clone();
+    let write = Step::Effect(effect.clone());
+    play.world.apply(Event::EffectBegan(effect.clone()));
     assert!(!play.world.node.plan(play.world.now).contains(&write), "under way");
-    play.world.apply(Event::StepEnded(write.clone(), StepOutcome::Failed));
+    play.world.apply(Event::EffectEnded(effect, StepOutcome::Failed));
     assert!(!play.world.node.plan(play.world.now).contains(&write), "paused");
     assert!(!play.looks("a-1"), "what is not durable is not shown");
     play.world.pass(Duration::from_secs(1));

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use crate::tests::world::{World, pod};
 use crate::{
-    CallId, ConnectionId, ContainerName, ContainerPhase, ContainerState, Event, Hook, HookTurn, Origin,
-    Outcome, Pod, RecreateMark, RecreateReport, RecreateRequest, RecreateStrategy, RecreateTarget,
-    RequestPhase, Restate, SandboxId, Showing, Step, StepOutcome, Turn, Verdict,
+    CallId, ConnectionId, ContainerName, ContainerPhase, ContainerState, Effect, Event, Hook, HookTurn,
+    Origin, Outcome, Pod, PodEffect, Question, RecreateMark, RecreateReport, RecreateRequest,
+    RecreateStrategy, RecreateTarget, RequestEffect, RequestPhase, Restate, RuntimeEffect, SandboxId,
+    Showing, Step, StepOutcome, StoreEffect, Turn, Verdict,
 };
 
 /// A node on which everything is carried out at once, and written down.
@@ -114,62 +115,69 @@ impl Play {
     }
 
     pub(super) fn carry_out(&mut self, step: Step) {
-        match &step {
-            Step::InspectSandbox(sandbox) => {
+        let effect = match step {
+            Step::Question(Question::InspectSandbox(sandbox)) => {
                 self.world.apply(Event::InspectionStarted(sandbox.clone()));
-                let containers = self.world.runtime.values().filter(|(home, _)| home == sandbox);
+                let containers = self.world.runtime.values().filter(|(home, _)| *home == sandbox);
                 let containers = containers.map(|(_, container)| container.clone()).collect();
-                self.world.apply(Event::SandboxInspected { sandbox: sandbox.clone(), containers });
+                self.world.apply(Event::SandboxInspected { sandbox, containers });
                 return;
             }
-            Step::PollKubelet | Step::ForgetLatches(_) | Step::Probe(_) => return,
-            Step::MarkSidecars(marks) => {
+            Step::Question(Question::PollKubelet | Question::Probe(_)) | Step::ForgetLatches(_) => return,
+            Step::Effect(effect) => effect,
+        };
+        match &effect {
+            Effect::Store(StoreEffect::MarkSidecars(marks)) => {
                 for mark in marks {
                     let hooked = if mark.hooked { " hooked" } else { "" };
                     self.effects.push(format!("end {}{hooked}", mark.container));
                 }
             }
-            Step::ForgetSidecars(gone) => self.effects.push(format!("forget sidecars {gone:?}")),
-            Step::Tell(_, notice) => {
+            Effect::Store(StoreEffect::ForgetSidecars(gone)) => {
+                self.effects.push(format!("forget sidecars {gone:?}"))
+            }
+            Effect::Pod(_, PodEffect::Tell(notice)) => {
                 self.effects.push(format!("tell{}", if notice.warning { " warning" } else { "" }));
             }
-            Step::RemoveContainers(ids) => {
+            Effect::Runtime(RuntimeEffect::RemoveContainers(ids)) => {
                 for id in ids {
                     self.world.runtime.remove(id);
                     self.effects.push(format!("remove {id}"));
                 }
             }
-            Step::WriteMarks(marks) => {
+            Effect::Store(StoreEffect::WriteMarks(marks)) => {
                 let words: Vec<String> =
                     marks.iter().map(|mark| format!("{} {:?}", mark.container, mark.phase)).collect();
                 self.effects.push(format!("mark {}", words.join(", ")));
                 self.store.extend(marks.iter().cloned());
             }
-            Step::ForgetMarks(request) => {
+            Effect::Store(StoreEffect::ForgetMarks(request)) => {
                 self.store.retain(|mark| mark.request != *request);
                 self.effects.push(format!("forget {request}"));
             }
-            Step::StopContainer(stop) => {
+            Effect::Runtime(RuntimeEffect::StopContainer(stop)) => {
                 let hook = if stop.hook.is_some() { " with hook" } else { "" };
                 self.effects.push(format!("stop {} {}s{hook}", stop.container, stop.grace.as_secs()));
                 self.world.exit(stop.container.as_str(), 143);
             }
-            Step::Report(_, id, report) => self.reports.push((id.to_string(), report.clone())),
-            Step::HoldUnready(_, key) => self.effects.push(format!("hold {key}")),
-            Step::ReleaseUnready(_, key) => {
+            Effect::Request(_, id, RequestEffect::Report(report)) => {
+                self.reports.push((id.to_string(), report.clone()))
+            }
+            Effect::Pod(_, PodEffect::HoldUnready(key)) => self.effects.push(format!("hold {key}")),
+            Effect::Pod(_, PodEffect::ReleaseUnready(key)) => {
                 self.effects.push(format!("release {key}"));
                 self.pod.unready.as_mut().unwrap().requests.clear();
                 self.world.apply(self.pod.seen());
             }
-            Step::OpenGate(pod) => {
+            Effect::Pod(pod, PodEffect::OpenGate) => {
                 self.effects.push(format!("open {}", pod.name));
                 self.pod.unready.as_mut().unwrap().unwritten = false;
                 self.world.apply(self.pod.seen());
             }
-            Step::DeleteRequest(_, id) => self.effects.push(format!("delete {id}")),
+            Effect::Request(_, id, RequestEffect::Delete) => self.effects.push(format!("delete {id}")),
         }
-        self.world.apply(Event::StepBegan(step.clone()));
-        self.world.apply(Event::StepEnded(step, StepOutcome::Done));
+        self.world.apply(Event::EffectBegan(effect.clone()));
+        self.world.apply(Event::EffectEnded(effect, StepOutcome::Done));
     }
 
     /// A relist of the kubelet; how many pods it is nudged to look at.

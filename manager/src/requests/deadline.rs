@@ -7,9 +7,9 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    ask::Ask,
     assignment::Decision,
     failure::{AGENT_SILENT, POD_GONE, Reason, deadline_exceeded},
+    kind::RequestKind,
     model::{Assigned, Pod},
 };
 use crate::{seen::Now, time::later};
@@ -38,7 +38,7 @@ pub(super) struct Facts<'a> {
     pub(super) nodes_doubt: Option<Instant>,
 }
 
-pub(super) fn decide(ask: Ask, assigned: &mut Assigned, facts: &Facts<'_>, now: Now) -> Decision {
+pub(super) fn decide(kind: RequestKind, assigned: &mut Assigned, facts: &Facts<'_>, now: Now) -> Decision {
     let pod = facts.pod.is_some_and(|pod| *pod.uid == *assigned.assignment.pod_uid);
     since(&mut assigned.pod_missing, !pod, now.instant);
     since(&mut assigned.node_missing, !facts.node, now.instant);
@@ -59,7 +59,7 @@ pub(super) fn decide(ask: Ask, assigned: &mut Assigned, facts: &Facts<'_>, now: 
     match first {
         None => Decision::Nothing,
         Some((at, _)) if now.instant < at => Decision::Wait(at),
-        Some((_, reason)) => Decision::fail(reason, text(reason, ask, assigned), Some(&assigned.assignment)),
+        Some((_, reason)) => Decision::fail(reason, text(reason, kind, assigned), Some(&assigned.assignment)),
     }
 }
 
@@ -72,11 +72,11 @@ fn since(field: &mut Option<Instant>, is_so: bool, now: Instant) {
     }
 }
 
-fn text(reason: Reason, ask: Ask, assigned: &Assigned) -> String {
+fn text(reason: Reason, kind: RequestKind, assigned: &Assigned) -> String {
     match reason {
         Reason::PodGone => POD_GONE.to_owned(),
         Reason::AgentSilent => AGENT_SILENT.to_owned(),
-        Reason::DeadlineExceeded => deadline_exceeded(ask).to_owned(),
+        Reason::DeadlineExceeded => deadline_exceeded(kind).to_owned(),
         _ => format!("node {:?} has gone", assigned.assignment.node),
     }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    ask::{Ask, RequestId},
+    kind::{RequestId, RequestKind},
     model::{Request, Stage},
 };
 use crate::seen::Key;
@@ -19,7 +19,7 @@ pub(super) struct Requests {
     known: HashMap<RequestId, (Request, u32)>,
     /// Number of `known` that ask for an update.
     updates: usize,
-    by_pod: HashMap<Key, BTreeSet<(Ask, Arc<str>)>>,
+    by_pod: HashMap<Key, BTreeSet<(RequestKind, Arc<str>)>>,
     by_node: HashMap<Arc<str>, BTreeSet<RequestId>>,
     timers: BTreeSet<(Instant, RequestId)>,
 }
@@ -28,24 +28,24 @@ impl Requests {
     /// The one of this name that was known has been removed.
     pub(super) fn insert(&mut self, id: RequestId, request: Request, list: u32) {
         if let Some(pod) = request.stage.pod() {
-            let name = (id.ask, id.key.name.clone());
+            let name = (id.kind, id.key.name.clone());
             self.by_pod.entry(id.pod(pod)).or_default().insert(name);
         }
         if let Stage::Assigned(assigned) = &request.stage {
             self.by_node.entry(assigned.assignment.node.clone()).or_default().insert(id.clone());
         }
-        self.updates += usize::from(id.ask == Ask::Update);
+        self.updates += usize::from(id.kind == RequestKind::Update);
         self.known.insert(id, (request, list));
     }
 
     pub(super) fn remove(&mut self, id: &RequestId) -> Option<Request> {
         self.set_timer(id, None);
         let (request, _) = self.known.remove(id)?;
-        self.updates -= usize::from(id.ask == Ask::Update);
+        self.updates -= usize::from(id.kind == RequestKind::Update);
         if let Some(pod) = request.stage.pod().map(|pod| id.pod(pod))
             && let Some(names) = self.by_pod.get_mut(&pod)
         {
-            names.remove(&(id.ask, id.key.name.clone()));
+            names.remove(&(id.kind, id.key.name.clone()));
             if names.is_empty() {
                 self.by_pod.remove(&pod);
             }
@@ -79,8 +79,8 @@ impl Requests {
     }
 
     /// Lists the requests of a kind that its newest list has not shown.
-    pub(super) fn vanished(&self, ask: Ask, list: u32) -> Vec<Key> {
-        let gone = self.known.iter().filter(|(id, (_, shown))| id.ask == ask && *shown != list);
+    pub(super) fn vanished(&self, kind: RequestKind, list: u32) -> Vec<Key> {
+        let gone = self.known.iter().filter(|(id, (_, shown))| id.kind == kind && *shown != list);
         gone.map(|(id, _)| id.key.clone()).collect()
     }
 
@@ -110,10 +110,10 @@ impl Requests {
     }
 
     /// How many of a kind there are.
-    pub(super) fn count(&self, ask: Ask) -> usize {
-        match ask {
-            Ask::Recreate => self.known.len() - self.updates,
-            Ask::Update => self.updates,
+    pub(super) fn count(&self, kind: RequestKind) -> usize {
+        match kind {
+            RequestKind::Recreate => self.known.len() - self.updates,
+            RequestKind::Update => self.updates,
         }
     }
 
@@ -128,6 +128,6 @@ impl Requests {
     }
 }
 
-fn of(pod: &Key, (ask, name): &(Ask, Arc<str>)) -> RequestId {
-    RequestId { ask: *ask, key: pod.sibling(name) }
+fn of(pod: &Key, (kind, name): &(RequestKind, Arc<str>)) -> RequestId {
+    RequestId { kind: *kind, key: pod.sibling(name) }
 }

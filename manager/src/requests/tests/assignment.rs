@@ -4,7 +4,7 @@ use rstest::rstest;
 
 use super::world::*;
 use crate::{
-    index::{Reason, Write},
+    requests::{Reason, RequestAct},
     seen::{ContainerSeen, Kind, PodSeen, PodStage, Role},
 };
 
@@ -14,7 +14,7 @@ fn a_running_pod_is_assigned_at_once() {
     world.pod(pod("p", &[container("a", 1), container("b", 2)]));
     let patches = world.request(request("r", "p", &["b", "a"]));
     assert_eq!(only(&patches), assigned(&[("b", 2), ("a", 1)]));
-    let Write::Assign(assignment) = &patches[0].write else { panic!("{patches:?}") };
+    let RequestAct::Assign(assignment) = &patches[0].write else { panic!("{patches:?}") };
     assert_eq!((&*assignment.node, assignment.pod_uid.as_str()), ("node-1", "uid-of-p"));
     world.write_only(&patches);
     assert!(world.pass(seconds(59)).is_empty());

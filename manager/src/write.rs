@@ -3,26 +3,26 @@
 use std::sync::Arc;
 
 use crate::{
-    images::{JobAct, JobOrder, NodeOrder},
-    index::{StatusPatch, Write},
-    probes::{MarkerOrder, NodeAct, NodeProbesOrder},
+    images::{JobAct, JobWrite, NodeImageWrite},
+    probes::{MarkerWrite, NodeAct, NodeProbesWrite},
+    requests::{RequestAct, StatusPatch},
     seen::{Key, Kind},
 };
 
 /// One write to one object. It names the UID and the version it was decided on, and must fail on any other:
 /// what happened since is not known here.
 #[derive(Clone, Debug)]
-pub enum Order {
+pub enum Write {
     /// To the status of a request.
     Request(StatusPatch),
-    /// Order for a node's NodeImage.
-    Node(NodeOrder),
+    /// Write for a node's NodeImage.
+    Node(NodeImageWrite),
     /// To the status of a job, or its deletion.
-    Job(JobOrder),
-    /// Order for a node's probes.
-    NodeProbes(NodeProbesOrder),
+    Job(JobWrite),
+    /// Write for a node's probes.
+    NodeProbes(NodeProbesWrite),
     /// To the status of a PodProbeMarker.
-    Marker(MarkerOrder),
+    Marker(MarkerWrite),
 }
 
 /// Which object.
@@ -34,11 +34,11 @@ pub struct Target {
     pub key: Key,
 }
 
-impl Order {
+impl Write {
     /// The object.
     pub fn target(&self) -> Target {
         match self {
-            Self::Request(patch) => Target { kind: patch.id.ask.kind(), key: patch.id.key.clone() },
+            Self::Request(patch) => Target { kind: patch.id.kind.object(), key: patch.id.key.clone() },
             Self::Node(order) => of_node(Kind::NodeImage, &order.node),
             Self::Job(order) => Target { kind: Kind::ImagePullJob, key: order.key.clone() },
             Self::NodeProbes(order) => of_node(Kind::NodePodProbe, &order.node),
@@ -72,8 +72,8 @@ impl Order {
     pub const fn what(&self) -> &'static str {
         match self {
             Self::Request(patch) => match patch.write {
-                Write::Assign(_) => "assign",
-                Write::Fail(..) => "fail",
+                RequestAct::Assign(_) => "assign",
+                RequestAct::Fail(..) => "fail",
             },
             Self::Node(_) => "desired_images",
             Self::Job(order) => match order.act {
@@ -94,7 +94,7 @@ fn of_node(kind: Kind, node: &Arc<str>) -> Target {
     Target { kind, key: Key { namespace: "".into(), name: node.clone() } }
 }
 
-impl From<StatusPatch> for Order {
+impl From<StatusPatch> for Write {
     fn from(patch: StatusPatch) -> Self {
         Self::Request(patch)
     }

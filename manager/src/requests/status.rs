@@ -4,12 +4,12 @@ use berth_proto::crd::{
     ContainerRecreateRequestStatus, ContainerUpdateRequestStatus, RecreatePhase, StatusContext, UpdatePhase,
 };
 
-use super::{ask::Ask, container_id::ContainerId};
+use super::{container_id::ContainerId, kind::RequestKind};
 
 /// Status of both kinds of requests.
 pub(super) trait Status {
     /// Which of the two it is.
-    const ASK: Ask;
+    const KIND: RequestKind;
 
     /// It ended, however.
     fn is_over(&self) -> bool;
@@ -29,7 +29,7 @@ pub(super) trait Status {
 }
 
 impl Status for ContainerRecreateRequestStatus {
-    const ASK: Ask = Ask::Recreate;
+    const KIND: RequestKind = RequestKind::Recreate;
 
     fn is_over(&self) -> bool {
         self.phase == Some(RecreatePhase::Completed) || self.completion_time.is_some()
@@ -67,7 +67,7 @@ impl Status for ContainerRecreateRequestStatus {
 
 /// An update is about a pod, whatever instances its containers have.
 impl Status for ContainerUpdateRequestStatus {
-    const ASK: Ask = Ask::Update;
+    const KIND: RequestKind = RequestKind::Update;
 
     fn is_over(&self) -> bool {
         self.phase == Some(UpdatePhase::Completed) || self.completion_time.is_some()

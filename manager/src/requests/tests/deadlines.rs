@@ -6,7 +6,7 @@ use berth_proto::crd::RecreatePhase;
 
 use super::world::*;
 use crate::{
-    index::{Index, Reason, Write},
+    requests::{Reason, RequestAct, RequestIndex},
     seen::{Kind, Object, PodSeen, PodStage, RecreateSeen},
 };
 
@@ -30,7 +30,7 @@ fn a_silent_agent_ends_the_request_after_a_minute() {
     let text = "daemon has not responded for a long time";
     assert_eq!(only(&patches), Said::Failed(Reason::AgentSilent, text.to_owned()));
     // What was applied before is applied again: left out, it would be taken back.
-    let Write::Fail(_, Some(assignment)) = &patches[0].write else { panic!("{patches:?}") };
+    let RequestAct::Fail(_, Some(assignment)) = &patches[0].write else { panic!("{patches:?}") };
     assert_eq!(assignment.contexts.len(), 1);
     world.write_only(&patches);
     assert!(world.pass(seconds(3600)).is_empty());
@@ -173,6 +173,6 @@ fn an_absence_while_a_view_is_behind_is_doubted() {
     assert_eq!(reason(&world.pass(seconds(7))), Reason::NodeGone);
 }
 
-fn unreachable(index: &Index) -> bool {
+fn unreachable(index: &RequestIndex) -> bool {
     panic!("decided in doubt: {:?}", index.size())
 }

@@ -2,13 +2,13 @@
 
 use super::world::*;
 use crate::{
-    index::{Ask, Reason},
+    requests::{Reason, RequestKind},
     seen::{Kind, Object},
 };
 
 #[test]
 fn nothing_is_decided_before_everything_was_listed() {
-    for &last in Ask::Recreate.decided_by() {
+    for &last in RequestKind::Recreate.decided_by() {
         let mut world = World::unlisted();
         let now = world.now();
         for kind in Kind::ALL {

@@ -6,19 +6,19 @@ use crate::seen::{Key, Kind};
 
 /// Action that a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Ask {
+pub enum RequestKind {
     /// New instances of containers, in place: ContainerRecreateRequests.
     Recreate,
     /// Other images, labels or annotations, in place: ContainerUpdateRequests.
     Update,
 }
 
-impl Ask {
+impl RequestKind {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Recreate, Self::Update];
 
     /// The kind of those requests.
-    pub const fn kind(self) -> Kind {
+    pub const fn object(self) -> Kind {
         match self {
             Self::Recreate => Kind::Request,
             Self::Update => Kind::Update,
@@ -38,7 +38,7 @@ impl Ask {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestId {
     /// Its kind.
-    pub ask: Ask,
+    pub kind: RequestKind,
     /// Its name.
     pub key: Key,
 }

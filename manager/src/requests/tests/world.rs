@@ -13,7 +13,7 @@ use berth_proto::crd::{
 use jiff::Timestamp;
 
 use crate::{
-    index::{Ask, Assignment, Index, Reason, RequestStatus, StatusPatch, Write},
+    requests::{Assignment, Reason, RequestAct, RequestIndex, RequestKind, RequestStatus, StatusPatch},
     seen::{
         ContainerSeen, Kind, NodeSeen, Now, Object, PodSeen, PodStage, RecreateSeen, RequestSeen, Role,
         UpdateSeen,
@@ -142,18 +142,18 @@ pub(super) enum Said {
 
 pub(super) fn said(patch: &StatusPatch) -> Said {
     match &patch.write {
-        Write::Assign(Assignment { contexts, .. }) => Said::Assigned(
+        RequestAct::Assign(Assignment { contexts, .. }) => Said::Assigned(
             contexts
                 .iter()
                 .map(|context| (context.name.clone(), context.container_id.clone(), context.restart_count))
                 .collect(),
         ),
-        Write::Fail(failure, _) => Said::Failed(failure.reason, failure.message.clone()),
+        RequestAct::Fail(failure, _) => Said::Failed(failure.reason, failure.message.clone()),
     }
 }
 
 pub(super) struct World {
-    pub(super) index: Index,
+    pub(super) index: RequestIndex,
     start: Instant,
     passed: Duration,
     /// Requests that the API server has.
@@ -167,7 +167,7 @@ impl World {
 
     /// One in which nothing has been listed yet.
     pub(super) fn unlisted() -> Self {
-        let index = Index::default();
+        let index = RequestIndex::default();
         let (requests, updates) = (BTreeMap::new(), BTreeMap::new());
         Self { index, start: Instant::now(), passed: Duration::ZERO, requests, updates }
     }
@@ -278,9 +278,9 @@ impl World {
 
     /// Writes a patch of either kind.
     pub(super) fn write_any(&mut self, patch: &StatusPatch) {
-        match patch.id.ask {
-            Ask::Recreate => drop(self.write(patch)),
-            Ask::Update => drop(self.write_update(patch)),
+        match patch.id.kind {
+            RequestKind::Recreate => drop(self.write(patch)),
+            RequestKind::Update => drop(self.write_update(patch)),
         }
     }
 

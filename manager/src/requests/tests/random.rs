@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::world::*;
 use crate::{
-    index::{Ask, RequestId, StatusPatch},
+    requests::{RequestId, RequestKind, StatusPatch},
     seen::{Object, PodSeen, PodStage},
 };
 
@@ -17,7 +17,7 @@ enum Deed {
     Run { pod: u8, instance: u32 },
     Terminate { pod: u8 },
     Remove { pod: u8 },
-    Ask { ask: Ask, request: u8, pod: u8, container: &'static str },
+    Ask { kind: RequestKind, request: u8, pod: u8, container: &'static str },
 }
 
 fn deed() -> impl Strategy<Value = Deed> {
@@ -26,20 +26,20 @@ fn deed() -> impl Strategy<Value = Deed> {
         1 => (0..3u8).prop_map(|pod| Deed::Terminate { pod }),
         1 => (0..3u8).prop_map(|pod| Deed::Remove { pod }),
         4 => (
-            prop_oneof![Just(Ask::Recreate), Just(Ask::Update)],
+            prop_oneof![Just(RequestKind::Recreate), Just(RequestKind::Update)],
             0..4u8,
             0..3u8,
             prop_oneof![9 => Just("a"), 1 => Just("b")],
         )
-            .prop_map(|(ask, request, pod, container)| Deed::Ask { ask, request, pod, container }),
+            .prop_map(|(kind, request, pod, container)| Deed::Ask { kind, request, pod, container }),
     ]
 }
 
 /// A request of either kind.
-fn asked(ask: Ask, name: &str, pod: &str, container: &str) -> Object {
-    match ask {
-        Ask::Recreate => Object::Request(Box::new(request(name, pod, &[container]))),
-        Ask::Update => Object::Update(Box::new(update(name, pod, &[container]))),
+fn asked(kind: RequestKind, name: &str, pod: &str, container: &str) -> Object {
+    match kind {
+        RequestKind::Recreate => Object::Request(Box::new(request(name, pod, &[container]))),
+        RequestKind::Update => Object::Update(Box::new(update(name, pod, &[container]))),
     }
 }
 
@@ -58,10 +58,10 @@ fn watches(deeds: &[Deed]) -> (Vec<Result<PodSeen, String>>, Vec<Object>) {
                 pods.push(Ok(PodSeen { stage: PodStage::Terminating, ..terminating }));
             }
             Deed::Remove { pod } => pods.push(Err(name(pod))),
-            Deed::Ask { ask, request: number, pod, container } => {
+            Deed::Ask { kind, request: number, pod, container } => {
                 requests
-                    .entry((*number, *ask))
-                    .or_insert_with(|| asked(*ask, &format!("r{number}"), &name(pod), container));
+                    .entry((*number, *kind))
+                    .or_insert_with(|| asked(*kind, &format!("r{number}"), &name(pod), container));
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::seen::Key;
 
 /// A write to a NodePodProbe.
 #[derive(Clone, Debug)]
-pub struct NodeProbesOrder {
+pub struct NodeProbesWrite {
     /// The name of the node, and of its NodePodProbe.
     pub node: Arc<str>,
     /// UID of the NodePodProbe.
@@ -31,7 +31,7 @@ pub enum NodeAct {
 
 /// A write to a PodProbeMarker.
 #[derive(Clone, Debug)]
-pub struct MarkerOrder {
+pub struct MarkerWrite {
     /// Which marker.
     pub key: Key,
     /// Which one of that name.

@@ -13,14 +13,14 @@ use tracing::{info, warn};
 use crate::{
     health::Listed,
     images::{Effect, Fetch, ImageIndex},
-    index::{Ask, Index, RequestId},
     lease::Tenure,
     metrics::Metrics,
-    order::{Order, Target},
     probes::ProbeIndex,
+    requests::{RequestId, RequestIndex, RequestKind},
     secrets::{Answer, Vault},
     seen::{Kind, Now, Object},
     watch::Input,
+    write::{Target, Write},
     writer::Writer,
 };
 
@@ -31,9 +31,9 @@ const BATCH: usize = 256;
 
 /// The indexes and what they are connected to.
 #[derive(Debug)]
-pub struct Centre {
+pub struct Controller {
     /// Requests. Pure.
-    pub index: Index,
+    pub requests: RequestIndex,
     /// Images. Pure.
     pub images: ImageIndex,
     /// Probes. Pure.
@@ -56,7 +56,7 @@ pub struct Centre {
     pub metrics: Metrics,
 }
 
-impl Centre {
+impl Controller {
     /// Runs until the watches have ended.
     pub async fn run(mut self) {
         let mut term = None;
@@ -76,7 +76,7 @@ impl Centre {
                 }
                 Some(answer) = self.answers.recv() => self.answered(answer),
                 () = self.tenure.changed() => {}
-                () = deadline(self.index.next_deadline()) => {}
+                () = deadline(self.requests.next_deadline()) => {}
                 () = deadline(self.images.next_deadline()) => {}
                 () = deadline(self.probes.next_deadline()) => {}
                 () = deadline(count_at) => {}
@@ -84,11 +84,11 @@ impl Centre {
             let before = std::mem::replace(&mut term, self.tenure.term());
             let now = now();
             let (patches, effects, orders) = if term.is_some() && term != before {
-                (self.index.owed(now), self.images.owed(now), self.probes.owed(now))
+                (self.requests.owed(now), self.images.owed(now), self.probes.owed(now))
             } else if term.is_none() && before.is_some() {
-                (self.index.due(now), self.images.rests(now), self.probes.rests(now))
+                (self.requests.due(now), self.images.rests(now), self.probes.rests(now))
             } else {
-                (self.index.due(now), self.images.due(now), self.probes.due(now))
+                (self.requests.due(now), self.images.due(now), self.probes.due(now))
             };
             self.hand_on(patches);
             self.carry_out(effects);
@@ -97,7 +97,7 @@ impl Centre {
             count_at = next.filter(|at| *at > now.instant);
             if count_at.is_none() {
                 counted = Some(now.instant);
-                self.metrics.size(self.index.size());
+                self.metrics.size(self.requests.size());
                 self.metrics.images(self.images.size());
                 self.metrics.probes(self.probes.size());
             }
@@ -108,19 +108,19 @@ impl Centre {
         let now = now();
         let (patches, effects, orders) = match input {
             Input::ListBegins(kind) => {
-                self.index.list_begins(kind, now);
+                self.requests.list_begins(kind, now);
                 self.images.list_begins(kind, now);
                 self.probes.list_begins(kind, now);
                 return;
             }
             Input::ListEnds(kind) => {
                 let owed = (
-                    self.index.list_ends(kind, now),
+                    self.requests.list_ends(kind, now),
                     self.images.list_ends(kind, now),
                     self.probes.list_ends(kind, now),
                 );
                 self.listed.send_modify(|listed| listed.add(kind));
-                let (requests, images) = (self.index.size(), self.images.size());
+                let (requests, images) = (self.requests.size(), self.images.size());
                 info!(kind = kind.name(), ?requests, ?images, probes = ?self.probes.size(), "Listed");
                 owed
             }
@@ -141,24 +141,23 @@ impl Centre {
                     Object::Pod(_) | Object::Node(_) | Object::NodeImage(_) | Object::NodePodProbe(_) => {}
                 }
                 let (effects, orders) = (self.images.apply(&object, now), self.probes.apply(&object, now));
-                (self.index.apply(object, now), effects, orders)
+                (self.requests.apply(object, now), effects, orders)
             }
             Input::Delete { kind, namespace, name } => (
-                self.index.delete(kind, &namespace, &name, now),
+                self.requests.delete(kind, &namespace, &name, now),
                 self.images.delete(kind, &namespace, &name, now),
                 self.probes.delete(kind, &namespace, &name, now),
             ),
             Input::Absent(kind) => {
-                // There is nothing of it to know, and what was known stays. No other kind of requests waits
-                // for it.
-                self.index.view_broke(kind, now);
+                // There is nothing of it to know, and what was known stays. No other kind of requests waits for it.
+                self.requests.view_broke(kind, now);
                 self.images.view_broke(kind, now);
                 self.probes.view_broke(kind, now);
                 self.listed.send_modify(|listed| listed.add(kind));
                 return;
             }
             Input::Broke(kind) => {
-                self.index.view_broke(kind, now);
+                self.requests.view_broke(kind, now);
                 self.images.view_broke(kind, now);
                 self.probes.view_broke(kind, now);
                 return;
@@ -199,7 +198,7 @@ impl Centre {
         }
     }
 
-    fn hand_on<O: Into<Order>>(&mut self, orders: impl IntoIterator<Item = O>) {
+    fn hand_on<O: Into<Write>>(&mut self, orders: impl IntoIterator<Item = O>) {
         for order in orders {
             if let Err(full) = self.writer.submit(order) {
                 self.lost(full.target);
@@ -208,15 +207,15 @@ impl Centre {
     }
 
     fn lost(&mut self, target: Target) {
-        let ask = match target.kind {
-            Kind::Request => Ask::Recreate,
-            Kind::Update => Ask::Update,
+        let kind = match target.kind {
+            Kind::Request => RequestKind::Recreate,
+            Kind::Update => RequestKind::Update,
             Kind::PodProbeMarker | Kind::NodePodProbe => return self.probes.lost(&target, now()),
             Kind::Pod | Kind::Node | Kind::NodeImage | Kind::ImagePullJob => {
                 return self.images.lost(&target, now());
             }
         };
-        self.index.lost(&RequestId { ask, key: target.key }, now());
+        self.requests.lost(&RequestId { kind, key: target.key }, now());
     }
 }
 

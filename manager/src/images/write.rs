@@ -5,13 +5,13 @@ use std::sync::Arc;
 use berth_proto::crd::{DesiredImage, ImagePullJobStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::{order::Order, seen::Key};
+use crate::{seen::Key, write::Write};
 
 /// Effect that is owed.
 #[derive(Clone, Debug)]
 pub enum Effect {
     /// A write.
-    Write(Order),
+    Write(Write),
     /// Secrets are to be read; `ImageIndex::secrets_ready` or `secrets_missing` says what came of it.
     Fetch(Fetch),
     /// Secrets that were read for this job are not needed any more.
@@ -33,7 +33,7 @@ pub struct Fetch {
 
 /// All that is wanted of one node from now on: what is left out is taken back.
 #[derive(Clone, Debug)]
-pub struct NodeOrder {
+pub struct NodeImageWrite {
     /// The name of the node, and of its NodeImage.
     pub node: Arc<str>,
     /// UID of the NodeImage.
@@ -75,7 +75,7 @@ pub enum Seal {
 
 /// A write to a job.
 #[derive(Clone, Debug)]
-pub struct JobOrder {
+pub struct JobWrite {
     /// Which job.
     pub key: Key,
     /// Which one of that name.

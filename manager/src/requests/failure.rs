@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::ask::Ask;
+use super::kind::RequestKind;
 
 /// A request's end, written by the manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,9 +79,9 @@ pub(super) const POD_GONE: &str = "pod has gone";
 /// OpenKruise's text.
 pub(super) const AGENT_SILENT: &str = "daemon has not responded for a long time";
 /// OpenKruise's text, and one like it.
-pub(super) const fn deadline_exceeded(ask: Ask) -> &'static str {
-    match ask {
-        Ask::Recreate => "recreating has exceeded the activeDeadlineSeconds",
-        Ask::Update => "updating has exceeded the activeDeadlineSeconds",
+pub(super) const fn deadline_exceeded(kind: RequestKind) -> &'static str {
+    match kind {
+        RequestKind::Recreate => "recreating has exceeded the activeDeadlineSeconds",
+        RequestKind::Update => "updating has exceeded the activeDeadlineSeconds",
     }
 }

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::{
     container_id::ContainerId,
-    patch::{Assignment, Write},
+    patch::{Assignment, RequestAct},
     spec::Spec,
     status::Status,
 };
@@ -60,8 +60,8 @@ pub(super) struct Request {
     pub(super) stage: Stage,
     /// The instances that are history because of it.
     pub(super) replaced: Box<[ContainerId]>,
-    /// Write that was asked for last, and its version. The next event of the object shows its result.
-    pub(super) asked: Option<(Box<str>, Write)>,
+    /// RequestAct that was asked for last, and its version. The next event of the object shows its result.
+    pub(super) asked: Option<(Box<str>, RequestAct)>,
     /// Its entry among the timers.
     pub(super) timer: Option<Instant>,
 }

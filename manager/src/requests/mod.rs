@@ -2,7 +2,7 @@
 //! out.
 //!
 //! ```text
-//!  watches ── apply / delete / list_begins / list_ends / view_broke ──▶ Index ──▶ Vec<StatusPatch> ──▶ writer
+//!  watches ── apply / delete / list_begins / list_ends / view_broke ──▶ RequestIndex ──▶ Vec<StatusPatch> ──▶ writer
 //!  clock ──── due, asked for at next_deadline ──────────────────────▶
 //!  lease ──── owed: everything, once more ──────────────────────────▶
 //! ```
@@ -18,8 +18,8 @@
 //!        └───────Fail─────────┴────────────Fail────────────────┘
 //! ```
 //!
-//! - `ask`: which of the two kinds a request is of. They are assigned and ended alike; but recreating is
-//!   about instances, and an update about a pod, whether its containers have ever run or not;
+//! - `kind`: which of the two kinds a request is of. They are assigned and ended alike; but recreating is about instances, and
+//!   an update about a pod, whether its containers have ever run or not;
 //! - `spec`, `status`: what both kinds say in common. Is what is asked for possible at all;
 //! - `assignment`: which agent, which instances; what is missing is waited for, because pods come by a watch
 //!   of their own;
@@ -27,26 +27,25 @@
 //! - `replaced`: instances known to be history, so that a pod seen late is not taken for news.
 //!
 //! Invariants:
-//! - nothing is decided before pods, nodes and requests of the kind have been listed once, completely; of the
-//!   two kinds of requests neither waits for the other, which may not be installed;
-//! - a write is asked for once for each version of a request, and again only if it was lost ([`Index::lost`])
-//!   or everything is asked for ([`Index::owed`]); what became of it is seen in the next version of the
-//!   object;
+//! - nothing is decided before pods, nodes and requests of the kind have been listed once, completely; of the two kinds of
+//!   requests neither waits for the other, which may not be installed;
+//! - a write is asked for once for each version of a request, and again only if it was lost ([`RequestIndex::lost`]) or everything
+//!   is asked for ([`RequestIndex::owed`]); what became of it is seen in the next version of the object;
 //! - every write names the version it was decided on, so a decision made on old news changes nothing;
 //! - a request that ended is never written to. Deleting it after its time is its agent's job, never the
 //!   manager's: one that ended on a node that is gone stays until somebody deletes it;
 //! - what is remembered is bounded by what exists, but for the instances of deleted requests, which are
 //!   bounded by number and time.
 
-mod ask;
 mod assignment;
 mod container_id;
 mod deadline;
 mod failure;
+mod kind;
+mod lookup;
 mod model;
 mod patch;
 mod replaced;
-mod requests;
 mod spec;
 mod status;
 
@@ -59,18 +58,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use self::{
-    ask::{Ask, RequestId},
-    failure::{Failure, Reason},
-    patch::{Assignment, RequestStatus, StatusPatch, Write},
-};
 use self::{
     assignment::Decision,
+    lookup::Requests,
     model::{Pod, Request, Stage},
     replaced::Replaced,
-    requests::Requests,
     spec::Spec,
     status::Status,
+};
+pub use self::{
+    failure::{Failure, Reason},
+    kind::{RequestId, RequestKind},
+    patch::{Assignment, RequestAct, RequestStatus, StatusPatch},
 };
 use crate::{
     seen::{Key, Kind, Now, Object, RequestSeen, Texts, Views},
@@ -80,9 +79,9 @@ use crate::{
 /// A write that found no room is owed again after it.
 const LOST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Index of requests: the manager's knowledge of them, and the writes that follow from it.
+/// RequestIndex of requests: the manager's knowledge of them, and the writes that follow from it.
 #[derive(Debug, Default)]
-pub struct Index {
+pub struct RequestIndex {
     views: Views,
     /// With the number of the list that showed it last.
     pods: HashMap<Key, (Pod, u32)>,
@@ -109,7 +108,7 @@ pub struct Size {
     pub assigned: usize,
 }
 
-impl Index {
+impl RequestIndex {
     /// An object is as given. What requests are not decided by is passed over.
     pub fn apply(&mut self, object: Object, now: Now) -> Vec<StatusPatch> {
         match object {
@@ -143,7 +142,7 @@ impl Index {
     }
 
     fn apply_request<S: Spec, T: Status>(&mut self, seen: &RequestSeen<S, T>, now: Now) -> Vec<StatusPatch> {
-        let id = RequestId { ask: T::ASK, key: self.texts.key(&seen.namespace, &seen.name) };
+        let id = RequestId { kind: T::KIND, key: self.texts.key(&seen.namespace, &seen.name) };
         let before = self.requests.remove(&id);
         match &before {
             Some(before) if *before.uid == *seen.uid => self.replaced.remove(&before.replaced),
@@ -153,7 +152,7 @@ impl Index {
         let before = before.filter(|before| *before.uid == *seen.uid);
         let request = Request::new(seen, before.as_ref(), now, &mut self.texts);
         self.replaced.add(&request.replaced);
-        self.requests.insert(id.clone(), request, self.views.list(id.ask.kind()));
+        self.requests.insert(id.clone(), request, self.views.list(id.kind.object()));
         self.evaluate_all(vec![id], now)
     }
 
@@ -169,22 +168,27 @@ impl Index {
                 self.nodes.remove(name);
                 self.evaluate_all(self.requests.of_node(name), now)
             }
-            Kind::Request => self.delete_request(Ask::Recreate, namespace, name, now),
-            Kind::Update => self.delete_request(Ask::Update, namespace, name, now),
+            Kind::Request => self.delete_request(RequestKind::Recreate, namespace, name, now),
+            Kind::Update => self.delete_request(RequestKind::Update, namespace, name, now),
             Kind::NodeImage | Kind::ImagePullJob | Kind::PodProbeMarker | Kind::NodePodProbe => Vec::new(),
         }
     }
 
-    fn delete_request(&mut self, ask: Ask, namespace: &str, name: &str, now: Now) -> Vec<StatusPatch> {
-        let id = RequestId { ask, key: self.texts.key(namespace, name) };
+    fn delete_request(
+        &mut self,
+        kind: RequestKind,
+        namespace: &str,
+        name: &str,
+        now: Now,
+    ) -> Vec<StatusPatch> {
+        let id = RequestId { kind, key: self.texts.key(namespace, name) };
         if let Some(request) = self.requests.remove(&id) {
             self.replaced.depart(&request.replaced, now.instant);
         }
         Vec::new()
     }
 
-    /// All objects of a kind are about to be applied, and [`Index::list_ends`] says when that was the last
-    /// one.
+    /// All objects of a kind are about to be applied, and [`RequestIndex::list_ends`] says when that was the last one.
     pub fn list_begins(&mut self, kind: Kind, now: Now) {
         self.views.begins(kind, now.instant);
     }
@@ -195,8 +199,8 @@ impl Index {
         let list = self.views.list(kind);
         let gone = match kind {
             Kind::Pod => vanished(&self.pods, |(_, shown)| *shown != list),
-            Kind::Request => self.requests.vanished(Ask::Recreate, list),
-            Kind::Update => self.requests.vanished(Ask::Update, list),
+            Kind::Request => self.requests.vanished(RequestKind::Recreate, list),
+            Kind::Update => self.requests.vanished(RequestKind::Update, list),
             Kind::Node => {
                 let gone = vanished(&self.nodes, |shown| *shown != list);
                 gone.into_iter().map(|name| Key { namespace: "".into(), name }).collect()
@@ -244,7 +248,7 @@ impl Index {
         }
     }
 
-    /// When to call [`Index::due`], even if nothing happens.
+    /// When to call [`RequestIndex::due`], even if nothing happens.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.requests.next_timer()
     }
@@ -255,8 +259,8 @@ impl Index {
         Size {
             pods: self.pods.len(),
             nodes: self.nodes.len(),
-            requests: self.requests.count(Ask::Recreate),
-            updates: self.requests.count(Ask::Update),
+            requests: self.requests.count(RequestKind::Recreate),
+            updates: self.requests.count(RequestKind::Update),
             unassigned: self.requests.unfinished_count() - assigned,
             assigned,
         }
@@ -264,10 +268,10 @@ impl Index {
 
     // === decisions ===
 
-    /// Since when requests can be decided; `None` while they can't. A list of them comes in any order, so one
-    /// may be seen before the one it follows: nothing is decided before its end.
-    fn usable_since(&self, ask: Ask) -> Option<Instant> {
-        if self.views.is_listing(ask.kind()) { None } else { self.views.complete_since(ask.decided_by()) }
+    /// Since when requests can be decided; `None` while they can't. A list of them comes in any order, so one may be seen
+    /// before the one it follows: nothing is decided before its end.
+    fn usable_since(&self, kind: RequestKind) -> Option<Instant> {
+        if self.views.is_listing(kind.object()) { None } else { self.views.complete_since(kind.decided_by()) }
     }
 
     fn evaluate_all(&mut self, ids: Vec<RequestId>, now: Now) -> Vec<StatusPatch> {
@@ -276,7 +280,7 @@ impl Index {
 
     fn evaluate(&mut self, id: RequestId, now: Now) -> Option<StatusPatch> {
         self.requests.set_timer(&id, None);
-        let usable_since = self.usable_since(id.ask)?;
+        let usable_since = self.usable_since(id.kind)?;
         let request = self.requests.get_mut(&id)?;
         let pod = |name: &Arc<str>| self.pods.get(&id.pod(name)).map(|(pod, _)| pod);
         let decision = match &mut request.stage {
@@ -297,7 +301,7 @@ impl Index {
                     pods_doubt: self.views.doubt(Kind::Pod),
                     nodes_doubt: self.views.doubt(Kind::Node),
                 };
-                deadline::decide(id.ask, assigned, &facts, now)
+                deadline::decide(id.kind, assigned, &facts, now)
             }
         };
         match decision {
@@ -306,7 +310,7 @@ impl Index {
                 self.requests.set_timer(&id, Some(until));
                 None
             }
-            Decision::Write(write) => {
+            Decision::RequestAct(write) => {
                 let asked = (request.resource_version.clone(), write);
                 if request.asked.as_ref() == Some(&asked) {
                     return None;

@@ -10,8 +10,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde::Serialize;
 
 use super::{
-    ask::{Ask, RequestId},
     failure::Failure,
+    kind::{RequestId, RequestKind},
 };
 
 /// One write to the status of one request.
@@ -24,15 +24,15 @@ pub struct StatusPatch {
     /// The version it was decided on. The write must fail on any other: what happened since is not known
     /// here.
     pub resource_version: Box<str>,
-    /// Write to carry out.
-    pub write: Write,
+    /// RequestAct to carry out.
+    pub write: RequestAct,
     /// When it was decided.
     pub at: Timestamp,
 }
 
-/// Write to a request.
+/// RequestAct to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Write {
+pub enum RequestAct {
     /// An agent gets the request.
     Assign(Assignment),
     /// The request ends, with the assignment it had.
@@ -64,16 +64,16 @@ impl StatusPatch {
     /// The status as it is applied.
     pub fn status(&self) -> RequestStatus {
         let (failure, assignment) = match &self.write {
-            Write::Assign(assignment) => (None, Some(assignment)),
-            Write::Fail(failure, assignment) => (Some(failure), assignment.as_ref()),
+            RequestAct::Assign(assignment) => (None, Some(assignment)),
+            RequestAct::Fail(failure, assignment) => (Some(failure), assignment.as_ref()),
         };
         let completion_time = failure.map(|_| Time(self.at));
         let message = failure.map(|failure| failure.message.clone());
         let conditions = failure.map(|failure| self.failed(failure)).into_iter().collect();
         let node_name = assignment.map(|assignment| assignment.node.to_string());
         let pod_uid = assignment.map(|assignment| assignment.pod_uid.clone());
-        match self.id.ask {
-            Ask::Recreate => RequestStatus::Recreate(Box::new(ContainerRecreateRequestStatus {
+        match self.id.kind {
+            RequestKind::Recreate => RequestStatus::Recreate(Box::new(ContainerRecreateRequestStatus {
                 phase: failure.map(|_| RecreatePhase::Completed),
                 completion_time,
                 message,
@@ -83,7 +83,7 @@ impl StatusPatch {
                 container_status_contexts: assignment.map(|it| it.contexts.clone()).unwrap_or_default(),
                 ..Default::default()
             })),
-            Ask::Update => RequestStatus::Update(Box::new(ContainerUpdateRequestStatus {
+            RequestKind::Update => RequestStatus::Update(Box::new(ContainerUpdateRequestStatus {
                 phase: failure.map(|_| UpdatePhase::Completed),
                 completion_time,
                 message,

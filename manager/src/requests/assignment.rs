@@ -6,11 +6,11 @@ use std::{
 };
 
 use super::{
-    ask::{Ask, RequestId},
     container_id::ContainerId,
     failure::{Failure, Reason, deadline_exceeded},
+    kind::{RequestId, RequestKind},
     model::{Container, Pod, Wanted, context},
-    patch::{Assignment, Write},
+    patch::{Assignment, RequestAct},
     replaced::Replaced,
 };
 use crate::{
@@ -28,17 +28,17 @@ const STALE: Duration = Duration::from_secs(10);
 /// Decision about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// Ask again then, if nothing happens before.
+    /// RequestKind again then, if nothing happens before.
     Wait(Instant),
     /// Nothing, until something happens.
     Nothing,
     /// This is owed.
-    Write(Write),
+    RequestAct(RequestAct),
 }
 
 impl Decision {
     pub(super) fn fail(reason: Reason, message: impl Into<String>, assignment: Option<&Assignment>) -> Self {
-        Self::Write(Write::Fail(Failure::new(reason, message), assignment.cloned()))
+        Self::RequestAct(RequestAct::Fail(Failure::new(reason, message), assignment.cloned()))
     }
 }
 
@@ -65,7 +65,7 @@ pub(super) fn decide(
     }
     // No agent has it, so there is none to give its time to.
     if wanted.active_until.is_some_and(|until| until <= now.instant) {
-        return Decision::fail(Reason::DeadlineExceeded, deadline_exceeded(id.ask), None);
+        return Decision::fail(Reason::DeadlineExceeded, deadline_exceeded(id.kind), None);
     }
     let wait = |until: Instant| Decision::Wait(wanted.active_until.map_or(until, |end| end.min(until)));
     match snapshot(id, wanted, facts.pod) {
@@ -74,12 +74,16 @@ pub(super) fn decide(
             if now.instant < until && snapshot.is_history(replaced, now.instant) {
                 wait(until)
             } else {
-                Decision::Write(Write::Assign(snapshot.assignment()))
+                Decision::RequestAct(RequestAct::Assign(snapshot.assignment()))
             }
         }
         Err(failure) => {
             let until = later(facts.since, LAG).max(facts.doubt.unwrap_or(facts.since));
-            if now.instant < until { wait(until) } else { Decision::Write(Write::Fail(failure, None)) }
+            if now.instant < until {
+                wait(until)
+            } else {
+                Decision::RequestAct(RequestAct::Fail(failure, None))
+            }
         }
     }
 }
@@ -132,31 +136,31 @@ fn snapshot<'a>(id: &RequestId, wanted: &Wanted, pod: Option<&'a Pod>) -> Result
         let Some(container) = pod.containers.iter().find(|container| *container.name == **wanted) else {
             return refuse(Reason::ContainerNotFound, format!("container {wanted:?} is not in pod {name:?}"));
         };
-        if let Some(what) = unfit(id.ask, container.role) {
+        if let Some(what) = unfit(id.kind, container.role) {
             return refuse(Reason::InitContainer, format!("container {wanted:?} of pod {name:?} {what}"));
         }
-        match (id.ask, &container.id) {
-            (Ask::Recreate, Some(instance)) => instances.push((container, instance)),
-            (Ask::Recreate, None) => {
+        match (id.kind, &container.id) {
+            (RequestKind::Recreate, Some(instance)) => instances.push((container, instance)),
+            (RequestKind::Recreate, None) => {
                 let message = format!("container {wanted:?} of pod {name:?} has never started");
                 return refuse(Reason::ContainerNotStarted, message);
             }
             // One that cannot start may be what the update is for.
-            (Ask::Update, _) => {}
+            (RequestKind::Update, _) => {}
         }
     }
     Ok(Snapshot { pod, node, instances })
 }
 
 /// Why a container of this role is not one that can be asked for.
-const fn unfit(ask: Ask, role: Role) -> Option<&'static str> {
-    match (ask, role) {
-        (Ask::Recreate, Role::Init) => {
+const fn unfit(kind: RequestKind, role: Role) -> Option<&'static str> {
+    match (kind, role) {
+        (RequestKind::Recreate, Role::Init) => {
             Some("is an init container that runs once: only those with restartPolicy Always can be recreated")
         }
-        (Ask::Update, Role::Init | Role::Sidecar) => {
+        (RequestKind::Update, Role::Init | Role::Sidecar) => {
             Some("is an init container: only spec.containers are updated in place")
         }
-        (Ask::Recreate, Role::Sidecar) | (_, Role::Regular) => None,
+        (RequestKind::Recreate, Role::Sidecar) | (_, Role::Regular) => None,
     }
 }

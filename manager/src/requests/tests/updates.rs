@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::world::*;
 use crate::{
-    index::{Ask, Reason},
+    requests::{Reason, RequestKind},
     seen::{ContainerSeen, Kind, PodSeen, PodStage, Role, UpdateSeen},
 };
 
@@ -287,8 +287,8 @@ fn both_kinds_of_one_name_for_one_pod_are_two_requests() {
     assert!(world.request(request("same", "p", &["a"])).is_empty());
     assert!(world.update(update("same", "p", &["a"])).is_empty());
     let patches = world.pod(pod("p", &[container("a", 1)]));
-    let asks: Vec<Ask> = patches.iter().map(|patch| patch.id.ask).collect();
-    assert_eq!(asks, Ask::ALL);
+    let asks: Vec<RequestKind> = patches.iter().map(|patch| patch.id.kind).collect();
+    assert_eq!(asks, RequestKind::ALL);
     assert_eq!((said(&patches[0]), said(&patches[1])), (assigned(&[("a", 1)]), assigned(&[])));
     patches.iter().for_each(|patch| world.write_any(patch));
     let size = world.index.size();
@@ -304,30 +304,30 @@ fn both_kinds_of_one_name_for_one_pod_are_two_requests() {
 
 /// A kind that is not installed is never listed: a watch of it only breaks, again and again.
 #[rstest]
-#[case::updates(Ask::Update, Ask::Recreate)]
-#[case::recreations(Ask::Recreate, Ask::Update)]
-fn neither_kind_waits_for_the_other(#[case] missing: Ask, #[case] there: Ask) {
+#[case::updates(RequestKind::Update, RequestKind::Recreate)]
+#[case::recreations(RequestKind::Recreate, RequestKind::Update)]
+fn neither_kind_waits_for_the_other(#[case] missing: RequestKind, #[case] there: RequestKind) {
     let mut world = World::unlisted();
     let now = world.now();
     Kind::ALL.into_iter().for_each(|kind| world.index.list_begins(kind, now));
-    world.index.view_broke(missing.kind(), now);
+    world.index.view_broke(missing.object(), now);
     world.node("node-1");
     let show = |world: &mut World, name: &str, pod: &str| match there {
-        Ask::Recreate => world.request(request(name, pod, &["a"])),
-        Ask::Update => world.update(update(name, pod, &["a"])),
+        RequestKind::Recreate => world.request(request(name, pod, &["a"])),
+        RequestKind::Update => world.update(update(name, pod, &["a"])),
     };
     world.pod(pod("p", &[container("a", 1)]));
     assert!(show(&mut world, "listed", "p").is_empty());
     assert!(world.index.list_ends(Kind::Pod, now).is_empty());
     assert!(world.index.list_ends(Kind::Node, now).is_empty());
-    let patches = world.index.list_ends(there.kind(), now);
+    let patches = world.index.list_ends(there.object(), now);
     assert!(matches!(only(&patches), Said::Assigned(_)));
     patches.iter().for_each(|patch| world.write_any(patch));
 
     let now = world.now();
-    world.index.list_begins(missing.kind(), now);
+    world.index.list_begins(missing.object(), now);
     assert!(show(&mut world, "later", "none").is_empty());
-    world.index.view_broke(missing.kind(), now);
+    world.index.view_broke(missing.object(), now);
     assert_eq!(reason(&world.pass(seconds(3))), Reason::PodNotFound);
 }
 

@@ -4,7 +4,7 @@ use berth_proto::crd::{ContainerRecreateRequestSpec, RecreateContainer, Recreate
 use rstest::rstest;
 
 use super::world::*;
-use crate::index::Reason;
+use crate::requests::Reason;
 
 type Spec = ContainerRecreateRequestSpec;
 

@@ -1,0 +1,145 @@
+//! Carries out effects: where each goes, and how it ended.
+
+use berth_policy::{
+    ContainerId, DirectStop, Effect, Event, PodEffect, PodRef, RecreateMark, RequestEffect, RequestId,
+    RuntimeEffect, SidecarMark, Source, StepOutcome, StoreEffect,
+};
+use berth_shim::Gate;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::Executor;
+use crate::{agent::fault::Point, base::causes::chain, exec::hook};
+
+impl Executor {
+    /// Begins an effect, so that the next plan does not owe it again, and gives its outcome back.
+    pub(super) fn begin_effect(&self, effect: Effect, shutdown: &CancellationToken) {
+        self.agent.observe(Event::EffectBegan(effect.clone()));
+        let (this, shutdown) = (self.clone(), shutdown.clone());
+        self.effects.spawn(async move {
+            let carried_out = this.break_off.run_until_cancelled(this.carry_out(&effect, &shutdown)).await;
+            if let Some(outcome) = carried_out {
+                this.agent.observe(Event::EffectEnded(effect, outcome));
+            }
+        });
+    }
+
+    async fn carry_out(&self, effect: &Effect, shutdown: &CancellationToken) -> StepOutcome {
+        match effect {
+            Effect::Store(effect) => self.store(effect).await,
+            Effect::Runtime(RuntimeEffect::RemoveContainers(containers)) => self.remove(containers).await,
+            Effect::Runtime(RuntimeEffect::StopContainer(stop)) => self.stop(stop, shutdown).await,
+            Effect::Request(source, request, effect) => {
+                Point::Reporting.reached();
+                let outcome = self.change_request(*source, request, effect).await;
+                Point::Reported.reached();
+                outcome
+            }
+            Effect::Pod(pod, effect) => self.change_pod(pod, effect).await,
+        }
+    }
+
+    async fn change_request(&self, source: Source, id: &RequestId, effect: &RequestEffect) -> StepOutcome {
+        match (source, &self.requests) {
+            (Source::File, _) => self.files.change(id, effect).await,
+            (Source::Api, Some(requests)) => requests.change(id, effect).await,
+            (Source::Api, None) => StepOutcome::Gone,
+        }
+    }
+
+    async fn change_pod(&self, pod: &PodRef, effect: &PodEffect) -> StepOutcome {
+        if let PodEffect::Tell(notice) = effect {
+            info!(
+                pod = %format_args!("{}/{}", pod.namespace, pod.name),
+                reason = notice.reason,
+                "{}", notice.note
+            );
+        }
+        match &self.requests {
+            Some(requests) => requests.change_pod(pod, effect).await,
+            None => StepOutcome::Gone,
+        }
+    }
+
+    async fn store(&self, effect: &StoreEffect) -> StepOutcome {
+        match effect {
+            StoreEffect::WriteMarks(marks) => self.write_marks(marks).await,
+            StoreEffect::ForgetMarks(request) => {
+                Point::Unmarking.reached();
+                let outcome = done(self.agent.forget_marks(request.clone()).await);
+                Point::Unmarked.reached();
+                outcome
+            }
+            StoreEffect::MarkSidecars(marks) => self.mark_sidecars(marks).await,
+            StoreEffect::ForgetSidecars(containers) => {
+                done(self.agent.forget_sidecars(containers.clone()).await)
+            }
+        }
+    }
+
+    async fn stop(&self, stop: &DirectStop, shutdown: &CancellationToken) -> StepOutcome {
+        info!(container.id = %stop.container, hook = stop.hook.is_some(), "Container is stopped without the kubelet");
+        let stopped = hook::stop_directly(&self.runtime, stop, shutdown).await;
+        Point::DirectlyStopped.reached();
+        match stopped {
+            Ok(_) => StepOutcome::Done,
+            Err(error) => {
+                warn!(container.id = %stop.container, error = %chain(&error), "Container not stopped");
+                StepOutcome::Failed
+            }
+        }
+    }
+
+    async fn remove(&self, containers: &[ContainerId]) -> StepOutcome {
+        Point::Removing.reached();
+        for container in containers {
+            if let Err(error) = self.runtime.remove_container(container).await {
+                warn!(container.id = %container, error = %chain(&error), "Exited container not removed");
+                return StepOutcome::Failed;
+            }
+            info!(container.id = %container, "Exited container removed");
+        }
+        Point::Removed.reached();
+        StepOutcome::Done
+    }
+
+    async fn write_marks(&self, marks: &[RecreateMark]) -> StepOutcome {
+        Point::Marking.reached();
+        let written = self.agent.write_marks(marks.to_vec()).await;
+        Point::Marked.reached();
+        if written {
+            for mark in marks {
+                info!(
+                    container = %mark.name,
+                    container.id = %mark.container,
+                    request = %mark.request,
+                    phase = ?mark.phase,
+                    "Container is to be recreated"
+                );
+            }
+        }
+        done(written)
+    }
+
+    async fn mark_sidecars(&self, marks: &[SidecarMark]) -> StepOutcome {
+        Point::Ending.reached();
+        let written = self.agent.write_sidecars(marks.to_vec()).await;
+        Point::Ended.reached();
+        if written {
+            for mark in marks {
+                info!(
+                    container = %mark.name,
+                    container.id = %mark.container,
+                    pod.uid = %mark.pod,
+                    hook = mark.hooked,
+                    "Job sidecar is to end"
+                );
+            }
+        }
+        done(written)
+    }
+}
+
+fn done(done: bool) -> StepOutcome {
+    if done { StepOutcome::Done } else { StepOutcome::Failed }
+}
