@@ -20,7 +20,6 @@ use crate::{
     cluster::{
         client::Connection,
         follow::{self, Watch},
-        known::Known,
         metrics::ClusterMetrics,
         object::Object,
         pause,

@@ -41,7 +41,7 @@ use std::{
     },
 };
 
-use berth_policy::{Event, RecreateReport, RequestEffect, RequestId, StepOutcome};
+use berth_policy::{Event, RecreateReport, RecreateRequest, RequestEffect, RequestId, StepOutcome};
 use berth_shim::Gate;
 use jiff::Timestamp;
 use tracing::{info, warn};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::tests::world::{World, effects, pod};
 use crate::{
-    ContainerPhase, Effect, Event, Origin, Outcome, Path, RecreateRequest, RecreateStrategy, RequestId,
-    RestartPolicy, SandboxId, Showing, Step, StepOutcome, StoreEffect,
+    ContainerPhase, Effect, Event, FailureReason, Origin, Outcome, Path, RecreateRequest, RecreateStrategy,
+    RequestId, RestartPolicy, SandboxId, Showing, Step, StepOutcome, StoreEffect,
 };
 
 use super::play::{Play, exec, http, one, strategy, with_hook};
