@@ -60,7 +60,7 @@ impl ContainerRecreateRequestSpec {
     /// Names the first flaw: admission may be absent, so everybody who carries out a part of a request asks again.
     pub fn check(&self) -> Result<(), Invalid> {
         if self.pod_name.is_empty() {
-            return Err(Invalid::new("spec.podName", "is empty: name the pod"));
+            return Err(Invalid::new("spec.podName", "is empty: name a pod of this namespace"));
         }
         if self.pod_name.contains('/') {
             let flaw = "has a slash: give the name alone, the namespace is metadata.namespace";
