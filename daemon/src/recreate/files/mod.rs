@@ -1,4 +1,5 @@
-//! Requests without an API server: files in the desired-state directory, and those that `berthctl recreate` makes.
+//! Requests without an API server: files in the desired-state directory, and those that `berthctl recreate`
+//! makes.
 //!
 //! ```text
 //!   /etc/berth/desired/web.yaml                       one ContainerRecreateRequest a file
@@ -11,8 +12,9 @@
 //! ```
 //!
 //! - A file waits until its pod is on this node; a request of the admin socket fails at once.
-//! - What a request is about is written down before the policy hears of it, and never changes afterwards: a restart
-//!   assigns nothing anew, and what has ended is not run again. An edit after that is told in the status, and does nothing.
+//! - What a request is about is written down before the policy hears of it, and never changes afterwards: a
+//!   restart assigns nothing anew, and what has ended is not run again. An edit after that is told in the
+//!   status, and does nothing.
 //! - A file that goes takes its status with it.
 //!
 //! A file that is a `NodeImage` is left to [`crate::images::node_image`].
@@ -92,7 +94,8 @@ impl Files {
         }))
     }
 
-    /// Carries out a step about a request that is a file: its report, or its deletion. Of any other there is none here.
+    /// Carries out a step about a request that is a file: its report, or its deletion. Of any other there is
+    /// none here.
     pub(crate) async fn carry_out(&self, step: &Step) -> StepOutcome {
         let done = match step {
             Step::Report(Origin::File, id, report) => self.report(id, report).await,
@@ -169,7 +172,8 @@ impl Files {
         Ok(())
     }
 
-    /// The request for the policy. One that was accepted and makes no sense, as after a change of its status by hand, is ended.
+    /// The request for the policy. One that was accepted and makes no sense, as after a change of its status
+    /// by hand, is ended.
     async fn sound(&self, entry: &Entry, state: &mut State) -> Result<Option<RecreateRequest>, FileError> {
         let refused = match state.record.request(&entry.path, &self.clock()) {
             None => return Ok(None),

@@ -37,8 +37,8 @@ pub(crate) enum SubmitError {
 }
 
 impl Files {
-    /// Takes a request for a pod given as `name` or `namespace/name`; `metadata` is filled in here. On return it survives
-    /// the agent.
+    /// Takes a request for a pod given as `name` or `namespace/name`; `metadata` is filled in here. On return
+    /// it survives the agent.
     pub(crate) async fn submit(
         &self,
         pod: &str,
@@ -62,10 +62,12 @@ impl Files {
         let failed = |error| FileError::Write { path: path.clone(), source: io::Error::other(error) };
         let text = serde_saphyr::to_string(&request).map_err(failed)?;
 
-        // Known first, so that whoever looks at the directory meanwhile does not take it for a file of somebody else.
+        // Known first, so that whoever looks at the directory meanwhile does not take it for a file of
+        // somebody else.
         let entry = self.0.known.insert(Entry::new(path.clone(), Record::new(now), None));
         let mut state = entry.state.lock().await;
-        // The assignment first: a status without a request means nothing, a request without one would be assigned anew.
+        // The assignment first: a status without a request means nothing, a request without one would be
+        // assigned anew.
         let mut kept = entry.save(&mut state, record).await;
         if kept.is_ok() {
             kept = store::write(&path, text).await;

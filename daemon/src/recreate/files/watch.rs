@@ -43,8 +43,8 @@ enum Left {
 }
 
 impl Files {
-    /// Looks for the first time, and tells the policy all requests that were accepted before: to be done before the policy
-    /// acts on what it finds in the store.
+    /// Looks for the first time, and tells the policy all requests that were accepted before: to be done
+    /// before the policy acts on what it finds in the store.
     pub(crate) async fn watch(&self) -> Watch {
         let directories = vec![self.0.desired.clone(), self.0.submitted.clone()];
         store::tidy(directories.clone()).await;
