@@ -22,10 +22,10 @@
 //! Nothing here decides about containers; that is the policy's.
 
 mod assign;
+mod entries;
 mod entry;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
-mod known;
 mod list;
 mod manifest;
 mod record;
@@ -50,8 +50,8 @@ use tracing::{info, warn};
 
 pub(crate) use self::{assign::Unassigned, submit::SubmitError};
 use self::{
+    entries::Entries,
     entry::{Entry, State},
-    known::Known,
 };
 use crate::{
     agent::Agent,
@@ -73,7 +73,7 @@ struct Inner {
     desired: PathBuf,
     /// Where the requests of the admin socket are kept.
     submitted: PathBuf,
-    known: Known,
+    entries: Entries,
     /// The policy has got the list of all requests that there were at the start.
     listed: AtomicBool,
     /// The same timestamp is always the same instant.
@@ -88,7 +88,7 @@ impl Files {
             runtime,
             desired,
             submitted: state_dir.join("requests"),
-            known: Known::default(),
+            entries: Entries::default(),
             listed: AtomicBool::new(false),
             clock: Mutex::new(Clock::read()),
         }))
@@ -152,13 +152,13 @@ impl Files {
     }
 
     fn find(&self, id: &RequestId) -> Option<Arc<Entry>> {
-        self.0.known.at(Path::new(id.as_str().strip_prefix("file:")?))
+        self.0.entries.at(Path::new(id.as_str().strip_prefix("file:")?))
     }
 
     /// The request is no more.
     fn forget(&self, entry: &Entry, state: &mut State) {
         state.gone = true;
-        self.0.known.remove(&entry.path);
+        self.0.entries.remove(&entry.path);
         self.0.agent.observe(Event::RecreateGone(entry.id()));
     }
 

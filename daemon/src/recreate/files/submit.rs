@@ -64,7 +64,7 @@ impl Files {
 
         // Known first, so that whoever looks at the directory meanwhile does not take it for a file of
         // somebody else.
-        let entry = self.0.known.insert(Entry::new(path.clone(), Record::new(now), None));
+        let entry = self.0.entries.insert(Entry::new(path.clone(), Record::new(now), None));
         let mut state = entry.state.lock().await;
         // The assignment first: a status without a request means nothing, a request without one would be
         // assigned anew.
@@ -74,14 +74,14 @@ impl Files {
         }
         if let Err(error) = kept {
             state.gone = true;
-            self.0.known.remove(&path);
+            self.0.entries.remove(&path);
             // What is left of it is no request, and is removed by the next look.
             let _ = entry.remove(true).await;
             return Err(error.into());
         }
         let key = format!("{}/{name}", assigned.pod.namespace);
         // A name with a random part is nobody else's.
-        let _ = self.0.known.claim(&key, &path);
+        let _ = self.0.entries.claim(&key, &path);
         info!(request = key, file = ?path, "Request taken");
         self.give(&entry, &mut state).await?;
         Ok(Submitted { namespace: assigned.pod.namespace, name })
