@@ -1,12 +1,13 @@
-//! Names as Kubernetes accepts them: of objects, of containers, keys and values of labels. What breaks the rules is refused
-//! by the API server whenever it is tried, so it is never tried.
+//! Names as Kubernetes accepts them: of objects, of containers, keys and values of labels. What breaks the
+//! rules is refused by the API server whenever it is tried, so it is never tried.
 
 /// The longest name or label's value, and the longest part of a DNS name.
 const LONGEST: usize = 63;
 /// The longest DNS name.
 const LONGEST_DOMAIN: usize = 253;
 
-/// Returns whether a text is a DNS label: the name of a container, a volume or a namespace, safe as a file name.
+/// Returns whether a text is a DNS label: the name of a container, a volume or a namespace, safe as a file
+/// name.
 pub fn is_dns_label(text: &str) -> bool {
     text.len() <= LONGEST && is_dns_part(text)
 }
@@ -16,7 +17,8 @@ pub fn is_dns_subdomain(text: &str) -> bool {
     text.len() <= LONGEST_DOMAIN && text.split('.').all(is_dns_part)
 }
 
-/// Returns whether a text is the key of a label or a type of a condition: a name, with a DNS name and "/" before it or without.
+/// Returns whether a text is the key of a label or a type of a condition: a name, with a DNS name and "/"
+/// before it or without.
 pub fn is_qualified(key: &str) -> bool {
     match key.split_once('/') {
         Some((prefix, name)) => is_dns_subdomain(prefix) && is_name(name),

@@ -29,7 +29,8 @@ pub(crate) enum Shown<K> {
     Applied(K),
     /// This is there no more.
     Deleted(K),
-    /// Nothing, for the time being: the API server does not have the kind, or not the way it is needed; what to do.
+    /// Nothing, for the time being: the API server does not have the kind, or not the way it is needed; what
+    /// to do.
     NotInstalled(&'static str),
     /// Nothing, for the time being: the API server does not let us; what it said.
     Refused(String),
@@ -66,7 +67,8 @@ enum Lost {
     Ended,
 }
 
-/// Follows for ever. `prepare` is asked before each watch; false: there is nothing to watch yet. Cancel-safe: dropping it loses nothing that was shown.
+/// Follows for ever. `prepare` is asked before each watch; false: there is nothing to watch yet. Cancel-safe:
+/// dropping it loses nothing that was shown.
 pub(crate) async fn follow<'a, K>(
     connection: &Connection,
     watch: &Watch,

@@ -99,7 +99,8 @@ pub(super) fn paths(directory: &Path) -> io::Result<Vec<PathBuf>> {
     }
 }
 
-/// Where a link leads, step by step. A link among the directories on the way, as of a ConfigMap, is a step too.
+/// Where a link leads, step by step. A link among the directories on the way, as of a ConfigMap, is a step
+/// too.
 fn steps(link: &Path) -> Vec<PathBuf> {
     let (mut steps, mut at) = (Vec::new(), link.to_owned());
     for _ in 0..HOPS {
@@ -111,7 +112,8 @@ fn steps(link: &Path) -> Vec<PathBuf> {
     steps
 }
 
-/// Whether a change of what has this name may be one of a request: not those of status files, and not what is being written.
+/// Whether a change of what has this name may be one of a request: not those of status files, and not what is
+/// being written.
 pub(super) fn is_of_concern(name: &OsStr) -> bool {
     let Some(name) = name.to_str() else { return false };
     // `..data` of a ConfigMap leads to all of its files.

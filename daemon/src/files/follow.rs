@@ -6,7 +6,8 @@
 //!   100 ms ──┘          a file counts when two looks see the same, and is gone when two miss it
 //! ```
 //!
-//! A look begins at once when something changes, and is made every 30 s in any case; nothing is done in between.
+//! A look begins at once when something changes, and is made every 30 s in any case; nothing is done in
+//! between.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,7 +30,8 @@ use crate::base::{causes::chain, deadline::later};
 const RESCAN: Duration = Duration::from_secs(30);
 /// Between two looks while something is to be tried again, or where the kernel does not tell of changes.
 const RETRY: Duration = Duration::from_secs(1);
-/// How soon again when something may be half written, or half way through being replaced; and the least between two looks.
+/// How soon again when something may be half written, or half way through being replaced; and the least
+/// between two looks.
 const SOON: Duration = Duration::from_millis(100);
 
 /// Directories, and the files in them that belong to one owner.
@@ -103,7 +105,8 @@ impl Follower {
         self.again.insert(path.to_owned());
     }
 
-    /// Waits until it is time to look. `retry`: in a second in any case. Cancel-safe: what was told is told again.
+    /// Waits until it is time to look. `retry`: in a second in any case. Cancel-safe: what was told is told
+    /// again.
     pub(crate) async fn wait(&mut self, retry: bool) {
         let Some(looked) = self.looked else { return };
         let Some(notify) = &self.notify else { return };

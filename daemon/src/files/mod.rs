@@ -2,7 +2,8 @@
 //!
 //! - `follow`: which files of a directory came, changed and went; `notify`: when to look.
 //! - [`store`]: reading, writing and removing one; `directory`: how a file is there whole or not at all.
-//! - [`yaml`]: strict YAML; [`node_image`]: a file that is a `NodeImage`; `name`: names of what comes without one.
+//! - [`yaml`]: strict YAML; [`node_image`]: a file that is a `NodeImage`; `name`: names of what comes without
+//!   one.
 
 mod directory;
 mod follow;

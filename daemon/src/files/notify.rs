@@ -6,8 +6,8 @@
 //!   where its links lead        a file is changed at its own place
 //! ```
 //!
-//! All of these are named anew with every look, because whatever is behind a name can be replaced. A mount over the directory
-//! is told by nobody: for that there is a look now and then.
+//! All of these are named anew with every look, because whatever is behind a name can be replaced. A mount
+//! over the directory is told by nobody: for that there is a look now and then.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -78,8 +78,8 @@ impl Notify {
         self.armed
     }
 
-    /// Watches these directories and where these links lead, and nothing else. True: something of it was not watched before,
-    /// so it may have changed unnoticed.
+    /// Watches these directories and where these links lead, and nothing else. True: something of it was not
+    /// watched before, so it may have changed unnoticed.
     pub(super) fn arm(&mut self, directories: &[PathBuf], links: &BTreeSet<PathBuf>) -> bool {
         let Some(fd) = &self.inotify else { return false };
         let mut wanted: BTreeMap<PathBuf, (WatchFlags, Vec<Concern>)> = BTreeMap::new();
@@ -124,8 +124,8 @@ impl Notify {
         is_new
     }
 
-    /// Waits until something of concern may have changed; for ever where nobody tells. Cancel-safe: what was read and is of
-    /// concern is given back at once.
+    /// Waits until something of concern may have changed; for ever where nobody tells. Cancel-safe: what was
+    /// read and is of concern is given back at once.
     pub(super) async fn changed(&self) {
         let Some(fd) = &self.inotify else { return pending().await };
         loop {

@@ -1,4 +1,5 @@
-//! Files of desired state, and what is written of it: one at a time, whole or not at all, beside the thread of the tasks.
+//! Files of desired state, and what is written of it: one at a time, whole or not at all, beside the thread
+//! of the tasks.
 
 use std::{
     fs::DirBuilder,
@@ -47,8 +48,8 @@ pub(crate) async fn tidy(directories: Vec<PathBuf>) {
     let _ = tidied.await;
 }
 
-/// All files of a directory whose names end so, with the content of each of at most so many bytes. A directory that is
-/// missing has none.
+/// All files of a directory whose names end so, with the content of each of at most so many bytes. A
+/// directory that is missing has none.
 pub(crate) async fn read_all(
     directory: &Path,
     suffix: &'static str,

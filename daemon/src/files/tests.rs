@@ -1,4 +1,5 @@
-//! Directories on a disk, and what a follower tells of them. Nothing here waits for the look that is made in any case.
+//! Directories on a disk, and what a follower tells of them. Nothing here waits for the look that is made in
+//! any case.
 
 use std::{
     collections::BTreeMap,

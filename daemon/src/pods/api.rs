@@ -1,4 +1,5 @@
-//! The pods of this node as the API server shows them: one watch with a field selector, as the kubelet has it.
+//! The pods of this node as the API server shows them: one watch with a field selector, as the kubelet has
+//! it.
 
 use std::{future::ready, sync::Arc};
 

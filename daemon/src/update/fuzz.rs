@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1 as core;
 use kube::core::DynamicObject;
 
 use super::{
-    asked::{self, Flaw},
+    convert::{self, Flaw},
     env, report, requests, state,
 };
 use crate::{base::clock::Clock, cluster::object::Object};
@@ -27,7 +27,7 @@ pub fn update(data: &[u8]) {
         let reports = status.pods.iter().map(|pod| report::read_pod(pod, &clock)).chain([Default::default()]);
         for reported in reports {
             for entry in &status.desired_pods {
-                judge(asked::desired(entry, reported.clone(), None, Instant::now(), &clock));
+                judge(convert::desired(entry, reported.clone(), None, Instant::now(), &clock));
             }
         }
     }

@@ -18,7 +18,7 @@ use tokio::sync::{Mutex, Notify};
 use tracing::warn;
 
 use super::{
-    asked,
+    convert,
     desk::{Desk, Entry},
     report,
 };
@@ -241,7 +241,7 @@ fn entry(
     let answered = answered.filter(|answered| answered.revision == desired.revision);
     let reported = answered.map(|pod| report::read_pod(pod, clock)).unwrap_or_default();
     let ended = answered.and_then(|pod| report::ended(pod, clock, seen));
-    let (request, sound) = asked::desired(desired, reported, ended, seen, clock);
+    let (request, sound) = convert::desired(desired, reported, ended, seen, clock);
     Entry { request, flaw: sound.err().map(|flaw| flaw.to_string()), version }
 }
 

@@ -12,13 +12,13 @@
 //! kubelet is not asked twice (`recreates`). What it takes to go on after a crash is in the pod (its images, its metadata, its
 //! annotation) and in the status of the requests; nothing else is kept.
 //!
-//! - `asked`, `report`: between objects and the policy's words. `state`: the annotation. `env`: hashes.
+//! - `convert`, `report`: between objects and the policy's words. `state`: the annotation. `env`: hashes.
 //! - `jobs`, `outcomes`: the questions and writes, one at a time a pod, and what came of them.
 //! - `leftovers`: exited instances that are in the way of the next ones.
 //! - `meta`: an annotation for others. `gates`: where no update goes on. `ward`: the pods of both.
 //! - `submit`: the way in for `berthctl update`. `keys`: Kubernetes' rules for metadata.
 
-mod asked;
+mod convert;
 mod desk;
 mod drive;
 mod env;

@@ -21,7 +21,7 @@ use kube::{
 use tracing::{info, warn};
 
 use super::{
-    asked::{self, Flaw, Named},
+    convert::{self, Flaw, Named},
     desk::{Desk, Entry},
     report,
 };
@@ -187,7 +187,7 @@ pub(super) fn asked_by(object: &Object, clock: &Clock) -> (UpdateRequest, Result
         name: &object.target.name,
         created: clock.instant(object.created),
     };
-    asked::request(named, object.spec.as_ref(), &object.target.status, clock)
+    convert::request(named, object.spec.as_ref(), &object.target.status, clock)
 }
 
 fn entry(object: &Object, clock: &Clock) -> Entry {

@@ -29,7 +29,7 @@ use k8s_openapi::jiff::Timestamp;
 use tracing::{info, warn};
 
 use super::{
-    asked::{self, Flaw, Named},
+    convert::{self, Flaw, Named},
     desk::{Desk, Entry},
     report,
 };
@@ -211,7 +211,7 @@ impl Object {
             created: clock.instant(self.created),
         };
         let status = self.request.status.clone().unwrap_or_default();
-        asked::request(named, Ok(&self.request.spec), &status, clock)
+        convert::request(named, Ok(&self.request.spec), &status, clock)
     }
 
     fn entry(&self, clock: &Clock, version: u64) -> Entry {

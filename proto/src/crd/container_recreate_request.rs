@@ -57,10 +57,11 @@ pub struct ContainerRecreateRequestSpec {
 }
 
 impl ContainerRecreateRequestSpec {
-    /// Names the first flaw: admission may be absent, so everybody who carries out a part of a request asks again.
+    /// Names the first flaw: admission may be absent, so everybody who carries out a part of a request asks
+    /// again.
     pub fn check(&self) -> Result<(), Invalid> {
         if self.pod_name.is_empty() {
-            return Err(Invalid::new("spec.podName", "is empty: name the pod"));
+            return Err(Invalid::new("spec.podName", "is empty: name a pod of this namespace"));
         }
         if self.pod_name.contains('/') {
             let flaw = "has a slash: give the name alone, the namespace is metadata.namespace";
@@ -81,7 +82,8 @@ impl ContainerRecreateRequestSpec {
         seconds_within("spec.strategy.minStartedSeconds", strategy.min_started_seconds, 0)
     }
 
-    /// Names the first field that OpenKruise's webhook would fill in, and somebody has. With an API server admission refuses it.
+    /// Names the first field that OpenKruise's webhook would fill in, and somebody has. With an API server
+    /// admission refuses it.
     pub fn filled_in(&self) -> Option<String> {
         let filled = |container: &RecreateContainer| {
             [

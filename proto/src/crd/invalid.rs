@@ -1,4 +1,5 @@
-//! Rules that several kinds have in common, for everybody who reads an object that no API server may have checked.
+//! Rules that several kinds have in common, for everybody who reads an object that no API server may have
+//! checked.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +20,8 @@ impl Invalid {
     }
 }
 
-/// Checks the names of the containers that the list at this path has: each is given, each once, and not too many.
+/// Checks the names of the containers that the list at this path has: each is given, each once, and not too
+/// many.
 pub fn distinct_containers<'a>(
     path: &str,
     names: impl ExactSizeIterator<Item = &'a str>,

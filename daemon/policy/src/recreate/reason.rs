@@ -1,6 +1,7 @@
 //! Why a request failed: the closed list of words in the condition `Failed`.
 
-/// Reason of a request that failed. The node writes the first ones; the manager writes the others, which a node reads.
+/// Reason of a request that failed. The node writes the first ones; the manager writes the others, which a
+/// node reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FailureReason {
     /// The request makes no sense.

@@ -1,7 +1,7 @@
 //! The ContainerRecreateRequests that are assigned to this node: one watch with a field selector.
 //!
-//! An assignment is `status.nodeName`; an object that loses it is shown as deleted. Without the kind in the API server
-//! there are no requests, and now and then it is looked for again.
+//! An assignment is `status.nodeName`; an object that loses it is shown as deleted. Without the kind in the
+//! API server there are no requests, and now and then it is looked for again.
 
 use std::{future::ready, sync::Arc};
 
@@ -75,7 +75,8 @@ impl Requests {
         };
         let api = |client| Api::<DynamicObject>::all_with(client, &report::kind());
         let followed = follow::follow(&self.connection, &watch, api, |_| ready(Ok(true)).boxed(), each);
-        // Cancel-safe: dropping the watch loses nothing that was applied, and a refusal is written at the next list.
+        // Cancel-safe: dropping the watch loses nothing that was applied, and a refusal is written at the
+        // next list.
         shutdown.run_until_cancelled(followed).await;
     }
 

@@ -1,5 +1,5 @@
-//! The one codec of ContainerRecreateRequests: what a request asks for, and what is told of it, wherever its bytes come
-//! from and go to.
+//! The one codec of ContainerRecreateRequests: what a request asks for, and what is told of it, wherever its
+//! bytes come from and go to.
 //!
 //! ```text
 //!   object of the API server ─┐                                       ┌─ status of the object
@@ -7,7 +7,8 @@
 //!   admin socket (a file) ────┘                                       └─ answer of the admin socket
 //! ```
 //!
-//! - `request`: checks a spec and gives it to the policy. `status`: a report of the policy as a status, and back.
+//! - `request`: checks a spec and gives it to the policy. `status`: a report of the policy as a status, and
+//!   back.
 //! - `answer`: the same for the admin socket.
 //!
 //! Nothing here reads or writes anything.

@@ -1,7 +1,8 @@
 //! From a ContainerRecreateRequest to the request of the policy.
 //!
-//! Admission may be absent or somebody else's, so the spec is checked again. What is wrong is not guessed: the request
-//! fails, and says which field and what to do. One that has ended is given on however it looks: it is only deleted.
+//! Admission may be absent or somebody else's, so the spec is checked again. What is wrong is not guessed:
+//! the request fails, and says which field and what to do. One that has ended is given on however it looks:
+//! it is only deleted.
 
 use std::collections::BTreeSet;
 
@@ -94,8 +95,8 @@ fn strategy(strategy: &Strategy) -> RecreateStrategy {
     }
 }
 
-/// Checks a request as its author made it, which no API server has seen: what admission would refuse, and what means nothing
-/// without one.
+/// Checks a request as its author made it, which no API server has seen: what admission would refuse, and
+/// what means nothing without one.
 pub(crate) fn authored(request: &ContainerRecreateRequest) -> Result<(), Invalid> {
     // An empty one is what `kubectl create --dry-run` writes.
     if request.status.as_ref().is_some_and(|status| *status != ContainerRecreateRequestStatus::default()) {

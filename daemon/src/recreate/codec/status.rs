@@ -14,8 +14,8 @@ const UNREADY: &str = "PreRecreateGrace";
 /// Conditions of the agent.
 const OWN: [&str; 3] = [COMPLETE, FAILED, UNREADY];
 
-/// The fields of the status that say what the report says, and no others. Times stay as they were while what they are about
-/// does.
+/// The fields of the status that say what the report says, and no others. Times stay as they were while what
+/// they are about does.
 pub(crate) fn status(
     report: &RecreateReport,
     previous: &ContainerRecreateRequestStatus,
@@ -58,7 +58,8 @@ fn conditions(
     outcome.into_iter().chain(unready).collect()
 }
 
-/// The whole status after `previous` where nobody else merges it: with the assignment, and the conditions of others.
+/// The whole status after `previous` where nobody else merges it: with the assignment, and the conditions of
+/// others.
 pub(crate) fn merged(
     report: &RecreateReport,
     previous: &ContainerRecreateRequestStatus,

@@ -33,7 +33,8 @@ pub(super) struct State {
     pub(super) record: Record,
     /// Request in the file, while that can be changed.
     pub(super) wanted: Option<ContainerRecreateRequest>,
-    /// Its status file is there and cannot be understood: whether it was assigned, nobody knows, so it is left alone.
+    /// Its status file is there and cannot be understood: whether it was assigned, nobody knows, so it is
+    /// left alone.
     pub(super) damaged: Option<String>,
     /// It was removed; whatever still has it in hand does nothing with it.
     pub(super) gone: bool,

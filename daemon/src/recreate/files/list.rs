@@ -9,7 +9,7 @@ impl Files {
     /// All of them, and files that should be some; the oldest first.
     pub(crate) async fn list(&self) -> Vec<Row> {
         let (mut rows, now) = (Vec::new(), Timestamp::now());
-        for entry in self.0.known.all() {
+        for entry in self.0.entries.all() {
             let state = entry.state.lock().await;
             if state.gone {
                 continue;

@@ -1,4 +1,5 @@
-//! Requests without an API server: files in the desired-state directory, and those that `berthctl recreate` makes.
+//! Requests without an API server: files in the desired-state directory, and those that `berthctl recreate`
+//! makes.
 //!
 //! ```text
 //!   /etc/berth/desired/web.yaml                       one ContainerRecreateRequest a file
@@ -11,8 +12,9 @@
 //! ```
 //!
 //! - A file waits until its pod is on this node; a request of the admin socket fails at once.
-//! - What a request is about is written down before the policy hears of it, and never changes afterwards: a restart
-//!   assigns nothing anew, and what has ended is not run again. An edit after that is told in the status, and does nothing.
+//! - What a request is about is written down before the policy hears of it, and never changes afterwards: a
+//!   restart assigns nothing anew, and what has ended is not run again. An edit after that is told in the
+//!   status, and does nothing.
 //! - A file that goes takes its status with it.
 //!
 //! A file that is a `NodeImage` is left to [`crate::images::node_image`].
@@ -20,10 +22,10 @@
 //! Nothing here decides about containers; that is the policy's.
 
 mod assign;
+mod entries;
 mod entry;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
-mod known;
 mod list;
 mod manifest;
 mod record;
@@ -48,8 +50,8 @@ use tracing::{info, warn};
 
 pub(crate) use self::{assign::Unassigned, submit::SubmitError};
 use self::{
+    entries::Entries,
     entry::{Entry, State},
-    known::Known,
 };
 use crate::{
     agent::Agent,
@@ -71,7 +73,7 @@ struct Inner {
     desired: PathBuf,
     /// Where the requests of the admin socket are kept.
     submitted: PathBuf,
-    known: Known,
+    entries: Entries,
     /// The policy has got the list of all requests that there were at the start.
     listed: AtomicBool,
     /// The same timestamp is always the same instant.
@@ -86,7 +88,7 @@ impl Files {
             runtime,
             desired,
             submitted: state_dir.join("requests"),
-            known: Known::default(),
+            entries: Entries::default(),
             listed: AtomicBool::new(false),
             clock: Mutex::new(Clock::read()),
         }))
@@ -133,13 +135,13 @@ impl Files {
     }
 
     fn find(&self, id: &RequestId) -> Option<Arc<Entry>> {
-        self.0.known.at(Path::new(id.as_str().strip_prefix("file:")?))
+        self.0.entries.at(Path::new(id.as_str().strip_prefix("file:")?))
     }
 
     /// The request is no more.
     fn forget(&self, entry: &Entry, state: &mut State) {
         state.gone = true;
-        self.0.known.remove(&entry.path);
+        self.0.entries.remove(&entry.path);
         self.0.agent.observe(Event::RecreateGone(entry.id()));
     }
 
@@ -153,7 +155,8 @@ impl Files {
         Ok(())
     }
 
-    /// The request for the policy. One that was accepted and makes no sense, as after a change of its status by hand, is ended.
+    /// The request for the policy. One that was accepted and makes no sense, as after a change of its status
+    /// by hand, is ended.
     async fn sound(&self, entry: &Entry, state: &mut State) -> Result<Option<RecreateRequest>, FileError> {
         let refused = match state.record.request(&entry.path, &self.clock()) {
             None => return Ok(None),

@@ -1,8 +1,8 @@
 //! What is written down of a file: its status, and what of the file was accepted.
 //!
-//! The status file is the `status` of a `ContainerRecreateRequest`, with two fields of the object it belongs to: `metadata`
-//! (when the file was first seen; its name) and `spec` as it was accepted. With them a restart changes nothing: the file
-//! may have been edited meanwhile, the request goes on as it was.
+//! The status file is the `status` of a `ContainerRecreateRequest`, with two fields of the object it belongs
+//! to: `metadata` (when the file was first seen; its name) and `spec` as it was accepted. With them a restart
+//! changes nothing: the file may have been edited meanwhile, the request goes on as it was.
 
 use std::path::Path;
 

@@ -37,8 +37,8 @@ pub(crate) enum SubmitError {
 }
 
 impl Files {
-    /// Takes a request for a pod given as `name` or `namespace/name`; `metadata` is filled in here. On return it survives
-    /// the agent.
+    /// Takes a request for a pod given as `name` or `namespace/name`; `metadata` is filled in here. On return
+    /// it survives the agent.
     pub(crate) async fn submit(
         &self,
         pod: &str,
@@ -62,24 +62,26 @@ impl Files {
         let failed = |error| FileError::Write { path: path.clone(), source: io::Error::other(error) };
         let text = serde_saphyr::to_string(&request).map_err(failed)?;
 
-        // Known first, so that whoever looks at the directory meanwhile does not take it for a file of somebody else.
-        let entry = self.0.known.insert(Entry::new(path.clone(), Record::new(now), None));
+        // Known first, so that whoever looks at the directory meanwhile does not take it for a file of
+        // somebody else.
+        let entry = self.0.entries.insert(Entry::new(path.clone(), Record::new(now), None));
         let mut state = entry.state.lock().await;
-        // The assignment first: a status without a request means nothing, a request without one would be assigned anew.
+        // The assignment first: a status without a request means nothing, a request without one would be
+        // assigned anew.
         let mut kept = entry.save(&mut state, record).await;
         if kept.is_ok() {
             kept = store::write(&path, text).await;
         }
         if let Err(error) = kept {
             state.gone = true;
-            self.0.known.remove(&path);
+            self.0.entries.remove(&path);
             // What is left of it is no request, and is removed by the next look.
             let _ = entry.remove(true).await;
             return Err(error.into());
         }
         let key = format!("{}/{name}", assigned.pod.namespace);
         // A name with a random part is nobody else's.
-        let _ = self.0.known.claim(&key, &path);
+        let _ = self.0.entries.claim(&key, &path);
         info!(request = key, file = ?path, "Request taken");
         self.give(&entry, &mut state).await?;
         Ok(Submitted { namespace: assigned.pod.namespace, name })

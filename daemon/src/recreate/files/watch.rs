@@ -43,8 +43,8 @@ enum Left {
 }
 
 impl Files {
-    /// Looks for the first time, and tells the policy all requests that were accepted before: to be done before the policy
-    /// acts on what it finds in the store.
+    /// Looks for the first time, and tells the policy all requests that were accepted before: to be done
+    /// before the policy acts on what it finds in the store.
     pub(crate) async fn watch(&self) -> Watch {
         let directories = vec![self.0.desired.clone(), self.0.submitted.clone()];
         store::tidy(directories.clone()).await;
@@ -73,7 +73,7 @@ impl Watch {
         self.take(look).await;
         if self.follower.is_complete() && !self.files.is_listed() {
             let mut requests = Vec::new();
-            for entry in self.files.0.known.all() {
+            for entry in self.files.0.entries.all() {
                 let state = entry.state.lock().await;
                 let request = state.record.request(&entry.path, &self.files.clock());
                 requests.extend(request.and_then(Result::ok));
@@ -88,11 +88,11 @@ impl Watch {
     async fn take(&mut self, look: Look) {
         let files = self.files.clone();
         for path in &look.gone {
-            if let Some(entry) = files.0.known.at(path) {
+            if let Some(entry) = files.0.entries.at(path) {
                 files.gone(&entry).await;
             }
         }
-        for path in look.orphans.iter().filter(|path| files.0.known.at(path).is_none()) {
+        for path in look.orphans.iter().filter(|path| files.0.entries.at(path).is_none()) {
             let status = status_of(path);
             match store::remove(&status).await {
                 Ok(_) => info!(file = ?status, "Status removed, its request is gone"),
@@ -101,7 +101,7 @@ impl Watch {
         }
         let mut visits = Vec::new();
         for (path, content) in look.there {
-            let entry = match files.0.known.at(&path) {
+            let entry = match files.0.entries.at(&path) {
                 Some(entry) => entry,
                 None => files.take_up(&path).await,
             };
@@ -130,7 +130,7 @@ impl Files {
             let mut state = entry.state.lock().await;
             if let Some(accepted) = &state.record.accepted {
                 // It was given its name when it was accepted.
-                let _ = self.0.known.claim(&accepted.key(), path);
+                let _ = self.0.entries.claim(&accepted.key(), path);
             }
             if let Some(why) = &state.damaged {
                 let remedy = "remove it to have the request carried out anew, or remove the request";
@@ -140,7 +140,7 @@ impl Files {
                 warn!(error = %chain(&error), "Request that makes no sense not ended");
             }
         }
-        self.0.known.insert(entry)
+        self.0.entries.insert(entry)
     }
 
     /// Takes the content of a file if there is a new one, and assigns it if it is not.
@@ -211,7 +211,7 @@ impl Files {
         accepted: &Accepted,
     ) -> Result<(berth_policy::Assigned, Vec<berth_proto::crd::StatusContext>), String> {
         let assigned = self.assign(pod, &accepted.spec).await.map_err(|why: Unassigned| chain(&why))?;
-        self.0.known.claim(key, &entry.path).map_err(|holder| {
+        self.0.entries.claim(key, &entry.path).map_err(|holder| {
             format!(
                 "{key} is also the request in {}: give one of them another metadata.name",
                 holder.display()

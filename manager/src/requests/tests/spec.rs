@@ -22,11 +22,11 @@ fn strategy(change: impl FnOnce(&mut RecreateStrategy)) -> impl FnOnce(&mut Spec
 )]
 #[case::short_deadline(
     |spec: &mut Spec| spec.active_deadline_seconds = Some(2),
-    &["spec.activeDeadlineSeconds is 2", "at least 3"]
+    &["spec.activeDeadlineSeconds is 2", "3 or more"]
 )]
 #[case::negative_deadline(
     |spec: &mut Spec| spec.active_deadline_seconds = Some(-1),
-    &["spec.activeDeadlineSeconds is -1", "at least 3"]
+    &["spec.activeDeadlineSeconds is -1", "3 or more"]
 )]
 #[case::negative_ttl(
     |spec: &mut Spec| spec.ttl_seconds_after_finished = Some(-1),

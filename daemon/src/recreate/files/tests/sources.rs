@@ -1,4 +1,5 @@
-//! A request is told alike by all three sources: the status of an object, the status beside a file, the admin socket.
+//! A request is told alike by all three sources: the status of an object, the status beside a file, the admin
+//! socket.
 
 use berth_policy::{FailureReason, RecreateReport};
 use berth_proto::{

@@ -1,4 +1,4 @@
-//! The files that are known.
+//! The index of the files, and whose the names of their requests are.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use super::entry::Entry;
 
 /// All files. Locked for a moment, never over an await; what takes its time locks one [`Entry`].
 #[derive(Debug, Default)]
-pub(super) struct Known(Mutex<Inner>);
+pub(super) struct Entries(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -19,7 +19,7 @@ struct Inner {
     keys: BTreeMap<String, PathBuf>,
 }
 
-impl Known {
+impl Entries {
     /// All of them, by path.
     pub(super) fn all(&self) -> Vec<Arc<Entry>> {
         self.lock().files.values().cloned().collect()
@@ -70,19 +70,19 @@ mod tests {
 
     #[test]
     fn a_name_is_one_requests_at_a_time() {
-        let known = Known::default();
+        let entries = Entries::default();
         let [a, b] = ["/d/a.yaml", "/d/b.yaml"].map(Path::new);
         let record = Record::new(jiff::Timestamp::UNIX_EPOCH);
-        known.insert(Entry::new(a.to_owned(), record.clone(), None));
-        known.claim("shop/x", a).unwrap();
-        known.claim("shop/x", a).unwrap();
-        assert_eq!(known.claim("shop/x", b), Err(a.to_owned()));
-        known.claim("shop/y", a).unwrap();
-        known.claim("shop/x", b).unwrap();
-        known.remove(b);
-        known.claim("shop/x", a).unwrap();
-        known.remove(a);
-        known.claim("shop/x", b).unwrap();
-        assert!(known.at(a).is_none() && known.all().is_empty());
+        entries.insert(Entry::new(a.to_owned(), record.clone(), None));
+        entries.claim("shop/x", a).unwrap();
+        entries.claim("shop/x", a).unwrap();
+        assert_eq!(entries.claim("shop/x", b), Err(a.to_owned()));
+        entries.claim("shop/y", a).unwrap();
+        entries.claim("shop/x", b).unwrap();
+        entries.remove(b);
+        entries.claim("shop/x", a).unwrap();
+        entries.remove(a);
+        entries.claim("shop/x", b).unwrap();
+        assert!(entries.at(a).is_none() && entries.all().is_empty());
     }
 }
