@@ -29,6 +29,7 @@ pub mod health;
 mod hex;
 pub mod http;
 pub mod images;
+pub mod index;
 pub mod lease;
 pub mod metrics;
 pub mod pod_updates;

@@ -32,11 +32,9 @@ use crate::{
     controller::Controller,
     health::Listed,
     http::{self, Pages},
-    images::ImageIndex,
+    index::Indexes,
     lease::{Candidate, Terms},
     metrics::Metrics,
-    probes::ProbeIndex,
-    requests::RequestIndex,
     secrets, telemetry, virtual_nodes,
     watch::follow,
     wire::{Jobs, Markers, NodeImages, NodeProbes, Nodes, Pods, Requests, Updates},
@@ -103,9 +101,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let (fetches, asked) = mpsc::unbounded_channel();
     let (answer, answers) = mpsc::channel(INPUTS);
     let controller = Controller {
-        requests: RequestIndex::default(),
-        images: ImageIndex::default(),
-        probes: ProbeIndex::default(),
+        indexes: Indexes::default(),
         fetches,
         answers,
         vault,
