@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use crate::{
+    allocator,
     config::Config,
     controller::Controller,
     health::Listed,
@@ -57,9 +58,13 @@ pub fn main() -> ExitCode {
             return ExitCode::from(code);
         }
     };
+    let unsettled = allocator::settle();
     // It reads Secrets: no core file has its memory.
     let undumped = nix::sys::prctl::set_dumpable(false);
     telemetry::init(config.log_filter(), config.log_format);
+    if let Err(error) = unsettled {
+        warn!(%error, "Memory settings not made, large lists will keep more memory");
+    }
     if let Err(error) = undumped {
         warn!(%error, "Core files not switched off");
     }

@@ -61,7 +61,7 @@ fn what_a_pod_takes() {
     world.marker("m", spec(&[idle()]));
     for number in 0..1000 {
         let seen = pod(&format!("p{number}"), "n0", GAME);
-        let orders = world.index.apply(&Object::Pod(seen), world.now());
+        let orders = world.index.apply(Object::Pod(seen), world.now());
         drop(orders);
     }
     let pods: Vec<_> = world.index.pods.of_namespace(NAMESPACE).map(|(_, pod)| pod).collect();

@@ -24,7 +24,7 @@ fn pod(name: &str, restarts: i32) -> PodSeen {
             ContainerSeen {
                 name: "app".to_owned(),
                 role: Role::Regular,
-                id: Some(format!("containerd://{:064x}", restarts)),
+                id: Some(format!("containerd://{restarts:064x}")),
                 restarts,
                 ports: vec![("http".to_owned(), 8080)],
             },
