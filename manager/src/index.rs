@@ -1,7 +1,8 @@
-//! What every index of the controller does, and all of them side by side.
+//! Trait of the indexes, and all of them side by side.
 //!
-//! An index is a pure core about some kinds: facts go in, effects come out. A new one is a folder and a field of
-//! [`Indexes`]. It never reads a clock, never awaits and knows nothing of clients: `now` is an argument, a write is a value.
+//! An index is a pure core about some kinds: facts go in, effects come out. A new one is a folder and a field
+//! of [`Indexes`]. It never reads a clock, never awaits and knows nothing of clients: `now` is an argument, a
+//! write is a value.
 //!
 //! ```text
 //!  watches ── apply / delete / list_begins / list_ends / view_broke ──▶ Set ── Pods ──┬─▶ Index ──▶ Vec<Effect>
@@ -9,8 +10,8 @@
 //!  lease ──── leads: everything that is owed, once more; rests ───────▶              └─▶ …
 //! ```
 //!
-//! Pods are what all indexes look at, and there are tens of thousands: they are kept once, in [`Pods`], and an index is
-//! told what changes of them.
+//! Pods are what all indexes look at, and there are tens of thousands: they are kept once, in `Pods`, and
+//! an index is told what changes of them.
 
 use std::{fmt::Debug, time::Instant};
 
@@ -43,7 +44,8 @@ pub(crate) trait Index: Debug {
     /// Objects of a kind, pods excepted, that the newest list has not shown.
     fn vanished(&self, kind: Kind) -> Vec<Key>;
 
-    /// A list has ended, and what it has not shown was removed. `complete`: with it all kinds have been listed once.
+    /// A list has ended, and what it has not shown was removed. `complete`: with it all kinds have been
+    /// listed once.
     fn list_ended(&mut self, complete: bool, pods: &Pods, now: Now);
 
     /// It is the time of [`Index::next_deadline`], or later.
@@ -180,7 +182,7 @@ impl<const N: usize> Set<'_, N> {
         }
     }
 
-    /// What is owed because time has passed.
+    /// Gives what is owed because time has passed.
     pub(crate) fn time_passed(mut self, now: Now) -> Vec<Effect> {
         let Self { pods, indexes } = &mut self;
         indexes.iter_mut().for_each(|index| index.time_passed(pods, now));

@@ -26,8 +26,8 @@
 //! Invariants:
 //! - nothing is decided before pods, nodes and requests of the kind have been listed once, completely; of the two kinds of
 //!   requests neither waits for the other, which may not be installed;
-//! - a write is asked for once for each version of a request, and again only if it was lost ([`RequestIndex::lost`]) or everything
-//!   is asked for ([`RequestIndex::owed`]); what became of it is seen in the next version of the object;
+//! - a write is asked for once for each version of a request, and again only if it was lost (`lost`) or everything
+//!   is asked for (`leads`); what became of it is seen in the next version of the object;
 //! - every write names the version it was decided on, so a decision made on old news changes nothing;
 //! - a request that ended is never written to. Deleting it after its time is its agent's job, never the manager's: one
 //!   that ended on a node that is gone stays until somebody deletes it;
@@ -88,7 +88,7 @@ pub struct RequestIndex {
     requests: Requests,
     replaced: Replaced,
     texts: Texts,
-    /// What is owed since this was asked last.
+    /// Patches that are owed since the last [`Index::settle`].
     patches: Vec<StatusPatch>,
 }
 
@@ -168,7 +168,7 @@ impl Index for RequestIndex {
         }
     }
 
-    /// What waited for the list, or for doubts to end, waits no longer.
+    /// Requests that waited for the list, or for doubts to end, wait no longer.
     fn list_ended(&mut self, _: bool, pods: &Pods, now: Now) {
         self.evaluate_all(self.requests.unfinished(), pods, now);
     }

@@ -1,5 +1,5 @@
-//! The pods, kept once for all indexes. There are tens of thousands of them, so what they have in common is shared: names
-//! of nodes, labels, and what their containers are.
+//! The pods, kept once for all indexes. There are tens of thousands of them, so what they have in common is
+//! shared: names of nodes, labels, and what their containers are.
 
 use std::{collections::HashMap, net::IpAddr, sync::Arc};
 

@@ -1,4 +1,5 @@
-//! The containers of a pod as its spec has them, kept once for each distinct set: the pods of one workload share theirs.
+//! The containers of a pod as its spec has them, kept once for each distinct set: the pods of one workload
+//! share theirs.
 
 use std::{collections::HashSet, sync::Arc};
 
