@@ -7,11 +7,11 @@ use jiff::Timestamp;
 use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::{
-    images::ImageIndex,
-    probes::ProbeIndex,
-    requests::RequestIndex,
+    images::Effect,
+    index::Indexes,
     seen::{Kind, Now, Object},
     wire::{self, Watched},
+    write::Write,
 };
 
 /// An array of objects, in the order in which they are seen. Whatever they say is read or passed over, and the cores decide
@@ -19,44 +19,36 @@ use crate::{
 pub fn watched(data: &[u8]) {
     let Ok(objects) = serde_json::from_slice::<Vec<serde_json::Value>>(data) else { return };
     let begin = Now { instant: Instant::now(), wall: Timestamp::UNIX_EPOCH };
-    let (mut index, mut images, mut probes) =
-        (RequestIndex::default(), ImageIndex::default(), ProbeIndex::default());
-    index.owed(begin);
-    images.owed(begin);
-    probes.owed(begin);
+    let mut indexes = Indexes::default();
+    indexes.all().leads(begin);
     for kind in Kind::ALL {
-        index.list_begins(kind, begin);
-        images.list_begins(kind, begin);
-        probes.list_begins(kind, begin);
+        indexes.all().list_begins(kind, begin);
     }
     let mut seen = Vec::new();
     for object in objects.into_iter().filter_map(read) {
-        images.apply(&object, begin);
-        probes.apply(&object, begin);
-        index.apply(object.clone(), begin);
+        indexes.all().apply(&object, begin);
         seen.push(object);
     }
     for kind in Kind::ALL {
-        index.list_ends(kind, begin);
-        images.list_ends(kind, begin);
-        probes.list_ends(kind, begin);
+        indexes.all().list_ends(kind, begin);
     }
     for later in [0, 60, 3600] {
         let now = Now { instant: begin.instant + Duration::from_secs(later), ..begin };
-        index.due(now);
-        images.due(now);
-        probes.due(now);
-        assert!(index.due(now).is_empty() && probes.due(now).is_empty(), "decided twice");
+        indexes.all().time_passed(now);
+        let again = indexes.all().time_passed(now);
+        let is_of_images = |effect: &Effect| {
+            !matches!(effect, Effect::Write(Write::Request(_) | Write::NodeProbes(_) | Write::Marker(_)))
+        };
+        assert!(again.iter().all(is_of_images), "decided twice");
         // Read without a panic.
-        let _ = (index.next_deadline(), images.next_deadline(), probes.next_deadline());
+        let _ = indexes.all().next_deadline();
     }
-    let sizes = (index.size().pods, index.size().nodes);
+    let sizes = |indexes: &Indexes| (indexes.pods.len(), indexes.requests.size().nodes);
+    let before = sizes(&indexes);
     for object in seen {
-        images.apply(&object, begin);
-        probes.apply(&object, begin);
-        index.apply(object, begin);
+        indexes.all().apply(&object, begin);
     }
-    assert_eq!((index.size().pods, index.size().nodes), sizes, "seen again, it is the same");
+    assert_eq!(sizes(&indexes), before, "seen again, it is the same");
 }
 
 fn read(object: serde_json::Value) -> Option<Object> {

@@ -1,25 +1,28 @@
-//! Berth's manager: the small centre.
+//! Berth's manager: a small central controller.
 //!
-//! It says on which node a request is to be carried out, to recreate containers (and which instances of them) or to update
-//! a pod in place, and ends those that no agent can end; and from ImagePullJobs it says which node is to have which image now, and tells from the nodes' answers
-//! how far each job is; and from PodProbeMarkers it says what each node is to probe. Everything that touches a container or an image happens on its node, by the agent there, and what an
-//! agent has been told goes on while no manager runs.
+//! It says on which node a request is to be carried out, to recreate containers (and which instances of them)
+//! or to update a pod in place, and ends those that no agent can end; and from ImagePullJobs it says which
+//! node is to have which image now, and tells from the nodes' answers how far each job is; and from
+//! PodProbeMarkers it says what each node is to probe. Everything that touches a container or an image
+//! happens on its node, by the agent there, and what an agent has been told goes on while no manager runs.
 //!
-//! [`requests`], [`images`] and [`probes`] decide and are pure, in the words of [`seen`]; [`watch`] and [`wire`] feed them, [`controller`]
-//! owns them, [`writer`] carries out the [`write`]s they give, [`lease`] says who may. [`secrets`] reads what a job's pulls need and
-//! seals it. [`pod_updates`] is the entrance for workloads to updates in place; it has no caller yet.
+//! [`requests`], [`images`] and [`probes`] decide and are pure, in the words of [`seen`]: each is an
+//! [`index`], and they share the pods. [`watch`] and [`wire`] feed them, [`controller`] owns them, [`writer`]
+//! carries out the [writes](mod@write) they give, [`lease`] says who may. [`secrets`] reads what a job's pulls need
+//! and seals it. [`pod_updates`] is the entrance for workloads to updates in place; it has no caller yet.
 //!
 //! [`virtual_nodes`] says what nobody may do there.
 //!
-//! What the manager never does: write anything but `status` of Berth's own kinds, its Lease and Events; touch a pod or a node;
-//! delete anything but ImagePullJobs that are over and say when they are to go; read a Secret that nobody has allowed it
-//! by name.
+//! What the manager never does: write anything but `status` of Berth's own kinds, its Lease and Events; touch
+//! a pod or a node; delete anything but ImagePullJobs that are over and say when they are to go; read a
+//! Secret that nobody has allowed it by name.
 
 #![cfg_attr(
     test,
     allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should")
 )]
 
+mod allocator;
 pub mod config;
 pub mod controller;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -29,6 +32,7 @@ pub mod health;
 mod hex;
 pub mod http;
 pub mod images;
+pub mod index;
 pub mod lease;
 pub mod metrics;
 pub mod pod_updates;

@@ -12,7 +12,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::{images, probes, requests::Size, seen::Kind};
+use crate::{images, probes, requests, seen::Kind};
 
 type Pair = [(&'static str, &'static str); 2];
 type One = [(&'static str, &'static str); 1];
@@ -154,10 +154,13 @@ impl Metrics {
         self.watch_failures.get_or_create(&[("kind", kind.name())]).inc();
     }
 
-    pub(crate) fn size(&self, size: Size) {
-        let Size { pods, nodes, requests, updates, unassigned, assigned } = size;
-        let objects =
-            [(Kind::Pod, pods), (Kind::Node, nodes), (Kind::Request, requests), (Kind::Update, updates)];
+    pub(crate) fn pods(&self, count: usize) {
+        self.objects.get_or_create(&[("kind", Kind::Pod.name())]).set(number(count));
+    }
+
+    pub(crate) fn requests(&self, size: requests::Size) {
+        let requests::Size { nodes, requests, updates, unassigned, assigned } = size;
+        let objects = [(Kind::Node, nodes), (Kind::Request, requests), (Kind::Update, updates)];
         for (kind, count) in objects {
             self.objects.get_or_create(&[("kind", kind.name())]).set(number(count));
         }

@@ -28,15 +28,14 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use crate::{
+    allocator,
     config::Config,
     controller::Controller,
     health::Listed,
     http::{self, Pages},
-    images::ImageIndex,
+    index::Indexes,
     lease::{Candidate, Terms},
     metrics::Metrics,
-    probes::ProbeIndex,
-    requests::RequestIndex,
     secrets, telemetry, virtual_nodes,
     watch::follow,
     wire::{Jobs, Markers, NodeImages, NodeProbes, Nodes, Pods, Requests, Updates},
@@ -59,9 +58,13 @@ pub fn main() -> ExitCode {
             return ExitCode::from(code);
         }
     };
+    let unsettled = allocator::settle();
     // It reads Secrets: no core file has its memory.
     let undumped = nix::sys::prctl::set_dumpable(false);
     telemetry::init(config.log_filter(), config.log_format);
+    if let Err(error) = unsettled {
+        warn!(%error, "Memory settings not made, large lists will keep more memory");
+    }
     if let Err(error) = undumped {
         warn!(%error, "Core files not switched off");
     }
@@ -103,9 +106,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let (fetches, asked) = mpsc::unbounded_channel();
     let (answer, answers) = mpsc::channel(INPUTS);
     let controller = Controller {
-        requests: RequestIndex::default(),
-        images: ImageIndex::default(),
-        probes: ProbeIndex::default(),
+        indexes: Indexes::default(),
         fetches,
         answers,
         vault,

@@ -126,7 +126,7 @@ pub async fn read(client: Client, mut asked: mpsc::UnboundedReceiver<Fetch>, ans
                 Ok(found) => info!(%job, secrets, credentials = found.len(), "Pull secrets read"),
                 Err(error) => warn!(%job, error, "Pull secrets cannot be read"),
             }
-            // The centre has ended: nobody needs it.
+            // The controller has ended: nobody needs it.
             let _ = answers.send(Answer { fetch, result }).await;
         });
         while reads.try_join_next().is_some() {}

@@ -11,27 +11,28 @@ use tokio::sync::watch;
 /// Authority that is asked about the calls of the intercept table. Implemented by `berthd` around the pure
 /// core.
 pub trait Gate: Send + Sync + 'static {
-    /// May this call proceed? Never blocks. Asked again with the same call after each change while it is held.
+    /// May this call proceed? Never blocks. Asked again with the same call after each change while it is
+    /// held.
     fn admit(&self, call: &Call) -> Verdict;
 
     /// Something happened on the way. Never blocks, never fails.
     fn observe(&self, event: Event);
 
-    /// A number that grows with every change that could alter a verdict. Subscribe before asking, so that no change
-    /// between the answer and the wait is lost.
+    /// A number that grows with every change that could alter a verdict. Subscribe before asking, so that no
+    /// change between the answer and the wait is lost.
     fn changes(&self) -> watch::Receiver<u64>;
 
-    /// Makes a latch durable before its call is forwarded. A failure is logged and counted by the implementation: the
-    /// call goes on, because the latch is also in memory.
+    /// Makes a latch durable before its call is forwarded. A failure is logged and counted by the
+    /// implementation: the call goes on, because the latch is also in memory.
     fn persist(&self, latch: Latch) -> impl Future<Output = ()> + Send;
 
-    /// How this call is answered; usually [`Answer::Pass`]. May wait, but not any longer when the client takes its call
-    /// back. All but [`Query::Pull`] are asked for calls of the kubelet's connections only.
+    /// How this call is answered; usually [`Answer::Pass`]. May wait, but not any longer when the client
+    /// takes its call back. All but [`Query::Pull`] are asked for calls of the kubelet's connections only.
     fn answer(&self, query: Query<'_>) -> impl Future<Output = Answer> + Send;
 
-    /// Whether [`Showing::Completed`] is what the kubelet sees of this container, wherever its status is told. Asked when the
-    /// runtime has answered: the agent may have made up its mind since the call came, and the answer may tell what came of that.
-    /// Never blocks.
+    /// Whether [`Showing::Completed`] is what the kubelet sees of this container, wherever its status is
+    /// told. Asked when the runtime has answered: the agent may have made up its mind since the call came,
+    /// and the answer may tell what came of that. Never blocks.
     fn is_completed(&self, container: &ContainerId) -> bool {
         let _ = container;
         false
@@ -41,16 +42,16 @@ pub trait Gate: Send + Sync + 'static {
 /// A call that may be answered otherwise than by the runtime alone, with its facts.
 #[derive(Clone, Copy, Debug)]
 pub enum Query<'a> {
-    /// The kubelet asks for the status of this container. It is shown anything but the truth only once it is durable that it
-    /// may have seen it.
+    /// The kubelet asks for the status of this container. It is shown anything but the truth only once it is
+    /// durable that it may have seen it.
     Status {
         /// Its connection.
         connection: ConnectionId,
         /// Which container.
         container: &'a ContainerId,
     },
-    /// The kubelet begins a lifecycle hook, by a command without a time limit. The command goes on when it is durable that it
-    /// may have begun, where that matters; one that had begun before is [`Answer::Done`].
+    /// The kubelet begins a lifecycle hook, by a command without a time limit. The command goes on when it is
+    /// durable that it may have begun, where that matters; one that had begun before is [`Answer::Done`].
     Hook {
         /// Its connection.
         connection: ConnectionId,
@@ -58,13 +59,13 @@ pub enum Query<'a> {
         container: &'a ContainerId,
     },
     /// The kubelet relists its containers. Asked after [`Event::RelistAsked`]; nudges count as delivered at
-    /// [`Event::RelistAnswered`]. Not asked for lists that look like those of the kubelet's log rotation or statistics, on
-    /// which a nudge would be lost.
+    /// [`Event::RelistAnswered`]. Not asked for lists that look like those of the kubelet's log rotation or
+    /// statistics, on which a nudge would be lost.
     Relist(CallId),
     /// The kubelet creates a container; asked when the call goes on.
     Create(&'a CreateContainer),
-    /// A client asks for an image. Waits while the agent pulls just that with the same credentials; [`Answer::Pass`] at once
-    /// when it does not, and when its pull fails.
+    /// A client asks for an image. Waits while the agent pulls just that with the same credentials;
+    /// [`Answer::Pass`] at once when it does not, and when its pull fails.
     Pull {
         /// The call.
         call: CallId,
@@ -80,8 +81,8 @@ pub enum Query<'a> {
 pub enum Answer {
     /// The runtime's, of the call as it came.
     Pass,
-    /// The runtime's, of the creation with these env variables: their values are known to be newer than what the kubelet
-    /// may have.
+    /// The runtime's, of the creation with these env variables: their values are known to be newer than what
+    /// the kubelet may have.
     WithEnv(EnvValues),
     /// The runtime's, with the container shown so.
     Shown(Showing),

@@ -1,5 +1,5 @@
-//! What the core owes the world, grouped by who carries it out. A step carries all it needs: who carries it out decides
-//! nothing, and each sees its own steps only.
+//! Steps that the core owes the world, grouped by who carries it out. A step carries all it needs: who
+//! carries it out decides nothing, and each sees its own steps only.
 //!
 //! ```text
 //!   Step ─┬─ Question       answered by an event of its own

@@ -12,17 +12,18 @@ use super::{
     entries::kept,
     job::{Job, Secrets, Stage},
     memory,
+    pods::counts,
     rollout::{Owner, Plan, Rank, Rollout, Standing, Which},
     spec::{self, Spec},
     write::{Effect, JobAct},
 };
 use crate::{
-    seen::{JobSeen, Key, Kind, Now},
+    seen::{JobSeen, Key, Kind, Now, Pods},
     time::later,
 };
 
 impl ImageIndex {
-    pub(super) fn apply_job(&mut self, seen: &JobSeen, now: Now) {
+    pub(super) fn apply_job(&mut self, seen: &JobSeen, pods: &Pods, now: Now) {
         let key = self.texts.key(&seen.namespace, &seen.name);
         let uid: Arc<str> = seen.uid.as_str().into();
         if self.uids.get(&key).is_some_and(|known| *known != uid) || seen.deleting {
@@ -80,7 +81,7 @@ impl ImageIndex {
         }
         if stage == Stage::Open {
             if spec_is_new {
-                self.plan(&uid, &key, now);
+                self.plan(&uid, &key, pods, now);
             }
             self.absorb(&uid);
         } else if stage != Stage::Unreadable {
@@ -90,10 +91,10 @@ impl ImageIndex {
     }
 
     /// The job has a spec it had not before.
-    fn plan(&mut self, uid: &Arc<str>, key: &Key, now: Now) {
+    fn plan(&mut self, uid: &Arc<str>, key: &Key, pods: &Pods, now: Now) {
         let Some(Job { spec: Ok(Spec { plan, .. }), created, .. }) = self.jobs.get(uid) else { return };
         let (plan, rank) = (plan.clone(), (created.unwrap_or(Timestamp::MAX), key.name.clone()));
-        self.roll_out(uid, Owner::Job(key.clone()), rank, plan, now);
+        self.roll_out(uid, Owner::Job(key.clone()), (rank, plan), pods, now);
     }
 
     /// Drops the Secrets that were read: they were for another image, or the job names others now. Decisions
@@ -107,7 +108,14 @@ impl ImageIndex {
     }
 
     /// Nodes are found for a new plan; where only limits have changed, they stay.
-    pub(super) fn roll_out(&mut self, uid: &Arc<str>, owner: Owner, rank: Rank, plan: Plan, now: Now) {
+    pub(super) fn roll_out(
+        &mut self,
+        uid: &Arc<str>,
+        owner: Owner,
+        (rank, plan): (Rank, Plan),
+        pods: &Pods,
+        now: Now,
+    ) {
         if self.rollouts.get(uid).is_some_and(|rollout| rollout.plan.weight != plan.weight) {
             // What was decided was weighed with another weight.
             self.uncrowd_all(uid);
@@ -126,8 +134,8 @@ impl ImageIndex {
         }
         rollout.forget_pods();
         if let Which::Pods(namespace, _) = rollout.plan.which.clone() {
-            for pod in self.pods.of_namespace(&namespace) {
-                rollout.add_pod(&pod.node, &pod.labels);
+            for pod in pods.of_namespace(&namespace).filter_map(|(_, pod)| counts(Some(pod))) {
+                rollout.add_pod(pod.node, pod.labels);
             }
             self.by_pods.entry(namespace).or_default().insert(uid.clone());
         } else {

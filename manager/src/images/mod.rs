@@ -68,7 +68,6 @@ use std::{
 
 use self::{
     job::{Job, Secrets, Stage},
-    pods::Pods,
     rollout::Rollout,
     site::Site,
     spec::Spec,
@@ -78,7 +77,9 @@ pub use self::{
     write::{Effect, Fetch, JobAct, JobWrite, NodeImageWrite, Seal, Wish},
 };
 use crate::{
-    seen::{Key, Kind, LabelSets, Now, Object, Texts, Views},
+    index::Index,
+    metrics::Metrics,
+    seen::{Key, Kind, LabelSets, Now, Object, PodChange, Pods, Texts, Views},
     time::later,
     timers::Timers,
     write::Target,
@@ -113,7 +114,6 @@ pub struct ImageIndex {
     leads: bool,
     texts: Texts,
     sets: LabelSets,
-    pods: Pods,
     sites: HashMap<Arc<str>, Site>,
     /// Number of `sites` with a NodeImage.
     node_images: usize,
@@ -164,51 +164,48 @@ pub struct Size {
     pub asked: usize,
 }
 
-impl ImageIndex {
-    /// An object is as given. What images are not decided by is passed over.
-    pub fn apply(&mut self, object: &Object, now: Now) -> Vec<Effect> {
+impl Index for ImageIndex {
+    fn kinds(&self) -> &'static [Kind] {
+        KINDS
+    }
+
+    fn views(&mut self) -> &mut Views {
+        &mut self.views
+    }
+
+    fn pod_changed(&mut self, PodChange { key, before, after }: &PodChange, _: &Pods, now: Now) {
+        let (before, after) = (pods::counts(before.as_ref()), pods::counts(after.as_ref()));
+        if before != after {
+            self.pod_changed(&key.namespace, before, after, now);
+        }
+    }
+
+    fn apply(&mut self, object: &Object, pods: &Pods, now: Now) {
         match object {
-            Object::Pod(seen) => self.apply_pod(seen, now),
             Object::Node(seen) => self.apply_node(seen, now),
             Object::NodeImage(seen) => self.apply_node_image(seen, now),
-            Object::ImagePullJob(seen) => self.apply_job(seen, now),
-            Object::Request(_) | Object::Update(_) | Object::PodProbeMarker(_) | Object::NodePodProbe(_) => {}
+            Object::ImagePullJob(seen) => self.apply_job(seen, pods, now),
+            // It is told of no other kinds.
+            _ => {}
         }
-        self.settle(now)
     }
 
-    /// An object is gone. `namespace` is empty for nodes and their images.
-    pub fn delete(&mut self, kind: Kind, namespace: &str, name: &str, now: Now) -> Vec<Effect> {
+    fn remove(&mut self, kind: Kind, namespace: &str, name: &str, _: &Pods, now: Now) {
         self.remove(kind, namespace, name, now);
-        self.settle(now)
     }
 
-    /// All objects of a kind are about to be applied, and [`ImageIndex::list_ends`] says when that was the last one.
-    pub fn list_begins(&mut self, kind: Kind, now: Now) {
-        self.views.begins(kind, now.instant);
+    fn vanished(&self, kind: Kind) -> Vec<Key> {
+        self.vanished(kind)
     }
 
-    /// Ends a list. Objects that it has not shown are gone.
-    pub fn list_ends(&mut self, kind: Kind, now: Now) -> Vec<Effect> {
-        let complete = self.views.complete_since(KINDS).is_some();
-        self.views.ends(kind, now.instant);
-        for (namespace, name) in self.vanished(kind) {
-            self.remove(kind, &namespace, &name, now);
-        }
-        if !complete && self.views.complete_since(KINDS).is_some() {
+    fn list_ended(&mut self, complete: bool, _: &Pods, now: Now) {
+        if complete {
             self.begin(now);
         }
         self.touched.extend(self.jobs.keys().cloned());
-        self.settle(now)
     }
 
-    /// The watch of a kind broke: until it has recovered, an absence proves nothing.
-    pub fn view_broke(&mut self, kind: Kind, now: Now) {
-        self.views.broke(kind, now.instant);
-    }
-
-    /// Gives the effects that are owed because time has passed.
-    pub fn due(&mut self, now: Now) -> Vec<Effect> {
+    fn time_passed(&mut self, _: &Pods, now: Now) {
         while let Some(wake) = self.timers.due(now.instant) {
             match wake {
                 Wake::Wish(uid) => drop(self.touched.insert(uid)),
@@ -216,37 +213,23 @@ impl ImageIndex {
                 Wake::Node(name) => drop(self.dirty.insert(name)),
             }
         }
-        self.settle(now)
     }
 
-    /// From now on this replica leads: everything that is owed, whatever was asked for before.
-    pub fn owed(&mut self, now: Now) -> Vec<Effect> {
+    fn leads(&mut self, _: &Pods, now: Now) {
         self.leads = true;
         self.forget_decisions(now);
         self.touched.extend(self.rollouts.keys().chain(self.jobs.keys()).cloned());
         self.dirty.extend(self.sites.keys().cloned());
-        self.settle(now)
     }
 
-    /// This replica does not lead any more. What it had decided and nobody has seen is not so.
-    pub fn rests(&mut self, now: Now) -> Vec<Effect> {
+    fn rests(&mut self, _: &Pods, now: Now) {
         self.leads = false;
         let read = self.jobs.iter().filter(|(_, job)| job.secrets != Secrets::Unknown);
         self.effects.extend(read.map(|(uid, _)| Effect::Forget(uid.clone())));
         self.forget_decisions(now);
-        self.settle(now)
     }
 
-    /// Whether these Secrets of a job are still asked for, and for this image.
-    pub fn wants_secrets(&self, fetch: &Fetch) -> bool {
-        self.jobs.get(&fetch.uid).is_some_and(|job| {
-            let same = |spec: &Spec| spec.image() == fetch.image && spec.secrets == fetch.names;
-            job.secrets != Secrets::Unknown && job.spec.as_ref().is_ok_and(same)
-        })
-    }
-
-    /// A write could not even be queued; it is owed again soon.
-    pub fn lost(&mut self, target: &Target, now: Now) {
+    fn lost(&mut self, target: &Target, now: Now) {
         let at = Some(later(now.instant, LOST_PAUSE));
         if target.kind == Kind::NodeImage {
             if let Some(image) = self.sites.get_mut(&target.key.name).and_then(|site| site.image.as_mut()) {
@@ -261,9 +244,26 @@ impl ImageIndex {
         }
     }
 
-    /// When to call [`ImageIndex::due`], even if nothing happens.
-    pub fn next_deadline(&self) -> Option<Instant> {
+    fn next_deadline(&self) -> Option<Instant> {
         self.timers.next()
+    }
+
+    fn settle(&mut self, now: Now) -> Vec<Effect> {
+        self.settle(now)
+    }
+
+    fn count(&self, metrics: &Metrics) {
+        metrics.images(self.size());
+    }
+}
+
+impl ImageIndex {
+    /// Whether these Secrets of a job are still asked for, and for this image.
+    pub fn wants_secrets(&self, fetch: &Fetch) -> bool {
+        self.jobs.get(&fetch.uid).is_some_and(|job| {
+            let same = |spec: &Spec| spec.image() == fetch.image && spec.secrets == fetch.names;
+            job.secrets != Secrets::Unknown && job.spec.as_ref().is_ok_and(same)
+        })
     }
 
     /// How much is remembered.

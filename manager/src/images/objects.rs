@@ -4,33 +4,32 @@ use std::sync::Arc;
 
 use super::{
     ImageIndex, UNKNOWN_KEPT, Wake,
-    pods::Change,
+    pods::PodAt,
     rollout::Rollout,
     room,
     site::{Image, Node, Site},
 };
 use crate::{
-    seen::{Kind, NodeImageSeen, NodeSeen, Now, PodSeen},
+    seen::{Key, Kind, NodeImageSeen, NodeSeen, Now},
     time::later,
 };
 
 impl ImageIndex {
-    pub(super) fn apply_pod(&mut self, seen: &PodSeen, now: Now) {
-        let list = self.views.list(Kind::Pod);
-        if let Some((namespace, change)) = self.pods.apply(seen, list, &mut self.texts, &mut self.sets) {
-            self.pod_changed(&namespace, &change, now);
-        }
-    }
-
     /// Only the jobs of its namespace look at it.
-    fn pod_changed(&mut self, namespace: &str, Change { before, after }: &Change, now: Now) {
+    pub(super) fn pod_changed(
+        &mut self,
+        namespace: &str,
+        before: Option<PodAt<'_>>,
+        after: Option<PodAt<'_>>,
+        now: Now,
+    ) {
         for uid in self.by_pods.get(namespace).cloned().unwrap_or_default() {
             let Some(rollout) = self.rollouts.get_mut(&uid) else { continue };
             // First what comes: a pod that only changes its labels keeps its node selected.
-            let came = after.as_ref().filter(|pod| rollout.add_pod(&pod.node, &pod.labels));
-            let left = before.as_ref().filter(|pod| rollout.remove_pod(&pod.node, &pod.labels));
+            let came = after.filter(|pod| rollout.add_pod(pod.node, pod.labels));
+            let left = before.filter(|pod| rollout.remove_pod(pod.node, pod.labels));
             for pod in [came, left].into_iter().flatten() {
-                self.select(&uid, &pod.node, now);
+                self.select(&uid, pod.node, now);
             }
         }
     }
@@ -127,11 +126,6 @@ impl ImageIndex {
 
     pub(super) fn remove(&mut self, kind: Kind, namespace: &str, name: &str, now: Now) {
         match kind {
-            Kind::Pod => {
-                if let Some((namespace, change)) = self.pods.delete(namespace, name) {
-                    self.pod_changed(&namespace, &change, now);
-                }
-            }
             Kind::ImagePullJob => {
                 let key = self.texts.key(namespace, name);
                 self.remove_job(&key, now);
@@ -156,7 +150,7 @@ impl ImageIndex {
                 self.select_for_all(&name, now);
                 self.sweep(&name);
             }
-            Kind::Request | Kind::Update | Kind::PodProbeMarker | Kind::NodePodProbe => {}
+            _ => {}
         }
     }
 
@@ -166,23 +160,22 @@ impl ImageIndex {
         }
     }
 
-    pub(super) fn vanished(&self, kind: Kind) -> Vec<(Arc<str>, Box<str>)> {
+    pub(super) fn vanished(&self, kind: Kind) -> Vec<Key> {
         let list = self.views.list(kind);
         let sites = |gone: fn(&Site, u32) -> bool| {
             let names = self.sites.iter().filter(|(_, site)| gone(site, list));
-            names.map(|(name, _)| ("".into(), (**name).into())).collect()
+            names.map(|(name, _)| Key::of_cluster(name)).collect()
         };
         match kind {
-            Kind::Pod => self.pods.vanished(list),
             Kind::Node => sites(|site, list| site.node.as_ref().is_some_and(|node| node.list != list)),
             Kind::NodeImage => {
                 sites(|site, list| site.image.as_ref().is_some_and(|image| image.list != list))
             }
             Kind::ImagePullJob => {
                 let gone = self.jobs.values().filter(|job| job.list != list);
-                gone.map(|job| (job.key.namespace.clone(), (*job.key.name).into())).collect()
+                gone.map(|job| job.key.clone()).collect()
             }
-            Kind::Request | Kind::Update | Kind::PodProbeMarker | Kind::NodePodProbe => Vec::new(),
+            _ => Vec::new(),
         }
     }
 

@@ -22,7 +22,11 @@ use super::{
     room::{self, OF_ONE},
     spec::{VERSION, patience, too_large},
 };
-use crate::{seen::Now, selector::Selector};
+use crate::{
+    index::Indexes,
+    seen::{Now, Pods},
+    selector::Selector,
+};
 
 /// How many nodes pull at once: a number, or a share in percent; 1 when left out.
 pub const PARALLELISM: &str = "apps.kruise.io/image-predownload-parallelism";
@@ -128,16 +132,23 @@ impl PullAhead {
     }
 }
 
-impl ImageIndex {
-    /// Somebody wants this image ahead. Said again it is the same wish, with other limits perhaps. Whoever
-    /// wants it says so within 10 s after the start of the manager, or its entries are taken for those of
-    /// somebody gone.
+impl Indexes {
+    /// Somebody wants this image ahead. Said again it is the same wish, with other limits perhaps. Whoever wants it says so
+    /// within 10 s after the start of the manager, or its entries are taken for those of somebody gone.
     pub fn want_ahead(&mut self, wanted: &PullAhead, now: Now) -> Vec<Effect> {
+        self.images.want_ahead(wanted, &self.pods, now)
+    }
+}
+
+impl ImageIndex {
+    /// See [`Indexes::want_ahead`].
+    pub(crate) fn want_ahead(&mut self, wanted: &PullAhead, pods: &Pods, now: Now) -> Vec<Effect> {
         let PullAhead { uid, plan } = wanted;
         if self.rollouts.get(uid).is_none_or(|rollout| rollout.plan != *plan) {
             self.expiry.remove(uid);
             // After all jobs: without it the update pulls the image itself.
-            self.roll_out(uid, Owner::Ahead, (Timestamp::MAX, uid.clone()), plan.clone(), now);
+            let rank = (Timestamp::MAX, uid.clone());
+            self.roll_out(uid, Owner::Ahead, (rank, plan.clone()), pods, now);
             self.touched.insert(uid.clone());
         }
         self.settle(now)

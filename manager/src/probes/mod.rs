@@ -10,7 +10,7 @@
 //! each node is to probe and what each outcome is to write; the node's agent does both, and the manager never touches a pod.
 //!
 //! - `spec`, `handler`, `names`: what a marker asks for, and whether that can be done;
-//! - `marker`, `pods`, `shape`, `node`: what is remembered;
+//! - `marker`, `pods`, `node`: what is remembered;
 //! - `turns`: which markers of a namespace are carried out; `room`: which probes a node has, if not all of
 //!   them fit;
 //! - `resolve`: what markers come to on a pod;
@@ -43,7 +43,6 @@ mod pods;
 mod resolve;
 mod room;
 mod settle;
-mod shape;
 mod spec;
 mod status;
 mod turns;
@@ -58,13 +57,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use self::{marker::Serial, node::Node, pods::Space, resolve::Resolver, shape::Shapes};
+use self::{marker::Serial, node::Node, pods::Space, resolve::Resolver};
 pub use self::{
     node::ProbedPod,
     write::{MarkerWrite, NodeAct, NodeProbesWrite},
 };
 use crate::{
-    seen::{Key, Kind, LabelSets, Now, Object, Texts, Views},
+    images::Effect,
+    index::Index,
+    metrics::Metrics,
+    seen::{Key, Kind, Now, Object, PodChange, Pods, Texts, Views},
     time::later,
     timers::Timers,
     write::{Target, Write},
@@ -90,8 +92,6 @@ pub struct ProbeIndex {
     /// This replica may write.
     leads: bool,
     texts: Texts,
-    sets: LabelSets,
-    shapes: Shapes,
     resolver: Resolver,
     serial: Serial,
     spaces: HashMap<Arc<str>, Space>,
@@ -133,53 +133,47 @@ pub struct Size {
     pub probed: usize,
 }
 
-impl ProbeIndex {
-    /// An object is as given. What probes are not decided by is passed over.
-    pub fn apply(&mut self, object: &Object, now: Now) -> Vec<Write> {
+impl Index for ProbeIndex {
+    fn kinds(&self) -> &'static [Kind] {
+        KINDS
+    }
+
+    fn views(&mut self) -> &mut Views {
+        &mut self.views
+    }
+
+    fn pod_changed(&mut self, change: &PodChange, pods: &Pods, _: Now) {
+        self.pod_changed(change, pods);
+    }
+
+    fn apply(&mut self, object: &Object, pods: &Pods, _: Now) {
         match object {
-            Object::Pod(seen) => self.apply_pod(seen),
-            Object::PodProbeMarker(seen) => self.apply_marker(seen),
+            Object::PodProbeMarker(seen) => self.apply_marker(seen, pods),
             Object::NodePodProbe(seen) => self.apply_node_probes(seen),
-            Object::Node(_)
-            | Object::Request(_)
-            | Object::Update(_)
-            | Object::NodeImage(_)
-            | Object::ImagePullJob(_) => return Vec::new(),
+            // It is told of no other kinds.
+            _ => {}
         }
-        self.settle(now)
     }
 
-    /// An object is gone. `namespace` is empty for NodePodProbes.
-    pub fn delete(&mut self, kind: Kind, namespace: &str, name: &str, now: Now) -> Vec<Write> {
-        self.remove(kind, namespace, name);
-        self.settle(now)
-    }
-
-    /// All objects of a kind are about to be applied, and [`ProbeIndex::list_ends`] says when that was the last one.
-    pub fn list_begins(&mut self, kind: Kind, now: Now) {
-        self.views.begins(kind, now.instant);
-    }
-
-    /// Ends a list. Objects that it has not shown are gone.
-    pub fn list_ends(&mut self, kind: Kind, now: Now) -> Vec<Write> {
-        let complete = self.views.complete_since(KINDS).is_some();
-        self.views.ends(kind, now.instant);
-        for (namespace, name) in self.vanished(kind) {
-            self.remove(kind, &namespace, &name);
+    fn remove(&mut self, kind: Kind, namespace: &str, name: &str, pods: &Pods, _: Now) {
+        match kind {
+            Kind::PodProbeMarker => self.remove_marker(namespace, name, pods),
+            Kind::NodePodProbe => self.remove_node_probes(name),
+            _ => {}
         }
-        if !complete && self.views.complete_since(KINDS).is_some() {
+    }
+
+    fn vanished(&self, kind: Kind) -> Vec<Key> {
+        self.vanished(kind)
+    }
+
+    fn list_ended(&mut self, complete: bool, _: &Pods, _: Now) {
+        if complete {
             self.look_at_all();
         }
-        self.settle(now)
     }
 
-    /// The watch of a kind broke. What it showed stays until a list shows otherwise.
-    pub fn view_broke(&mut self, kind: Kind, now: Now) {
-        self.views.broke(kind, now.instant);
-    }
-
-    /// Gives the orders that are owed because time has passed.
-    pub fn due(&mut self, now: Now) -> Vec<Write> {
+    fn time_passed(&mut self, _: &Pods, now: Now) {
         while let Some(wake) = self.timers.due(now.instant) {
             match wake {
                 Wake::Marker(key) => drop(self.touched.insert(key)),
@@ -187,26 +181,20 @@ impl ProbeIndex {
                 Wake::Turn(namespace) => drop(self.turns.insert(namespace)),
             }
         }
-        self.settle(now)
     }
 
-    /// From now on this replica leads: everything that is owed, whatever was asked for before.
-    pub fn owed(&mut self, now: Now) -> Vec<Write> {
+    fn leads(&mut self, _: &Pods, _: Now) {
         self.leads = true;
         self.forget_orders();
         self.look_at_all();
-        self.settle(now)
     }
 
-    /// This replica does not lead any more. What it had asked for counts for nothing.
-    pub fn rests(&mut self, now: Now) -> Vec<Write> {
+    fn rests(&mut self, _: &Pods, _: Now) {
         self.leads = false;
         self.forget_orders();
-        self.settle(now)
     }
 
-    /// A write could not even be queued; it is owed again soon.
-    pub fn lost(&mut self, target: &Target, now: Now) {
+    fn lost(&mut self, target: &Target, now: Now) {
         let at = Some(later(now.instant, LOST_PAUSE));
         let Target { kind, key } = target;
         if *kind == Kind::NodePodProbe {
@@ -222,11 +210,20 @@ impl ProbeIndex {
         }
     }
 
-    /// When to call [`ProbeIndex::due`], even if nothing happens.
-    pub fn next_deadline(&self) -> Option<Instant> {
+    fn next_deadline(&self) -> Option<Instant> {
         self.timers.next()
     }
 
+    fn settle(&mut self, now: Now) -> Vec<Effect> {
+        self.settle(now).into_iter().map(Effect::Write).collect()
+    }
+
+    fn count(&self, metrics: &Metrics) {
+        metrics.probes(self.size());
+    }
+}
+
+impl ProbeIndex {
     /// How much is remembered.
     pub fn size(&self) -> Size {
         let markers = || self.spaces.values().flat_map(|space| space.markers.values());

@@ -9,46 +9,39 @@ use super::{
     ProbeIndex, Wake,
     marker::Marker,
     node::{Node, ProbedPod, Shown},
-    pods::{Pod, Space},
+    pods::{Space, are_same, counts},
     resolve::{Problem, Resolved},
     spec,
     turns::Rank,
 };
-use crate::seen::{Key, Kind, MarkerSeen, NodePodProbeSeen, PodSeen};
+use crate::seen::{Key, Kind, MarkerSeen, NodePodProbeSeen, Pod, PodChange, Pods};
 
 /// Probes that are wanted for a pod, and its node.
 type Placed = Option<(Arc<str>, Arc<ProbedPod>)>;
 
 impl ProbeIndex {
-    pub(super) fn apply_pod(&mut self, seen: &PodSeen) {
-        let list = self.views.list(Kind::Pod);
-        let pod = Pod::new(seen, list, &mut self.texts, &mut self.sets, &mut self.shapes);
-        let Some(pod) = pod else { return self.remove_pod(&seen.namespace, &seen.name) };
-        let namespace = self.texts.one(&seen.namespace);
-        let space = self.spaces.entry(namespace.clone()).or_default();
-        let before = match space.pods.get_mut(&*seen.name) {
-            Some(known) if known.is_as(&pod) => {
-                known.list = list;
-                return;
-            }
-            Some(known) => Some(std::mem::replace(known, pod)),
-            None => space.pods.insert(seen.name.as_str().into(), pod),
-        };
-        self.place(&namespace, &seen.name, before.and_then(placed));
-    }
-
-    fn remove_pod(&mut self, namespace: &str, name: &str) {
-        let Some((namespace, _)) = self.spaces.get_key_value(namespace) else { return };
-        let namespace = namespace.clone();
-        let gone = self.spaces.get_mut(&namespace).and_then(|space| space.pods.remove(name));
-        self.exchange(&namespace, name, gone.and_then(placed), None);
-        self.sweep(&namespace);
+    pub(super) fn pod_changed(&mut self, PodChange { key, before, after }: &PodChange, pods: &Pods) {
+        let before = before.as_ref().filter(|pod| counts(pod).is_some());
+        let after = after.as_ref().filter(|pod| counts(pod).is_some());
+        if before.zip(after).is_some_and(|(before, after)| are_same(before, after)) {
+            return;
+        }
+        let space = self.spaces.get_mut(&key.namespace);
+        let wanted = space.and_then(|space| space.wanted.remove(&key.name));
+        let before = before.and_then(|pod| pod.node.clone()).zip(wanted);
+        if after.is_some() {
+            self.place(&key.namespace, &key.name, before, pods);
+        } else {
+            self.exchange(&key.namespace, &key.name, before, None);
+            self.sweep(&key.namespace);
+        }
     }
 
     /// A pod is looked at by the markers of its namespace; `before` is what was wanted for it until now.
-    fn place(&mut self, namespace: &Arc<str>, name: &str, before: Placed) {
+    fn place(&mut self, namespace: &Arc<str>, name: &Arc<str>, before: Placed, pods: &Pods) {
         let Some(space) = self.spaces.get_mut(namespace) else { return };
-        let Some(pod) = space.pods.get(name) else { return };
+        let Some(pod) = pods.get(namespace, name) else { return };
+        let Some(node) = counts(pod) else { return };
         #[cfg(test)]
         {
             self.evaluations += space.turns.carried().count();
@@ -56,13 +49,13 @@ impl ProbeIndex {
         let selecting = space.selecting(&pod.labels);
         let wanted = (!selecting.is_empty()).then(|| {
             let resolved = self.resolver.resolve(&selecting, &pod.shape, &mut self.texts);
-            let (namespace, name) = (namespace.clone(), name.into());
+            let (namespace, name) = (namespace.clone(), (**name).into());
             Arc::new(ProbedPod { namespace, name, uid: pod.uid.clone(), ip: pod.ip, resolved })
         });
-        let after = wanted.clone().map(|wanted| (pod.node.clone(), wanted));
-        if let Some(pod) = space.pods.get_mut(name) {
-            pod.wanted = wanted;
+        if let Some(wanted) = &wanted {
+            space.wanted.insert(name.clone(), wanted.clone());
         }
+        let after = wanted.map(|wanted| (node.clone(), wanted));
         self.exchange(namespace, name, before, after);
     }
 
@@ -105,12 +98,12 @@ impl ProbeIndex {
         }
     }
 
-    pub(super) fn apply_marker(&mut self, seen: &MarkerSeen) {
+    pub(super) fn apply_marker(&mut self, seen: &MarkerSeen, pods: &Pods) {
         let key = self.texts.key(&seen.namespace, &seen.name);
         let space = self.spaces.get(&key.namespace);
         let known = space.and_then(|space| space.markers.get(&key.name));
         if known.is_some_and(|known| *known.uid != *seen.uid) {
-            self.remove_marker(&key.namespace, &key.name);
+            self.remove_marker(&key.namespace, &key.name, pods);
         }
         let plan = match &seen.spec {
             Ok(spec) => spec::parse(&key, spec).map(Arc::new),
@@ -147,14 +140,14 @@ impl ProbeIndex {
             self.serial += 1;
             (marker.plan, marker.serial) = (plan, self.serial);
             let had_some = marker.matched > 0;
-            self.take_turns(&key);
-            self.select(&key.namespace, &key.name, had_some);
+            self.take_turns(&key, pods);
+            self.select(&key.namespace, &key.name, had_some, pods);
         }
         self.touched.insert(key);
     }
 
     /// Whether a marker is carried out now, and another one in its place, or not any more.
-    fn take_turns(&mut self, key: &Key) {
+    fn take_turns(&mut self, key: &Key, pods: &Pods) {
         let Some(space) = self.spaces.get_mut(&key.namespace) else { return };
         let Some(marker) = space.markers.get_mut(&key.name) else { return };
         let turned = match marker.rank() {
@@ -164,10 +157,10 @@ impl ProbeIndex {
                 space.turns.leave(&(marker.created, marker.name.clone()))
             }
         };
-        self.turned(key, turned);
+        self.turned(key, turned, pods);
     }
 
-    fn turned(&mut self, because_of: &Key, turned: Vec<(Rank, bool)>) {
+    fn turned(&mut self, because_of: &Key, turned: Vec<(Rank, bool)>, pods: &Pods) {
         for ((_, name), carried) in turned {
             let space = self.spaces.get_mut(&because_of.namespace);
             let Some(marker) = space.and_then(|space| space.markers.get_mut(&name)) else { continue };
@@ -175,35 +168,36 @@ impl ProbeIndex {
             (marker.waits, marker.serial) = (!carried, self.serial);
             if name != because_of.name {
                 let had_some = marker.matched > 0;
-                self.select(&because_of.namespace, &name, had_some);
+                self.select(&because_of.namespace, &name, had_some, pods);
                 self.touched.insert(because_of.sibling(&name));
             }
         }
     }
 
     /// The pods that a marker selected, and those it selects now. One that waits looks at none.
-    fn select(&mut self, namespace: &Arc<str>, name: &str, had_some: bool) {
+    fn select(&mut self, namespace: &Arc<str>, name: &str, had_some: bool, pods: &Pods) {
         let Some(space) = self.spaces.get(namespace) else { return };
         let plan = space.markers.get(name).and_then(Marker::active);
         if !had_some && plan.is_none() {
             return;
         }
-        let concerns = |pod: &Pod| {
-            let had = pod.wanted.iter().flat_map(|wanted| &wanted.resolved.markers);
-            (had_some && had.into_iter().any(|marker| **marker == *name))
-                || plan.is_some_and(|plan| plan.selector.matches(&pod.labels))
+        let had = |pod: &Arc<str>| {
+            let wanted = space.wanted.get(pod).into_iter();
+            wanted.flat_map(|wanted| &wanted.resolved.markers).any(|marker| **marker == *name)
         };
-        let pods = space.pods.iter().filter(|(_, pod)| concerns(pod));
-        let pods: Vec<Box<str>> = pods.map(|(name, _)| name.clone()).collect();
-        for pod in pods {
+        let selects = |pod: &Pod| plan.is_some_and(|plan| plan.selector.matches(&pod.labels));
+        let concerned =
+            pods.of_namespace(namespace).filter_map(|(name, pod)| Some((name, pod, counts(pod)?)));
+        let concerned = concerned.filter(|(name, pod, _)| (had_some && had(name)) || selects(pod));
+        let concerned: Vec<_> = concerned.map(|(name, _, node)| (name.clone(), node.clone())).collect();
+        for (pod, node) in concerned {
             let space = self.spaces.get_mut(namespace);
-            let known = space.and_then(|space| space.pods.get_mut(&pod));
-            let before = known.and_then(|known| Some((known.node.clone(), known.wanted.take()?)));
-            self.place(namespace, &pod, before);
+            let wanted = space.and_then(|space| space.wanted.remove(&pod));
+            self.place(namespace, &pod, wanted.map(|wanted| (node, wanted)), pods);
         }
     }
 
-    fn remove_marker(&mut self, namespace: &str, name: &str) {
+    pub(super) fn remove_marker(&mut self, namespace: &str, name: &str, pods: &Pods) {
         let Some((namespace, space)) = self.spaces.get_key_value(namespace) else { return };
         let Some((name, _)) = space.markers.get_key_value(name) else { return };
         let key = Key { namespace: namespace.clone(), name: name.clone() };
@@ -215,8 +209,8 @@ impl ProbeIndex {
             marker.ticket.into_iter().for_each(|ticket| space.line.leave(ticket));
             turned = space.turns.leave(&(marker.created, marker.name));
         }
-        self.select(&key.namespace, &key.name, had_some);
-        self.turned(&key, turned);
+        self.select(&key.namespace, &key.name, had_some, pods);
+        self.turned(&key, turned, pods);
         self.sweep(&key.namespace);
         self.timers.set(Wake::Marker(key), None);
     }
@@ -232,44 +226,31 @@ impl ProbeIndex {
         self.dirty.insert(name);
     }
 
-    pub(super) fn remove(&mut self, kind: Kind, namespace: &str, name: &str) {
-        match kind {
-            Kind::Pod => self.remove_pod(namespace, name),
-            Kind::PodProbeMarker => self.remove_marker(namespace, name),
-            Kind::NodePodProbe => {
-                if let Some(node) = self.nodes.get_mut(name) {
-                    // Another one is written to at once.
-                    (node.shown, node.sent_at) = (None, None);
-                    self.dirty.insert(name.into());
-                }
-            }
-            Kind::Node | Kind::Request | Kind::Update | Kind::NodeImage | Kind::ImagePullJob => {}
+    pub(super) fn remove_node_probes(&mut self, name: &str) {
+        if let Some(node) = self.nodes.get_mut(name) {
+            // Another one is written to at once.
+            (node.shown, node.sent_at) = (None, None);
+            self.dirty.insert(name.into());
         }
     }
 
-    pub(super) fn vanished(&self, kind: Kind) -> Vec<(Arc<str>, Box<str>)> {
+    pub(super) fn vanished(&self, kind: Kind) -> Vec<Key> {
         let list = self.views.list(kind);
         match kind {
-            Kind::Pod => {
-                let gone = |(namespace, space): (&Arc<str>, &Space)| {
-                    let pods = space.pods.iter().filter(|(_, pod)| pod.list != list);
-                    pods.map(|(name, _)| (namespace.clone(), name.clone())).collect::<Vec<_>>()
-                };
-                self.spaces.iter().flat_map(gone).collect()
-            }
             Kind::PodProbeMarker => {
                 let gone = |(namespace, space): (&Arc<str>, &Space)| {
                     let markers = space.markers.values().filter(|marker| marker.list != list);
-                    markers.map(|marker| (namespace.clone(), (*marker.name).into())).collect::<Vec<_>>()
+                    let key = |name: &Arc<str>| Key { namespace: namespace.clone(), name: name.clone() };
+                    markers.map(|marker| key(&marker.name)).collect::<Vec<_>>()
                 };
                 self.spaces.iter().flat_map(gone).collect()
             }
             Kind::NodePodProbe => {
                 let gone = |node: &Node| node.shown.as_ref().is_some_and(|shown| shown.list != list);
                 let nodes = self.nodes.iter().filter(|(_, node)| gone(node));
-                nodes.map(|(name, _)| ("".into(), (**name).into())).collect()
+                nodes.map(|(name, _)| Key::of_cluster(name)).collect()
             }
-            Kind::Node | Kind::Request | Kind::Update | Kind::NodeImage | Kind::ImagePullJob => Vec::new(),
+            _ => Vec::new(),
         }
     }
 
@@ -278,10 +259,6 @@ impl ProbeIndex {
             self.spaces.remove(namespace);
         }
     }
-}
-
-fn placed(pod: Pod) -> Placed {
-    Some((pod.node, pod.wanted?))
 }
 
 fn resolved(placed: &Placed) -> Option<&Arc<Resolved>> {

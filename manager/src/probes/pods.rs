@@ -1,9 +1,8 @@
-//! The pods that count: scheduled, Initialized, not finished, not being deleted. By namespace, with its
-//! markers: neither sees those of another.
+//! The pods that count: scheduled, Initialized, not finished, not being deleted. By namespace, with its markers: neither sees
+//! those of another.
 
 use std::{
     collections::{BTreeMap, HashMap},
-    net::IpAddr,
     sync::Arc,
 };
 
@@ -12,16 +11,15 @@ use super::{
     node::ProbedPod,
     pace::{Line, Pace},
     resolve::Selecting,
-    shape::{Shape, Shapes},
     turns::Turns,
 };
-use crate::seen::{LabelSets, Labels, PodSeen, PodStage, Texts, Uid};
+use crate::seen::{Labels, Pod, PodStage};
 
 /// A namespace.
 #[derive(Debug, Default)]
 pub(super) struct Space {
-    /// By name.
-    pub(super) pods: HashMap<Box<str>, Pod>,
+    /// Probes that its node is to have for a pod that markers select, by the pod's name.
+    pub(super) wanted: HashMap<Arc<str>, Arc<ProbedPod>>,
     /// By name.
     pub(super) markers: BTreeMap<Arc<str>, Marker>,
     pub(super) turns: Turns,
@@ -30,51 +28,19 @@ pub(super) struct Space {
     pub(super) line: Line,
 }
 
-/// A pod that counts. One of tens of thousands: nearly all of it is shared.
-#[derive(Debug)]
-pub(super) struct Pod {
-    pub(super) uid: Uid,
-    pub(super) node: Arc<str>,
-    pub(super) labels: Labels,
-    pub(super) shape: Arc<Shape>,
-    pub(super) ip: Option<IpAddr>,
-    /// Probes that its node is to have for it, if markers select it.
-    pub(super) wanted: Option<Arc<ProbedPod>>,
-    /// The number of the list that showed it last.
-    pub(super) list: u32,
+/// The pod and its node, if it counts.
+pub(super) fn counts(pod: &Pod) -> Option<&Arc<str>> {
+    pod.node.as_ref().filter(|_| pod.initialized && pod.stage == PodStage::Active)
 }
 
-impl Pod {
-    /// `None` for one that does not count.
-    pub(super) fn new(
-        seen: &PodSeen,
-        list: u32,
-        texts: &mut Texts,
-        sets: &mut LabelSets,
-        shapes: &mut Shapes,
-    ) -> Option<Self> {
-        let counts = seen.initialized && seen.stage == PodStage::Active;
-        let node = seen.node.as_deref().filter(|node| counts && !node.is_empty())?;
-        Some(Self {
-            uid: seen.uid.as_str().into(),
-            node: texts.one(node),
-            labels: sets.one(&seen.labels, texts),
-            shape: shapes.one(&seen.containers, texts),
-            ip: seen.ip,
-            wanted: None,
-            list,
-        })
-    }
-
-    /// Nothing that counts differs.
-    pub(super) fn is_as(&self, other: &Self) -> bool {
-        // Both sets and shapes are there once.
-        self.uid == other.uid
-            && self.node == other.node
-            && Arc::ptr_eq(&self.labels, &other.labels)
-            && Arc::ptr_eq(&self.shape, &other.shape)
-            && self.ip == other.ip
-    }
+/// Nothing that counts differs.
+pub(super) fn are_same(one: &Pod, other: &Pod) -> bool {
+    // Both sets and shapes are there once.
+    one.uid == other.uid
+        && one.node == other.node
+        && Arc::ptr_eq(&one.labels, &other.labels)
+        && Arc::ptr_eq(&one.shape, &other.shape)
+        && one.ip == other.ip
 }
 
 impl Space {
@@ -86,6 +52,6 @@ impl Space {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.pods.is_empty() && self.markers.is_empty()
+        self.wanted.is_empty() && self.markers.is_empty()
     }
 }

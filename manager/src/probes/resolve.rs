@@ -16,11 +16,13 @@ use k8s_openapi::{api::core::v1::Probe, apimachinery::pkg::util::intstr::IntOrSt
 use super::{
     marker::Serial,
     room::{self, MARKERS_OF_POD, OF_POD, Share},
-    shape::Shape,
     spec::Plan,
     turns::Rank,
 };
-use crate::{seen::Texts, size};
+use crate::{
+    seen::{Shape, Texts},
+    size,
+};
 
 /// A marker that selects a pod.
 #[derive(Clone, Debug)]

@@ -6,15 +6,14 @@ use std::{
 };
 
 use super::{
-    container_id::ContainerId,
     failure::{Failure, Reason, deadline_exceeded},
     kind::{RequestId, RequestKind},
-    model::{Container, Pod, Wanted, context},
+    model::{Wanted, context},
     patch::{Assignment, RequestAct},
     replaced::Replaced,
 };
 use crate::{
-    seen::{Now, PodStage, Role},
+    seen::{Container, ContainerId, Now, Pod, PodStage, Role},
     time::later,
 };
 
@@ -92,7 +91,7 @@ pub(super) fn decide(
 struct Snapshot<'a> {
     pod: &'a Pod,
     node: Arc<str>,
-    instances: Vec<(&'a Container, &'a ContainerId)>,
+    instances: Vec<(Container<'a>, &'a ContainerId)>,
 }
 
 impl Snapshot<'_> {
@@ -104,7 +103,7 @@ impl Snapshot<'_> {
         Assignment {
             node: self.node.clone(),
             pod_uid: self.pod.uid.to_string(),
-            contexts: self.instances.iter().map(|(container, id)| context(container, id)).collect(),
+            contexts: self.instances.iter().map(|(container, id)| context(*container, id)).collect(),
         }
     }
 }
@@ -133,13 +132,13 @@ fn snapshot<'a>(id: &RequestId, wanted: &Wanted, pod: Option<&'a Pod>) -> Result
     };
     let mut instances = Vec::with_capacity(wanted.containers.len());
     for wanted in &wanted.containers {
-        let Some(container) = pod.containers.iter().find(|container| *container.name == **wanted) else {
+        let Some(container) = pod.container(wanted) else {
             return refuse(Reason::ContainerNotFound, format!("container {wanted:?} is not in pod {name:?}"));
         };
         if let Some(what) = unfit(id.kind, container.role) {
             return refuse(Reason::InitContainer, format!("container {wanted:?} of pod {name:?} {what}"));
         }
-        match (id.kind, &container.id) {
+        match (id.kind, container.id) {
             (RequestKind::Recreate, Some(instance)) => instances.push((container, instance)),
             (RequestKind::Recreate, None) => {
                 let message = format!("container {wanted:?} of pod {name:?} has never started");

@@ -10,9 +10,12 @@ use super::{
     assignment::Decision,
     failure::{AGENT_SILENT, POD_GONE, Reason, deadline_exceeded},
     kind::RequestKind,
-    model::{Assigned, Pod},
+    model::Assigned,
 };
-use crate::{seen::Now, time::later};
+use crate::{
+    seen::{Now, Pod, Uid},
+    time::later,
+};
 
 /// A node that was not seen yet is not one that is gone: nodes come by a watch of their own.
 const NODE_LAG: Duration = Duration::from_secs(3);
@@ -39,7 +42,7 @@ pub(super) struct Facts<'a> {
 }
 
 pub(super) fn decide(kind: RequestKind, assigned: &mut Assigned, facts: &Facts<'_>, now: Now) -> Decision {
-    let pod = facts.pod.is_some_and(|pod| *pod.uid == *assigned.assignment.pod_uid);
+    let pod = facts.pod.is_some_and(|pod| pod.uid == Uid::from(assigned.assignment.pod_uid.as_str()));
     since(&mut assigned.pod_missing, !pod, now.instant);
     since(&mut assigned.node_missing, !facts.node, now.instant);
 

@@ -29,8 +29,8 @@
 //! Invariants:
 //! - nothing is decided before pods, nodes and requests of the kind have been listed once, completely; of the two kinds of
 //!   requests neither waits for the other, which may not be installed;
-//! - a write is asked for once for each version of a request, and again only if it was lost ([`RequestIndex::lost`]) or everything
-//!   is asked for ([`RequestIndex::owed`]); what became of it is seen in the next version of the object;
+//! - a write is asked for once for each version of a request, and again only if it was lost (`lost`) or everything
+//!   is asked for (`leads`); what became of it is seen in the next version of the object;
 //! - every write names the version it was decided on, so a decision made on old news changes nothing;
 //! - a request that ended is never written to. Deleting it after its time is its agent's job, never the
 //!   manager's: one that ended on a node that is gone stays until somebody deletes it;
@@ -38,7 +38,6 @@
 //!   bounded by number and time.
 
 mod assignment;
-mod container_id;
 mod deadline;
 mod failure;
 mod kind;
@@ -61,7 +60,7 @@ use std::{
 use self::{
     assignment::Decision,
     lookup::Requests,
-    model::{Pod, Request, Stage},
+    model::{Request, Stage},
     replaced::Replaced,
     spec::Spec,
     status::Status,
@@ -72,8 +71,12 @@ pub use self::{
     patch::{Assignment, RequestAct, RequestStatus, StatusPatch},
 };
 use crate::{
-    seen::{Key, Kind, Now, Object, RequestSeen, Texts, Views},
+    images::Effect,
+    index::Index,
+    metrics::Metrics,
+    seen::{Key, Kind, Now, Object, Pod, PodChange, Pods, RequestSeen, Texts, Views},
     time::later,
+    write::{Target, Write},
 };
 
 /// A write that found no room is owed again after it.
@@ -84,18 +87,17 @@ const LOST_PAUSE: Duration = Duration::from_secs(5);
 pub struct RequestIndex {
     views: Views,
     /// With the number of the list that showed it last.
-    pods: HashMap<Key, (Pod, u32)>,
     nodes: HashMap<Arc<str>, u32>,
     requests: Requests,
     replaced: Replaced,
     texts: Texts,
+    /// Patches that are owed since the last [`Index::settle`].
+    patches: Vec<StatusPatch>,
 }
 
 /// How much is remembered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
-    /// Pods.
-    pub pods: usize,
     /// Nodes.
     pub nodes: usize,
     /// Requests to recreate containers, ended ones included.
@@ -108,40 +110,117 @@ pub struct Size {
     pub assigned: usize,
 }
 
-impl RequestIndex {
-    /// An object is as given. What requests are not decided by is passed over.
-    pub fn apply(&mut self, object: Object, now: Now) -> Vec<StatusPatch> {
-        match object {
-            Object::Pod(seen) => {
-                let (list, key) = (self.views.list(Kind::Pod), self.texts.key(&seen.namespace, &seen.name));
-                let pod = Pod::new(seen, &mut self.texts);
-                if let Some((known, shown)) = self.pods.get_mut(&key)
-                    && *known == pod
-                {
-                    *shown = list;
-                    return Vec::new();
-                }
-                let affected = self.requests.of_pod(&key);
-                self.pods.insert(key, (pod, list));
-                self.evaluate_all(affected, now)
-            }
-            Object::Node(seen) => {
-                let name = self.texts.one(&seen.name);
-                if self.nodes.insert(name.clone(), self.views.list(Kind::Node)).is_some() {
-                    return Vec::new();
-                }
-                self.evaluate_all(self.requests.of_node(&name), now)
-            }
-            Object::Request(seen) => self.apply_request(&seen, now),
-            Object::Update(seen) => self.apply_request(&seen, now),
-            Object::NodeImage(_)
-            | Object::ImagePullJob(_)
-            | Object::PodProbeMarker(_)
-            | Object::NodePodProbe(_) => Vec::new(),
+impl Index for RequestIndex {
+    fn kinds(&self) -> &'static [Kind] {
+        &[Kind::Pod, Kind::Node, Kind::Request, Kind::Update]
+    }
+
+    fn views(&mut self) -> &mut Views {
+        &mut self.views
+    }
+
+    fn pod_changed(&mut self, PodChange { key, before, after }: &PodChange, pods: &Pods, now: Now) {
+        let same = |before: &Pod, after: &Pod| {
+            before.uid == after.uid
+                && before.node == after.node
+                && before.stage == after.stage
+                && before.runs_as(after)
+        };
+        if !before.as_ref().zip(after.as_ref()).is_some_and(|(before, after)| same(before, after)) {
+            self.evaluate_all(self.requests.of_pod(key), pods, now);
         }
     }
 
-    fn apply_request<S: Spec, T: Status>(&mut self, seen: &RequestSeen<S, T>, now: Now) -> Vec<StatusPatch> {
+    fn apply(&mut self, object: &Object, pods: &Pods, now: Now) {
+        match object {
+            Object::Node(seen) => {
+                let name = self.texts.one(&seen.name);
+                if self.nodes.insert(name.clone(), self.views.list(Kind::Node)).is_none() {
+                    self.evaluate_all(self.requests.of_node(&name), pods, now);
+                }
+            }
+            Object::Request(seen) => self.apply_request(seen, pods, now),
+            Object::Update(seen) => self.apply_request(seen, pods, now),
+            // It is told of no other kinds.
+            _ => {}
+        }
+    }
+
+    fn remove(&mut self, kind: Kind, namespace: &str, name: &str, pods: &Pods, now: Now) {
+        match kind {
+            Kind::Node => {
+                self.nodes.remove(name);
+                self.evaluate_all(self.requests.of_node(name), pods, now);
+            }
+            Kind::Request => self.remove_request(RequestKind::Recreate, namespace, name, now),
+            Kind::Update => self.remove_request(RequestKind::Update, namespace, name, now),
+            _ => {}
+        }
+    }
+
+    fn vanished(&self, kind: Kind) -> Vec<Key> {
+        let list = self.views.list(kind);
+        match kind {
+            Kind::Request => self.requests.vanished(RequestKind::Recreate, list),
+            Kind::Update => self.requests.vanished(RequestKind::Update, list),
+            Kind::Node => {
+                let gone = self.nodes.iter().filter(|(_, shown)| **shown != list);
+                gone.map(|(name, _)| Key::of_cluster(name)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Requests that waited for the list, or for doubts to end, wait no longer.
+    fn list_ended(&mut self, _: bool, pods: &Pods, now: Now) {
+        self.evaluate_all(self.requests.unfinished(), pods, now);
+    }
+
+    fn time_passed(&mut self, pods: &Pods, now: Now) {
+        let due = self.requests.due(now.instant);
+        self.evaluate_all(due, pods, now);
+    }
+
+    fn leads(&mut self, pods: &Pods, now: Now) {
+        let ids = self.requests.unfinished();
+        for id in &ids {
+            if let Some(request) = self.requests.get_mut(id) {
+                request.asked = None;
+            }
+        }
+        self.evaluate_all(ids, pods, now);
+    }
+
+    /// The writer drops what is owed meanwhile; whoever leads next owes it anew.
+    fn rests(&mut self, pods: &Pods, now: Now) {
+        self.time_passed(pods, now);
+    }
+
+    fn lost(&mut self, target: &Target, now: Now) {
+        let kind = if target.kind == Kind::Update { RequestKind::Update } else { RequestKind::Recreate };
+        let id = RequestId { kind, key: target.key.clone() };
+        if let Some(request) = self.requests.get_mut(&id) {
+            request.asked = None;
+            self.requests.set_timer(&id, Some(later(now.instant, LOST_PAUSE)));
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.requests.next_timer()
+    }
+
+    fn settle(&mut self, _: Now) -> Vec<Effect> {
+        let patches = std::mem::take(&mut self.patches);
+        patches.into_iter().map(|patch| Effect::Write(Write::Request(patch))).collect()
+    }
+
+    fn count(&self, metrics: &Metrics) {
+        metrics.requests(self.size());
+    }
+}
+
+impl RequestIndex {
+    fn apply_request<S: Spec, T: Status>(&mut self, seen: &RequestSeen<S, T>, pods: &Pods, now: Now) {
         let id = RequestId { kind: T::KIND, key: self.texts.key(&seen.namespace, &seen.name) };
         let before = self.requests.remove(&id);
         match &before {
@@ -153,111 +232,20 @@ impl RequestIndex {
         let request = Request::new(seen, before.as_ref(), now, &mut self.texts);
         self.replaced.add(&request.replaced);
         self.requests.insert(id.clone(), request, self.views.list(id.kind.object()));
-        self.evaluate_all(vec![id], now)
+        self.evaluate_all(vec![id], pods, now);
     }
 
-    /// An object is gone. `namespace` is empty for nodes.
-    pub fn delete(&mut self, kind: Kind, namespace: &str, name: &str, now: Now) -> Vec<StatusPatch> {
-        match kind {
-            Kind::Pod => {
-                let key = self.texts.key(namespace, name);
-                self.pods.remove(&key);
-                self.evaluate_all(self.requests.of_pod(&key), now)
-            }
-            Kind::Node => {
-                self.nodes.remove(name);
-                self.evaluate_all(self.requests.of_node(name), now)
-            }
-            Kind::Request => self.delete_request(RequestKind::Recreate, namespace, name, now),
-            Kind::Update => self.delete_request(RequestKind::Update, namespace, name, now),
-            Kind::NodeImage | Kind::ImagePullJob | Kind::PodProbeMarker | Kind::NodePodProbe => Vec::new(),
-        }
-    }
-
-    fn delete_request(
-        &mut self,
-        kind: RequestKind,
-        namespace: &str,
-        name: &str,
-        now: Now,
-    ) -> Vec<StatusPatch> {
+    fn remove_request(&mut self, kind: RequestKind, namespace: &str, name: &str, now: Now) {
         let id = RequestId { kind, key: self.texts.key(namespace, name) };
         if let Some(request) = self.requests.remove(&id) {
             self.replaced.depart(&request.replaced, now.instant);
         }
-        Vec::new()
-    }
-
-    /// All objects of a kind are about to be applied, and [`RequestIndex::list_ends`] says when that was the last one.
-    pub fn list_begins(&mut self, kind: Kind, now: Now) {
-        self.views.begins(kind, now.instant);
-    }
-
-    /// Ends a list. Objects that it has not shown are gone.
-    pub fn list_ends(&mut self, kind: Kind, now: Now) -> Vec<StatusPatch> {
-        self.views.ends(kind, now.instant);
-        let list = self.views.list(kind);
-        let gone = match kind {
-            Kind::Pod => vanished(&self.pods, |(_, shown)| *shown != list),
-            Kind::Request => self.requests.vanished(RequestKind::Recreate, list),
-            Kind::Update => self.requests.vanished(RequestKind::Update, list),
-            Kind::Node => {
-                let gone = vanished(&self.nodes, |shown| *shown != list);
-                gone.into_iter().map(|name| Key { namespace: "".into(), name }).collect()
-            }
-            Kind::NodeImage | Kind::ImagePullJob | Kind::PodProbeMarker | Kind::NodePodProbe => {
-                return Vec::new();
-            }
-        };
-        let mut patches = Vec::new();
-        for key in gone {
-            patches.extend(self.delete(kind, &key.namespace, &key.name, now));
-        }
-        // What waited for the list, or for doubts to end, waits no longer.
-        patches.extend(self.evaluate_all(self.requests.unfinished(), now));
-        patches
-    }
-
-    /// The watch of a kind broke: until it has recovered, an absence proves nothing.
-    pub fn view_broke(&mut self, kind: Kind, now: Now) {
-        self.views.broke(kind, now.instant);
-    }
-
-    /// Gives the writes that are owed because time has passed.
-    pub fn due(&mut self, now: Now) -> Vec<StatusPatch> {
-        let due = self.requests.due(now.instant);
-        self.evaluate_all(due, now)
-    }
-
-    /// Everything that is owed, whatever was asked for before: for a manager that may write from now on.
-    pub fn owed(&mut self, now: Now) -> Vec<StatusPatch> {
-        let ids = self.requests.unfinished();
-        for id in &ids {
-            if let Some(request) = self.requests.get_mut(id) {
-                request.asked = None;
-            }
-        }
-        self.evaluate_all(ids, now)
-    }
-
-    /// A write could not even be queued; it is owed again soon.
-    pub fn lost(&mut self, id: &RequestId, now: Now) {
-        if let Some(request) = self.requests.get_mut(id) {
-            request.asked = None;
-            self.requests.set_timer(id, Some(later(now.instant, LOST_PAUSE)));
-        }
-    }
-
-    /// When to call [`RequestIndex::due`], even if nothing happens.
-    pub fn next_deadline(&self) -> Option<Instant> {
-        self.requests.next_timer()
     }
 
     /// How much is remembered.
     pub fn size(&self) -> Size {
         let assigned = self.requests.assigned();
         Size {
-            pods: self.pods.len(),
             nodes: self.nodes.len(),
             requests: self.requests.count(RequestKind::Recreate),
             updates: self.requests.count(RequestKind::Update),
@@ -274,15 +262,18 @@ impl RequestIndex {
         if self.views.is_listing(kind.object()) { None } else { self.views.complete_since(kind.decided_by()) }
     }
 
-    fn evaluate_all(&mut self, ids: Vec<RequestId>, now: Now) -> Vec<StatusPatch> {
-        ids.into_iter().filter_map(|id| self.evaluate(id, now)).collect()
+    fn evaluate_all(&mut self, ids: Vec<RequestId>, pods: &Pods, now: Now) {
+        for id in ids {
+            let patch = self.evaluate(id, pods, now);
+            self.patches.extend(patch);
+        }
     }
 
-    fn evaluate(&mut self, id: RequestId, now: Now) -> Option<StatusPatch> {
+    fn evaluate(&mut self, id: RequestId, pods: &Pods, now: Now) -> Option<StatusPatch> {
         self.requests.set_timer(&id, None);
         let usable_since = self.usable_since(id.kind)?;
         let request = self.requests.get_mut(&id)?;
-        let pod = |name: &Arc<str>| self.pods.get(&id.pod(name)).map(|(pod, _)| pod);
+        let pod = |name: &Arc<str>| pods.get(&id.key.namespace, name).map(|pod| &**pod);
         let decision = match &mut request.stage {
             Stage::Over => return None,
             Stage::Unassigned(wanted) => {
@@ -321,8 +312,4 @@ impl RequestIndex {
             }
         }
     }
-}
-
-fn vanished<K: Clone, T>(objects: &HashMap<K, T>, is_gone: impl Fn(&T) -> bool) -> Vec<K> {
-    objects.iter().filter(|(_, object)| is_gone(object)).map(|(key, _)| key.clone()).collect()
 }

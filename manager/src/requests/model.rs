@@ -9,46 +9,11 @@ use berth_proto::crd::StatusContext;
 use jiff::Timestamp;
 
 use super::{
-    container_id::ContainerId,
     patch::{Assignment, RequestAct},
     spec::Spec,
     status::Status,
 };
-use crate::seen::{Now, PodSeen, PodStage, RequestSeen, Role, Texts};
-
-/// A pod. One of tens of thousands.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Pod {
-    pub(super) uid: Box<str>,
-    pub(super) node: Option<Arc<str>>,
-    pub(super) stage: PodStage,
-    pub(super) containers: Box<[Container]>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Container {
-    pub(super) name: Arc<str>,
-    pub(super) role: Role,
-    pub(super) id: Option<ContainerId>,
-    pub(super) restarts: i32,
-}
-
-impl Pod {
-    pub(super) fn new(seen: PodSeen, texts: &mut Texts) -> Self {
-        let containers = seen.containers.into_iter().map(|container| Container {
-            name: texts.one(&container.name),
-            role: container.role,
-            id: container.id.as_deref().filter(|id| !id.is_empty()).map(ContainerId::from),
-            restarts: container.restarts,
-        });
-        Self {
-            uid: seen.uid.into(),
-            containers: containers.collect(),
-            node: seen.node.filter(|node| !node.is_empty()).map(|node| texts.one(&node)),
-            stage: seen.stage,
-        }
-    }
-}
+use crate::seen::{Container, ContainerId, Now, RequestSeen, Texts};
 
 /// A request.
 #[derive(Clone, Debug)]
@@ -202,7 +167,7 @@ fn active_until(seconds: i64, created: Option<Timestamp>, first: Now) -> Option<
 }
 
 /// The snapshot of one container.
-pub(super) fn context(container: &Container, id: &ContainerId) -> StatusContext {
+pub(super) fn context(container: Container<'_>, id: &ContainerId) -> StatusContext {
     StatusContext {
         name: container.name.to_string(),
         container_id: id.to_string(),

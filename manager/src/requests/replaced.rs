@@ -11,9 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::time::later;
-
-use super::container_id::ContainerId;
+use crate::{seen::ContainerId, time::later};
 
 /// Far longer than a watch lags behind one that works.
 const REMEMBERED: Duration = Duration::from_secs(60);

@@ -4,7 +4,8 @@ use berth_proto::crd::{
     ContainerRecreateRequestStatus, ContainerUpdateRequestStatus, RecreatePhase, StatusContext, UpdatePhase,
 };
 
-use super::{container_id::ContainerId, kind::RequestKind};
+use super::kind::RequestKind;
+use crate::seen::ContainerId;
 
 /// Status of both kinds of requests.
 pub(super) trait Status {

@@ -12,6 +12,11 @@ pub struct Key {
 }
 
 impl Key {
+    /// An object of a kind without namespaces.
+    pub(crate) fn of_cluster(name: &Arc<str>) -> Self {
+        Self { namespace: "".into(), name: name.clone() }
+    }
+
     /// An object of the same namespace.
     pub(crate) fn sibling(&self, name: &Arc<str>) -> Self {
         Self { namespace: self.namespace.clone(), name: name.clone() }
@@ -47,6 +52,11 @@ impl Texts {
         let text: Arc<str> = text.into();
         self.known.insert(text.clone());
         text
+    }
+
+    /// The copy there is, if there is one.
+    pub(crate) fn known(&self, text: &str) -> Option<Arc<str>> {
+        self.known.get(text).cloned()
     }
 
     /// The namespace is shared, the name is the object's own.

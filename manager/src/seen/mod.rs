@@ -1,11 +1,14 @@
-//! What the watches show, in words that both indexes share: objects cut down to what is decided by, their
-//! names, the clock's two faces, and how far an absence can be believed.
+//! Objects as the watches show them, in words that all indexes share: objects cut down to what is decided by, their names, the
+//! clock's two faces, and how far an absence can be believed.
 //!
 //! Nothing here decides anything, reads a clock or knows how an object looked on the wire.
 
+mod container_id;
 mod key;
 mod labels;
 mod object;
+mod pods;
+mod shape;
 mod uid;
 mod views;
 
@@ -13,18 +16,21 @@ use std::time::Instant;
 
 use jiff::Timestamp;
 
+pub(crate) use self::{
+    container_id::ContainerId,
+    key::Texts,
+    labels::{LabelSets, Labels},
+    pods::{Container, Pod, PodChange, Pods},
+    shape::Shape,
+    uid::Uid,
+    views::Views,
+};
 pub use self::{
     key::Key,
     object::{
         ContainerSeen, JobSeen, Kind, MarkerSeen, NodeImageSeen, NodePodProbeSeen, NodeSeen, Object, PodSeen,
         PodStage, RecreateSeen, RequestSeen, Role, UpdateSeen,
     },
-};
-pub(crate) use self::{
-    key::Texts,
-    labels::{LabelSets, Labels},
-    uid::Uid,
-    views::Views,
 };
 
 /// Time on both clocks. Time that passes is measured by the monotonic one; the other is only written down,

@@ -161,7 +161,7 @@ pub struct ContainerSeen {
 }
 
 /// Role of a container in its pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// One of `spec.containers`.
     Regular,

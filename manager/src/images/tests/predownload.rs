@@ -43,7 +43,7 @@ fn nodes_of_its_pods_are_asked_like_those_of_a_job() {
     assert_eq!(world.index.ahead(&uid), Some(progress));
     world.pass(seconds(60));
     assert!(world.asks.values().all(|times| *times == 1));
-    let effects = world.index.forget_ahead(&uid, world.now());
+    let effects = world.index.index.forget_ahead(&uid, world.now());
     world.carry_out(effects);
     assert!(world.placed(&uid).is_empty() && world.index.ahead(&uid).is_none());
 }

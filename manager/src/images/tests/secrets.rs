@@ -18,7 +18,7 @@ fn nothing_begins_before_the_secrets_are_there() {
     assert_eq!(&*world.fetches[0].names, ["one".to_owned()]);
     assert!(world.asked("j").is_empty() && world.status("j").start_time.is_none());
     let uid = world.fetches.remove(0).uid;
-    let effects = world.index.secrets_missing(&uid, "Secret shop/one: make a Role", world.now());
+    let effects = world.index.index.secrets_missing(&uid, "Secret shop/one: make a Role", world.now());
     world.carry_out(effects);
     let accepted = world.condition("j", "Accepted").unwrap();
     assert_eq!((&*accepted.status, &*accepted.reason), ("False", "SecretUnavailable"));
@@ -27,7 +27,7 @@ fn nothing_begins_before_the_secrets_are_there() {
     assert!(world.fetches.is_empty());
     world.pass(seconds(1));
     assert_eq!(world.fetches.len(), 1, "tried again");
-    let effects = world.index.secrets_ready(&uid, world.now());
+    let effects = world.index.index.secrets_ready(&uid, world.now());
     world.carry_out(effects);
     assert_eq!(world.asked("j"), ["n0"]);
     world.pass(seconds(1));
@@ -47,7 +47,7 @@ fn what_was_read_for_one_image_is_not_for_another() {
     world.job("j", json!({ "pullSecrets": ["one"], "image": "a.example.com/app:1" }));
     let first = world.fetches.remove(0);
     world.waits = true;
-    let effects = world.index.secrets_ready(&first.uid, world.now());
+    let effects = world.index.index.secrets_ready(&first.uid, world.now());
     world.carry_out(effects);
     assert_eq!(world.index.size().asked, 1);
     world.job("j", json!({ "pullSecrets": ["one"], "image": "b.example.com/app:1" }));
@@ -58,7 +58,7 @@ fn what_was_read_for_one_image_is_not_for_another() {
     assert!(world.index.wants_secrets(&second));
     // The first order is the only one on its way; what was sealed for it is of that image.
     world.orders.clear();
-    let effects = world.index.secrets_ready(&second.uid, world.now());
+    let effects = world.index.index.secrets_ready(&second.uid, world.now());
     world.waits = false;
     world.carry_out(effects);
     assert_eq!(world.images["n0"].desired[0].image, "b.example.com/app:1");
@@ -71,7 +71,7 @@ fn a_node_without_a_key_waits() {
     let mut world = World::with_nodes(2);
     world.job("j", spec());
     let uid = world.fetches[0].uid.clone();
-    let effects = world.index.secrets_ready(&uid, world.now());
+    let effects = world.index.index.secrets_ready(&uid, world.now());
     world.carry_out(effects);
     assert!(world.asked("j").is_empty());
     assert!(world.message("j").contains("2 nodes wait until they have published a sealingKey"));
@@ -87,7 +87,7 @@ fn a_seal_is_not_made_anew() {
     world.agent("n0", Some("key"));
     world.job("j", spec());
     let uid = world.fetches[0].uid.clone();
-    let effects = world.index.secrets_ready(&uid, world.now());
+    let effects = world.index.index.secrets_ready(&uid, world.now());
     world.carry_out(effects);
     let sealed = world.images["n0"].desired[0].sealed_credentials.clone();
     world.job("k", json!({}));
@@ -95,7 +95,7 @@ fn a_seal_is_not_made_anew() {
     assert_eq!((world.images["n0"].desired.len(), &entry.sealed_credentials), (2, &sealed));
     world.pass(seconds(300));
     assert_eq!(world.fetches.len(), 2, "read again, as its owner may have changed it");
-    let effects = world.index.secrets_missing(&uid, "gone", world.now());
+    let effects = world.index.index.secrets_missing(&uid, "gone", world.now());
     world.carry_out(effects);
     assert!(world.asked("j").contains(&"n0".to_owned()), "what was asked stays asked");
 }
@@ -116,11 +116,11 @@ fn without_its_secrets_a_job_still_ends() {
         }
         world.job("j", spec.clone());
         let uid = world.fetches.remove(0).uid;
-        let effects = world.index.secrets_ready(&uid, world.now());
+        let effects = world.index.index.secrets_ready(&uid, world.now());
         world.carry_out(effects);
         assert_eq!(world.asked("j"), ["n0"]);
         world.pass(seconds(301));
-        let effects = world.index.secrets_missing(&uid, "gone", world.now());
+        let effects = world.index.index.secrets_missing(&uid, "gone", world.now());
         world.carry_out(effects);
         world.succeed_all("j");
         world.pass(seconds(400));

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::{
     images::{Effect, Fetch, ImageIndex, JobAct, NodeImageWrite, Seal},
+    index::alone::Alone,
     seen::{JobSeen, Kind, NodeImageSeen, NodeSeen, Now, Object, PodSeen, PodStage},
     write::Write,
 };
@@ -29,7 +30,7 @@ pub(super) fn labels(labels: &[(&str, &str)]) -> BTreeMap<String, String> {
 }
 
 pub(super) struct World {
-    pub(super) index: ImageIndex,
+    pub(super) index: Alone<ImageIndex, Effect>,
     start: Instant,
     pub(super) passed: Duration,
     version: u64,
@@ -55,7 +56,7 @@ impl World {
     /// One in which nothing has been listed yet.
     pub(super) fn unlisted() -> Self {
         Self {
-            index: ImageIndex::default(),
+            index: Alone::default(),
             start: Instant::now(),
             passed: Duration::ZERO,
             version: 0,
@@ -119,7 +120,7 @@ impl World {
     pub(super) fn fail_over(&mut self) {
         self.orders.clear();
         self.fetches.clear();
-        self.index = ImageIndex::default();
+        self.index = Alone::default();
         self.list_all();
         self.lead();
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::world::*;
 use crate::{
-    probes::{node::ProbedPod, pods::Pod},
+    probes::node::ProbedPod,
     seen::{Object, PodSeen},
 };
 
@@ -56,21 +56,21 @@ fn an_event_of_a_marker() {
 /// The pods of a workload have one shape, one set of labels and one list of probes.
 #[test]
 fn what_a_pod_takes() {
-    assert_eq!(size_of::<Pod>(), 96);
     assert_eq!(size_of::<ProbedPod>(), 88);
     let mut world = World::with_nodes(1);
     world.marker("m", spec(&[idle()]));
     for number in 0..1000 {
         let seen = pod(&format!("p{number}"), "n0", GAME);
-        let orders = world.index.apply(&Object::Pod(seen), world.now());
+        let orders = world.index.apply(Object::Pod(seen), world.now());
         drop(orders);
     }
-    let pods: Vec<_> = world.index.spaces[NAMESPACE].pods.values().collect();
-    let (first, wanted) = (pods[0], pods[0].wanted.as_ref().unwrap());
+    let pods: Vec<_> = world.index.pods.of_namespace(NAMESPACE).map(|(_, pod)| pod).collect();
     for pod in &pods {
-        assert!(Arc::ptr_eq(&pod.labels, &first.labels) && Arc::ptr_eq(&pod.shape, &first.shape));
-        assert!(Arc::ptr_eq(&pod.wanted.as_ref().unwrap().resolved, &wanted.resolved));
+        assert!(Arc::ptr_eq(&pod.labels, &pods[0].labels) && Arc::ptr_eq(&pod.shape, &pods[0].shape));
     }
+    let wanted: Vec<_> = world.index.spaces[NAMESPACE].wanted.values().collect();
+    assert_eq!((pods.len(), wanted.len()), (1000, 1000));
+    assert!(wanted.iter().all(|wanted_of| Arc::ptr_eq(&wanted_of.resolved, &wanted[0].resolved)));
 }
 
 /// Checks that shown probes that are the same as the wanted ones are kept once: the pod's, the node's and the
@@ -82,6 +82,6 @@ fn what_is_shown_is_not_kept_twice() {
     world.pod(pod("a", "n0", GAME));
     world.pass(millis(1000));
     world.disturb("n0");
-    let wanted = world.index.spaces[NAMESPACE].pods["a"].wanted.as_ref().unwrap();
+    let wanted = &world.index.spaces[NAMESPACE].wanted["a"];
     assert_eq!(Arc::strong_count(wanted), 3);
 }

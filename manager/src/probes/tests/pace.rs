@@ -190,7 +190,7 @@ fn the_statuses_of_a_namespace_are_written_at_a_pace() {
     }
     assert_eq!(world.marker_writes, 64);
     let other = MarkerSeen { namespace: "other".to_owned(), ..world.markers["m299"].clone() };
-    let orders = world.index.apply(&Object::PodProbeMarker(Box::new(other)), world.now());
+    let orders = world.index.apply(Object::PodProbeMarker(Box::new(other)), world.now());
     assert_eq!(orders.len(), 1, "another namespace has its own pace");
     world.pass(millis(1000));
     assert_eq!(world.marker_writes, 64 + 20);

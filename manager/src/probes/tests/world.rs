@@ -12,6 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Value, json};
 
 use crate::{
+    index::alone::Alone,
     probes::{NodeAct, ProbeIndex, SETTLE, WRITTEN_EVERY},
     seen::{ContainerSeen, Kind, MarkerSeen, NodePodProbeSeen, Now, Object, PodSeen, PodStage, Role},
     write::{Target, Write},
@@ -61,7 +62,7 @@ pub(super) fn spec(probes: &[Value]) -> Value {
 pub(super) const GAME: &[(&str, &str)] = &[("app", "game")];
 
 pub(super) struct World {
-    pub(super) index: ProbeIndex,
+    pub(super) index: Alone<ProbeIndex, Write>,
     start: Instant,
     pub(super) passed: Duration,
     version: u64,
@@ -84,7 +85,7 @@ impl World {
     /// One in which nothing has been listed yet.
     pub(super) fn unlisted() -> Self {
         Self {
-            index: ProbeIndex::default(),
+            index: Alone::default(),
             start: Instant::now(),
             passed: Duration::ZERO,
             version: 0,
@@ -151,7 +152,7 @@ impl World {
     /// Another manager takes over: what the first had decided and not written is lost.
     pub(super) fn fail_over(&mut self) {
         self.orders.clear();
-        self.index = ProbeIndex::default();
+        self.index = Alone::default();
         self.list_all();
         self.lead();
     }

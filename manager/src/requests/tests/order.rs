@@ -4,6 +4,7 @@ use super::world::*;
 use crate::{
     requests::{Reason, RequestKind},
     seen::{Kind, Object},
+    write::Write,
 };
 
 #[test]
@@ -44,7 +45,7 @@ fn what_a_new_list_does_not_show_is_gone() {
     let patches: Vec<_> = Kind::ALL.into_iter().flat_map(|kind| world.index.list_ends(kind, now)).collect();
     assert!(patches.is_empty());
     let size = world.index.size();
-    assert_eq!((size.pods, size.nodes, size.requests, size.assigned), (1, 0, 1, 1));
+    assert_eq!((world.index.pods.len(), size.nodes, size.requests, size.assigned), (1, 0, 1, 1));
     assert_eq!(reason(&world.pass(seconds(3))), Reason::NodeGone);
 
     let now = world.now();
@@ -133,7 +134,8 @@ fn a_write_that_found_no_room_is_owed_again_soon() {
     world.pod(pod("p", &[container("a", 1)]));
     let patches = world.request(request("r", "p", &["a"]));
     let now = world.now();
-    world.index.lost(&patches[0].id, now);
+    let target = Write::Request(patches[0].clone()).target();
+    world.index.lost(&target, now);
     assert!(world.pass(seconds(4)).is_empty());
     let patches = world.pass(seconds(1));
     assert_eq!(only(&patches), assigned(&[("a", 1)]));

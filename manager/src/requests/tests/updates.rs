@@ -12,6 +12,7 @@ use super::world::*;
 use crate::{
     requests::{Reason, RequestKind},
     seen::{ContainerSeen, Kind, PodSeen, PodStage, Role, UpdateSeen},
+    write::Write,
 };
 
 type Spec = ContainerUpdateRequestSpec;
@@ -352,7 +353,7 @@ fn a_new_leader_owes_everything_once_more_and_a_lost_write_soon() {
     let patches = world.update(update("u", "p", &["a"]));
     let now = world.now();
     assert_eq!(only(&world.index.owed(now)), assigned(&[]));
-    world.index.lost(&patches[0].id, now);
+    world.index.lost(&Write::Request(patches[0].clone()).target(), now);
     assert!(world.pass(seconds(4)).is_empty());
     assert_eq!(only(&world.pass(seconds(1))), assigned(&[]));
 }

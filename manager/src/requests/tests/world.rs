@@ -13,6 +13,7 @@ use berth_proto::crd::{
 use jiff::Timestamp;
 
 use crate::{
+    index::alone::Alone,
     requests::{Assignment, Reason, RequestAct, RequestIndex, RequestKind, RequestStatus, StatusPatch},
     seen::{
         ContainerSeen, Kind, NodeSeen, Now, Object, PodSeen, PodStage, RecreateSeen, RequestSeen, Role,
@@ -153,7 +154,7 @@ pub(super) fn said(patch: &StatusPatch) -> Said {
 }
 
 pub(super) struct World {
-    pub(super) index: RequestIndex,
+    pub(super) index: Alone<RequestIndex, StatusPatch>,
     start: Instant,
     passed: Duration,
     /// Requests that the API server has.
@@ -167,7 +168,7 @@ impl World {
 
     /// One in which nothing has been listed yet.
     pub(super) fn unlisted() -> Self {
-        let index = RequestIndex::default();
+        let index = Alone::default();
         let (requests, updates) = (BTreeMap::new(), BTreeMap::new());
         Self { index, start: Instant::now(), passed: Duration::ZERO, requests, updates }
     }

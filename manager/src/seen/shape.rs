@@ -1,35 +1,46 @@
-//! The containers of a pod, as far as probes need them, kept once for each distinct set: the pods of one
-//! workload share theirs.
+//! The containers of a pod as its spec has them, kept once for each distinct set: the pods of one workload
+//! share theirs.
 
 use std::{collections::HashSet, sync::Arc};
 
-use crate::seen::{ContainerSeen, Role, Texts};
+use super::{
+    key::Texts,
+    object::{ContainerSeen, Role},
+};
 
-/// Containers that can be probed, in the order of the pod's spec.
+/// Init containers and containers, in the order of the pod's spec.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct Shape(Box<[Probed]>);
+pub(crate) struct Shape(Box<[Declared]>);
 
 /// One of them.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Probed {
+struct Declared {
     name: Arc<str>,
+    role: Role,
     /// Ports that have a name.
     ports: Box<[(Arc<str>, u16)]>,
 }
 
 impl Shape {
-    pub(super) fn has(&self, container: &str) -> bool {
+    /// Names and roles.
+    pub(crate) fn containers(&self) -> impl Iterator<Item = (&Arc<str>, Role)> {
+        self.0.iter().map(|container| (&container.name, container.role))
+    }
+
+    /// It has a container of that name that can be probed.
+    pub(crate) fn has(&self, container: &str) -> bool {
         self.find(container).is_some()
     }
 
     /// The number of a port of that container.
-    pub(super) fn port(&self, container: &str, name: &str) -> Option<u16> {
+    pub(crate) fn port(&self, container: &str, name: &str) -> Option<u16> {
         let ports = &self.find(container)?.ports;
         ports.iter().find(|(known, _)| **known == *name).map(|(_, number)| *number)
     }
 
-    fn find(&self, container: &str) -> Option<&Probed> {
-        self.0.iter().find(|probed| *probed.name == *container)
+    /// An init container that runs once has ended before a pod is probed.
+    fn find(&self, container: &str) -> Option<&Declared> {
+        self.0.iter().find(|known| *known.name == *container && known.role != Role::Init)
     }
 }
 
@@ -38,21 +49,20 @@ const SWEEP_FROM: usize = 1024;
 
 /// All shapes that are in use.
 #[derive(Debug, Default)]
-pub(super) struct Shapes {
+pub(crate) struct Shapes {
     known: HashSet<Arc<Shape>>,
     /// Looked through for shapes nobody has any more when there are so many.
     sweep_at: usize,
 }
 
 impl Shapes {
-    pub(super) fn one(&mut self, containers: &[ContainerSeen], texts: &mut Texts) -> Arc<Shape> {
-        // An init container that runs once has ended before the pod counts.
-        let probed = containers.iter().filter(|container| container.role != Role::Init);
-        let probed = probed.map(|container| Probed {
+    pub(crate) fn one(&mut self, containers: &[ContainerSeen], texts: &mut Texts) -> Arc<Shape> {
+        let declared = containers.iter().map(|container| Declared {
             name: texts.one(&container.name),
+            role: container.role,
             ports: container.ports.iter().map(|(name, number)| (texts.one(name), *number)).collect(),
         });
-        let shape = Shape(probed.collect());
+        let shape = Shape(declared.collect());
         if let Some(known) = self.known.get(&shape) {
             return known.clone();
         }

@@ -10,7 +10,7 @@ const SCHEMES: [&str; 3] = ["containerd://", "cri-o://", "docker://"];
 
 /// The ID of a container's instance, as a pod's status has it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum ContainerId {
+pub(crate) enum ContainerId {
     /// One of the known schemes and its digits.
     Hex { scheme: u8, digits: [u8; 32] },
     /// Any other, as it is.
