@@ -9,7 +9,7 @@ use std::{
 use berth_policy::{
     ContainerId, ContainerName, ContainerState, EnvValues, InstanceView,
     in_place_update::{
-        ContainerView, EnvHash, Fate, Gate, Instance, Leftovers, Life, Metadata, MetadataKey, Observed,
+        ContainerView, EnvHash, Fate, Gate, ImageMatch, Instance, Leftovers, Life, Metadata, MetadataKey, Observed,
         Presence, Record,
     },
     time::later,
@@ -36,7 +36,6 @@ const PROVEN: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
     definition: Option<u32>,
-    image: Arc<str>,
     env: Option<EnvHash>,
     /// `extractedEnvFromMetadataHash`.
     pub(super) published: Option<u64>,
@@ -53,7 +52,6 @@ impl Facts {
         let values = made.env.as_ref().map(|env| env::actual(&references, env));
         Self {
             definition: made.definition,
-            image: made.image.as_str().into(),
             env: values.as_ref().map(env::Values::hash),
             published: values.as_ref().map(env::Values::published),
             finished: made.finished,
@@ -238,17 +236,15 @@ impl Look<'_> {
         let view = self.sources.instances.get(name)?;
         let facts = self.sources.facts.get(&view.id);
         let status = read::status(self.pod, &container.name);
-        let image = facts.map_or_else(
-            || Arc::from(""),
-            |facts| match facts.definition == Some(env::definition(&container.name, wanted)) {
-                true => wanted.clone(),
-                // Another one; by which name does not matter.
-                false => format!("not {wanted} ({})", facts.image).into(),
-            },
-        );
+        let wanted = env::definition(&container.name, wanted);
+        let image = match facts.and_then(|facts| facts.definition) {
+            None => ImageMatch::Unknown,
+            Some(made) if made == wanted => ImageMatch::Wanted,
+            Some(_) => ImageMatch::Other,
+        };
         let early_ready = self.is_early_ready(container, status, view);
         let life = match self.life(name, status, view, facts) {
-            Life::Restarting if is_being_started(self.pod, view, *image == **wanted) => Life::Stopped,
+            Life::Restarting if is_being_started(self.pod, view, image == ImageMatch::Wanted) => Life::Stopped,
             life => life,
         };
         Some(Instance {
