@@ -273,6 +273,7 @@ impl Node {
             Event::ProbeBegan(run) => self.probe_began(run, now),
             Event::ProbeEnded(run, result) => self.probe_ended(&run, &result),
             Event::EndHinted(container) => self.end_hinted(container, now),
+            Event::CreationEnvSet(pod, values) => self.creation_env_set(pod, values),
             Event::ProbedPods(pods) => self.probed = pods,
             Event::ViewFresh(fresh) => self.view_fresh = fresh,
             Event::KubeletPollStarted => self.kubelet_poll.in_flight = true,

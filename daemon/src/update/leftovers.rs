@@ -7,14 +7,11 @@ use std::{
 };
 
 use berth_policy::{
-    ContainerId, ContainerName, Event, InstanceView, Moment, PodRef, PodUid, in_place_update::Leftovers,
-    time::later,
+    ContainerId, ContainerName, InstanceView, Moment, PodRef, PodUid, in_place_update::Leftovers, time::later,
 };
-use berth_shim::Gate;
-use tracing::warn;
 
 use super::{Parts, drive::Driver, jobs::Done};
-use crate::{agent::now, base::causes::chain};
+use crate::agent::now;
 
 /// The kubelet lists the runtime every second; one that does not within so long is busy, or does not list through the agent.
 const RELIST: Duration = Duration::from_millis(1500);
@@ -75,16 +72,7 @@ impl Driver {
 impl Parts {
     /// Removes exited instances.
     pub(super) async fn clear(self: Arc<Self>, pod: PodRef, exited: BTreeSet<ContainerId>) -> Done {
-        let mut failed = BTreeSet::new();
-        for id in exited {
-            match self.runtime.remove_container(&id).await {
-                Ok(()) => self.agent.observe(Event::ContainerRemoved(id)),
-                Err(error) => {
-                    warn!(container.id = %id, error = %chain(&error), "Exited container not removed");
-                    failed.insert(id);
-                }
-            }
-        }
+        let failed = self.agent.remove_exited(&self.runtime, exited).await;
         let moment = self.agent.read(|node, _| node.moment());
         Done::Cleared(pod, failed, moment)
     }

@@ -9,8 +9,8 @@ use std::{
 use berth_policy::{
     ContainerId, ContainerName, ContainerState, EnvValues, InstanceView,
     in_place_update::{
-        ContainerView, EnvHash, Fate, Gate, ImageMatch, Instance, Leftovers, Life, Metadata, MetadataKey, Observed,
-        Presence, Record,
+        ContainerView, EnvHash, Fate, Gate, ImageMatch, Instance, Leftovers, Life, Metadata, MetadataKey,
+        Observed, Presence, Record,
     },
     time::later,
 };
@@ -244,7 +244,9 @@ impl Look<'_> {
         };
         let early_ready = self.is_early_ready(container, status, view);
         let life = match self.life(name, status, view, facts) {
-            Life::Restarting if is_being_started(self.pod, view, image == ImageMatch::Wanted) => Life::Stopped,
+            Life::Restarting if is_being_started(self.pod, view, image == ImageMatch::Wanted) => {
+                Life::Stopped
+            }
             life => life,
         };
         Some(Instance {

@@ -56,7 +56,8 @@ mod want;
 pub use decide::next;
 pub use gate::may_open;
 pub use observed::{
-    ContainerView, EnvHash, Fate, Gate, ImageMatch, Instance, Leftovers, Life, Metadata, MetadataKey, Observed, Presence,
+    ContainerView, EnvHash, Fate, Gate, ImageMatch, Instance, Leftovers, Life, Metadata, MetadataKey,
+    Observed, Presence,
 };
 pub use pod_plan::{PodPlan, Sight, plan};
 pub use record::{Batch, Record};

@@ -10,8 +10,8 @@ use crate::tests::world::NowForTests;
 use crate::{
     ContainerId, ContainerName,
     in_place_update::{
-        Before, ContainerView, EnvHash, Fate, Gate, ImageMatch, Instance, Leftovers, Life, Metadata, MetadataKey, Next,
-        Observed, Presence, Record, Update, next,
+        Before, ContainerView, EnvHash, Fate, Gate, ImageMatch, Instance, Leftovers, Life, Metadata,
+        MetadataKey, Next, Observed, Presence, Record, Update, next,
     },
 };
 
