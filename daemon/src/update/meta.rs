@@ -12,11 +12,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 use tracing::warn;
 
-use super::{
-    Parts,
-    observe::{Facts, GATE},
-    state,
-};
+use super::{Parts, env, snapshot::GATE, state};
 use crate::{base::causes::chain, cri::made::Made, pods::read};
 
 /// Where it stands.
@@ -86,14 +82,14 @@ impl Parts {
                     return false;
                 }
             };
-            let facts = Facts::of(container, &made, false);
+            let values = made.env.as_ref().map(|env| env::actual(&env::references(container), env));
             containers.push(ContainerMeta {
                 name: status.name.clone(),
                 container_id: status.container_id.clone().unwrap_or_default(),
                 restart_count: status.restart_count,
                 hashes: Hashes {
-                    plain_hash: facts.plain(),
-                    extracted_env_from_metadata_hash: facts.published,
+                    plain_hash: made.definition.unwrap_or(0).into(),
+                    extracted_env_from_metadata_hash: values.as_ref().map(env::Values::published),
                 },
             });
         }
