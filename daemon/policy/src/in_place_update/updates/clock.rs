@@ -6,15 +6,15 @@ use crate::time::later;
 
 /// One moment on both clocks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clock {
-    pub(super) now: Instant,
+pub(crate) struct Clock {
+    pub(crate) now: Instant,
     /// Since the epoch.
-    pub(super) wall: Duration,
+    pub(crate) wall: Duration,
 }
 
 impl Clock {
     /// A time of the API. What is out of the clock's range is now.
-    pub(super) fn instant(&self, at: Duration) -> Instant {
+    pub(crate) fn instant(&self, at: Duration) -> Instant {
         match self.wall.checked_sub(at) {
             Some(ago) => self.now.checked_sub(ago).unwrap_or(self.now),
             None => later(self.now, at.saturating_sub(self.wall)),
@@ -22,7 +22,7 @@ impl Clock {
     }
 
     /// Whole seconds since the epoch.
-    pub(super) fn seconds(&self) -> i64 {
+    pub(crate) fn seconds(&self) -> i64 {
         self.wall.as_secs().try_into().unwrap_or(i64::MAX)
     }
 }

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The labels and annotations that these requests are about.
-pub(super) fn named(requests: &[UpdateRequest]) -> BTreeSet<MetadataKey> {
+pub(crate) fn named(requests: &[UpdateRequest]) -> BTreeSet<MetadataKey> {
     let before = requests.iter().filter_map(|request| request.reported.previous.as_ref());
     let before = before.flat_map(|previous| previous.metadata.keys());
     requests.iter().flat_map(|request| request.metadata.keys()).chain(before).cloned().collect()
@@ -19,7 +19,7 @@ pub(super) fn named(requests: &[UpdateRequest]) -> BTreeSet<MetadataKey> {
 /// The values that the containers are to be created with once the pod has these values, too: as far as they come from these
 /// keys. Only containers that read some of them are in it, and none in which the kubelet puts such a value into another text
 /// (`$(NAME)`): the two would not fit together.
-pub(super) fn values(view: &PodView, changes: &Metadata, keys: &BTreeSet<MetadataKey>) -> CreationEnv {
+pub(crate) fn values(view: &PodView, changes: &Metadata, keys: &BTreeSet<MetadataKey>) -> CreationEnv {
     let value =
         |key: &MetadataKey| changes.get(key).or_else(|| view.metadata.get(key)).cloned().unwrap_or_default();
     let of = |container: &DeclaredContainer| {

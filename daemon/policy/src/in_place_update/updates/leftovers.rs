@@ -20,7 +20,7 @@ const INSPECTION: Duration = Duration::from_millis(50);
 
 /// A removal of exited instances of one pod.
 #[derive(Debug)]
-pub(super) struct Removal {
+pub(crate) struct Removal {
     moment: Moment,
     /// The end of the wait for the kubelet's look.
     until: Instant,
@@ -30,12 +30,12 @@ pub(super) struct Removal {
 }
 
 impl Removal {
-    pub(super) fn new(failed: BTreeSet<ContainerId>, moment: Moment, now: Instant) -> Self {
+    pub(crate) fn new(failed: BTreeSet<ContainerId>, moment: Moment, now: Instant) -> Self {
         Self { moment, until: later(now, RELIST), listed: false, failed }
     }
 
     /// Ends the wait soon once the kubelet has listed since.
-    pub(super) fn look(&mut self, relisted: Option<Moment>, now: Instant) {
+    pub(crate) fn look(&mut self, relisted: Option<Moment>, now: Instant) {
         if !self.listed && relisted.is_some_and(|relisted| relisted > self.moment) {
             self.listed = true;
             self.until = self.until.min(later(now, INSPECTION));
@@ -44,7 +44,7 @@ impl Removal {
 }
 
 /// The exited instances of a container beside its newest one.
-pub(super) fn leftovers(
+pub(crate) fn leftovers(
     removal: Option<&Removal>,
     node: &NodeView,
     name: &ContainerName,

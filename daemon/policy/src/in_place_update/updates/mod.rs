@@ -23,17 +23,17 @@
 //! - what is remembered is bounded by open requests and what is under way: with everything answered and ended, nothing is left.
 
 mod action;
-mod clock;
-mod env;
+pub(crate) mod clock;
+pub(crate) mod env;
 mod event;
 mod leftovers;
-mod observe;
-mod pod;
+pub(crate) mod observe;
+pub(crate) mod pod;
 mod reports;
-mod requests;
+pub(crate) mod requests;
 mod restarts;
 mod retries;
-mod settled;
+pub(crate) mod settled;
 mod turn;
 mod view;
 

@@ -33,9 +33,9 @@ const STEADY: Duration = Duration::from_millis(400);
 const PROVEN: Duration = Duration::from_secs(10);
 
 /// The judged pod, and when that changes by itself.
-pub(super) struct Picture {
-    pub(super) observed: Observed,
-    pub(super) again: Option<Instant>,
+pub(crate) struct Picture {
+    pub(crate) observed: Observed,
+    pub(crate) again: Option<Instant>,
 }
 
 /// Sources of the picture.
@@ -48,7 +48,7 @@ struct Look<'a> {
 }
 
 /// Judges a pod from its version `view`, which the kubelet knows from `settled` on.
-pub(super) fn observe(
+pub(crate) fn observe(
     pod: &UpdatedPod,
     view: &PodView,
     settled: Instant,

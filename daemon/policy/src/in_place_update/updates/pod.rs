@@ -22,39 +22,39 @@ use crate::{
 
 /// A pod with open requests, or with something under way.
 #[derive(Debug, Default)]
-pub(super) struct UpdatedPod {
+pub(crate) struct UpdatedPod {
     /// What the API server shows of it counts.
-    pub(super) followed: bool,
-    pub(super) seen: SeenPod,
-    pub(super) node: Option<Box<NodeView>>,
+    pub(crate) followed: bool,
+    pub(crate) seen: SeenPod,
+    pub(crate) node: Option<Box<NodeView>>,
     /// How the newest instances were created.
-    pub(super) created: BTreeMap<ContainerId, CreationRecord>,
+    pub(crate) created: BTreeMap<ContainerId, CreationRecord>,
     /// Since when they were seen running.
-    pub(super) running: BTreeMap<ContainerId, Instant>,
+    pub(crate) running: BTreeMap<ContainerId, Instant>,
     /// When this process closed the gate.
-    pub(super) closed: Option<Instant>,
+    pub(crate) closed: Option<Instant>,
     /// Revision whose patch the API server did not take, and its reason.
-    pub(super) refused: Option<(String, String)>,
+    pub(crate) refused: Option<(String, String)>,
     /// The last removal of exited instances.
-    pub(super) removal: Option<Removal>,
-    pub(super) restarts: Restarts,
+    pub(crate) removal: Option<Removal>,
+    pub(crate) restarts: Restarts,
     /// Images that were wished for.
-    pub(super) images: BTreeSet<Arc<str>>,
+    pub(crate) images: BTreeSet<Arc<str>>,
     /// Env values that containers are created with.
-    pub(super) env: CreationEnv,
+    pub(crate) env: CreationEnv,
     /// After something did not work.
-    pub(super) attempts: Attempts,
+    pub(crate) attempts: Attempts,
     /// A step that is under way.
-    pub(super) step: Option<Step>,
+    pub(crate) step: Option<Step>,
     /// A question that is under way.
-    pub(super) asking: bool,
+    pub(crate) asking: bool,
     /// Somebody else wrote to the pod: it is asked for before the next step.
-    pub(super) is_outdated: bool,
+    pub(crate) is_outdated: bool,
 }
 
 /// A step under way.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     Clear,
     Close,
     Open,
@@ -64,22 +64,22 @@ pub(super) enum Step {
 
 impl UpdatedPod {
     /// Forgets all but what is under way.
-    pub(super) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         *self = Self { step: self.step.take(), asking: self.asking, ..Self::default() };
     }
 
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.step.is_none() && !self.asking && !self.followed
     }
 
     /// Whether nothing is to be tried yet, and until when.
-    pub(super) fn is_paused(&self, now: Instant) -> Option<Instant> {
+    pub(crate) fn is_paused(&self, now: Instant) -> Option<Instant> {
         self.attempts.pause(now)
     }
 
     /// The newest instance of each regular container, as the runtime tells; where nobody tells of a restart in time, as the
     /// pod's status does.
-    pub(super) fn instances(&self) -> BTreeMap<ContainerName, InstanceView> {
+    pub(crate) fn instances(&self) -> BTreeMap<ContainerName, InstanceView> {
         let (Some(view), Some(node)) = (self.seen.view(), &self.node) else { return BTreeMap::new() };
         let mut instances = BTreeMap::new();
         for container in &view.containers {

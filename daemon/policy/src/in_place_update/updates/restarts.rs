@@ -22,7 +22,7 @@ const AGAIN: Duration = Duration::from_secs(30);
 
 /// The restarts of one pod.
 #[derive(Debug, Default)]
-pub(super) struct Restarts {
+pub(crate) struct Restarts {
     in_flight: BTreeMap<ContainerName, InFlight>,
     /// When a container was last restarted, and at which point of the pod's updates.
     done: BTreeMap<ContainerName, (Option<Record>, Instant)>,
@@ -37,7 +37,7 @@ struct InFlight {
 impl Restarts {
     /// These instances are to be restarted, and no others. `known`: the node was told of all restarts that an earlier process
     /// began. Returns when to look again, where one has to wait.
-    pub(super) fn want(
+    pub(crate) fn want(
         &mut self,
         request: &UpdateRequest,
         point: Option<&Record>,
@@ -87,12 +87,12 @@ impl Restarts {
     }
 
     /// All of them, for a node that is told anew.
-    pub(super) fn all(&self) -> impl Iterator<Item = &RecreateRequest> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &RecreateRequest> {
         self.in_flight.values().map(|restart| &restart.request)
     }
 
     /// Nobody wants any of them any more.
-    pub(super) fn drop_all(&mut self) -> impl Iterator<Item = RequestId> {
+    pub(crate) fn drop_all(&mut self) -> impl Iterator<Item = RequestId> {
         self.done.clear();
         std::mem::take(&mut self.in_flight).into_values().map(|restart| restart.request.id)
     }

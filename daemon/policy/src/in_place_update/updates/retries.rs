@@ -18,10 +18,10 @@ const MEANT: u32 = 6;
 
 /// Attempts at something that did not work so far.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Attempts(Retry);
+pub(crate) struct Attempts(Retry);
 
 impl Attempts {
-    pub(super) fn failed(&mut self, now: Instant) {
+    pub(crate) fn failed(&mut self, now: Instant) {
         self.0.failed(now, |failures| {
             let index = usize::try_from(failures.saturating_sub(1)).unwrap_or(usize::MAX);
             PAUSES.get(index).copied().unwrap_or(PAUSES[PAUSES.len() - 1])
@@ -29,12 +29,12 @@ impl Attempts {
     }
 
     /// The end of the pause, while there is one.
-    pub(super) fn pause(&self, now: Instant) -> Option<Instant> {
+    pub(crate) fn pause(&self, now: Instant) -> Option<Instant> {
         self.0.next.filter(|until| *until > now)
     }
 
     /// Whether a refusal that comes now is meant.
-    pub(super) fn refusal_is_meant(&self) -> bool {
+    pub(crate) fn refusal_is_meant(&self) -> bool {
         self.0.failures() >= MEANT
     }
 }

@@ -23,7 +23,7 @@ const RELIST: Duration = Duration::from_secs(30);
 
 /// The pod watch of the agent.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Watch {
+pub(crate) struct Watch {
     /// It was complete since it was last lost.
     follows: bool,
     /// It was lost at least once.
@@ -32,7 +32,7 @@ pub(super) struct Watch {
 
 /// A pod, as it was last seen.
 #[derive(Debug, Default)]
-pub(super) enum SeenPod {
+pub(crate) enum SeenPod {
     /// Not yet.
     #[default]
     Unseen,
@@ -43,16 +43,16 @@ pub(super) enum SeenPod {
 }
 
 impl Watch {
-    pub(super) fn listed(&mut self) {
+    pub(crate) fn listed(&mut self) {
         self.follows = true;
     }
 
-    pub(super) fn lost(&mut self) {
+    pub(crate) fn lost(&mut self) {
         *self = Self { follows: false, was_lost: true };
     }
 
     /// The kubelet knows then what is shown now.
-    pub(super) fn settles(self, path: Path, now: Instant) -> Instant {
+    pub(crate) fn settles(self, path: Path, now: Instant) -> Instant {
         let wait = match (path, self.was_lost && !self.follows) {
             (Path::Inline, _) => SETTLED,
             (Path::Beside, false) => WORKED_OFF,
@@ -62,13 +62,13 @@ impl Watch {
     }
 
     /// The same of what was written now.
-    pub(super) fn settles_after_write(self, path: Path, now: Instant) -> Instant {
+    pub(crate) fn settles_after_write(self, path: Path, now: Instant) -> Instant {
         later(self.settles(path, now), SHOWN)
     }
 }
 
 impl SeenPod {
-    pub(super) fn view(&self) -> Option<&PodView> {
+    pub(crate) fn view(&self) -> Option<&PodView> {
         match self {
             Self::There(view, _) => Some(view),
             Self::Unseen | Self::Gone => None,
@@ -76,7 +76,7 @@ impl SeenPod {
     }
 
     /// Takes a version, unless a newer one is known.
-    pub(super) fn take(&mut self, view: Box<PodView>, settled: Instant) {
+    pub(crate) fn take(&mut self, view: Box<PodView>, settled: Instant) {
         let settled = match self {
             Self::There(known, _) if known.version > view.version => return,
             Self::There(known, at) if known.version == view.version => settled.min(*at),

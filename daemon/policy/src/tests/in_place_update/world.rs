@@ -60,6 +60,8 @@ pub(super) struct World {
     known: Known,
     known_version: u64,
     ids: u64,
+    /// Values with which the agent has containers created, whatever the kubelet knows.
+    pub(super) overrides: BTreeMap<ContainerName, Metadata>,
 }
 
 pub(super) fn label(key: &str) -> MetadataKey {
@@ -98,6 +100,18 @@ fn env(reads: &BTreeSet<MetadataKey>, metadata: &Metadata) -> EnvHash {
 }
 
 impl Simulated {
+    /// It is to be replaced though its image is right.
+    pub(super) fn is_marked(&self) -> bool {
+        self.marked.as_ref() == Some(&self.instance.id)
+    }
+
+    /// It need not be replaced any more, if nobody has begun to.
+    pub(super) fn unmark(&mut self) {
+        if matches!(self.instance.life, Life::Running { .. }) {
+            self.marked = None;
+        }
+    }
+
     /// The instance as it is seen beside the spec.
     fn seen(&self) -> Instance {
         let image = if self.runs == self.image { ImageMatch::Wanted } else { ImageMatch::Other };
@@ -156,7 +170,13 @@ impl World {
             version: 0,
             known_version: 0,
             ids: 0,
+            overrides: BTreeMap::new(),
         }
+    }
+
+    /// The version that the kubelet works on.
+    pub(super) fn known_version(&self) -> u64 {
+        self.known_version
     }
 
     pub(super) fn observed(&self) -> Observed {
@@ -260,7 +280,9 @@ impl World {
             }
             Life::Restarting | Life::Stopped if self.on_node.contains(image) => {
                 self.ids += 1;
-                let new = env(&container.reads, &known.metadata);
+                let mut metadata = known.metadata.clone();
+                metadata.extend(self.overrides.get(&container.name).cloned().unwrap_or_default());
+                let new = env(&container.reads, &metadata);
                 container.runs = image.clone();
                 container.instance = Instance {
                     id: format!("{}-{}", container.name, self.ids).into(),
