@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use berth_policy::{
     PodUid, WishPhase,
     in_place_update::{
-        ContainerStatusView, CreationRecord, DeclaredContainer, EnvReference, Fate, GateView, Metadata,
+        ContainerStatusView, CreatedWith, DeclaredContainer, EnvReference, Fate, GateView, Metadata,
         MetadataKey, NodeView, PodView, Presence, Record,
     },
 };
@@ -89,9 +89,9 @@ pub(super) fn pod(pod: &core::Pod) -> PodView {
 }
 
 /// How an instance of this container was created, reduced to hashes. `exited`: it had when the runtime was asked.
-pub(super) fn creation(container: &core::Container, made: &Made, exited: bool) -> CreationRecord {
+pub(super) fn creation(container: &core::Container, made: &Made, exited: bool) -> CreatedWith {
     let values = made.env.as_ref().map(|env| env::actual(&env::references(container), env));
-    CreationRecord {
+    CreatedWith {
         definition: made.definition,
         env: values.map(|values| values.hash()),
         finished: made.finished,

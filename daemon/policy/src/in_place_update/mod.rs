@@ -68,8 +68,8 @@ pub use request::{
 };
 pub use step::{Failure, Next, PodPatch, Reason, Why};
 pub use updates::{
-    ContainerStatusView, CreationRecord, DeclaredContainer, EnvReference, Fetched, GateView,
-    InstanceQuestion, NodeView, PodView, PodWrite, StoredRequest, UpdateAction, UpdateEvent,
-    UpdatePermission, Updates, WriteOutcome,
+    ContainerStatusView, CreatedWith, DeclaredContainer, EnvReference, Fetched, GateView, InstanceQuestion,
+    NodeView, PodView, PodWrite, StoredRequest, UpdateAction, UpdateEvent, UpdatePermission, Updates,
+    WriteOutcome,
 };
 pub use want::{Before, Update};

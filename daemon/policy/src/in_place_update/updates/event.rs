@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::view::{CreationRecord, NodeView, PodView, UpdatePermission};
+use super::view::{CreatedWith, NodeView, PodView, UpdatePermission};
 use crate::{
     event::StepOutcome,
     in_place_update::{UpdateReport, UpdateRequest, UpdateSource},
@@ -36,7 +36,7 @@ pub enum UpdateEvent {
     /// The answer to [`super::UpdateAction::Fetch`].
     Fetched(PodUid, Fetched),
     /// The answer to [`super::UpdateAction::Inspect`]; `None`: the runtime gave none.
-    Inspected(PodUid, Option<BTreeMap<ContainerId, CreationRecord>>),
+    Inspected(PodUid, Option<BTreeMap<ContainerId, CreatedWith>>),
     /// The answer to [`super::UpdateAction::Clear`].
     Cleared {
         /// The pod.

@@ -47,7 +47,7 @@ pub use self::{
     action::{InstanceQuestion, PodWrite, UpdateAction},
     event::{Fetched, StoredRequest, UpdateEvent, WriteOutcome},
     view::{
-        ContainerStatusView, CreationRecord, DeclaredContainer, EnvReference, GateView, NodeView, PodView,
+        ContainerStatusView, CreatedWith, DeclaredContainer, EnvReference, GateView, NodeView, PodView,
         UpdatePermission,
     },
 };

@@ -10,7 +10,7 @@ use super::{
     clock::Clock,
     leftovers::leftovers,
     pod::UpdatedPod,
-    view::{ContainerStatusView, CreationRecord, DeclaredContainer, GateView, NodeView, PodView},
+    view::{ContainerStatusView, CreatedWith, DeclaredContainer, GateView, NodeView, PodView},
 };
 use crate::{
     in_place_update::{
@@ -163,7 +163,7 @@ impl Look<'_> {
         &mut self,
         container: &DeclaredContainer,
         newest: &InstanceView,
-        created: Option<&CreationRecord>,
+        created: Option<&CreatedWith>,
     ) -> Life {
         let status = container.status.as_ref();
         let told = status.filter(|status| status.id.as_ref() == Some(&newest.id));
@@ -189,7 +189,7 @@ impl Look<'_> {
     }
 
     /// The restart policy leaves it as it is, unless the kubelet has stopped it a moment ago.
-    fn after_the_end(&mut self, created: Option<&CreationRecord>) -> Life {
+    fn after_the_end(&mut self, created: Option<&CreatedWith>) -> Life {
         let Some(end) = created.and_then(|created| created.finished) else { return Life::Restarting };
         let since = self.clock.wall.saturating_sub(end);
         if since >= AFTERMATH {

@@ -12,7 +12,7 @@ use super::{
     restarts::Restarts,
     retries::Attempts,
     settled::SeenPod,
-    view::{CreationRecord, NodeView},
+    view::{CreatedWith, NodeView},
 };
 use crate::{
     InstanceView,
@@ -28,7 +28,7 @@ pub(crate) struct UpdatedPod {
     pub(crate) seen: SeenPod,
     pub(crate) node: Option<Box<NodeView>>,
     /// How the newest instances were created.
-    pub(crate) created: BTreeMap<ContainerId, CreationRecord>,
+    pub(crate) created: BTreeMap<ContainerId, CreatedWith>,
     /// Since when they were seen running.
     pub(crate) running: BTreeMap<ContainerId, Instant>,
     /// When this process closed the gate.

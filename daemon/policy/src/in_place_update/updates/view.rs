@@ -122,7 +122,7 @@ pub struct NodeView {
 
 /// Facts that a container was created with, reduced to hashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CreationRecord {
+pub struct CreatedWith {
     /// The kubelet's hash of its definition; `None`: nobody tells.
     pub definition: Option<u32>,
     /// The env values that come from labels and annotations; `None`: nobody tells.

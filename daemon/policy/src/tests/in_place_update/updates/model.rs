@@ -332,9 +332,7 @@ impl Truth {
 
     fn plan(&mut self) -> usize {
         let now = self.now();
-        if self.play.known == Some(self.play.number) {
-            self.shown.entry(self.play.world.version).or_insert(now);
-        }
+        self.note_what_is_shown();
         if let Some((_, moment, seen @ None)) = &mut self.cleared
             && self.play.relisted.is_some_and(|relisted| relisted > *moment)
         {
@@ -354,6 +352,13 @@ impl Truth {
             self.play.take(action.clone());
         }
         actions.len()
+    }
+
+    fn note_what_is_shown(&mut self) {
+        if self.play.known == Some(self.play.number) {
+            let now = self.now();
+            self.shown.entry(self.play.world.version).or_insert(now);
+        }
     }
 
     fn is_paused(&self) -> bool {
@@ -531,6 +536,7 @@ impl Truth {
             }
         }
         self.play.goes_well();
+        self.note_what_is_shown();
     }
 
     fn is_at_rest(&self) {

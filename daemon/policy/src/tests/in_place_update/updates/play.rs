@@ -12,7 +12,7 @@ use crate::{
     ContainerId, ContainerName, ContainerState, CreationEnv, InstanceView, Moment, Path, PodUid, RequestId,
     RestartPolicy, StepOutcome,
     in_place_update::{
-        ContainerStatusView, CreationRecord, DeclaredContainer, EnvReference, Fetched, Gate, GateView,
+        ContainerStatusView, CreatedWith, DeclaredContainer, EnvReference, Fetched, Gate, GateView,
         InstanceQuestion, Life, Metadata, MetadataKey, Next, NodeView, PodView, PodWrite, Presence,
         StoredRequest, UpdateAction, UpdateEvent, UpdatePermission, UpdatePhase, UpdateReport, UpdateRequest,
         UpdateSource, Updates, WriteOutcome,
@@ -334,7 +334,7 @@ impl Play {
         let created = |question: &InstanceQuestion| {
             let mut all = self.world.containers.iter();
             let container = all.find(|container| container.instance.id == question.instance)?;
-            let record = CreationRecord {
+            let record = CreatedWith {
                 definition: Some(definition(&container.runs)),
                 env: container.instance.env,
                 finished: None,
@@ -342,7 +342,7 @@ impl Play {
             };
             Some((question.instance.clone(), record))
         };
-        let unknown = CreationRecord { definition: None, env: None, finished: None, exited: true };
+        let unknown = CreatedWith { definition: None, env: None, finished: None, exited: true };
         let found = questions.iter().map(|question| {
             created(question).unwrap_or_else(|| (question.instance.clone(), unknown.clone()))
         });
@@ -389,9 +389,10 @@ impl Play {
             return;
         }
         let (id, report) = self.reports.remove(index);
-        if outcome == StepOutcome::Done {
-            let now = self.world.now;
-            let request = self.requests.get_mut(&id).unwrap();
+        let now = self.world.now;
+        // Somebody took it back meanwhile.
+        let outcome = if self.requests.contains_key(&id) { outcome } else { StepOutcome::Gone };
+        if let (StepOutcome::Done, Some(request)) = (outcome, self.requests.get_mut(&id)) {
             request.reported = report.clone();
             if request.reported.phase == Some(UpdatePhase::Ended) {
                 request.ended.get_or_insert(now);
@@ -425,10 +426,10 @@ impl Play {
         self.relisted = Some(self.seq);
     }
 
-    /// The kubelet writes the status of a container.
+    /// The kubelet writes the status of a container, if it has changed.
     pub(super) fn kubelet_reports(&mut self, index: usize) {
         let instance = &self.world.containers[index].instance;
-        let status = &mut self.statuses[index];
+        let mut status = self.statuses[index].clone();
         status.runs = matches!(instance.life, Life::Running { .. });
         if status.runs {
             status.id = Some(instance.id.clone());
@@ -436,8 +437,12 @@ impl Play {
         }
         status.ready = instance.life == Life::Running { ready: true };
         status.backs_off = instance.life == Life::Crashing;
-        self.observed = self.world.known_version();
-        self.number += 1;
+        let observed = self.world.known_version();
+        if status != self.statuses[index] || observed != self.observed {
+            self.statuses[index] = status;
+            self.observed = observed;
+            self.number += 1;
+        }
     }
 
     /// Whether the kubelet has said that the newest instance is Ready.
