@@ -24,7 +24,7 @@ use berth_proto::{
 
 use super::{
     keys::{self, LONGEST_ANNOTATIONS},
-    meta, report, state,
+    report, runtime_meta as meta, state,
 };
 use crate::{base::clock::Clock, recreate::files::MOST_CONTAINERS};
 

@@ -134,9 +134,9 @@ impl Parts {
     async fn report(self: Arc<Self>, request: UpdateRequest, report: UpdateReport) -> UpdateEvent {
         Point::Telling.reached();
         let outcome = match request.source {
-            UpdateSource::Api => self.requests.report(&request.id, &report, &self.desk).await,
+            UpdateSource::Api => self.requests.report(&request.id, &report, &self.updates).await,
             UpdateSource::Mailbox => self.mailbox.report(&request, &report).await,
-            UpdateSource::Admin => self.submitted.report(&request.id, &report, &self.desk).await,
+            UpdateSource::Admin => self.submitted.report(&request.id, &report, &self.updates).await,
         };
         Point::Told.reached();
         if let (StepOutcome::Done, Some(outcome)) = (outcome, report.outcome) {
@@ -151,7 +151,7 @@ impl Parts {
             UpdateSource::Api => self.requests.delete(id).await,
             // The manager takes its entries back itself.
             UpdateSource::Mailbox => StepOutcome::Gone,
-            UpdateSource::Admin => self.submitted.delete(id, &self.desk).await,
+            UpdateSource::Admin => self.submitted.delete(id, &self.updates).await,
         };
         UpdateEvent::Deleted(request.id, outcome)
     }

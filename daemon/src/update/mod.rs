@@ -3,7 +3,7 @@
 //! ```text
 //!   ContainerUpdateRequests ── requests ──┐                             ┌── write: patches of the pod, its readiness gate
 //!   NodePodUpdate ──────────── mailbox ───┤                             ├── agent: restarts for env, exited instances, env
-//!   berthctl update ────────── submitted ─┼── desk ──── reconciler ─────┼── crate::images::node_image: images
+//!   berthctl update ────────── submitted ─┼── shared ── reconciler ─────┼── crate::images::node_image: images
 //!   the pod watch ──────────── pods ──────┤   (policy::Updates)  effects└── requests, mailbox, submitted: report
 //!   the node, images ───────── snapshot ──┘
 //! ```
@@ -13,28 +13,28 @@
 //! of the requests.
 //!
 //! - `asked`, `report`: between objects and the policy's words. `state`: the annotation. `env`: hashes.
-//! - `meta`: an annotation for others. `gates`: where no update goes on. `ward`: the pods of both.
+//! - `runtime_meta`: an annotation for others. `readiness_gate`: where no update goes on. `work_queue`: the pods of both.
 //! - `submit`: the way in for `berthctl update`. `keys`: Kubernetes' rules for metadata.
 
 mod asked;
-mod desk;
 mod effects;
 mod env;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
-mod gates;
 mod keys;
 mod mailbox;
-mod meta;
 mod pods;
+mod readiness_gate;
 mod reconciler;
 mod report;
 mod requests;
+mod runtime_meta;
+mod shared;
 mod snapshot;
 mod state;
 mod submit;
 mod submitted;
-mod ward;
+mod work_queue;
 mod write;
 
 use std::{sync::Arc, time::Duration};
@@ -46,8 +46,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use self::{
-    desk::Desk, mailbox::Mailbox, reconciler::Reconciler, requests::Requests, submitted::Submitted,
-    write::Writer,
+    mailbox::Mailbox, reconciler::Reconciler, requests::Requests, shared::SharedUpdates,
+    submitted::Submitted, write::Writer,
 };
 pub use self::{pods::Pods, submit::SubmitError};
 use crate::{
@@ -76,7 +76,7 @@ struct Parts {
     keeper: Arc<Keeper>,
     runtime: Runtime,
     pods: Arc<Pods>,
-    desk: Arc<Desk>,
+    updates: Arc<SharedUpdates>,
     requests: Requests,
     mailbox: Mailbox,
     submitted: Submitted,
@@ -99,13 +99,13 @@ impl Updates {
     ) -> Self {
         let (connection, node) = (cluster.connection().clone(), cluster.node().to_owned());
         let path = if config.path == Place::Beside { Path::Beside } else { Path::Inline };
-        let desk = Arc::new(Desk::new(path));
+        let updates = Arc::new(SharedUpdates::new(path));
         Self(Arc::new(Parts {
             agent,
             keeper,
             runtime,
-            pods: Arc::new(Pods::new(desk.clone())),
-            desk,
+            pods: Arc::new(Pods::new(updates.clone())),
+            updates,
             requests: Requests::new(connection.clone(), node.clone()),
             mailbox: Mailbox::new(connection.clone(), node.clone()),
             submitted: Submitted::new(&config.state_dir),
@@ -129,9 +129,9 @@ impl Updates {
     /// Follows what is asked for and does it, until the shutdown.
     pub async fn run(self, shutdown: CancellationToken) {
         let parts = self.0;
-        parts.submitted.load(&parts.desk).await;
+        parts.submitted.load(&parts.updates).await;
         let sources = async {
-            tokio::join!(parts.requests.follow(&parts.desk), parts.follow_mailbox());
+            tokio::join!(parts.requests.follow(&parts.updates), parts.follow_mailbox());
         };
         tokio::join!(parts.clone().reconcile(shutdown.clone()), async {
             // Cancel-safe: the next process lists anew.
@@ -146,12 +146,13 @@ impl Parts {
         let mut identity = self.identity.clone();
         loop {
             identity.mark_unchanged();
-            let both =
-                async { tokio::join!(self.mailbox.follow(&self.desk), self.keep_meta(), self.keep_gates()) };
+            let both = async {
+                tokio::join!(self.mailbox.follow(&self.updates), self.keep_meta(), self.keep_gates())
+            };
             let changed = match self.permission() {
                 Permission::Unknown => identity.changed().await,
                 Permission::Denied(_) => {
-                    self.desk.listed(UpdateSource::Mailbox, Vec::new());
+                    self.updates.listed(UpdateSource::Mailbox, Vec::new());
                     identity.changed().await
                 }
                 // Cancel-safe: it is listed anew.

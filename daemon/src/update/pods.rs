@@ -12,27 +12,27 @@ use berth_policy::{
 };
 use k8s_openapi::api::core::v1 as core;
 
-use super::{desk::Desk, gates, meta, snapshot, ward::Ward};
+use super::{readiness_gate, runtime_meta, shared::SharedUpdates, snapshot, work_queue::WorkQueue};
 use crate::{cluster::target::version, pods::api::Onlooker};
 
 /// Cache of the pods under update. Nothing awaits while the lock is held.
 #[derive(Debug)]
 pub struct Pods {
-    desk: Arc<Desk>,
+    updates: Arc<SharedUpdates>,
     newest: Mutex<BTreeMap<PodUid, Arc<core::Pod>>>,
     /// Pods whose annotation of the running version is not true any more.
-    pub(super) outdated: Ward,
+    pub(super) outdated: WorkQueue,
     /// Pods whose gate the agent has to open.
-    pub(super) shut: Ward,
+    pub(super) shut: WorkQueue,
 }
 
 impl Pods {
-    pub(super) fn new(desk: Arc<Desk>) -> Self {
+    pub(super) fn new(updates: Arc<SharedUpdates>) -> Self {
         Self {
-            desk,
+            updates,
             newest: Mutex::default(),
-            outdated: Ward::of(meta::is_outdated),
-            shut: Ward::of(gates::is_left_shut),
+            outdated: WorkQueue::of(runtime_meta::is_outdated),
+            shut: WorkQueue::of(readiness_gate::is_left_shut),
         }
     }
 
@@ -43,7 +43,7 @@ impl Pods {
 
     /// Keeps a version, unless a newer one is known or nobody wants the pod any more. Returns what the policy is to see of it.
     pub(super) fn keep(&self, pod: &core::Pod) -> PodView {
-        if let Some(uid) = self.desk.followed_as(&snapshot::uids(pod)) {
+        if let Some(uid) = self.updates.followed_as(&snapshot::uids(pod)) {
             let mut pods = self.pods();
             let number = version(&pod.metadata);
             if pods.get(&uid).is_none_or(|known| version(&known.metadata) <= number) {
@@ -58,7 +58,7 @@ impl Pods {
 
     /// Forgets the pods that nobody wants to be updated any more.
     pub(super) fn prune(&self) {
-        let is_followed = |pod: &PodUid| self.desk.followed_as(std::slice::from_ref(pod)).is_some();
+        let is_followed = |pod: &PodUid| self.updates.followed_as(std::slice::from_ref(pod)).is_some();
         self.pods().retain(|pod, _| is_followed(pod));
     }
 
@@ -71,26 +71,26 @@ impl Onlooker for Pods {
     fn seen(&self, pod: &core::Pod) {
         self.outdated.seen(pod);
         self.shut.seen(pod);
-        if self.desk.followed_as(&snapshot::uids(pod)).is_some() {
-            self.desk.apply(UpdateEvent::PodShown(Box::new(self.keep(pod))));
+        if self.updates.followed_as(&snapshot::uids(pod)).is_some() {
+            self.updates.apply(UpdateEvent::PodShown(Box::new(self.keep(pod))));
         }
     }
 
     fn gone(&self, pod: &PodUid) {
         self.outdated.gone(pod);
         self.shut.gone(pod);
-        if self.desk.followed_as(std::slice::from_ref(pod)).is_some() {
-            self.desk.apply(UpdateEvent::PodGone(pod.clone()));
+        if self.updates.followed_as(std::slice::from_ref(pod)).is_some() {
+            self.updates.apply(UpdateEvent::PodGone(pod.clone()));
         }
     }
 
     fn listed(&self, is_there: &dyn Fn(&PodUid) -> bool) {
-        let followed = self.desk.followed().into_iter().map(|(pod, _)| pod);
+        let followed = self.updates.followed().into_iter().map(|(pod, _)| pod);
         let lacking = followed.filter(|pod| !is_there(pod)).collect();
-        self.desk.apply(UpdateEvent::PodsListed(lacking));
+        self.updates.apply(UpdateEvent::PodsListed(lacking));
     }
 
     fn lost(&self) {
-        self.desk.apply(UpdateEvent::WatchLost);
+        self.updates.apply(UpdateEvent::WatchLost);
     }
 }

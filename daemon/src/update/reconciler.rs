@@ -19,7 +19,7 @@ pub(super) struct Reconciler {
 impl Reconciler {
     pub(super) fn new(parts: Arc<Parts>) -> Self {
         // What another one had under way was lost with it.
-        parts.desk.apply(UpdateEvent::ExecutorLost);
+        parts.updates.apply(UpdateEvent::ExecutorLost);
         Self { parts, tasks: JoinSet::new() }
     }
 
@@ -27,8 +27,8 @@ impl Reconciler {
     /// far it got.
     pub(super) async fn run(mut self, shutdown: CancellationToken) {
         // Subscribed before the first look, so that no change in between is lost.
-        let mut requests = self.parts.desk.changes();
-        let mut pods = self.parts.desk.pod_changes();
+        let mut requests = self.parts.updates.changes();
+        let mut pods = self.parts.updates.pod_changes();
         let mut identity = self.parts.identity.clone();
         let (mut facts, mut images) = (self.parts.agent.facts(), self.parts.keeper.news());
         loop {
@@ -47,7 +47,7 @@ impl Reconciler {
                 _ = facts.changed(), if !idle => {}
                 _ = images.changed(), if !idle => {}
                 Some(answer) = self.tasks.join_next() => match answer {
-                    Ok(answer) => self.parts.desk.apply(answer),
+                    Ok(answer) => self.parts.updates.apply(answer),
                     Err(error) => {
                         warn!(%error, "A step of an update was lost");
                         return;
@@ -61,16 +61,16 @@ impl Reconciler {
     /// Looks at everything once and begins what is owed. When to look again, and whether nobody waits for anything.
     fn turn(&mut self) -> (Option<Instant>, bool) {
         let parts = &self.parts;
-        parts.desk.apply(UpdateEvent::PermissionKnown(match parts.permission() {
+        parts.updates.apply(UpdateEvent::PermissionKnown(match parts.permission() {
             Permission::Unknown => UpdatePermission::Unknown,
             Permission::Given => UpdatePermission::Given,
             Permission::Denied(why) => UpdatePermission::Denied(why),
         }));
-        for (pod, images) in parts.desk.followed() {
+        for (pod, images) in parts.updates.followed() {
             let view = parts.node_view(&pod, images.iter());
-            parts.desk.apply(UpdateEvent::NodeSeen(pod, Box::new(view)));
+            parts.updates.apply(UpdateEvent::NodeSeen(pod, Box::new(view)));
         }
-        let plan = parts.desk.plan(now(), snapshot::wall(), parts.agent.metrics());
+        let plan = parts.updates.plan(now(), snapshot::wall(), parts.agent.metrics());
         for action in plan.actions {
             parts.begin(action, &mut self.tasks);
         }

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub(super) use berth_policy::in_place_update::StoredRequest as Entry;
+pub(super) use berth_policy::in_place_update::StoredRequest;
 use berth_policy::{
     Path, PodUid, RequestId,
     in_place_update::{UpdateAction, UpdateEvent, UpdateSource, Updates},
@@ -18,7 +18,7 @@ use crate::agent::{metrics::AgentMetrics, now};
 
 /// All that is known of updates on this node.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct SharedUpdates {
     updates: Mutex<Updates>,
     /// Grows with every fact about a request.
     changes: watch::Sender<u64>,
@@ -36,13 +36,13 @@ pub(super) struct Plan {
     pub(super) idle: bool,
 }
 
-impl Default for Desk {
+impl Default for SharedUpdates {
     fn default() -> Self {
         Self::new(Path::Inline)
     }
 }
 
-impl Desk {
+impl SharedUpdates {
     /// Knows nothing yet.
     pub(super) fn new(path: Path) -> Self {
         let (changes, pod_changes) = (watch::Sender::default(), watch::Sender::default());
@@ -116,7 +116,7 @@ impl Desk {
     }
 
     /// A source shows this one, new or changed.
-    pub(super) fn seen(&self, entry: Entry) {
+    pub(super) fn seen(&self, entry: StoredRequest) {
         self.apply(UpdateEvent::RequestSeen(Box::new(entry)));
     }
 
@@ -126,17 +126,17 @@ impl Desk {
     }
 
     /// It was listed anew: these and no others.
-    pub(super) fn listed(&self, source: UpdateSource, entries: Vec<Entry>) {
+    pub(super) fn listed(&self, source: UpdateSource, entries: Vec<StoredRequest>) {
         self.apply(UpdateEvent::RequestsListed(source, entries));
     }
 
     /// All requests.
-    pub(super) fn entries(&self) -> Vec<Entry> {
+    pub(super) fn entries(&self) -> Vec<StoredRequest> {
         self.updates().requests().cloned().collect()
     }
 
     /// One of them.
-    pub(super) fn entry(&self, id: &RequestId) -> Option<Entry> {
+    pub(super) fn entry(&self, id: &RequestId) -> Option<StoredRequest> {
         self.updates().request(id).cloned()
     }
 

@@ -52,13 +52,13 @@ struct Hashes {
 impl Parts {
     /// Keeps the annotations true; for ever.
     pub(super) async fn keep_meta(&self) {
-        let (ward, mut asked) = (&self.pods.outdated, self.desk.changes());
+        let (queue, mut requests) = (&self.pods.outdated, self.updates.changes());
         let mut last = PodUid::from("");
-        while let Some((uid, pod)) = ward.next(&last, &mut asked, |uid| !self.desk.wants(uid)).await {
+        while let Some((uid, pod)) = queue.next(&last, &mut requests, |uid| !self.updates.wants(uid)).await {
             last = uid.clone();
             if !self.write_meta(&pod).await {
                 sleep(AGAIN).await;
-                ward.put_back(uid, pod);
+                queue.put_back(uid, pod);
             }
             sleep(APART).await;
         }

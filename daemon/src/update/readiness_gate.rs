@@ -36,14 +36,14 @@ pub(super) fn is_left_shut(pod: &core::Pod) -> bool {
 impl Parts {
     /// Opens what nobody else opens; for ever.
     pub(super) async fn keep_gates(&self) {
-        let (ward, mut asked) = (&self.pods.shut, self.desk.changes());
+        let (queue, mut requests) = (&self.pods.shut, self.updates.changes());
         let mut last = PodUid::from("");
-        let may = |uid: &PodUid| self.desk.has_heard(&UpdateSource::ALL) && !self.desk.wants(uid);
-        while let Some((uid, pod)) = ward.next(&last, &mut asked, may).await {
+        let may = |uid: &PodUid| self.updates.has_heard(&UpdateSource::ALL) && !self.updates.wants(uid);
+        while let Some((uid, pod)) = queue.next(&last, &mut requests, may).await {
             last = uid.clone();
             if !self.open_gate(&pod).await {
                 sleep(AGAIN).await;
-                ward.put_back(uid, pod);
+                queue.put_back(uid, pod);
             }
             sleep(APART).await;
         }
