@@ -30,8 +30,8 @@ pub(super) struct Play {
     pub(super) number: u64,
     pub(super) known: Option<u64>,
     /// Status of each container as the kubelet has written it, and of which version of the pod.
-    statuses: Vec<ContainerStatusView>,
-    observed: u64,
+    pub(super) statuses: Vec<ContainerStatusView>,
+    pub(super) observed: u64,
     pub(super) probed: BTreeSet<ContainerName>,
     pub(super) exited: BTreeMap<ContainerName, BTreeSet<ContainerId>>,
     /// Everything that happened on the node.
@@ -408,54 +408,6 @@ impl Play {
             }
             self.apply(UpdateEvent::Deleted(id, outcome));
         }
-    }
-
-    /// The kubelet syncs one container; an instance that it replaces stays, exited.
-    pub(super) fn kubelet_syncs(&mut self, index: usize) {
-        let before = self.world.containers[index].instance.id.clone();
-        self.world.kubelet_syncs(index);
-        let container = &self.world.containers[index];
-        if container.instance.id != before {
-            self.exited.entry(container.name.clone()).or_default().insert(before);
-        }
-        self.seq += 1;
-    }
-
-    pub(super) fn relists(&mut self) {
-        self.seq += 1;
-        self.relisted = Some(self.seq);
-    }
-
-    /// The kubelet writes the status of a container, if it has changed.
-    pub(super) fn kubelet_reports(&mut self, index: usize) {
-        let instance = &self.world.containers[index].instance;
-        let mut status = self.statuses[index].clone();
-        status.runs = matches!(instance.life, Life::Running { .. });
-        if status.runs {
-            status.id = Some(instance.id.clone());
-            status.restarts = instance.restarts;
-        }
-        status.ready = instance.life == Life::Running { ready: true };
-        status.backs_off = instance.life == Life::Crashing;
-        let observed = self.world.known_version();
-        if status != self.statuses[index] || observed != self.observed {
-            self.statuses[index] = status;
-            self.observed = observed;
-            self.number += 1;
-        }
-    }
-
-    /// Whether the kubelet has said that the newest instance is Ready.
-    pub(super) fn is_said_ready(&self, name: &ContainerName) -> bool {
-        let mut containers = self.world.containers.iter().zip(&self.statuses);
-        containers.any(|(container, status)| {
-            container.name == *name && status.ready && status.id.as_ref() == Some(&container.instance.id)
-        })
-    }
-
-    /// The kubelet has written which version of the pod it works on, and it is the present one.
-    pub(super) fn is_worked_on(&self) -> bool {
-        self.observed == self.world.version
     }
 
     /// Everything is answered as hoped for, and the kubelet does all it has to.
