@@ -36,7 +36,7 @@ struct InFlight {
 
 impl Restarts {
     /// These instances are to be restarted, and no others. `known`: the node was told of all restarts that an earlier process
-    /// began. Returns when to look again, where one has to wait.
+    /// began. Returns what follows, and when to look again, where one has to wait.
     pub(crate) fn want(
         &mut self,
         request: &UpdateRequest,
@@ -45,8 +45,8 @@ impl Restarts {
         wanted: BTreeMap<ContainerName, ContainerId>,
         now: Instant,
         known: bool,
-        actions: &mut Vec<UpdateAction>,
-    ) -> Option<Instant> {
+    ) -> (Vec<UpdateAction>, Option<Instant>) {
+        let mut actions = Vec::new();
         let done = &mut self.done;
         self.in_flight.retain(|name, restart| {
             let newest = instances.get(name);
@@ -83,7 +83,7 @@ impl Restarts {
             }
             self.in_flight.insert(name, restart);
         }
-        again
+        (actions, again)
     }
 
     /// All of them, for a node that is told anew.

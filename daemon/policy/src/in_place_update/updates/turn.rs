@@ -177,8 +177,8 @@ impl Turn<'_> {
         let (Some(view), Some(request)) = (pod.seen.view(), self.requests.first()) else { return };
         let point = view.record.as_ref();
         let restarts = &mut pod.restarts;
-        let again =
-            restarts.want(request, point, &instances, wanted, self.clock.now, self.told, self.actions);
+        let (actions, again) = restarts.want(request, point, &instances, wanted, self.clock.now, self.told);
+        self.actions.extend(actions);
         again.into_iter().for_each(|again| self.wake.at(again));
     }
 

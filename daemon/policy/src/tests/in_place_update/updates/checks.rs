@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use super::model::Truth;
 use crate::{
     ContainerName,
-    in_place_update::{Gate, ImageMatch, Life, Metadata, PodPatch, PodWrite, UpdateAction, UpdateRequest},
+    in_place_update::{
+        Gate, ImageMatch, Life, Metadata, PodPatch, PodWrite, UpdateAction, UpdateOutcome, UpdateRequest,
+    },
 };
 
 /// The shortest pause after a failure.
@@ -67,6 +69,13 @@ impl Truth {
                 self.check_written(request);
                 assert_eq!(play.requests[&request.id].ended, None, "told after its end");
                 assert_ne!(play.requests[&request.id].reported, **report, "told twice");
+                let open = play.requests.values().filter(|request| request.ended.is_none());
+                if report.outcome == Some(UpdateOutcome::Complete) && open.count() == 1 {
+                    for container in &play.world.containers {
+                        let wanted = request.images.get(&container.name);
+                        assert!(wanted.is_none_or(|image| container.runs == *image), "complete too early");
+                    }
+                }
             }
             UpdateAction::Delete(request) => {
                 assert!(!play.deletions.contains(&request.id), "deleted twice");

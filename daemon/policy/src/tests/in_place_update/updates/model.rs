@@ -136,7 +136,7 @@ pub(super) struct Truth {
 impl Truth {
     fn new(shape: Shape, probed: [bool; 3]) -> Self {
         let mut play = Play::of(world(shape));
-        play.probed = NAMES.iter().zip(probed).filter_map(|(name, p)| p.then(|| (*name).into())).collect();
+        play.probed = NAMES.iter().zip(probed).filter(|(_, p)| *p).map(|(name, _)| (*name).into()).collect();
         Self {
             play,
             asked: 0,

@@ -6,7 +6,7 @@ use super::{super::world::World, play::Play};
 use crate::{
     ContainerState, InstanceView, RestartPolicy,
     in_place_update::{
-        CreatedWith, Life, NodeView, PodView,
+        CreatedWith, ImageMatch, Life, NodeView, PodView,
         updates::{clock::Clock, observe::observe, pod::UpdatedPod, settled::SeenPod},
     },
     tests::world::NowForTests,
@@ -117,5 +117,26 @@ fn one_that_has_fallen_over_has_to_prove_itself() {
         assert_eq!(instance.life, Life::Running { ready }, "{batch} {last:?} {ran}");
         let again = (!ready).then(|| play.world.now + Duration::from_secs(10 - ran));
         assert_eq!(picture.again, again, "{batch} {last:?} {ran}");
+    }
+}
+
+#[test]
+fn an_image_is_known_by_the_hash_of_its_definition() {
+    let play = one();
+    let (view, node) = (play.view(), play.node_view());
+    let wanted = view.containers[0].definition;
+    for (definition, image) in [
+        (None, ImageMatch::Unknown),
+        (Some(wanted), ImageMatch::Wanted),
+        (Some(wanted ^ 1), ImageMatch::Other),
+    ] {
+        let mut pod = pod_of(view.clone(), node.clone());
+        let instances = pod.instances();
+        let created = CreatedWith { definition, env: None, finished: None, exited: false };
+        pod.created.insert(instances[&"a".into()].id.clone(), created);
+        let clock = Clock { now: play.world.now, wall: play.wall() };
+        let picture = observe(&pod, &view, play.world.now, &node, &instances, clock);
+        let instance = picture.observed.containers[0].instance.as_ref().unwrap();
+        assert_eq!(instance.image, image, "{definition:?}");
     }
 }
