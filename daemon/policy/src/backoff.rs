@@ -33,6 +33,11 @@ impl Retry {
         self.next = Some(later(now, pause(self.failures)));
     }
 
+    /// Failures in a row.
+    pub(crate) fn failures(&self) -> u32 {
+        self.failures
+    }
+
     /// Nothing is to be expected before then, although it did not fail.
     pub(crate) fn rest(&mut self, until: Instant) {
         self.next = Some(until);

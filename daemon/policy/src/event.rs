@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, time::Instant};
 
 use crate::{
     call::Declared,
+    creation_env::CreationEnv,
     images::CredentialKey,
     job_sidecars::SidecarMark,
     model::{CallId, ConnectionId, Container, ContainerId, Pod, PodRef, PodUid, RequestId, SandboxId},
@@ -141,6 +142,8 @@ pub enum Event {
 
     /// The runtime says that the main process of this container has ended. A hint to look.
     EndHinted(ContainerId),
+    /// The containers of this pod are to be created with these env values; without any, as the kubelet says.
+    CreationEnvSet(PodUid, CreationEnv),
     /// These pods are probed, and no others.
     ProbedPods(BTreeSet<PodUid>),
 

@@ -1,6 +1,6 @@
 //! What runs for the containers of a pod, for those who judge by it: an update, the end of a job, a probe.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     model::{Container, ContainerId, ContainerName, ContainerState, PodUid, SandboxId},
@@ -23,7 +23,7 @@ pub struct InstanceView {
 
 /// A position in the sequence of everything that happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Moment(u64);
+pub struct Moment(pub(crate) u64);
 
 impl Node {
     /// The newest instance of each container, in whichever sandbox of the pod; one that runs goes before all others.
@@ -68,15 +68,31 @@ impl Node {
         self.older_exited(pod, name, newest).collect()
     }
 
-    /// Now, for [`Node::relisted_since`].
+    /// All exited instances of each container.
+    pub fn exited(&self, pod: &PodUid) -> BTreeMap<ContainerName, BTreeSet<ContainerId>> {
+        let mut exited: BTreeMap<ContainerName, BTreeSet<ContainerId>> = BTreeMap::new();
+        let instances = self.sandboxes_of(pod).flat_map(|sandbox| sandbox.instances.values());
+        for Container { id, name, state, .. } in instances.map(|instance| &instance.container) {
+            if matches!(state, ContainerState::Exited { .. }) {
+                exited.entry(name.clone()).or_default().insert(id.clone());
+            }
+        }
+        exited
+    }
+
+    /// Now, to be compared with [`Node::relisted`].
     pub fn moment(&self) -> Moment {
         Moment(self.seq)
     }
 
+    /// When a kubelet last listed all containers. `None`: none does so through this agent.
+    pub fn relisted(&self) -> Option<Moment> {
+        self.connections.values().filter_map(|connection| connection.relisted).max().map(Moment)
+    }
+
     /// Whether a kubelet has listed all containers anew since then. `None`: none does so through this agent.
     pub fn relisted_since(&self, moment: Moment) -> Option<bool> {
-        let relists = self.connections.values().filter_map(|connection| connection.relisted);
-        relists.max().map(|relisted| relisted > moment.0)
+        self.relisted().map(|relisted| relisted > moment)
     }
 
     fn is_being_stopped(&self, id: &ContainerId) -> bool {

@@ -49,6 +49,7 @@ mod backoff;
 mod call;
 mod config;
 mod containers;
+mod creation_env;
 mod early_readiness;
 mod event;
 mod exit_order;
@@ -77,6 +78,7 @@ mod tests;
 
 pub use call::{Call, CreateContainer, Declared, EnvValues, Request, StopContainer};
 pub use config::{Config, Path, UnknownPods, View};
+pub use creation_env::CreationEnv;
 pub use event::{Event, ListedSandbox, StepOutcome};
 pub use explain::{ContainerOrder, HeldCall, PodOrder, Size};
 pub use images::{

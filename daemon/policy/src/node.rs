@@ -8,6 +8,7 @@ use std::{
 use crate::{
     call::{Call, Request},
     config::Config,
+    creation_env::CreationEnv,
     early_readiness::EarlyReadiness,
     event::Event,
     in_flight::EffectsInFlight,
@@ -54,6 +55,8 @@ pub struct Node {
     pub(crate) early: EarlyReadiness,
     /// Pods that are probed.
     pub(crate) probed: BTreeSet<PodUid>,
+    /// Env values that containers of pods under update are created with.
+    pub(crate) creation_env: BTreeMap<PodUid, CreationEnv>,
     pub(crate) listing_asked: Seq,
     /// A successor does what is due. Left to do here is only what the calls need that still wait.
     pub(crate) handed_over: bool,
@@ -125,6 +128,7 @@ impl Node {
             set_aside: SetAside::default(),
             early: EarlyReadiness::default(),
             probed: BTreeSet::new(),
+            creation_env: BTreeMap::new(),
             listing_asked: 0,
             handed_over: false,
         }
@@ -268,6 +272,7 @@ impl Node {
             Event::ProbeBegan(run) => self.probe_began(run, now),
             Event::ProbeEnded(run, result) => self.probe_ended(&run, &result),
             Event::EndHinted(container) => self.end_hinted(container, now),
+            Event::CreationEnvSet(pod, values) => self.creation_env_set(pod, values),
             Event::ProbedPods(pods) => self.probed = pods,
             Event::ViewFresh(fresh) => self.view_fresh = fresh,
             Event::KubeletPollStarted => self.kubelet_poll.in_flight = true,

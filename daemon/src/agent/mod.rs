@@ -6,20 +6,20 @@
 pub mod fault;
 pub mod metrics;
 mod points;
+mod removal;
 pub(crate) mod set_aside;
 pub mod store;
 #[cfg(test)]
 mod tests;
 
 use std::{
-    collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use berth_policy::{
-    Call, CallId, ConnectionId, ContainerId, ContainerName, CreateContainer, EnvValues, Event, HookTurn,
-    Latch, MarkPhase, Node, Nudge, PodUid, RecreateMark, Request, RequestId, Restate, SetAsideView, Showing,
+    Call, CallId, ConnectionId, ContainerId, CreateContainer, CreationEnv, EnvValues, Event, HookTurn, Latch,
+    MarkPhase, Node, Nudge, PodUid, RecreateMark, Request, RequestId, Restate, SetAsideView, Showing,
     SidecarMark, Step, Turn, Verdict, time::later,
 };
 use berth_shim::{Answer, Gate, Query};
@@ -54,8 +54,6 @@ pub struct Agent {
     /// Whether there are pods for which the end of a container counts.
     follows: watch::Sender<bool>,
     store: Arc<Store>,
-    /// Values of variables that containers of pods under update are to be created with.
-    env: Mutex<BTreeMap<PodUid, BTreeMap<ContainerName, EnvValues>>>,
     metrics: AgentMetrics,
 }
 
@@ -69,7 +67,6 @@ impl Agent {
             facts: watch::Sender::new(0),
             follows: watch::Sender::new(false),
             store,
-            env: Mutex::default(),
             metrics,
         };
         match agent.store.latches() {
@@ -125,13 +122,12 @@ impl Agent {
     }
 
     /// From now on the containers of this pod are created with these values, whatever the kubelet read; without any, as the
-    /// kubelet says.
-    pub fn set_env(&self, pod: &PodUid, values: BTreeMap<ContainerName, EnvValues>) {
-        let mut env = self.env.lock().unwrap_or_else(PoisonError::into_inner);
-        match values.is_empty() {
-            true => env.remove(pod),
-            false => env.insert(pod.clone(), values),
-        };
+    /// kubelet says. Nobody waits for it, so nobody is woken.
+    pub fn set_env(&self, pod: &PodUid, values: CreationEnv) {
+        self.guarded(|| {
+            let mut node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
+            node.apply(Event::CreationEnvSet(pod.clone(), values), now());
+        });
     }
 
     /// A number that grows with every fact.
@@ -357,8 +353,7 @@ impl Agent {
     }
 
     fn env(&self, create: &CreateContainer) -> EnvValues {
-        let env = self.env.lock().unwrap_or_else(PoisonError::into_inner);
-        env.get(&create.pod.uid).and_then(|pod| pod.get(&create.container)).cloned().unwrap_or_default()
+        self.guarded(|| self.read(|node, _| node.creation_env(create))).unwrap_or_default()
     }
 
     async fn hook_begins(&self, connection: ConnectionId, container: &ContainerId) -> HookTurn {

@@ -20,8 +20,6 @@ pub(crate) struct CreationRecord {
     pub env: Option<Vec<(String, String)>>,
     /// When its process ended, since the epoch; `None` while it has not.
     pub finished: Option<Duration>,
-    /// The reference the runtime has for its image.
-    pub image: String,
 }
 
 /// containerd's.
@@ -65,7 +63,7 @@ struct Process {
 impl CreationRecord {
     /// Nothing is known of a container that is not there any more.
     pub(crate) fn unknown() -> Self {
-        Self { definition: None, env: None, finished: None, image: String::new() }
+        Self { definition: None, env: None, finished: None }
     }
 
     pub(super) fn read(status: cri::ContainerStatus, info: &HashMap<String, String>) -> Self {
@@ -74,7 +72,6 @@ impl CreationRecord {
             definition: definition.and_then(|hash| u32::from_str_radix(hash, 16).ok()),
             env: info.get("info").and_then(|text| env(text)),
             finished: u64::try_from(status.finished_at).ok().filter(|at| *at > 0).map(Duration::from_nanos),
-            image: status.image.map(|image| image.image).unwrap_or_default(),
         }
     }
 }

@@ -92,12 +92,9 @@ impl Executor {
 
     async fn remove(&self, containers: &[ContainerId]) -> StepOutcome {
         Point::Removing.reached();
-        for container in containers {
-            if let Err(error) = self.runtime.remove_container(container).await {
-                warn!(container.id = %container, error = %chain(&error), "Exited container not removed");
-                return StepOutcome::Failed;
-            }
-            info!(container.id = %container, "Exited container removed");
+        let failed = self.agent.remove_exited(&self.runtime, containers.iter().cloned()).await;
+        if !failed.is_empty() {
+            return StepOutcome::Failed;
         }
         Point::Removed.reached();
         StepOutcome::Done

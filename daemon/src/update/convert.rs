@@ -24,7 +24,7 @@ use berth_proto::{
 
 use super::{
     keys::{self, LONGEST_ANNOTATIONS},
-    meta, report, state,
+    report, runtime_meta as meta, state,
 };
 use crate::base::clock::Clock;
 
@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 const RESERVED: [(&str, &str); 4] = [
     ("kubernetes.io/config.mirror", "the kubelet's: it marks static pods"),
     (state::ANNOTATION, "where the progress of updates is kept"),
-    (meta::ANNOTATION, "where the agent says what runs"),
+    (runtime_meta::ANNOTATION, "where the agent says what runs"),
     (berth_policy::launch_priority::ORDERED_ANNOTATION, "read when the pod starts: make a new pod"),
 ];
 

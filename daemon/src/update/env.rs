@@ -10,10 +10,7 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
 };
 
-use berth_policy::{
-    EnvValues,
-    in_place_update::{EnvHash, Metadata, MetadataKey},
-};
+use berth_policy::in_place_update::{EnvHash, Metadata, MetadataKey};
 use k8s_openapi::api::core::v1 as core;
 use serde::Serialize;
 
@@ -75,11 +72,6 @@ struct Variable<'a> {
 }
 
 impl Values {
-    /// For the one who starts the container.
-    pub(super) fn into_values(self) -> EnvValues {
-        EnvValues(self.0.into_iter().collect())
-    }
-
     /// For comparison in this process.
     pub(super) fn hash(&self) -> EnvHash {
         let mut hasher = DefaultHasher::new();

@@ -18,9 +18,8 @@ use tokio::sync::{Mutex, Notify};
 use tracing::warn;
 
 use super::{
-    convert,
-    desk::{Desk, Entry},
-    report,
+    convert, report,
+    shared::{SharedUpdates, StoredRequest},
 };
 use crate::{
     agent::now,
@@ -98,7 +97,7 @@ impl Mailbox {
     }
 
     /// Puts on the desk what is asked for; for ever.
-    pub(super) async fn follow(&self, desk: &Desk) {
+    pub(super) async fn follow(&self, desk: &SharedUpdates) {
         let watch = Watch {
             what: "NodePodUpdate",
             single: true,
@@ -134,7 +133,7 @@ impl Mailbox {
         tokio::join!(watching, taking);
     }
 
-    async fn take(&self, shown: Option<NodePodUpdate>, desk: &Desk, clock: &Clock) {
+    async fn take(&self, shown: Option<NodePodUpdate>, desk: &SharedUpdates, clock: &Clock) {
         let mut object = self.object.lock().await;
         let Some(shown) = shown else {
             *object = None;
@@ -237,12 +236,12 @@ fn entry(
     version: u64,
     seen: Instant,
     clock: &Clock,
-) -> Entry {
+) -> StoredRequest {
     let answered = answered.filter(|answered| answered.revision == desired.revision);
     let reported = answered.map(|pod| report::read_pod(pod, clock)).unwrap_or_default();
     let ended = answered.and_then(|pod| report::ended(pod, clock, seen));
     let (request, sound) = convert::desired(desired, reported, ended, seen, clock);
-    Entry { request, flaw: sound.err().map(|flaw| flaw.to_string()), version }
+    StoredRequest { request, flaw: sound.err().map(|flaw| flaw.to_string()), version }
 }
 
 fn id(desired: &DesiredPod) -> RequestId {

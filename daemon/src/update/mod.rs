@@ -1,58 +1,53 @@
-//! Ordered in-place updates of running pods: the side that does what `berth_policy::in_place_update` decides.
+//! Ordered in-place updates of running pods: the side that carries out what `berth_policy::in_place_update::Updates` decides.
 //!
 //! ```text
-//!   ContainerUpdateRequests ── requests ──┐                        ┌── write: patches of the pod, its readiness gate
-//!   NodePodUpdate ──────────── mailbox ───┼── desk ── drive ───────┼── recreates: restarts for env, by the agent's marks
-//!   berthctl update ────────── submitted ─┘    ^        |  ^       └── crate::images::node_image: images, before anything is stopped
-//!                                              |        |  |
-//!                                 report ──────┴────────'  '── see, observe: pods (the pod watch), the runtime, images
+//!   ContainerUpdateRequests ── requests ──┐                             ┌── write: patches of the pod, its readiness gate
+//!   NodePodUpdate ──────────── mailbox ───┤                             ├── agent: restarts for env, exited instances, env
+//!   berthctl update ────────── submitted ─┼── shared ── reconciler ─────┼── crate::images::node_image: images
+//!   the pod watch ──────────── pods ──────┤   (policy::Updates)  effects└── requests, mailbox, submitted: report
+//!   the node, images ───────── snapshot ──┘
 //! ```
 //!
-//! What is to be done with a pod the policy decides; here facts are put into its words (`observe`), and what was asked of the
-//! kubelet is not asked twice (`recreates`). What it takes to go on after a crash is in the pod (its images, its metadata, its
-//! annotation) and in the status of the requests; nothing else is kept.
+//! All that is decided and remembered between events is the policy's; here facts are put into its words, and its actions are
+//! carried out. What it takes to go on after a crash is in the pod (its images, its metadata, its annotation) and in the status
+//! of the requests.
 //!
 //! - `convert`, `report`: between objects and the policy's words. `state`: the annotation. `env`: hashes.
-//! - `jobs`, `outcomes`: the questions and writes, one at a time a pod, and what came of them.
-//! - `leftovers`: exited instances that are in the way of the next ones.
-//! - `meta`: an annotation for others. `gates`: where no update goes on. `ward`: the pods of both.
+//! - `runtime_meta`: an annotation for others. `readiness_gate`: where no update goes on. `work_queue`: the pods of both.
 //! - `submit`: the way in for `berthctl update`. `keys`: Kubernetes' rules for metadata.
 
 mod convert;
-mod desk;
-mod drive;
+mod effects;
 mod env;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
-mod gates;
-mod jobs;
 mod keys;
-mod leftovers;
 mod mailbox;
-mod meta;
-mod observe;
-mod outcomes;
 mod pods;
-mod recreates;
+mod readiness_gate;
+mod reconciler;
 mod report;
 mod requests;
-mod see;
+mod runtime_meta;
+mod shared;
+mod snapshot;
 mod state;
 mod submit;
 mod submitted;
-mod ward;
+mod work_queue;
 mod write;
 
 use std::{sync::Arc, time::Duration};
 
-use berth_policy::{Wish, WishId, in_place_update::UpdateSource};
+use berth_policy::{Path, PodUid, Wish, WishId, WishSource, in_place_update::UpdateSource};
 use berth_proto::image::Reference;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use self::{
-    desk::Desk, drive::Driver, mailbox::Mailbox, requests::Requests, submitted::Submitted, write::Writer,
+    mailbox::Mailbox, reconciler::Reconciler, requests::Requests, shared::SharedUpdates,
+    submitted::Submitted, write::Writer,
 };
 pub use self::{pods::Pods, submit::SubmitError};
 use crate::{
@@ -81,7 +76,7 @@ struct Parts {
     keeper: Arc<SharedImages>,
     runtime: Runtime,
     pods: Arc<Pods>,
-    desk: Desk,
+    updates: Arc<SharedUpdates>,
     requests: Requests,
     mailbox: Mailbox,
     submitted: Submitted,
@@ -103,12 +98,14 @@ impl Updates {
         config: &Configuration,
     ) -> Self {
         let (connection, node) = (cluster.connection().clone(), cluster.node().to_owned());
+        let path = if config.path == PathMode::Beside { Path::Beside } else { Path::Inline };
+        let updates = Arc::new(SharedUpdates::new(path));
         Self(Arc::new(Parts {
             agent,
             keeper,
             runtime,
-            pods: Arc::new(Pods::new(config.path == PathMode::Beside)),
-            desk: Desk::default(),
+            pods: Arc::new(Pods::new(updates.clone())),
+            updates,
             requests: Requests::new(connection.clone(), node.clone()),
             mailbox: Mailbox::new(connection.clone(), node.clone()),
             submitted: Submitted::new(&config.state_dir),
@@ -132,11 +129,11 @@ impl Updates {
     /// Follows what is asked for and does it, until the shutdown.
     pub async fn run(self, shutdown: CancellationToken) {
         let parts = self.0;
-        parts.submitted.load(&parts.desk).await;
+        parts.submitted.load(&parts.updates).await;
         let sources = async {
-            tokio::join!(parts.requests.follow(&parts.desk), parts.follow_mailbox());
+            tokio::join!(parts.requests.follow(&parts.updates), parts.follow_mailbox());
         };
-        tokio::join!(parts.clone().drive(shutdown.clone()), async {
+        tokio::join!(parts.clone().reconcile(shutdown.clone()), async {
             // Cancel-safe: the next process lists anew.
             shutdown.run_until_cancelled(sources).await;
         });
@@ -149,12 +146,13 @@ impl Parts {
         let mut identity = self.identity.clone();
         loop {
             identity.mark_unchanged();
-            let both =
-                async { tokio::join!(self.mailbox.follow(&self.desk), self.keep_meta(), self.keep_gates()) };
+            let both = async {
+                tokio::join!(self.mailbox.follow(&self.updates), self.keep_meta(), self.keep_gates())
+            };
             let changed = match self.permission() {
                 Permission::Unknown => identity.changed().await,
                 Permission::Denied(_) => {
-                    self.desk.listed(UpdateSource::Mailbox, Vec::new());
+                    self.updates.listed(UpdateSource::Mailbox, Vec::new());
                     identity.changed().await
                 }
                 // Cancel-safe: it is listed anew.
@@ -175,10 +173,10 @@ impl Parts {
     }
 
     /// Decides and does, until the shutdown. What a mistake in it takes down is put up again: nothing it remembers has to last.
-    async fn drive(self: Arc<Self>, shutdown: CancellationToken) {
+    async fn reconcile(self: Arc<Self>, shutdown: CancellationToken) {
         while !shutdown.is_cancelled() {
-            let driver = Driver::new(self.clone());
-            let ended = tokio::spawn(driver.run(shutdown.clone())).await;
+            let reconciler = Reconciler::new(self.clone());
+            let ended = tokio::spawn(reconciler.run(shutdown.clone())).await;
             if shutdown.is_cancelled() {
                 return;
             }
@@ -193,4 +191,9 @@ impl Parts {
         let reference: Reference = image.parse().ok()?;
         Some(Wish { pin: self.pin, ..node_image::plain(id, &reference) })
     }
+}
+
+/// One wish for each pod and image: no other pod's update ends it.
+fn wish_id(pod: &PodUid, image: &str) -> WishId {
+    WishId { source: WishSource::Update, key: format!("{pod}/{image}").into() }
 }

@@ -22,8 +22,8 @@ use tracing::{info, warn};
 
 use super::{
     convert::{self, Flaw, Named},
-    desk::{Desk, Entry},
     report,
+    shared::{SharedUpdates, StoredRequest},
 };
 use crate::{
     base::{causes::chain, clock::Clock},
@@ -56,7 +56,7 @@ impl Requests {
     }
 
     /// Puts on the desk what is asked for; for ever.
-    pub(super) async fn follow(&self, desk: &Desk) {
+    pub(super) async fn follow(&self, desk: &SharedUpdates) {
         let watch = Watch {
             what: "ContainerUpdateRequests",
             single: false,
@@ -98,7 +98,12 @@ impl Requests {
     }
 
     /// Writes what the status of a request is to say, unless it says so.
-    pub(super) async fn report(&self, id: &RequestId, report: &UpdateReport, desk: &Desk) -> StepOutcome {
+    pub(super) async fn report(
+        &self,
+        id: &RequestId,
+        report: &UpdateReport,
+        desk: &SharedUpdates,
+    ) -> StepOutcome {
         let Some(target) = self.known.target(id) else { return StepOutcome::Gone };
         let status = report::status(report, &target.status, Timestamp::now());
         if status == report::own(&target.status) {
@@ -140,7 +145,7 @@ impl Requests {
     }
 
     /// Somebody else wrote: what does it look like now? The report is made from that.
-    async fn look_again(&self, id: &RequestId, target: &Target, desk: &Desk) -> StepOutcome {
+    async fn look_again(&self, id: &RequestId, target: &Target, desk: &SharedUpdates) -> StepOutcome {
         let name = target.name.clone();
         let look = async move |api: Api<DynamicObject>| api.get_opt(&name).await;
         match target.ask(&self.connection, &kind(), look).await {
@@ -155,7 +160,7 @@ impl Requests {
         }
     }
 
-    fn see(&self, object: &Object, desk: &Desk, clock: &Clock) {
+    fn see(&self, object: &Object, desk: &SharedUpdates, clock: &Clock) {
         if !self.known.put(object) {
             return;
         }
@@ -190,8 +195,8 @@ pub(super) fn asked_by(object: &Object, clock: &Clock) -> (UpdateRequest, Result
     convert::request(named, object.spec.as_ref(), &object.target.status, clock)
 }
 
-fn entry(object: &Object, clock: &Clock) -> Entry {
+fn entry(object: &Object, clock: &Clock) -> StoredRequest {
     let (request, sound) = asked_by(object, clock);
     let flaw = sound.err().map(|flaw| flaw.to_string());
-    Entry { request, flaw, version: object.target.number().unwrap_or(0) }
+    StoredRequest { request, flaw, version: object.target.number().unwrap_or(0) }
 }

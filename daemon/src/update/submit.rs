@@ -96,7 +96,7 @@ impl Updates {
         if let Permission::Denied(why) = parts.permission() {
             return Err(SubmitError::Forbidden(why));
         }
-        if !parts.desk.has_heard(&[UpdateSource::Admin]) {
+        if !parts.updates.has_heard(&[UpdateSource::Admin]) {
             return Err(SubmitError::Early);
         }
         let pod = parts.agent.read(|node, _| node.pod_named(pod))?;
@@ -109,9 +109,9 @@ impl Updates {
         let found = parts.writer.look(&pod).await;
         let found = found.map_err(|source| SubmitError::Unseen { pod: key(), source })?;
         fits(&found.ok_or_else(|| SubmitError::Gone(key()))?, &request.spec)?;
-        // Whoever asked may go away meanwhile: what is in a file is on the desk, too.
+        // Whoever asked may go away meanwhile: what is in a file is known, too.
         let parts = parts.clone();
-        let keep = tokio::spawn(async move { parts.submitted.keep(object, &parts.desk).await });
+        let keep = tokio::spawn(async move { parts.submitted.keep(object, &parts.updates).await });
         let kept = keep.await.unwrap_or_else(|error| {
             Err(FileError::Write { path: name.as_str().into(), source: io::Error::other(error) })
         });
@@ -121,9 +121,10 @@ impl Updates {
 
     /// The updates of this node, wherever they come from; `None` before those are known that were kept here.
     pub fn states(&self) -> Option<Vec<UpdateRequest>> {
-        let desk = &self.0.desk;
-        desk.has_heard(&[UpdateSource::Admin])
-            .then(|| desk.entries().into_iter().map(|entry| entry.request).collect())
+        let updates = &self.0.updates;
+        updates
+            .has_heard(&[UpdateSource::Admin])
+            .then(|| updates.entries().into_iter().map(|entry| entry.request).collect())
     }
 }
 

@@ -30,8 +30,8 @@ use tracing::{info, warn};
 
 use super::{
     convert::{self, Flaw, Named},
-    desk::{Desk, Entry},
     report,
+    shared::{SharedUpdates, StoredRequest},
 };
 use crate::{
     base::{causes::chain, clock::Clock},
@@ -88,7 +88,7 @@ impl Submitted {
     }
 
     /// Puts those on the desk that an earlier process kept.
-    pub(super) async fn load(&self, desk: &Desk) {
+    pub(super) async fn load(&self, desk: &SharedUpdates) {
         store::tidy(vec![self.directory.clone()]).await;
         let found = store::read_all(&self.directory, SUFFIX, LONGEST).await.unwrap_or_else(|error| {
             warn!(error = %chain(&error), "Updates of berthctl not read");
@@ -121,7 +121,7 @@ impl Submitted {
     }
 
     /// Takes a request. On return it survives the agent, and is on the desk.
-    pub(super) async fn keep(&self, object: Object, desk: &Desk) -> Result<(), FileError> {
+    pub(super) async fn keep(&self, object: Object, desk: &SharedUpdates) -> Result<(), FileError> {
         // Values of annotations are nobody's business but root's.
         store::make(&self.directory, 0o700).await?;
         object.write().await?;
@@ -131,7 +131,12 @@ impl Submitted {
     }
 
     /// Writes what the status of a request is to say, unless it says so.
-    pub(super) async fn report(&self, id: &RequestId, report: &UpdateReport, desk: &Desk) -> StepOutcome {
+    pub(super) async fn report(
+        &self,
+        id: &RequestId,
+        report: &UpdateReport,
+        desk: &SharedUpdates,
+    ) -> StepOutcome {
         let Some(mut object) = self.object(id) else { return StepOutcome::Gone };
         let old = object.request.status.take().unwrap_or_default();
         let status = ContainerUpdateRequestStatus {
@@ -156,7 +161,7 @@ impl Submitted {
     }
 
     /// Removes a request that ended long enough ago.
-    pub(super) async fn delete(&self, id: &RequestId, desk: &Desk) -> StepOutcome {
+    pub(super) async fn delete(&self, id: &RequestId, desk: &SharedUpdates) -> StepOutcome {
         let Some(object) = self.object(id) else { return StepOutcome::Gone };
         if let Err(error) = store::remove(&object.path).await {
             warn!(error = %chain(&error), "Update of berthctl not deleted, trying again");
@@ -169,7 +174,7 @@ impl Submitted {
     }
 
     /// Shows the object on the desk: from now on it counts as it is in the file.
-    fn show(&self, object: Object, desk: &Desk) {
+    fn show(&self, object: Object, desk: &SharedUpdates) {
         let mut kept = self.kept();
         kept.version += 1;
         kept.clock = kept.clock.kept(Clock::read());
@@ -214,9 +219,9 @@ impl Object {
         convert::request(named, Ok(&self.request.spec), &status, clock)
     }
 
-    fn entry(&self, clock: &Clock, version: u64) -> Entry {
+    fn entry(&self, clock: &Clock, version: u64) -> StoredRequest {
         let (request, sound) = self.asked(clock);
-        Entry { request, flaw: sound.err().map(|flaw| flaw.to_string()), version }
+        StoredRequest { request, flaw: sound.err().map(|flaw| flaw.to_string()), version }
     }
 
     fn text(&self) -> String {

@@ -7,7 +7,7 @@ use berth_policy::{
 use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use serde_json::{Map, Value, json};
 
-use super::{observe::GATE, state};
+use super::{snapshot::GATE, state};
 use crate::{
     base::status::whole_second,
     cluster::{

@@ -10,9 +10,28 @@ pub fn may_open(closed_here: Option<bool>, as_it_should_be: bool) -> bool {
     }
 }
 
+/// Whether the kubelet's pod worker is at this `generation`, by the `status.observedGeneration`: what it does from now on, it
+/// does for that. While a container is being stopped for an older one, nothing else shows it. Kubelets before 1.34 do not tell.
+pub fn is_worked_on(generation: Option<i64>, observed: Option<i64>) -> bool {
+    observed.is_none_or(|observed| generation.is_none_or(|generation| generation <= observed))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::may_open;
+    use super::{is_worked_on, may_open};
+
+    #[test]
+    fn a_kubelet_that_does_not_tell_is_believed() {
+        for (generation, observed, expect) in [
+            (Some(2), Some(1), false),
+            (Some(2), Some(2), true),
+            (Some(2), Some(3), true),
+            (Some(2), None, true),
+            (None, Some(1), true),
+        ] {
+            assert_eq!(is_worked_on(generation, observed), expect, "{generation:?} {observed:?}");
+        }
+    }
 
     #[test]
     fn whose_gate_is_opened() {

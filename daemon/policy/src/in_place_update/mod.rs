@@ -51,12 +51,14 @@ mod pod_plan;
 mod record;
 mod request;
 mod step;
+pub(crate) mod updates;
 mod want;
 
 pub use decide::next;
-pub use gate::may_open;
+pub use gate::{is_worked_on, may_open};
 pub use observed::{
-    ContainerView, EnvHash, Fate, Gate, Instance, Leftovers, Life, Metadata, MetadataKey, Observed, Presence,
+    ContainerView, EnvHash, Fate, Gate, ImageMatch, Instance, Leftovers, Life, Metadata, MetadataKey,
+    Observed, Presence,
 };
 pub use pod_plan::{PodPlan, Sight, plan};
 pub use record::{Batch, Record};
@@ -65,4 +67,9 @@ pub use request::{
     UpdateSource,
 };
 pub use step::{Failure, Next, PodPatch, Reason, Why};
+pub use updates::{
+    ContainerStatusView, CreatedWith, DeclaredContainer, EnvReference, Fetched, GateView, InstanceQuestion,
+    NodeView, PodView, PodWrite, StoredRequest, UpdateAction, UpdateEvent, UpdatePermission, Updates,
+    WriteOutcome,
+};
 pub use want::{Before, Update};

@@ -131,8 +131,8 @@ pub enum Leftovers {
 pub struct Instance {
     /// Its CRI identity.
     pub id: ContainerId,
-    /// The image reference it was created for, as the spec spelled it then.
-    pub image: Arc<str>,
+    /// Whether it was created for the image that the spec names now.
+    pub image: ImageMatch,
     /// The `imageID` the pod status reports of it.
     pub image_id: String,
     /// The env values it was created with; `None` when nobody saw that, which counts as other ones.
@@ -143,6 +143,17 @@ pub struct Instance {
     pub early_ready: bool,
     /// `restartCount`, for people.
     pub restarts: u32,
+}
+
+/// Relation of an instance's image to the one that the spec names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImageMatch {
+    /// Not known: nobody tells what it was created for. It counts as another one, as the kubelet takes it.
+    Unknown,
+    /// The same, by the kubelet's hash of the container's definition.
+    Wanted,
+    /// Another one; by which name does not matter.
+    Other,
 }
 
 /// Whether an instance runs.
@@ -167,7 +178,7 @@ pub enum Life {
 impl ContainerView {
     /// The kubelet owes its restart: it runs for another image than the spec names.
     pub(super) fn is_image_stale(&self) -> bool {
-        self.instance.as_ref().is_some_and(|instance| instance.image != self.image)
+        self.instance.as_ref().is_some_and(|instance| instance.image != ImageMatch::Wanted)
     }
 
     /// Reports whether the existing instance was created with other values than it would be now.

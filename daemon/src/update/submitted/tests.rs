@@ -22,7 +22,7 @@ fn request() -> ContainerUpdateRequest {
     serde_saphyr::from_str(REQUEST).unwrap()
 }
 
-async fn keep(submitted: &Submitted, desk: &Desk) -> RequestId {
+async fn keep(submitted: &Submitted, desk: &SharedUpdates) -> RequestId {
     let object = submitted.prepare(request()).unwrap();
     let id = object.id.clone();
     submitted.keep(object, desk).await.unwrap();
@@ -41,7 +41,7 @@ fn ended() -> UpdateReport {
 #[tokio::test]
 async fn what_was_taken_survives_the_agent() {
     let dir = tempfile::tempdir().unwrap();
-    let (submitted, desk) = (Submitted::new(dir.path()), Desk::default());
+    let (submitted, desk) = (Submitted::new(dir.path()), SharedUpdates::default());
     submitted.load(&desk).await;
     assert!(desk.has_heard(&[UpdateSource::Admin]) && desk.entries().is_empty());
     let id = keep(&submitted, &desk).await;
@@ -52,7 +52,7 @@ async fn what_was_taken_survives_the_agent() {
     let mode = fs::metadata(dir.path().join("updates")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
 
-    let (next, anew) = (Submitted::new(dir.path()), Desk::default());
+    let (next, anew) = (Submitted::new(dir.path()), SharedUpdates::default());
     next.load(&anew).await;
     let loaded = anew.entry(&id).unwrap().request;
     assert_eq!(loaded.metadata, taken.request.metadata, "every character of it");
@@ -64,7 +64,7 @@ async fn what_was_taken_survives_the_agent() {
 #[tokio::test]
 async fn a_report_is_in_the_file_before_it_is_done() {
     let dir = tempfile::tempdir().unwrap();
-    let (submitted, desk) = (Submitted::new(dir.path()), Desk::default());
+    let (submitted, desk) = (Submitted::new(dir.path()), SharedUpdates::default());
     let id = keep(&submitted, &desk).await;
     assert_eq!(submitted.report(&id, &ended(), &desk).await, StepOutcome::Done);
     let shown = desk.entry(&id).unwrap().request;
@@ -75,7 +75,7 @@ async fn a_report_is_in_the_file_before_it_is_done() {
     assert_eq!(submitted.report(&id, &ended(), &desk).await, StepOutcome::Done);
     assert_eq!(fs::metadata(&file).unwrap().modified().unwrap(), before, "it says so already");
 
-    let (next, anew) = (Submitted::new(dir.path()), Desk::default());
+    let (next, anew) = (Submitted::new(dir.path()), SharedUpdates::default());
     next.load(&anew).await;
     let loaded = anew.entry(&id).unwrap().request;
     assert_eq!((loaded.reported, loaded.ended.is_some()), (ended(), true));
@@ -90,7 +90,7 @@ async fn a_report_is_in_the_file_before_it_is_done() {
 #[tokio::test]
 async fn what_cannot_be_read_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
-    let id = keep(&Submitted::new(dir.path()), &Desk::default()).await;
+    let id = keep(&Submitted::new(dir.path()), &SharedUpdates::default()).await;
     let updates = dir.path().join("updates");
     for (name, text) in
         [("a.json", "{\"spec\""), ("b.json", "{}"), ("z.json", "\u{0}"), ("note.txt", ""), (".berthd-x", "")]
@@ -99,7 +99,7 @@ async fn what_cannot_be_read_is_left_alone() {
     }
     fs::create_dir(updates.join("d.json")).unwrap();
     fs::File::create(updates.join("long.json")).unwrap().set_len(LONGEST + 1).unwrap();
-    let (submitted, desk) = (Submitted::new(dir.path()), Desk::default());
+    let (submitted, desk) = (Submitted::new(dir.path()), SharedUpdates::default());
     submitted.load(&desk).await;
     assert_eq!(desk.entries().len(), 1);
     assert!(desk.entry(&id).is_some());
@@ -110,7 +110,7 @@ async fn what_cannot_be_read_is_left_alone() {
 #[tokio::test]
 async fn what_cannot_be_written_is_not_done() {
     let dir = tempfile::tempdir().unwrap();
-    let (submitted, desk) = (Submitted::new(dir.path()), Desk::default());
+    let (submitted, desk) = (Submitted::new(dir.path()), SharedUpdates::default());
     let id = keep(&submitted, &desk).await;
     fs::remove_dir_all(dir.path().join("updates")).unwrap();
     assert_eq!(submitted.report(&id, &ended(), &desk).await, StepOutcome::Failed);

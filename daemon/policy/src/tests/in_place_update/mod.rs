@@ -11,4 +11,5 @@ mod record;
 mod replaced;
 mod request_model;
 mod requests;
+mod updates;
 mod world;

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     ContainerName, RequestId,
     in_place_update::{
-        ContainerUpdatePhase, Gate, Life, MetadataKey, Next, PodPlan, UpdateOutcome, UpdatePhase,
+        ContainerUpdatePhase, Gate, ImageMatch, Life, MetadataKey, Next, PodPlan, UpdateOutcome, UpdatePhase,
         UpdateReport, UpdateRequest, UpdateSource,
     },
 };
@@ -187,7 +187,7 @@ impl Truth {
         let at_rest = seen.containers.iter().all(|container| {
             let instance = container.instance.as_ref().unwrap();
             let ready = instance.life == Life::Running { ready: true };
-            ready && instance.image == container.image && instance.env == Some(container.env)
+            ready && instance.image == ImageMatch::Wanted && instance.env == Some(container.env)
         });
         if open().next().is_some() && open().all(ends) && at_rest {
             assert_eq!(world.gate, Gate::Ready, "left out of service: {planned:#?}");
@@ -282,9 +282,10 @@ impl Truth {
     }
 
     fn comes_up(&mut self, index: usize) {
-        let instance = &mut self.asking.world.containers[index].instance;
+        let container = &mut self.asking.world.containers[index];
+        let (instance, runs) = (&mut container.instance, &container.runs);
         match instance.life {
-            Life::Running { .. } if instance.image.ends_with(&BAD.to_string()) => {
+            Life::Running { .. } if runs.ends_with(&BAD.to_string()) => {
                 instance.life = Life::Crashing;
             }
             // The back-off is over.

@@ -10,8 +10,8 @@ use crate::tests::world::NowForTests;
 use crate::{
     ContainerId, ContainerName,
     in_place_update::{
-        Before, ContainerView, EnvHash, Fate, Gate, Instance, Leftovers, Life, Metadata, MetadataKey, Next,
-        Observed, Presence, Record, Update, next,
+        Before, ContainerView, EnvHash, Fate, Gate, ImageMatch, Instance, Leftovers, Life, Metadata,
+        MetadataKey, Next, Observed, Presence, Record, Update, next,
     },
 };
 
@@ -27,6 +27,8 @@ pub(super) struct Simulated {
     pub(super) priority: Option<i32>,
     pub(super) reads: BTreeSet<MetadataKey>,
     pub(super) instance: Instance,
+    /// The image of the instance.
+    pub(super) runs: Arc<str>,
     /// How often the kubelet replaced it.
     pub(super) restarted: u32,
     /// The instance that it was asked to replace though its image is right.
@@ -58,6 +60,8 @@ pub(super) struct World {
     known: Known,
     known_version: u64,
     ids: u64,
+    /// Values with which the agent has containers created, whatever the kubelet knows.
+    pub(super) overrides: BTreeMap<ContainerName, Metadata>,
 }
 
 pub(super) fn label(key: &str) -> MetadataKey {
@@ -95,6 +99,26 @@ fn env(reads: &BTreeSet<MetadataKey>, metadata: &Metadata) -> EnvHash {
     }))
 }
 
+impl Simulated {
+    /// It is to be replaced though its image is right.
+    pub(super) fn is_marked(&self) -> bool {
+        self.marked.as_ref() == Some(&self.instance.id)
+    }
+
+    /// It need not be replaced any more, if nobody has begun to.
+    pub(super) fn unmark(&mut self) {
+        if matches!(self.instance.life, Life::Running { .. }) {
+            self.marked = None;
+        }
+    }
+
+    /// The instance as it is seen beside the spec.
+    fn seen(&self) -> Instance {
+        let image = if self.runs == self.image { ImageMatch::Wanted } else { ImageMatch::Other };
+        Instance { image, ..self.instance.clone() }
+    }
+}
+
 impl World {
     /// A running pod with the gate: containers with their priorities and the annotations that they read, all with image
     /// `<name>:1`, and all those annotations with value `1`.
@@ -108,7 +132,7 @@ impl World {
                 let image: Arc<str> = format!("{name}:1").into();
                 let instance = Instance {
                     id: format!("{name}-0").into(),
-                    image: image.clone(),
+                    image: ImageMatch::Wanted,
                     image_id: format!("sha256:{image}"),
                     env: Some(env(&keys(reads), &metadata)),
                     life: Life::Running { ready: true },
@@ -118,6 +142,7 @@ impl World {
                 let (name, priority, reads) = ((*name).into(), *priority, keys(reads));
                 Simulated {
                     name,
+                    runs: image.clone(),
                     image,
                     priority,
                     reads,
@@ -145,7 +170,13 @@ impl World {
             version: 0,
             known_version: 0,
             ids: 0,
+            overrides: BTreeMap::new(),
         }
+    }
+
+    /// The version that the kubelet works on.
+    pub(super) fn known_version(&self) -> u64 {
+        self.known_version
     }
 
     pub(super) fn observed(&self) -> Observed {
@@ -162,7 +193,7 @@ impl World {
                     priority: container.priority,
                     reads: container.reads.clone(),
                     env: env(&container.reads, &self.metadata),
-                    instance: Some(container.instance.clone()),
+                    instance: Some(container.seen()),
                     leftovers: container.leftovers.clone(),
                 })
                 .collect(),
@@ -242,17 +273,20 @@ impl World {
         match container.instance.life {
             Life::Running { .. } => {
                 let asked = container.marked.as_ref() == Some(&container.instance.id);
-                if container.instance.image != *image || asked {
+                if container.runs != *image || asked {
                     container.instance.life = Life::Stopped;
                     container.restarted += 1;
                 }
             }
             Life::Restarting | Life::Stopped if self.on_node.contains(image) => {
                 self.ids += 1;
-                let new = env(&container.reads, &known.metadata);
+                let mut metadata = known.metadata.clone();
+                metadata.extend(self.overrides.get(&container.name).cloned().unwrap_or_default());
+                let new = env(&container.reads, &metadata);
+                container.runs = image.clone();
                 container.instance = Instance {
                     id: format!("{}-{}", container.name, self.ids).into(),
-                    image: image.clone(),
+                    image: ImageMatch::Wanted,
                     image_id: format!("sha256:{image}"),
                     env: Some(new),
                     life: Life::Running { ready: false },
@@ -262,7 +296,7 @@ impl World {
                 container.marked = None;
             }
             // The back-off is that of one definition: another one is started at once.
-            Life::Crashing if container.instance.image != *image => {
+            Life::Crashing if container.runs != *image => {
                 container.instance.life = Life::Restarting;
                 container.restarted += 1;
             }
@@ -289,7 +323,7 @@ impl World {
             for _ in 0..3 {
                 self.kubelet_syncs(index);
             }
-            if !bad.contains(&&*self.containers[index].instance.image) {
+            if !bad.contains(&&*self.containers[index].runs) {
                 self.becomes_ready(index);
             }
         }
@@ -332,7 +366,7 @@ impl World {
             if let Some(image) = update.images.get(&container.name) {
                 assert_eq!(container.image, *image, "{}", container.name);
             }
-            assert_eq!(container.instance.image, container.image, "{}", container.name);
+            assert_eq!(container.runs, container.image, "{}", container.name);
             assert_eq!(container.instance.life, Life::Running { ready: true }, "{}", container.name);
             assert_eq!(
                 container.instance.env,

@@ -1,4 +1,4 @@
-//! Pods that need something beside their updates: each in its newest version, until that is done or the watch
+//! Work queue of pods that need a fix-up beside their updates: keeps the newest version of each, until it is done or the watch
 //! shows that it is not needed any more.
 
 use std::{
@@ -12,16 +12,16 @@ use tokio::sync::watch;
 
 use crate::cluster::node_pods::identity;
 
-/// The pods of this node that somebody has to look after.
+/// Queue of the pods of this node that need one kind of fix-up.
 #[derive(Debug)]
-pub(super) struct Ward {
+pub(super) struct WorkQueue {
     needs: fn(&core::Pod) -> bool,
     pods: Mutex<BTreeMap<PodUid, Arc<core::Pod>>>,
     changes: watch::Sender<u64>,
 }
 
-impl Ward {
-    /// Makes the ward of the pods for which this holds.
+impl WorkQueue {
+    /// Makes the queue of the pods for which this holds.
     pub(super) fn of(needs: fn(&core::Pod) -> bool) -> Self {
         Self { needs, pods: Mutex::default(), changes: watch::Sender::default() }
     }

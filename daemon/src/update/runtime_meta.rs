@@ -12,11 +12,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 use tracing::warn;
 
-use super::{
-    Parts,
-    observe::{Facts, GATE},
-    state,
-};
+use super::{Parts, env, snapshot::GATE, state};
 use crate::{base::causes::chain, cri::creation_record::CreationRecord, pods::read};
 
 /// Where it stands.
@@ -56,13 +52,13 @@ struct Hashes {
 impl Parts {
     /// Keeps the annotations true; for ever.
     pub(super) async fn keep_meta(&self) {
-        let (ward, mut asked) = (&self.pods.outdated, self.desk.changes());
+        let (queue, mut requests) = (&self.pods.outdated, self.updates.changes());
         let mut last = PodUid::from("");
-        while let Some((uid, pod)) = ward.next(&last, &mut asked, |uid| !self.desk.wants(uid)).await {
+        while let Some((uid, pod)) = queue.next(&last, &mut requests, |uid| !self.updates.wants(uid)).await {
             last = uid.clone();
             if !self.write_meta(&pod).await {
                 sleep(AGAIN).await;
-                ward.put_back(uid, pod);
+                queue.put_back(uid, pod);
             }
             sleep(APART).await;
         }
@@ -86,14 +82,14 @@ impl Parts {
                     return false;
                 }
             };
-            let facts = Facts::of(container, &made, false);
+            let values = made.env.as_ref().map(|env| env::actual(&env::references(container), env));
             containers.push(ContainerMeta {
                 name: status.name.clone(),
                 container_id: status.container_id.clone().unwrap_or_default(),
                 restart_count: status.restart_count,
                 hashes: Hashes {
-                    plain_hash: facts.plain(),
-                    extracted_env_from_metadata_hash: facts.published,
+                    plain_hash: made.definition.unwrap_or(0).into(),
+                    extracted_env_from_metadata_hash: values.as_ref().map(env::Values::published),
                 },
             });
         }

@@ -5,17 +5,13 @@ use std::time::Duration;
 
 use berth_policy::{
     PodUid,
-    in_place_update::{UpdateSource, may_open},
+    in_place_update::{UpdateSource, is_worked_on, may_open},
 };
 use k8s_openapi::api::core::v1 as core;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use super::{
-    Parts,
-    observe::{GATE, is_worked_on},
-    write::CLOSED_BY,
-};
+use super::{Parts, snapshot::GATE, write::CLOSED_BY};
 use crate::{base::causes::chain, pods::read};
 
 /// Between two writes on this node, and after one that failed.
@@ -33,20 +29,21 @@ pub(super) fn is_left_shut(pod: &core::Pod) -> bool {
     let gate = read::condition(pod, GATE);
     let closed_here = gate.map(|gate| gate.status != "True" && gate.message.as_deref() == Some(CLOSED_BY));
     let ready = read::condition(pod, "ContainersReady").is_some_and(|ready| ready.status == "True");
-    may_open(closed_here, ready && is_worked_on(pod))
+    let observed = pod.status.as_ref().and_then(|status| status.observed_generation);
+    may_open(closed_here, ready && is_worked_on(pod.metadata.generation, observed))
 }
 
 impl Parts {
     /// Opens what nobody else opens; for ever.
     pub(super) async fn keep_gates(&self) {
-        let (ward, mut asked) = (&self.pods.shut, self.desk.changes());
+        let (queue, mut requests) = (&self.pods.shut, self.updates.changes());
         let mut last = PodUid::from("");
-        let may = |uid: &PodUid| self.desk.has_heard(&UpdateSource::ALL) && !self.desk.wants(uid);
-        while let Some((uid, pod)) = ward.next(&last, &mut asked, may).await {
+        let may = |uid: &PodUid| self.updates.has_heard(&UpdateSource::ALL) && !self.updates.wants(uid);
+        while let Some((uid, pod)) = queue.next(&last, &mut requests, may).await {
             last = uid.clone();
             if !self.open_gate(&pod).await {
                 sleep(AGAIN).await;
-                ward.put_back(uid, pod);
+                queue.put_back(uid, pod);
             }
             sleep(APART).await;
         }

@@ -1,0 +1,73 @@
+//! What is owed to the world about updates. Each action is given out once, and answered by the event it names, if it names one.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use crate::{
+    creation_env::CreationEnv,
+    in_place_update::{PodPatch, UpdateReport, UpdateRequest},
+    model::{ContainerId, ContainerName, PodRef, PodUid, RequestId},
+    recreate::RecreateRequest,
+};
+
+/// Something to be done. Who carries it out decides nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UpdateAction {
+    /// Ask the API server for this pod. Answered by `Fetched`.
+    Fetch(PodRef),
+    /// Ask the runtime how these instances were created. Answered by `Inspected`.
+    Inspect {
+        /// The pod.
+        pod: PodUid,
+        /// Instances to ask about.
+        instances: Vec<InstanceQuestion>,
+    },
+    /// Have this image brought to the node for this pod, and kept there. No answer: [`super::NodeView::images`] shows it.
+    WantImage(PodUid, Arc<str>),
+    /// Nobody wants it for this pod any more. No answer.
+    LetImageGo(PodUid, Arc<str>),
+    /// Remove these exited instances. Answered by `Cleared`.
+    Clear(PodUid, BTreeSet<ContainerId>),
+    /// From now on create the containers of this pod with these env values. No answer; before any action that follows.
+    SetEnv(PodUid, CreationEnv),
+    /// Write to exactly this version of the pod. Answered by `Written`.
+    Write {
+        /// The pod.
+        pod: PodRef,
+        /// The version that it was decided on.
+        version: u64,
+        /// What to write.
+        write: PodWrite,
+    },
+    /// Restart a container by the agent's own marks. No answer: the instances show it.
+    Restart(Box<RecreateRequest>),
+    /// That restart is not wanted any more, or is over. No answer.
+    DropRestart(RequestId),
+    /// All requests are known: these restarts are wanted and no others of an earlier process. No answer.
+    AllKnown(Vec<RecreateRequest>),
+    /// Write this status of the request. Answered by `Reported`.
+    Report(Box<UpdateRequest>, Box<UpdateReport>),
+    /// Delete the request: it ended long enough ago. Answered by `Deleted`.
+    Delete(Box<UpdateRequest>),
+}
+
+/// An instance to be asked about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstanceQuestion {
+    /// Whose instance it is.
+    pub container: ContainerName,
+    /// The instance.
+    pub instance: ContainerId,
+    /// It has exited.
+    pub exited: bool,
+}
+
+/// One write to a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PodWrite {
+    /// Set the condition `InPlaceUpdateReady` False.
+    Close,
+    /// Set the condition `InPlaceUpdateReady` True.
+    Open,
+    /// Move a batch.
+    Patch(Box<PodPatch>),
+}

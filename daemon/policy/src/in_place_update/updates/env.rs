@@ -1,0 +1,35 @@
+//! Env values that containers are created with while their pod is updated.
+
+use std::collections::BTreeSet;
+
+use super::view::{DeclaredContainer, PodView};
+use crate::{
+    call::EnvValues,
+    creation_env::CreationEnv,
+    in_place_update::{Metadata, MetadataKey, UpdateRequest},
+};
+
+/// The labels and annotations that these requests are about.
+pub(crate) fn named(requests: &[UpdateRequest]) -> BTreeSet<MetadataKey> {
+    let before = requests.iter().filter_map(|request| request.reported.previous.as_ref());
+    let before = before.flat_map(|previous| previous.metadata.keys());
+    requests.iter().flat_map(|request| request.metadata.keys()).chain(before).cloned().collect()
+}
+
+/// The values that the containers are to be created with once the pod has these values, too: as far as they come from these
+/// keys. Only containers that read some of them are in it, and none in which the kubelet puts such a value into another text
+/// (`$(NAME)`): the two would not fit together.
+pub(crate) fn values(view: &PodView, changes: &Metadata, keys: &BTreeSet<MetadataKey>) -> CreationEnv {
+    let value =
+        |key: &MetadataKey| changes.get(key).or_else(|| view.metadata.get(key)).cloned().unwrap_or_default();
+    let of = |container: &DeclaredContainer| {
+        let references =
+            || container.references.iter().filter(|(_, reference)| keys.contains(&reference.key));
+        if references().any(|(_, reference)| reference.is_expanded) {
+            return EnvValues::default();
+        }
+        EnvValues(references().map(|(name, reference)| (name.clone(), value(&reference.key))).collect())
+    };
+    let all = view.containers.iter().map(|container| (container.name.clone(), of(container)));
+    all.filter(|(_, values)| !values.0.is_empty()).collect()
+}

@@ -1,0 +1,357 @@
+//! Updates of the pods of this node: all requests, all that is remembered of their pods, and what is owed to the world.
+//!
+//! ```text
+//!   requests of three sources ── RequestSeen, .. ──┐                    ┌──▶ Fetch, Inspect, Report, Delete
+//!   the pod watch ── PodShown, PodGone, .. ────────┤                    ├──▶ Write: a patch, the readiness gate
+//!   instances, relists, images ── NodeSeen ────────┼─▶ Updates ─ plan ──┼──▶ Clear, WantImage ▶ the runtime, crate::Images
+//!   answers to actions ────────────────────────────┘                    └──▶ Restart, SetEnv ─▶ crate::Node
+//!
+//!   one pod, at each plan
+//!
+//!   PodView + NodeView + memory ──observe──▶ Observed ──super::plan──▶ reports, Next ──turn──▶ actions
+//! ```
+//!
+//! The steps of an update are decided by [`super::plan`], which remembers nothing. What is remembered here is what the objects
+//! do not show: what is under way, what failed a moment ago, since when something runs. None of it has to survive.
+//!
+//! Invariants, each tried by the model test:
+//! - one step of a pod and one question about it at a time, one write of a request at a time; pods do not wait for each other;
+//! - a write names the newest version of the pod that is known, and nothing is written while somebody else's write is looked at;
+//! - after a failure the same is not tried again before its pause is over;
+//! - a restart is wanted for one instance at a time, and not before all requests are known to the node;
+//! - the gate is closed and images are there before anything is stopped for them;
+//! - what is remembered is bounded by open requests and what is under way: with everything answered and ended, nothing is left.
+
+mod action;
+pub(crate) mod clock;
+pub(crate) mod env;
+mod event;
+mod leftovers;
+pub(crate) mod observe;
+pub(crate) mod pod;
+mod reports;
+pub(crate) mod requests;
+mod restarts;
+mod retries;
+pub(crate) mod settled;
+mod turn;
+mod view;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+pub use self::{
+    action::{InstanceQuestion, PodWrite, UpdateAction},
+    event::{Fetched, StoredRequest, UpdateEvent, WriteOutcome},
+    view::{
+        ContainerStatusView, CreatedWith, DeclaredContainer, EnvReference, GateView, NodeView, PodView,
+        UpdatePermission,
+    },
+};
+use self::{
+    clock::Clock,
+    leftovers::Removal,
+    pod::{Step, UpdatedPod},
+    requests::Requests,
+    retries::Attempts,
+    settled::{SeenPod, Watch},
+};
+use crate::{
+    config::Path,
+    in_place_update::{UpdateRequest, UpdateSource},
+    model::{PodUid, RequestId},
+    set_aside::SetAside,
+    time::later,
+};
+
+/// How long what an earlier process began is waited for, before what nobody has asked for again is dropped.
+const CLEARED_BY: Duration = Duration::from_secs(10);
+
+/// State of the updates of this node.
+#[derive(Debug)]
+pub struct Updates {
+    path: Path,
+    requests: Requests,
+    permission: UpdatePermission,
+    watch: Watch,
+    pods: BTreeMap<PodUid, UpdatedPod>,
+    /// Requests with a write under way.
+    writing: BTreeSet<RequestId>,
+    /// Requests whose last write failed.
+    unwritten: BTreeMap<RequestId, Attempts>,
+    /// Since when all requests are known.
+    heard: Option<Instant>,
+    /// The node was told of all restarts that an earlier process may have begun.
+    told: bool,
+    /// Pods whose evaluation panicked.
+    set_aside: SetAside<PodUid>,
+    /// The last plan looked at no open request.
+    idle: bool,
+    wake: Wake,
+}
+
+/// When to plan again. Collected while a plan is made.
+#[derive(Debug, Default)]
+struct Wake {
+    planned: Option<Instant>,
+    next: Option<Instant>,
+}
+
+impl Updates {
+    /// Knows nothing yet.
+    pub fn new(path: Path) -> Self {
+        Self {
+            path,
+            requests: Requests::default(),
+            permission: UpdatePermission::default(),
+            watch: Watch::default(),
+            pods: BTreeMap::new(),
+            writing: BTreeSet::new(),
+            unwritten: BTreeMap::new(),
+            heard: None,
+            told: false,
+            set_aside: SetAside::default(),
+            idle: true,
+            wake: Wake::default(),
+        }
+    }
+
+    /// Takes a fact. Total: whatever comes, in whatever order. Ask [`Updates::plan`] afterwards.
+    pub fn apply(&mut self, event: UpdateEvent, now: Instant) {
+        match event {
+            UpdateEvent::RequestSeen(entry) => self.requests.seen(*entry),
+            UpdateEvent::RequestGone(id) => self.requests.gone(&id),
+            UpdateEvent::RequestsListed(source, entries) => self.requests.listed(source, entries),
+            UpdateEvent::PermissionKnown(permission) => self.permission = permission,
+            UpdateEvent::PodShown(view) => {
+                let settled = self.watch.settles(self.path, now);
+                self.shown(view, settled);
+            }
+            UpdateEvent::PodGone(pod) => self.gone(&pod),
+            UpdateEvent::PodsListed(lacking) => {
+                self.watch.listed();
+                for (_, pod) in self.pods.iter_mut().filter(|(uid, _)| lacking.contains(*uid)) {
+                    // The list may be older than the answer to a question: it is asked again.
+                    if pod.seen.view().is_some() {
+                        pod.seen = SeenPod::Unseen;
+                    }
+                }
+            }
+            UpdateEvent::WatchLost => self.watch.lost(),
+            UpdateEvent::NodeSeen(pod, view) => {
+                if let Some(pod) = self.pods.get_mut(&pod) {
+                    pod.node = Some(view);
+                }
+            }
+            UpdateEvent::Fetched(pod, found) => self.fetched(&pod, found, now),
+            UpdateEvent::Inspected(pod, found) => {
+                if let Some(pod) = self.pods.get_mut(&pod) {
+                    pod.asking = false;
+                    match found {
+                        Some(found) => pod.created.extend(found),
+                        None => pod.attempts.failed(now),
+                    }
+                }
+            }
+            UpdateEvent::Cleared { pod, failed, moment } => {
+                if let Some(pod) = self.pods.get_mut(&pod) {
+                    pod.step = None;
+                    pod.removal = Some(Removal::new(failed, moment, now));
+                }
+            }
+            UpdateEvent::Written(pod, outcome) => self.written(&pod, outcome, now),
+            UpdateEvent::Reported(id, report, outcome) => self.reported(&id, *report, outcome, now),
+            UpdateEvent::Deleted(id, outcome) => self.deleted(&id, outcome, now),
+            UpdateEvent::ExecutorLost => self.begin_anew(),
+        }
+    }
+
+    /// Returns the actions that are owed now; each is given out once. `wall` is `now` since the epoch.
+    pub fn plan(&mut self, now: Instant, wall: Duration) -> Vec<UpdateAction> {
+        let clock = Clock { now, wall };
+        self.wake = Wake { planned: Some(now), next: None };
+        let mut actions = Vec::new();
+        self.expire(now, &mut actions);
+        let by_pod = self.looked_at(now, &mut actions);
+        self.forget(&by_pod, &mut actions);
+        let (mut unclear, complete) = (false, self.requests.complete());
+        let set_aside = std::mem::take(&mut self.set_aside);
+        for (pod, requests) in &by_pod {
+            let complete = complete.get(pod).map_or(&[][..], Vec::as_slice);
+            let turn = || self.turn(pod, requests, complete, clock, &mut actions);
+            // Nothing more is to be expected of one that is set aside.
+            unclear |= !set_aside.evaluate(|| pod.clone(), now, turn).unwrap_or(true);
+        }
+        self.set_aside = set_aside;
+        self.tell_what_is_set_aside(&by_pod, now, &mut actions);
+        if self.is_clear(unclear, now) && !std::mem::replace(&mut self.told, true) {
+            let all = self.pods.values().flat_map(|pod| pod.restarts.all()).cloned();
+            actions.push(UpdateAction::AllKnown(all.collect()));
+        }
+        self.idle = by_pod.is_empty();
+        actions
+    }
+
+    /// When to ask [`Updates::plan`] again, even if nothing happens. Of the last plan: a fact asks for one of its own.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.wake.next
+    }
+
+    /// Whether nothing but a request makes a difference.
+    pub fn is_idle(&self) -> bool {
+        self.idle
+    }
+
+    /// The UID of these under which a pod is updated: what is shown of it counts.
+    pub fn followed_as<'a>(&self, uids: &'a [PodUid]) -> Option<&'a PodUid> {
+        uids.iter().find(|uid| self.pods.get(*uid).is_some_and(|pod| pod.followed))
+    }
+
+    /// The pods for which [`UpdateEvent::NodeSeen`] is to be applied before the next plan, with the images to tell of.
+    pub fn followed(&self) -> impl Iterator<Item = (&PodUid, &BTreeSet<Arc<str>>)> {
+        self.pods.iter().filter(|(_, pod)| pod.followed).map(|(uid, pod)| (uid, &pod.images))
+    }
+
+    /// All requests.
+    pub fn requests(&self) -> impl Iterator<Item = &StoredRequest> {
+        self.requests.all()
+    }
+
+    /// One of them.
+    pub fn request(&self, id: &RequestId) -> Option<&StoredRequest> {
+        self.requests.get(id)
+    }
+
+    /// Whether somebody waits for something to be done to this pod.
+    pub fn wants(&self, pod: &PodUid) -> bool {
+        self.requests.wants(pod)
+    }
+
+    /// Whether these sources have all told what they have.
+    pub fn has_heard(&self, sources: &[UpdateSource]) -> bool {
+        self.requests.has_heard(sources)
+    }
+
+    /// The pods that are left alone because their evaluation panicked, with the time when each is tried again.
+    pub fn set_aside(&self, now: Instant) -> Vec<(PodUid, Instant)> {
+        self.set_aside.all(now)
+    }
+
+    /// How often the evaluation of a pod panicked.
+    pub fn panics(&self) -> u64 {
+        self.set_aside.panics()
+    }
+
+    /// Sizes of what is remembered of pods and of writes under way: nothing is, once everything was answered and has ended.
+    pub fn remembered(&self) -> (usize, usize) {
+        (self.pods.len(), self.writing.len())
+    }
+
+    fn shown(&mut self, view: Box<PodView>, settled: Instant) {
+        let uid = self.followed_as(&view.uids).cloned();
+        if let Some(pod) = uid.and_then(|uid| self.pods.get_mut(&uid)) {
+            pod.seen.take(view, settled);
+        }
+    }
+
+    fn gone(&mut self, uid: &PodUid) {
+        if let Some(pod) = self.pods.get_mut(uid).filter(|pod| pod.followed) {
+            pod.seen = SeenPod::Gone;
+        }
+    }
+
+    fn fetched(&mut self, uid: &PodUid, found: Fetched, now: Instant) {
+        let Some(pod) = self.pods.get_mut(uid) else { return };
+        pod.asking = false;
+        match found {
+            // Whoever watches has it, too.
+            Fetched::Found(view) => self.shown(view, self.watch.settles(self.path, now)),
+            Fetched::Gone => self.gone(uid),
+            Fetched::Failed => pod.attempts.failed(now),
+        }
+    }
+
+    fn written(&mut self, uid: &PodUid, outcome: WriteOutcome, now: Instant) {
+        let Some(pod) = self.pods.get_mut(uid) else { return };
+        let step = pod.step.take();
+        match outcome {
+            WriteOutcome::Done(view) => {
+                pod.attempts = Attempts::default();
+                match step {
+                    Some(Step::Close) => pod.closed = Some(now),
+                    Some(Step::Open) => pod.closed = None,
+                    Some(Step::Patch(_) | Step::Clear) | None => {}
+                }
+                // The watch will show it.
+                self.shown(view, self.watch.settles_after_write(self.path, now));
+            }
+            // The next step is decided on what there is now.
+            WriteOutcome::Outdated => pod.is_outdated = true,
+            WriteOutcome::Refused { why, for_good } => {
+                if let Some(Step::Patch(revision)) = step
+                    && (for_good || pod.attempts.refusal_is_meant())
+                {
+                    pod.refused = Some((revision, why));
+                }
+                pod.attempts.failed(now);
+            }
+            WriteOutcome::Failed => pod.attempts.failed(now),
+        }
+    }
+
+    /// Forgets what was under way, and what was judged by it. What the objects and the node were told stands.
+    fn begin_anew(&mut self) {
+        for pod in self.pods.values_mut() {
+            let known = std::mem::take(pod);
+            *pod = UpdatedPod {
+                followed: known.followed,
+                seen: known.seen,
+                images: known.images,
+                env: known.env,
+                ..UpdatedPod::default()
+            };
+        }
+        self.writing.clear();
+        self.unwritten.clear();
+        (self.heard, self.told) = (None, false);
+    }
+
+    /// Forgets the pods that nobody asks about any more; once nothing about them is under way, altogether.
+    fn forget(&mut self, by_pod: &BTreeMap<PodUid, Vec<UpdateRequest>>, actions: &mut Vec<UpdateAction>) {
+        for (uid, pod) in self.pods.iter_mut().filter(|(uid, _)| !by_pod.contains_key(*uid)) {
+            let images = std::mem::take(&mut pod.images).into_iter();
+            actions.extend(images.map(|image| UpdateAction::LetImageGo(uid.clone(), image)));
+            actions.extend(pod.restarts.drop_all().map(UpdateAction::DropRestart));
+            if !pod.env.is_empty() {
+                actions.push(UpdateAction::SetEnv(uid.clone(), BTreeMap::new()));
+            }
+            pod.forget();
+        }
+        self.pods.retain(|_, pod| !pod.is_idle());
+    }
+
+    /// Everything is known that an earlier process may have begun; or it takes too long, and the others must not wait for it.
+    fn is_clear(&mut self, unclear: bool, now: Instant) -> bool {
+        if !self.requests.has_heard(&UpdateSource::ALL) {
+            return false;
+        }
+        let until = later(*self.heard.get_or_insert(now), CLEARED_BY);
+        if unclear {
+            self.wake.at(until);
+        }
+        !unclear || now >= until
+    }
+}
+
+impl Wake {
+    /// Something may be owed then.
+    fn at(&mut self, then: Instant) {
+        let is_ahead = self.planned.is_none_or(|planned| then > planned);
+        if is_ahead && self.next.is_none_or(|next| then < next) {
+            self.next = Some(then);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Memory of one pod under update, from one plan to the next. None of it has to survive: what it takes to go on after a crash
+//! is in the pod and in the status of the requests.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Instant,
+};
+
+use super::{
+    leftovers::Removal,
+    restarts::Restarts,
+    retries::Attempts,
+    settled::SeenPod,
+    view::{CreatedWith, NodeView},
+};
+use crate::{
+    InstanceView,
+    creation_env::CreationEnv,
+    model::{ContainerId, ContainerName, ContainerState},
+};
+
+/// A pod with open requests, or with something under way.
+#[derive(Debug, Default)]
+pub(crate) struct UpdatedPod {
+    /// What the API server shows of it counts.
+    pub(crate) followed: bool,
+    pub(crate) seen: SeenPod,
+    pub(crate) node: Option<Box<NodeView>>,
+    /// How the newest instances were created.
+    pub(crate) created: BTreeMap<ContainerId, CreatedWith>,
+    /// Since when they were seen running.
+    pub(crate) running: BTreeMap<ContainerId, Instant>,
+    /// When this process closed the gate.
+    pub(crate) closed: Option<Instant>,
+    /// Revision whose patch the API server did not take, and its reason.
+    pub(crate) refused: Option<(String, String)>,
+    /// The last removal of exited instances.
+    pub(crate) removal: Option<Removal>,
+    pub(crate) restarts: Restarts,
+    /// Images that were wished for.
+    pub(crate) images: BTreeSet<Arc<str>>,
+    /// Env values that containers are created with.
+    pub(crate) env: CreationEnv,
+    /// After something did not work.
+    pub(crate) attempts: Attempts,
+    /// A step that is under way.
+    pub(crate) step: Option<Step>,
+    /// A question that is under way.
+    pub(crate) asking: bool,
+    /// Somebody else wrote to the pod: it is asked for before the next step.
+    pub(crate) is_outdated: bool,
+}
+
+/// A step under way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Clear,
+    Close,
+    Open,
+    /// With its revision.
+    Patch(String),
+}
+
+impl UpdatedPod {
+    /// Forgets all but what is under way.
+    pub(crate) fn forget(&mut self) {
+        *self = Self { step: self.step.take(), asking: self.asking, ..Self::default() };
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.step.is_none() && !self.asking && !self.followed
+    }
+
+    /// Whether nothing is to be tried yet, and until when.
+    pub(crate) fn is_paused(&self, now: Instant) -> Option<Instant> {
+        self.attempts.pause(now)
+    }
+
+    /// The newest instance of each regular container, as the runtime tells; where nobody tells of a restart in time, as the
+    /// pod's status does.
+    pub(crate) fn instances(&self) -> BTreeMap<ContainerName, InstanceView> {
+        let (Some(view), Some(node)) = (self.seen.view(), &self.node) else { return BTreeMap::new() };
+        let mut instances = BTreeMap::new();
+        for container in &view.containers {
+            let known = node.instances.get(&container.name);
+            let status = container.status.as_ref().filter(|status| status.runs);
+            let told = status.and_then(|status| Some((status.id.clone()?, status.restarts)));
+            // Where the runtime was looked at before the container was started, the status is newer.
+            let newer = told.filter(|(id, attempt)| {
+                let begun = |known: &InstanceView| known.id == *id && known.state == ContainerState::Created;
+                known.is_none_or(|known| known.attempt < *attempt || begun(known))
+            });
+            let newest = match newer {
+                Some((id, attempt)) => {
+                    Some(InstanceView { id, attempt, state: ContainerState::Running, stopping: false })
+                }
+                None => known.cloned(),
+            };
+            instances.extend(newest.map(|newest| (container.name.clone(), newest)));
+        }
+        instances
+    }
+}

@@ -1,0 +1,134 @@
+//! What requests are told, and when they are deleted.
+
+use std::{collections::BTreeMap, time::Instant};
+
+use super::{Updates, action::UpdateAction, event::StoredRequest, requests::LOOKED_AT, retries::Attempts};
+use crate::{
+    event::StepOutcome,
+    in_place_update::{Reason, UpdateOutcome, UpdatePhase, UpdateReport, UpdateRequest},
+    model::{PodUid, RequestId},
+};
+
+/// The message of requests that are left alone.
+const SET_ASIDE: &str = "berthd has failed to evaluate it and leaves it alone for a while; this is a bug of berthd, whose log has the place";
+
+impl Updates {
+    /// The open requests to look at, by pod. Those that make no sense fail, and those that wait for their turn are told so.
+    pub(super) fn looked_at(
+        &mut self,
+        now: Instant,
+        actions: &mut Vec<UpdateAction>,
+    ) -> BTreeMap<PodUid, Vec<UpdateRequest>> {
+        let open = self.requests.open();
+        for request in open.untold {
+            let message = format!("waits for its turn: more than {LOOKED_AT} updates for this pod are open");
+            let report =
+                UpdateReport { phase: Some(UpdatePhase::Pending), message, ..request.reported.clone() };
+            self.report(request, report, now, actions);
+        }
+        let mut by_pod: BTreeMap<PodUid, Vec<UpdateRequest>> = BTreeMap::new();
+        for entry in open.entries {
+            match &entry.flaw {
+                Some(flaw) => self.refuse(&entry, flaw, now, actions),
+                None => by_pod.entry(entry.request.pod.uid.clone()).or_default().push(entry.request),
+            }
+        }
+        let requests = &self.requests;
+        self.unwritten.retain(|id, _| requests.get(id).is_some());
+        for until in self.unwritten.values().filter_map(|attempts| attempts.pause(now)) {
+            self.wake.at(until);
+        }
+        by_pod
+    }
+
+    /// Writes what a request is to say, unless a write of it goes on or failed a moment ago.
+    pub(super) fn report(
+        &mut self,
+        request: UpdateRequest,
+        report: UpdateReport,
+        now: Instant,
+        actions: &mut Vec<UpdateAction>,
+    ) {
+        let paused = self.unwritten.get(&request.id).is_some_and(|attempts| attempts.pause(now).is_some());
+        if !paused && self.writing.insert(request.id.clone()) {
+            actions.push(UpdateAction::Report(Box::new(request), Box::new(report)));
+        }
+    }
+
+    /// A request that makes no sense fails.
+    fn refuse(&mut self, entry: &StoredRequest, flaw: &str, now: Instant, actions: &mut Vec<UpdateAction>) {
+        let report = UpdateReport {
+            phase: Some(UpdatePhase::Ended),
+            message: flaw.to_owned(),
+            outcome: Some(UpdateOutcome::Failed(Reason::Invalid)),
+            ..entry.request.reported.clone()
+        };
+        self.report(entry.request.clone(), report, now, actions);
+    }
+
+    /// Deletes requests that ended long enough ago.
+    pub(super) fn expire(&mut self, now: Instant, actions: &mut Vec<UpdateAction>) {
+        for (id, at) in self.requests.over() {
+            let pause = self.unwritten.get(&id).and_then(|attempts| attempts.pause(now));
+            let at = pause.map_or(at, |pause| pause.max(at));
+            if at > now {
+                self.wake.at(at);
+            } else if let Some(entry) = self.requests.get(&id)
+                && !self.writing.contains(&id)
+            {
+                actions.push(UpdateAction::Delete(Box::new(entry.request.clone())));
+                self.writing.insert(id);
+            }
+        }
+    }
+
+    /// Says in the requests of a pod that its evaluation panicked.
+    pub(super) fn tell_what_is_set_aside(
+        &mut self,
+        by_pod: &BTreeMap<PodUid, Vec<UpdateRequest>>,
+        now: Instant,
+        actions: &mut Vec<UpdateAction>,
+    ) {
+        self.set_aside.keep(|pod| by_pod.contains_key(pod));
+        for pod in self.set_aside.news() {
+            for request in by_pod.get(&pod).into_iter().flatten() {
+                let report = UpdateReport { message: SET_ASIDE.to_owned(), ..request.reported.clone() };
+                self.report(request.clone(), report, now, actions);
+            }
+        }
+        if let Some(next) = self.set_aside.next(now) {
+            self.wake.at(next);
+        }
+    }
+
+    pub(super) fn reported(
+        &mut self,
+        id: &RequestId,
+        report: UpdateReport,
+        outcome: StepOutcome,
+        now: Instant,
+    ) {
+        self.writing.remove(id);
+        match outcome {
+            StepOutcome::Done => {
+                self.unwritten.remove(id);
+                self.requests.reported(id, report, now);
+            }
+            StepOutcome::Gone => self.requests.gone(id),
+            StepOutcome::Failed => self.unwritten(id, now),
+        }
+    }
+
+    pub(super) fn deleted(&mut self, id: &RequestId, outcome: StepOutcome, now: Instant) {
+        self.writing.remove(id);
+        match outcome {
+            StepOutcome::Done | StepOutcome::Gone => self.requests.gone(id),
+            StepOutcome::Failed => self.unwritten(id, now),
+        }
+    }
+
+    fn unwritten(&mut self, id: &RequestId, now: Instant) {
+        let attempts: &mut Attempts = self.unwritten.entry(id.clone()).or_default();
+        attempts.failed(now);
+    }
+}

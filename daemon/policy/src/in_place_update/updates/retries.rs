@@ -1,0 +1,40 @@
+//! How long to wait after something did not work.
+
+use std::time::{Duration, Instant};
+
+use crate::backoff::Retry;
+
+/// The last one is repeated.
+const PAUSES: [Duration; 5] = [
+    Duration::from_millis(200),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(5),
+];
+
+/// A refusal that comes so often is meant: an API server that comes up refuses what it will allow in a moment.
+const MEANT: u32 = 6;
+
+/// Attempts at something that did not work so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Attempts(Retry);
+
+impl Attempts {
+    pub(crate) fn failed(&mut self, now: Instant) {
+        self.0.failed(now, |failures| {
+            let index = usize::try_from(failures.saturating_sub(1)).unwrap_or(usize::MAX);
+            PAUSES.get(index).copied().unwrap_or(PAUSES[PAUSES.len() - 1])
+        });
+    }
+
+    /// The end of the pause, while there is one.
+    pub(crate) fn pause(&self, now: Instant) -> Option<Instant> {
+        self.0.next.filter(|until| *until > now)
+    }
+
+    /// Whether a refusal that comes now is meant.
+    pub(crate) fn refusal_is_meant(&self) -> bool {
+        self.0.failures() >= MEANT
+    }
+}

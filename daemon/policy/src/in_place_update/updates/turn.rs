@@ -1,0 +1,230 @@
+//! One pod's turn in a plan: what is known of it, what follows, and the actions that carry it out.
+
+use std::collections::BTreeMap;
+
+use super::{
+    Updates, Wake,
+    action::{InstanceQuestion, PodWrite, UpdateAction},
+    clock::Clock,
+    env,
+    observe::observe,
+    pod::{Step, UpdatedPod},
+    settled::SeenPod,
+    view::UpdatePermission,
+};
+use crate::{
+    creation_env::CreationEnv,
+    in_place_update::{Metadata, Next, PodPlan, Sight, UpdateRequest, Why, plan},
+    instances::InstanceView,
+    model::{ContainerId, ContainerName, ContainerState, PodUid},
+};
+
+/// The pod, and where what is owed to it goes.
+struct Turn<'a> {
+    uid: &'a PodUid,
+    requests: &'a [UpdateRequest],
+    clock: Clock,
+    /// The node was told of all restarts of an earlier process.
+    told: bool,
+    actions: &'a mut Vec<UpdateAction>,
+    wake: &'a mut Wake,
+}
+
+impl Updates {
+    /// Looks at one pod and gives out what follows. Returns whether it is known what that is.
+    pub(super) fn turn(
+        &mut self,
+        uid: &PodUid,
+        requests: &[UpdateRequest],
+        complete: &[UpdateRequest],
+        clock: Clock,
+        actions: &mut Vec<UpdateAction>,
+    ) -> bool {
+        let pod = self.pods.entry(uid.clone()).or_default();
+        let mut turn = Turn { uid, requests, clock, told: self.told, actions, wake: &mut self.wake };
+        let sight = match &self.permission {
+            UpdatePermission::Given => turn.see(pod),
+            // Whoever may not write to pods must not even begin.
+            UpdatePermission::Unknown => Sight::Unknown,
+            UpdatePermission::Denied(why) => Sight::Forbidden(why.clone()),
+        };
+        let planned = match complete {
+            [] => plan(requests, &sight, clock.now, clock.seconds()),
+            complete => plan(&[requests, complete].concat(), &sight, clock.now, clock.seconds()),
+        };
+        let decided = is_decided(&planned);
+        requests.iter().filter_map(UpdateRequest::limit).for_each(|limit| turn.wake.at(limit));
+        turn.carry_out(pod, planned.next, decided);
+        for (id, report) in planned.reports {
+            if let Some(request) = requests.iter().find(|request| request.id == id) {
+                self.report(request.clone(), report, clock.now, actions);
+            }
+        }
+        decided
+    }
+}
+
+impl Turn<'_> {
+    /// The pod as it is to be planned for. What is not known yet is asked for.
+    fn see(&mut self, pod: &mut UpdatedPod) -> Sight {
+        pod.followed = true;
+        match &pod.seen {
+            SeenPod::Gone => return Sight::Gone,
+            SeenPod::Unseen => {
+                if self.may_ask(pod) {
+                    self.fetch(pod);
+                }
+                return Sight::Unknown;
+            }
+            SeenPod::There(..) if pod.is_outdated && !pod.asking => self.fetch(pod),
+            SeenPod::There(..) => {}
+        }
+        let instances = pod.instances();
+        self.remember(pod, &instances);
+        let (SeenPod::There(view, settled), Some(node)) = (&pod.seen, &pod.node) else {
+            return Sight::Unknown;
+        };
+        let unknown = unknown(pod, &instances);
+        if !unknown.is_empty() {
+            if self.may_ask(pod) {
+                pod.asking = true;
+                self.actions.push(UpdateAction::Inspect { pod: self.uid.clone(), instances: unknown });
+            }
+            return Sight::Unknown;
+        }
+        let picture = observe(pod, view, *settled, node, &instances, self.clock);
+        if let Some(again) = picture.again {
+            self.wake.at(again);
+        }
+        Sight::Seen(Box::new(picture.observed))
+    }
+
+    /// Whether something may be asked about the pod now.
+    fn may_ask(&mut self, pod: &UpdatedPod) -> bool {
+        let paused = pod.is_paused(self.clock.now);
+        if let Some(until) = paused {
+            self.wake.at(until);
+        }
+        paused.is_none() && !pod.asking
+    }
+
+    fn fetch(&mut self, pod: &mut UpdatedPod) {
+        if let Some(request) = self.requests.first() {
+            (pod.asking, pod.is_outdated) = (true, false);
+            self.actions.push(UpdateAction::Fetch(request.pod.clone()));
+        }
+    }
+
+    /// Keeps what is remembered of instances in step with those that there are.
+    fn remember(&mut self, pod: &mut UpdatedPod, instances: &BTreeMap<ContainerName, InstanceView>) {
+        let Some(relisted) = pod.node.as_ref().map(|node| node.relisted) else { return };
+        let now = self.clock.now;
+        let newest: BTreeMap<&ContainerId, ContainerState> =
+            instances.values().map(|view| (&view.id, view.state)).collect();
+        pod.created.retain(|id, _| newest.contains_key(id));
+        pod.running.retain(|id, _| newest.contains_key(id));
+        for (id, _) in newest.into_iter().filter(|(_, state)| *state == ContainerState::Running) {
+            pod.running.entry(id.clone()).or_insert(now);
+        }
+        if let Some(removal) = &mut pod.removal {
+            removal.look(relisted, now);
+        }
+    }
+
+    /// Gives out what was planned.
+    fn carry_out(&mut self, pod: &mut UpdatedPod, next: Option<Next>, decided: bool) {
+        let keys = env::named(self.requests);
+        if let (Some(view), None) = (pod.seen.view(), &pod.step) {
+            let values = env::values(view, &Metadata::new(), &keys);
+            self.set_env(pod, values);
+        }
+        // What was asked for stands until it is known that it is not wanted any more.
+        if decided {
+            self.restart(pod, next.as_ref());
+        }
+        match next {
+            Some(Next::Pull(images)) => {
+                for image in images {
+                    if pod.images.insert(image.clone()) {
+                        self.actions.push(UpdateAction::WantImage(self.uid.clone(), image));
+                    }
+                }
+            }
+            Some(Next::Wait { until, .. }) => until.into_iter().for_each(|until| self.wake.at(until)),
+            Some(Next::Clear(exited)) => {
+                if pod.step.is_none() {
+                    pod.step = Some(Step::Clear);
+                    self.actions.push(UpdateAction::Clear(self.uid.clone(), exited));
+                }
+            }
+            Some(Next::SetNotReady) => self.write(pod, Step::Close, PodWrite::Close),
+            Some(Next::SetReady) => self.write(pod, Step::Open, PodWrite::Open),
+            Some(Next::Patch(patch)) => {
+                let step = Step::Patch(patch.record.revision.clone());
+                self.write(pod, step, PodWrite::Patch(Box::new(patch)));
+            }
+            // The ends are reports, and nothing is left to do.
+            Some(Next::Recreate(_) | Next::Done | Next::RollBack(..) | Next::Failed(_)) | None => {}
+        }
+    }
+
+    fn restart(&mut self, pod: &mut UpdatedPod, next: Option<&Next>) {
+        let wanted = match next {
+            Some(Next::Recreate(wanted)) => wanted.clone(),
+            _ => BTreeMap::new(),
+        };
+        let instances = pod.instances();
+        let (Some(view), Some(request)) = (pod.seen.view(), self.requests.first()) else { return };
+        let point = view.record.as_ref();
+        let restarts = &mut pod.restarts;
+        let (actions, again) = restarts.want(request, point, &instances, wanted, self.clock.now, self.told);
+        self.actions.extend(actions);
+        again.into_iter().for_each(|again| self.wake.at(again));
+    }
+
+    fn write(&mut self, pod: &mut UpdatedPod, step: Step, write: PodWrite) {
+        if !self.may_ask(pod) || pod.step.is_some() {
+            return;
+        }
+        let (Some(view), Some(request)) = (pod.seen.view(), self.requests.first()) else { return };
+        let version = view.version;
+        if let PodWrite::Patch(patch) = &write {
+            // Before the kubelet can have it: what it starts from now on is not to be too old.
+            let values = env::values(view, &patch.metadata, &env::named(self.requests));
+            self.set_env(pod, values);
+        }
+        pod.step = Some(step);
+        self.actions.push(UpdateAction::Write { pod: request.pod.clone(), version, write });
+    }
+
+    fn set_env(&mut self, pod: &mut UpdatedPod, values: CreationEnv) {
+        if pod.env != values {
+            pod.env.clone_from(&values);
+            self.actions.push(UpdateAction::SetEnv(self.uid.clone(), values));
+        }
+    }
+}
+
+/// The newest instances of which the runtime has not told all it can.
+fn unknown(pod: &UpdatedPod, instances: &BTreeMap<ContainerName, InstanceView>) -> Vec<InstanceQuestion> {
+    let exited = |view: &InstanceView| matches!(view.state, ContainerState::Exited { .. });
+    let is_known =
+        |view: &InstanceView| pod.created.get(&view.id).is_some_and(|known| known.exited || !exited(view));
+    let unknown = instances.iter().filter(|(_, view)| !is_known(view));
+    unknown
+        .map(|(name, view)| InstanceQuestion {
+            container: name.clone(),
+            instance: view.id.clone(),
+            exited: exited(view),
+        })
+        .collect()
+}
+
+/// It is known what is to be done next: not while something has to be reported first, or the kubelet has to learn of it.
+fn is_decided(planned: &PodPlan) -> bool {
+    match &planned.next {
+        None => false,
+        Some(Next::Wait { why, .. }) => *why != Why::Kubelet,
+        Some(_) => true,
+    }
+}

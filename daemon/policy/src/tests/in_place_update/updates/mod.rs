@@ -1,0 +1,9 @@
+//! The core of updates: tables of single decisions, and random facts, answers and failures against a simulated pod.
+
+mod checks;
+mod kubelet;
+mod model;
+mod moments;
+mod play;
+mod seen;
+mod store;

@@ -1,0 +1,442 @@
+//! Random requests, answers, failures and deaths, a kubelet that works when it likes, and a watch that lags.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use proptest::prelude::*;
+
+use super::{
+    super::model::{NAMES, Shape, keys, shape, world},
+    play::Play,
+};
+use crate::{
+    ContainerName, RequestId, StepOutcome,
+    in_place_update::{
+        Gate, Life, PodPatch, PodWrite, Reason, UpdateAction, UpdateOutcome, UpdateSource, WriteOutcome,
+    },
+};
+
+const MOST_REQUESTS: usize = 4;
+#[derive(Clone, Debug)]
+enum Op {
+    Ask(Box<Wish>),
+    /// It is deleted.
+    TakeBack(usize),
+    Fetch(bool),
+    Inspect(bool),
+    Step(Answer),
+    Report(usize, StepOutcome),
+    Delete(StepOutcome),
+    PullEnds,
+    KubeletLearns,
+    KubeletSyncs(usize),
+    BecomesReady(usize),
+    KubeletReports(usize),
+    Exits(usize),
+    Relists,
+    WatchShows,
+    WatchLists,
+    ExecutorLost,
+    Dies,
+    Pass(u16),
+    /// Until something may be owed.
+    Wait,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Answer {
+    Done,
+    /// It was written, and the answer said that somebody else was faster.
+    DoneUnheard,
+    Outdated,
+    /// As an API server that comes up refuses.
+    Refused,
+    Failed,
+}
+
+#[derive(Clone, Debug)]
+struct Wish {
+    /// By container; 0: none.
+    images: [u8; 3],
+    values: [u8; 4],
+    source: UpdateSource,
+}
+
+fn wish() -> impl Strategy<Value = Wish> {
+    let images = prop::array::uniform3(prop_oneof![1 => Just(0), 2 => 1..4_u8]);
+    let values = prop::array::uniform4(prop_oneof![2 => Just(0), 1 => 1..4_u8]);
+    let source = prop_oneof![Just(UpdateSource::Api), Just(UpdateSource::Admin)];
+    (images, values, source)
+        .prop_filter("asks for something", |(images, values, _)| {
+            images.iter().chain(values).any(|wanted| *wanted > 0)
+        })
+        .prop_map(|(images, values, source)| Wish { images, values, source })
+}
+
+fn outcome() -> impl Strategy<Value = StepOutcome> {
+    prop_oneof![4 => Just(StepOutcome::Done), 1 => Just(StepOutcome::Failed)]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let works = || prop::bool::weighted(0.8);
+    let answer = prop_oneof![
+        8 => Just(Answer::Done),
+        1 => Just(Answer::DoneUnheard),
+        1 => Just(Answer::Outdated),
+        1 => Just(Answer::Refused),
+        1 => Just(Answer::Failed),
+    ];
+    prop_oneof![
+        1 => wish().prop_map(|wish| Op::Ask(Box::new(wish))),
+        1 => (0..4_usize).prop_map(Op::TakeBack),
+        6 => works().prop_map(Op::Fetch),
+        8 => works().prop_map(Op::Inspect),
+        8 => answer.prop_map(Op::Step),
+        8 => (0..3_usize, outcome()).prop_map(|(which, how)| Op::Report(which, how)),
+        2 => outcome().prop_map(Op::Delete),
+        4 => Just(Op::PullEnds),
+        3 => Just(Op::KubeletLearns),
+        8 => (0..3_usize).prop_map(Op::KubeletSyncs),
+        4 => (0..3_usize).prop_map(Op::BecomesReady),
+        6 => (0..3_usize).prop_map(Op::KubeletReports),
+        1 => (0..3_usize).prop_map(Op::Exits),
+        3 => Just(Op::Relists),
+        6 => Just(Op::WatchShows),
+        1 => Just(Op::WatchLists),
+        1 => Just(Op::ExecutorLost),
+        1 => Just(Op::Dies),
+        4 => (1..2000_u16).prop_map(Op::Pass),
+        4 => Just(Op::Wait),
+    ]
+}
+
+pub(super) struct Truth {
+    pub(super) play: Play,
+    pub(super) asked: usize,
+    /// When something about the pod failed last, and which requests could not be written.
+    pub(super) failed: Option<Instant>,
+    pub(super) unwritten: BTreeMap<RequestId, Instant>,
+    /// The next question follows from a write that was outdated.
+    pub(super) outdated: bool,
+    /// When each version of the spec was shown first.
+    pub(super) shown: BTreeMap<u64, Instant>,
+    /// When plans saw instances run first.
+    pub(super) running: BTreeMap<crate::ContainerId, Instant>,
+    /// When exited instances were removed, at which point of the node's history; and when a list since then was seen.
+    pub(super) cleared: Option<(Instant, u64, Option<Instant>)>,
+    /// How often a patch changed what a container runs with.
+    pub(super) changes: BTreeMap<ContainerName, u32>,
+    /// Something may be left half done: a request was taken back.
+    pub(super) taken_back: bool,
+}
+
+impl Truth {
+    fn new(shape: Shape, probed: [bool; 3]) -> Self {
+        let mut play = Play::of(world(shape));
+        play.probed = NAMES.iter().zip(probed).filter(|(_, p)| *p).map(|(name, _)| (*name).into()).collect();
+        Self {
+            play,
+            asked: 0,
+            failed: None,
+            unwritten: BTreeMap::new(),
+            outdated: false,
+            shown: BTreeMap::new(),
+            running: BTreeMap::new(),
+            cleared: None,
+            changes: BTreeMap::new(),
+            taken_back: false,
+        }
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        self.play.world.now
+    }
+
+    fn run(&mut self, op: &Op) {
+        match op {
+            Op::Ask(wish) => self.ask(wish),
+            Op::TakeBack(which) => {
+                if let Some(id) = self.play.requests.keys().nth(*which).cloned() {
+                    self.taken_back = true;
+                    self.forget_request(&id);
+                    self.play.requests.remove(&id);
+                    self.play.apply(crate::in_place_update::UpdateEvent::RequestGone(id));
+                }
+            }
+            Op::Fetch(works) => {
+                self.fails(self.play.fetching && !works);
+                self.play.answer_fetch(*works);
+            }
+            Op::Inspect(works) => {
+                self.fails(self.play.inspecting.is_some() && !works);
+                self.play.answer_inspection(*works);
+            }
+            Op::Step(answer) => self.answer_step(*answer),
+            Op::Report(which, outcome) => {
+                if let Some((id, _)) = self.play.reports.get(*which).cloned() {
+                    self.told(&id, *outcome);
+                    self.play.answer_report(*which, *outcome);
+                }
+            }
+            Op::Delete(outcome) => {
+                if let Some(id) = self.play.deletions.last().cloned() {
+                    self.told(&id, *outcome);
+                    self.play.answer_deletion(*outcome);
+                }
+            }
+            Op::PullEnds => self.play.world.on_node.extend(self.play.images.clone()),
+            Op::KubeletLearns => self.play.world.kubelet_learns(),
+            Op::KubeletSyncs(index) => self.play.kubelet_syncs(*index),
+            Op::BecomesReady(index) => self.play.world.becomes_ready(*index),
+            Op::KubeletReports(index) => self.play.kubelet_reports(*index),
+            Op::Exits(index) => self.play.world.containers[*index].instance.life = Life::Restarting,
+            Op::Relists => self.play.relists(),
+            Op::WatchShows => self.play.watch_shows(),
+            Op::WatchLists => {
+                self.play.apply(crate::in_place_update::UpdateEvent::WatchLost);
+                let lacking = if self.play.number.is_multiple_of(2) { vec![Play::uid()] } else { Vec::new() };
+                self.play
+                    .apply(crate::in_place_update::UpdateEvent::PodsListed(lacking.into_iter().collect()));
+            }
+            Op::ExecutorLost => {
+                self.play.executor_is_lost();
+                self.forget_what_was_judged();
+            }
+            Op::Dies => {
+                self.play.dies();
+                self.forget_what_was_judged();
+                self.running.clear();
+            }
+            Op::Pass(millis) => self.play.pass(Duration::from_millis((*millis).into())),
+            Op::Wait => {
+                let next = self.play.updates.next_deadline().filter(|next| *next > self.now());
+                let time = next.map(|next| next - self.now()).unwrap_or_default();
+                self.play.pass(time);
+            }
+        }
+        self.plan();
+    }
+
+    fn forget_what_was_judged(&mut self) {
+        (self.failed, self.cleared, self.outdated) = (None, None, false);
+        self.unwritten.clear();
+        self.running.clear();
+    }
+
+    fn forget_request(&mut self, id: &RequestId) {
+        self.unwritten.remove(id);
+        if self.play.requests.values().filter(|request| request.ended.is_none()).count() == 1 {
+            // With the last open one goes what is remembered of the pod.
+            (self.failed, self.cleared, self.outdated) = (None, None, false);
+            self.running.clear();
+        }
+    }
+
+    fn fails(&mut self, fails: bool) {
+        if fails {
+            self.failed = Some(self.now());
+        }
+    }
+
+    fn told(&mut self, id: &RequestId, outcome: StepOutcome) {
+        match outcome {
+            StepOutcome::Failed => drop(self.unwritten.insert(id.clone(), self.now())),
+            StepOutcome::Done | StepOutcome::Gone => drop(self.unwritten.remove(id)),
+        }
+    }
+
+    fn ask(&mut self, wish: &Wish) {
+        if self.asked == MOST_REQUESTS {
+            return;
+        }
+        self.asked += 1;
+        let images = NAMES.iter().zip(wish.images).filter(|(_, tag)| *tag > 0);
+        let images: Vec<_> = images.map(|(name, tag)| (*name, format!("{name}:{tag}"))).collect();
+        let images: Vec<_> = images.iter().map(|(name, image)| (*name, image.as_str())).collect();
+        let id = format!("r{}", self.asked);
+        let mut asking = super::super::asking::Asking::of(self.play.world.clone());
+        let mut request = asking.ask(&id, &images, &[]).clone();
+        request.created = self.now();
+        request.source = wish.source;
+        request.delete_after = Some(Duration::from_secs(10));
+        for (key, value) in keys().into_iter().zip(wish.values).filter(|(_, value)| *value > 0) {
+            request.metadata.insert(key, value.to_string());
+        }
+        self.play.see(request);
+    }
+
+    fn answer_step(&mut self, answer: Answer) {
+        let is_new = match &self.play.step {
+            Some(UpdateAction::Write { version, write, .. }) => {
+                let is_new = *version == self.play.number;
+                self.outdated |= !is_new || matches!(answer, Answer::Outdated | Answer::DoneUnheard);
+                if let (true, PodWrite::Patch(patch), Answer::Done | Answer::DoneUnheard) =
+                    (is_new, write, answer)
+                {
+                    let patch = patch.clone();
+                    self.patched(&patch);
+                }
+                is_new
+            }
+            Some(UpdateAction::Clear(..)) => {
+                self.cleared = Some((self.now(), self.play.seq + 1, None));
+                false
+            }
+            _ => return,
+        };
+        let outcome = match answer {
+            Answer::Done => None,
+            Answer::DoneUnheard => {
+                if let (true, Some(UpdateAction::Write { write, .. })) = (is_new, self.play.step.clone()) {
+                    self.play.write(write);
+                }
+                Some(WriteOutcome::Outdated)
+            }
+            Answer::Outdated => Some(WriteOutcome::Outdated),
+            Answer::Refused => Some(WriteOutcome::Refused { why: "no".to_owned(), for_good: false }),
+            Answer::Failed => Some(WriteOutcome::Failed),
+        };
+        if is_new {
+            match answer {
+                Answer::Refused | Answer::Failed => self.failed = Some(self.now()),
+                Answer::Done => self.failed = None,
+                Answer::DoneUnheard | Answer::Outdated => {}
+            }
+        }
+        self.play.answer_step(outcome);
+    }
+
+    fn patched(&mut self, patch: &PodPatch) {
+        let world = &self.play.world;
+        for container in &world.containers {
+            let reads = |key| patch.metadata.get(key).is_some_and(|new| Some(new) != world.metadata.get(key));
+            if patch.images.contains_key(&container.name) || container.reads.iter().any(reads) {
+                *self.changes.entry(container.name.clone()).or_default() += 1;
+            }
+        }
+    }
+
+    fn plan(&mut self) -> usize {
+        let now = self.now();
+        self.note_what_is_shown();
+        if let Some((_, moment, seen @ None)) = &mut self.cleared
+            && self.play.relisted.is_some_and(|relisted| relisted > *moment)
+        {
+            *seen = Some(now);
+        }
+        let ids: BTreeSet<_> =
+            self.play.world.containers.iter().map(|container| container.instance.id.clone()).collect();
+        self.running.retain(|id, _| ids.contains(id));
+        for container in &self.play.world.containers {
+            if matches!(container.instance.life, Life::Running { .. }) {
+                self.running.entry(container.instance.id.clone()).or_insert(now);
+            }
+        }
+        let actions = self.play.plan();
+        for action in &actions {
+            self.check(action);
+            self.play.take(action.clone());
+        }
+        if self.play.updates.is_idle() {
+            // With the last open request goes what is remembered of the pod.
+            (self.failed, self.cleared, self.outdated) = (None, None, false);
+        }
+        actions.len()
+    }
+
+    fn note_what_is_shown(&mut self) {
+        if self.play.known == Some(self.play.number) {
+            let now = self.now();
+            self.shown.entry(self.play.world.version).or_insert(now);
+        }
+    }
+
+    /// From now on everything goes well: all of it ends, and nothing is left.
+    fn comes_to_rest(&mut self) {
+        let mut quiet = 0;
+        for _ in 0..600 {
+            let owed = self.plan();
+            if self.play.requests.is_empty() && owed == 0 {
+                quiet += 1;
+                if quiet == 3 {
+                    return self.is_at_rest();
+                }
+            }
+            self.goes_well();
+            let next = self.play.updates.next_deadline();
+            let time = next.map_or(Duration::from_secs(1), |next| next.saturating_duration_since(self.now()));
+            self.play.pass(time.min(Duration::from_secs(1)));
+        }
+        panic!("never ends: {:#?} {:#?}", self.play.requests, self.play.updates);
+    }
+
+    fn goes_well(&mut self) {
+        if let Some(UpdateAction::Clear(..) | UpdateAction::Write { .. }) = self.play.step {
+            self.answer_step(Answer::Done);
+        }
+        let ids: Vec<RequestId> = self.play.reports.iter().map(|(id, _)| id.clone()).collect();
+        ids.iter().for_each(|id| self.told(id, StepOutcome::Done));
+        for (id, report) in &self.play.reports {
+            if let Some(UpdateOutcome::Failed(reason)) = report.outcome {
+                assert!(matches!(reason, Reason::Replaced | Reason::Refused), "{id} {reason:?}");
+            }
+        }
+        self.play.goes_well();
+        self.note_what_is_shown();
+    }
+
+    fn is_at_rest(&self) {
+        let play = &self.play;
+        assert_eq!(play.updates.remembered(), (0, 0), "something is left");
+        assert_eq!(play.updates.next_deadline(), None);
+        assert!(play.updates.is_idle());
+        assert!(play.images.is_empty() && play.env.is_empty() && play.restarts.is_empty());
+        for container in &play.world.containers {
+            let needed = self.changes.get(&container.name).copied().unwrap_or_default();
+            assert!(container.restarted <= needed, "{} {} > {needed}", container.name, container.restarted);
+            assert_eq!(container.runs, container.image, "{}", container.name);
+        }
+        assert!(self.taken_back || !matches!(play.world.gate, Gate::NotReady { .. }), "left out of service");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_happens_nothing_is_done_twice_or_too_early_and_nothing_is_left(
+        shape in shape(),
+        probed in prop::array::uniform3(any::<bool>()),
+        first in wish(),
+        ops in proptest::collection::vec(op(), 1..200),
+    ) {
+        let mut truth = Truth::new(shape, probed);
+        truth.ask(&first);
+        for op in &ops {
+            truth.run(op);
+        }
+        truth.comes_to_rest();
+    }
+}
+
+/// The model can fail: a patch before its image is there is caught.
+#[test]
+#[should_panic(expected = "stopped before b:2 is there")]
+fn the_model_catches_a_patch_before_its_image() {
+    let mut truth = Truth::new((false, [0; 3], [[false; 4]; 3]), [false; 3]);
+    truth.ask(&Wish { images: [2, 0, 0], values: [0; 4], source: UpdateSource::Api });
+    for _ in 0..20 {
+        for mut action in truth.play.plan() {
+            if let UpdateAction::Write { write: PodWrite::Patch(patch), .. } = &mut action {
+                patch.images.insert("b".into(), Arc::from("b:2"));
+            }
+            truth.check(&action);
+            truth.play.take(action);
+        }
+        truth.play.goes_well();
+        truth.play.pass(Duration::from_millis(500));
+    }
+}

@@ -1,0 +1,307 @@
+//! Single decisions of the core, each with what was before it.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use super::{
+    super::world::{World, annotation, label},
+    play::Play,
+};
+use crate::{
+    Path, StepOutcome,
+    in_place_update::{
+        PodWrite, StoredRequest, UpdateAction, UpdateEvent, UpdatePermission, UpdateSource, Updates,
+        WriteOutcome,
+    },
+};
+
+const MILLI: Duration = Duration::from_millis(1);
+
+/// Actions in short.
+fn told(action: &UpdateAction) -> String {
+    match action {
+        UpdateAction::Fetch(_) => "fetch".to_owned(),
+        UpdateAction::Inspect { instances, .. } => format!("inspect {}", instances.len()),
+        UpdateAction::WantImage(_, image) => format!("want {image}"),
+        UpdateAction::LetImageGo(_, image) => format!("let {image} go"),
+        UpdateAction::Clear(_, ids) => format!("clear {}", ids.len()),
+        UpdateAction::SetEnv(_, values) => format!("env of {}", values.len()),
+        UpdateAction::Write { write: PodWrite::Close, .. } => "close".to_owned(),
+        UpdateAction::Write { write: PodWrite::Open, .. } => "open".to_owned(),
+        UpdateAction::Write { write: PodWrite::Patch(_), .. } => "patch".to_owned(),
+        UpdateAction::Restart(request) => format!("restart {}", request.containers[0].name),
+        UpdateAction::DropRestart(_) => "drop restart".to_owned(),
+        UpdateAction::AllKnown(all) => format!("all known: {}", all.len()),
+        UpdateAction::Report(..) => "report".to_owned(),
+        UpdateAction::Delete(_) => "delete".to_owned(),
+    }
+}
+
+/// Plans, and lays down what is owed.
+fn plan(play: &mut Play) -> Vec<String> {
+    let actions = play.plan();
+    let lines = actions.iter().map(told).collect();
+    actions.into_iter().for_each(|action| play.take(action));
+    lines
+}
+
+/// Goes on as hoped for until this is owed, and returns what was owed before, once each.
+fn until(play: &mut Play, last: &str) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for _ in 0..60 {
+        let lines = plan(play);
+        let is_there = lines.iter().any(|line| line == last);
+        all.extend(lines);
+        if is_there {
+            all.dedup();
+            return all;
+        }
+        play.goes_well();
+        play.pass(200 * MILLI);
+    }
+    panic!("{last} is never owed: {all:?}");
+}
+
+fn one() -> Play {
+    Play::of(World::of(&[("a", None, &["k"])]))
+}
+
+#[test]
+fn one_update_from_its_request_to_its_deletion() {
+    let mut play = one();
+    play.ask(&[("a", "a:2")], &[("k", "2")]);
+    let all = until(&mut play, "delete");
+    let steps: Vec<&str> = all.iter().map(String::as_str).filter(|line| *line != "report").collect();
+    assert_eq!(
+        steps,
+        [
+            "fetch",
+            "inspect 1",
+            "env of 1",
+            "want a:2",
+            "all known: 0",
+            "close",
+            "env of 1",
+            "patch",
+            "inspect 1",
+            "open",
+            "let a:2 go",
+            "env of 0",
+            "delete"
+        ]
+    );
+}
+
+#[test]
+fn nothing_is_begun_without_the_permission_to_write() {
+    let mut play = one();
+    play.apply(UpdateEvent::PermissionKnown(UpdatePermission::Unknown));
+    play.ask(&[("a", "a:2")], &[]);
+    assert_eq!(plan(&mut play), Vec::<String>::new());
+    play.apply(UpdateEvent::PermissionKnown(UpdatePermission::Denied("no".to_owned())));
+    assert_eq!(plan(&mut play), ["report"]);
+    let (_, report) = &play.reports[0];
+    assert_eq!(report.message, "no");
+}
+
+#[test]
+fn a_request_that_makes_no_sense_fails_alone() {
+    let mut play = one();
+    let good = play.ask(&[("a", "a:2")], &[]);
+    let mut flawed = play.requests[&good].clone();
+    flawed.id = "flawed".into();
+    let entry = StoredRequest { request: flawed.clone(), flaw: Some("no sense".to_owned()), version: 1 };
+    play.requests.insert(flawed.id.clone(), flawed);
+    play.apply(UpdateEvent::RequestSeen(Box::new(entry)));
+    assert_eq!(plan(&mut play), ["report", "fetch"]);
+    assert_eq!(play.reports[0].1.message, "no sense");
+}
+
+#[test]
+fn pauses_after_failures_grow_and_end_with_success() {
+    let mut play = one();
+    play.ask(&[("a", "a:2")], &[]);
+    until(&mut play, "close");
+    for pause in [200, 500, 1000, 2000, 5000, 5000] {
+        play.answer_step(Some(WriteOutcome::Failed));
+        assert_eq!(plan(&mut play), Vec::<String>::new());
+        assert_eq!(play.updates.next_deadline(), Some(play.world.now + pause * MILLI));
+        play.pass(pause * MILLI);
+        assert_eq!(plan(&mut play), ["close"]);
+    }
+    play.answer_step(None);
+    assert_eq!(plan(&mut play), ["patch"]);
+    play.answer_step(Some(WriteOutcome::Failed));
+    plan(&mut play);
+    assert_eq!(play.updates.next_deadline(), Some(play.world.now + 200 * MILLI));
+}
+
+#[test]
+fn a_refusal_that_may_pass_is_meant_only_when_it_comes_again_and_again() {
+    for (for_good, attempts) in [(true, 1), (false, 7)] {
+        let mut play = one();
+        play.ask(&[("a", "a:2")], &[]);
+        until(&mut play, "patch");
+        for attempt in 1..=attempts {
+            assert!(play.step.is_some(), "{for_good} {attempt}");
+            play.answer_step(Some(WriteOutcome::Refused { why: "not so".to_owned(), for_good }));
+            plan(&mut play);
+            play.pass(5000 * MILLI);
+            plan(&mut play);
+        }
+        assert!(!matches!(&play.step, Some(UpdateAction::Write { write: PodWrite::Patch(_), .. })));
+        until(&mut play, "delete");
+        let (_, request) = play.requests.first_key_value().unwrap();
+        assert!(request.reported.message.contains("not so"), "{}", request.reported.message);
+    }
+}
+
+#[test]
+fn an_outdated_write_is_looked_at_before_the_next() {
+    let mut play = one();
+    play.ask(&[("a", "a:2")], &[]);
+    until(&mut play, "close");
+    play.answer_step(Some(WriteOutcome::Outdated));
+    assert_eq!(plan(&mut play), ["fetch"]);
+    play.answer_fetch(true);
+    assert_eq!(plan(&mut play), ["close"]);
+}
+
+#[test]
+fn a_status_that_cannot_be_written_is_written_later() {
+    let mut play = one();
+    play.ask(&[("a", "a:2")], &[]);
+    until(&mut play, "report");
+    play.answer_report(0, StepOutcome::Failed);
+    assert_eq!(plan(&mut play), Vec::<String>::new());
+    play.pass(200 * MILLI);
+    assert_eq!(plan(&mut play), ["report"]);
+}
+
+/// The kubelet knows the patched version when the watch has shown it, and a moment more; beside it nobody sees it learn that.
+#[test]
+fn since_when_the_kubelet_knows_a_version() {
+    for (path, lost, wait) in [
+        (Path::Inline, false, 100),
+        (Path::Inline, true, 100),
+        (Path::Beside, false, 2500),
+        (Path::Beside, true, 32_500),
+    ] {
+        let mut play = Play::of(World::of(&[("a", None, &["k"])]));
+        play.updates = Updates::new(path);
+        play.known = None;
+        for event in
+            [UpdateEvent::PermissionKnown(UpdatePermission::Given), UpdateEvent::PodsListed(BTreeSet::new())]
+        {
+            play.apply(event);
+        }
+        for source in UpdateSource::ALL {
+            play.apply(UpdateEvent::RequestsListed(source, Vec::new()));
+        }
+        play.ask(&[], &[("k", "2")]);
+        until_patched(&mut play);
+        play.world.kubelet_learns();
+        play.kubelet_reports(0);
+        if lost {
+            play.apply(UpdateEvent::WatchLost);
+        }
+        play.watch_shows();
+        plan(&mut play);
+        play.pass((wait - 1) * MILLI);
+        assert!(!plan(&mut play).contains(&"restart a".to_owned()), "{path:?} {lost}");
+        play.pass(MILLI);
+        assert_eq!(plan(&mut play), ["restart a"], "{path:?} {lost}");
+    }
+}
+
+/// As [`until`] "patch", with the patch written.
+fn until_patched(play: &mut Play) {
+    for _ in 0..60 {
+        if plan(play).iter().any(|line| line == "patch") {
+            play.answer_step(None);
+            return;
+        }
+        play.goes_well();
+        play.pass(3000 * MILLI);
+    }
+    panic!("never patched");
+}
+
+#[test]
+fn a_restart_waits_until_all_requests_are_known() {
+    let mut play = one();
+    play.ask(&[], &[("k", "2")]);
+    until(&mut play, "restart a");
+    assert_eq!(play.restarts.len(), 1);
+    // The next process hears of two sources only.
+    let request = play.requests.values().next().unwrap().clone();
+    play.updates = Updates::new(Path::Inline);
+    play.all_known = false;
+    play.apply(UpdateEvent::PermissionKnown(UpdatePermission::Given));
+    let entry = StoredRequest { request, flaw: None, version: 0 };
+    play.apply(UpdateEvent::RequestsListed(UpdateSource::Api, vec![entry]));
+    play.apply(UpdateEvent::RequestsListed(UpdateSource::Admin, Vec::new()));
+    for _ in 0..6 {
+        let lines = plan(&mut play);
+        assert!(
+            lines.iter().all(|line| !line.starts_with("restart") && !line.starts_with("all")),
+            "{lines:?}"
+        );
+        play.answer_fetch(true);
+        play.answer_inspection(true);
+        play.pass(200 * MILLI);
+    }
+    play.apply(UpdateEvent::RequestsListed(UpdateSource::Mailbox, Vec::new()));
+    assert_eq!(plan(&mut play), ["all known: 1"]);
+}
+
+#[test]
+fn what_an_earlier_process_began_is_not_waited_for_for_ever() {
+    let mut play = one();
+    play.ask(&[("a", "a:2")], &[]);
+    plan(&mut play);
+    play.pass(Duration::from_secs(10) - MILLI);
+    assert_eq!(plan(&mut play), Vec::<String>::new());
+    play.pass(MILLI);
+    assert_eq!(plan(&mut play), ["all known: 0"]);
+}
+
+#[test]
+fn a_container_that_did_not_get_its_env_is_restarted_again_after_a_while() {
+    let mut play = one();
+    play.ask(&[], &[("k", "2")]);
+    until(&mut play, "restart a");
+    // The kubelet starts it with the old value all the same.
+    play.world.overrides = [("a".into(), [(annotation("k"), "1".to_owned())].into())].into();
+    for _ in 0..3 {
+        play.goes_well();
+        assert!(!plan(&mut play).contains(&"restart a".to_owned()));
+        play.pass(200 * MILLI);
+    }
+    play.pass(Duration::from_secs(25));
+    let begun = play.world.now;
+    until(&mut play, "restart a");
+    let waited = play.world.now - begun;
+    assert!(waited > Duration::from_secs(4) && waited < Duration::from_secs(5), "{waited:?}");
+}
+
+#[test]
+fn a_value_that_the_kubelet_puts_elsewhere_too_is_not_set() {
+    let mut play = Play::of(World::of(&[("a", None, &["k"]), ("b", None, &["k", "l"])]));
+    let request = play.ask(&[], &[("k", "2")]);
+    let requests = [play.requests[&request].clone()];
+    let keys = crate::in_place_update::updates::env::named(&requests);
+    assert_eq!(keys, [annotation("k")].into());
+    let mut view = play.view();
+    let changes = [(annotation("k"), "2".to_owned()), (label("m"), "9".to_owned())].into();
+    let values = |view: &_| crate::in_place_update::updates::env::values(view, &changes, &keys);
+    let all = values(&view);
+    assert_eq!(all.keys().map(|name| name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(
+        all.values().map(|env| env.0.len()).collect::<Vec<_>>(),
+        [1, 1],
+        "only what the request names"
+    );
+    assert!(all.values().all(|env| env.0[0].1 == "2"));
+    view.containers[0].references.values_mut().for_each(|reference| reference.is_expanded = true);
+    assert_eq!(values(&view).keys().map(|name| name.as_str()).collect::<Vec<_>>(), ["b"]);
+}

@@ -1,0 +1,142 @@
+//! How a pod is judged from what is shown of it.
+
+use std::time::{Duration, Instant};
+
+use super::{super::world::World, play::Play};
+use crate::{
+    ContainerState, InstanceView, RestartPolicy,
+    in_place_update::{
+        CreatedWith, ImageMatch, Life, NodeView, PodView,
+        updates::{clock::Clock, observe::observe, pod::UpdatedPod, settled::SeenPod},
+    },
+    tests::world::NowForTests,
+};
+
+fn one() -> Play {
+    Play::of(World::of(&[("a", None, &["k"])]))
+}
+
+#[test]
+fn where_the_runtime_is_not_watched_the_status_tells_of_a_restart() {
+    let play = one();
+    let mut node = play.node_view();
+    let name = crate::ContainerName::from("a");
+    let id = node.instances[&name].id.clone();
+    for (attempt, state, reported, newest) in [
+        (0, ContainerState::Running, 1, "new"),
+        (1, ContainerState::Running, 1, "old"),
+        (2, ContainerState::Running, 1, "old"),
+    ] {
+        let old = InstanceView { id: id.clone(), attempt, state, stopping: false };
+        node.instances.insert(name.clone(), old);
+        let mut view = play.view();
+        let status = view.containers[0].status.as_mut().unwrap();
+        (status.id, status.restarts) = (Some("new".into()), reported);
+        let pod = pod_of(view, node.clone());
+        let id = &pod.instances()[&name].id;
+        assert_eq!(if id.as_str() == "new" { "new" } else { "old" }, newest, "{attempt}");
+    }
+    let created =
+        InstanceView { id: id.clone(), attempt: 3, state: ContainerState::Created, stopping: false };
+    node.instances.insert(name.clone(), created);
+    let mut view = play.view();
+    let status = view.containers[0].status.as_mut().unwrap();
+    (status.id, status.restarts) = (Some(id), 3);
+    assert_eq!(pod_of(view, node).instances()[&name].state, ContainerState::Running, "started since");
+}
+
+fn pod_of(view: PodView, node: NodeView) -> UpdatedPod {
+    let settled = Instant::now_for_tests();
+    UpdatedPod {
+        seen: SeenPod::There(Box::new(view), settled),
+        node: Some(Box::new(node)),
+        ..Default::default()
+    }
+}
+
+/// What has exited may come again, for a while, whatever the restart policy says.
+#[test]
+fn an_end_is_an_end_after_a_while() {
+    for (policy, finished, life) in [
+        (RestartPolicy::Always, 0, Life::Restarting),
+        (RestartPolicy::Never, 0, Life::Ended),
+        (RestartPolicy::Never, 3, Life::Restarting),
+        (RestartPolicy::OnFailure, 0, Life::Restarting),
+    ] {
+        let mut play = one();
+        play.world.container("a").instance.life = Life::Restarting;
+        let mut view = play.view();
+        view.restart_policy = policy;
+        let node = play.node_view();
+        let mut pod = pod_of(view.clone(), node.clone());
+        let clock = Clock { now: play.world.now, wall: play.wall() };
+        let created = CreatedWith {
+            definition: Some(view.containers[0].definition),
+            env: None,
+            // So many seconds before it counts as an end.
+            finished: Some(play.wall() - Duration::from_secs(10 - finished)),
+            exited: true,
+        };
+        let instances = pod.instances();
+        pod.created.insert(instances[&"a".into()].id.clone(), created);
+        let picture = observe(&pod, &view, play.world.now, &node, &instances, clock);
+        let instance = picture.observed.containers[0].instance.as_ref().unwrap();
+        assert_eq!(instance.life, life, "{policy:?} {finished}");
+        let again = (finished > 0).then(|| play.world.now + Duration::from_secs(finished));
+        assert_eq!(picture.again, again, "{policy:?} {finished}");
+    }
+}
+
+/// One that fell over after its batch was patched is Ready only when it has run for a while.
+#[test]
+fn one_that_has_fallen_over_has_to_prove_itself() {
+    use crate::in_place_update::{Batch, Record};
+    for (batch, last, ran, ready) in [
+        (990, Some(985), 1, true),
+        (990, Some(990), 1, true),
+        (990, Some(991), 1, false),
+        (990, Some(991), 10, true),
+        (990, None, 1, true),
+    ] {
+        let play = one();
+        let mut view = play.view();
+        let containers = [crate::ContainerName::from("a")].into();
+        let record = Record {
+            container_batches_record: vec![Batch { timestamp: batch, containers }],
+            ..Record::default()
+        };
+        view.record = Some(record);
+        let status = view.containers[0].status.as_mut().unwrap();
+        status.last_started = last.map(Duration::from_secs);
+        status.started = Some(play.wall() - Duration::from_secs(ran));
+        let node = play.node_view();
+        let pod = pod_of(view.clone(), node.clone());
+        let clock = Clock { now: play.world.now, wall: play.wall() };
+        let picture = observe(&pod, &view, play.world.now, &node, &pod.instances(), clock);
+        let instance = picture.observed.containers[0].instance.as_ref().unwrap();
+        assert_eq!(instance.life, Life::Running { ready }, "{batch} {last:?} {ran}");
+        let again = (!ready).then(|| play.world.now + Duration::from_secs(10 - ran));
+        assert_eq!(picture.again, again, "{batch} {last:?} {ran}");
+    }
+}
+
+#[test]
+fn an_image_is_known_by_the_hash_of_its_definition() {
+    let play = one();
+    let (view, node) = (play.view(), play.node_view());
+    let wanted = view.containers[0].definition;
+    for (definition, image) in [
+        (None, ImageMatch::Unknown),
+        (Some(wanted), ImageMatch::Wanted),
+        (Some(wanted ^ 1), ImageMatch::Other),
+    ] {
+        let mut pod = pod_of(view.clone(), node.clone());
+        let instances = pod.instances();
+        let created = CreatedWith { definition, env: None, finished: None, exited: false };
+        pod.created.insert(instances[&"a".into()].id.clone(), created);
+        let clock = Clock { now: play.world.now, wall: play.wall() };
+        let picture = observe(&pod, &view, play.world.now, &node, &instances, clock);
+        let instance = picture.observed.containers[0].instance.as_ref().unwrap();
+        assert_eq!(instance.image, image, "{definition:?}");
+    }
+}

@@ -1,0 +1,184 @@
+//! Effects of updates: each action of the policy is a question or a write, and its answer goes back as an event.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use berth_policy::{
+    ContainerId, Event, ImageEvent, Origin, PodRef, PodUid, RequestId, StepOutcome,
+    in_place_update::{
+        Fetched, InstanceQuestion, PodWrite, UpdateAction, UpdateEvent, UpdateReport, UpdateRequest,
+        UpdateSource, WriteOutcome,
+    },
+};
+use berth_shim::Gate;
+use tokio::task::JoinSet;
+use tracing::{info, warn};
+
+use super::{Parts, snapshot, wish_id};
+use crate::{
+    agent::fault::Point, base::causes::chain, cluster::client::CallError,
+    cri::creation_record::CreationRecord,
+};
+
+/// Where a test may let the agent die before a write, and after it.
+fn points(write: &PodWrite) -> (Point, Point) {
+    match write {
+        PodWrite::Close => (Point::Closing, Point::Closed),
+        PodWrite::Open => (Point::Opening, Point::Opened),
+        PodWrite::Patch(_) => (Point::Patching, Point::Patched),
+    }
+}
+
+impl Parts {
+    /// Carries an action out; what takes time becomes a task that yields its answer.
+    pub(super) fn begin(self: &Arc<Self>, action: UpdateAction, tasks: &mut JoinSet<UpdateEvent>) {
+        let this = self.clone();
+        match action {
+            UpdateAction::Fetch(pod) => drop(tasks.spawn(this.fetch(pod))),
+            UpdateAction::Inspect { pod, instances } => drop(tasks.spawn(this.inspect(pod, instances))),
+            UpdateAction::Clear(pod, exited) => drop(tasks.spawn(this.clear(pod, exited))),
+            UpdateAction::Write { pod, version, write } => {
+                drop(tasks.spawn(this.write(pod, version, write)));
+            }
+            UpdateAction::Report(request, report) => drop(tasks.spawn(this.report(*request, *report))),
+            UpdateAction::Delete(request) => drop(tasks.spawn(this.delete(*request))),
+            UpdateAction::WantImage(pod, image) => {
+                if let Some(wish) = self.wish(wish_id(&pod, &image), &image) {
+                    info!(image = %image, "Image is pulled before anything is stopped for it");
+                    self.keeper.apply(ImageEvent::WishSeen(Box::new(wish)));
+                }
+            }
+            UpdateAction::LetImageGo(pod, image) => {
+                self.keeper.apply(ImageEvent::WishGone(wish_id(&pod, &image)));
+            }
+            UpdateAction::SetEnv(pod, values) => self.agent.set_env(&pod, values),
+            UpdateAction::Restart(request) => self.agent.observe(Event::RecreateSeen(request)),
+            UpdateAction::DropRestart(request) => self.agent.observe(Event::RecreateGone(request)),
+            UpdateAction::AllKnown(restarts) => {
+                self.agent.observe(Event::RecreatesListed(Origin::Update, restarts));
+                self.ready.send_if_modified(|ready| !std::mem::replace(ready, true));
+            }
+        }
+    }
+
+    async fn fetch(self: Arc<Self>, pod: PodRef) -> UpdateEvent {
+        let found = match self.writer.look(&pod).await {
+            Ok(Some(found)) => Fetched::Found(Box::new(self.pods.keep(&found))),
+            Ok(None) => Fetched::Gone,
+            Err(error) => {
+                not_taken(&pod.uid, &error);
+                Fetched::Failed
+            }
+        };
+        UpdateEvent::Fetched(pod.uid, found)
+    }
+
+    /// Asks how these instances were created. One that went meanwhile was created in no way anybody wants.
+    async fn inspect(self: Arc<Self>, pod: PodUid, instances: Vec<InstanceQuestion>) -> UpdateEvent {
+        let Some(newest) = self.pods.newest(&pod) else { return UpdateEvent::Inspected(pod, None) };
+        let containers = || newest.spec.iter().flat_map(|spec| &spec.containers);
+        let mut found = Vec::new();
+        for InstanceQuestion { container, instance, exited } in instances {
+            let Some(container) = containers().find(|known| known.name == container.as_str()) else {
+                continue;
+            };
+            match self.runtime.made(&instance).await {
+                Ok(made) => {
+                    let made = made.unwrap_or_else(CreationRecord::unknown);
+                    found.push((instance, snapshot::creation(container, &made, exited)));
+                }
+                Err(error) => {
+                    warn!(pod.uid = %pod, error = %chain(&error), "Step of an update not taken, trying again");
+                    return UpdateEvent::Inspected(pod, None);
+                }
+            }
+        }
+        UpdateEvent::Inspected(pod, Some(found.into_iter().collect()))
+    }
+
+    async fn clear(self: Arc<Self>, pod: PodUid, exited: BTreeSet<ContainerId>) -> UpdateEvent {
+        let failed = self.agent.remove_exited(&self.runtime, exited).await;
+        let moment = self.agent.read(|node, _| node.moment());
+        UpdateEvent::Cleared { pod, failed, moment }
+    }
+
+    async fn write(self: Arc<Self>, pod: PodRef, version: u64, write: PodWrite) -> UpdateEvent {
+        // Another version than the one it was decided on would be refused.
+        let Some(newest) = self.pods.newest(&pod.uid).filter(|newest| snapshot::is_version(newest, version))
+        else {
+            return UpdateEvent::Written(pod.uid, WriteOutcome::Outdated);
+        };
+        let (about_to, done) = points(&write);
+        about_to.reached();
+        let written = match &write {
+            PodWrite::Close => self.writer.gate(&newest, false).await,
+            PodWrite::Open => self.writer.gate(&newest, true).await,
+            PodWrite::Patch(patch) => self.writer.patch(&newest, patch).await,
+        };
+        let outcome = match written {
+            Ok(written) => {
+                tell(&pod, &write);
+                done.reached();
+                WriteOutcome::Done(Box::new(self.pods.keep(&written)))
+            }
+            // Somebody else was faster.
+            Err(error) if error.is_conflict() || error.is_gone() => WriteOutcome::Outdated,
+            Err(error) => {
+                not_taken(&pod.uid, &error);
+                match (error.refusal(false), error.refusal(true)) {
+                    (Some(why), _) => WriteOutcome::Refused { why: why.to_owned(), for_good: true },
+                    (None, Some(why)) => WriteOutcome::Refused { why: why.to_owned(), for_good: false },
+                    (None, None) => WriteOutcome::Failed,
+                }
+            }
+        };
+        UpdateEvent::Written(pod.uid, outcome)
+    }
+
+    async fn report(self: Arc<Self>, request: UpdateRequest, report: UpdateReport) -> UpdateEvent {
+        Point::Telling.reached();
+        let outcome = match request.source {
+            UpdateSource::Api => self.requests.report(&request.id, &report, &self.updates).await,
+            UpdateSource::Mailbox => self.mailbox.report(&request, &report).await,
+            UpdateSource::Admin => self.submitted.report(&request.id, &report, &self.updates).await,
+        };
+        Point::Told.reached();
+        if let (StepOutcome::Done, Some(outcome)) = (outcome, report.outcome) {
+            info!(request = request.key, ?outcome, message = report.message, "Update ended");
+        }
+        UpdateEvent::Reported(request.id, Box::new(report), outcome)
+    }
+
+    async fn delete(self: Arc<Self>, request: UpdateRequest) -> UpdateEvent {
+        let id: &RequestId = &request.id;
+        let outcome = match request.source {
+            UpdateSource::Api => self.requests.delete(id).await,
+            // The manager takes its entries back itself.
+            UpdateSource::Mailbox => StepOutcome::Gone,
+            UpdateSource::Admin => self.submitted.delete(id, &self.updates).await,
+        };
+        UpdateEvent::Deleted(request.id, outcome)
+    }
+}
+
+fn not_taken(pod: &PodUid, error: &CallError) {
+    warn!(pod.uid = %pod, error = %chain(error), "Step of an update not taken, trying again");
+}
+
+fn tell(pod: &PodRef, write: &PodWrite) {
+    match write {
+        PodWrite::Close => {
+            info!(pod = %pod.name, namespace = %pod.namespace, "Pod set not ready for its update");
+        }
+        PodWrite::Open => {
+            info!(pod = %pod.name, namespace = %pod.namespace, "Pod set ready, its update is complete");
+        }
+        PodWrite::Patch(patch) => info!(
+            pod = %pod.name,
+            namespace = %pod.namespace,
+            revision = patch.record.revision,
+            images = ?patch.images,
+            metadata = ?patch.metadata.keys().collect::<Vec<_>>(),
+            "Pod patched"
+        ),
+    }
+}
