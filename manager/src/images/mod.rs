@@ -1,10 +1,10 @@
 //! The pure core for images: nodes, NodeImages, ImagePullJobs and pods in, writes that are owed out.
 //!
 //! ```text
-//!  watches ── apply / delete / list_begins / list_ends / view_broke ──▶ ImageIndex ──▶ Vec<Effect> ──▶ writer, secrets
-//!  clock ──── due, asked for at next_deadline ────────────────────────▶
-//!  lease ──── owed: from now on this replica leads; rests: no more ───▶
-//!  secrets ── secrets_ready / secrets_missing ────────────────────────▶
+//!  watches ── apply / remove / pod_changed / list_ended ──▶ ImageIndex ──▶ Vec<Effect> ──▶ writer, secrets
+//!  clock ──── time_passed, at next_deadline ─────────▶
+//!  lease ──── leads: from now on; rests: no more ─────▶
+//!  secrets ── secrets_ready / secrets_missing ──────────▶
 //! ```
 //!
 //! This module never reads a clock, never awaits and knows nothing of clients: `now` is an argument, a write is a value.

@@ -1,9 +1,9 @@
 //! The pure core for probes: PodProbeMarkers, pods and NodePodProbes in, writes that are owed out.
 //!
 //! ```text
-//!  watches ── apply / delete / list_begins / list_ends / view_broke ──▶ ProbeIndex ──▶ Vec<Write> ──▶ writer
-//!  clock ──── due, asked for at next_deadline ────────────────────────▶
-//!  lease ──── owed: from now on this replica leads; rests: no more ───▶
+//!  watches ── apply / remove / pod_changed / list_ended ──▶ ProbeIndex ──▶ Vec<Effect> ──▶ writer
+//!  clock ──── time_passed, at next_deadline ─────────▶
+//!  lease ──── leads: from now on; rests: no more ─────▶
 //! ```
 //!
 //! This module never reads a clock, never awaits and knows nothing of clients: `now` is an argument, a write is a value. It says what

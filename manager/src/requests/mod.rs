@@ -2,9 +2,9 @@
 //! out.
 //!
 //! ```text
-//!  watches ── apply / delete / list_begins / list_ends / view_broke ──▶ RequestIndex ──▶ Vec<StatusPatch> ──▶ writer
-//!  clock ──── due, asked for at next_deadline ──────────────────────▶
-//!  lease ──── owed: everything, once more ──────────────────────────▶
+//!  watches ── apply / remove / pod_changed / list_ended ──▶ RequestIndex ──▶ Vec<Effect> ──▶ writer
+//!  clock ──── time_passed, at next_deadline ─────────▶
+//!  lease ──── leads: everything, once more ───────────▶
 //! ```
 //!
 //! This module never reads a clock, never awaits and knows nothing of clients: `now` is an argument, a write

@@ -134,7 +134,7 @@ impl Play {
                 }
             }
             Effect::Store(StoreEffect::ForgetSidecars(gone)) => {
-                self.effects.push(format!("forget sidecars {gone:?}"))
+                self.effects.push(format!("forget sidecars {gone:?}"));
             }
             Effect::Pod(_, PodEffect::Tell(notice)) => {
                 self.effects.push(format!("tell{}", if notice.warning { " warning" } else { "" }));
@@ -161,7 +161,7 @@ impl Play {
                 self.world.exit(stop.container.as_str(), 143);
             }
             Effect::Request(_, id, RequestEffect::Report(report)) => {
-                self.reports.push((id.to_string(), report.clone()))
+                self.reports.push((id.to_string(), report.clone()));
             }
             Effect::Pod(_, PodEffect::HoldUnready(key)) => self.effects.push(format!("hold {key}")),
             Effect::Pod(_, PodEffect::ReleaseUnready(key)) => {
