@@ -24,7 +24,7 @@ use berth_proto::{
 
 use super::{
     keys::{self, LONGEST_ANNOTATIONS},
-    report, runtime_meta as meta, state,
+    report, runtime_meta, state,
 };
 use crate::base::clock::Clock;
 
