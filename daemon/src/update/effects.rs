@@ -81,7 +81,7 @@ impl Parts {
             let Some(container) = containers().find(|known| known.name == container.as_str()) else {
                 continue;
             };
-            match self.runtime.made(&instance).await {
+            match self.runtime.creation_record(&instance).await {
                 Ok(made) => {
                     let made = made.unwrap_or_else(CreationRecord::unknown);
                     found.push((instance, snapshot::creation(container, &made, exited)));
