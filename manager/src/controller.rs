@@ -58,8 +58,8 @@ impl Controller {
         let (mut counted, mut count_at) = (None, None);
         loop {
             let next = self.indexes.all().next_deadline();
-            // Cancel-safe: `recv` and `recv_many` take nothing unless they return it, the tenure keeps its newest value,
-            // and a deadline that was not waited for to its end is still there.
+            // Cancel-safe: `recv` and `recv_many` take nothing unless they return it, the tenure keeps its
+            // newest value, and a deadline that was not waited for to its end is still there.
             tokio::select! {
                 count = self.inputs.recv_many(&mut inputs, BATCH) => {
                     if count == 0 {
@@ -127,7 +127,8 @@ impl Controller {
                 self.indexes.all().delete(kind, &namespace, &name, now)
             }
             Input::Absent(kind) => {
-                // There is nothing of it to know, and what was known stays. No other kind of requests waits for it.
+                // There is nothing of it to know, and what was known stays. No other kind of requests waits
+                // for it.
                 self.indexes.all().view_broke(kind, now);
                 self.listed.send_modify(|listed| listed.add(kind));
                 return;

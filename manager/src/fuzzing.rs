@@ -1,5 +1,5 @@
-//! What the manager's watches show, for the fuzz targets of `fuzz/`: objects as any API server and anybody's CRDs could let them
-//! in.
+//! What the manager's watches show, for the fuzz targets of `fuzz/`: objects as any API server and anybody's
+//! CRDs could let them in.
 
 use std::time::{Duration, Instant};
 
@@ -14,8 +14,8 @@ use crate::{
     write::Write,
 };
 
-/// An array of objects, in the order in which they are seen. Whatever they say is read or passed over, and the cores decide
-/// something about it, now and an hour later; what they decided, they do not decide again.
+/// An array of objects, in the order in which they are seen. Whatever they say is read or passed over, and
+/// the cores decide something about it, now and an hour later; what they decided, they do not decide again.
 pub fn watched(data: &[u8]) {
     let Ok(objects) = serde_json::from_slice::<Vec<serde_json::Value>>(data) else { return };
     let begin = Now { instant: Instant::now(), wall: Timestamp::UNIX_EPOCH };

@@ -8,8 +8,9 @@
 //!
 //! [`requests`], [`images`] and [`probes`] decide and are pure, in the words of [`seen`]: each is an
 //! [`index`], and they share the pods. [`watch`] and [`wire`] feed them, [`controller`] owns them, [`writer`]
-//! carries out the [writes](mod@write) they give, [`lease`] says who may. [`secrets`] reads what a job's pulls need
-//! and seals it. [`pod_updates`] is the entrance for workloads to updates in place; it has no caller yet.
+//! carries out the [writes](mod@write) they give, [`lease`] says who may. [`secrets`] reads what a job's
+//! pulls need and seals it. [`pod_updates`] is the entrance for workloads to updates in place; it has no
+//! caller yet.
 //!
 //! [`virtual_nodes`] says what nobody may do there.
 //!

@@ -6,8 +6,8 @@
 //!                  └───────────────── Tenure ───────────────────┘ ◀── Candidate ──▶ Lease
 //! ```
 //!
-//! Every replica watches and decides; only the one that holds the lease writes. So its index is warm when it takes over.
-//! Stop: no more writes are begun, those on their way end, the lease is given up.
+//! Every replica watches and decides; only the one that holds the lease writes. So its index is warm when it
+//! takes over. Stop: no more writes are begun, those on their way end, the lease is given up.
 
 use std::process::ExitCode;
 
@@ -139,7 +139,8 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     writes.spawn(writer.run(client, stop.clone()));
     tasks.spawn(candidate.run(written.clone()));
 
-    // Cancel-safe: a signal that is not taken stays pending, and no task's end is awaited before the stop but to report it.
+    // Cancel-safe: a signal that is not taken stays pending, and no task's end is awaited before the stop but
+    // to report it.
     let ended = tokio::select! {
         _ = terminate.recv() => None,
         _ = interrupt.recv() => None,

@@ -1,9 +1,10 @@
-//! The one writer: the only place from which the manager changes anything but its own Lease. All it changes is `status` of
-//! Berth's kinds, by server-side apply; and it deletes jobs that are over, where they say when.
+//! The one writer: the only place from which the manager changes anything but its own Lease. All it changes
+//! is `status` of Berth's kinds, by server-side apply; and it deletes jobs that are over, where they say
+//! when.
 //!
-//! A write names the UID and the version of the object it was decided on, so one that is late, or of a leader that has
-//! been followed without noticing, is refused by the API server (409) and harms nobody. That is also why it may be forced:
-//! what it overrides was seen.
+//! A write names the UID and the version of the object it was decided on, so one that is late, or of a leader
+//! that has been followed without noticing, is refused by the API server (409) and harms nobody. That is also
+//! why it may be forced: what it overrides was seen.
 //!
 //! A write that is to be tried again waits in the queue, without a permit: objects that fail for ever take
 //! nothing from others. One that is too large for the API server is not tried again before its object
@@ -53,8 +54,9 @@ use crate::{
 pub const FIELD_MANAGER: &str = "berth-manager";
 /// The owner of what earlier versions said of kinds that nothing acted on.
 const NOTICES: &str = "berth-manager-notices";
-/// Requests to the API server at the same time: some hundred writes a second, and a small part of what one client may
-/// have in flight there. With 48 an image was on 1,000 nodes no sooner: it is the API server's work that is waited for.
+/// Requests to the API server at the same time: some hundred writes a second, and a small part of what one
+/// client may have in flight there. With 48 an image was on 1,000 nodes no sooner: it is the API server's
+/// work that is waited for.
 const AT_ONCE: usize = 16;
 /// A write without an answer is tried again after it.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -94,8 +96,8 @@ impl Writer {
         Self { shared: Arc::new(Shared { queue, arrived, tenure, metrics, vault }) }
     }
 
-    /// Takes a write. Without the lease it is dropped: the leader owes the same, and what is owed when this replica leads
-    /// is decided then.
+    /// Takes a write. Without the lease it is dropped: the leader owes the same, and what is owed when this
+    /// replica leads is decided then.
     pub fn submit(&self, order: impl Into<Write>) -> Result<(), Full> {
         let Shared { tenure, metrics, .. } = &*self.shared;
         let order = order.into();

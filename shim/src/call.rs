@@ -88,8 +88,8 @@ pub(crate) async fn serve_call<G: Gate>(
     let prepared = match method {
         None => Prepared::Forward(Upload::streamed(body), None),
         Some(method) => tokio::select! {
-            // First: a call is never sent on after its client took it back. Nothing is lost when this arm wins: the
-            // other one has no effect but those its drop undoes.
+            // First: a call is never sent on after its client took it back. Nothing is lost when this arm
+            // wins: the other one has no effect but those its drop undoes.
             biased;
             _ = poll_fn(|cx| respond.poll_reset(cx)) => Prepared::ClientGone,
             prepared = context.prepare(method, &mut head, body, &mut room, &mut observer) => prepared,

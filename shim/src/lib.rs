@@ -21,20 +21,23 @@
 //! ```
 //!
 //! - `bounds`: how much of all that at once.
-//! - `serve`: connections, one upstream connection for each (two where a descriptor store is), GOAWAY and drain.
+//! - `serve`: connections, one upstream connection for each (two where a descriptor store is), GOAWAY and
+//!   drain.
 //! - `call`, `intercept`, `frames`, `observe`, `hold`: the closed table of calls that are looked at.
 //! - `forward`, `upload`, `download`, `upstream`: bytes both ways, and every way a call can end.
 //! - `socket`: what is written in one turn goes out in one system call.
-//! - `fd_store`: second descriptors in other hands, so that calls go on in the runtime when this process is killed.
+//! - `fd_store`: second descriptors in other hands, so that calls go on in the runtime when this process is
+//!   killed.
 //! - [`wire`]: the one edit of a request, on the bytes themselves.
-//! - `peer`, `relist`, [`exceptions`], `append`: the two answers that tell the kubelet, and no other client, more than the runtime
-//!   did, as bytes after the runtime's.
+//! - `peer`, `relist`, [`exceptions`], `append`: the two answers that tell the kubelet, and no other client,
+//!   more than the runtime did, as bytes after the runtime's.
 //! - [`convert`]: from CRI messages to the words of the policy.
 //!
-//! This crate holds no policy: whether a call may pass, and whether an answer is an exception, is the answer of a [`Gate`].
-//! It never decodes an answer but the two small ones that carry a new identity, never encodes a message it has decoded,
-//! never answers a list itself, answers a `PullImage` only with what the runtime answered to the agent's own pull of the same
-//! image, and never sends a call twice that the runtime may have acted on.
+//! This crate holds no policy: whether a call may pass, and whether an answer is an exception, is the answer
+//! of a [`Gate`]. It never decodes an answer but the two small ones that carry a new identity, never encodes
+//! a message it has decoded, never answers a list itself, answers a `PullImage` only with what the runtime
+//! answered to the agent's own pull of the same image, and never sends a call twice that the runtime may have
+//! acted on.
 
 #![cfg_attr(
     test,

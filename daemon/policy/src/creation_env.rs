@@ -1,8 +1,9 @@
 //! Env values of containers on their way to the runtime, where the kubelet may have read older ones.
 //!
-//! A pod worker of the kubelet that waits for the next list of containers goes on with the pod as it was before. What it then
-//! starts for an update would have the values of the version before, and be restarted once more. So the core of updates says
-//! which values the containers of a pod are to be created with, and each `CreateContainer` is changed accordingly.
+//! A pod worker of the kubelet that waits for the next list of containers goes on with the pod as it was
+//! before. What it then starts for an update would have the values of the version before, and be restarted
+//! once more. So the core of updates says which values the containers of a pod are to be created with, and
+//! each `CreateContainer` is changed accordingly.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +23,8 @@ impl Node {
         pod.and_then(|pod| pod.get(&create.container)).cloned().unwrap_or_default()
     }
 
-    /// From now on the containers of this pod are created with these values; without any, as the kubelet says.
+    /// From now on the containers of this pod are created with these values; without any, as the kubelet
+    /// says.
     pub(crate) fn creation_env_set(&mut self, pod: PodUid, values: CreationEnv) {
         match values.is_empty() {
             true => self.creation_env.remove(&pod),

@@ -98,15 +98,17 @@ pub enum Event {
     /// The runtime gave no answer.
     InspectionFailed(SandboxId),
 
-    /// The executor began to run a probe (see [`crate::Question::Probe`]); it is not due again before it ended, or is given
-    /// up ten seconds after its own timeout.
+    /// The executor began to run a probe (see [`crate::Question::Probe`]); it is not due again before it
+    /// ended, or is given up ten seconds after its own timeout.
     ProbeBegan(ProbeRun),
     /// That run ended.
     ProbeEnded(ProbeRun, ProbeResult),
 
-    /// The executor began to list the runtime; what comes into being from now on may be missing in the answer.
+    /// The executor began to list the runtime; what comes into being from now on may be missing in the
+    /// answer.
     ListingStarted,
-    /// Everything the runtime has: at start, and now and then against drift. What is missing here is forgotten.
+    /// Everything the runtime has: at start, and now and then against drift. What is missing here is
+    /// forgotten.
     RuntimeListed {
         /// All sandboxes.
         sandboxes: Vec<ListedSandbox>,
@@ -115,8 +117,8 @@ pub enum Event {
     },
     /// When containers were created, as far as the agent has not seen it: after each list.
     ContainersCreated(Vec<(ContainerId, Instant)>),
-    /// Another process takes the place of this one: it does what is due, and has the store. This one keeps the calls it has
-    /// until they end, and asks only what their holds need.
+    /// Another process takes the place of this one: it does what is due, and has the store. This one keeps
+    /// the calls it has until they end, and asks only what their holds need.
     HandedOver,
     /// The latches read from the store at start.
     LatchesLoaded(Vec<Latch>),

@@ -26,7 +26,8 @@ pub struct InstanceView {
 pub struct Moment(pub(crate) u64);
 
 impl Node {
-    /// The newest instance of each container, in whichever sandbox of the pod; one that runs goes before all others.
+    /// The newest instance of each container, in whichever sandbox of the pod; one that runs goes before all
+    /// others.
     pub fn instances(&self, pod: &PodUid) -> BTreeMap<ContainerName, InstanceView> {
         let view = |container: &Container| InstanceView {
             id: container.id.clone(),
@@ -58,7 +59,8 @@ impl Node {
         newest.into_iter().map(|(name, (_, found))| (name, found)).collect()
     }
 
-    /// The exited instances beside the newest ones. From them the kubelet computes the back-off of the next start.
+    /// The exited instances beside the newest ones. From them the kubelet computes the back-off of the next
+    /// start.
     pub fn exited_before(
         &self,
         pod: &PodUid,

@@ -1,7 +1,7 @@
 //! Berth's pure core: given what happened on this node, may this CRI call proceed, and what is due?
 //!
-//! This crate never reads a clock, a file, a socket or the environment, and starts no task: `now` is an argument and its
-//! `Cargo.toml` is the proof. The adapter around it is one loop: *subscribe, ask, act*.
+//! This crate never reads a clock, a file, a socket or the environment, and starts no task: `now` is an
+//! argument and its `Cargo.toml` is the proof. The adapter around it is one loop: *subscribe, ask, act*.
 //!
 //! ```text
 //!            Event                 Call                    now
@@ -12,30 +12,34 @@
 //!                               Amend | Hold | Refuse
 //! ```
 //!
-//! One feature is one file with one table of tests: [`launch_priority`] reads a declared order, `launch_order` decides
-//! about `CreateContainer`, `exit_order` about `StopContainer`. `early_readiness` runs the probes of containers that others
-//! wait for, where the agent can, so that `launch_order` learns of a success in the SyncPod that started the container.
+//! One feature is one file with one table of tests: [`launch_priority`] reads a declared order,
+//! `launch_order` decides about `CreateContainer`, `exit_order` about `StopContainer`. `early_readiness` runs
+//! the probes of containers that others wait for, where the agent can, so that `launch_order` learns of a
+//! success in the SyncPod that started the container.
 //!
-//! [`Images`] is a core of its own beside [`Node`], with the same shape: what images are wanted on this node goes in with
-//! what happens to them, looks, pulls and pins come out. The two know nothing of each other.
+//! [`Images`] is a core of its own beside [`Node`], with the same shape: what images are wanted on this node
+//! goes in with what happens to them, looks, pulls and pins come out. The two know nothing of each other.
 //!
-//! [`Probes`] is another: which probes of one's own run when, what follows from their results for the pods, and what is told.
+//! [`Probes`] is another: which probes of one's own run when, what follows from their results for the pods,
+//! and what is told.
 //!
-//! [`in_place_update`] decides the steps of an ordered update of a running pod. It is a function and remembers nothing.
+//! [`in_place_update`] decides the steps of an ordered update of a running pod. It is a function and
+//! remembers nothing.
 //!
 //! Invariants, each tried by the model test with random operations:
 //! - a container never starts before its turn, in a sandbox where its level's barrier was not passed;
 //! - a hold always has a deadline, and asked at that deadline the answer is another one;
-//! - a `CreateContainer` is never held in a SyncPod in which waiting cannot help: for a container that was started in it,
-//!   only the agent's own probes can, and only for a bounded time;
+//! - a `CreateContainer` is never held in a SyncPod in which waiting cannot help: for a container that was
+//!   started in it, only the agent's own probes can, and only for a bounded time;
 //! - never two runs of a container's probes at once, and none that nobody waits for;
 //! - the restart of a container is never gated;
-//! - a job sidecar is stopped only after all mains of its pod have ended for good, and marked before that; its hook is begun at
-//!   most once;
+//! - a job sidecar is stopped only after all mains of its pod have ended for good, and marked before that;
+//!   its hook is begun at most once;
 //! - no more images are pulled at once than allowed, never two of one repository, and none that nobody needs;
-//! - a wish for an image is fulfilled as soon as nothing goes wrong any more, and what ended before is not done again;
-//! - what is remembered is bounded by what exists: pods, sandboxes, containers, connections and calls in flight; wishes,
-//!   pulls and pins.
+//! - a wish for an image is fulfilled as soon as nothing goes wrong any more, and what ended before is not
+//!   done again;
+//! - what is remembered is bounded by what exists: pods, sandboxes, containers, connections and calls in
+//!   flight; wishes, pulls and pins.
 
 #![cfg_attr(
     test,

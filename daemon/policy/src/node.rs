@@ -23,7 +23,8 @@ use crate::{
     verdict::{HoldReason, Latch, Verdict},
 };
 
-/// All that is known of a node. Every input is an [`Event`] or a [`Call`]; the same inputs give the same node.
+/// All that is known of a node. Every input is an [`Event`] or a [`Call`]; the same inputs give the same
+/// node.
 #[derive(Clone, Debug)]
 pub struct Node {
     pub(crate) config: Config,
@@ -86,8 +87,8 @@ pub(crate) struct Held {
     pub(crate) why: HoldReason,
 }
 
-/// A client, as long as it is connected. A kubelet has one connection for all its calls to the runtime, so a new one is
-/// a new kubelet, or the same one after an agent it lost.
+/// A client, as long as it is connected. A kubelet has one connection for all its calls to the runtime, so a
+/// new one is a new kubelet, or the same one after an agent it lost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Connection {
     /// When it was first heard of.

@@ -14,16 +14,18 @@ use crate::{
     verdict::HoldReason,
 };
 
-/// How often the runtime is asked about a sandbox while a call waits for its containers. Starts and stops that pass
-/// through the agent are known at once; this is for what happens beside it.
+/// How often the runtime is asked about a sandbox while a call waits for its containers. Starts and stops
+/// that pass through the agent are known at once; this is for what happens beside it.
 const INSPECTION_PERIOD: Duration = Duration::from_millis(200);
-/// How many sandboxes the runtime is asked about at once: a crowd of waiting calls must not keep it from the kubelet's own.
+/// How many sandboxes the runtime is asked about at once: a crowd of waiting calls must not keep it from the
+/// kubelet's own.
 const MOST_INSPECTIONS: usize = 16;
 /// How often the kubelet is asked for its pods while something waits for them.
 const KUBELET_POLL_PERIOD: Duration = Duration::from_millis(250);
 
 impl Node {
-    /// The effects due now; empty when all is done or under way. What follows from the time alone happens here too.
+    /// The effects due now; empty when all is done or under way. What follows from the time alone happens
+    /// here too.
     pub fn plan(&mut self, now: Instant) -> Vec<Step> {
         self.looked = Some(now);
         self.set_aside_is_kept();
@@ -71,8 +73,8 @@ impl Node {
         MOST_INSPECTIONS.saturating_sub(asked)
     }
 
-    /// Something waits for a change, so that the next fact is worth waking somebody. On a quiet node nothing does, and
-    /// facts cost no more than their own bookkeeping.
+    /// Something waits for a change, so that the next fact is worth waking somebody. On a quiet node nothing
+    /// does, and facts cost no more than their own bookkeeping.
     pub fn is_waiting(&self) -> bool {
         let held = self.calls.values().any(|call| call.hold.is_some());
         if self.handed_over {

@@ -1,4 +1,5 @@
-//! The admin API: what `berthctl` asks. Root only, twice: by the mode of the socket and by the caller's credentials.
+//! The admin API: what `berthctl` asks. Root only, twice: by the mode of the socket and by the caller's
+//! credentials.
 
 mod accept;
 #[cfg(any(test, feature = "fuzzing"))]

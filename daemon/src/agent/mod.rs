@@ -1,7 +1,8 @@
-//! The one owner of what is known of this node: [`berth_policy::Node`] behind a lock that is never held over an await.
+//! The one owner of what is known of this node: [`berth_policy::Node`] behind a lock that is never held over
+//! an await.
 //!
-//! Everybody else has a number that grows with every change and comes to ask. A panic in the policy must not stop the
-//! node: it is counted, and the call is forwarded.
+//! Everybody else has a number that grows with every change and comes to ask. A panic in the policy must not
+//! stop the node: it is counted, and the call is forwarded.
 
 pub mod fault;
 pub mod metrics;
@@ -36,7 +37,8 @@ use crate::base::causes::chain;
 
 /// When what is due is asked for again after the policy panicked as a whole.
 pub(crate) const AFTER_PANIC: Duration = Duration::from_secs(1);
-/// How long the kubelet's look at a container waits for ours, where it makes a difference whether it has exited.
+/// How long the kubelet's look at a container waits for ours, where it makes a difference whether it has
+/// exited.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// The state of the node and the way to it.
@@ -46,8 +48,8 @@ pub struct Agent {
     node: Mutex<Node>,
     /// Grows with every fact; calls that are held wait for it.
     changes: watch::Sender<u64>,
-    /// Grows with every fact and every hold; the executor waits for it. A number of its own, because a hold that woke
-    /// the calls that are held would wake itself.
+    /// Grows with every fact and every hold; the executor waits for it. A number of its own, because a hold
+    /// that woke the calls that are held would wake itself.
     due: watch::Sender<u64>,
     /// Grows with every fact, whether anybody waits for it or not.
     facts: watch::Sender<u64>,
@@ -72,7 +74,8 @@ impl Agent {
         match agent.store.latches() {
             Ok(latches) => agent.observe(Event::LatchesLoaded(latches)),
             Err(error) => {
-                // Barriers that were open are judged again; a restart is recognised by the runtime's own list.
+                // Barriers that were open are judged again; a restart is recognised by the runtime's own
+                // list.
                 agent.metrics.store_failed();
                 error!(error = %chain(&error), "Latches not read from the store");
             }
@@ -121,8 +124,8 @@ impl Agent {
         self.due.subscribe()
     }
 
-    /// From now on the containers of this pod are created with these values, whatever the kubelet read; without any, as the
-    /// kubelet says. Nobody waits for it, so nobody is woken.
+    /// From now on the containers of this pod are created with these values, whatever the kubelet read;
+    /// without any, as the kubelet says. Nobody waits for it, so nobody is woken.
     pub fn set_env(&self, pod: &PodUid, values: CreationEnv) {
         self.guarded(|| {
             let mut node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
@@ -228,8 +231,8 @@ impl Agent {
     }
 
     fn guarded<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
-        // The state may be half-changed after a panic; every later decision still goes through the same checks, and a
-        // node that goes on with an imperfect order is better than one that stops.
+        // The state may be half-changed after a panic; every later decision still goes through the same
+        // checks, and a node that goes on with an imperfect order is better than one that stops.
         self.metrics.guarded("Policy panicked, its answer is to let everything through", work)
     }
 

@@ -1,5 +1,5 @@
-//! The one place where containers are removed from the runtime. Recreates, job sidecars and updates have exited instances
-//! removed, so that the kubelet does not hold the next ones back.
+//! The one place where containers are removed from the runtime. Recreates, job sidecars and updates have
+//! exited instances removed, so that the kubelet does not hold the next ones back.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,8 @@ use super::Agent;
 use crate::{base::causes::chain, cri::Runtime};
 
 impl Agent {
-    /// Removes these exited containers, each whatever becomes of the others. Returns those that could not be removed.
+    /// Removes these exited containers, each whatever becomes of the others. Returns those that could not be
+    /// removed.
     pub(crate) async fn remove_exited(
         &self,
         runtime: &Runtime,

@@ -21,7 +21,8 @@ use crate::{
     recreate::{api::ApiRequests, files::Files},
 };
 
-/// How often the runtime's own lists are compared with what is known, against drift by those who work beside the agent.
+/// How often the runtime's own lists are compared with what is known, against drift by those who work beside
+/// the agent.
 const RESYNC_PERIOD: Duration = Duration::from_secs(60);
 /// How soon the runtime is listed again when it could not be.
 const RESYNC_RETRY: Duration = Duration::from_secs(1);
@@ -83,8 +84,8 @@ impl Executor {
         }
     }
 
-    /// Lets what changes something come to its end, and breaks it off after `limit`, as a crash would: whoever comes next finds
-    /// how far it was. The policy must owe nothing of the kind any more.
+    /// Lets what changes something come to its end, and breaks it off after `limit`, as a crash would:
+    /// whoever comes next finds how far it was. The policy must owe nothing of the kind any more.
     pub(crate) async fn give_up(&self, limit: Duration) {
         self.effects.close();
         if tokio::time::timeout(limit, self.effects.wait()).await.is_err() {
@@ -167,8 +168,8 @@ impl Executor {
         Ok(())
     }
 
-    /// Lists the runtime now and then until the shutdown; soon again after a failure, and when a request is about what was
-    /// made since: beside the kubelet nobody tells of a new sandbox.
+    /// Lists the runtime now and then until the shutdown; soon again after a failure, and when a request is
+    /// about what was made since: beside the kubelet nobody tells of a new sandbox.
     pub(crate) async fn keep_in_step(self, listed: bool, shutdown: CancellationToken) {
         let mut pause = if listed { RESYNC_PERIOD } else { RESYNC_RETRY };
         let mut failing = !listed;

@@ -95,7 +95,8 @@ fn text(status: &Status, auth: Option<&AuthConfig>) -> String {
     cut(&text)
 }
 
-/// Registries send a client to storage with a signature in the query of a URL, and runtimes put that URL into their errors.
+/// Registries send a client to storage with a signature in the query of a URL, and runtimes put that URL into
+/// their errors.
 fn without_queries(text: &str) -> String {
     let word = |word: &str| match word.split_once('?') {
         Some((address, _)) if address.contains("://") => {

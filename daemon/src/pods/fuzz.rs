@@ -11,8 +11,8 @@ use super::{convert, kubelet::Pods};
 
 const CLIENT: ConnectionId = ConnectionId(1);
 
-/// An order has every container once, highest first; and whatever the pods say, the policy plans and answers, and a hold has
-/// an end.
+/// An order has every container once, highest first; and whatever the pods say, the policy plans and answers,
+/// and a hold has an end.
 pub fn pods(data: &[u8]) {
     let Ok(Pods { items }) = serde_json::from_slice(data) else { return };
     let pods: Vec<Pod> = items.unwrap_or_default().into_iter().filter_map(convert::pod).collect();

@@ -1,8 +1,9 @@
 //! Returns the pages of the program that only its start needed.
 //!
-//! Most of an agent's memory is the program itself. The kernel maps 16 pages for each one that is touched, so that a
-//! start takes fewer faults; and a start touches code that nothing calls again. Once it is over, all pages of code and
-//! constants are unmapped, and those that the agent goes on using come back one by one, from the page cache.
+//! Most of an agent's memory is the program itself. The kernel maps 16 pages for each one that is touched, so
+//! that a start takes fewer faults; and a start touches code that nothing calls again. Once it is over, all
+//! pages of code and constants are unmapped, and those that the agent goes on using come back one by one,
+//! from the page cache.
 
 use std::{fs, io, ops::Range, time::Duration};
 
@@ -38,8 +39,9 @@ fn return_all() -> io::Result<usize> {
     reason = "advice on pages has no safe form: a wrong range would lose what was written to it"
 )]
 fn advise(range: &Range<usize>, advice: Advice) -> io::Result<()> {
-    // SAFETY: the kernel says that the range is mapped from the program's file, that it cannot be written to, and
-    // that none of its pages differs from the file. So what comes back at the next touch is what was there.
+    // SAFETY: the kernel says that the range is mapped from the program's file, that it cannot be written to,
+    // and that none of its pages differs from the file. So what comes back at the next touch is what was
+    // there.
     unsafe { madvise(range.start as *mut _, range.len(), advice) }.map_err(io::Error::from)
 }
 

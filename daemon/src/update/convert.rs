@@ -1,7 +1,7 @@
 //! From a `ContainerUpdateRequest` or an entry of a `NodePodUpdate` to the request of the policy.
 //!
-//! Admission may be absent or somebody else's, so everything is checked again. What is wrong is not guessed: the request
-//! fails, and says which field and what to do.
+//! Admission may be absent or somebody else's, so everything is checked again. What is wrong is not guessed:
+//! the request fails, and says which field and what to do.
 
 use std::{
     collections::BTreeMap,
@@ -28,7 +28,8 @@ use super::{
 };
 use crate::base::clock::Clock;
 
-/// How long a request that is to return on failure may take where it does not say: what a Deployment gives its progress.
+/// How long a request that is to return on failure may take where it does not say: what a Deployment gives
+/// its progress.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Annotations that others own, or that mean nothing once the pod is there; and why.

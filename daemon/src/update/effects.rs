@@ -1,4 +1,5 @@
-//! Effects of updates: each action of the policy is a question or a write, and its answer goes back as an event.
+//! Effects of updates: each action of the policy is a question or a write, and its answer goes back as an
+//! event.
 
 use std::{collections::BTreeSet, sync::Arc};
 

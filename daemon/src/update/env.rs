@@ -1,8 +1,9 @@
-//! What a container's env takes from its pod's labels and annotations, and the hashes by which that is compared.
+//! What a container's env takes from its pod's labels and annotations, and the hashes by which that is
+//! compared.
 //!
-//! Values are hashed as soon as they are read: env may hold secrets, and none of it is kept, logged or written anywhere.
-//! The formulas that are published (`apps.kruise.io/runtime-containers-meta`) are the kubelet's and OpenKruise's; what is
-//! compared here uses all 64 bits.
+//! Values are hashed as soon as they are read: env may hold secrets, and none of it is kept, logged or
+//! written anywhere. The formulas that are published (`apps.kruise.io/runtime-containers-meta`) are the
+//! kubelet's and OpenKruise's; what is compared here uses all 64 bits.
 
 use std::{
     collections::BTreeMap,
@@ -17,8 +18,8 @@ use serde::Serialize;
 /// Set by OpenKruise's hot upgrade of sidecars, which restarts for them itself.
 const IGNORED: [&str; 2] = ["SIDECARSET_VERSION", "SIDECARSET_VERSION_ALT"];
 
-/// The env variables of a container that come from metadata, by name. Of several definitions of one name the last counts,
-/// as in the process.
+/// The env variables of a container that come from metadata, by name. Of several definitions of one name the
+/// last counts, as in the process.
 pub(super) fn references(container: &core::Container) -> BTreeMap<String, MetadataKey> {
     let mut references = BTreeMap::new();
     for env in container.env.iter().flatten() {
@@ -89,7 +90,8 @@ impl Values {
     }
 }
 
-/// `io.kubernetes.container.hash` of a container with this name and image: `HashContainer` of kubelet 1.31 and later.
+/// `io.kubernetes.container.hash` of a container with this name and image: `HashContainer` of kubelet 1.31
+/// and later.
 pub(super) fn definition(name: &str, image: &str) -> u32 {
     #[derive(Serialize)]
     struct Definition<'a> {

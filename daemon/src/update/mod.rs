@@ -1,4 +1,5 @@
-//! Ordered in-place updates of running pods: the side that carries out what `berth_policy::in_place_update::Updates` decides.
+//! Ordered in-place updates of running pods: the side that carries out what
+//! `berth_policy::in_place_update::Updates` decides.
 //!
 //! ```text
 //!   ContainerUpdateRequests ── requests ──┐                             ┌── write: patches of the pod, its readiness gate
@@ -8,12 +9,13 @@
 //!   the node, images ───────── snapshot ──┘
 //! ```
 //!
-//! All that is decided and remembered between events is the policy's; here facts are put into its words, and its actions are
-//! carried out. What it takes to go on after a crash is in the pod (its images, its metadata, its annotation) and in the status
-//! of the requests.
+//! All that is decided and remembered between events is the policy's; here facts are put into its words, and
+//! its actions are carried out. What it takes to go on after a crash is in the pod (its images, its metadata,
+//! its annotation) and in the status of the requests.
 //!
 //! - `convert`, `report`: between objects and the policy's words. `state`: the annotation. `env`: hashes.
-//! - `runtime_meta`: an annotation for others. `readiness_gate`: where no update goes on. `work_queue`: the pods of both.
+//! - `runtime_meta`: an annotation for others. `readiness_gate`: where no update goes on. `work_queue`: the
+//!   pods of both.
 //! - `submit`: the way in for `berthctl update`. `keys`: Kubernetes' rules for metadata.
 
 mod convert;
@@ -172,7 +174,8 @@ impl Parts {
         features::permission(&self.identity.borrow(), features::UPDATES)
     }
 
-    /// Decides and does, until the shutdown. What a mistake in it takes down is put up again: nothing it remembers has to last.
+    /// Decides and does, until the shutdown. What a mistake in it takes down is put up again: nothing it
+    /// remembers has to last.
     async fn reconcile(self: Arc<Self>, shutdown: CancellationToken) {
         while !shutdown.is_cancelled() {
             let reconciler = Reconciler::new(self.clone());

@@ -1,5 +1,5 @@
-//! The pods that are to be updated, in their newest version as the API server has it: a write is made from that. What is seen
-//! of them goes on to the policy in its own words.
+//! The pods that are to be updated, in their newest version as the API server has it: a write is made from
+//! that. What is seen of them goes on to the policy in its own words.
 
 use std::{
     collections::BTreeMap,
@@ -41,7 +41,8 @@ impl Pods {
         self.pods().get(pod).cloned()
     }
 
-    /// Keeps a version, unless a newer one is known or nobody wants the pod any more. Returns what the policy is to see of it.
+    /// Keeps a version, unless a newer one is known or nobody wants the pod any more. Returns what the policy
+    /// is to see of it.
     pub(super) fn keep(&self, pod: &core::Pod) -> PodView {
         if let Some(uid) = self.updates.followed_as(&snapshot::uids(pod)) {
             let mut pods = self.pods();

@@ -1,4 +1,5 @@
-//! Reconciler of the updates: snapshots in, a plan, effects out. All that is decided and remembered is the policy's.
+//! Reconciler of the updates: snapshots in, a plan, effects out. All that is decided and remembered is the
+//! policy's.
 
 use std::{sync::Arc, time::Instant};
 
@@ -23,8 +24,8 @@ impl Reconciler {
         Self { parts, tasks: JoinSet::new() }
     }
 
-    /// Until the shutdown, or until an effect was lost. What is under way then is given up: who comes next sees in the pod how
-    /// far it got.
+    /// Until the shutdown, or until an effect was lost. What is under way then is given up: who comes next
+    /// sees in the pod how far it got.
     pub(super) async fn run(mut self, shutdown: CancellationToken) {
         // Subscribed before the first look, so that no change in between is lost.
         let mut requests = self.parts.updates.changes();
@@ -58,7 +59,8 @@ impl Reconciler {
         }
     }
 
-    /// Looks at everything once and begins what is owed. When to look again, and whether nobody waits for anything.
+    /// Looks at everything once and begins what is owed. When to look again, and whether nobody waits for
+    /// anything.
     fn turn(&mut self) -> (Option<Instant>, bool) {
         let parts = &self.parts;
         parts.updates.apply(UpdateEvent::PermissionKnown(match parts.permission() {

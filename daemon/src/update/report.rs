@@ -47,7 +47,8 @@ pub(super) fn read(status: &ContainerUpdateRequestStatus, clock: &Clock) -> Upda
     }
 }
 
-/// The fields of a request's status that are the agent's. Times stay as they were while what they are about does.
+/// The fields of a request's status that are the agent's. Times stay as they were while what they are about
+/// does.
 pub(super) fn status(
     report: &UpdateReport,
     old: &ContainerUpdateRequestStatus,

@@ -1,7 +1,8 @@
-//! The ContainerUpdateRequests that are assigned to this node: followed, answered, and deleted when their time is over.
+//! The ContainerUpdateRequests that are assigned to this node: followed, answered, and deleted when their
+//! time is over.
 //!
-//! Each is read in two parts: a spec that cannot be read still has a status, in which that can be said. One server-side
-//! apply for each change of the status, for the version it was made from.
+//! Each is read in two parts: a spec that cannot be read still has a status, in which that can be said. One
+//! server-side apply for each change of the status, for the version it was made from.
 
 use std::future::ready;
 

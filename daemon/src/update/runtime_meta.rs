@@ -1,8 +1,9 @@
-//! The annotation `apps.kruise.io/runtime-containers-meta`: what runs in a pod, for tools of OpenKruise that judge an update
-//! by it. The agent itself does not read it.
+//! The annotation `apps.kruise.io/runtime-containers-meta`: what runs in a pod, for tools of OpenKruise that
+//! judge an update by it. The agent itself does not read it.
 //!
-//! It is kept for pods that OpenKruise's own daemon would keep it for, for those that can be updated in place, and for
-//! those that have it. It is written only when an instance in it is another one, and after an update, not during it.
+//! It is kept for pods that OpenKruise's own daemon would keep it for, for those that can be updated in
+//! place, and for those that have it. It is written only when an instance in it is another one, and after an
+//! update, not during it.
 
 use std::time::Duration;
 

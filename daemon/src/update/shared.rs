@@ -1,5 +1,5 @@
-//! Owner of the state of updates: the policy's core behind a lock that is never held over an await. The sources of requests
-//! and the pod watch put in what they see; the reconciler takes out what is owed.
+//! Owner of the state of updates: the policy's core behind a lock that is never held over an await. The
+//! sources of requests and the pod watch put in what they see; the reconciler takes out what is owed.
 
 use std::{
     collections::BTreeSet,

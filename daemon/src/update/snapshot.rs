@@ -1,5 +1,5 @@
-//! Conversion of what the API server, the runtime and the images show of a pod into the policy's words. Nothing is judged
-//! here.
+//! Conversion of what the API server, the runtime and the images show of a pod into the policy's words.
+//! Nothing is judged here.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -88,7 +88,8 @@ pub(super) fn pod(pod: &core::Pod) -> PodView {
     }
 }
 
-/// How an instance of this container was created, reduced to hashes. `exited`: it had when the runtime was asked.
+/// How an instance of this container was created, reduced to hashes. `exited`: it had when the runtime was
+/// asked.
 pub(super) fn creation(container: &core::Container, made: &CreationRecord, exited: bool) -> CreatedWith {
     let values = made.env.as_ref().map(|env| env::actual(&env::references(container), env));
     CreatedWith {

@@ -40,7 +40,8 @@ use crate::{
 
 /// The end of the names of the files. JSON keeps every text as it is.
 const SUFFIX: &str = ".json";
-/// More than any file has: the annotations that are asked for and those that were there, each character as six at most.
+/// More than any file has: the annotations that are asked for and those that were there, each character as
+/// six at most.
 const LONGEST: u64 = 4 << 20;
 
 /// Where they are kept.

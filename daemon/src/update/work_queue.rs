@@ -1,5 +1,5 @@
-//! Work queue of pods that need a fix-up beside their updates: keeps the newest version of each, until it is done or the watch
-//! shows that it is not needed any more.
+//! Work queue of pods that need a fix-up beside their updates: keeps the newest version of each, until it is
+//! done or the watch shows that it is not needed any more.
 
 use std::{
     collections::BTreeMap,

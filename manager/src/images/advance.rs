@@ -64,7 +64,8 @@ impl ImageIndex {
         }
     }
 
-    /// Silent nodes are given up, and others asked in their place; when the next one will have been silent for too long.
+    /// Silent nodes are given up, and others asked in their place; when the next one will have been silent
+    /// for too long.
     fn fill(&mut self, uid: &Arc<str>, now: Now) -> Option<Instant> {
         while let Some(name) = self.rollouts.get(uid)?.silent_at(now.instant) {
             self.give_up(uid, &name);

@@ -1,4 +1,5 @@
-//! Jobs in: what a job says, whom it selects, what it remembers, and what becomes of its entries when it goes.
+//! Jobs in: what a job says, whom it selects, what it remembers, and what becomes of its entries when it
+//! goes.
 
 use std::{
     sync::Arc,
@@ -232,8 +233,8 @@ impl ImageIndex {
         self.expire(uid, later(now.instant, after), now);
     }
 
-    /// The entries of this UID go then. What is over already is looked at with its nodes, not by the clock: it would be over at
-    /// every look until the last entry is shown gone.
+    /// The entries of this UID go then. What is over already is looked at with its nodes, not by the clock:
+    /// it would be over at every look until the last entry is shown gone.
     pub(super) fn expire(&mut self, uid: &Arc<str>, at: Instant, now: Now) {
         if self.placed.contains_key(uid) {
             self.expiry.insert(uid.clone(), at);

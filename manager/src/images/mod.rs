@@ -7,37 +7,39 @@
 //!  secrets ── secrets_ready / secrets_missing ──────────▶
 //! ```
 //!
-//! This module never reads a clock, never awaits and knows nothing of clients: `now` is an argument, a write is a value.
+//! This module never reads a clock, never awaits and knows nothing of clients: `now` is an argument, a write
+//! is a value.
 //!
 //! - `spec`, `parallelism`: what a job asks for, parsed once;
 //! - `site`: a node with its NodeImage; `pods`: what selectors look at;
 //! - `rollout`: one image on its way to many nodes;
 //! - `job`, `status`, `memory`: what a job's status says, and what of it a later manager goes on from;
 //! - `room`: how much of a NodeImage who may have, and `crowd`: who waits for some;
-//! - `objects` and `jobs` take facts in, `place` says what they mean for one node, `advance` decides, `entries` says what a node's
-//!   NodeImage is to contain;
+//! - `objects` and `jobs` take facts in, `place` says what they mean for one node, `advance` decides,
+//!   `entries` says what a node's NodeImage is to contain;
 //! - `predownload`: the same for workloads, without a job.
 //!
-//! What it costs, with J jobs that are open and N nodes: an event of a NodeImage touches the jobs named in its entries and
-//! nothing else, each with O(log N); a node that comes, goes or changes its labels evaluates J selectors; a pod those of the jobs
-//! with a `podSelector` in its namespace; a job that comes, or another selector of it, N selectors. The status of a running
-//! job is made anew with O(N) at most twice a second. Nothing costs J × N but the start.
+//! What it costs, with J jobs that are open and N nodes: an event of a NodeImage touches the jobs named in
+//! its entries and nothing else, each with O(log N); a node that comes, goes or changes its labels evaluates
+//! J selectors; a pod those of the jobs with a `podSelector` in its namespace; a job that comes, or another
+//! selector of it, N selectors. The status of a running job is made anew with O(N) at most twice a second.
+//! Nothing costs J × N but the start.
 //!
 //! Invariants:
 //! - nothing is decided before all kinds have been listed once, or while this replica does not lead;
-//! - a job never has more nodes asked than its parallelism, those included that are not selected any more and whose entry is
-//!   still there. Nodes are asked in the order of their names. Only a manager that lost the lease without noticing can add the
-//!   few writes it has on their way;
-//! - a node is asked once: its entry stays while the job lives and for [`KEPT`] after its end, and what ended is in the
-//!   job's `endedNodes` before it is over. So an entry is taken back only when the job, as shown, remembers the node, or is
-//!   gone, or does not select the node any more before it ended;
+//! - a job never has more nodes asked than its parallelism, those included that are not selected any more and
+//!   whose entry is still there. Nodes are asked in the order of their names. Only a manager that lost the
+//!   lease without noticing can add the few writes it has on their way;
+//! - a node is asked once: its entry stays while the job lives and for [`KEPT`] after its end, and what ended
+//!   is in the job's `endedNodes` before it is over. So an entry is taken back only when the job, as shown,
+//!   remembers the node, or is gone, or does not select the node any more before it ended;
 //! - the entries of a node never take more than their namespace, and all together, may have there (`room`). A
-//!   wish without room
-//!   takes no part of its job's parallelism, and comes in when there is some: the oldest job of a namespace first, then the
-//!   first by name;
-//! - an entry once written stays as it is until it is taken back: another image, limit or secret of a job counts for
-//!   nodes that are asked after that;
-//! - a write is asked for once for each version of an object, and again only if it was lost or the lease came anew.
+//!   wish without room takes no part of its job's parallelism, and comes in when there is some: the oldest
+//!   job of a namespace first, then the first by name;
+//! - an entry once written stays as it is until it is taken back: another image, limit or secret of a job
+//!   counts for nodes that are asked after that;
+//! - a write is asked for once for each version of an object, and again only if it was lost or the lease came
+//!   anew.
 
 mod advance;
 mod crowd;
@@ -85,14 +87,16 @@ use crate::{
     write::Target,
 };
 
-/// An entry that the agent has said nothing about, and, added to what all its attempts may take, one about which it says
-/// nothing new, so long: the node has failed for the job. OpenKruise's 10 minutes; a kubelet's node is NotReady far sooner.
+/// An entry that the agent has said nothing about, and, added to what all its attempts may take, one about
+/// which it says nothing new, so long: the node has failed for the job. OpenKruise's 10 minutes; a kubelet's
+/// node is NotReady far sooner.
 pub const SILENCE: Duration = Duration::from_secs(600);
 /// How long entries stay after the end of their job, so that what it did can be looked up on the nodes.
 pub const KEPT: Duration = Duration::from_secs(300);
 /// The status of a running job is written once in it at the most, its first and its last at once.
 pub const WRITTEN_EVERY: Duration = Duration::from_millis(500);
-/// A job without a single node is over. Not before so long after it was seen: nodes and pods come by watches of their own.
+/// A job without a single node is over. Not before so long after it was seen: nodes and pods come by watches
+/// of their own.
 const EMPTY_AFTER: Duration = Duration::from_secs(2);
 /// Entries of somebody who is not known stay so long: whoever it is may only not have been seen yet.
 const UNKNOWN_KEPT: Duration = Duration::from_secs(10);

@@ -1,5 +1,5 @@
-//! The pods that count for a `podSelector`: scheduled, not finished, not being deleted. A job sees only those of its
-//! namespace.
+//! The pods that count for a `podSelector`: scheduled, not finished, not being deleted. A job sees only those
+//! of its namespace.
 
 use std::sync::Arc;
 

@@ -133,8 +133,9 @@ impl PullAhead {
 }
 
 impl Indexes {
-    /// Somebody wants this image ahead. Said again it is the same wish, with other limits perhaps. Whoever wants it says so
-    /// within 10 s after the start of the manager, or its entries are taken for those of somebody gone.
+    /// Somebody wants this image ahead. Said again it is the same wish, with other limits perhaps. Whoever
+    /// wants it says so within 10 s after the start of the manager, or its entries are taken for those of
+    /// somebody gone.
     pub fn want_ahead(&mut self, wanted: &PullAhead, now: Now) -> Vec<Effect> {
         self.images.want_ahead(wanted, &self.pods, now)
     }

@@ -56,8 +56,8 @@ pub(super) enum Standing {
     Crowded,
     /// Asked; counted as silent from then on.
     Asked(Instant),
-    /// Not selected any more, and its entry is still there or on its way: until that has gone it may be pulling. No longer
-    /// than until then.
+    /// Not selected any more, and its entry is still there or on its way: until that has gone it may be
+    /// pulling. No longer than until then.
     Leaving(Instant),
     /// It has ended.
     Ended(End),

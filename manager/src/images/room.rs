@@ -20,8 +20,8 @@ pub(super) const OF_ONE: usize = 32 << 10;
 pub(super) const FOR_LITTLE: usize = 256 << 10;
 /// A dozen wishes as they usually are.
 pub(super) const LITTLE: usize = 16 << 10;
-/// Bytes that a wish takes besides itself: what the agent answers (its message has 512 bytes at the most), and
-/// who owns which field.
+/// Bytes that a wish takes besides itself: what the agent answers (its message has 512 bytes at the most),
+/// and who owns which field.
 pub(super) const EACH: usize = 1 << 10;
 /// Bytes that the credentials of a wish take, until they are sealed and weighed.
 pub(super) const SEALED: usize = 24 << 10;

@@ -1,4 +1,5 @@
-//! A node, and the NodeImage of its name. Only both together can be asked for anything: without the second no agent listens.
+//! A node, and the NodeImage of its name. Only both together can be asked for anything: without the second no
+//! agent listens.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -85,7 +86,8 @@ pub(super) struct Pull {
 }
 
 impl Site {
-    /// Something can be asked of it. A NodeImage that was made for an earlier node of this name is about to go.
+    /// Something can be asked of it. A NodeImage that was made for an earlier node of this name is about to
+    /// go.
     pub(super) fn usable(&self) -> bool {
         match (&self.node, &self.image) {
             (Some(node), Some(image)) => {

@@ -1,9 +1,9 @@
-//! In-place updates on behalf of workloads: what pods are to be, laid down in the NodePodUpdate of their node. The entrance for
-//! workloads, as [`crate::images::predownload`] is for their images.
+//! In-place updates on behalf of workloads: what pods are to be, laid down in the NodePodUpdate of their
+//! node. The entrance for workloads, as [`crate::images::predownload`] is for their images.
 //!
-//! It has no caller yet: no workload is there to want anything, so nothing watches NodePodUpdates, nothing writes them, and
-//! the manager runs without this. What is missing besides a workload is wiring alone: a watch ([`crate::wire`]), an order for the
-//! writer, and a place in [`crate::controller`].
+//! It has no caller yet: no workload is there to want anything, so nothing watches NodePodUpdates, nothing
+//! writes them, and the manager runs without this. What is missing besides a workload is wiring alone: a
+//! watch ([`crate::wire`]), an order for the writer, and a place in [`crate::controller`].
 //!
 //! ```text
 //!  workload ── want / forget ─────────────────────────▶
@@ -11,14 +11,14 @@
 //!  lease ───── leads ─────────────────────────────────▶     └─────── progress ──▶ workload
 //! ```
 //!
-//! This module never reads a clock, never awaits and knows nothing of clients. It remembers nothing that the objects don't
-//! say, but for what workloads want, and they say that again after a restart.
+//! This module never reads a clock, never awaits and knows nothing of clients. It remembers nothing that the
+//! objects don't say, but for what workloads want, and they say that again after a restart.
 //!
 //! Invariants:
-//! - a write has the whole list of one node and names the version of the object it was decided on; it is asked for once for
-//!   each version, and again only if it was lost or the lease came anew;
-//! - an entry stays as it is until its workload wants something else or forgets it, or its pod is gone. So one that a manager
-//!   before this wrote, and whose workload has not spoken yet, stays;
+//! - a write has the whole list of one node and names the version of the object it was decided on; it is
+//!   asked for once for each version, and again only if it was lost or the lease came anew;
+//! - an entry stays as it is until its workload wants something else or forgets it, or its pod is gone. So
+//!   one that a manager before this wrote, and whose workload has not spoken yet, stays;
 //! - a revision has the time at which it was first asked for, whoever asks again.
 
 use std::{
@@ -75,8 +75,8 @@ struct Node {
     shown: Option<Shown>,
     /// UIDs.
     wanted: BTreeSet<String>,
-    /// UIDs of entries to take back. A write that has one of them may still be on its way: it is remembered until another
-    /// version of the object comes without it.
+    /// UIDs of entries to take back. A write that has one of them may still be on its way: it is remembered
+    /// until another version of the object comes without it.
     let_go: BTreeSet<String>,
 }
 
@@ -94,8 +94,8 @@ struct Shown {
 }
 
 impl PodUpdates {
-    /// A workload wants a pod to be so, which is on this node. Said again with another revision, it is the new one; `since`
-    /// counts only for a revision that the node has not been given yet.
+    /// A workload wants a pod to be so, which is on this node. Said again with another revision, it is the
+    /// new one; `since` counts only for a revision that the node has not been given yet.
     pub fn want(&mut self, pod: DesiredPod, node: &str) {
         let name: Arc<str> =
             self.nodes.get_key_value(node).map_or_else(|| node.into(), |(name, _)| name.clone());
@@ -122,8 +122,9 @@ impl PodUpdates {
         self.let_go(uid, node);
     }
 
-    /// Pods and NodePodUpdates have been listed, at the start or after an outage: entries of pods that do not live are
-    /// taken back. To be said after each such list, when those of both kinds have been complete once.
+    /// Pods and NodePodUpdates have been listed, at the start or after an outage: entries of pods that do not
+    /// live are taken back. To be said after each such list, when those of both kinds have been complete
+    /// once.
     pub fn pods_listed(&mut self, lives: impl Fn(&DesiredPod) -> bool) {
         let wanted = self.wanted.values().map(|(pod, node)| (pod, node));
         let shown = self.nodes.iter().flat_map(|(name, node)| {
@@ -192,7 +193,8 @@ impl PodUpdates {
         }
     }
 
-    /// How far the agent is with what is wanted of this pod; `None` before it has said something about that revision.
+    /// How far the agent is with what is wanted of this pod; `None` before it has said something about that
+    /// revision.
     pub fn progress(&self, uid: &str) -> Option<&UpdatedPod> {
         let (pod, node) = self.wanted.get(uid)?;
         let said = self.nodes.get(node)?.shown.as_ref()?.pods.get(uid)?;

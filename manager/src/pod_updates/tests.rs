@@ -296,8 +296,8 @@ fn deed() -> impl Strategy<Value = Deed> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// However writes, events and restarts fall: in the end each node has what is wanted of its pods, and nothing of pods
-    /// that are gone or forgotten.
+    /// However writes, events and restarts fall: in the end each node has what is wanted of its pods, and
+    /// nothing of pods that are gone or forgotten.
     #[test]
     fn in_the_end_each_node_has_what_is_wanted(deeds in proptest::collection::vec(deed(), 1..60)) {
         let mut world = World::new();
@@ -331,8 +331,9 @@ proptest! {
                 }
                 Deed::Show => ["even", "odd"].into_iter().for_each(|node| world.show(node)),
                 Deed::Restart => {
-                    // What was forgotten and never written is forgotten twice: its workload says so, as it says what it wants.
-                    // Its writes have arrived before the lists, or never do: the lease comes free only after them.
+                    // What was forgotten and never written is forgotten twice: its workload says so, as it
+                    // says what it wants. Its writes have arrived before the lists, or never do: the lease
+                    // comes free only after them.
                     on_their_way.clear();
                     world.updates = PodUpdates::default();
                     ["even", "odd"].into_iter().for_each(|node| world.show(node));

@@ -1,5 +1,5 @@
-//! A node: what is wanted of it, and what its NodePodProbe shows. Without the object nothing can be asked: its agent makes it, and has
-//! not been there.
+//! A node: what is wanted of it, and what its NodePodProbe shows. Without the object nothing can be asked:
+//! its agent makes it, and has not been there.
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Instant};
 

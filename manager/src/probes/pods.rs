@@ -1,5 +1,5 @@
-//! The pods that count: scheduled, Initialized, not finished, not being deleted. By namespace, with its markers: neither sees
-//! those of another.
+//! The pods that count: scheduled, Initialized, not finished, not being deleted. By namespace, with its
+//! markers: neither sees those of another.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -211,7 +211,8 @@ fn owed(marker: &mut Marker, now: Now) -> Option<Owed> {
     Some(Owed { status, at })
 }
 
-/// Something was asked to be written on the version that this one names too. If it was done, this one would be refused.
+/// Something was asked to be written on the version that this one names too. If it was done, this one would
+/// be refused.
 fn is_under_way<T>(sent: &Option<(Box<str>, T)>, next: &(Box<str>, T)) -> bool {
     sent.as_ref().is_some_and(|(resource_version, _)| *resource_version == next.0)
 }

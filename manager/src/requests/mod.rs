@@ -18,8 +18,8 @@
 //!        └───────Fail─────────┴────────────Fail────────────────┘
 //! ```
 //!
-//! - `kind`: which of the two kinds a request is of. They are assigned and ended alike; but recreating is about instances, and
-//!   an update about a pod, whether its containers have ever run or not;
+//! - `kind`: which of the two kinds a request is of. They are assigned and ended alike; but recreating is
+//!   about instances, and an update about a pod, whether its containers have ever run or not;
 //! - `spec`, `status`: what both kinds say in common. Is what is asked for possible at all;
 //! - `assignment`: which agent, which instances; what is missing is waited for, because pods come by a watch
 //!   of their own;
@@ -27,10 +27,10 @@
 //! - `replaced`: instances known to be history, so that a pod seen late is not taken for news.
 //!
 //! Invariants:
-//! - nothing is decided before pods, nodes and requests of the kind have been listed once, completely; of the two kinds of
-//!   requests neither waits for the other, which may not be installed;
-//! - a write is asked for once for each version of a request, and again only if it was lost (`lost`) or everything
-//!   is asked for (`leads`); what became of it is seen in the next version of the object;
+//! - nothing is decided before pods, nodes and requests of the kind have been listed once, completely; of the
+//!   two kinds of requests neither waits for the other, which may not be installed;
+//! - a write is asked for once for each version of a request, and again only if it was lost (`lost`) or
+//!   everything is asked for (`leads`); what became of it is seen in the next version of the object;
 //! - every write names the version it was decided on, so a decision made on old news changes nothing;
 //! - a request that ended is never written to. Deleting it after its time is its agent's job, never the
 //!   manager's: one that ended on a node that is gone stays until somebody deletes it;
@@ -256,8 +256,8 @@ impl RequestIndex {
 
     // === decisions ===
 
-    /// Since when requests can be decided; `None` while they can't. A list of them comes in any order, so one may be seen
-    /// before the one it follows: nothing is decided before its end.
+    /// Since when requests can be decided; `None` while they can't. A list of them comes in any order, so one
+    /// may be seen before the one it follows: nothing is decided before its end.
     fn usable_since(&self, kind: RequestKind) -> Option<Instant> {
         if self.views.is_listing(kind.object()) { None } else { self.views.complete_since(kind.decided_by()) }
     }

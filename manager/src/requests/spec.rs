@@ -1,4 +1,5 @@
-//! Is a request's spec one that can be carried out? Admission asks the same; it may be absent, so it is asked again here.
+//! Is a request's spec one that can be carried out? Admission asks the same; it may be absent, so it is asked
+//! again here.
 
 use std::collections::HashSet;
 

@@ -1,5 +1,5 @@
-//! Objects as the watches show them, in words that all indexes share: objects cut down to what is decided by, their names, the
-//! clock's two faces, and how far an absence can be believed.
+//! Objects as the watches show them, in words that all indexes share: objects cut down to what is decided by,
+//! their names, the clock's two faces, and how far an absence can be believed.
 //!
 //! Nothing here decides anything, reads a clock or knows how an object looked on the wire.
 

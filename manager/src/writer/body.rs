@@ -17,8 +17,8 @@ use crate::{
     write::{Target, Write},
 };
 
-/// An object with what identifies it and the fields of its status that are the manager's: with server-side apply, one
-/// left out is one taken back.
+/// An object with what identifies it and the fields of its status that are the manager's: with server-side
+/// apply, one left out is one taken back.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Body {

@@ -18,8 +18,8 @@ pub const MOST_SECONDS: i64 = 315_360_000;
 pub const MOST_CONTAINERS: usize = 256;
 /// The most bytes that annotations have together, in Kubernetes and here.
 pub const MOST_ANNOTATION_BYTES: usize = 256 << 10;
-/// The most bytes that labels and annotations of a job's sandbox have together: a runtime is told a few things
-/// by them, and each node that pulls has a copy in an object that all namespaces share.
+/// The most bytes that labels and annotations of a job's sandbox have together: a runtime is told a few
+/// things by them, and each node that pulls has a copy in an object that all namespaces share.
 pub const MOST_SANDBOX_BYTES: usize = 4 << 10;
 /// The longest message of a status or a condition, as Kubernetes has it.
 pub const LONGEST_MESSAGE: usize = 32 << 10;

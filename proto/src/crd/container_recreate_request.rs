@@ -144,7 +144,8 @@ pub struct RecreateStrategy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub termination_grace_period_seconds: Option<i64>,
-    /// Make the pod not Ready (where it has the readiness gate KruisePodReady) and wait so many seconds first.
+    /// Make the pod not Ready (where it has the readiness gate KruisePodReady) and wait so many seconds
+    /// first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub unready_grace_period_seconds: Option<i64>,
@@ -164,8 +165,8 @@ pub enum FailurePolicy {
     Ignore,
 }
 
-/// Where a request stands. The manager writes the assignment (`nodeName`, `podUID`, `containerStatusContexts`), the agent
-/// of that node everything else.
+/// Where a request stands. The manager writes the assignment (`nodeName`, `podUID`,
+/// `containerStatusContexts`), the agent of that node everything else.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerRecreateRequestStatus {

@@ -1,10 +1,11 @@
 //! The custom resources, one file per kind.
 //!
-//! Names, fields and printed columns of `apps.kruise.io/v1alpha1` are those OpenKruise users know; its manifests are valid
-//! here unchanged. What only Berth writes is in `status`. `berth.dev/v1alpha1` has what OpenKruise has no kind for. The YAML in `deploy/crds` is generated from these types.
+//! Names, fields and printed columns of `apps.kruise.io/v1alpha1` are those OpenKruise users know; its
+//! manifests are valid here unchanged. What only Berth writes is in `status`. `berth.dev/v1alpha1` has what
+//! OpenKruise has no kind for. The YAML in `deploy/crds` is generated from these types.
 //!
-//! A status has two writers, the manager and the agent of the node, each with a field manager of its own: so nothing at
-//! its top level is required, and its lists are maps.
+//! A status has two writers, the manager and the agent of the node, each with a field manager of its own: so
+//! nothing at its top level is required, and its lists are maps.
 
 mod bounds;
 mod container_recreate_request;

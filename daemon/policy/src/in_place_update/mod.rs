@@ -1,4 +1,5 @@
-//! Ordered in-place updates of a running pod: given what is wanted and what is observed, what is the one next step?
+//! Ordered in-place updates of a running pod: given what is wanted and what is observed, what is the one next
+//! step?
 //!
 //! ```text
 //!            what differs from the wanted?
@@ -24,22 +25,22 @@
 //!  '--------------'
 //! ```
 //!
-//! [`next`] is a total function of its arguments and remembers nothing, so whoever carries out its steps may die anywhere:
-//! asked again with what is observed then, it goes on. What lasts is in the pod (its images, its metadata, the condition,
-//! the [`Record`]) and in the [`Before`] that the caller keeps. A step is asked for again until its effect is observed;
-//! carrying it out twice is carrying it out once.
+//! [`next`] is a total function of its arguments and remembers nothing, so whoever carries out its steps may
+//! die anywhere: asked again with what is observed then, it goes on. What lasts is in the pod (its images,
+//! its metadata, the condition, the [`Record`]) and in the [`Before`] that the caller keeps. A step is asked
+//! for again until its effect is observed; carrying it out twice is carrying it out once.
 //!
-//! What is pending follows from comparing the pod with the [`Update`], not from the `next*` fields of the record, which are
-//! written for those who read them. So a second update replaces the first one at any point, a rollback is just another
-//! update, and the containers that neither needs to touch are not touched.
+//! What is pending follows from comparing the pod with the [`Update`], not from the `next*` fields of the
+//! record, which are written for those who read them. So a second update replaces the first one at any point,
+//! a rollback is just another update, and the containers that neither needs to touch are not touched.
 //!
-//! The order is OpenKruise's: containers without a launch priority go in the first batch, of those with one the highest
-//! first. Whoever reads a label or annotation that is changed for another one goes with it.
+//! The order is OpenKruise's: containers without a launch priority go in the first batch, of those with one
+//! the highest first. Whoever reads a label or annotation that is changed for another one goes with it.
 //!
 //! [`plan`] stands above it: who asks, whose word counts where two ask, and what each of them is told.
 //!
-//! This knows nothing of annotations as text, of RFC 3339 or of how a hash of env values is made: `wall` is in seconds
-//! since the epoch, and hashes are only compared.
+//! This knows nothing of annotations as text, of RFC 3339 or of how a hash of env values is made: `wall` is
+//! in seconds since the epoch, and hashes are only compared.
 
 mod answer;
 mod batch;

@@ -23,8 +23,8 @@ pub enum MetadataKey {
 /// Values of labels and annotations.
 pub type Metadata = BTreeMap<MetadataKey, String>;
 
-/// Stands for the env values that come from labels and annotations. Equal means equal values; the values themselves may
-/// be secret and never get here.
+/// Stands for the env values that come from labels and annotations. Equal means equal values; the values
+/// themselves may be secret and never get here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EnvHash(pub u64);
 
@@ -41,8 +41,9 @@ pub struct Observed {
     pub gate: Gate,
     /// The annotation `apps.kruise.io/inplace-update-state`.
     pub record: Option<Record>,
-    /// The kubelet knows this version of the pod, or a later one. As long as it does not, a container may be started with
-    /// the images and values of an older one, so none is restarted and nothing is called complete.
+    /// The kubelet knows this version of the pod, or a later one. As long as it does not, a container may be
+    /// started with the images and values of an older one, so none is restarted and nothing is called
+    /// complete.
     pub kubelet_knows: bool,
     /// Known presence of images on the node; an image that is not in it is unknown.
     pub images: BTreeMap<Arc<str>, Presence>,
@@ -101,7 +102,8 @@ pub struct ContainerView {
     pub image: Arc<str>,
     /// Its launch priority; `None` in a pod without a launch order.
     pub priority: Option<i32>,
-    /// The labels and annotations that its env refers to. Entries with a literal value of the same name are not in it.
+    /// The labels and annotations that its env refers to. Entries with a literal value of the same name are
+    /// not in it.
     pub reads: BTreeSet<MetadataKey>,
     /// Hash of the env values that the container would have if it were created with the present metadata.
     pub env: EnvHash,
@@ -111,17 +113,19 @@ pub struct ContainerView {
     pub leftovers: Leftovers,
 }
 
-/// Exited instances of a container, from which the kubelet computes how long it holds back the next one: it takes them as a
-/// sign that the image keeps crashing, if it started that image before.
+/// Exited instances of a container, from which the kubelet computes how long it holds back the next one: it
+/// takes them as a sign that the image keeps crashing, if it started that image before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leftovers {
     /// There are none, as far as anybody can tell.
     None,
     /// The runtime has these.
     There(BTreeSet<ContainerId>),
-    /// They were removed, and the kubelet, which looks once a second, may believe them to be there until then.
+    /// They were removed, and the kubelet, which looks once a second, may believe them to be there until
+    /// then.
     Removed {
-        /// The end of the wait, which is bounded: where the kubelet does not list through the agent nobody sees it look.
+        /// The end of the wait, which is bounded: where the kubelet does not list through the agent nobody
+        /// sees it look.
         until: Instant,
     },
 }
@@ -139,7 +143,8 @@ pub struct Instance {
     pub env: Option<EnvHash>,
     /// Life of the instance: says whether it runs.
     pub life: Life,
-    /// It runs, steadily, and nothing has to succeed before the kubelet calls it Ready, which it does with its next look.
+    /// It runs, steadily, and nothing has to succeed before the kubelet calls it Ready, which it does with
+    /// its next look.
     pub early_ready: bool,
     /// `restartCount`, for people.
     pub restarts: u32,
@@ -166,10 +171,12 @@ pub enum Life {
     },
     /// It does not run yet, is being stopped, or has exited and is started again.
     Restarting,
-    /// It has exited because the kubelet stopped it for what is wanted now, and starts the next one in the same pass; or it is
-    /// the next one, just before that. The kubelet tells nothing of the pod before it is through.
+    /// It has exited because the kubelet stopped it for what is wanted now, and starts the next one in the
+    /// same pass; or it is the next one, just before that. The kubelet tells nothing of the pod before it is
+    /// through.
     Stopped,
-    /// It has exited again and again, and the kubelet waits before it starts it once more (`CrashLoopBackOff`).
+    /// It has exited again and again, and the kubelet waits before it starts it once more
+    /// (`CrashLoopBackOff`).
     Crashing,
     /// It has exited, and the restart policy leaves it so.
     Ended,

@@ -51,7 +51,8 @@ impl Node {
         self.sidecars.marks.keys().filter(|id| self.runtime_listed && !self.containers.contains_key(*id))
     }
 
-    /// Something may have to be done with the next fact. The marks of a pod that has ended wait for nothing but their end.
+    /// Something may have to be done with the next fact. The marks of a pod that has ended wait for nothing
+    /// but their end.
     pub(crate) fn awaits_sidecars(&self) -> bool {
         self.sidecars.is_active() || self.sidecars_gone().next().is_some()
     }
@@ -102,7 +103,8 @@ impl Node {
             let (name, container) = (sidecar.name.clone(), sidecar.id.clone());
             marks.push(SidecarMark { pod: pod.pod.uid.clone(), name, container, hooked });
         };
-        // All at once, whatever the order: one that gives up because another is gone has ended with the job too.
+        // All at once, whatever the order: one that gives up because another is gone has ended with the job
+        // too.
         alive
             .iter()
             .filter(|sidecar| !self.sidecars.is_marked(&sidecar.id))
@@ -131,9 +133,9 @@ impl Node {
             RestartPolicy::OnFailure => code == Some(0),
             RestartPolicy::Always => false,
         };
-        // What goes with a policy of its own (`restartPolicyRules`) is not known here. One that was stopped may be about to be
-        // started again, whatever the policy: recreated, or with another image. Only the kubelet knows, and it says so in the
-        // status.
+        // What goes with a policy of its own (`restartPolicyRules`) is not known here. One that was stopped
+        // may be about to be started again, whatever the policy: recreated, or with another image. Only the
+        // kubelet knows, and it says so in the status.
         let was_stopped =
             self.config.path == Path::Beside || own.is_some() || main.stopping || self.was_stopped(&main.id);
         let reported = || {

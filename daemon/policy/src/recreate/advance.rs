@@ -161,7 +161,8 @@ impl Node {
         }
     }
 
-    /// The containers in the order in which they have their turn: as listed, or as the pod has them when the order counts.
+    /// The containers in the order in which they have their turn: as listed, or as the pod has them when the
+    /// order counts.
     pub(super) fn container_order(&self, request: &Request) -> Vec<ContainerName> {
         let mut names: Vec<ContainerName> =
             request.asked.containers.iter().map(|target| target.name.clone()).collect();

@@ -20,15 +20,15 @@
 //!  Succeeded   the new instance is Ready, and ran for `minStartedSeconds`
 //! ```
 //!
-//! The kubelet is the one that stops the container and starts it, whatever the restart policy, with its hook and without
-//! back-off. When the agent or the kubelet dies in the middle, the kubelet is asked again; a hook that had begun is then
-//! answered as done. A hook that does not pass through the agent (HTTP) may not be asked for again, so there the agent stops
-//! the container itself (mark `Stopping`, as always on path `beside`). A container that such a death left exited, under a
-//! restart policy that would leave it so, is shown as running and made from another definition, because such a one the kubelet
-//! starts in any case.
+//! The kubelet is the one that stops the container and starts it, whatever the restart policy, with its hook
+//! and without back-off. When the agent or the kubelet dies in the middle, the kubelet is asked again; a hook
+//! that had begun is then answered as done. A hook that does not pass through the agent (HTTP) may not be
+//! asked for again, so there the agent stops the container itself (mark `Stopping`, as always on path
+//! `beside`). A container that such a death left exited, under a restart policy that would leave it so, is
+//! shown as running and made from another definition, because such a one the kubelet starts in any case.
 //!
-//! Nothing here is an event that could be lost: every state follows from the marks, the runtime's containers and the pod
-//! view, so replaying them gives the same.
+//! Nothing here is an event that could be lost: every state follows from the marks, the runtime's containers
+//! and the pod view, so replaying them gives the same.
 
 mod advance;
 mod assign;

@@ -70,7 +70,8 @@ impl Origin {
 pub struct RecreateTarget {
     /// Its name.
     pub name: ContainerName,
-    /// The instance to replace, as it was when the request was assigned. A newer one means that it is replaced already.
+    /// The instance to replace, as it was when the request was assigned. A newer one means that it is
+    /// replaced already.
     pub instance: ContainerId,
 }
 

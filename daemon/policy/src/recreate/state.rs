@@ -188,7 +188,8 @@ impl Recreates {
         }
     }
 
-    /// The store has no marks of this request any more. One that left marks and is known to nobody is forgotten here, too.
+    /// The store has no marks of this request any more. One that left marks and is known to nobody is
+    /// forgotten here, too.
     pub(super) fn forgotten(&mut self, id: &RequestId) {
         self.unmarked.remove(id);
         if !self.requests.contains(id) {
@@ -221,8 +222,8 @@ impl Recreates {
         self.marks.values().find(|marked| marked.mark.container == *container)
     }
 
-    /// The kubelet may have been shown that this instance has to be replaced, or the agent stops it itself. A mark whose
-    /// request is not known (any more, or yet) does nothing.
+    /// The kubelet may have been shown that this instance has to be replaced, or the agent stops it itself. A
+    /// mark whose request is not known (any more, or yet) does nothing.
     pub(crate) fn was_shown(&self, container: &ContainerId) -> bool {
         let marked = self.mark_of(container).filter(|marked| marked.mark.phase > MarkPhase::Armed);
         marked.is_some_and(|marked| self.requests.contains(&marked.mark.request))

@@ -7,7 +7,8 @@ use crate::{CreateContainer, Declared, Event, HoldReason, Question, Request, San
 
 const MOST: usize = 16;
 
-/// The next of two levels waits in each of so many pods, and all of them wait for an answer about their sandbox.
+/// The next of two levels waits in each of so many pods, and all of them wait for an answer about their
+/// sandbox.
 fn crowd(count: usize) -> World {
     let mut world = World::new();
     world.apply(Event::ViewFresh(true));

@@ -6,8 +6,8 @@
 //!                         status.desiredImages)
 //! ```
 //!
-//! A change of a phase is written at once, progress at most once a second. While the API server is away everything that was
-//! seen stays wished, and what happened is written when it is back.
+//! A change of a phase is written at once, progress at most once a second. While the API server is away
+//! everything that was seen stays wished, and what happened is written when it is back.
 
 use std::{sync::Arc, time::Duration};
 

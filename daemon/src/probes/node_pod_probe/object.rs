@@ -1,7 +1,7 @@
 //! This node's `NodePodProbe`: made if it is missing, followed, and answered.
 //!
-//! `status.podProbeStatuses` and the conditions have owners of their own among the agent's fields, because they change at
-//! different times, and what an owner leaves out of a server-side apply is removed.
+//! `status.podProbeStatuses` and the conditions have owners of their own among the agent's fields, because
+//! they change at different times, and what an owner leaves out of a server-side apply is removed.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -271,7 +271,8 @@ impl Object {
         });
     }
 
-    /// Writes the conditions when they change; what cannot be written now is written with the next change, or in a while.
+    /// Writes the conditions when they change; what cannot be written now is written with the next change, or
+    /// in a while.
     async fn keep_conditions(&self) {
         let mut conditions = self.conditions.subscribe();
         let mut failed = false;

@@ -9,9 +9,9 @@
 //!       '--------- unready (readiness of a pod) <------- change_pod'
 //! ```
 //!
-//! Nothing here decides about a pod. What is written concerns only objects of this node: requests assigned to it, and
-//! the readiness of its pods. While the API server is away everything that was seen stays, and what was not written is
-//! told as not done.
+//! Nothing here decides about a pod. What is written concerns only objects of this node: requests assigned to
+//! it, and the readiness of its pods. While the API server is away everything that was seen stays, and what
+//! was not written is told as not done.
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;

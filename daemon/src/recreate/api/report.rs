@@ -1,8 +1,8 @@
 //! Writes to requests at the API server: their status, and their deletion.
 //!
-//! One server-side apply for each change, with exactly the fields the agent owns; what it left out of the last one it
-//! gives up. It names the version it was made from, so that it never overwrites what it has not seen: when the manager
-//! has ended the request of a node that was away, it stays ended.
+//! One server-side apply for each change, with exactly the fields the agent owns; what it left out of the
+//! last one it gives up. It names the version it was made from, so that it never overwrites what it has not
+//! seen: when the manager has ended the request of a node that was away, it stays ended.
 
 use std::{fmt::Debug, sync::Arc};
 

@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{base::clock::Clock, files::node_image};
 
-/// A request that is taken has a pod and containers, and an error is short; a status that was read is written and read again
-/// as the same.
+/// A request that is taken has a pod and containers, and an error is short; a status that was read is written
+/// and read again as the same.
 pub fn files(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     match manifest::read(text) {

@@ -1,7 +1,8 @@
 //! A file as its author wrote it: one `ContainerRecreateRequest`, read strictly.
 //!
-//! The type of the API forgives unknown fields, because a newer server may send them. A file has no newer author than its
-//! reader, so there a field that is not known is a misspelt one: an error with its line, and not a surprise later.
+//! The type of the API forgives unknown fields, because a newer server may send them. A file has no newer
+//! author than its reader, so there a field that is not known is a misspelt one: an error with its line, and
+//! not a surprise later.
 
 use berth_proto::crd::{ContainerRecreateRequest, Invalid};
 use kube::Resource;
@@ -12,7 +13,8 @@ use crate::{
     recreate::codec,
 };
 
-/// Why a file is no request. `Display` names the field and the remedy; who knows the file puts its name before.
+/// Why a file is no request. `Display` names the field and the remedy; who knows the file puts its name
+/// before.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ManifestError {
     /// It says that it is something else.

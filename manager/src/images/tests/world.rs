@@ -1,5 +1,5 @@
-//! A cluster in miniature: an index that leads, a clock that stands still, an API server that carries out what is owed and
-//! shows it, and agents that answer when told to.
+//! A cluster in miniature: an index that leads, a clock that stands still, an API server that carries out
+//! what is owed and shows it, and agents that answer when told to.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -285,7 +285,8 @@ impl World {
         while !self.waits && self.write_one() {}
     }
 
-    /// Carries out the oldest order, if there is one. On another version than it was decided on it does nothing.
+    /// Carries out the oldest order, if there is one. On another version than it was decided on it does
+    /// nothing.
     pub(super) fn write_one(&mut self) -> bool {
         let Some(order) = self.orders.pop_front() else { return false };
         match order {

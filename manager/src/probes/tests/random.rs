@@ -1,6 +1,7 @@
-//! Random histories: pods, markers and nodes come, change and go, writes are late, lost or refused, managers are replaced.
-//! After all has settled every node has what follows from the objects, worked out anew here in the plainest way; and then nothing
-//! is written any more. (That no write changes nothing, and none comes too soon, is checked with each: `world`.)
+//! Random histories: pods, markers and nodes come, change and go, writes are late, lost or refused, managers
+//! are replaced. After all has settled every node has what follows from the objects, worked out anew here in
+//! the plainest way; and then nothing is written any more. (That no write changes nothing, and none comes too
+//! soon, is checked with each: `world`.)
 
 use berth_proto::crd::{ContainerProbe, PodProbe, PodProbeMarkerSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;

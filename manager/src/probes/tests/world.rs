@@ -1,5 +1,5 @@
-//! A cluster in miniature: an index that leads, a clock that stands still, and an API server that carries out what is owed and
-//! shows it.
+//! A cluster in miniature: an index that leads, a clock that stands still, and an API server that carries out
+//! what is owed and shows it.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -276,7 +276,8 @@ impl World {
         }
     }
 
-    /// Carries out the oldest order, if there is one. On another version than it was decided on it does nothing.
+    /// Carries out the oldest order, if there is one. On another version than it was decided on it does
+    /// nothing.
     pub(super) fn write_one(&mut self) -> bool {
         let Some(order) = self.orders.pop_front() else { return false };
         let version = self.next_version();

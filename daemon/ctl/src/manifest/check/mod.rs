@@ -1,4 +1,5 @@
-//! What a manifest may not say, and what it says in vain: all findings at once, each with its field and the remedy.
+//! What a manifest may not say, and what it says in vain: all findings at once, each with its field and the
+//! remedy.
 
 mod container;
 mod volume;

@@ -1,4 +1,5 @@
-//! What is owed to the world about updates. Each action is given out once, and answered by the event it names, if it names one.
+//! What is owed to the world about updates. Each action is given out once, and answered by the event it
+//! names, if it names one.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -21,13 +22,15 @@ pub enum UpdateAction {
         /// Instances to ask about.
         instances: Vec<InstanceQuestion>,
     },
-    /// Have this image brought to the node for this pod, and kept there. No answer: [`super::NodeView::images`] shows it.
+    /// Have this image brought to the node for this pod, and kept there. No answer:
+    /// [`super::NodeView::images`] shows it.
     WantImage(PodUid, Arc<str>),
     /// Nobody wants it for this pod any more. No answer.
     LetImageGo(PodUid, Arc<str>),
     /// Remove these exited instances. Answered by `Cleared`.
     Clear(PodUid, BTreeSet<ContainerId>),
-    /// From now on create the containers of this pod with these env values. No answer; before any action that follows.
+    /// From now on create the containers of this pod with these env values. No answer; before any action that
+    /// follows.
     SetEnv(PodUid, CreationEnv),
     /// Write to exactly this version of the pod. Answered by `Written`.
     Write {

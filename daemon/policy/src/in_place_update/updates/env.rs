@@ -16,9 +16,9 @@ pub(crate) fn named(requests: &[UpdateRequest]) -> BTreeSet<MetadataKey> {
     requests.iter().flat_map(|request| request.metadata.keys()).chain(before).cloned().collect()
 }
 
-/// The values that the containers are to be created with once the pod has these values, too: as far as they come from these
-/// keys. Only containers that read some of them are in it, and none in which the kubelet puts such a value into another text
-/// (`$(NAME)`): the two would not fit together.
+/// The values that the containers are to be created with once the pod has these values, too: as far as they
+/// come from these keys. Only containers that read some of them are in it, and none in which the kubelet puts
+/// such a value into another text (`$(NAME)`): the two would not fit together.
 pub(crate) fn values(view: &PodView, changes: &Metadata, keys: &BTreeSet<MetadataKey>) -> CreationEnv {
     let value =
         |key: &MetadataKey| changes.get(key).or_else(|| view.metadata.get(key)).cloned().unwrap_or_default();

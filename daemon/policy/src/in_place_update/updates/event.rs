@@ -1,4 +1,5 @@
-//! What happened to updates: facts from the sources of requests, the pod watch, the node, and the answers to actions.
+//! What happened to updates: facts from the sources of requests, the pod watch, the node, and the answers to
+//! actions.
 
 use std::collections::{BTreeMap, BTreeSet};
 

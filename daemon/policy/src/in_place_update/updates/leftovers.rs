@@ -13,7 +13,8 @@ use crate::{
     time::later,
 };
 
-/// The kubelet lists the runtime every second; one that does not within so long is busy, or does not list through the agent.
+/// The kubelet lists the runtime every second; one that does not within so long is busy, or does not list
+/// through the agent.
 const RELIST: Duration = Duration::from_millis(1500);
 /// From the list to what the kubelet makes of it.
 const INSPECTION: Duration = Duration::from_millis(50);

@@ -1,4 +1,5 @@
-//! Updates of the pods of this node: all requests, all that is remembered of their pods, and what is owed to the world.
+//! Updates of the pods of this node: all requests, all that is remembered of their pods, and what is owed to
+//! the world.
 //!
 //! ```text
 //!   requests of three sources ── RequestSeen, .. ──┐                    ┌──▶ Fetch, Inspect, Report, Delete
@@ -11,16 +12,20 @@
 //!   PodView + NodeView + memory ──observe──▶ Observed ──super::plan──▶ reports, Next ──turn──▶ actions
 //! ```
 //!
-//! The steps of an update are decided by [`super::plan`], which remembers nothing. What is remembered here is what the objects
-//! do not show: what is under way, what failed a moment ago, since when something runs. None of it has to survive.
+//! The steps of an update are decided by [`super::plan`], which remembers nothing. What is remembered here is
+//! what the objects do not show: what is under way, what failed a moment ago, since when something runs. None
+//! of it has to survive.
 //!
 //! Invariants, each tried by the model test:
-//! - one step of a pod and one question about it at a time, one write of a request at a time; pods do not wait for each other;
-//! - a write names the newest version of the pod that is known, and nothing is written while somebody else's write is looked at;
+//! - one step of a pod and one question about it at a time, one write of a request at a time; pods do not
+//!   wait for each other;
+//! - a write names the newest version of the pod that is known, and nothing is written while somebody else's
+//!   write is looked at;
 //! - after a failure the same is not tried again before its pause is over;
 //! - a restart is wanted for one instance at a time, and not before all requests are known to the node;
 //! - the gate is closed and images are there before anything is stopped for them;
-//! - what is remembered is bounded by open requests and what is under way: with everything answered and ended, nothing is left.
+//! - what is remembered is bounded by open requests and what is under way: with everything answered and
+//!   ended, nothing is left.
 
 mod action;
 pub(crate) mod clock;
@@ -195,7 +200,8 @@ impl Updates {
         actions
     }
 
-    /// When to ask [`Updates::plan`] again, even if nothing happens. Of the last plan: a fact asks for one of its own.
+    /// When to ask [`Updates::plan`] again, even if nothing happens. Of the last plan: a fact asks for one of
+    /// its own.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.wake.next
     }
@@ -210,7 +216,8 @@ impl Updates {
         uids.iter().find(|uid| self.pods.get(*uid).is_some_and(|pod| pod.followed))
     }
 
-    /// The pods for which [`UpdateEvent::NodeSeen`] is to be applied before the next plan, with the images to tell of.
+    /// The pods for which [`UpdateEvent::NodeSeen`] is to be applied before the next plan, with the images to
+    /// tell of.
     pub fn followed(&self) -> impl Iterator<Item = (&PodUid, &BTreeSet<Arc<str>>)> {
         self.pods.iter().filter(|(_, pod)| pod.followed).map(|(uid, pod)| (uid, &pod.images))
     }
@@ -235,7 +242,8 @@ impl Updates {
         self.requests.has_heard(sources)
     }
 
-    /// The pods that are left alone because their evaluation panicked, with the time when each is tried again.
+    /// The pods that are left alone because their evaluation panicked, with the time when each is tried
+    /// again.
     pub fn set_aside(&self, now: Instant) -> Vec<(PodUid, Instant)> {
         self.set_aside.all(now)
     }
@@ -245,7 +253,8 @@ impl Updates {
         self.set_aside.panics()
     }
 
-    /// Sizes of what is remembered of pods and of writes under way: nothing is, once everything was answered and has ended.
+    /// Sizes of what is remembered of pods and of writes under way: nothing is, once everything was answered
+    /// and has ended.
     pub fn remembered(&self) -> (usize, usize) {
         (self.pods.len(), self.writing.len())
     }
@@ -333,7 +342,8 @@ impl Updates {
         self.pods.retain(|_, pod| !pod.is_idle());
     }
 
-    /// Everything is known that an earlier process may have begun; or it takes too long, and the others must not wait for it.
+    /// Everything is known that an earlier process may have begun; or it takes too long, and the others must
+    /// not wait for it.
     fn is_clear(&mut self, unclear: bool, now: Instant) -> bool {
         if !self.requests.has_heard(&UpdateSource::ALL) {
             return false;

@@ -79,9 +79,9 @@ fn is_worked_on(view: &PodView) -> bool {
     updates::is_worked_on(view.generation, view.observed_generation)
 }
 
-/// The kubelet's pod worker is between the stop of the old instance and the start of the new one: the old one has exited and
-/// the worker is at the spec or the mark that says so, or the new one is there. It tells nothing before it is through, and then
-/// of what it finds at its next look at the runtime.
+/// The kubelet's pod worker is between the stop of the old instance and the start of the new one: the old one
+/// has exited and the worker is at the spec or the mark that says so, or the new one is there. It tells
+/// nothing before it is through, and then of what it finds at its next look at the runtime.
 fn is_being_started(view: &PodView, instance: &InstanceView, image: ImageMatch) -> bool {
     let has_image = image == ImageMatch::Wanted;
     match instance.state {
@@ -199,8 +199,8 @@ impl Look<'_> {
         Life::Restarting
     }
 
-    /// It runs steadily, has nothing that would have to succeed before it is Ready, and is the first one after the one that the
-    /// kubelet told of last, which ran: it has not fallen over.
+    /// It runs steadily, has nothing that would have to succeed before it is Ready, and is the first one
+    /// after the one that the kubelet told of last, which ran: it has not fallen over.
     fn is_early_ready(&mut self, container: &DeclaredContainer, newest: &InstanceView) -> bool {
         let follows = |status: &ContainerStatusView| {
             status.runs && status.ready && newest.attempt == status.restarts.saturating_add(1)
@@ -217,14 +217,15 @@ impl Look<'_> {
         steady <= self.clock.now
     }
 
-    /// When a container that has fallen over since its batch was patched has run long enough to count: the kubelet calls one
-    /// without a probe Ready whenever it is started. `None` for one that has not.
+    /// When a container that has fallen over since its batch was patched has run long enough to count: the
+    /// kubelet calls one without a probe Ready whenever it is started. `None` for one that has not.
     fn proven(&self, name: &ContainerName, status: &ContainerStatusView) -> Option<Instant> {
         let mut batches = self.view.record.as_ref()?.container_batches_record.iter();
         let batch = batches.rfind(|batch| batch.containers.contains(name))?;
         let before = i64::try_from(status.last_started?.as_secs()).unwrap_or(i64::MAX);
         let since = status.started?;
-        // Times have whole seconds: one that was started in the second of the patch may have been started before it.
+        // Times have whole seconds: one that was started in the second of the patch may have been started
+        // before it.
         (before > batch.timestamp).then(|| later(self.clock.instant(since), PROVEN))
     }
 }

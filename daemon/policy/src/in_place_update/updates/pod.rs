@@ -1,5 +1,5 @@
-//! Memory of one pod under update, from one plan to the next. None of it has to survive: what it takes to go on after a crash
-//! is in the pod and in the status of the requests.
+//! Memory of one pod under update, from one plan to the next. None of it has to survive: what it takes to go
+//! on after a crash is in the pod and in the status of the requests.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -77,8 +77,8 @@ impl UpdatedPod {
         self.attempts.pause(now)
     }
 
-    /// The newest instance of each regular container, as the runtime tells; where nobody tells of a restart in time, as the
-    /// pod's status does.
+    /// The newest instance of each regular container, as the runtime tells; where nobody tells of a restart
+    /// in time, as the pod's status does.
     pub(crate) fn instances(&self) -> BTreeMap<ContainerName, InstanceView> {
         let (Some(view), Some(node)) = (self.seen.view(), &self.node) else { return BTreeMap::new() };
         let mut instances = BTreeMap::new();

@@ -13,7 +13,8 @@ use crate::{
 const SET_ASIDE: &str = "berthd has failed to evaluate it and leaves it alone for a while; this is a bug of berthd, whose log has the place";
 
 impl Updates {
-    /// The open requests to look at, by pod. Those that make no sense fail, and those that wait for their turn are told so.
+    /// The open requests to look at, by pod. Those that make no sense fail, and those that wait for their
+    /// turn are told so.
     pub(super) fn looked_at(
         &mut self,
         now: Instant,

@@ -97,8 +97,8 @@ impl Requests {
         open
     }
 
-    /// Requests that have brought about what they asked for while open ones of the same pod were there; of each pod the newest
-    /// [`LOOKED_AT`]: what the earlier ones left was written down meanwhile.
+    /// Requests that have brought about what they asked for while open ones of the same pod were there; of
+    /// each pod the newest [`LOOKED_AT`]: what the earlier ones left was written down meanwhile.
     pub(crate) fn complete(&self) -> BTreeMap<PodUid, Vec<UpdateRequest>> {
         let mut since: BTreeMap<&PodUid, Instant> = BTreeMap::new();
         for request in self.entries.values().map(|entry| &entry.request) {

@@ -1,7 +1,8 @@
-//! Restarts that an update needs beside those the kubelet does by itself: of containers whose env has to be read anew.
+//! Restarts that an update needs beside those the kubelet does by itself: of containers whose env has to be
+//! read anew.
 //!
-//! They go the way of every other recreate (requests and marks of [`crate::Node`]), under names that whoever takes over
-//! after a crash finds again.
+//! They go the way of every other recreate (requests and marks of [`crate::Node`]), under names that whoever
+//! takes over after a crash finds again.
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +18,8 @@ use crate::{
     time::later,
 };
 
-/// A container that was restarted for its env and did not get it: the kubelet had an older version of the pod after all.
+/// A container that was restarted for its env and did not get it: the kubelet had an older version of the pod
+/// after all.
 const AGAIN: Duration = Duration::from_secs(30);
 
 /// The restarts of one pod.
@@ -35,8 +37,8 @@ struct InFlight {
 }
 
 impl Restarts {
-    /// These instances are to be restarted, and no others. `known`: the node was told of all restarts that an earlier process
-    /// began. Returns what follows, and when to look again, where one has to wait.
+    /// These instances are to be restarted, and no others. `known`: the node was told of all restarts that an
+    /// earlier process began. Returns what follows, and when to look again, where one has to wait.
     pub(crate) fn want(
         &mut self,
         request: &UpdateRequest,
@@ -51,7 +53,8 @@ impl Restarts {
         self.in_flight.retain(|name, restart| {
             let newest = instances.get(name);
             let same = newest.is_some_and(|newest| newest.id == restart.instance);
-            // One that is being stopped goes on; one that was not touched yet, and need not be any more, is let be.
+            // One that is being stopped goes on; one that was not touched yet, and need not be any more, is
+            // let be.
             let untouched =
                 newest.is_some_and(|newest| newest.state == ContainerState::Running && !newest.stopping);
             let over = !same || untouched && wanted.get(name) != Some(&restart.instance);

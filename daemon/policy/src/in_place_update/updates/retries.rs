@@ -13,7 +13,8 @@ const PAUSES: [Duration; 5] = [
     Duration::from_secs(5),
 ];
 
-/// A refusal that comes so often is meant: an API server that comes up refuses what it will allow in a moment.
+/// A refusal that comes so often is meant: an API server that comes up refuses what it will allow in a
+/// moment.
 const MEANT: u32 = 6;
 
 /// Attempts at something that did not work so far.

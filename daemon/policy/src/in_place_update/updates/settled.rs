@@ -1,8 +1,9 @@
 //! The newest version of a pod, and since when the kubelet must have seen it.
 //!
-//! Versions come by the pod watch of the agent. The kubelet has a watch of its own on the same objects, and both hear of a
-//! change at once. After the watch broke that is not so: the kubelet comes back by its own clock, up to half a minute later.
-//! And a pod worker of the kubelet that waits for the next list of containers goes on with the pod as it was before.
+//! Versions come by the pod watch of the agent. The kubelet has a watch of its own on the same objects, and
+//! both hear of a change at once. After the watch broke that is not so: the kubelet comes back by its own
+//! clock, up to half a minute later. And a pod worker of the kubelet that waits for the next list of
+//! containers goes on with the pod as it was before.
 //!
 //! Between kubelet and runtime the agent sees to it that what is started then is not too old all the same
 //! ([`super::UpdateAction::SetEnv`]). Beside them it can only wait.

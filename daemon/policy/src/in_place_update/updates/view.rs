@@ -1,5 +1,5 @@
-//! The facts about a pod, as they are converted from the API server's object and from what the node knows. Nothing is judged
-//! here; times of the API are durations since the epoch.
+//! The facts about a pod, as they are converted from the API server's object and from what the node knows.
+//! Nothing is judged here; times of the API are durations since the epoch.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -156,7 +156,8 @@ impl Truth {
                     assert!(container.runs == *target || next_is_right, "{step:?}");
                     let asked = self.update.images.contains_key(&container.name)
                         || container.reads.iter().any(|key| self.update.metadata.contains_key(key));
-                    // The gate is opened when nothing is stopped any more; whether it is Ready the container says itself.
+                    // The gate is opened when nothing is stopped any more; whether it is Ready the container
+                    // says itself.
                     let there = match step {
                         Next::Done => container.instance.life == Life::Running { ready: true },
                         _ => matches!(container.instance.life, Life::Running { .. } | Life::Stopped),
@@ -254,7 +255,8 @@ proptest! {
         truth.comes_to_rest();
     }
 
-    /// One update, whose executor dies at any point: each container is restarted once if it needs it, and not otherwise.
+    /// One update, whose executor dies at any point: each container is restarted once if it needs it, and not
+    /// otherwise.
     #[test]
     fn restarts_are_exactly_those_needed(
         shape in shape(),

@@ -1,5 +1,5 @@
-//! Random requests for one pod, and an agent that dies at any point: it knows again what was written down and what is in
-//! the pod.
+//! Random requests for one pod, and an agent that dies at any point: it knows again what was written down and
+//! what is in the pod.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -374,7 +374,8 @@ fn asks(images: [u8; 3], values: [u8; 4]) -> Wish {
     Wish { images, values, source: UpdateSource::Mailbox, rollback: false, ignore: false, deadline: None }
 }
 
-/// An agent that writes down and carries out whatever is owed, with a kubelet that does its part, `times` times.
+/// An agent that writes down and carries out whatever is owed, with a kubelet that does its part, `times`
+/// times.
 fn goes_on(truth: &mut Truth, times: usize) {
     for _ in 0..times {
         truth.run(&Op::Plan);
@@ -394,8 +395,8 @@ fn label_k(truth: &Truth) -> &str {
     &truth.asking.world.metadata[&keys()[2]]
 }
 
-/// The end of the second request is on its way when the third one comes, which fails: it returns to what the second one was
-/// told is there.
+/// The end of the second request is on its way when the third one comes, which fails: it returns to what the
+/// second one was told is there.
 #[test]
 fn an_end_on_its_way_is_not_undone() {
     for third in [asks([0, 0, BAD], [0; 4]), asks([0, 0, BAD], [0, 0, 2, 0])] {

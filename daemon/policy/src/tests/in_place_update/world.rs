@@ -120,8 +120,8 @@ impl Simulated {
 }
 
 impl World {
-    /// A running pod with the gate: containers with their priorities and the annotations that they read, all with image
-    /// `<name>:1`, and all those annotations with value `1`.
+    /// A running pod with the gate: containers with their priorities and the annotations that they read, all
+    /// with image `<name>:1`, and all those annotations with value `1`.
     pub(super) fn of(containers: &[(&str, Option<i32>, &[&str])]) -> Self {
         let keys = |keys: &[&str]| keys.iter().map(|key| annotation(key)).collect::<BTreeSet<_>>();
         let metadata: Metadata =

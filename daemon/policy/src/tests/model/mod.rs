@@ -1,8 +1,9 @@
 //! Random operations on one node, checked against what a kubelet and a runtime that keep no secrets know.
 //!
-//! The kubelet here runs SyncPods as the real one does: containers in spec order, each at most once, an error goes on to
-//! the next one, a held call blocks the pod. What it may do between is random: relists, exits, restarts, readiness, runs of
-//! the containers' probes, deletions, new sandboxes, lost and repeated events, an agent that is killed and comes back with its latches.
+//! The kubelet here runs SyncPods as the real one does: containers in spec order, each at most once, an error
+//! goes on to the next one, a held call blocks the pod. What it may do between is random: relists, exits,
+//! restarts, readiness, runs of the containers' probes, deletions, new sandboxes, lost and repeated events,
+//! an agent that is killed and comes back with its latches.
 
 mod faults;
 mod probes;
@@ -69,7 +70,8 @@ struct Truth {
     pass: u64,
     held: Option<Call>,
     attempts: BTreeMap<&'static str, u32>,
-    /// Running instances of the current sandbox: the SyncPod that started each, and whether a relist saw it since.
+    /// Running instances of the current sandbox: the SyncPod that started each, and whether a relist saw it
+    /// since.
     running: BTreeMap<&'static str, (u64, bool)>,
     /// Names that were ever created in this sandbox, and levels that were passed in it.
     created: BTreeSet<&'static str>,

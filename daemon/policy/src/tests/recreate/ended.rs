@@ -254,8 +254,8 @@ fn killed_at_every_step() {
                 let mut play = Play::new(pod);
                 play.request("r", &["a"], strategy());
                 let mut hooks = 0;
-                // A hook that is no command does not pass through the agent: it runs whenever the kubelet begins it while there
-                // is somebody to answer.
+                // A hook that is no command does not pass through the agent: it runs whenever the kubelet
+                // begins it while there is somebody to answer.
                 let mut begun = |play: &mut Play| {
                     let runs = match name {
                         "none" => false,
@@ -283,7 +283,8 @@ fn killed_at_every_step() {
                 }
                 play.dies();
 
-                // The kubelet relists, looks at what it is nudged to, and retries what failed; up to two minutes.
+                // The kubelet relists, looks at what it is nudged to, and retries what failed; up to two
+                // minutes.
                 for _ in 0..120 {
                     play.world.pass(Duration::from_secs(1));
                     play.settle();
@@ -315,8 +316,8 @@ fn killed_at_every_step() {
                 let always = policy == RestartPolicy::Always;
                 let expected = match (name, at) {
                     ("none", _) => 0,
-                    // Nobody can tell whether a hook that does not pass through the agent was begun. Where the container
-                    // comes back in any case it is not begun again.
+                    // Nobody can tell whether a hook that does not pass through the agent was begun. Where
+                    // the container comes back in any case it is not begun again.
                     ("http", At::Shown) if always => 0,
                     ("http", At::Hooked) if !always => 2,
                     _ => 1,

@@ -1,4 +1,5 @@
-//! The core of updates: tables of single decisions, and random facts, answers and failures against a simulated pod.
+//! The core of updates: tables of single decisions, and random facts, answers and failures against a
+//! simulated pod.
 
 mod checks;
 mod kubelet;

@@ -125,7 +125,8 @@ pub(super) struct Truth {
     pub(super) shown: BTreeMap<u64, Instant>,
     /// When plans saw instances run first.
     pub(super) running: BTreeMap<crate::ContainerId, Instant>,
-    /// When exited instances were removed, at which point of the node's history; and when a list since then was seen.
+    /// When exited instances were removed, at which point of the node's history; and when a list since then
+    /// was seen.
     pub(super) cleared: Option<(Instant, u64, Option<Instant>)>,
     /// How often a patch changed what a container runs with.
     pub(super) changes: BTreeMap<ContainerName, u32>,

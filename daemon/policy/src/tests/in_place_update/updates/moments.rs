@@ -177,7 +177,8 @@ fn a_status_that_cannot_be_written_is_written_later() {
     assert_eq!(plan(&mut play), ["report"]);
 }
 
-/// The kubelet knows the patched version when the watch has shown it, and a moment more; beside it nobody sees it learn that.
+/// The kubelet knows the patched version when the watch has shown it, and a moment more; beside it nobody
+/// sees it learn that.
 #[test]
 fn since_when_the_kubelet_knows_a_version() {
     for (path, lost, wait) in [

@@ -1,5 +1,5 @@
-//! A pod, its node and the sources of requests around the core: facts go in as the reconciler gives them, actions come out and
-//! lie here until they are answered.
+//! A pod, its node and the sources of requests around the core: facts go in as the reconciler gives them,
+//! actions come out and lie here until they are answered.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
