@@ -67,7 +67,7 @@ struct Seen {
     missing: bool,
 }
 
-/// What one look found.
+/// Findings of one look.
 #[derive(Debug, Default)]
 pub(crate) struct Look {
     /// Files of the owner that there are, each with its content if that is new and complete.

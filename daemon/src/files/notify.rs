@@ -41,7 +41,7 @@ const ABOVE: WatchFlags = WatchFlags::CREATE
 const FILES: WatchFlags =
     ABOVE.union(WatchFlags::CLOSE_WRITE).union(WatchFlags::MODIFY).union(WatchFlags::ATTRIB);
 
-/// What in a directory is of concern.
+/// Entries of a directory that are of concern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Concern {
     /// Its files.

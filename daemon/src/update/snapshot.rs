@@ -27,7 +27,7 @@ use crate::{
 pub(super) const GATE: &str = "InPlaceUpdateReady";
 
 impl Parts {
-    /// What the node knows of a pod now, and of these images for it.
+    /// The snapshot of a pod and of these images for it, from what the node knows now.
     pub(super) fn node_view<'a>(&self, pod: &PodUid, images: impl Iterator<Item = &'a Arc<str>>) -> NodeView {
         let presence = |image: &'a Arc<str>| {
             let report = self.keeper.report(&wish_id(pod, image))?;

@@ -31,7 +31,7 @@ pub(crate) struct Watch {
     retry: bool,
 }
 
-/// What is left to do with a file.
+/// Work that is left to do with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
     /// Nothing.

@@ -38,7 +38,7 @@ pub enum UpdateAction {
         pod: PodRef,
         /// The version that it was decided on.
         version: u64,
-        /// What to write.
+        /// Content of the write.
         write: PodWrite,
     },
     /// Restart a container by the agent's own marks. No answer: the instances show it.

@@ -53,7 +53,7 @@ pub enum UpdateEvent {
     Reported(RequestId, Box<UpdateReport>, StepOutcome),
     /// The answer to [`super::UpdateAction::Delete`].
     Deleted(RequestId, StepOutcome),
-    /// Whoever carries out actions was lost, and all that was under way with it.
+    /// The executor of actions was lost, and all that was under way with it.
     ExecutorLost,
 }
 

@@ -23,7 +23,7 @@ use crate::{
 /// A pod with open requests, or with something under way.
 #[derive(Debug, Default)]
 pub(crate) struct UpdatedPod {
-    /// What the API server shows of it counts.
+    /// The API server shows it, and what it shows counts.
     pub(crate) followed: bool,
     pub(crate) seen: SeenPod,
     pub(crate) node: Option<Box<NodeView>>,

@@ -95,7 +95,7 @@ impl Play {
         "uid".into()
     }
 
-    /// What a process knows when it begins: all sources list what they have.
+    /// Facts of a process that begins: all sources list what they have.
     fn begins(&mut self) {
         self.apply(UpdateEvent::PermissionKnown(UpdatePermission::Given));
         self.apply(UpdateEvent::PodsListed(BTreeSet::new()));
@@ -209,7 +209,7 @@ impl Play {
         }
     }
 
-    /// What the node knows of the pod.
+    /// The snapshot of the pod, as the node knows it.
     pub(super) fn node_view(&self) -> NodeView {
         let instance = |container: &super::super::world::Simulated| {
             let state = match container.instance.life {
@@ -244,7 +244,7 @@ impl Play {
         }
     }
 
-    /// What is owed now, as the reconciler asks for it.
+    /// The plan as of now, as the reconciler asks for it.
     pub(super) fn plan(&mut self) -> Vec<UpdateAction> {
         if self.updates.followed().next().is_some() {
             let view = Box::new(self.node_view());

@@ -54,7 +54,7 @@ fn pod_of(view: PodView, node: NodeView) -> UpdatedPod {
     }
 }
 
-/// What has exited may come again, for a while, whatever the restart policy says.
+/// An instance that has exited may come again, for a while, whatever the restart policy says.
 #[test]
 fn an_end_is_an_end_after_a_while() {
     for (policy, finished, life) in [
