@@ -4,7 +4,10 @@
 //! shell that does not find a program says so in what it prints. That the command itself cannot be started is
 //! an error of the runtime, and says nothing of the container.
 
+use std::time::Duration;
+
 use berth_policy::{ProbeResult, ProbeRun};
+use tokio::time::sleep;
 use tonic::{Code, Status};
 
 use super::{
@@ -16,6 +19,10 @@ use crate::{
     cri::{OUTPUT_LIMIT, Runtime, RuntimeError},
 };
 
+/// Time for the runtime to tell that a container has died: one that is dead refuses commands before that, and
+/// what it refused must not be told of the container that runs again. A run whose container is gone has no result.
+const DEATH_IS_TOLD: Duration = Duration::from_secs(1);
+
 /// Runs the command until it ends, for at most the run's timeout. Dropped, the runtime kills it.
 pub(super) async fn run(runtime: &Runtime, run: &ProbeRun, command: &[String]) -> ProbeResult {
     match runtime.exec_output(&run.container, command, run.timeout).await {
@@ -25,11 +32,21 @@ pub(super) async fn run(runtime: &Runtime, run: &ProbeRun, command: &[String]) -
             let said = printed.into_iter().find(|text| !text.is_empty());
             ProbeResult::Failure(said.unwrap_or_else(|| format!("exit code {}", answer.exit_code)))
         }
-        Err(RuntimeError::Call { status, .. }) => refused(run, &status),
+        Err(RuntimeError::Call { status, .. }) => {
+            if !is_about_the_command(status.code()) {
+                sleep(DEATH_IS_TOLD).await;
+            }
+            refused(run, &status)
+        }
         Err(error @ (RuntimeError::Answer { .. } | RuntimeError::StillRuns(_))) => {
             ProbeResult::Unknown(steady(&chain(&error)))
         }
     }
+}
+
+/// Whether the command ran, so that its container did.
+fn is_about_the_command(code: Code) -> bool {
+    matches!(code, Code::DeadlineExceeded | Code::OutOfRange | Code::ResourceExhausted)
 }
 
 fn refused(run: &ProbeRun, status: &Status) -> ProbeResult {
