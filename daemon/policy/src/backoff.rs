@@ -4,6 +4,15 @@ use std::time::{Duration, Instant};
 
 use crate::time::later;
 
+/// Pauses between attempts to reach the API server. The last one is repeated.
+pub const API_PAUSES: [Duration; 5] = [
+    Duration::from_millis(200),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(5),
+];
+
 /// A pause that doubles.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {

@@ -80,6 +80,7 @@ mod verdict;
 #[cfg(test)]
 mod tests;
 
+pub use backoff::API_PAUSES;
 pub use call::{Call, CreateContainer, Declared, EnvValues, Request, StopContainer};
 pub use config::{Config, Path, UnknownPods, View};
 pub use creation_env::CreationEnv;

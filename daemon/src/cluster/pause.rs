@@ -2,16 +2,9 @@
 
 use std::time::Duration;
 
-/// The last one is repeated.
-const PAUSES: [Duration; 5] = [
-    Duration::from_millis(200),
-    Duration::from_millis(500),
-    Duration::from_secs(1),
-    Duration::from_secs(2),
-    Duration::from_secs(5),
-];
+use berth_policy::API_PAUSES;
 
 /// The pause after the attempt of this number, counted from 0.
 pub fn after(attempt: usize) -> Duration {
-    PAUSES[attempt.min(PAUSES.len() - 1)]
+    API_PAUSES[attempt.min(API_PAUSES.len() - 1)]
 }

@@ -1,17 +1,8 @@
 //! How long to wait after something did not work.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use crate::backoff::Retry;
-
-/// The last one is repeated.
-const PAUSES: [Duration; 5] = [
-    Duration::from_millis(200),
-    Duration::from_millis(500),
-    Duration::from_secs(1),
-    Duration::from_secs(2),
-    Duration::from_secs(5),
-];
+use crate::backoff::{API_PAUSES, Retry};
 
 /// A refusal that comes so often is meant: an API server that comes up refuses what it will allow in a
 /// moment.
@@ -25,7 +16,7 @@ impl Attempts {
     pub(crate) fn failed(&mut self, now: Instant) {
         self.0.failed(now, |failures| {
             let index = usize::try_from(failures.saturating_sub(1)).unwrap_or(usize::MAX);
-            PAUSES.get(index).copied().unwrap_or(PAUSES[PAUSES.len() - 1])
+            API_PAUSES.get(index).copied().unwrap_or(API_PAUSES[API_PAUSES.len() - 1])
         });
     }
 
