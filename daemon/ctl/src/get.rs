@@ -12,13 +12,13 @@ use super::{requests, updates};
 pub(crate) enum Get {
     /// List requests to recreate containers
     ///
-    /// Those of the API server, of files in berthd's desired-state directory, and of berthctl recreate, the
+    /// Requests of the API server, of files in berthd's desired-state directory, and of berthctl recreate, the
     /// oldest first.
     #[command(visible_alias = "crr", alias = "request")]
     Requests(ListArgs),
     /// List in-place updates of pods
     ///
-    /// Those of the API server (origin api), of workloads (mailbox: this node's NodePodUpdate; they are named
+    /// Updates of the API server (origin api), of workloads (mailbox: this node's NodePodUpdate; they are named
     /// by their pod), and of berthctl update (admin), the oldest first.
     #[command(visible_alias = "cur", alias = "update")]
     Updates(ListArgs),

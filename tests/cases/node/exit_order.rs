@@ -102,7 +102,8 @@ async fn unordered_pod_stops_at_once() -> Result<()> {
     .await
 }
 
-/// An end with a grace of 8 s, on a busy machine: where two levels have theirs one after the other it is 16 s.
+/// An end with a grace of 8 s, on a busy machine: where two levels have theirs one after the other it is
+/// 16 s.
 const ONE_GRACE: i64 = 14 * SECOND;
 
 /// Whichever of them does not listen, the pod keeps to its grace.

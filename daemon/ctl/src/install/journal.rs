@@ -1,4 +1,4 @@
-//! What an installation has changed and what was there before, written down before each change. So it can be
+//! Changes of an installation and what was there before, written down before each change. So it can be
 //! undone at any point, by another process too.
 //!
 //! Changes are a stack. Those below `settled` belong to installations that have succeeded; those above it to

@@ -1,4 +1,4 @@
-//! What has to be done to put Berth between the kubelet and its runtime: from facts to a list of actions.
+//! Actions that put Berth between the kubelet and its runtime: from facts to a list of them.
 //! Pure.
 
 #[cfg(test)]

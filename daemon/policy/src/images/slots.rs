@@ -1,6 +1,6 @@
 //! Which wish is pulled for next, and with which others.
 //!
-//! Those somebody waits for go first, then whoever came first. A wish whose registry or repository is busy
+//! Pulls that somebody waits for go first, then whoever came first. A wish whose registry or repository is busy
 //! keeps nobody else waiting. Two pulls of one repository would load the layers they share twice, and could
 //! not be told apart by what the runtime shows of their progress.
 

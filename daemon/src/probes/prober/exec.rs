@@ -20,7 +20,8 @@ use crate::{
 };
 
 /// Time for the runtime to tell that a container has died: one that is dead refuses commands before that, and
-/// what it refused must not be told of the container that runs again. A run whose container is gone has no result.
+/// what it refused must not be told of the container that runs again. A run whose container is gone has no
+/// result.
 const DEATH_IS_TOLD: Duration = Duration::from_secs(1);
 
 /// Runs the command until it ends, for at most the run's timeout. Dropped, the runtime kills it.

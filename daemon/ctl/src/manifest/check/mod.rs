@@ -1,4 +1,4 @@
-//! What a manifest may not say, and what it says in vain: all findings at once, each with its field and the
+//! Findings of what a manifest may not say, and of what it says in vain: all at once, each with its field and the
 //! remedy.
 
 mod container;
