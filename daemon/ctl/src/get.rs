@@ -12,14 +12,14 @@ use super::{requests, updates};
 pub(crate) enum Get {
     /// List requests to recreate containers
     ///
-    /// Requests of the API server, of files in berthd's desired-state directory, and of berthctl recreate, the
-    /// oldest first.
+    /// Requests of the API server, of files in berthd's desired-state directory, and of berthctl recreate,
+    /// the oldest first.
     #[command(visible_alias = "crr", alias = "request")]
     Requests(ListArgs),
     /// List in-place updates of pods
     ///
-    /// Updates of the API server (origin api), of workloads (mailbox: this node's NodePodUpdate; they are named
-    /// by their pod), and of berthctl update (admin), the oldest first.
+    /// Updates of the API server (origin api), of workloads (mailbox: this node's NodePodUpdate; they are
+    /// named by their pod), and of berthctl update (admin), the oldest first.
     #[command(visible_alias = "cur", alias = "update")]
     Updates(ListArgs),
 }

@@ -1,8 +1,8 @@
 //! The kubelet's calls that wait for a pull of ours instead of repeating it.
 //!
-//! A caller that waits has shown the credentials that the runtime is being asked with. When the executor moves on
-//! to others, those who wait go their own way: an image that came with a credential the caller does not have
-//! is not theirs.
+//! A caller that waits has shown the credentials that the runtime is being asked with. When the executor
+//! moves on to others, those who wait go their own way: an image that came with a credential the caller does
+//! not have is not theirs.
 
 use super::{
     Images, JoinedPull,

@@ -1,8 +1,8 @@
 //! Which wish is pulled for next, and with which others.
 //!
-//! Pulls that somebody waits for go first, then whoever came first. A wish whose registry or repository is busy
-//! keeps nobody else waiting. Two pulls of one repository would load the layers they share twice, and could
-//! not be told apart by what the runtime shows of their progress.
+//! Pulls that somebody waits for go first, then whoever came first. A wish whose registry or repository is
+//! busy keeps nobody else waiting. Two pulls of one repository would load the layers they share twice, and
+//! could not be told apart by what the runtime shows of their progress.
 
 use std::time::{Duration, Instant};
 

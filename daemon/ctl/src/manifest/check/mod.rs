@@ -1,5 +1,5 @@
-//! Findings of what a manifest may not say, and of what it says in vain: all at once, each with its field and the
-//! remedy.
+//! Findings of what a manifest may not say, and of what it says in vain: all at once, each with its field and
+//! the remedy.
 
 mod container;
 mod volume;
