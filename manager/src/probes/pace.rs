@@ -15,7 +15,7 @@ use crate::time::later;
 /// Statuses that are written without a pause.
 pub(super) const AT_ONCE: u32 = 64;
 /// From then on there is one in it.
-pub(super) const EVERY: Duration = Duration::from_millis(50);
+pub(super) const EVERY: Duration = Duration::from_millis(200);
 
 /// A bucket of [`AT_ONCE`] tokens, that gets one in [`EVERY`].
 #[derive(Debug, Default)]
@@ -79,10 +79,10 @@ mod tests {
     #[case::at_first(0, 0, AT_ONCE)]
     #[case::some_were_taken(10, 0, AT_ONCE - 10)]
     #[case::all_were_taken(AT_ONCE, 0, 0)]
-    #[case::not_yet_one(AT_ONCE, 49, 0)]
-    #[case::one_has_come(AT_ONCE, 50, 1)]
-    #[case::twenty_a_second(AT_ONCE, 1000, 20)]
-    #[case::full_again(AT_ONCE, 3200, AT_ONCE)]
+    #[case::not_yet_one(AT_ONCE, 199, 0)]
+    #[case::one_has_come(AT_ONCE, 200, 1)]
+    #[case::five_a_second(AT_ONCE, 1000, 5)]
+    #[case::full_again(AT_ONCE, 12_800, AT_ONCE)]
     #[case::and_no_fuller(AT_ONCE, 3_600_000, AT_ONCE)]
     fn tokens(#[case] taken: u32, #[case] passed: u64, #[case] left: u32) {
         let (mut pace, mut now) = (Pace::default(), Instant::now());

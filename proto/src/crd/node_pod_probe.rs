@@ -72,13 +72,14 @@ pub struct ContainerProbe {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodePodProbeStatus {
-    /// Probes that `PodProbeMarker`s ask of this node now; the manager's.
+    /// Probes that `PodProbeMarker`s ask of this node now; the manager's. Each of the two lists has one writer,
+    /// which writes all of it, as in a `NodeImage`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["uid"]))]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub desired_pod_probes: Vec<PodProbe>,
     /// Results of the probes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["uid"]))]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub pod_probe_statuses: Vec<PodProbeStatus>,
     /// Conditions that name what is not, or not yet, acted on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
