@@ -44,12 +44,12 @@ const STOP_TIMEOUT_FIELD: u32 = 2;
 const GRPC_TIMEOUT: &str = "grpc-timeout";
 
 /// State that all calls of one client connection share.
-pub(crate) struct Context<G> {
+pub(crate) struct Context {
     pub(crate) connection: ConnectionId,
     /// The kubelet's: only there an answer may differ from the runtime's.
     pub(crate) kubelet: bool,
     pub(crate) relists: Relists,
-    pub(crate) gate: Arc<G>,
+    pub(crate) gate: Arc<dyn Gate>,
     pub(crate) upstream: Upstream,
     /// For what goes on when this process is killed; `None` where nobody keeps it.
     pub(crate) lasting: Option<Upstream>,
@@ -73,8 +73,8 @@ enum Prepared {
 }
 
 /// Serves one call. Ends early, without sending anything on, when the client goes.
-pub(crate) async fn serve_call<G: Gate>(
-    context: Arc<Context<G>>,
+pub(crate) async fn serve_call(
+    context: Arc<Context>,
     request: Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
 ) {
@@ -117,7 +117,7 @@ pub(crate) async fn serve_call<G: Gate>(
 
 // === impl Context ===
 
-impl<G: Gate> Context<G> {
+impl Context {
     /// The connection that a call goes out on.
     fn upstream_of(&self, method: Option<Method>) -> &Upstream {
         let lasts = method.is_some_and(Method::survives_restart);
@@ -131,7 +131,7 @@ impl<G: Gate> Context<G> {
         head: &mut Request<()>,
         body: RecvStream,
         room: &mut Room,
-        observer: &mut Observer<G>,
+        observer: &mut Observer,
     ) -> Prepared {
         let assembler = match assemble(body, room).await {
             Ok(assembler) => assembler,
@@ -232,7 +232,7 @@ impl<G: Gate> Context<G> {
         head: &mut Request<()>,
         assembler: Assembler,
         message: &[u8],
-        observer: &mut Observer<G>,
+        observer: &mut Observer,
     ) -> Prepared {
         observer.on_success(match &request {
             Wanted::CreateContainer(_) => OnSuccess::ContainerCreated,

@@ -35,7 +35,7 @@ pub(crate) struct Edit {
 }
 
 impl Edit {
-    pub(crate) fn new<G: Gate>(statuses: u64, gate: Arc<G>) -> Self {
+    pub(crate) fn new(statuses: u64, gate: Arc<dyn Gate>) -> Self {
         let is_completed = Box::new(move |container: &ContainerId| gate.is_completed(container));
         Self { statuses, is_completed, begun: BytesMut::new(), broken: false, edited: 0 }
     }

@@ -1,6 +1,6 @@
 //! The seam between the data path and whoever decides: may a call go on, and how is it answered?
 
-use std::future::Future;
+use std::{future::Future, pin::Pin};
 
 use berth_policy::{
     Call, CallId, ConnectionId, ContainerId, CreateContainer, CredentialKey, EnvValues, Event, Latch, Nudge,
@@ -8,8 +8,11 @@ use berth_policy::{
 };
 use tokio::sync::watch;
 
+/// A future on the heap: the gate is used as `dyn`.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
 /// Authority that is asked about the calls of the intercept table. Implemented by `berthd` around the pure
-/// core.
+/// core. Used as `dyn`, so that the path of each call is compiled in this crate, for speed.
 pub trait Gate: Send + Sync + 'static {
     /// May this call proceed? Never blocks. Asked again with the same call after each change while it is
     /// held.
@@ -24,11 +27,11 @@ pub trait Gate: Send + Sync + 'static {
 
     /// Makes a latch durable before its call is forwarded. A failure is logged and counted by the
     /// implementation: the call goes on, because the latch is also in memory.
-    fn persist(&self, latch: Latch) -> impl Future<Output = ()> + Send;
+    fn persist(&self, latch: Latch) -> BoxFuture<'_, ()>;
 
     /// How this call is answered; usually [`Answer::Pass`]. May wait, but not any longer when the client
     /// takes its call back. All but [`Query::Pull`] are asked for calls of the kubelet's connections only.
-    fn answer(&self, query: Query<'_>) -> impl Future<Output = Answer> + Send;
+    fn answer<'a>(&'a self, query: Query<'a>) -> BoxFuture<'a, Answer>;
 
     /// Whether [`Showing::Completed`] is what the kubelet sees of this container, wherever its status is
     /// told. Asked when the runtime has answered: the agent may have made up its mind since the call came,

@@ -47,8 +47,8 @@ pub(crate) enum Passage {
 }
 
 /// Asks the gate until the call may pass or must not.
-pub(crate) async fn pass<G: Gate>(
-    gate: &G,
+pub(crate) async fn pass(
+    gate: &dyn Gate,
     call: &Call,
     method: Method,
     leaving: &Leaving,

@@ -80,7 +80,7 @@ mod upstream;
 pub use bounds::MOST_MEMORY;
 pub use endpoint::{EndpointError, RuntimeEndpoint};
 pub use fd_store::{FdStore, StoredFd};
-pub use gate::{Answer, Gate, Query};
+pub use gate::{Answer, BoxFuture, Gate, Query};
 pub use listener::{BindError, Listener, bind};
 pub use metrics::Metrics;
 pub use peer::{Clients, MAX_PROCESS_NAME};

@@ -29,8 +29,8 @@ use crate::{
 const MAX_ANSWER: usize = 64 << 10;
 
 /// Watches one call.
-pub(crate) struct Observer<G: Gate> {
-    gate: Arc<G>,
+pub(crate) struct Observer {
+    gate: Arc<dyn Gate>,
     connection: ConnectionId,
     /// The call the policy knows of, until it was told of its end.
     announced: Option<CallId>,
@@ -64,9 +64,9 @@ enum Answer {
 
 // === impl Observer ===
 
-impl<G: Gate> Observer<G> {
+impl Observer {
     /// Watches a call of which the policy knows nothing yet.
-    pub(crate) fn new(gate: Arc<G>, connection: ConnectionId) -> Self {
+    pub(crate) fn new(gate: Arc<dyn Gate>, connection: ConnectionId) -> Self {
         Self {
             gate,
             connection,
@@ -154,7 +154,7 @@ impl<G: Gate> Observer<G> {
     }
 }
 
-impl<G: Gate> Tap for Observer<G> {
+impl Tap for Observer {
     fn begun(&mut self) -> Option<Box<Exception>> {
         let container = self.status_of.take()?;
         self.gate.is_completed(&container).then(|| Box::new(Exception::completed()))
@@ -186,7 +186,7 @@ impl<G: Gate> Tap for Observer<G> {
     }
 }
 
-impl<G: Gate> Drop for Observer<G> {
+impl Drop for Observer {
     fn drop(&mut self) {
         self.ended();
     }

@@ -74,10 +74,10 @@ impl Shutdown {
 ///
 /// What the kubelet has asked for the runtime goes on with where this process is killed, if there is an
 /// `fd_store`.
-pub async fn serve<G: Gate>(
+pub async fn serve(
     listener: Listener,
     runtime: RuntimeEndpoint,
-    gate: Arc<G>,
+    gate: Arc<dyn Gate>,
     clients: Clients,
     metrics: Metrics,
     shutdown: Shutdown,
@@ -127,9 +127,9 @@ pub async fn serve<G: Gate>(
     }
 }
 
-struct Server<G> {
+struct Server {
     runtime: RuntimeEndpoint,
-    gate: Arc<G>,
+    gate: Arc<dyn Gate>,
     clients: Clients,
     fd_store: Option<Arc<dyn FdStore>>,
     memory: Memory,
@@ -145,13 +145,9 @@ struct Server<G> {
 
 // === impl Server ===
 
-impl<G: Gate> Server<G> {
+impl Server {
     /// The life of a connection; `None` for one too many. The kubelet always has another one.
-    fn connection(
-        &self,
-        socket: UnixStream,
-        open: usize,
-    ) -> Option<impl Future<Output = ()> + Send + use<G>> {
+    fn connection(&self, socket: UnixStream, open: usize) -> Option<impl Future<Output = ()> + Send + use<>> {
         // At once: later the process may be gone.
         let kubelet = self.clients.is_kubelet(&socket);
         if open >= CONNECTIONS && !kubelet {
@@ -186,8 +182,8 @@ impl<G: Gate> Server<G> {
     }
 }
 
-async fn serve_connection<G: Gate>(
-    context: Arc<Context<G>>,
+async fn serve_connection(
+    context: Arc<Context>,
     socket: UnixStream,
     draining: CancellationToken,
     cutoff: CancellationToken,
@@ -221,8 +217,8 @@ async fn handshake(socket: Socket) -> Result<Result<Connection, h2::Error>, Elap
     timeout(SILENCE, http2::server().handshake(socket)).await
 }
 
-async fn serve_calls<G: Gate>(
-    context: &Arc<Context<G>>,
+async fn serve_calls(
+    context: &Arc<Context>,
     mut connection: Connection,
     draining: &CancellationToken,
     cutoff: &CancellationToken,

@@ -23,7 +23,7 @@ use berth_policy::{
     MarkPhase, Node, Nudge, PodUid, RecreateMark, Request, RequestId, Restate, SetAsideView, Showing,
     SidecarMark, Step, Turn, Verdict, time::later,
 };
-use berth_shim::{Answer, Gate, Query};
+use berth_shim::{Answer, BoxFuture, Gate, Query};
 use tokio::{sync::watch, time::Instant};
 use tracing::{debug, error, info};
 
@@ -305,28 +305,36 @@ impl Gate for Agent {
         self.changes.subscribe()
     }
 
-    async fn answer(&self, query: Query<'_>) -> Answer {
-        match query {
-            Query::Status { connection, container } => Answer::Shown(self.shows(connection, container).await),
-            Query::Hook { connection, container } => match self.hook_begins(connection, container).await {
-                HookTurn::Run => Answer::Pass,
-                HookTurn::AlreadyRun => Answer::Done,
-            },
-            Query::Relist(call) => Answer::Nudged(self.nudges(call)),
-            Query::Create(create) => Answer::WithEnv(self.env(create)),
-            // The agent pulls nothing itself; the gate of the data path asks its images.
-            Query::Pull { .. } => Answer::Pass,
-        }
+    fn answer<'a>(&'a self, query: Query<'a>) -> BoxFuture<'a, Answer> {
+        Box::pin(async move {
+            match query {
+                Query::Status { connection, container } => {
+                    Answer::Shown(self.shows(connection, container).await)
+                }
+                Query::Hook { connection, container } => {
+                    match self.hook_begins(connection, container).await {
+                        HookTurn::Run => Answer::Pass,
+                        HookTurn::AlreadyRun => Answer::Done,
+                    }
+                }
+                Query::Relist(call) => Answer::Nudged(self.nudges(call)),
+                Query::Create(create) => Answer::WithEnv(self.env(create)),
+                // The agent pulls nothing itself; the gate of the data path asks its images.
+                Query::Pull { .. } => Answer::Pass,
+            }
+        })
     }
 
     fn is_completed(&self, container: &ContainerId) -> bool {
         self.guarded(|| self.read(|node, _| node.is_completed(container))).unwrap_or(false)
     }
 
-    async fn persist(&self, latch: Latch) {
-        Point::Latching.reached();
-        self.write("Latch not written", move |store| store.latch(&latch)).await;
-        Point::Latched.reached();
+    fn persist(&self, latch: Latch) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            Point::Latching.reached();
+            self.write("Latch not written", move |store| store.latch(&latch)).await;
+            Point::Latched.reached();
+        })
     }
 }
 

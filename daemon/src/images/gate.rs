@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use berth_policy::{Call, ContainerId, Event, Latch, Request, Verdict};
-use berth_shim::{Answer, Gate, Query};
+use berth_shim::{Answer, BoxFuture, Gate, Query};
+use futures::FutureExt as _;
 use tokio::sync::watch;
 
 use super::node_image::SharedImages;
@@ -47,16 +48,17 @@ impl Gate for ImageGate {
         self.agent.changes()
     }
 
-    async fn persist(&self, latch: Latch) {
-        self.agent.persist(latch).await;
+    fn persist(&self, latch: Latch) -> BoxFuture<'_, ()> {
+        self.agent.persist(latch)
     }
 
-    async fn answer(&self, query: Query<'_>) -> Answer {
+    fn answer<'a>(&'a self, query: Query<'a>) -> BoxFuture<'a, Answer> {
         match query {
             Query::Pull { call, image, credential } => {
-                self.images.joins(call, image, credential).await.map_or(Answer::Pass, Answer::Pulled)
+                let joined = self.images.joins(call, image, credential);
+                joined.map(|pulled| pulled.map_or(Answer::Pass, Answer::Pulled)).boxed()
             }
-            other => self.agent.answer(other).await,
+            other => self.agent.answer(other),
         }
     }
 

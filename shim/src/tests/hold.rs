@@ -1,8 +1,11 @@
 //! The hold loop under a paused clock: what it waits for, and for how long.
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    future::ready,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use berth_policy::{
@@ -10,7 +13,7 @@ use berth_policy::{
 };
 
 use super::*;
-use crate::gate::{Answer, Query};
+use crate::gate::{Answer, BoxFuture, Query};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -40,8 +43,8 @@ impl Scripted {
 }
 
 impl Gate for Scripted {
-    async fn answer(&self, _: Query<'_>) -> Answer {
-        Answer::Pass
+    fn answer<'a>(&'a self, _: Query<'a>) -> BoxFuture<'a, Answer> {
+        Box::pin(ready(Answer::Pass))
     }
 
     fn admit(&self, _call: &Call) -> Verdict {
@@ -54,10 +57,12 @@ impl Gate for Scripted {
         self.changes.subscribe()
     }
 
-    async fn persist(&self, latch: Latch) {
-        // Takes its time, as a disk does.
-        tokio::time::sleep(SECOND).await;
-        self.latched.lock().unwrap().push(latch);
+    fn persist(&self, latch: Latch) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            // Takes its time, as a disk does.
+            tokio::time::sleep(SECOND).await;
+            self.latched.lock().unwrap().push(latch);
+        })
     }
 }
 
@@ -218,8 +223,8 @@ async fn without_its_gate_it_still_ends() {
     // A receiver whose sender is gone.
     struct Orphan(Arc<Scripted>);
     impl Gate for Orphan {
-        async fn answer(&self, _: Query<'_>) -> Answer {
-            Answer::Pass
+        fn answer<'a>(&'a self, _: Query<'a>) -> BoxFuture<'a, Answer> {
+            Box::pin(ready(Answer::Pass))
         }
 
         fn admit(&self, call: &Call) -> Verdict {
@@ -229,7 +234,9 @@ async fn without_its_gate_it_still_ends() {
         fn changes(&self) -> watch::Receiver<u64> {
             watch::channel(0).1
         }
-        async fn persist(&self, _latch: Latch) {}
+        fn persist(&self, _latch: Latch) -> BoxFuture<'_, ()> {
+            Box::pin(ready(()))
+        }
     }
     let (call, metrics) = (call(create(), None), Metrics::default());
     let passage = pass(&Orphan(gate), &call, Method::CreateContainer, &staying(), &metrics).await;

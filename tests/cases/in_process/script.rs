@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Mutex};
 
 use berth_policy::{Call, CallId, ContainerId, Event, Latch, Nudge, Showing, Verdict};
-use berth_shim::{Answer, Gate, Query};
+use berth_shim::{Answer, BoxFuture, Gate, Query};
 use tokio::sync::watch;
 
 type Script = Box<dyn FnMut(&Call) -> Verdict + Send>;
@@ -104,26 +104,28 @@ impl ScriptedGate {
 }
 
 impl Gate for ScriptedGate {
-    async fn answer(&self, query: Query<'_>) -> Answer {
-        match query {
-            Query::Hook { container, .. } => {
-                let begun = self.hooked.lock().unwrap().contains(container);
-                if begun { Answer::Done } else { Answer::Pass }
+    fn answer<'a>(&'a self, query: Query<'a>) -> BoxFuture<'a, Answer> {
+        Box::pin(async move {
+            match query {
+                Query::Hook { container, .. } => {
+                    let begun = self.hooked.lock().unwrap().contains(container);
+                    if begun { Answer::Done } else { Answer::Pass }
+                }
+                Query::Status { container, .. } => {
+                    // Waits, as for a disk.
+                    tokio::task::yield_now().await;
+                    let marked = self.marked.lock().unwrap().contains(container);
+                    Answer::Shown(if marked { Showing::OtherDefinition } else { Showing::Truth })
+                }
+                Query::Pull { image, .. } => self.joins(image).await.map_or(Answer::Pass, Answer::Pulled),
+                Query::Relist(relist) => {
+                    let mut nudges = self.nudges.lock().unwrap();
+                    nudges.iter_mut().for_each(|(_, given)| *given = Some(relist));
+                    Answer::Nudged(nudges.iter().map(|(nudge, _)| nudge.clone()).collect())
+                }
+                Query::Create(_) => Answer::Pass,
             }
-            Query::Status { container, .. } => {
-                // Waits, as for a disk.
-                tokio::task::yield_now().await;
-                let marked = self.marked.lock().unwrap().contains(container);
-                Answer::Shown(if marked { Showing::OtherDefinition } else { Showing::Truth })
-            }
-            Query::Pull { image, .. } => self.joins(image).await.map_or(Answer::Pass, Answer::Pulled),
-            Query::Relist(relist) => {
-                let mut nudges = self.nudges.lock().unwrap();
-                nudges.iter_mut().for_each(|(_, given)| *given = Some(relist));
-                Answer::Nudged(nudges.iter().map(|(nudge, _)| nudge.clone()).collect())
-            }
-            Query::Create(_) => Answer::Pass,
-        }
+        })
     }
 
     fn is_completed(&self, container: &ContainerId) -> bool {
@@ -145,7 +147,8 @@ impl Gate for ScriptedGate {
         self.changes.subscribe()
     }
 
-    async fn persist(&self, latch: Latch) {
+    fn persist(&self, latch: Latch) -> BoxFuture<'_, ()> {
         self.latched.lock().unwrap().push(latch);
+        Box::pin(std::future::ready(()))
     }
 }
