@@ -31,9 +31,10 @@ fn a_refusal_counts_unless_the_instance_ends_within_a_second() {
     const UNHEARD: &str = "the runtime has not told of the pod yet";
     use ProbeState::{Failed, Succeeded, Unknown};
     type Happens = fn(&mut Play);
+    type Told<'a> = (ProbeState, &'a str);
     let (kept, counts) = ((Succeeded, "fine"), (Unknown, REFUSED));
     // Where it stands at once, and a second later.
-    let table: [(&str, Happens, (ProbeState, &str), (ProbeState, &str)); 10] = [
+    let table: [(&str, Happens, Told<'_>, Told<'_>); 10] = [
         ("nothing", |_| {}, kept, counts),
         ("a second passes", |play| play.pass(secs(1)), counts, counts),
         ("less passes", |play| play.pass(Duration::from_millis(999)), kept, counts),
