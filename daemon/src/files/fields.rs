@@ -136,7 +136,7 @@ mod tests {
             match (&error, expected) {
                 (None, None) => {}
                 (Some(error), Some(part)) => {
-                    assert!(error.contains(part), "{part:?} is missing in {error:?}")
+                    assert!(error.contains(part), "{part:?} is missing in {error:?}");
                 }
                 _ => panic!("{error:?} for {text}"),
             }
