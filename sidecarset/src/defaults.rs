@@ -161,7 +161,7 @@ fn pull_policy(image: &str) -> &'static str {
     }
 }
 
-/// Those of core/v1 that a pod's volumes get.
+/// Defaults of core/v1 that a pod's volumes get.
 fn volume_defaults(volume: &mut Object) {
     let sources = volume.iter().filter(|(name, value)| *name != "name" && !value.is_null());
     if sources.count() == 0 {
