@@ -127,7 +127,8 @@ fn sidecar() -> impl Strategy<Value = Value> {
         let mut sidecar = json!({"name": name, "image": "i:1", "ports": ports, "env": env});
         match upgrade {
             0 => {
-                sidecar["upgradeStrategy"] = json!({"upgradeType": "HotUpgrade", "hotUpgradeEmptyImage": "e"});
+                sidecar["upgradeStrategy"] =
+                    json!({"upgradeType": "HotUpgrade", "hotUpgradeEmptyImage": "e"});
             }
             1 => sidecar["upgradeStrategy"] = json!({"upgradeType": "HotUpgrade"}),
             _ => {}
