@@ -23,6 +23,7 @@
     allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should")
 )]
 
+pub mod admission;
 mod allocator;
 pub mod config;
 pub mod controller;
