@@ -1,7 +1,7 @@
 //! The admission server: what new pods, SidecarSets and ContainerRecreateRequests get before they are stored.
 //!
 //! ```text
-//!   API server ──AdmissionReview──▶ server ──▶ handler ──▶ pods, recreate (pure)
+//!   API server ──AdmissionReview──▶ server ──▶ handler ──▶ pods, sidecar_sets, recreate (pure)
 //!                                     ▲           ▲
 //!   Secret ◀── certificates::Keeper ──┘           └── SidecarSets, namespaces (watched)
 //!                  │ bundle                             │ selectors
@@ -23,6 +23,7 @@ mod recreate;
 mod review;
 mod server;
 mod sets;
+mod sidecar_sets;
 mod view;
 
 use anyhow::Context;
@@ -44,7 +45,7 @@ pub use self::options::{Maker, Options};
 use self::{
     certificates::Served,
     configuration::{Configuration, Service},
-    handler::Handler,
+    handler::{Handler, Namespaces},
     server::Server,
     view::{View, follow},
 };
@@ -107,9 +108,11 @@ pub async fn start(
 
     let handler = Handler {
         client: client.clone(),
+        namespace: namespace.to_owned(),
         sets: sets_shown,
         namespaces: namespaces_shown,
         pod_readiness_gate: options.pod_readiness_gate,
+        any_metadata: options.any_pod_metadata,
     };
     let server = Server::new(handler, serving, metrics.admission())?;
     tasks.spawn(server.run(listener, stop));
@@ -155,10 +158,7 @@ async fn tell(
     ready: watch::Sender<Admits>,
     mut served: watch::Receiver<Served>,
     mut bundled: [watch::Receiver<Vec<u8>>; 2],
-    (mut sets, mut namespaces): (
-        watch::Receiver<View<sets::SetSeen>>,
-        watch::Receiver<View<std::collections::BTreeMap<String, String>>>,
-    ),
+    (mut sets, mut namespaces): (watch::Receiver<View<sets::SetSeen>>, watch::Receiver<Namespaces>),
 ) {
     loop {
         let certificate = served.borrow_and_update().is_loaded();

@@ -12,7 +12,7 @@ pub struct Options {
     /// Address of the admission server. Without it there is none: no sidecars are injected
     #[arg(long, env = "BERTH_ADMISSION_ADDRESS")]
     pub admission_address: Option<SocketAddr>,
-    /// Who makes the certificates: the manager (own), or somebody who writes the Secret (secret)
+    /// Maker of the certificates: the manager (own), or somebody else who writes the Secret (secret)
     #[arg(long, env = "BERTH_ADMISSION_CERTIFICATES", value_enum, default_value_t)]
     pub admission_certificates: Maker,
     /// Name of the Secret with the certificates, in the namespace of the manager
@@ -24,4 +24,7 @@ pub struct Options {
     /// Give every new pod the readiness gate KruisePodReady
     #[arg(long, env = "BERTH_POD_READINESS_GATE", requires = "admission_address")]
     pub pod_readiness_gate: bool,
+    /// Let a SidecarSet that no rule of the white list is for give any annotation to pods
+    #[arg(long, env = "BERTH_ANY_POD_METADATA", requires = "admission_address")]
+    pub any_pod_metadata: bool,
 }

@@ -92,7 +92,7 @@ fn parts(pod: &Pod) -> impl Iterator<Item = Part<'_>> {
     })
 }
 
-/// What OpenKruise's daemon needed to know of a container.
+/// Fills in everything that OpenKruise's daemon needed to know of a container.
 fn fill(container: &mut Map<String, Value>, pod: &Pod) {
     for field in ["statusContext", "preStop", "ports"] {
         container.remove(field);

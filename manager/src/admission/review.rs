@@ -25,9 +25,6 @@ pub(super) struct Request {
     /// Namespace of the object; empty for one of the whole cluster.
     #[serde(default)]
     pub(super) namespace: String,
-    /// `CREATE` or `UPDATE`.
-    #[serde(default)]
-    pub(super) operation: String,
     /// Object as it is to be.
     #[serde(default)]
     pub(super) object: Value,
@@ -63,6 +60,8 @@ pub(super) enum Verdict {
         /// Field, object and remedy.
         message: String,
     },
+    /// Nothing can be decided; the failure policy of the entry says what happens.
+    Unready(&'static str),
 }
 
 impl Verdict {
@@ -88,8 +87,8 @@ pub(super) fn read(body: &[u8]) -> Result<Request, String> {
     review.request.ok_or_else(|| format!("the {KIND} has no request"))
 }
 
-/// Writes the answer to a request.
-pub(super) fn answer(request: &Request, verdict: Verdict) -> Vec<u8> {
+/// Writes the answer to a request; or says why there is none.
+pub(super) fn answer(request: &Request, verdict: Verdict) -> Result<Vec<u8>, &'static str> {
     let mut response = json!({ "uid": request.uid });
     match verdict {
         Verdict::Allowed { object, warnings } => {
@@ -105,13 +104,14 @@ pub(super) fn answer(request: &Request, verdict: Verdict) -> Vec<u8> {
                 response["warnings"] = json!(warnings);
             }
         }
+        Verdict::Unready(missing) => return Err(missing),
         Verdict::Refused { code, reason, message } => {
             response["allowed"] = false.into();
             let message = cut(&message, LONGEST_MESSAGE);
             response["status"] = json!({ "code": code, "reason": reason, "message": message });
         }
     }
-    json!({ "apiVersion": API_VERSION, "kind": KIND, "response": response }).to_string().into_bytes()
+    Ok(json!({ "apiVersion": API_VERSION, "kind": KIND, "response": response }).to_string().into_bytes())
 }
 
 #[cfg(test)]
@@ -125,7 +125,7 @@ mod tests {
     }
 
     fn answered(request: &Request, verdict: Verdict) -> Value {
-        let value: Value = serde_json::from_slice(&answer(request, verdict)).unwrap();
+        let value: Value = serde_json::from_slice(&answer(request, verdict).unwrap()).unwrap();
         assert_eq!((value["apiVersion"].as_str(), value["kind"].as_str()), (Some(API_VERSION), Some(KIND)));
         assert_eq!(value["response"]["uid"], request.uid);
         value["response"].clone()
@@ -175,6 +175,11 @@ mod tests {
             refused["status"],
             json!({"code": 422, "reason": "Invalid", "message": "spec.a: is 1; give 2"})
         );
+    }
+
+    #[test]
+    fn without_a_decision_there_is_no_answer() {
+        assert_eq!(answer(&asked(json!({})), Verdict::Unready("not yet")), Err("not yet"));
     }
 
     #[test]

@@ -27,7 +27,7 @@ use tracing::{debug, error, info, warn};
 
 use super::{
     certificates::{Resolver, Served},
-    path,
+    path::Route,
     review::{self, Verdict},
 };
 use crate::metrics::Admission;
@@ -53,7 +53,7 @@ const GRACE: Duration = Duration::from_secs(6);
 /// Decision on what a path asks for.
 pub(super) trait Decide: Send + Sync + 'static {
     /// Decides on one request.
-    fn decide(&self, path: &'static str, request: &review::Request) -> impl Future<Output = Verdict> + Send;
+    fn decide(&self, route: Route, request: &review::Request) -> impl Future<Output = Verdict> + Send;
 }
 
 /// Everything that a connection needs.
@@ -203,7 +203,7 @@ async fn serve<D: Decide>(
 impl<D: Decide> Shared<D> {
     async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let begun = Instant::now();
-        let path = path::known(request.uri().path());
+        let name = Route::parse(request.uri().path()).map_or("other", |route| route.name());
         let work = self.clone();
         // A task of its own, so that a panic in it is this request's alone.
         let answered = tokio::spawn(async move { timeout(ANSWER_WITHIN, work.work(request)).await }).await;
@@ -211,12 +211,12 @@ impl<D: Decide> Shared<D> {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err((StatusCode::SERVICE_UNAVAILABLE, "no decision in time".to_owned())),
             Err(failed) => {
-                error!(?path, %failed, "A request for admission was not answered");
+                error!(path = name, %failed, "A request for admission was not answered");
                 let text = "berth-manager failed at this request; its log says more".to_owned();
                 Err((StatusCode::INTERNAL_SERVER_ERROR, text))
             }
         };
-        self.metrics.answered(path.unwrap_or("other"), answer.is_ok(), begun.elapsed());
+        self.metrics.answered(name, answer.is_ok(), begun.elapsed());
         match answer {
             Ok(body) => page(StatusCode::OK, "application/json", body.into()),
             Err((code, text)) => page(code, "text/plain; charset=utf-8", format!("{text}\n").into()),
@@ -229,7 +229,7 @@ impl<D: Decide> Shared<D> {
         B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
     {
         let refused = |code, text: &str| Err((code, text.to_owned()));
-        let Some(path) = path::known(request.uri().path()) else {
+        let Some(route) = Route::parse(request.uri().path()) else {
             return refused(StatusCode::NOT_FOUND, "there is no such path");
         };
         if request.method() != Method::POST {
@@ -246,8 +246,8 @@ impl<D: Decide> Shared<D> {
         };
         let request = review::read(&body).map_err(|text| (StatusCode::BAD_REQUEST, text))?;
         drop(body);
-        let verdict = self.handler.decide(path, &request).await;
-        Ok(review::answer(&request, verdict))
+        let verdict = self.handler.decide(route, &request).await;
+        review::answer(&request, verdict).or_else(|missing| refused(StatusCode::SERVICE_UNAVAILABLE, missing))
     }
 }
 

@@ -117,7 +117,7 @@ fn key(object: &impl Resource) -> String {
     object.namespace().map_or_else(|| name.clone(), |namespace| format!("{namespace}/{name}"))
 }
 
-/// What was seen stays. One that is not installed has no objects.
+/// A watch broke: its objects stay. A kind that is not installed has none.
 fn lost<V>(
     error: &watcher::Error,
     what: &str,

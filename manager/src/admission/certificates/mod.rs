@@ -5,8 +5,8 @@
 //! - here: the Secret, watched and updated. Every replica decides, each update names the version it was
 //!   decided on, and the one that comes second is refused and takes over what the first one wrote.
 //!
-//! What is served changes when the Secret does: a handshake that has begun keeps its certificate, the next
-//! one has the new one. One that cannot be used takes the place of none that can.
+//! The certificate that is served changes when the Secret does: a handshake that has begun keeps its
+//! certificate, the next one has the new one. One that cannot be used takes the place of none that can.
 
 mod decision;
 mod pair;
@@ -41,7 +41,7 @@ pub enum Maker {
     Secret,
 }
 
-/// What stands in the Secret is looked at again after so long, if nothing changes: certificates end.
+/// Pause before the Secret is looked at again, if nothing changes: certificates end.
 const LOOKED_AT_EVERY: Duration = Duration::from_secs(600);
 /// An update that failed is tried again after it.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -75,7 +75,7 @@ impl ResolvesServerCert for Resolver {
 
 /// Owner of the certificate.
 pub(super) struct Keeper {
-    /// Who makes them.
+    /// Maker of the certificates.
     pub(super) maker: Maker,
     /// The Secret's API.
     pub(super) api: Api<Secret>,

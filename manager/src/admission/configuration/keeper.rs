@@ -44,8 +44,10 @@ pub(in crate::admission) trait Configuration:
 {
     /// Returns a copy with the entries that are wanted.
     fn with(&self, desired: &Desired) -> Self;
-    /// Whether it has them already.
+    /// Says whether it has them already.
     fn stands(&self, desired: &Desired) -> bool;
+    /// Says whether both have the same entries.
+    fn same(&self, other: &Self) -> bool;
 }
 
 macro_rules! configuration {
@@ -57,6 +59,10 @@ macro_rules! configuration {
 
             fn stands(&self, desired: &Desired) -> bool {
                 self.webhooks.as_ref() == Some(&desired.$field)
+            }
+
+            fn same(&self, other: &Self) -> bool {
+                self.webhooks == other.webhooks
             }
         }
     };
@@ -73,7 +79,7 @@ pub(in crate::admission) struct Keeper<K> {
     pub(in crate::admission) name: &'static str,
     /// Where the API server finds us.
     pub(in crate::admission) service: Service,
-    /// What is asked for besides sidecars.
+    /// Options besides sidecars.
     pub(in crate::admission) options: Options,
     /// The configuration, watched.
     pub(in crate::admission) shown: watch::Receiver<View<K>>,
@@ -90,8 +96,8 @@ impl<K: Configuration> Keeper<K> {
     pub(in crate::admission) async fn run(mut self) {
         let mut told = Arc::new(Vec::new());
         let mut said: Option<String> = None;
-        // Writes in a row, and when the last one was.
-        let (mut writes, mut written) = (0_usize, Instant::now());
+        // Writes of the same entries in a row, when the last one was, and what it wrote.
+        let (mut writes, mut written, mut last) = (0_usize, Instant::now(), None::<Box<K>>);
         loop {
             match self.look(&mut told) {
                 Look::Stands(bundle) => {
@@ -107,7 +113,9 @@ impl<K: Configuration> Keeper<K> {
                 }
                 Look::Owes(next) => {
                     self.tell(Vec::new());
-                    if written.elapsed() > QUIET {
+                    // New entries are no quarrel: only the same ones again are.
+                    let again = last.as_ref().is_some_and(|last| last.same(&next));
+                    if written.elapsed() > QUIET || !again {
                         writes = 0;
                     }
                     match timeout(ANSWER_WITHIN, self.api.replace(self.name, &PostParams::default(), &next))
@@ -121,10 +129,12 @@ impl<K: Configuration> Keeper<K> {
                         }
                         Err(_) => say(&mut said, format!("{} not written: no answer", K::kind(&()))),
                     }
-                    // What was written comes by the watch. A new change of the sets waits no longer than this.
+                    // It comes back by the watch. A new change of the sets waits no longer than this.
                     sleep(PAUSES[writes.min(PAUSES.len() - 1)]).await;
                     (writes, written) = (writes.saturating_add(1), Instant::now());
-                    if !self.behind(&next) {
+                    let behind = self.behind(&next);
+                    last = Some(next);
+                    if !behind {
                         continue;
                     }
                 }

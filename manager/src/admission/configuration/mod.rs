@@ -6,7 +6,7 @@
 //! `Ignore`. Above [`MOST_SETS`] sets one entry is for all pods, and it ignores: no list of pods that wait
 //! could be told from all of them.
 //!
-//! What the API server would fill in is written out, so that what it shows compares equal.
+//! Defaults that the API server would fill in are written out, so that what it shows compares equal.
 
 mod keeper;
 mod selectors;
@@ -21,7 +21,7 @@ use k8s_openapi::{
 };
 
 pub(super) use self::keeper::{Configuration, Keeper};
-use super::{path, sets::SetRules};
+use super::{path::Route, sets::SetRules};
 use crate::size;
 
 /// With more sets than that there is one entry for all of them.
@@ -45,7 +45,7 @@ pub(super) struct Service {
     pub(super) name: String,
 }
 
-/// What is asked for besides sidecars.
+/// Options besides sidecars.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Options {
     /// Every pod gets the readiness gate KruisePodReady.
@@ -55,9 +55,9 @@ pub(super) struct Options {
 /// Entries as they are to be.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Desired {
-    /// Of the MutatingWebhookConfiguration.
+    /// Entries of the MutatingWebhookConfiguration.
     pub(super) mutating: Vec<MutatingWebhook>,
-    /// Of the ValidatingWebhookConfiguration.
+    /// Entries of the ValidatingWebhookConfiguration.
     pub(super) validating: Vec<ValidatingWebhook>,
     /// Sets without an entry, and why.
     pub(super) left_out: Vec<(String, String)>,
@@ -78,7 +78,8 @@ pub(super) fn desired<'a>(
             Ok((pods, namespaces)) => {
                 let failure = if set.ignore { "Ignore" } else { "Fail" };
                 let entry = Entry { name: format!("{name}.sidecarset"), failure, pods, namespaces };
-                entries.push(entry.mutating(pods_created(), path::PODS, bundle, service));
+                let route = Route::Pods(Some(name.clone()));
+                entries.push(entry.mutating(pods_created(), &route, bundle, service));
             }
             Err(reason) => left_out.push((name.clone(), reason)),
         }
@@ -90,16 +91,16 @@ pub(super) fn desired<'a>(
     if shared || options.pod_readiness_gate {
         let name = if shared { "sidecarsets" } else { "readiness-gate" };
         let entry = Entry::everywhere(format!("{name}.pods"), "Ignore");
-        entries.push(entry.mutating(pods_created(), path::PODS, bundle, service));
+        entries.push(entry.mutating(pods_created(), &Route::Pods(None), bundle, service));
     }
     let sets = || rule("apps.kruise.io", "v1alpha1", "sidecarsets", &["CREATE", "UPDATE"], "Cluster");
     let requests = rule("apps.kruise.io", "v1alpha1", "containerrecreaterequests", &["CREATE"], "Namespaced");
     let defaults = Entry::of_cluster("defaults.sidecarsets".to_owned(), "Fail");
-    entries.push(defaults.mutating(sets(), path::DEFAULT_SETS, bundle, service));
+    entries.push(defaults.mutating(sets(), &Route::DefaultSets, bundle, service));
     let completes = Entry::everywhere("containerrecreaterequests.defaults".to_owned(), "Ignore");
-    entries.push(completes.mutating(requests, path::REQUESTS, bundle, service));
+    entries.push(completes.mutating(requests, &Route::Requests, bundle, service));
     let checks = Entry::of_cluster("checks.sidecarsets".to_owned(), "Fail");
-    let validating = vec![checks.validating(sets(), path::CHECK_SETS, bundle, service)];
+    let validating = vec![checks.validating(sets(), &Route::CheckSets, bundle, service)];
     Desired { mutating: entries, validating, left_out, shared }
 }
 
@@ -124,14 +125,14 @@ impl Entry {
     fn mutating(
         self,
         rule: RuleWithOperations,
-        path: &str,
+        route: &Route,
         bundle: &[u8],
         service: &Service,
     ) -> MutatingWebhook {
         let mirrors = rule.resources.as_deref().is_some_and(|resources| resources == ["pods"]);
         MutatingWebhook {
             admission_review_versions: vec!["v1".to_owned()],
-            client_config: client(path, bundle, service),
+            client_config: client(route, bundle, service),
             failure_policy: Some(self.failure.to_owned()),
             match_conditions: mirrors.then(|| vec![no_mirror()]),
             match_policy: Some("Equivalent".to_owned()),
@@ -149,13 +150,13 @@ impl Entry {
     fn validating(
         self,
         rule: RuleWithOperations,
-        path: &str,
+        route: &Route,
         bundle: &[u8],
         service: &Service,
     ) -> ValidatingWebhook {
         ValidatingWebhook {
             admission_review_versions: vec!["v1".to_owned()],
-            client_config: client(path, bundle, service),
+            client_config: client(route, bundle, service),
             failure_policy: Some(self.failure.to_owned()),
             match_conditions: None,
             match_policy: Some("Equivalent".to_owned()),
@@ -169,13 +170,13 @@ impl Entry {
     }
 }
 
-fn client(path: &str, bundle: &[u8], service: &Service) -> WebhookClientConfig {
+fn client(route: &Route, bundle: &[u8], service: &Service) -> WebhookClientConfig {
     WebhookClientConfig {
         ca_bundle: Some(ByteString(bundle.to_vec())),
         service: Some(ServiceReference {
             namespace: service.namespace.clone(),
             name: service.name.clone(),
-            path: Some(path.to_owned()),
+            path: Some(route.path()),
             port: Some(443),
         }),
         url: None,

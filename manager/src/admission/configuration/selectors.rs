@@ -20,6 +20,9 @@ pub(super) fn of(name: &str, set: &SetRules) -> Result<(LabelSelector, LabelSele
     if name.len() > LONGEST_NAME || !name.bytes().all(letters) {
         return Err("metadata.name has more than 63 letters, or others than a-z, 0-9 and '-'".to_owned());
     }
+    if let Some(fault) = &set.fault {
+        return Err(fault.clone());
+    }
     let pods = set.selector.as_ref().ok_or("spec.selector is missing")?;
     let pods = checked("spec.selector", pods)?;
     if pods == LabelSelector::default() {

@@ -18,6 +18,7 @@ fn rules(spec: &Value) -> SetRules {
         namespace: spec["namespace"].as_str().map(str::to_owned),
         namespace_selector: selector("namespaceSelector"),
         ignore: spec["ignore"] == true,
+        fault: spec["fault"].as_str().map(str::to_owned),
     }
 }
 
@@ -86,6 +87,7 @@ fn an_entry_has_the_selectors_of_its_set(
     let condition = &entry.match_conditions.as_ref().unwrap()[0];
     assert!(condition.expression.contains("kubernetes.io/config.mirror"));
     let client = &entry.client_config;
+    assert_eq!(client.service.as_ref().unwrap().path.as_deref(), Some("/mutate/pods/s"));
     assert_eq!((client.ca_bundle.as_ref().unwrap().0.as_slice(), &client.url), (b"bundle".as_slice(), &None));
 }
 
@@ -111,6 +113,7 @@ fn an_author_may_let_pods_start_without() {
 #[case::namespaces("s", json!({"selector": {"matchLabels": {"a": "b"}}, "namespaceSelector": {"matchLabels": {"a": "b c"}}}), "spec.namespaceSelector: \"b c\"")]
 #[case::kube_system("s", json!({"selector": {"matchLabels": {"a": "b"}}, "namespace": "kube-system"}), "nothing is injected in kube-system")]
 #[case::our_own("s", json!({"selector": {"matchLabels": {"a": "b"}}, "namespace": "berth-system"}), "nothing is injected in berth-system")]
+#[case::unreadable("s", json!({"selector": {"matchLabels": {"a": "b"}}, "fault": "spec.x: is bad"}), "spec.x: is bad")]
 #[case::dots("a.b", json!({"selector": {"matchLabels": {"a": "b"}}}), "metadata.name")]
 fn one_bad_set_takes_nothing_from_the_others(#[case] name: &str, #[case] spec: Value, #[case] says: &str) {
     let good = json!({"selector": {"matchLabels": {"app": "a"}}});
@@ -146,7 +149,7 @@ fn large_selectors_share_an_entry_too() {
     assert!(size::bytes(&desired.mutating) < 8192);
 }
 
-/// What the policy of the manager's writes asks of every entry.
+/// The policy of the manager's writes asks this of every entry.
 #[test]
 fn no_entry_takes_in_what_must_start_without_us() {
     let desired = computed(&[

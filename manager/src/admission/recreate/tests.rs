@@ -7,7 +7,7 @@ fn request(spec: Value) -> Request {
         "apiVersion": "apps.kruise.io/v1alpha1", "kind": "ContainerRecreateRequest",
         "metadata": {"name": "r", "namespace": "n"}, "spec": spec,
     });
-    Request { uid: "u".to_owned(), operation: "CREATE".to_owned(), object, ..Request::default() }
+    Request { uid: "u".to_owned(), object, ..Request::default() }
 }
 
 fn pod() -> Pod {

@@ -10,14 +10,16 @@ use tokio_rustls::TlsConnector;
 use super::*;
 use crate::admission::certificates::made_for_tests;
 
+const PODS: &str = "/mutate/pods";
 const NAME: &str = "berth-manager.berth-system.svc";
 
 /// Panics at one pod, waits for ever at another, lets the others in.
 struct Played;
 
 impl Decide for Played {
-    async fn decide(&self, _: &'static str, request: &review::Request) -> Verdict {
+    async fn decide(&self, _: Route, request: &review::Request) -> Verdict {
         match request.namespace.as_str() {
+            "unready" => Verdict::Unready("not listed yet"),
             "panics" => panic!("as it is told to"),
             "hangs" => std::future::pending().await,
             _ => Verdict::AS_IT_IS,
@@ -96,7 +98,7 @@ async fn call(
 async fn both_protocols_are_answered() {
     let (stage, bundle) = stage().await;
     for protocol in ["h2", "http/1.1"] {
-        let (code, answer) = call(&stage, &bundle, protocol, path::PODS, review("n")).await.unwrap();
+        let (code, answer) = call(&stage, &bundle, protocol, PODS, review("n")).await.unwrap();
         assert_eq!((code, &answer["response"]), (200, &json!({"uid": "u", "allowed": true})), "{protocol}");
     }
 }
@@ -105,16 +107,17 @@ async fn both_protocols_are_answered() {
 #[tokio::test]
 async fn one_bad_request_is_refused_alone() {
     let (stage, bundle) = stage().await;
-    let cases: [(&str, Bytes, u16, &str); 4] = [
-        (path::PODS, "{".into(), 400, "no AdmissionReview"),
-        (path::PODS, vec![b' '; MOST_BYTES + 1].into(), 413, "3 MiB"),
+    let cases: [(&str, Bytes, u16, &str); 5] = [
+        (PODS, review("unready"), 503, "not listed yet"),
+        (PODS, "{".into(), 400, "no AdmissionReview"),
+        (PODS, vec![b' '; MOST_BYTES + 1].into(), 413, "3 MiB"),
         ("/elsewhere", review("n"), 404, "no such path"),
-        (path::PODS, review("panics"), 500, "failed at this request"),
+        (PODS, review("panics"), 500, "failed at this request"),
     ];
     for (path, body, code, says) in cases {
         let (found, text) = call(&stage, &bundle, "h2", path, body).await.unwrap();
         assert!(found == code && text.as_str().unwrap().contains(says), "{found} {text}");
-        let (code, _) = call(&stage, &bundle, "h2", path::PODS, review("n")).await.unwrap();
+        let (code, _) = call(&stage, &bundle, "h2", PODS, review("n")).await.unwrap();
         assert_eq!(code, 200);
     }
 }
@@ -123,7 +126,7 @@ async fn one_bad_request_is_refused_alone() {
 async fn one_that_hangs_is_answered_in_time() {
     let (stage, bundle) = stage().await;
     let begun = Instant::now();
-    let (code, _) = call(&stage, &bundle, "h2", path::PODS, review("hangs")).await.unwrap();
+    let (code, _) = call(&stage, &bundle, "h2", PODS, review("hangs")).await.unwrap();
     assert_eq!(code, 503);
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
@@ -139,12 +142,12 @@ async fn a_new_certificate_fails_no_handshake() {
         if turn == 20 {
             stage.served.send_replace(next.take().unwrap());
         }
-        let (code, _) = call(&stage, &both, "h2", path::PODS, review("n")).await.unwrap();
+        let (code, _) = call(&stage, &both, "h2", PODS, review("n")).await.unwrap();
         assert_eq!(code, 200);
     }
     // It was another one: the old CA alone does not know it.
-    assert!(call(&stage, &bundle, "h2", path::PODS, review("n")).await.is_err());
-    assert!(call(&stage, &other, "h2", path::PODS, review("n")).await.is_ok());
+    assert!(call(&stage, &bundle, "h2", PODS, review("n")).await.is_err());
+    assert!(call(&stage, &other, "h2", PODS, review("n")).await.is_ok());
 }
 
 /// After the stop is asked for, it answers until the Service has forgotten it.
@@ -153,7 +156,7 @@ async fn a_stop_fails_no_request() {
     let (stage, bundle) = stage().await;
     stage.stop.cancel();
     sleep(LINGER / 2).await;
-    let (code, _) = call(&stage, &bundle, "h2", path::PODS, review("n")).await.unwrap();
+    let (code, _) = call(&stage, &bundle, "h2", PODS, review("n")).await.unwrap();
     assert_eq!(code, 200);
     stage.task.await.unwrap();
     assert!(TcpStream::connect(stage.address).await.is_err());

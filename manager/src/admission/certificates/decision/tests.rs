@@ -77,7 +77,7 @@ fn steps(#[case] secret: Secret, #[case] now: &str, #[case] bundled: bool, #[cas
     assert_eq!(decide(&Stored::read(&secret), NAME, bundled, at(now)), decision);
 }
 
-/// What one replica serves and what another's configurations trust fit at every step, in both orders.
+/// A certificate that one replica serves and a bundle that another wrote fit at every step, in both orders.
 #[test]
 fn a_renewal_never_parts_the_two() {
     let before = first();
