@@ -36,8 +36,11 @@ use crate::metrics::Admission;
 const MOST_BYTES: usize = 3 << 20;
 /// Connections at the same time; the others wait.
 const CONNECTIONS: usize = 256;
-/// Requests that are worked on at the same time; the others wait, within their time.
-const AT_ONCE: usize = 64;
+/// Bytes of bodies that are worked on at the same time; the others wait, within their time. Read, a body
+/// takes some ten times as much memory.
+const BYTES_AT_ONCE: usize = 16 << 20;
+/// A request counts for so many bytes at the least: so no more than 64 are worked on at the same time.
+const LEAST_BYTES: usize = 256 << 10;
 /// A handshake, and the head of a request, must come within it.
 const HEAD_WITHIN: Duration = Duration::from_secs(5);
 /// The answer comes within it, less than the API server waits for it.
@@ -76,7 +79,10 @@ impl<D: Decide> Server<D> {
         metrics: Admission,
     ) -> Result<Self, rustls::Error> {
         let acceptor = TlsAcceptor::from(Arc::new(tls(served)?));
-        Ok(Self { acceptor, shared: Arc::new(Shared { handler, metrics, work: Semaphore::new(AT_ONCE) }) })
+        Ok(Self {
+            acceptor,
+            shared: Arc::new(Shared { handler, metrics, work: Semaphore::new(BYTES_AT_ONCE) }),
+        })
     }
 
     /// Serves until the shutdown.
@@ -236,7 +242,9 @@ impl<D: Decide> Shared<D> {
             return refused(StatusCode::METHOD_NOT_ALLOWED, "only POST");
         }
         // Waited for before the body is read: what waits holds no memory.
-        let Ok(_turn) = self.work.acquire().await else {
+        let said = request.body().size_hint().upper().and_then(|bytes| usize::try_from(bytes).ok());
+        let bytes = said.unwrap_or(MOST_BYTES).clamp(LEAST_BYTES, MOST_BYTES);
+        let Ok(_turn) = self.work.acquire_many(u32::try_from(bytes).unwrap_or(u32::MAX)).await else {
             return refused(StatusCode::SERVICE_UNAVAILABLE, "the manager stops");
         };
         let Ok(body) =
