@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Every replica watches and decides; only the one that holds the lease writes. So its index is warm when it
-//! takes over. Stop: no more writes are begun, those on their way end, the lease is given up. Admission, which
-//! every replica serves, is wired in its own module.
+//! takes over. Stop: no more writes are begun, those on their way end, the lease is given up. Admission is
+//! served by every replica and wired in its own module.
 
 use std::process::ExitCode;
 

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!   nothing usable ──Replace──▶ one is served
-//!   one is served ──(it ends within 90 days, or an operator says so)──Prepare──▶ the next one stands beside it
-//!   the next one stands ──(its CA is in the bundles, and was for a minute)──Promote──▶ the next one is served
+//!   one is served ──(ends within 90 days, or an operator asks)──Prepare──▶ the next one stands beside it
+//!   the next one stands ──(its CA is in the bundles for a minute)──Promote──▶ the next one is served
 //! ```
 //!
 //! While the next one stands, the bundle has both CAs, and for as long as it is served the bundle keeps the
-//! one from before: whichever of both a replica serves, and whichever bundle an API server knows, the two fit.
+//! one from before: whichever of both a replica serves, and whichever bundle an API server knows, they fit.
 
 use std::{collections::BTreeMap, sync::Arc};
 
