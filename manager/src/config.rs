@@ -5,10 +5,11 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use clap::{ArgAction, Parser};
 use tracing_subscriber::filter::Targets;
 
-use crate::telemetry::LogFormat;
+use crate::{admission, telemetry::LogFormat};
 
 /// Berth's manager: assigns requests to the agents of the nodes, and ends those that no agent can end. It
-/// writes nothing but the status of Berth's custom resources and its own Lease.
+/// writes nothing but the status of Berth's custom resources, its own Lease, and for its admission server one
+/// Secret and its own webhook configurations.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "berth-manager", version)]
 pub struct Config {
@@ -33,6 +34,9 @@ pub struct Config {
     /// Address of /metrics
     #[arg(long, env = "BERTH_METRICS_ADDRESS", default_value = "0.0.0.0:8080")]
     pub metrics_address: SocketAddr,
+    /// Admission
+    #[command(flatten)]
+    pub admission: admission::Options,
     /// Format of log lines
     #[arg(long, env = "BERTH_LOG_FORMAT", value_enum, default_value_t)]
     pub log_format: LogFormat,

@@ -1,5 +1,5 @@
 //! Is this replica ready? When every kind has been listed once, or is known not to be installed: then it
-//! could lead at once.
+//! could lead at once. And when its admission server, if it has one, could answer.
 
 use crate::seen::Kind;
 
@@ -16,5 +16,62 @@ impl Listed {
     /// Each kind, and whether it has been.
     pub fn checks(self) -> impl Iterator<Item = (&'static str, bool)> {
         Kind::ALL.into_iter().map(move |kind| (kind.name(), self.0[kind as usize]))
+    }
+}
+
+/// Readiness of the admission server.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Admits(Option<Admission>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Admission {
+    certificate: bool,
+    listed: bool,
+    configured: bool,
+}
+
+impl Admits {
+    /// There is one, which is not ready yet.
+    pub fn waiting() -> Self {
+        Self(Some(Admission::default()))
+    }
+
+    /// It has a certificate; what it needs has been listed; its webhook configurations stand. The last two
+    /// are remembered: what somebody else spoils later takes no replica from the Service.
+    pub fn add(&mut self, certificate: bool, listed: bool, configured: bool) {
+        let Some(known) = &mut self.0 else { return };
+        known.certificate = certificate;
+        known.listed |= listed;
+        known.configured |= configured;
+    }
+
+    /// Each check: its name, whether it passed, and what is missing while it has not.
+    pub fn checks(self) -> impl Iterator<Item = (&'static str, bool, &'static str)> {
+        self.0.into_iter().flat_map(|known| {
+            [
+                ("admission-certificate", known.certificate, "no certificate in its Secret"),
+                ("admission-sets", known.listed, "SidecarSets and namespaces not listed yet"),
+                ("admission-webhooks", known.configured, "webhook configurations not written yet"),
+            ]
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_spoil_later_takes_no_replica_away() {
+        let failed = |admits: Admits| admits.checks().filter(|(_, done, _)| !done).count();
+        assert_eq!(failed(Admits::default()), 0, "there is no admission server");
+        let mut admits = Admits::waiting();
+        assert_eq!(failed(admits), 3);
+        admits.add(true, true, true);
+        assert_eq!(failed(admits), 0);
+        admits.add(true, false, false);
+        assert_eq!(failed(admits), 0);
+        admits.add(false, true, true);
+        assert_eq!(failed(admits), 1);
     }
 }

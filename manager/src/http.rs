@@ -16,7 +16,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, info, warn};
 
-use crate::health::Listed;
+use crate::health::{Admits, Listed};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -27,7 +27,7 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub enum Pages {
     /// Alive and ready.
-    Health(watch::Receiver<Listed>),
+    Health(watch::Receiver<Listed>, watch::Receiver<Admits>),
     /// Metrics of the manager.
     Metrics(Registry),
 }
@@ -69,7 +69,7 @@ async fn connection(stream: TcpStream, peer: SocketAddr, pages: Arc<Pages>, shut
 impl Pages {
     fn name(&self) -> &'static str {
         match self {
-            Self::Health(_) => "health",
+            Self::Health(..) => "health",
             Self::Metrics(_) => "metrics",
         }
     }
@@ -81,10 +81,10 @@ impl Pages {
         match (self, request.uri().path()) {
             // One thread does everything: if it answers, it turns. A task that ends takes the process with
             // it.
-            (Self::Health(_), "/livez" | "/healthz") => page(StatusCode::OK, TEXT, "ok\n".to_owned()),
-            (Self::Health(listed), "/readyz") => ready(*listed.borrow()),
+            (Self::Health(..), "/livez" | "/healthz") => page(StatusCode::OK, TEXT, "ok\n".to_owned()),
+            (Self::Health(listed, admits), "/readyz") => ready(*listed.borrow(), *admits.borrow()),
             (Self::Metrics(registry), "/metrics") => metrics(registry),
-            (Self::Health(_), _) => {
+            (Self::Health(..), _) => {
                 page(StatusCode::NOT_FOUND, TEXT, "there are /livez and /readyz\n".to_owned())
             }
             (Self::Metrics(_), _) => page(StatusCode::NOT_FOUND, TEXT, "there is /metrics\n".to_owned()),
@@ -93,12 +93,14 @@ impl Pages {
 }
 
 /// As the API server answers: `ok`, or the list of checks when one failed.
-fn ready(listed: Listed) -> Response<Full<Bytes>> {
-    if listed.checks().all(|(_, done)| done) {
+fn ready(listed: Listed, admits: Admits) -> Response<Full<Bytes>> {
+    let listed = listed.checks().map(|(kind, done)| (kind, done, "not listed yet"));
+    let checks: Vec<_> = listed.chain(admits.checks()).collect();
+    if checks.iter().all(|(_, done, _)| *done) {
         return page(StatusCode::OK, TEXT, "ok\n".to_owned());
     }
-    let lines = listed.checks().map(|(kind, done)| {
-        if done { format!("[+] {kind} ok\n") } else { format!("[-] {kind} failed: not listed yet\n") }
+    let lines = checks.iter().map(|(check, done, missing)| {
+        if *done { format!("[+] {check} ok\n") } else { format!("[-] {check} failed: {missing}\n") }
     });
     page(StatusCode::SERVICE_UNAVAILABLE, TEXT, lines.collect())
 }

@@ -12,17 +12,22 @@
 //! pulls need and seals it. [`pod_updates`] is the entrance for workloads to updates in place; it has no
 //! caller yet.
 //!
+//! [`admission`] answers the API server about new pods, SidecarSets and requests, on every replica. It stands
+//! beside all of this and shares nothing with it but the lease.
+//!
 //! [`virtual_nodes`] says what nobody may do there.
 //!
-//! What the manager never does: write anything but `status` of Berth's own kinds, its Lease and Events; touch
-//! a pod or a node; delete anything but ImagePullJobs that are over and say when they are to go; read a
-//! Secret that nobody has allowed it by name.
+//! What the manager never does: write anything but `status` of Berth's own kinds, its Lease, Events, and for
+//! its admission server one Secret, its own webhook configurations and the one label of a request that has
+//! ended; touch a pod that exists, or a node; delete anything but ImagePullJobs that are over and say when
+//! they are to go; read a Secret that nobody has allowed it by name.
 
 #![cfg_attr(
     test,
     allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should")
 )]
 
+pub mod admission;
 mod allocator;
 pub mod config;
 pub mod controller;

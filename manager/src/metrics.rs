@@ -74,6 +74,50 @@ pub struct Metrics {
     pulls: Gauge,
     markers: Family<One, Gauge>,
     probed: Gauge,
+    admission: Admission,
+}
+
+/// The counters of the admission server.
+#[derive(Clone, Debug)]
+pub struct Admission {
+    requests: Family<Pair, Counter>,
+    seconds: Histogram,
+    handshake_failures: Counter,
+}
+
+impl Default for Admission {
+    fn default() -> Self {
+        Self {
+            requests: Family::default(),
+            // 0.1 ms to 6.6 s.
+            seconds: Histogram::new(exponential_buckets(0.0001, 2.0, 17)),
+            handshake_failures: Counter::default(),
+        }
+    }
+}
+
+impl Admission {
+    /// A request was answered, by a decision or by none. `path` is one of a closed list.
+    pub(crate) fn answered(&self, path: &'static str, decided: bool, elapsed: Duration) {
+        let outcome = if decided { "decided" } else { "failed" };
+        self.requests.get_or_create(&[("path", path), ("outcome", outcome)]).inc();
+        self.seconds.observe(elapsed.as_secs_f64());
+    }
+
+    pub(crate) fn handshake_failed(&self) {
+        self.handshake_failures.inc();
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        let help = "Requests for admission, and whether they were decided";
+        registry.register("admission_requests", help, self.requests.clone());
+        registry.register("admission_seconds", "How long a request for admission took", self.seconds.clone());
+        registry.register(
+            "admission_handshake_failures",
+            "TLS handshakes of the admission server that failed",
+            self.handshake_failures.clone(),
+        );
+    }
 }
 
 impl Metrics {
@@ -94,7 +138,9 @@ impl Metrics {
             pulls: Gauge::default(),
             markers: Family::default(),
             probed: Gauge::default(),
+            admission: Admission::default(),
         };
+        metrics.admission.register(registry);
         registry.register(
             "writes",
             "Writes to the API server, and what became of them",
@@ -128,6 +174,11 @@ impl Metrics {
         );
         registry.register("probed_pods", "Pods that PodProbeMarkers have probed", metrics.probed.clone());
         metrics
+    }
+
+    /// Returns the counters of the admission server.
+    pub(crate) fn admission(&self) -> Admission {
+        self.admission.clone()
     }
 
     pub(crate) fn write(&self, what: &'static str, outcome: Outcome) {

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Every replica watches and decides; only the one that holds the lease writes. So its index is warm when it
-//! takes over. Stop: no more writes are begun, those on their way end, the lease is given up.
+//! takes over. Stop: no more writes are begun, those on their way end, the lease is given up. Admission is
+//! served by every replica and wired in its own module.
 
 use std::process::ExitCode;
 
@@ -28,10 +29,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use crate::{
-    allocator,
+    admission, allocator,
     config::Config,
     controller::Controller,
-    health::Listed,
+    health::{Admits, Listed},
     http::{self, Pages},
     index::Indexes,
     lease::{Candidate, Terms},
@@ -98,11 +99,12 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
     let (listed, readiness) = watch::channel(Listed::default());
+    let (admits, admission_readiness) = watch::channel(Admits::default());
     let (sender, inputs) = mpsc::channel(INPUTS);
     let (candidate, tenure) = Candidate::new(client.clone(), terms, metrics.clone());
     let vault = secrets::Vault::default();
     let writer = Writer::new(tenure.clone(), metrics.clone(), vault.clone());
-    let tells = tenure.clone();
+    let (tells, leads) = (tenure.clone(), tenure.clone());
     let (fetches, asked) = mpsc::unbounded_channel();
     let (answer, answers) = mpsc::channel(INPUTS);
     let controller = Controller {
@@ -119,9 +121,19 @@ async fn serve(config: Config) -> anyhow::Result<()> {
 
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
-    tasks.spawn(http::serve(health, Pages::Health(readiness), stop.clone()));
-    tasks.spawn(http::serve(scraped, Pages::Metrics(registry), stop.clone()));
+    tasks.spawn(http::serve(health, Pages::Health(readiness, admission_readiness), stop.clone()));
     let mut watches = JoinSet::new();
+    admission::start(
+        &config.admission,
+        &config.namespace,
+        &client,
+        leads,
+        &metrics,
+        (&mut watches, &mut tasks),
+        (admits, stop.clone()),
+    )
+    .await?;
+    tasks.spawn(http::serve(scraped, Pages::Metrics(registry), stop.clone()));
     watches.spawn(follow::<Nodes>(client.clone(), sender.clone(), metrics.clone()));
     watches.spawn(follow::<Pods>(client.clone(), sender.clone(), metrics.clone()));
     watches.spawn(follow::<Requests>(client.clone(), sender.clone(), metrics.clone()));

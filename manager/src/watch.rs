@@ -43,7 +43,7 @@ pub enum Input {
 
 /// Pauses between attempts to reach the API server; the last one is repeated. Ours and not the watcher's own:
 /// that begins anew before every list, so it would never grow while lists fail.
-const PAUSES: [Duration; 5] = [
+pub(crate) const PAUSES: [Duration; 5] = [
     Duration::from_millis(200),
     Duration::from_millis(500),
     Duration::from_secs(1),
@@ -52,9 +52,9 @@ const PAUSES: [Duration; 5] = [
 ];
 /// The pause before a kind is looked for again that is not installed: nobody waits for it but who installs
 /// it.
-const ABSENT_PAUSE: Duration = Duration::from_secs(10);
+pub(crate) const ABSENT_PAUSE: Duration = Duration::from_secs(10);
 /// How long one watch request lasts. A connection that died without a word is noticed 5 s after it.
-const WATCH_SECONDS: u32 = 60;
+pub(crate) const WATCH_SECONDS: u32 = 60;
 
 /// Watches all objects of a kind, for ever. Ends when nobody receives any more.
 pub async fn follow<W>(client: Client, inputs: mpsc::Sender<Input>, metrics: Metrics)
@@ -108,7 +108,7 @@ where
 }
 
 /// The API server has no such path: the kind's definition is not there, or gone.
-fn is_absent(error: &watcher::Error) -> bool {
+pub(crate) fn is_absent(error: &watcher::Error) -> bool {
     match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))
         | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => status.code == 404,

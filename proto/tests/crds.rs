@@ -140,3 +140,17 @@ fn no_field_of_an_update_is_lost() {
     keeps::<ContainerUpdateRequest>("update-all-fields");
     keeps::<NodePodUpdate>("node-pod-update");
 }
+
+/// A client that leaves the strategy out reads back what OpenKruise's webhook would have written.
+#[test]
+fn a_request_has_the_default_of_its_strategy() {
+    let definitions = documents();
+    let (_, document) = definitions
+        .iter()
+        .find(|(file, _)| file == "containerrecreaterequests.yaml")
+        .expect("its definition");
+    let strategy = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/strategy";
+    let default = |of: &str| document.pointer(&format!("{strategy}{of}/default")).cloned();
+    assert_eq!(default(""), Some(serde_json::json!({})));
+    assert_eq!(default("/properties/failurePolicy"), Some(serde_json::json!("Fail")));
+}

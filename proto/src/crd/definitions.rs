@@ -18,7 +18,7 @@ use super::{
 /// Every kind's definition.
 pub fn definitions() -> Vec<CustomResourceDefinition> {
     let mut definitions = vec![
-        ContainerRecreateRequest::crd(),
+        with_strategy(ContainerRecreateRequest::crd()),
         ContainerUpdateRequest::crd(),
         ImagePullJob::crd(),
         with_empty_spec(NodeImage::crd()),
@@ -73,6 +73,24 @@ fn with_empty_spec(mut definition: CustomResourceDefinition) -> CustomResourceDe
         }
     });
     definition
+}
+
+/// Clients of OpenKruise read the strategy back, whose webhook writes its default.
+fn with_strategy(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
+    for_schemas(&mut definition, |schema| {
+        let Some(strategy) = property(schema, "spec").and_then(|spec| property(spec, "strategy")) else {
+            return;
+        };
+        strategy.default = Some(JSON(json!({})));
+        if let Some(policy) = property(strategy, "failurePolicy") {
+            policy.default = Some(JSON(json!("Fail")));
+        }
+    });
+    definition
+}
+
+fn property<'a>(schema: &'a mut JSONSchemaProps, name: &str) -> Option<&'a mut JSONSchemaProps> {
+    schema.properties.as_mut()?.get_mut(name)
 }
 
 fn for_schemas(definition: &mut CustomResourceDefinition, change: impl Fn(&mut JSONSchemaProps)) {

@@ -50,6 +50,7 @@ async fn deployed(node: &Node) -> Result<()> {
     let manager = program_images::archive(node.run(), &[&programs::manager()?]).await?;
     let manager = registry.push(&manager, "berth-manager:0.1.0").await?;
     deploy::install(&client).await?;
+    deploy::apply(&client, "manager/admission.yaml").await?;
     for (file, image) in [("manager/manager.yaml", &manager), ("agent/agent.yaml", &agent)] {
         for object in deploy::objects(file)? {
             deploy::apply_object(&client, &adapted(node, object, image)?).await?;

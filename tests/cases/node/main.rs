@@ -4,6 +4,7 @@
 //! order it reads from the runtime (`berth_tests::observe`). Tests that disturb the node (`faults`) run while
 //! no other does.
 
+mod admission;
 mod bad_input;
 mod baseline;
 mod case;

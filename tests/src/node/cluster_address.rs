@@ -21,17 +21,8 @@ pub struct ClusterAddress {
 impl ClusterAddress {
     /// Makes the bridge, which goes with the run, and listens at the address of the service `kubernetes`.
     pub async fn serve(run: &Arc<Run>) -> Result<Self> {
-        let (bridge, address) = (run.names().bridge, run.service_address());
-        if !Path::new("/sys/class/net").join(&bridge).exists() {
-            // One of its own: else it takes that of a port, another one with each pod, and pods lose their
-            // gateway.
-            let mac = format!("02:be:27:00:00:{:02x}", run.number());
-            ip(&["link", "add", &bridge, "address", &mac, "type", "bridge"])?;
-        }
-        // First the one that CNI gives it: a bridge with only another one it would not take.
-        ip(&["address", "add", &run.gateway(), "dev", &bridge])?;
-        ip(&["address", "add", &format!("{address}/32"), "dev", &bridge])?;
-        ip(&["link", "set", &bridge, "up"])?;
+        let address = run.service_address();
+        take(run, &address)?;
         let listener = TcpListener::bind((address.as_str(), 443)).await.context("the cluster address")?;
         let server = run.address(Port::Api);
         let task = tokio::spawn(async move {
@@ -53,6 +44,22 @@ impl Drop for ClusterAddress {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+/// Gives the run's bridge an address of the services, and makes the bridge where there is none. It goes with
+/// the run.
+pub fn take(run: &Run, address: &str) -> Result<()> {
+    let bridge = run.names().bridge;
+    if !Path::new("/sys/class/net").join(&bridge).exists() {
+        // One of its own: else it takes that of a port, another one with each pod, and pods lose their
+        // gateway.
+        let mac = format!("02:be:27:00:00:{:02x}", run.number());
+        ip(&["link", "add", &bridge, "address", &mac, "type", "bridge"])?;
+    }
+    // First the one that CNI gives it: a bridge with only another one it would not take.
+    ip(&["address", "replace", &run.gateway(), "dev", &bridge])?;
+    ip(&["address", "replace", &format!("{address}/32"), "dev", &bridge])?;
+    ip(&["link", "set", &bridge, "up"])
 }
 
 fn ip(args: &[&str]) -> Result<()> {

@@ -49,12 +49,35 @@ impl Manager {
         kubeconfig: &Path,
         lease: (&str, u16),
     ) -> Result<Self> {
-        let (name, health, metrics) = match replica {
-            Replica::First => ("manager", Port::Manager, Port::ManagerMetrics),
-            Replica::Second => ("manager-next", Port::ManagerNext, Port::ManagerNextMetrics),
+        Self::start_with(run, replica, kubeconfig, lease, false).await
+    }
+
+    /// The same, with its admission server.
+    pub async fn admitting(
+        run: &Arc<Run>,
+        replica: Replica,
+        kubeconfig: &Path,
+        lease: (&str, u16),
+    ) -> Result<Self> {
+        Self::start_with(run, replica, kubeconfig, lease, true).await
+    }
+
+    async fn start_with(
+        run: &Arc<Run>,
+        replica: Replica,
+        kubeconfig: &Path,
+        lease: (&str, u16),
+        admits: bool,
+    ) -> Result<Self> {
+        let (name, health, metrics, admission) = match replica {
+            Replica::First => ("manager", Port::Manager, Port::ManagerMetrics, Port::ManagerAdmission),
+            Replica::Second => {
+                ("manager-next", Port::ManagerNext, Port::ManagerNextMetrics, Port::ManagerNextAdmission)
+            }
         };
-        let (health, metrics) = (run.address(health), run.address(metrics));
-        let args = vec![
+        let (health, metrics, admission) =
+            (run.address(health), run.address(metrics), run.address(admission));
+        let mut args = vec![
             format!("--kubeconfig={}", kubeconfig.display()),
             format!("--namespace={}", lease.0),
             format!("--lease-duration={}", lease.1),
@@ -62,7 +85,11 @@ impl Manager {
             format!("--health-address={health}"),
             format!("--metrics-address={metrics}"),
         ];
-        let manager = Self { service: Service::new(run, name, programs::manager()?, args), health, metrics };
+        if admits {
+            args.push(format!("--admission-address={admission}"));
+        }
+        let service = Service::new(run, name, programs::manager()?, args);
+        let manager = Self { service, health, metrics };
         manager.service.start()?;
         manager.ready().await?;
         Ok(manager)
@@ -71,6 +98,11 @@ impl Manager {
     /// Its process.
     pub fn service(&self) -> &Service {
         &self.service
+    }
+
+    /// The addresses of the admission servers of both replicas.
+    pub fn admission_addresses(run: &Run) -> [String; 2] {
+        [Port::ManagerAdmission, Port::ManagerNextAdmission].map(|port| run.address(port))
     }
 
     /// Waits until it has listed everything once.

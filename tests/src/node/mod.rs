@@ -12,7 +12,7 @@
 mod api_server;
 mod berthd;
 mod cgroup;
-mod cluster_address;
+pub mod cluster_address;
 mod containerd;
 mod control_plane;
 mod controllers;

@@ -57,6 +57,10 @@ pub enum Port {
     ManagerNext,
     /// `/metrics` of a second replica of berth-manager.
     ManagerNextMetrics,
+    /// The admission server of berth-manager, HTTPS.
+    ManagerAdmission,
+    /// The admission server of a second replica of berth-manager.
+    ManagerNextAdmission,
 }
 
 /// A run in progress; its lock is released when the process that holds it ends, however it ends.
@@ -142,6 +146,11 @@ impl Run {
     /// The address of the service `kubernetes`, the first of that subnet.
     pub fn service_address(&self) -> String {
         format!("10.214.{}.1", self.number)
+    }
+
+    /// The address of the service `berth-manager`, where a test gives it one.
+    pub fn webhook_address(&self) -> String {
+        format!("10.214.{}.9", self.number)
     }
 
     /// The node's address among the pods, the first of their subnet.

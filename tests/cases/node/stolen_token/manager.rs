@@ -4,14 +4,86 @@
 use serde_json::{Value, json};
 
 use super::attempts::{
-    Verb, Who, cluster, core, kruise, labelled, lease, leases, object, pod_update, request, spec, status,
-    token_of, update,
+    Verb, Who, annotated, cluster, core, kruise, labelled, lease, leases, object, pod_update, request, spec,
+    status, token_of, update,
 };
 use super::refusals::Row;
 use super::world::{A, B};
 
 const OF_NODE: &str =
     "what a node has (imageStatuses, pulls, sealingKey, firstSyncStatus, podProbeStatuses) is the agent's";
+
+const TAKES_LABEL: &str =
+    "the manager takes the label crr.apps.kruise.io/active from requests that have ended";
+
+/// The objects that the admission server stands on: none is patched, made or deleted, and no other of their
+/// kinds is touched. Their contents are tried where a manager serves.
+pub(super) fn admission() -> Vec<Row> {
+    use Verb::{Delete, Get, Merge, Post};
+    use Who::Manager;
+    let ours = |path: &str| format!("/api/v1/namespaces/berth-system/{path}");
+    let hooks = |path: &str| format!("/apis/admissionregistration.k8s.io/v1/{path}");
+    let hook = json!({ "name": "x.berth.dev", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+        "clientConfig": { "url": "https://thief.example/" } });
+    let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "made" } });
+    let taken = json!({ "metadata": { "labels": { "crr.apps.kruise.io/active": null, "other": "x" } } });
+    let mut rows = vec![
+        (Manager, Get, ours("secrets"), Value::Null, "cannot list resource \"secrets\""),
+        (Manager, Get, ours("secrets/another"), Value::Null, "cannot get resource \"secrets\""),
+        (Manager, Post, ours("secrets"), secret, "cannot create resource \"secrets\""),
+        (
+            Manager,
+            Delete,
+            ours("secrets/berth-manager-admission"),
+            Value::Null,
+            "cannot delete resource \"secrets\"",
+        ),
+        (Manager, Get, ours("configmaps"), Value::Null, "cannot list resource \"configmaps\""),
+        (
+            Manager,
+            Get,
+            ours("configmaps/kube-root-ca.crt"),
+            Value::Null,
+            "cannot get resource \"configmaps\"",
+        ),
+        (Manager, Merge, request("/mine-done"), taken, TAKES_LABEL),
+        (Manager, Merge, request("/mine"), annotated("a"), TAKES_LABEL),
+        (
+            Manager,
+            Merge,
+            request("/mine-done"),
+            json!({ "metadata": { "finalizers": ["example.com/kept"] } }),
+            TAKES_LABEL,
+        ),
+    ];
+    for kind in ["mutating", "validating"] {
+        let resource = format!("{kind}webhookconfigurations");
+        let named = hooks(&format!("{resource}/berth-manager"));
+        let (made, patched, deleted) = match kind {
+            "mutating" => (
+                "cannot create resource \"mutatingwebhookconfigurations\"",
+                "cannot patch resource \"mutatingwebhookconfigurations\"",
+                "cannot delete resource \"mutatingwebhookconfigurations\"",
+            ),
+            _ => (
+                "cannot create resource \"validatingwebhookconfigurations\"",
+                "cannot patch resource \"validatingwebhookconfigurations\"",
+                "cannot delete resource \"validatingwebhookconfigurations\"",
+            ),
+        };
+        let name = if kind == "mutating" {
+            "MutatingWebhookConfiguration"
+        } else {
+            "ValidatingWebhookConfiguration"
+        };
+        let another = json!({ "apiVersion": "admissionregistration.k8s.io/v1", "kind": name,
+            "metadata": { "name": "another" }, "webhooks": [hook] });
+        rows.push((Manager, Post, hooks(&resource), another, made));
+        rows.push((Manager, Merge, named.clone(), json!({ "webhooks": [hook] }), patched));
+        rows.push((Manager, Delete, named, Value::Null, deleted));
+    }
+    rows
+}
 
 /// The manager: nothing but the status of our kinds, and there not what a node says of itself.
 pub(super) fn writes() -> Vec<Row> {
@@ -31,13 +103,7 @@ pub(super) fn writes() -> Vec<Row> {
     let pulls = json!([{ "uid": "u", "phase": "Succeeded" }]);
     vec![
         (Manager, Post, request(""), made, "cannot create resource \"containerrecreaterequests\""),
-        (
-            Manager,
-            Merge,
-            request("/mine"),
-            labelled("l"),
-            "cannot patch resource \"containerrecreaterequests\"",
-        ),
+        (Manager, Merge, request("/mine"), labelled("l"), TAKES_LABEL),
         (
             Manager,
             Delete,

@@ -18,6 +18,7 @@ pub(super) fn refused(world: &World) -> Vec<Refused> {
     all.extend(pod_updates());
     all.extend(tokens(world));
     all.extend(others::anything_else());
+    all.extend(manager::admission());
     all.extend(manager::writes());
     all.extend(manager::updates());
     all.extend(labels::moves());

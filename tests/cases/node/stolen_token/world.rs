@@ -47,6 +47,7 @@ impl World {
         for name in [ELSEWHERE, "kruise-system"] {
             namespace(&admin, name).await?;
         }
+        deploy::apply(&admin, "manager/admission.yaml").await?;
         let nodes: Api<Node> = Api::all(admin.clone());
         for name in [A, B] {
             let node =

@@ -58,7 +58,9 @@ fn verb(grant: &str) -> &str {
 #[test]
 fn no_role_knows_secrets_or_wildcards() {
     for grant in all_grants() {
-        assert!(!grant.contains("secrets") && !grant.contains('*'), "{grant}");
+        let own = grant.ends_with(" /secrets only berth-manager-admission");
+        assert!(own || !grant.contains("secrets"), "{grant}");
+        assert!(!grant.contains('*'), "{grant}");
         let known = ["create", "delete", "get", "list", "patch", "update", "watch"];
         assert!(
             known.contains(&verb(&grant)) || RIGHTS_OF_POLICIES.iter().any(|right| grant.ends_with(right)),
@@ -98,22 +100,27 @@ fn roles_write_this_and_nothing_else() {
         "berth-kubelet: patch berth.dev/containerupdaterequests/status",
         "berth-kubelet: patch berth.dev/nodepodupdates/status",
         "berth-manager in berth-system: create coordination.k8s.io/leases",
+        "berth-manager in berth-system: update /secrets only berth-manager-admission",
         "berth-manager in berth-system: update coordination.k8s.io/leases only berth-manager",
         "berth-manager: create events.k8s.io/events",
         "berth-manager: delete apps.kruise.io/imagepulljobs",
+        "berth-manager: patch apps.kruise.io/containerrecreaterequests",
         "berth-manager: patch apps.kruise.io/containerrecreaterequests/status",
         "berth-manager: patch apps.kruise.io/imagepulljobs/status",
         "berth-manager: patch apps.kruise.io/nodeimages/status",
         "berth-manager: patch apps.kruise.io/nodepodprobes/status",
         "berth-manager: patch apps.kruise.io/podprobemarkers/status",
         "berth-manager: patch berth.dev/containerupdaterequests/status",
+        "berth-manager: update admissionregistration.k8s.io/mutatingwebhookconfigurations only berth-manager",
+        "berth-manager: update admissionregistration.k8s.io/validatingwebhookconfigurations only berth-manager",
         "berth-manager: use berth.dev/identities",
         "berth-status-writer: write berth.dev/statuses",
     ];
     assert_eq!(writes.iter().map(String::as_str).collect::<Vec<_>>(), expected);
 }
 
-/// The manager looks at everything by lists and watches, and at nothing that it has no use for.
+/// The manager looks at everything by lists and watches, but for what an admission needs at once, and at
+/// nothing that it has no use for.
 #[test]
 fn the_manager_reads_this_and_nothing_else() {
     let reads = all_grants();
@@ -121,6 +128,7 @@ fn the_manager_reads_this_and_nothing_else() {
         reads.iter().filter(|grant| grant.starts_with("berth-manager") && READS.contains(&verb(grant)));
     let reads: BTreeSet<_> = reads.map(|grant| grant.split_once(": ").unwrap().1).collect();
     let watched = [
+        "/namespaces",
         "/nodes",
         "/pods",
         "apps.kruise.io/containerrecreaterequests",
@@ -128,11 +136,26 @@ fn the_manager_reads_this_and_nothing_else() {
         "apps.kruise.io/nodeimages",
         "apps.kruise.io/nodepodprobes",
         "apps.kruise.io/podprobemarkers",
+        "apps.kruise.io/sidecarsets",
         "berth.dev/containerupdaterequests",
+        // By their names alone: what the admission server stands on.
+        "/secrets only berth-manager-admission",
+        "admissionregistration.k8s.io/mutatingwebhookconfigurations only berth-manager",
+        "admissionregistration.k8s.io/validatingwebhookconfigurations only berth-manager",
     ];
     let mut expected: BTreeSet<_> =
         watched.iter().flat_map(|of| ["list", "watch"].map(|verb| format!("{verb} {of}"))).collect();
-    expected.insert("get coordination.k8s.io/leases only berth-manager".to_owned());
+    let read = [
+        "/configmaps only kruise-configuration",
+        "/namespaces",
+        "/pods",
+        "/secrets only berth-manager-admission",
+        "admissionregistration.k8s.io/mutatingwebhookconfigurations only berth-manager",
+        "admissionregistration.k8s.io/validatingwebhookconfigurations only berth-manager",
+        "apps.kruise.io/sidecarsets",
+        "coordination.k8s.io/leases only berth-manager",
+    ];
+    expected.extend(read.map(|of| format!("get {of}")));
     assert_eq!(reads, expected.iter().map(String::as_str).collect());
 }
 

@@ -1,0 +1,217 @@
+//! Writes the manager's two webhook configurations, and writes them again when somebody changes them.
+//!
+//! Every replica does. All of them compute the same from the same objects, each write names the version it
+//! was decided on, and what stands already is not written. Two that compute something else, as during an
+//! upgrade, write in turn: the pauses between a replica's writes grow then.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
+use kube::{Api, Resource, ResourceExt, api::PostParams};
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, timeout},
+};
+use tracing::{info, warn};
+
+use super::{Desired, MOST_SETS, Options, Service, desired};
+use crate::{
+    admission::{certificates::Served, sets::SetSeen, view::View},
+    telemetry::chain,
+};
+
+/// A write without an answer has failed.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// Pauses after a write, by how many there were in a row; the last one is repeated.
+const PAUSES: [Duration; 7] = [
+    Duration::from_millis(50),
+    Duration::from_millis(50),
+    Duration::from_millis(200),
+    Duration::from_secs(1),
+    Duration::from_secs(3),
+    Duration::from_secs(10),
+    Duration::from_secs(30),
+];
+/// After so long without a write the pauses are short again.
+const QUIET: Duration = Duration::from_secs(60);
+
+/// One of the two kinds of configuration.
+pub(in crate::admission) trait Configuration:
+    Resource<DynamicType = ()> + Clone + fmt::Debug + Serialize + DeserializeOwned + Send + Sync + 'static
+{
+    /// Returns a copy with the entries that are wanted.
+    fn with(&self, desired: &Desired) -> Self;
+    /// Says whether it has them already.
+    fn stands(&self, desired: &Desired) -> bool;
+    /// Says whether both have the same entries.
+    fn same(&self, other: &Self) -> bool;
+}
+
+macro_rules! configuration {
+    ($kind:ty, $field:ident) => {
+        impl Configuration for $kind {
+            fn with(&self, desired: &Desired) -> Self {
+                Self { webhooks: Some(desired.$field.clone()), ..self.clone() }
+            }
+
+            fn stands(&self, desired: &Desired) -> bool {
+                self.webhooks.as_ref() == Some(&desired.$field)
+            }
+
+            fn same(&self, other: &Self) -> bool {
+                self.webhooks == other.webhooks
+            }
+        }
+    };
+}
+
+configuration!(MutatingWebhookConfiguration, mutating);
+configuration!(ValidatingWebhookConfiguration, validating);
+
+/// Owner of one configuration, as far as this replica goes.
+pub(in crate::admission) struct Keeper<K> {
+    /// Its API.
+    pub(in crate::admission) api: Api<K>,
+    /// Its name.
+    pub(in crate::admission) name: &'static str,
+    /// Where the API server finds us.
+    pub(in crate::admission) service: Service,
+    /// Options besides sidecars.
+    pub(in crate::admission) options: Options,
+    /// The configuration, watched.
+    pub(in crate::admission) shown: watch::Receiver<View<K>>,
+    /// The sets.
+    pub(in crate::admission) sets: watch::Receiver<View<SetSeen>>,
+    /// The certificate.
+    pub(in crate::admission) served: watch::Receiver<Served>,
+    /// Learns the bundle that stands in it; empty while another content does.
+    pub(in crate::admission) bundled: watch::Sender<Vec<u8>>,
+}
+
+impl<K: Configuration> Keeper<K> {
+    /// Keeps it right, for ever.
+    pub(in crate::admission) async fn run(mut self) {
+        let mut told = Arc::new(Vec::new());
+        let mut said: Option<String> = None;
+        // Writes of the same entries in a row, when the last one was, and what it wrote.
+        let (mut writes, mut written, mut last) = (0_usize, Instant::now(), None::<Box<K>>);
+        loop {
+            match self.look(&mut told) {
+                Look::Stands(bundle) => {
+                    said = None;
+                    self.tell(bundle);
+                }
+                Look::Waits => {}
+                Look::Absent => {
+                    say(
+                        &mut said,
+                        format!("{} {} is not there; apply deploy/manager", K::kind(&()), self.name),
+                    );
+                }
+                Look::Owes(next) => {
+                    self.tell(Vec::new());
+                    // New entries are no quarrel: only the same ones again are.
+                    let again = last.as_ref().is_some_and(|last| last.same(&next));
+                    if written.elapsed() > QUIET || !again {
+                        writes = 0;
+                    }
+                    match timeout(ANSWER_WITHIN, self.api.replace(self.name, &PostParams::default(), &next))
+                        .await
+                    {
+                        Ok(Ok(_)) => info!(kind = %K::kind(&()), "Webhook configuration written"),
+                        // Another replica was first: its version comes by the watch.
+                        Ok(Err(kube::Error::Api(status))) if status.code == 409 => {}
+                        Ok(Err(error)) => {
+                            say(&mut said, format!("{} not written: {}", K::kind(&()), chain(&error)));
+                        }
+                        Err(_) => say(&mut said, format!("{} not written: no answer", K::kind(&()))),
+                    }
+                    // It comes back by the watch. A new change of the sets waits no longer than this.
+                    sleep(PAUSES[writes.min(PAUSES.len() - 1)]).await;
+                    (writes, written) = (writes.saturating_add(1), Instant::now());
+                    let behind = self.behind(&next);
+                    last = Some(next);
+                    if !behind {
+                        continue;
+                    }
+                }
+            }
+            // Cancel-safe: a change that is not taken is seen the next time.
+            let ended = tokio::select! {
+                changed = self.shown.changed() => changed.is_err(),
+                changed = self.sets.changed() => changed.is_err(),
+                changed = self.served.changed() => changed.is_err(),
+                // A write that failed.
+                () = sleep(QUIET / 6) => false,
+            };
+            if ended {
+                return;
+            }
+        }
+    }
+
+    fn tell(&self, bundle: Vec<u8>) {
+        self.bundled.send_if_modified(|known| {
+            let news = *known != bundle;
+            *known = bundle;
+            news
+        });
+    }
+
+    /// Whether the version that was written over is still the one shown.
+    fn behind(&self, written: &K) -> bool {
+        let shown = self.shown.borrow();
+        shown.get(self.name).is_some_and(|now| now.resource_version() == written.resource_version())
+    }
+
+    fn look(&mut self, told: &mut Arc<Vec<(String, String)>>) -> Look<K> {
+        let (shown, sets) = (self.shown.borrow_and_update(), self.sets.borrow_and_update());
+        let served = self.served.borrow_and_update();
+        let (Some(_), Some(sets)) = (shown.listed(), sets.listed()) else { return Look::Waits };
+        let Some(now) = shown.get(self.name) else { return Look::Absent };
+        // Nothing is asked of a server that cannot answer.
+        if !served.is_loaded() {
+            return Look::Waits;
+        }
+        let rules = sets.iter().map(|(name, set)| (name, &set.rules));
+        let desired = desired(rules, &served.bundle, &self.service, self.options);
+        if desired.left_out != **told {
+            for (set, reason) in &desired.left_out {
+                warn!(set, reason, "SidecarSet is injected into no pod");
+            }
+            *told = Arc::new(desired.left_out.clone());
+        }
+        if now.stands(&desired) {
+            return Look::Stands(served.bundle.clone());
+        }
+        if desired.shared {
+            warn!(
+                most = MOST_SETS,
+                "More SidecarSets than entries: one is for all, and pods do not wait for it"
+            );
+        }
+        Look::Owes(Box::new(now.with(&desired)))
+    }
+}
+
+/// State of the configuration.
+enum Look<K> {
+    /// Not everything that it follows from is known yet.
+    Waits,
+    /// It is not installed.
+    Absent,
+    /// It is right, with this bundle.
+    Stands(Vec<u8>),
+    /// It is to be this.
+    Owes(Box<K>),
+}
+
+fn say(said: &mut Option<String>, text: String) {
+    if said.as_ref() != Some(&text) {
+        warn!("{text}");
+        *said = Some(text);
+    }
+}

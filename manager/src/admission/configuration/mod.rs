@@ -1,0 +1,218 @@
+//! The manager's webhook configurations: what is to stand in them, from the SidecarSets and the bundle of
+//! CAs. Pure; `keeper` writes it.
+//!
+//! One entry for each set, with the set's own selectors: when no manager answers, exactly the pods that the
+//! set selects wait, or start without its sidecars where the set's annotation `berth.dev/failure-policy` says
+//! `Ignore`. Above [`MOST_SETS`] sets one entry is for all pods, and it ignores: no list of pods that wait
+//! could be told from all of them.
+//!
+//! Defaults that the API server would fill in are written out, so that what it shows compares equal.
+
+mod keeper;
+mod selectors;
+
+use k8s_openapi::{
+    ByteString,
+    api::admissionregistration::v1::{
+        MatchCondition, MutatingWebhook, RuleWithOperations, ServiceReference, ValidatingWebhook,
+        WebhookClientConfig,
+    },
+    apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement},
+};
+
+pub(super) use self::keeper::{Configuration, Keeper};
+use super::{path::Route, sets::SetRules};
+use crate::size;
+
+/// With more sets than that there is one entry for all of them.
+pub(super) const MOST_SETS: usize = 200;
+/// So many bytes of entries are written at the most: the API server takes objects of 1.5 MiB, and keeps who
+/// owns which field beside them.
+const MOST_BYTES: usize = 512 << 10;
+/// Namespaces whose pods and requests are never taken in: those must start without us.
+pub(super) const LEFT_OUT: [&str; 2] = ["kube-system", "berth-system"];
+/// The label by which every namespace has its name.
+const NAME_OF_NAMESPACE: &str = "kubernetes.io/metadata.name";
+/// The API server waits so long for an answer.
+const TIMEOUT_SECONDS: i32 = 5;
+/// Names of entries end with it.
+const DOMAIN: &str = "berth.dev";
+
+/// Where the API server finds the manager.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Service {
+    pub(super) namespace: String,
+    pub(super) name: String,
+}
+
+/// Options besides sidecars.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Options {
+    /// Every pod gets the readiness gate KruisePodReady.
+    pub(super) pod_readiness_gate: bool,
+}
+
+/// Entries as they are to be.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Desired {
+    /// Entries of the MutatingWebhookConfiguration.
+    pub(super) mutating: Vec<MutatingWebhook>,
+    /// Entries of the ValidatingWebhookConfiguration.
+    pub(super) validating: Vec<ValidatingWebhook>,
+    /// Sets without an entry, and why.
+    pub(super) left_out: Vec<(String, String)>,
+    /// Whether one entry is for all sets.
+    pub(super) shared: bool,
+}
+
+/// Computes the entries.
+pub(super) fn desired<'a>(
+    sets: impl Iterator<Item = (&'a String, &'a SetRules)>,
+    bundle: &[u8],
+    service: &Service,
+    options: Options,
+) -> Desired {
+    let (mut entries, mut left_out) = (Vec::new(), Vec::new());
+    for (name, set) in sets {
+        match selectors::of(name, set) {
+            Ok((pods, namespaces)) => {
+                let failure = if set.ignore { "Ignore" } else { "Fail" };
+                let entry = Entry { name: format!("{name}.sidecarset"), failure, pods, namespaces };
+                let route = Route::Pods(Some(name.clone()));
+                entries.push(entry.mutating(pods_created(), &route, bundle, service));
+            }
+            Err(reason) => left_out.push((name.clone(), reason)),
+        }
+    }
+    let shared = entries.len() > MOST_SETS || size::bytes(&entries) > MOST_BYTES;
+    if shared {
+        entries.clear();
+    }
+    if shared || options.pod_readiness_gate {
+        let name = if shared { "sidecarsets" } else { "readiness-gate" };
+        let entry = Entry::everywhere(format!("{name}.pods"), "Ignore");
+        entries.push(entry.mutating(pods_created(), &Route::Pods(None), bundle, service));
+    }
+    let sets = || rule("apps.kruise.io", "v1alpha1", "sidecarsets", &["CREATE", "UPDATE"], "Cluster");
+    let requests = rule("apps.kruise.io", "v1alpha1", "containerrecreaterequests", &["CREATE"], "Namespaced");
+    let defaults = Entry::of_cluster("defaults.sidecarsets".to_owned(), "Fail");
+    entries.push(defaults.mutating(sets(), &Route::DefaultSets, bundle, service));
+    let completes = Entry::everywhere("containerrecreaterequests.defaults".to_owned(), "Ignore");
+    entries.push(completes.mutating(requests, &Route::Requests, bundle, service));
+    let checks = Entry::of_cluster("checks.sidecarsets".to_owned(), "Fail");
+    let validating = vec![checks.validating(sets(), &Route::CheckSets, bundle, service)];
+    Desired { mutating: entries, validating, left_out, shared }
+}
+
+/// Selectors of one entry, and what happens when nobody answers.
+struct Entry {
+    name: String,
+    failure: &'static str,
+    pods: LabelSelector,
+    namespaces: LabelSelector,
+}
+
+impl Entry {
+    fn everywhere(name: String, failure: &'static str) -> Self {
+        Self { name, failure, pods: LabelSelector::default(), namespaces: selectors::elsewhere() }
+    }
+
+    /// For objects that are in no namespace.
+    fn of_cluster(name: String, failure: &'static str) -> Self {
+        Self { name, failure, pods: LabelSelector::default(), namespaces: LabelSelector::default() }
+    }
+
+    fn mutating(
+        self,
+        rule: RuleWithOperations,
+        route: &Route,
+        bundle: &[u8],
+        service: &Service,
+    ) -> MutatingWebhook {
+        let mirrors = rule.resources.as_deref().is_some_and(|resources| resources == ["pods"]);
+        MutatingWebhook {
+            admission_review_versions: vec!["v1".to_owned()],
+            client_config: client(route, bundle, service),
+            failure_policy: Some(self.failure.to_owned()),
+            match_conditions: mirrors.then(|| vec![no_mirror()]),
+            match_policy: Some("Equivalent".to_owned()),
+            name: format!("{}.{DOMAIN}", self.name),
+            namespace_selector: Some(self.namespaces),
+            object_selector: Some(self.pods),
+            // All sets are injected at the first call, and others see all of them.
+            reinvocation_policy: Some("Never".to_owned()),
+            rules: Some(vec![rule]),
+            side_effects: "None".to_owned(),
+            timeout_seconds: Some(TIMEOUT_SECONDS),
+        }
+    }
+
+    fn validating(
+        self,
+        rule: RuleWithOperations,
+        route: &Route,
+        bundle: &[u8],
+        service: &Service,
+    ) -> ValidatingWebhook {
+        ValidatingWebhook {
+            admission_review_versions: vec!["v1".to_owned()],
+            client_config: client(route, bundle, service),
+            failure_policy: Some(self.failure.to_owned()),
+            match_conditions: None,
+            match_policy: Some("Equivalent".to_owned()),
+            name: format!("{}.{DOMAIN}", self.name),
+            namespace_selector: Some(self.namespaces),
+            object_selector: Some(self.pods),
+            rules: Some(vec![rule]),
+            side_effects: "None".to_owned(),
+            timeout_seconds: Some(TIMEOUT_SECONDS),
+        }
+    }
+}
+
+fn client(route: &Route, bundle: &[u8], service: &Service) -> WebhookClientConfig {
+    WebhookClientConfig {
+        ca_bundle: Some(ByteString(bundle.to_vec())),
+        service: Some(ServiceReference {
+            namespace: service.namespace.clone(),
+            name: service.name.clone(),
+            path: Some(route.path()),
+            port: Some(443),
+        }),
+        url: None,
+    }
+}
+
+fn pods_created() -> RuleWithOperations {
+    rule("", "v1", "pods", &["CREATE"], "Namespaced")
+}
+
+fn rule(group: &str, version: &str, resource: &str, operations: &[&str], scope: &str) -> RuleWithOperations {
+    RuleWithOperations {
+        api_groups: Some(vec![group.to_owned()]),
+        api_versions: Some(vec![version.to_owned()]),
+        operations: Some(operations.iter().map(|operation| (*operation).to_owned()).collect()),
+        resources: Some(vec![resource.to_owned()]),
+        scope: Some(scope.to_owned()),
+    }
+}
+
+/// The image of a static pod runs already: what is added to it never would.
+fn no_mirror() -> MatchCondition {
+    MatchCondition {
+        name: "no-mirror".to_owned(),
+        expression: "!has(object.metadata.annotations) || !('kubernetes.io/config.mirror' in object.metadata.annotations)"
+            .to_owned(),
+    }
+}
+
+fn by_name(operator: &str, values: &[&str]) -> LabelSelectorRequirement {
+    LabelSelectorRequirement {
+        key: NAME_OF_NAMESPACE.to_owned(),
+        operator: operator.to_owned(),
+        values: Some(values.iter().map(|value| (*value).to_owned()).collect()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

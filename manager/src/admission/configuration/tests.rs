@@ -1,0 +1,176 @@
+use std::collections::BTreeMap;
+
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn service() -> Service {
+    Service { namespace: "berth-system".to_owned(), name: "berth-manager".to_owned() }
+}
+
+fn rules(spec: &Value) -> SetRules {
+    let selector = |field: &str| {
+        spec.get(field).map(|value| serde_json::from_value::<LabelSelector>(value.clone()).unwrap())
+    };
+    SetRules {
+        selector: selector("selector"),
+        namespace: spec["namespace"].as_str().map(str::to_owned),
+        namespace_selector: selector("namespaceSelector"),
+        ignore: spec["ignore"] == true,
+        fault: spec["fault"].as_str().map(str::to_owned),
+    }
+}
+
+fn computed(sets: &[(&str, Value)]) -> Desired {
+    let sets: BTreeMap<_, _> = sets.iter().map(|(name, spec)| ((*name).to_owned(), rules(spec))).collect();
+    desired(sets.iter(), b"bundle", &service(), Options::default())
+}
+
+fn entries(desired: &Desired) -> Vec<&str> {
+    desired.mutating.iter().map(|entry| entry.name.as_str()).collect()
+}
+
+/// With no sets nothing is asked about pods.
+#[test]
+fn without_sets() {
+    let desired = computed(&[]);
+    assert_eq!(
+        entries(&desired),
+        ["defaults.sidecarsets.berth.dev", "containerrecreaterequests.defaults.berth.dev"]
+    );
+    let policies: Vec<_> = desired.mutating.iter().map(|entry| entry.failure_policy.as_deref()).collect();
+    assert_eq!(policies, [Some("Fail"), Some("Ignore")]);
+    assert_eq!(desired.validating.len(), 1);
+    let options = Options { pod_readiness_gate: true };
+    let gated = super::desired([].into_iter(), b"", &service(), options);
+    let gate = gated.mutating.first().unwrap();
+    assert_eq!(
+        (gate.name.as_str(), gate.failure_policy.as_deref()),
+        ("readiness-gate.pods.berth.dev", Some("Ignore"))
+    );
+}
+
+/// A selector that is given, and the selectors of pods and namespaces that come of it.
+#[rstest]
+#[case::everywhere(
+    json!({"selector": {"matchLabels": {"app": "a"}}}),
+    json!({"matchLabels": {"app": "a"}}),
+    json!({"matchExpressions": [
+        {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "berth-system"]}]}))]
+#[case::one_namespace(
+    json!({"selector": {"matchLabels": {"app": "a"}, "matchExpressions": []}, "namespace": "n"}),
+    json!({"matchLabels": {"app": "a"}}),
+    json!({"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["n"]}]}))]
+#[case::namespaces_by_label(
+    json!({"selector": {"matchExpressions": [{"key": "example.com/tier", "operator": "Exists", "values": []}]},
+        "namespaceSelector": {"matchLabels": {"team": "t"}}}),
+    json!({"matchExpressions": [{"key": "example.com/tier", "operator": "Exists"}]}),
+    json!({"matchLabels": {"team": "t"}, "matchExpressions": [
+        {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "berth-system"]}]}))]
+#[case::every_namespace(
+    json!({"selector": {"matchLabels": {"app": "a"}}, "namespace": "", "namespaceSelector": {}}),
+    json!({"matchLabels": {"app": "a"}}),
+    json!({"matchExpressions": [
+        {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "berth-system"]}]}))]
+fn an_entry_has_the_selectors_of_its_set(
+    #[case] spec: Value,
+    #[case] pods: Value,
+    #[case] namespaces: Value,
+) {
+    let desired = computed(&[("s", spec)]);
+    let entry = desired.mutating.first().unwrap();
+    assert_eq!(entry.name, "s.sidecarset.berth.dev");
+    assert_eq!(serde_json::to_value(&entry.object_selector).unwrap(), pods);
+    assert_eq!(serde_json::to_value(&entry.namespace_selector).unwrap(), namespaces);
+    assert_eq!((entry.failure_policy.as_deref(), entry.timeout_seconds), (Some("Fail"), Some(5)));
+    let condition = &entry.match_conditions.as_ref().unwrap()[0];
+    assert!(condition.expression.contains("kubernetes.io/config.mirror"));
+    let client = &entry.client_config;
+    assert_eq!(client.service.as_ref().unwrap().path.as_deref(), Some("/mutate/pods/s"));
+    assert_eq!((client.ca_bundle.as_ref().unwrap().0.as_slice(), &client.url), (b"bundle".as_slice(), &None));
+}
+
+#[test]
+fn an_author_may_let_pods_start_without() {
+    let desired = computed(&[("s", json!({"selector": {"matchLabels": {"app": "a"}}, "ignore": true}))]);
+    assert_eq!(desired.mutating[0].failure_policy.as_deref(), Some("Ignore"));
+}
+
+/// One that the API server would not take is left out, with the field; the others stand.
+#[rstest]
+#[case::none("s", json!({}), "spec.selector is missing")]
+#[case::empty("s", json!({"selector": {}}), "is empty")]
+#[case::operator("s", json!({"selector": {"matchExpressions": [{"key": "k", "operator": "Equals"}]}}), "\"Equals\"")]
+#[case::no_values("s", json!({"selector": {"matchExpressions": [{"key": "k", "operator": "In"}]}}), "no values")]
+#[case::key("s", json!({"selector": {"matchLabels": {"a b": "c"}}}), "\"a b\" is no key")]
+#[case::two_slashes("s", json!({"selector": {"matchLabels": {"a/b/c": "c"}}}), "is no key")]
+#[case::prefix("s", json!({"selector": {"matchLabels": {"A_/b": "c"}}}), "is no key")]
+#[case::no_name("s", json!({"selector": {"matchLabels": {"a/": "c"}}}), "is no key")]
+#[case::value("s", json!({"selector": {"matchLabels": {"a": "-c"}}}), "\"-c\" is no value")]
+#[case::long_value("s", json!({"selector": {"matchLabels": {"a": "c".repeat(64)}}}), "is no value")]
+#[case::bad_namespace("s", json!({"selector": {"matchLabels": {"a": "b"}}, "namespace": "a b"}), "no name of a namespace")]
+#[case::namespaces("s", json!({"selector": {"matchLabels": {"a": "b"}}, "namespaceSelector": {"matchLabels": {"a": "b c"}}}), "spec.namespaceSelector: \"b c\"")]
+#[case::kube_system("s", json!({"selector": {"matchLabels": {"a": "b"}}, "namespace": "kube-system"}), "nothing is injected in kube-system")]
+#[case::our_own("s", json!({"selector": {"matchLabels": {"a": "b"}}, "namespace": "berth-system"}), "nothing is injected in berth-system")]
+#[case::unreadable("s", json!({"selector": {"matchLabels": {"a": "b"}}, "fault": "spec.x: is bad"}), "spec.x: is bad")]
+#[case::dots("a.b", json!({"selector": {"matchLabels": {"a": "b"}}}), "metadata.name")]
+fn one_bad_set_takes_nothing_from_the_others(#[case] name: &str, #[case] spec: Value, #[case] says: &str) {
+    let good = json!({"selector": {"matchLabels": {"app": "a"}}});
+    let desired = computed(&[(name, spec), ("z", good)]);
+    assert_eq!(entries(&desired)[0], "z.sidecarset.berth.dev");
+    let (set, reason) = &desired.left_out[0];
+    assert!(set == name && reason.contains(says), "{reason}");
+}
+
+#[rstest]
+#[case::as_many_as_may_be(200, false)]
+#[case::one_more(201, true)]
+fn too_many_sets_share_an_entry_that_nobody_waits_for(#[case] count: usize, #[case] shared: bool) {
+    let name = |index: usize| format!("s{index:03}");
+    let sets: BTreeMap<_, _> = (0..count)
+        .map(|index| (name(index), rules(&json!({"selector": {"matchLabels": {"app": name(index)}}}))))
+        .collect();
+    let desired = super::desired(sets.iter(), b"bundle", &service(), Options::default());
+    assert_eq!((desired.shared, desired.mutating.len()), (shared, if shared { 3 } else { count + 2 }));
+    let first = &desired.mutating[0];
+    let policy = if shared { "Ignore" } else { "Fail" };
+    assert_eq!(first.failure_policy.as_deref(), Some(policy));
+    assert_eq!(first.object_selector == Some(LabelSelector::default()), shared);
+}
+
+/// A few sets with very long selectors must not make an object that is refused.
+#[test]
+fn large_selectors_share_an_entry_too() {
+    let values: Vec<_> = (0..512).map(|index| format!("{index:0>60}")).collect();
+    let expressions = vec![json!({"key": "k", "operator": "In", "values": values}); 20];
+    let desired = computed(&[("s", json!({"selector": {"matchExpressions": expressions}}))]);
+    assert!(desired.shared);
+    assert!(size::bytes(&desired.mutating) < 8192);
+}
+
+/// The policy of the manager's writes asks this of every entry.
+#[test]
+fn no_entry_takes_in_what_must_start_without_us() {
+    let desired = computed(&[
+        ("a", json!({"selector": {"matchLabels": {"app": "a"}}})),
+        ("b", json!({"selector": {"matchLabels": {"app": "a"}}, "namespace": "n"})),
+        (
+            "c",
+            json!({"selector": {"matchLabels": {"app": "a"}}, "namespaceSelector": {"matchLabels": {"x": "y"}}}),
+        ),
+    ]);
+    for entry in &desired.mutating {
+        let rule = &entry.rules.as_ref().unwrap()[0];
+        if rule.scope.as_deref() == Some("Cluster") {
+            continue;
+        }
+        let expressions = entry.namespace_selector.as_ref().unwrap().match_expressions.as_ref().unwrap();
+        let last = expressions.last().unwrap();
+        assert_eq!(last.key, NAME_OF_NAMESPACE, "{}", entry.name);
+        let values = last.values.as_ref().unwrap();
+        let named = |namespace: &str| values.iter().any(|value| value == namespace);
+        let out = |namespace: &&str| named(namespace) == (last.operator == "NotIn");
+        assert!(LEFT_OUT.iter().all(out), "{}", entry.name);
+    }
+}

@@ -1,0 +1,150 @@
+//! The decision that a route asks for, with everything that it has to know.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use berth_proto::crd::SidecarSet;
+use berth_sidecarset::{Set, WHITE_LIST_KEY, WhiteList};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
+use kube::{Api, Client, Resource, ResourceExt, api::DynamicObject, core::ApiResource};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::{sync::watch, time::timeout};
+use tracing::debug;
+
+use super::{
+    path::Route,
+    pods, recreate,
+    review::{Request, Verdict},
+    server::Decide,
+    sets::{self, SetSeen},
+    sidecar_sets,
+    view::View,
+};
+use crate::telemetry::chain;
+
+/// An object that is read for a decision is read within it: the API server waits for the answer.
+const READ_WITHIN: Duration = Duration::from_secs(2);
+/// The ConfigMap with the white list, and the namespace that OpenKruise has it in.
+const WHITE_LIST: &str = "kruise-configuration";
+const OF_OPENKRUISE: &str = "kruise-system";
+
+/// Labels of the namespaces.
+pub(super) type Namespaces = View<BTreeMap<String, String>>;
+
+/// Everything that decisions are made from.
+pub(super) struct Handler {
+    /// Reads what is not watched.
+    pub(super) client: Client,
+    /// The manager's namespace.
+    pub(super) namespace: String,
+    /// All SidecarSets.
+    pub(super) sets: watch::Receiver<View<SetSeen>>,
+    /// Labels of all namespaces.
+    pub(super) namespaces: watch::Receiver<Namespaces>,
+    /// Whether every pod gets the readiness gate KruisePodReady.
+    pub(super) pod_readiness_gate: bool,
+    /// Whether a set that no rule of the white list is for may bring any annotation.
+    pub(super) any_metadata: bool,
+}
+
+impl Decide for Handler {
+    async fn decide(&self, route: Route, request: &Request) -> Verdict {
+        match route {
+            Route::Pods(set) => self.pod(set.as_deref(), request).await,
+            Route::DefaultSets => sidecar_sets::complete(request),
+            Route::CheckSets => self.check(request).await,
+            Route::Requests => self.recreate(request).await,
+        }
+    }
+}
+
+impl Handler {
+    /// The watches may be behind the API server's: then what is missing is read.
+    async fn pod(&self, entry: Option<&str>, request: &Request) -> Verdict {
+        let (mut sets, labels) = {
+            let (sets, namespaces) = (self.sets.borrow(), self.namespaces.borrow());
+            let Some(sets) = sets.listed() else { return Verdict::Unready("SidecarSets are not listed yet") };
+            let sets: Vec<Arc<Set>> = sets.values().filter_map(|seen| seen.set.clone().ok()).collect();
+            (sets, namespaces.get(&request.namespace).cloned())
+        };
+        if let Some(name) = entry
+            && !sets.iter().any(|set| set.name() == name)
+        {
+            let resource = ApiResource::erase::<SidecarSet>(&());
+            let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
+            match read(&api, name).await {
+                Ok(found) => sets.extend(found.and_then(sets::read).and_then(|seen| seen.set.ok())),
+                Err(()) => return Verdict::Unready("the SidecarSet of this entry could not be read"),
+            }
+        }
+        let labels = match labels {
+            Some(labels) => Some(labels),
+            None => match read(&Api::<Namespace>::all(self.client.clone()), &request.namespace).await {
+                Ok(found) => found.map(|namespace| namespace.labels().clone()),
+                Err(()) => return Verdict::Unready("the namespace could not be read"),
+            },
+        };
+        let sets: Vec<&Set> = sets.iter().map(|set| &**set).collect();
+        pods::complete(request, &sets, labels.as_ref(), self.pod_readiness_gate, Timestamp::now())
+    }
+
+    async fn check(&self, request: &Request) -> Verdict {
+        let white_list = if sidecar_sets::brings_metadata(request) {
+            match self.white_list().await {
+                Ok(text) => WhiteList::parse(text.as_deref(), self.any_metadata),
+                Err(()) => return Verdict::Unready("ConfigMap kruise-configuration could not be read"),
+            }
+        } else {
+            Ok(WhiteList::default())
+        };
+        let white_list = match white_list {
+            Ok(white_list) => white_list,
+            Err(fault) => return Verdict::invalid(format!("ConfigMap {WHITE_LIST}: {fault}")),
+        };
+        let sets = self.sets.borrow();
+        let Some(sets) = sets.listed() else { return Verdict::Unready("SidecarSets are not listed yet") };
+        let others: Vec<&Set> = sets.values().filter_map(|seen| seen.set.as_deref().ok()).collect();
+        sidecar_sets::judge(request, &others, &white_list)
+    }
+
+    /// Ours, or OpenKruise's where it is let be read.
+    async fn white_list(&self) -> Result<Option<String>, ()> {
+        for namespace in [self.namespace.as_str(), OF_OPENKRUISE] {
+            let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), namespace);
+            let found = match timeout(READ_WITHIN / 2, maps.get_opt(WHITE_LIST)).await {
+                Ok(Ok(found)) => found,
+                Ok(Err(kube::Error::Api(status))) if status.code == 403 => None,
+                Ok(Err(_)) | Err(_) => return Err(()),
+            };
+            if let Some(text) = found.and_then(|map| map.data?.remove(WHITE_LIST_KEY)) {
+                return Ok(Some(text));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The pod is read from the API server, now: the watched ones are kept without hooks and ports, which
+    /// thousands of pods would take memory with, and requests are rare.
+    async fn recreate(&self, request: &Request) -> Verdict {
+        let name = request.object.pointer("/spec/podName").and_then(Value::as_str).unwrap_or_default();
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &request.namespace);
+        let pod = if name.is_empty() || name.contains('/') { Ok(None) } else { read(&pods, name).await };
+        recreate::complete(request, pod.ok().flatten().as_ref())
+    }
+}
+
+/// An object, if there is one.
+async fn read<K>(api: &Api<K>, name: &str) -> Result<Option<K>, ()>
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    match timeout(READ_WITHIN, api.get_opt(name)).await {
+        Ok(Ok(found)) => Ok(found),
+        Ok(Err(error)) => {
+            debug!(name, error = chain(&error), "Not read for an admission");
+            Err(())
+        }
+        Err(_) => Err(()),
+    }
+}

@@ -1,0 +1,182 @@
+//! The admission server: what new pods, SidecarSets and ContainerRecreateRequests get before they are stored.
+//!
+//! ```text
+//!   API server ──AdmissionReview──▶ server ──▶ handler ──▶ pods, sidecar_sets, recreate (pure)
+//!                                     ▲           ▲
+//!   Secret ◀── certificates::Keeper ──┘           └── SidecarSets, namespaces (watched)
+//!                  │ bundle                             │ selectors
+//!                  └──▶ configuration::Keeper ◀─────────┘ ──▶ webhook configurations
+//! ```
+//!
+//! Every replica serves, the lease is only asked for where a label is taken from a request that has ended.
+//! Nothing here changes an object that exists but the Secret, the two configurations and that label.
+
+mod certificates;
+mod configuration;
+mod ended;
+mod handler;
+mod options;
+mod patch;
+mod path;
+mod pods;
+mod recreate;
+mod review;
+mod server;
+mod sets;
+mod sidecar_sets;
+mod view;
+
+use anyhow::Context;
+use berth_proto::crd::SidecarSet;
+use k8s_openapi::api::{
+    admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
+    core::v1::{Namespace, Secret},
+};
+use kube::{
+    Api, Client, ResourceExt,
+    api::DynamicObject,
+    core::{ApiResource, PartialObjectMeta},
+    runtime::watcher,
+};
+use tokio::{net::TcpListener, sync::watch, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+pub use self::options::{Maker, Options};
+use self::{
+    certificates::Served,
+    configuration::{Configuration, Service},
+    handler::{Handler, Namespaces},
+    server::Server,
+    view::{View, follow},
+};
+use crate::{health::Admits, lease::Tenure, metrics::Metrics};
+
+/// Name of both configurations; they stand in deploy/manager.
+const CONFIGURATION: &str = "berth-manager";
+
+/// Starts everything that admission needs: watches and keepers into `watches`, which are ended at the stop,
+/// and the server into `tasks`, which ends by itself.
+pub async fn start(
+    options: &Options,
+    namespace: &str,
+    client: &Client,
+    tenure: Tenure,
+    metrics: &Metrics,
+    (watches, tasks): (&mut JoinSet<()>, &mut JoinSet<()>),
+    (ready, stop): (watch::Sender<Admits>, CancellationToken),
+) -> anyhow::Result<()> {
+    let Some(address) = options.admission_address else { return Ok(()) };
+    let listener = TcpListener::bind(address).await.context("--admission-address")?;
+    ready.send_replace(Admits::waiting());
+    let service = Service { namespace: namespace.to_owned(), name: options.admission_service.clone() };
+    let host = format!("{}.{}.svc", service.name, service.namespace);
+    let names = vec![host.clone(), format!("{host}.cluster.local")];
+
+    let (namespaces, namespaces_shown) = watch::channel(View::default());
+    let all: Api<PartialObjectMeta<Namespace>> = Api::all(client.clone());
+    let labels = |one: PartialObjectMeta<Namespace>| Some(one.labels().clone());
+    watches.spawn(follow(all, watcher::Config::default(), "namespaces", labels, namespaces));
+    let (sets, sets_shown) = watch::channel(View::default());
+    let all: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::erase::<SidecarSet>(&()));
+    watches.spawn(follow(all, watcher::Config::default(), "sidecarsets", sets::read, sets));
+
+    let (served, serving) = watch::channel(Served::default());
+    let keep = |watches: &mut JoinSet<()>| {
+        let shared = (client, &service, options, &sets_shown, &serving);
+        [
+            keeper::<MutatingWebhookConfiguration>(watches, shared, "mutatingwebhookconfigurations"),
+            keeper::<ValidatingWebhookConfiguration>(watches, shared, "validatingwebhookconfigurations"),
+        ]
+    };
+    let bundled = keep(watches);
+    let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    let (secret, secret_shown) = watch::channel(View::default());
+    let one = watcher::Config::default().fields(&format!("metadata.name={}", options.admission_secret));
+    watches.spawn(follow(api.clone(), one, "Secret of the certificates", Some, secret));
+    let keeper = certificates::Keeper {
+        maker: options.admission_certificates,
+        api,
+        name: (namespace.to_owned(), options.admission_secret.clone()),
+        names,
+        secret: secret_shown,
+        bundled: bundled.clone(),
+        served,
+    };
+    watches.spawn(keeper.run());
+    watches.spawn(tell(ready, serving.clone(), bundled, (sets_shown.clone(), namespaces_shown.clone())));
+    watches.spawn(ended::run(client.clone(), tenure));
+
+    let handler = Handler {
+        client: client.clone(),
+        namespace: namespace.to_owned(),
+        sets: sets_shown,
+        namespaces: namespaces_shown,
+        pod_readiness_gate: options.pod_readiness_gate,
+        any_metadata: options.any_pod_metadata,
+    };
+    let server = Server::new(handler, serving, metrics.admission())?;
+    tasks.spawn(server.run(listener, stop));
+    Ok(())
+}
+
+type Shared<'a> = (
+    &'a Client,
+    &'a Service,
+    &'a Options,
+    &'a watch::Receiver<View<sets::SetSeen>>,
+    &'a watch::Receiver<Served>,
+);
+
+/// Watches one configuration and keeps it right. Returns the bundle that stands in it.
+fn keeper<K: Configuration>(
+    watches: &mut JoinSet<()>,
+    (client, service, options, sets, served): Shared<'_>,
+    what: &'static str,
+) -> watch::Receiver<Vec<u8>> {
+    let api: Api<K> = Api::all(client.clone());
+    let (view, shown) = watch::channel(View::default());
+    let one = watcher::Config::default().fields(&format!("metadata.name={CONFIGURATION}"));
+    watches.spawn(follow(api.clone(), one, what, Some, view));
+    let (bundled, standing) = watch::channel(Vec::new());
+    let keeper = configuration::Keeper {
+        api,
+        name: CONFIGURATION,
+        service: service.clone(),
+        options: configuration::Options { pod_readiness_gate: options.pod_readiness_gate },
+        shown,
+        sets: sets.clone(),
+        served: served.clone(),
+        bundled,
+    };
+    watches.spawn(keeper.run());
+    standing
+}
+
+/// Says what of admission is ready. A configuration that was right once stays ready: who spoils it must not
+/// take all replicas from the Service, and with them the pods that wait.
+async fn tell(
+    ready: watch::Sender<Admits>,
+    mut served: watch::Receiver<Served>,
+    mut bundled: [watch::Receiver<Vec<u8>>; 2],
+    (mut sets, mut namespaces): (watch::Receiver<View<sets::SetSeen>>, watch::Receiver<Namespaces>),
+) {
+    loop {
+        let certificate = served.borrow_and_update().is_loaded();
+        let listed = sets.borrow_and_update().listed().is_some();
+        let listed = namespaces.borrow_and_update().listed().is_some() && listed;
+        let [first, second] = &mut bundled;
+        let stand = !first.borrow_and_update().is_empty() && !second.borrow_and_update().is_empty();
+        ready.send_modify(|admits| admits.add(certificate, listed, stand));
+        // Cancel-safe: a change that is not taken is seen the next time.
+        let changed = tokio::select! {
+            changed = served.changed() => changed,
+            changed = sets.changed() => changed,
+            changed = namespaces.changed() => changed,
+            changed = first.changed() => changed,
+            changed = second.changed() => changed,
+        };
+        if changed.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! The part of the command line that is about admission.
+
+use std::net::SocketAddr;
+
+use clap::Args;
+
+pub use super::certificates::Maker;
+
+/// How pods, SidecarSets and requests are admitted; nothing is without `--admission-address`.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// Address of the admission server. Without it there is none: no sidecars are injected
+    #[arg(long, env = "BERTH_ADMISSION_ADDRESS")]
+    pub admission_address: Option<SocketAddr>,
+    /// Maker of the certificates: the manager (own), or somebody else who writes the Secret (secret)
+    #[arg(long, env = "BERTH_ADMISSION_CERTIFICATES", value_enum, default_value_t)]
+    pub admission_certificates: Maker,
+    /// Name of the Secret with the certificates, in the namespace of the manager
+    #[arg(long, env = "BERTH_ADMISSION_SECRET", default_value = "berth-manager-admission")]
+    pub admission_secret: String,
+    /// Name of the Service by which the API server reaches the admission server
+    #[arg(long, env = "BERTH_ADMISSION_SERVICE", default_value = "berth-manager")]
+    pub admission_service: String,
+    /// Give every new pod the readiness gate KruisePodReady
+    #[arg(long, env = "BERTH_POD_READINESS_GATE", requires = "admission_address")]
+    pub pod_readiness_gate: bool,
+    /// Let a SidecarSet that no rule of the white list is for give any annotation to pods
+    #[arg(long, env = "BERTH_ANY_POD_METADATA", requires = "admission_address")]
+    pub any_pod_metadata: bool,
+}

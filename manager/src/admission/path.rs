@@ -1,0 +1,80 @@
+//! The paths that the API server calls; the configurations name them.
+
+const PODS: &str = "/mutate/pods";
+const DEFAULT_SETS: &str = "/mutate/sidecarsets";
+const CHECK_SETS: &str = "/validate/sidecarsets";
+const REQUESTS: &str = "/mutate/containerrecreaterequests";
+/// The longest name of an object.
+const LONGEST_NAME: usize = 253;
+
+/// Kind of decision that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Route {
+    /// A new pod; with the set whose entry it is, if it is one's.
+    Pods(Option<String>),
+    /// A SidecarSet, completed.
+    DefaultSets,
+    /// A SidecarSet, checked.
+    CheckSets,
+    /// A new ContainerRecreateRequest.
+    Requests,
+}
+
+impl Route {
+    /// Returns the path of the route.
+    pub(super) fn path(&self) -> String {
+        match self {
+            Self::Pods(Some(set)) => format!("{PODS}/{set}"),
+            other => other.name().to_owned(),
+        }
+    }
+
+    /// Returns the path without names of objects.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Pods(_) => PODS,
+            Self::DefaultSets => DEFAULT_SETS,
+            Self::CheckSets => CHECK_SETS,
+            Self::Requests => REQUESTS,
+        }
+    }
+
+    /// Reads a path.
+    pub(super) fn parse(path: &str) -> Option<Self> {
+        let of_set =
+            |name: &&str| !name.is_empty() && name.len() <= LONGEST_NAME && !name.contains(['/', '%']);
+        match path {
+            PODS => Some(Self::Pods(None)),
+            DEFAULT_SETS => Some(Self::DefaultSets),
+            CHECK_SETS => Some(Self::CheckSets),
+            REQUESTS => Some(Self::Requests),
+            path => {
+                let name = path.strip_prefix(PODS)?.strip_prefix('/').filter(of_set)?;
+                Some(Self::Pods(Some(name.to_owned())))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_read_as_it_is_written() {
+        let routes = [
+            Route::Pods(None),
+            Route::Pods(Some("s".into())),
+            Route::DefaultSets,
+            Route::CheckSets,
+            Route::Requests,
+        ];
+        for route in routes {
+            assert_eq!(Route::parse(&route.path()), Some(route));
+        }
+        for path in ["", "/", "/mutate/pods/", "/mutate/pods/a/b", "/mutate/podsx", "/mutate/pods/%2e"] {
+            assert_eq!(Route::parse(path), None, "{path}");
+        }
+        assert_eq!(Route::parse(&format!("{PODS}/{}", "s".repeat(254))), None);
+    }
+}

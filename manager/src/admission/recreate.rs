@@ -1,0 +1,132 @@
+//! ContainerRecreateRequests, completed as OpenKruise's clients expect them: the labels they select by, and
+//! what the pod said when the request was made. Pure.
+//!
+//! Berth itself needs none of it: the manager and the agent read the pod. So what cannot be completed is let
+//! in as it is, and what is wrong with it is said in its status, with this server or without it.
+
+use std::collections::BTreeMap;
+
+use berth_proto::crd::{ContainerRecreateRequestSpec, SpecStatusContext};
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod};
+use kube::ResourceExt;
+use serde_json::{Map, Value, json};
+
+use super::review::{Request, Verdict};
+
+/// UID of the pod.
+pub(super) const POD_UID: &str = "crr.apps.kruise.io/pod-uid";
+/// Name of the pod's node.
+pub(super) const NODE_NAME: &str = "crr.apps.kruise.io/node-name";
+/// `true` until the request has ended.
+pub(super) const ACTIVE: &str = "crr.apps.kruise.io/active";
+
+/// Completes a new request from its pod.
+pub(super) fn complete(request: &Request, pod: Option<&Pod>) -> Verdict {
+    let Some(spec) = request.object.get("spec").and_then(read) else { return Verdict::AS_IT_IS };
+    let labelled =
+        request.object.pointer("/metadata/labels").and_then(|labels| labels.get(POD_UID)).is_some();
+    // With the label it was OpenKruise's webhook, which comes before this one.
+    if !labelled && let Some(field) = spec.filled_in() {
+        return Verdict::invalid(format!("{field}: is read from the pod: leave it out"));
+    }
+    let Some(pod) = pod else {
+        let warning =
+            format!("pod {:?} was not found, so the request has not the labels of OpenKruise", spec.pod_name);
+        return Verdict::Allowed { object: None, warnings: vec![warning] };
+    };
+    let mut object = request.object.clone();
+    for (label, value) in labels(pod) {
+        put(&mut object, &["metadata", "labels"], label, value.into());
+    }
+    let grace = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
+    let given = spec.strategy.as_ref().and_then(|strategy| strategy.termination_grace_period_seconds);
+    if let (None, Some(grace)) = (given, grace) {
+        put(&mut object, &["spec", "strategy"], "terminationGracePeriodSeconds", grace.into());
+    }
+    let order: BTreeMap<_, _> =
+        parts(pod).enumerate().map(|(at, part)| (part.spec.name.as_str(), at)).collect();
+    if let Some(containers) = object.pointer_mut("/spec/containers").and_then(Value::as_array_mut) {
+        for container in containers.iter_mut().filter_map(Value::as_object_mut) {
+            fill(container, pod);
+        }
+        if spec.strategy.is_some_and(|strategy| strategy.ordered_recreate) {
+            let at = |one: &Value| one["name"].as_str().and_then(|name| order.get(name).copied());
+            containers.sort_by_key(|one| at(one).unwrap_or(usize::MAX));
+        }
+    }
+    Verdict::Allowed { object: Some(object), warnings: Vec::new() }
+}
+
+/// One that cannot be read is refused by the definition.
+fn read(spec: &Value) -> Option<ContainerRecreateRequestSpec> {
+    serde_json::from_value(spec.clone()).ok()
+}
+
+fn labels(pod: &Pod) -> Vec<(&'static str, String)> {
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+    // A node's name may be longer than a label's value.
+    let node = node.filter(|node| !node.is_empty() && node.len() <= 63);
+    let mut labels = vec![(ACTIVE, "true".to_owned())];
+    labels.extend(pod.uid().map(|uid| (POD_UID, uid)));
+    labels.extend(node.map(|node| (NODE_NAME, node)));
+    labels
+}
+
+/// Container of a pod with its status.
+struct Part<'a> {
+    spec: &'a Container,
+    status: Option<&'a ContainerStatus>,
+}
+
+/// Containers that can be recreated: sidecars among the init containers, and the others.
+fn parts(pod: &Pod) -> impl Iterator<Item = Part<'_>> {
+    let spec = pod.spec.iter();
+    let sidecars = spec.clone().flat_map(|spec| spec.init_containers.iter().flatten());
+    let sidecars = sidecars.filter(|container| container.restart_policy.as_deref() == Some("Always"));
+    let all = sidecars.chain(spec.flat_map(|spec| spec.containers.iter()));
+    all.map(|spec| {
+        let statuses = pod.status.iter().flat_map(|status| {
+            status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten())
+        });
+        Part { spec, status: statuses.into_iter().find(|status| status.name == spec.name) }
+    })
+}
+
+/// Fills in everything that OpenKruise's daemon needed to know of a container.
+fn fill(container: &mut Map<String, Value>, pod: &Pod) {
+    for field in ["statusContext", "preStop", "ports"] {
+        container.remove(field);
+    }
+    let name = container.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let Some(part) = parts(pod).find(|part| part.spec.name == name) else { return };
+    let instance = part.status.and_then(|status| Some((status.container_id.clone()?, status.restart_count)));
+    if let Some((container_id, restart_count)) = instance {
+        container
+            .insert("statusContext".to_owned(), json!(SpecStatusContext { container_id, restart_count }));
+    }
+    if let Some(hook) = part.spec.lifecycle.as_ref().and_then(|lifecycle| lifecycle.pre_stop.as_ref()) {
+        container.insert("preStop".to_owned(), json!(hook));
+        // A hook may name one of them.
+        if let (Some(_), Some(ports)) = (&hook.http_get, &part.spec.ports) {
+            container.insert("ports".to_owned(), json!(ports));
+        }
+    }
+}
+
+/// Puts a member into a map below an object, which is made where there is none.
+fn put(object: &mut Value, path: &[&str], key: &str, value: Value) {
+    let mut at = object;
+    for part in path {
+        let Some(map) = at.as_object_mut() else { return };
+        at = map.entry(*part).or_insert_with(|| json!({}));
+        if at.is_null() {
+            *at = json!({});
+        }
+    }
+    if let Some(map) = at.as_object_mut() {
+        map.insert(key.to_owned(), value);
+    }
+}
+
+#[cfg(test)]
+mod tests;

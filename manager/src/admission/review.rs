@@ -1,0 +1,195 @@
+//! AdmissionReview, as far as it is looked at: one request in, one answer out.
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::patch::difference;
+use crate::size::cut;
+
+const API_VERSION: &str = "admission.k8s.io/v1";
+const KIND: &str = "AdmissionReview";
+/// The API server shows at most so much of one warning.
+const LONGEST_WARNING: usize = 250;
+/// And no more than 4 KiB of all.
+const MOST_WARNINGS: usize = 16;
+/// A refusal is read by a person.
+const LONGEST_MESSAGE: usize = 4096;
+
+/// Request for an admission.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Request {
+    /// Identity of this request, which the answer has to repeat.
+    pub(super) uid: String,
+    /// Namespace of the object; empty for one of the whole cluster.
+    #[serde(default)]
+    pub(super) namespace: String,
+    /// Object as it is to be.
+    #[serde(default)]
+    pub(super) object: Value,
+    /// Object as it is, in an update.
+    #[serde(default)]
+    pub(super) old_object: Value,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Review {
+    api_version: String,
+    kind: String,
+    request: Option<Request>,
+}
+
+/// Decision on a request.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Verdict {
+    /// The object is let in, changed if need be.
+    Allowed {
+        /// Object as it is to be let in; `None` leaves it as it is.
+        object: Option<Value>,
+        /// Said to who asked.
+        warnings: Vec<String>,
+    },
+    /// The object is refused.
+    Refused {
+        /// Code of HTTP.
+        code: u16,
+        /// Reason in the words of the API.
+        reason: &'static str,
+        /// Field, object and remedy.
+        message: String,
+    },
+    /// Nothing can be decided; the failure policy of the entry says what happens.
+    Unready(&'static str),
+}
+
+impl Verdict {
+    /// The object is let in as it is.
+    pub(super) const AS_IT_IS: Self = Self::Allowed { object: None, warnings: Vec::new() };
+
+    /// The object is not what it has to be.
+    pub(super) fn invalid(message: impl Into<String>) -> Self {
+        Self::Refused { code: 422, reason: "Invalid", message: message.into() }
+    }
+}
+
+/// Reads the body of a request, or says what is wrong with it.
+pub(super) fn read(body: &[u8]) -> Result<Request, String> {
+    let review: Review = serde_json::from_slice(body).map_err(|error| {
+        // No values of it: there may be any in an object.
+        format!("no AdmissionReview: line {}, column {}", error.line(), error.column())
+    })?;
+    if review.api_version != API_VERSION || review.kind != KIND {
+        let found = cut(&review.api_version, 64);
+        return Err(format!("the body is no {KIND} of {API_VERSION}, it says {found:?}"));
+    }
+    review.request.ok_or_else(|| format!("the {KIND} has no request"))
+}
+
+/// Writes the answer to a request; or says why there is none.
+pub(super) fn answer(request: &Request, verdict: Verdict) -> Result<Vec<u8>, &'static str> {
+    let mut response = json!({ "uid": request.uid });
+    match verdict {
+        Verdict::Allowed { object, warnings } => {
+            response["allowed"] = true.into();
+            let patch = object.map(|object| difference(&request.object, &object)).unwrap_or_default();
+            if !patch.is_empty() {
+                response["patchType"] = "JSONPatch".into();
+                response["patch"] = BASE64_STANDARD.encode(Value::Array(patch).to_string()).into();
+            }
+            let warnings: Vec<_> =
+                warnings.iter().take(MOST_WARNINGS).map(|warning| cut(warning, LONGEST_WARNING)).collect();
+            if !warnings.is_empty() {
+                response["warnings"] = json!(warnings);
+            }
+        }
+        Verdict::Unready(missing) => return Err(missing),
+        Verdict::Refused { code, reason, message } => {
+            response["allowed"] = false.into();
+            let message = cut(&message, LONGEST_MESSAGE);
+            response["status"] = json!({ "code": code, "reason": reason, "message": message });
+        }
+    }
+    Ok(json!({ "apiVersion": API_VERSION, "kind": KIND, "response": response }).to_string().into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn asked(object: Value) -> Request {
+        Request { uid: "u".to_owned(), object, ..Request::default() }
+    }
+
+    fn answered(request: &Request, verdict: Verdict) -> Value {
+        let value: Value = serde_json::from_slice(&answer(request, verdict).unwrap()).unwrap();
+        assert_eq!((value["apiVersion"].as_str(), value["kind"].as_str()), (Some(API_VERSION), Some(KIND)));
+        assert_eq!(value["response"]["uid"], request.uid);
+        value["response"].clone()
+    }
+
+    #[test]
+    fn a_request_is_read() {
+        let body = json!({ "apiVersion": API_VERSION, "kind": KIND, "request": {
+            "uid": "u", "namespace": "n", "operation": "CREATE", "object": {"a": 1}, "oldObject": null,
+            "kind": {"group": "", "version": "v1", "kind": "Pod"}, "dryRun": false,
+        }});
+        let request = read(body.to_string().as_bytes()).unwrap();
+        assert_eq!((request.uid.as_str(), request.namespace.as_str()), ("u", "n"));
+        assert_eq!(request.object, json!({"a": 1}));
+    }
+
+    #[rstest]
+    #[case::nothing("", "no AdmissionReview")]
+    #[case::no_json("{\"secret", "no AdmissionReview")]
+    #[case::another_version(
+        r#"{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview","request":{"uid":"u"}}"#,
+        "v1beta1"
+    )]
+    #[case::another_kind(r#"{"apiVersion":"admission.k8s.io/v1","kind":"Pod"}"#, "no AdmissionReview")]
+    #[case::empty(r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}"#, "no request")]
+    fn a_bad_body_is_told_from_others(#[case] body: &str, #[case] says: &str) {
+        let error = read(body.as_bytes()).unwrap_err();
+        assert!(error.contains(says) && !error.contains("secret"), "{error}");
+    }
+
+    #[test]
+    fn verdicts_are_written() {
+        let request = asked(json!({"spec": {"a": 1}}));
+        assert_eq!(answered(&request, Verdict::AS_IT_IS), json!({"uid": "u", "allowed": true}));
+        let same = Verdict::Allowed { object: Some(request.object.clone()), warnings: vec![] };
+        assert_eq!(answered(&request, same), json!({"uid": "u", "allowed": true}));
+        let changed =
+            Verdict::Allowed { object: Some(json!({"spec": {"a": 2}})), warnings: vec!["w".to_owned()] };
+        let answer = answered(&request, changed);
+        assert_eq!((answer["patchType"].as_str(), &answer["warnings"]), (Some("JSONPatch"), &json!(["w"])));
+        let patch = BASE64_STANDARD.decode(answer["patch"].as_str().unwrap()).unwrap();
+        let patch: Value = serde_json::from_slice(&patch).unwrap();
+        assert_eq!(patch, json!([{"op": "add", "path": "/spec", "value": {"a": 2}}]));
+        let refused = answered(&request, Verdict::invalid("spec.a: is 1; give 2"));
+        assert_eq!(refused["allowed"], false);
+        assert_eq!(
+            refused["status"],
+            json!({"code": 422, "reason": "Invalid", "message": "spec.a: is 1; give 2"})
+        );
+    }
+
+    #[test]
+    fn without_a_decision_there_is_no_answer() {
+        assert_eq!(answer(&asked(json!({})), Verdict::Unready("not yet")), Err("not yet"));
+    }
+
+    #[test]
+    fn long_texts_are_cut() {
+        let warnings = vec!["é".repeat(500); 100];
+        let answer = answered(&asked(json!({})), Verdict::Allowed { object: None, warnings });
+        let warnings = answer["warnings"].as_array().unwrap();
+        assert_eq!(warnings.len(), MOST_WARNINGS);
+        assert!(warnings.iter().all(|one| one.as_str().unwrap().len() <= LONGEST_WARNING));
+        let refused = answered(&asked(json!({})), Verdict::invalid("x".repeat(10_000)));
+        assert_eq!(refused["status"]["message"].as_str().unwrap().len(), LONGEST_MESSAGE);
+    }
+}

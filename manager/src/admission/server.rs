@@ -1,0 +1,270 @@
+//! The door: TLS, HTTP/1.1 and HTTP/2, and bounds for everything that a caller can make large or slow.
+//!
+//! Anybody in the cluster can call, nobody is asked who he is: an answer changes nothing but the object that
+//! the caller sent. One request that is too large, cannot be read or makes a handler panic is refused, and
+//! the others go on.
+
+use std::{convert::Infallible, error::Error, net::SocketAddr, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::{
+    body::{Body, Incoming},
+    server::conn::{http1, http2},
+    service::service_fn,
+};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::ServerConfig;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{Semaphore, watch},
+    time::{Instant, sleep, timeout},
+};
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::{debug, error, info, warn};
+
+use super::{
+    certificates::{Resolver, Served},
+    path::Route,
+    review::{self, Verdict},
+};
+use crate::metrics::Admission;
+
+/// The API server sends objects of up to 3 MiB.
+const MOST_BYTES: usize = 3 << 20;
+/// Connections at the same time; the others wait.
+const CONNECTIONS: usize = 256;
+/// Bytes of bodies that are worked on at the same time; the others wait, within their time. Read, a body
+/// takes some ten times as much memory.
+const BYTES_AT_ONCE: usize = 16 << 20;
+/// A request counts for so many bytes at the least: so no more than 64 are worked on at the same time.
+const LEAST_BYTES: usize = 256 << 10;
+/// A handshake, and the head of a request, must come within it.
+const HEAD_WITHIN: Duration = Duration::from_secs(5);
+/// The answer comes within it, less than the API server waits for it.
+const ANSWER_WITHIN: Duration = Duration::from_secs(4);
+/// A connection is closed after so long, when its requests have been answered: one that is held open for
+/// nothing holds no place for ever.
+const LIFETIME: Duration = Duration::from_secs(300);
+/// After the stop is asked for, the Service needs so long to forget this replica: it is served meanwhile.
+const LINGER: Duration = Duration::from_secs(5);
+/// So long the requests on a connection that is being closed have.
+const GRACE: Duration = Duration::from_secs(6);
+
+/// Decision on what a path asks for.
+pub(super) trait Decide: Send + Sync + 'static {
+    /// Decides on one request.
+    fn decide(&self, route: Route, request: &review::Request) -> impl Future<Output = Verdict> + Send;
+}
+
+/// Everything that a connection needs.
+pub(super) struct Server<D> {
+    acceptor: TlsAcceptor,
+    shared: Arc<Shared<D>>,
+}
+
+struct Shared<D> {
+    handler: D,
+    metrics: Admission,
+    work: Semaphore,
+}
+
+impl<D: Decide> Server<D> {
+    /// One that decides by the handler and is whoever the certificate says.
+    pub(super) fn new(
+        handler: D,
+        served: watch::Receiver<Served>,
+        metrics: Admission,
+    ) -> Result<Self, rustls::Error> {
+        let acceptor = TlsAcceptor::from(Arc::new(tls(served)?));
+        Ok(Self {
+            acceptor,
+            shared: Arc::new(Shared { handler, metrics, work: Semaphore::new(BYTES_AT_ONCE) }),
+        })
+    }
+
+    /// Serves until the shutdown.
+    pub(super) async fn run(self, listener: TcpListener, shutdown: CancellationToken) {
+        let Self { acceptor, shared } = self;
+        let closing = CancellationToken::new();
+        let lingering = async {
+            shutdown.cancelled().await;
+            sleep(LINGER).await;
+            closing.cancel();
+        };
+        tokio::join!(lingering, accept(listener, acceptor, shared, &closing));
+    }
+}
+
+async fn accept<D: Decide>(
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    shared: Arc<Shared<D>>,
+    closing: &CancellationToken,
+) {
+    let (places, tasks) = (Arc::new(Semaphore::new(CONNECTIONS)), TaskTracker::new());
+    if let Ok(address) = listener.local_addr() {
+        info!(%address, "Admission served");
+    }
+    loop {
+        // Cancel-safe: accept takes no connection unless it returns it, and a place is given back.
+        let next = async { (places.clone().acquire_owned().await, listener.accept().await) };
+        let Some((place, accepted)) = closing.run_until_cancelled(next).await else { break };
+        match accepted {
+            Ok((stream, peer)) => {
+                let (acceptor, shared, stop) = (acceptor.clone(), shared.clone(), closing.clone());
+                tasks.spawn(async move {
+                    connection(stream, peer, acceptor, shared, stop).await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                warn!(%error, "Connection not accepted");
+                sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+    tasks.close();
+    // Requests that are on their way are answered.
+    let _ = timeout(GRACE, tasks.wait()).await;
+}
+
+fn tls(served: watch::Receiver<Served>) -> Result<ServerConfig, rustls::Error> {
+    let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()?;
+    let mut config = config.with_no_client_auth().with_cert_resolver(Arc::new(Resolver(served)));
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+async fn connection<D: Decide>(
+    stream: TcpStream,
+    peer: SocketAddr,
+    acceptor: TlsAcceptor,
+    shared: Arc<Shared<D>>,
+    stop: CancellationToken,
+) {
+    // An answer is one small write.
+    let _ = stream.set_nodelay(true);
+    match timeout(HEAD_WITHIN, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => serve(stream, peer, shared, stop).await,
+        Ok(Err(error)) => {
+            shared.metrics.handshake_failed();
+            debug!(%peer, %error, "No TLS handshake");
+        }
+        Err(_) => debug!(%peer, "No TLS handshake in time"),
+    }
+}
+
+async fn serve<D: Decide>(
+    stream: TlsStream<TcpStream>,
+    peer: SocketAddr,
+    shared: Arc<Shared<D>>,
+    stop: CancellationToken,
+) {
+    let second = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    let service = service_fn(move |request| {
+        let shared = shared.clone();
+        async move { Ok::<_, Infallible>(shared.answer(request).await) }
+    });
+    let io = TokioIo::new(stream);
+    macro_rules! until_closed {
+        ($connection:expr) => {{
+            let mut connection = std::pin::pin!($connection);
+            let ended = tokio::select! {
+                ended = connection.as_mut() => Some(ended),
+                () = sleep(LIFETIME) => None,
+                () = stop.cancelled() => None,
+            };
+            match ended {
+                Some(ended) => ended,
+                None => {
+                    connection.as_mut().graceful_shutdown();
+                    timeout(GRACE, connection).await.unwrap_or(Ok(()))
+                }
+            }
+        }};
+    }
+    let ended = if second {
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(128)
+            .max_header_list_size(16 << 10)
+            .keep_alive_interval(Duration::from_secs(30))
+            .keep_alive_timeout(Duration::from_secs(10));
+        until_closed!(builder.serve_connection(io, service))
+    } else {
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN).max_buf_size(64 << 10);
+        until_closed!(builder.serve_connection(io, service))
+    };
+    if let Err(error) = ended {
+        debug!(%peer, %error, "HTTP connection ended with an error");
+    }
+}
+
+impl<D: Decide> Shared<D> {
+    async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let begun = Instant::now();
+        let name = Route::parse(request.uri().path()).map_or("other", |route| route.name());
+        let work = self.clone();
+        // A task of its own, so that a panic in it is this request's alone.
+        let answered = tokio::spawn(async move { timeout(ANSWER_WITHIN, work.work(request)).await }).await;
+        let answer = match answered {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err((StatusCode::SERVICE_UNAVAILABLE, "no decision in time".to_owned())),
+            Err(failed) => {
+                error!(path = name, %failed, "A request for admission was not answered");
+                let text = "berth-manager failed at this request; its log says more".to_owned();
+                Err((StatusCode::INTERNAL_SERVER_ERROR, text))
+            }
+        };
+        self.metrics.answered(name, answer.is_ok(), begun.elapsed());
+        match answer {
+            Ok(body) => page(StatusCode::OK, "application/json", body.into()),
+            Err((code, text)) => page(code, "text/plain; charset=utf-8", format!("{text}\n").into()),
+        }
+    }
+
+    /// One request: its answer, or the code and text of its failure.
+    async fn work<B>(&self, request: Request<B>) -> Result<Vec<u8>, (StatusCode, String)>
+    where
+        B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
+    {
+        let refused = |code, text: &str| Err((code, text.to_owned()));
+        let Some(route) = Route::parse(request.uri().path()) else {
+            return refused(StatusCode::NOT_FOUND, "there is no such path");
+        };
+        if request.method() != Method::POST {
+            return refused(StatusCode::METHOD_NOT_ALLOWED, "only POST");
+        }
+        // Waited for before the body is read: what waits holds no memory.
+        let said = request.body().size_hint().upper().and_then(|bytes| usize::try_from(bytes).ok());
+        let bytes = said.unwrap_or(MOST_BYTES).clamp(LEAST_BYTES, MOST_BYTES);
+        let Ok(_turn) = self.work.acquire_many(u32::try_from(bytes).unwrap_or(u32::MAX)).await else {
+            return refused(StatusCode::SERVICE_UNAVAILABLE, "the manager stops");
+        };
+        let Ok(body) =
+            Limited::new(request.into_body(), MOST_BYTES).collect().await.map(|body| body.to_bytes())
+        else {
+            return refused(StatusCode::PAYLOAD_TOO_LARGE, "the body has more than 3 MiB, or broke off");
+        };
+        let request = review::read(&body).map_err(|text| (StatusCode::BAD_REQUEST, text))?;
+        drop(body);
+        let verdict = self.handler.decide(route, &request).await;
+        review::answer(&request, verdict).or_else(|missing| refused(StatusCode::SERVICE_UNAVAILABLE, missing))
+    }
+}
+
+fn page(status: StatusCode, content_type: &'static str, body: Bytes) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+#[cfg(test)]
+mod tests;

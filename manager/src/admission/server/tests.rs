@@ -1,0 +1,163 @@
+use http::Request as HttpRequest;
+use hyper::client::conn;
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, ServerName, pem::PemObject},
+};
+use serde_json::{Value, json};
+use tokio_rustls::TlsConnector;
+
+use super::*;
+use crate::admission::certificates::made_for_tests;
+
+const PODS: &str = "/mutate/pods";
+const NAME: &str = "berth-manager.berth-system.svc";
+
+/// Panics at one pod, waits for ever at another, lets the others in.
+struct Played;
+
+impl Decide for Played {
+    async fn decide(&self, _: Route, request: &review::Request) -> Verdict {
+        match request.namespace.as_str() {
+            "unready" => Verdict::Unready("not listed yet"),
+            "panics" => panic!("as it is told to"),
+            "hangs" => std::future::pending().await,
+            _ => Verdict::AS_IT_IS,
+        }
+    }
+}
+
+struct Stage {
+    address: SocketAddr,
+    served: watch::Sender<Served>,
+    stop: CancellationToken,
+    task: tokio::task::JoinHandle<()>,
+}
+
+async fn stage() -> (Stage, Vec<u8>) {
+    let (first, bundle) = made_for_tests(NAME);
+    let (served, serving) = watch::channel(first);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
+    let server = Server::new(Played, serving, Admission::default()).unwrap();
+    let task = tokio::spawn(server.run(listener, stop.clone()));
+    (Stage { address, served, stop, task }, bundle)
+}
+
+fn review(namespace: &str) -> Bytes {
+    let request = json!({"uid": "u", "namespace": namespace, "operation": "CREATE", "object": {}});
+    json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
+        .to_string()
+        .into()
+}
+
+async fn tls(
+    stage: &Stage,
+    bundle: &[u8],
+    protocol: &str,
+) -> std::io::Result<TokioIo<tokio_rustls::client::TlsStream<TcpStream>>> {
+    let mut roots = RootCertStore::empty();
+    let read = CertificateDer::pem_slice_iter(bundle);
+    roots.add_parsable_certificates(read.map(Result::unwrap));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let mut config = config.with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
+    let stream = TcpStream::connect(stage.address).await?;
+    let name = ServerName::try_from(NAME).unwrap();
+    TlsConnector::from(Arc::new(config)).connect(name, stream).await.map(TokioIo::new)
+}
+
+/// One call on a connection of its own: the code and the body.
+async fn call(
+    stage: &Stage,
+    bundle: &[u8],
+    protocol: &str,
+    path: &str,
+    body: Bytes,
+) -> std::io::Result<(u16, Value)> {
+    let io = tls(stage, bundle, protocol).await?;
+    let uri = if protocol == "h2" { format!("https://{NAME}{path}") } else { path.to_owned() };
+    let request = HttpRequest::post(uri).header("host", NAME).body(Full::new(body)).unwrap();
+    let response = if protocol == "h2" {
+        let (mut sender, connection) = conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
+        tokio::spawn(connection);
+        sender.send_request(request).await.unwrap()
+    } else {
+        let (mut sender, connection) = conn::http1::handshake(io).await.unwrap();
+        tokio::spawn(connection);
+        sender.send_request(request).await.unwrap()
+    };
+    let code = response.status().as_u16();
+    let text = response.into_body().collect().await.unwrap().to_bytes();
+    let value = serde_json::from_slice(&text).unwrap_or_else(|_| String::from_utf8_lossy(&text).into());
+    Ok((code, value))
+}
+
+#[tokio::test]
+async fn both_protocols_are_answered() {
+    let (stage, bundle) = stage().await;
+    for protocol in ["h2", "http/1.1"] {
+        let (code, answer) = call(&stage, &bundle, protocol, PODS, review("n")).await.unwrap();
+        assert_eq!((code, &answer["response"]), (200, &json!({"uid": "u", "allowed": true})), "{protocol}");
+    }
+}
+
+/// Each gets its own answer, and the next one is served.
+#[tokio::test]
+async fn one_bad_request_is_refused_alone() {
+    let (stage, bundle) = stage().await;
+    let cases: [(&str, Bytes, u16, &str); 5] = [
+        (PODS, review("unready"), 503, "not listed yet"),
+        (PODS, "{".into(), 400, "no AdmissionReview"),
+        (PODS, vec![b' '; MOST_BYTES + 1].into(), 413, "3 MiB"),
+        ("/elsewhere", review("n"), 404, "no such path"),
+        (PODS, review("panics"), 500, "failed at this request"),
+    ];
+    for (path, body, code, says) in cases {
+        let (found, text) = call(&stage, &bundle, "h2", path, body).await.unwrap();
+        assert!(found == code && text.as_str().unwrap().contains(says), "{found} {text}");
+        let (code, _) = call(&stage, &bundle, "h2", PODS, review("n")).await.unwrap();
+        assert_eq!(code, 200);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_hangs_is_answered_in_time() {
+    let (stage, bundle) = stage().await;
+    let begun = Instant::now();
+    let (code, _) = call(&stage, &bundle, "h2", PODS, review("hangs")).await.unwrap();
+    assert_eq!(code, 503);
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+/// A client that trusts both CAs is served before, while and after the certificate changes.
+#[tokio::test]
+async fn a_new_certificate_fails_no_handshake() {
+    let (stage, bundle) = stage().await;
+    let (next, other) = made_for_tests(NAME);
+    let both = [bundle.clone(), other.clone()].concat();
+    let mut next = Some(next);
+    for turn in 0..40 {
+        if turn == 20 {
+            stage.served.send_replace(next.take().unwrap());
+        }
+        let (code, _) = call(&stage, &both, "h2", PODS, review("n")).await.unwrap();
+        assert_eq!(code, 200);
+    }
+    // It was another one: the old CA alone does not know it.
+    assert!(call(&stage, &bundle, "h2", PODS, review("n")).await.is_err());
+    assert!(call(&stage, &other, "h2", PODS, review("n")).await.is_ok());
+}
+
+/// After the stop is asked for, it answers until the Service has forgotten it.
+#[tokio::test(start_paused = true)]
+async fn a_stop_fails_no_request() {
+    let (stage, bundle) = stage().await;
+    stage.stop.cancel();
+    sleep(LINGER / 2).await;
+    let (code, _) = call(&stage, &bundle, "h2", PODS, review("n")).await.unwrap();
+    assert_eq!(code, 200);
+    stage.task.await.unwrap();
+    assert!(TcpStream::connect(stage.address).await.is_err());
+}

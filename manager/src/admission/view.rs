@@ -1,0 +1,176 @@
+//! Objects of one kind as the API server shows them, kept for readers. A change is seen by all of them, and
+//! objects are read in place.
+
+use std::{collections::BTreeMap, pin::pin, time::Duration};
+
+use futures::StreamExt;
+use kube::{
+    Api, Resource, ResourceExt,
+    runtime::watcher::{self, Event},
+};
+use serde::de::DeserializeOwned;
+use tokio::{sync::watch, time::sleep};
+use tracing::{info, warn};
+
+use crate::{
+    telemetry::chain,
+    watch::{ABSENT_PAUSE, PAUSES, WATCH_SECONDS, is_absent},
+};
+
+/// Objects of one kind by name, of namespaced ones by `namespace/name`.
+#[derive(Clone, Debug)]
+pub(super) struct View<V> {
+    objects: BTreeMap<String, V>,
+    /// Whether all of them have been listed once, or the kind is known not to be installed.
+    listed: bool,
+}
+
+impl<V> Default for View<V> {
+    fn default() -> Self {
+        Self { objects: BTreeMap::new(), listed: false }
+    }
+}
+
+impl<V> View<V> {
+    /// Returns the objects, if they have been listed.
+    pub(super) fn listed(&self) -> Option<&BTreeMap<String, V>> {
+        self.listed.then_some(&self.objects)
+    }
+
+    /// Returns one of them.
+    pub(super) fn get(&self, name: &str) -> Option<&V> {
+        self.objects.get(name)
+    }
+}
+
+/// Watches the objects that `config` selects, for ever, and keeps of each what `keep` makes of it. `what`
+/// names them in the log.
+pub(super) async fn follow<K, V>(
+    api: Api<K>,
+    config: watcher::Config,
+    what: &'static str,
+    keep: impl Fn(K) -> Option<V>,
+    view: watch::Sender<View<V>>,
+) where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
+{
+    let mut events = pin!(watcher::watcher(api, config.timeout(WATCH_SECONDS)));
+    let mut fresh = BTreeMap::new();
+    // Said once for each outage and cause, not once for each attempt.
+    let mut broken: Option<String> = None;
+    let mut failures = 0;
+    while let Some(event) = events.next().await {
+        let pause = match event {
+            Ok(event) => {
+                // That a list begins is only an intention.
+                if !matches!(event, Event::Init) {
+                    failures = 0;
+                    if broken.take().is_some() {
+                        info!(what, "Watch follows again");
+                    }
+                }
+                take(event, &mut fresh, &keep, &view);
+                None
+            }
+            Err(error) => Some(lost(&error, what, &mut broken, &mut failures, &view)),
+        };
+        if let Some(pause) = pause {
+            sleep(pause).await;
+        }
+    }
+}
+
+fn take<K: Resource, V>(
+    event: Event<K>,
+    fresh: &mut BTreeMap<String, V>,
+    keep: &impl Fn(K) -> Option<V>,
+    view: &watch::Sender<View<V>>,
+) {
+    match event {
+        Event::Init => fresh.clear(),
+        Event::InitApply(object) => {
+            let name = key(&object);
+            if let Some(kept) = keep(object) {
+                fresh.insert(name, kept);
+            }
+        }
+        Event::InitDone => {
+            let objects = std::mem::take(fresh);
+            drop(view.send_replace(View { objects, listed: true }));
+        }
+        Event::Apply(object) => {
+            let name = key(&object);
+            let kept = keep(object);
+            view.send_modify(|view| {
+                match kept {
+                    Some(kept) => drop(view.objects.insert(name, kept)),
+                    None => drop(view.objects.remove(&name)),
+                };
+            });
+        }
+        Event::Delete(object) => view.send_modify(|view| drop(view.objects.remove(&key(&object)))),
+    }
+}
+
+fn key(object: &impl Resource) -> String {
+    let name = object.name_any();
+    object.namespace().map_or_else(|| name.clone(), |namespace| format!("{namespace}/{name}"))
+}
+
+/// A watch broke: its objects stay. A kind that is not installed has none.
+fn lost<V>(
+    error: &watcher::Error,
+    what: &str,
+    broken: &mut Option<String>,
+    failures: &mut usize,
+    view: &watch::Sender<View<V>>,
+) -> Duration {
+    let (absent, text) = (is_absent(error), chain(error));
+    if broken.as_ref() != Some(&text) {
+        warn!(what, absent, error = text, "Watch lost, what it showed stays");
+        *broken = Some(text);
+    }
+    if absent {
+        view.send_if_modified(|view| !std::mem::replace(&mut view.listed, true));
+        return ABSENT_PAUSE;
+    }
+    let pause = PAUSES[(*failures).min(PAUSES.len() - 1)];
+    *failures = failures.saturating_add(1);
+    pause
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Namespace;
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(name: &str, version: &str) -> Namespace {
+        serde_json::from_value(json!({"metadata": {"name": name, "resourceVersion": version}})).unwrap()
+    }
+
+    #[test]
+    fn a_new_list_takes_the_place_of_the_old_one() {
+        let (view, shown) = watch::channel(View::default());
+        let mut fresh = BTreeMap::new();
+        let keep = |object: Namespace| object.resource_version().filter(|version| version != "bad");
+        let mut tell = |event| take(event, &mut fresh, &keep, &view);
+        tell(Event::Init);
+        tell(Event::InitApply(object("a", "1")));
+        tell(Event::InitApply(object("b", "1")));
+        assert!(shown.borrow().listed().is_none(), "half a list is none");
+        tell(Event::InitDone);
+        tell(Event::Apply(object("a", "2")));
+        tell(Event::Delete(object("b", "1")));
+        assert_eq!(shown.borrow().listed().unwrap(), &BTreeMap::from([("a".to_owned(), "2".to_owned())]));
+        tell(Event::Init);
+        tell(Event::InitApply(object("c", "3")));
+        assert_eq!(shown.borrow().get("a").map(String::as_str), Some("2"), "kept while it is listed anew");
+        tell(Event::InitDone);
+        assert_eq!(shown.borrow().listed().unwrap().len(), 1);
+        // One that cannot be read any more is not kept as it was.
+        tell(Event::Apply(object("c", "bad")));
+        assert!(shown.borrow().get("c").is_none());
+    }
+}

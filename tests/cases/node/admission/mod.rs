@@ -1,0 +1,9 @@
+//! The admission server at a real API server: which reaches it by its Service, with the manager's own rights
+//! and under the policies of `deploy/`. Pods are on paper, because nothing of it needs more.
+
+mod configuration;
+mod pods;
+mod policy;
+mod requests;
+mod rotation;
+mod scene;

@@ -1,0 +1,89 @@
+//! Sets that are written, and pods that get their sidecars.
+
+use anyhow::{Context, Result, bail, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use kube::api::{Api, PostParams};
+use serde_json::{Value, json};
+
+use super::scene::{CONFIGURATION, Scene, pod, sidecar_set, sidecars};
+
+#[tokio::test]
+async fn a_pod_gets_its_sidecars() -> Result<()> {
+    let scene = Scene::set("admission-pods").await?;
+    scene.set_of("mesh", json!({})).await?;
+    scene.set_of("logs", json!({ "berth.dev/failure-policy": "Ignore" })).await?;
+    let set = scene.sets.get("mesh").await?;
+    ensure!(set.annotations().contains_key("kruise.io/sidecarset-hash"), "no hash: {:?}", set.annotations());
+    let container = &set.spec.containers.first().context("no container")?.0;
+    ensure!(container.get("podInjectPolicy") == Some(&Value::from("BeforeAppContainer")), "{container:?}");
+
+    let made = scene.pods.create(&PostParams::default(), &pod("with", "mesh")?).await?;
+    let spec = made.spec.as_ref().context("no spec")?;
+    let names: Vec<_> = spec.containers.iter().map(|container| container.name.as_str()).collect();
+    ensure!(names == ["log-mesh", "app"], "{names:?}");
+    ensure!(made.annotations().get("kruise.io/sidecarset-injected-list").is_some_and(|list| list == "mesh"));
+    let other = scene.pods.create(&PostParams::default(), &pod("without", "another")?).await?;
+    ensure!(sidecars(&other) == 0 && other.annotations().is_empty(), "{other:?}");
+    for namespace in ["kube-system", "berth-system"] {
+        let pods: Api<Pod> = Api::namespaced(scene.client.clone(), namespace);
+        let params = PostParams { dry_run: true, ..PostParams::default() };
+        ensure!(sidecars(&pods.create(&params, &pod("p", "mesh")?).await?) == 0, "injected in {namespace}");
+    }
+    let mut mirror = pod("mirror", "mesh")?;
+    mirror.annotations_mut().insert("kubernetes.io/config.mirror".to_owned(), "x".to_owned());
+    mirror.spec.as_mut().context("no spec")?.node_name = Some("n".to_owned());
+    let mirror = scene.pods.create(&PostParams::default(), &mirror).await?;
+    ensure!(sidecars(&mirror) == 0, "the API's copy of a static pod has a sidecar that never runs");
+
+    let hooks = scene.hooks.get(CONFIGURATION).await?.webhooks.unwrap_or_default();
+    let policies: Vec<_> = hooks
+        .iter()
+        .map(|hook| (hook.name.as_str(), hook.failure_policy.as_deref().unwrap_or_default()))
+        .collect();
+    ensure!(
+        policies
+            == [
+                ("logs.sidecarset.berth.dev", "Ignore"),
+                ("mesh.sidecarset.berth.dev", "Fail"),
+                ("defaults.sidecarsets.berth.dev", "Fail"),
+                ("containerrecreaterequests.defaults.berth.dev", "Ignore"),
+            ],
+        "{policies:?}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_bad_set_is_refused_with_its_field() -> Result<()> {
+    let scene = Scene::set("admission-sets").await?;
+    scene.set_of("good", json!({})).await?;
+    let change = |name: &str, at: &str, value: Value| {
+        let mut set = sidecar_set(name, &json!({}));
+        *set.pointer_mut(at).expect("a field of the set") = value;
+        set
+    };
+    let cases = [
+        (change("empty", "/spec/selector", json!({})), "spec.selector"),
+        (change("none", "/spec/containers", json!([])), "no initContainer or container defined"),
+        (
+            change(
+                "metadata",
+                "/spec",
+                json!({
+                    "selector": { "matchLabels": { "app": "x" } },
+                    "containers": [{ "name": "x", "image": "registry.example/x:1" }],
+                    "patchPodMetadata": [{ "annotations": { "k": "v" } }],
+                }),
+            ),
+            "spec.patchPodMetadata",
+        ),
+    ];
+    for (set, says) in cases {
+        let refused = scene.sets.create(&PostParams::default(), &serde_json::from_value(set)?).await;
+        let Err(kube::Error::Api(status)) = refused else { bail!("{says}: {refused:?}") };
+        ensure!(status.code == 422 && status.message.contains(says), "{says}: {status:?}");
+        ensure!(status.message.contains("checks.sidecarsets.berth.dev"), "{status:?}");
+    }
+    Ok(())
+}

@@ -1,0 +1,70 @@
+//! ContainerRecreateRequests as OpenKruise's clients know them.
+
+use anyhow::{Context, Result, ensure};
+use berth_tests::wait::await_condition;
+use kube::ResourceExt;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use super::scene::Scene;
+use crate::case::PATIENCE;
+
+#[tokio::test]
+async fn a_request_is_completed_and_loses_its_label_at_its_end() -> Result<()> {
+    let scene = Scene::set("admission-requests").await?;
+    let pod = json!({
+        "metadata": { "name": "p" },
+        "spec": { "nodeName": "node-a", "terminationGracePeriodSeconds": 7,
+            "containers": [{ "name": "a", "image": "none",
+                "lifecycle": { "preStop": { "exec": { "command": ["stop"] } } } }] },
+    });
+    let pod = scene.pods.create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
+    let status = json!({ "name": "a", "containerID": "containerd://x", "restartCount": 4, "image": "none",
+        "imageID": "none", "ready": true, "state": { "running": {} } });
+    let status = json!({ "status": { "phase": "Running", "containerStatuses": [status] } });
+    scene.pods.patch_status("p", &PatchParams::default(), &Patch::Strategic(&status)).await?;
+
+    let asked = json!({
+        "apiVersion": "apps.kruise.io/v1alpha1", "kind": "ContainerRecreateRequest", "metadata": { "name": "r" },
+        "spec": { "podName": "p", "containers": [{ "name": "a" }] },
+    });
+    let made = scene.requests.create(&PostParams::default(), &serde_json::from_value(asked.clone())?).await?;
+    let label = |key: &str| made.labels().get(&format!("crr.apps.kruise.io/{key}")).cloned();
+    ensure!(label("pod-uid") == pod.uid(), "{:?}", made.labels());
+    ensure!(label("node-name").as_deref() == Some("node-a") && label("active").as_deref() == Some("true"));
+    let spec = serde_json::to_value(&made.spec)?;
+    let container = json!({ "name": "a", "preStop": { "exec": { "command": ["stop"] } },
+        "statusContext": { "containerID": "containerd://x", "restartCount": 4 } });
+    ensure!(spec["containers"] == json!([container]), "{spec}");
+    ensure!(spec["strategy"]["failurePolicy"] == "Fail", "{spec}");
+    ensure!(spec["strategy"]["terminationGracePeriodSeconds"] == 7, "{spec}");
+
+    let mut filled = asked.clone();
+    filled["metadata"]["name"] = "filled".into();
+    filled["spec"]["containers"] = Value::Array(vec![container]);
+    let refused = scene.requests.create(&PostParams::default(), &serde_json::from_value(filled)?).await;
+    let Err(kube::Error::Api(refused)) = refused else { anyhow::bail!("{refused:?}") };
+    ensure!(refused.message.contains("spec.containers[0].preStop: is read from the pod"), "{refused:?}");
+
+    scene.first.leads().await?;
+    let ended = json!({ "status": { "phase": "Completed", "completionTime": "2026-07-02T10:00:00Z" } });
+    scene.requests.patch_status("r", &PatchParams::default(), &Patch::Merge(&ended)).await?;
+    let after = await_condition("the label is taken", PATIENCE, async || {
+        let request = scene.requests.get("r").await?;
+        ensure!(!request.labels().contains_key("crr.apps.kruise.io/active"), "not yet");
+        Ok(request)
+    })
+    .await?;
+    ensure!(after.labels().len() == 2 && after.spec == made.spec, "{after:?}");
+    let status = after.status.context("no status")?;
+    ensure!(status.completion_time.is_some(), "{status:?}");
+
+    // Without the server the schema alone says what is left out.
+    scene.first.service().kill()?;
+    let mut plain = asked;
+    plain["metadata"]["name"] = "plain".into();
+    let plain = scene.requests.create(&PostParams::default(), &serde_json::from_value(plain)?).await?;
+    let spec = serde_json::to_value(&plain.spec)?;
+    ensure!(spec["strategy"] == json!({ "failurePolicy": "Fail" }) && plain.labels().is_empty(), "{plain:?}");
+    Ok(())
+}
