@@ -1,6 +1,10 @@
 //! This node's `NodePodUpdate`: what workloads want of its pods, and how far that is.
 
-use std::{collections::BTreeMap, sync::PoisonError, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::PoisonError,
+    time::Instant,
+};
 
 use berth_policy::{
     RequestId, StepOutcome,
@@ -45,13 +49,16 @@ pub(super) struct Mailbox {
     object: Mutex<Option<Object>>,
 }
 
+/// Key of the lists of the object: the pod's UID and the owner.
+type Key = (String, String);
+
 #[derive(Debug)]
 struct Object {
     uid: String,
     version: u64,
     status: NodePodUpdateStatus,
-    /// Answers of the agent for each pod, by UID. They run ahead of the written ones.
-    pods: BTreeMap<String, UpdatedPod>,
+    /// Answers of the agent. They run ahead of the written ones.
+    pods: BTreeMap<Key, UpdatedPod>,
 }
 
 /// The object that the watch showed last: one object, so nothing before it counts, however fast it changes
@@ -144,18 +151,19 @@ impl Mailbox {
         let status = shown.status.unwrap_or_default();
         let ahead = object.take().filter(|known| known.uid == uid);
         // What was written since is in it already, or comes.
-        let mut pods: BTreeMap<String, UpdatedPod> =
-            status.pods.iter().map(|pod| (pod.uid.clone(), pod.clone())).collect();
+        let mut pods: BTreeMap<Key, UpdatedPod> =
+            status.pods.iter().map(|pod| ((pod.uid.clone(), pod.owner.clone()), pod.clone())).collect();
         match ahead {
             Some(ahead) if ahead.version > version => return *object = Some(ahead),
             Some(ahead) => pods.extend(ahead.pods),
             None => {}
         }
-        pods.retain(|uid, _| status.desired_pods.iter().any(|desired| desired.uid == *uid));
+        let desired: BTreeSet<Key> = status.desired_pods.iter().map(desired_key).collect();
+        pods.retain(|key, _| desired.contains(key));
         let now = now();
         let entries = status.desired_pods.iter().map(|desired| {
             let first_seen = desk.entry(&id(desired)).map_or(now, |entry| entry.request.created);
-            entry(desired, pods.get(&desired.uid), version, first_seen, clock)
+            entry(desired, pods.get(&desired_key(desired)), version, first_seen, clock)
         });
         let entries = entries.collect();
         desk.listed(UpdateSource::Mailbox, entries);
@@ -169,16 +177,15 @@ impl Mailbox {
         let Some(desired) = known.status.desired_pods.iter().find(|desired| id(desired) == request.id) else {
             return StepOutcome::Gone;
         };
-        let uid = desired.uid.clone();
-        let old = known.pods.get(&uid).filter(|old| old.revision == request.revision);
-        let entry = report::pod(&uid, &request.revision, report, old, Timestamp::now());
-        let before = known.pods.insert(uid.clone(), entry);
+        let key = desired_key(desired);
+        let entry = report::pod(desired, report, known.pods.get(&key), Timestamp::now());
+        let before = known.pods.insert(key.clone(), entry);
         let outcome = self.answer(known).await;
         if outcome != StepOutcome::Done {
             // Not said, so it is not known to whoever takes over.
             match before {
-                Some(before) => known.pods.insert(uid, before),
-                None => known.pods.remove(&uid),
+                Some(before) => known.pods.insert(key, before),
+                None => known.pods.remove(&key),
             };
         }
         outcome
@@ -237,7 +244,7 @@ fn entry(
     seen: Instant,
     clock: &Clock,
 ) -> StoredRequest {
-    let answered = answered.filter(|answered| answered.revision == desired.revision);
+    let answered = answered.filter(|answered| report::answers(answered, desired));
     let reported = answered.map(|pod| report::read_pod(pod, clock)).unwrap_or_default();
     let ended = answered.and_then(|pod| report::ended(pod, clock, seen));
     let (request, sound) = convert::desired(desired, reported, ended, seen, clock);
@@ -245,7 +252,11 @@ fn entry(
 }
 
 fn id(desired: &DesiredPod) -> RequestId {
-    format!("{}@{}", desired.uid, desired.revision).into()
+    convert::desired_id(desired)
+}
+
+fn desired_key(desired: &DesiredPod) -> Key {
+    (desired.uid.clone(), desired.owner.clone())
 }
 
 /// Whether all of it makes sense.
