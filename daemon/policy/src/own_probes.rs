@@ -122,7 +122,7 @@ impl OwnProbes {
         let success = match result {
             ProbeResult::Success(_) => true,
             ProbeResult::Failure(_) => false,
-            ProbeResult::Unknown(_) => {
+            ProbeResult::Unknown(_) | ProbeResult::Refused(_) => {
                 self.tally_mut(stage).blind = true;
                 return;
             }
