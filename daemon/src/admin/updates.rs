@@ -153,7 +153,7 @@ mod tests {
 
     use berth_policy::{
         PodRef,
-        in_place_update::{ContainerUpdate, Failure, Metadata, Reason, UpdateReport},
+        in_place_update::{ContainerUpdate, Failure, FailureReason, Metadata, UpdateReport},
     };
     use berth_proto::crd::FailurePolicy;
 
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn how_far_it_is_and_how_it_ended() {
         let now = Instant::now();
-        let failure = Failure { reason: Reason::ImageNotPulled, message: "no such tag".to_owned() };
+        let failure = Failure { reason: FailureReason::ImageNotPulled, message: "no such tag".to_owned() };
         let mut back = update(UpdateSource::Api, "shop/again", now);
         back.reported = UpdateReport {
             phase: Some(UpdatePhase::RollingBack),
@@ -260,7 +260,7 @@ mod tests {
         assert_eq!((shown.outcome.as_str(), shown.reason.as_str()), ("", "ImageNotPulled"));
         assert_eq!(shown.containers[0].phase, "Updating");
         back.reported.phase = Some(UpdatePhase::Ended);
-        back.reported.outcome = Some(UpdateOutcome::Failed(Reason::DeadlineExceeded));
+        back.reported.outcome = Some(UpdateOutcome::Failed(FailureReason::DeadlineExceeded));
         let shown = state(back.clone(), now);
         assert_eq!((shown.phase.as_str(), shown.outcome.as_str()), ("Completed", "Failed"));
         assert_eq!(shown.reason, "DeadlineExceeded");

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    in_place_update::{Before, Failure, Metadata, Observed, Reason},
+    in_place_update::{Before, Failure, FailureReason, Metadata, Observed},
     model::{ContainerName, PodRef, RequestId},
 };
 
@@ -97,7 +97,7 @@ pub enum UpdateOutcome {
     /// The pod is what was asked for; with `failurePolicy: Ignore`, as far as it can be.
     Complete,
     /// It is not.
-    Failed(Reason),
+    Failed(FailureReason),
 }
 
 /// Where one container stands.

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
-use berth_policy::in_place_update::{Reason, UpdateOutcome, UpdatePhase};
+use berth_policy::in_place_update::{FailureReason, UpdateOutcome, UpdatePhase};
 
 use super::{super::keys::LONGEST_ANNOTATIONS, *};
 
@@ -33,7 +33,7 @@ fn ended() -> UpdateReport {
     UpdateReport {
         phase: Some(UpdatePhase::Ended),
         message: "too late".to_owned(),
-        outcome: Some(UpdateOutcome::Failed(Reason::DeadlineExceeded)),
+        outcome: Some(UpdateOutcome::Failed(FailureReason::DeadlineExceeded)),
         ..UpdateReport::default()
     }
 }

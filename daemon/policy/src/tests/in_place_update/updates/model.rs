@@ -15,7 +15,8 @@ use super::{
 use crate::{
     ContainerName, RequestId, StepOutcome,
     in_place_update::{
-        Gate, Life, PodPatch, PodWrite, Reason, UpdateAction, UpdateOutcome, UpdateSource, WriteOutcome,
+        FailureReason, Gate, Life, PodPatch, PodWrite, UpdateAction, UpdateOutcome, UpdateSource,
+        WriteOutcome,
     },
 };
 
@@ -382,7 +383,10 @@ impl Truth {
         ids.iter().for_each(|id| self.told(id, StepOutcome::Done));
         for (id, report) in &self.play.reports {
             if let Some(UpdateOutcome::Failed(reason)) = report.outcome {
-                assert!(matches!(reason, Reason::Replaced | Reason::Refused), "{id} {reason:?}");
+                assert!(
+                    matches!(reason, FailureReason::Replaced | FailureReason::Refused),
+                    "{id} {reason:?}"
+                );
             }
         }
         self.play.goes_well();
