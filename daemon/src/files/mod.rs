@@ -2,12 +2,12 @@
 //!
 //! - `follow`: which files of a directory came, changed and went; `notify`: when to look.
 //! - [`store`]: reading, writing and removing one; `directory`: how a file is there whole or not at all.
-//! - [`known`]: which fields there are; [`node_image`]: a file that is a `NodeImage`; `name`: names of what
+//! - [`fields`]: which fields there are; [`node_image`]: a file that is a `NodeImage`; `name`: names of what
 //!   comes without one.
 
 mod directory;
 mod follow;
-pub(crate) mod known;
+pub(crate) mod fields;
 mod name;
 pub(crate) mod node_image;
 mod notify;

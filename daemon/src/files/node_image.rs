@@ -4,7 +4,7 @@ use berth_proto::crd::{NodeImage, NodeImageSpec, NodeImageStatus};
 use kube::Resource;
 use serde::Deserialize;
 
-use super::known::NODE_IMAGE;
+use super::fields::NODE_IMAGE;
 use crate::base::yaml::{Document, YamlError};
 
 /// Reads one; `None` when the file says it is something else, or nothing. The error names field and remedy.

@@ -5,7 +5,7 @@ use kube::Resource;
 
 use crate::{
     base::yaml::{Document, YamlError},
-    files::known::CONTAINER_RECREATE_REQUEST,
+    files::fields::CONTAINER_RECREATE_REQUEST,
     recreate::codec,
 };
 

@@ -11,25 +11,25 @@ use serde_json::Value;
 use crate::base::yaml::{Content, Document, Node, YamlError, field};
 
 /// Fields of a `ContainerRecreateRequest`.
-pub(crate) static CONTAINER_RECREATE_REQUEST: LazyLock<Known> = LazyLock::new(|| {
-    Known::of_definition(include_str!("../../../deploy/crds/containerrecreaterequests.yaml"))
+pub(crate) static CONTAINER_RECREATE_REQUEST: LazyLock<KnownFields> = LazyLock::new(|| {
+    KnownFields::of_definition(include_str!("../../../deploy/crds/containerrecreaterequests.yaml"))
 });
 /// Fields of a `NodeImage`.
-pub(crate) static NODE_IMAGE: LazyLock<Known> =
-    LazyLock::new(|| Known::of_definition(include_str!("../../../deploy/crds/nodeimages.yaml")));
+pub(crate) static NODE_IMAGE: LazyLock<KnownFields> =
+    LazyLock::new(|| KnownFields::of_definition(include_str!("../../../deploy/crds/nodeimages.yaml")));
 
 /// The fields of `metadata` that a file may have; `kubectl create --dry-run` writes the last one.
 const METADATA: [&str; 5] = ["name", "namespace", "labels", "annotations", "creationTimestamp"];
 
 /// Fields of a value. Where none are known, any may be there.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct KnownFields {
     fields: Option<BTreeMap<String, Self>>,
     /// Fields of each entry of a list or a map.
     entries: Option<Box<Self>>,
 }
 
-impl Known {
+impl KnownFields {
     /// Reads them from the definition of a custom resource, which is ours and right.
     fn of_definition(text: &str) -> Self {
         let definition: Value = Document::parse(text).and_then(|text| text.typed()).unwrap_or_default();
