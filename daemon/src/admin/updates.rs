@@ -82,7 +82,7 @@ pub(super) fn answer(mut updates: Vec<UpdateRequest>, wanted: &str, now: Instant
 fn state(update: UpdateRequest, now: Instant) -> admin::UpdateState {
     let (name, origin) = match update.source {
         // An entry has no name of its own, and there is one for each pod.
-        UpdateSource::Mailbox => (update.pod.name.clone(), "mailbox"),
+        UpdateSource::NodePodUpdate => (update.pod.name.clone(), "mailbox"),
         UpdateSource::Api => (own_name(&update), "api"),
         UpdateSource::Admin => (own_name(&update), "admin"),
     };
@@ -220,7 +220,7 @@ mod tests {
         let all = || {
             vec![
                 update(UpdateSource::Admin, "shop/web-x7k2p", now),
-                update(UpdateSource::Mailbox, "shop/web (r-1)", then),
+                update(UpdateSource::NodePodUpdate, "shop/web (r-1)", then),
                 update(UpdateSource::Api, "shop/again", then + Duration::from_secs(1)),
             ]
         };

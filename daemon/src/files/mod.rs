@@ -6,8 +6,8 @@
 //!   comes without one.
 
 mod directory;
-mod follow;
 pub(crate) mod fields;
+mod follow;
 mod name;
 pub(crate) mod node_image;
 mod notify;

@@ -22,8 +22,8 @@ pub fn update(data: &[u8]) {
     {
         judge(requests::asked_by(&object, &clock));
     }
-    if let Ok(mailbox) = serde_json::from_slice::<NodePodUpdate>(data) {
-        let status = mailbox.status.unwrap_or_default();
+    if let Ok(node_pod_update) = serde_json::from_slice::<NodePodUpdate>(data) {
+        let status = node_pod_update.status.unwrap_or_default();
         let reports = status.pods.iter().map(|pod| report::read_pod(pod, &clock)).chain([Default::default()]);
         for reported in reports {
             for entry in &status.desired_pods {

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     in_place_update::{
-        ContainerView, Failure, FailureReason, Fate, Gate, Leftovers, Next, Observed, Presence, Record,
+        ContainerView, Failure, FailureReason, Gate, Leftovers, Liveness, Next, Observed, Presence, Record,
         Update, Why, batch,
         diff::{Diff, counts_env},
     },
@@ -89,15 +89,15 @@ impl Decision<'_> {
 
     /// A pod that cannot be updated at all.
     fn unfit(&self) -> Option<(FailureReason, String)> {
-        match self.seen.fate {
-            Fate::Static => Some((
+        match self.seen.liveness {
+            Liveness::Static => Some((
                 FailureReason::StaticPod,
                 "a static pod cannot be updated in place: the kubelet replaces it as a whole when its manifest changes"
                     .to_owned(),
             )),
-            Fate::Gone => Some((FailureReason::PodGone, "pod has gone".to_owned())),
-            Fate::Ended => Some((FailureReason::PodEnded, "the pod has run to its end".to_owned())),
-            Fate::Alive => None,
+            Liveness::Gone => Some((FailureReason::PodGone, "pod has gone".to_owned())),
+            Liveness::Ended => Some((FailureReason::PodEnded, "the pod has run to its end".to_owned())),
+            Liveness::Alive => None,
         }
     }
 

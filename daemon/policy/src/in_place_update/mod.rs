@@ -60,7 +60,7 @@ pub use berth_reasons::FailureReason;
 pub use decide::next;
 pub use gate::{is_worked_on, may_open};
 pub use observed::{
-    ContainerView, EnvHash, Fate, Gate, ImageMatch, Instance, Leftovers, Life, Metadata, MetadataKey,
+    ContainerView, EnvHash, Gate, ImageMatch, Instance, Leftovers, Life, Liveness, Metadata, MetadataKey,
     Observed, Presence,
 };
 pub use pod_plan::{PodPlan, Sight, plan};

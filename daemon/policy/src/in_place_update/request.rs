@@ -15,7 +15,7 @@ use crate::{
 /// A request to update one pod, as its source shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpdateRequest {
-    /// Identity; of an entry of a mailbox: of this revision of it.
+    /// Identity; of an entry of a `NodePodUpdate`: of this revision of it.
     pub id: RequestId,
     /// Where it comes from, and its answer goes.
     pub source: UpdateSource,
@@ -54,7 +54,7 @@ pub struct UpdateRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UpdateSource {
     /// An entry of the `NodePodUpdate` of this node.
-    Mailbox,
+    NodePodUpdate,
     /// A `ContainerUpdateRequest` of the API server.
     Api,
     /// `berthctl update`.
@@ -126,7 +126,7 @@ pub enum ContainerUpdatePhase {
 
 impl UpdateSource {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Mailbox, Self::Api, Self::Admin];
+    pub const ALL: [Self; 3] = [Self::NodePodUpdate, Self::Api, Self::Admin];
 }
 
 impl UpdateRequest {

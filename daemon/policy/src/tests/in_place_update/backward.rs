@@ -165,7 +165,7 @@ fn what_a_workload_wants_goes_over_the_way_back_of_a_person() {
     ask(&mut asking, "r1", &[("a", "a:2"), ("b", "bad")], &[]);
     asking.requests[0].source = UpdateSource::Admin;
     fails(&mut asking, &["bad"]);
-    asking.ask("r2", &[("a", "a:3")], &[]).source = UpdateSource::Mailbox;
+    asking.ask("r2", &[("a", "a:3")], &[]).source = UpdateSource::NodePodUpdate;
     asking.play(&["bad"]);
     assert_eq!(
         (asking.outcome("r1"), asking.outcome("r2")),
@@ -184,7 +184,7 @@ fn one_that_gives_way_is_taken_back_too() {
     asking.world.gate = Gate::NotReady { since: asking.world.now };
     let mut late = ordered();
     late.requests = asking.requests.clone();
-    late.ask("r2", &[("a", "bad")], &[]).source = UpdateSource::Mailbox;
+    late.ask("r2", &[("a", "bad")], &[]).source = UpdateSource::NodePodUpdate;
     late.act();
     assert_eq!(late.images(), ["bad", "b:1", "c:1"]);
     late.play(&["bad"]);

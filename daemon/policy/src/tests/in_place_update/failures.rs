@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::world::{World, annotation, told, update};
-use crate::in_place_update::{Before, FailureReason, Fate, Gate, Life, Next, Update};
+use crate::in_place_update::{Before, FailureReason, Gate, Life, Liveness, Next, Update};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -117,7 +117,7 @@ fn a_pod_deleted_in_the_middle_is_left_alone() {
     for _ in 0..20 {
         let step = world.next(&update);
         let mut gone = world.clone();
-        gone.fate = Fate::Gone;
+        gone.liveness = Liveness::Gone;
         assert_eq!(told(&[gone.next(&update)]), ["failed: PodGone"]);
         seen += u32::from(matches!(step, Next::Patch(_)));
         world.carry_out(&step, world.version);

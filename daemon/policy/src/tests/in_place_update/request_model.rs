@@ -56,7 +56,8 @@ fn wish() -> impl Strategy<Value = Wish> {
     let image = prop_oneof![4 => Just(0), 6 => 1..4_u8, 1 => Just(BAD), 1 => Just(MISSING)];
     let images = prop::array::uniform3(image);
     let values = prop::array::uniform4(prop_oneof![2 => Just(0), 1 => 1..4_u8]);
-    let source = prop_oneof![Just(UpdateSource::Mailbox), Just(UpdateSource::Api), Just(UpdateSource::Admin)];
+    let source =
+        prop_oneof![Just(UpdateSource::NodePodUpdate), Just(UpdateSource::Api), Just(UpdateSource::Admin)];
     let flags = (any::<bool>(), prop::bool::weighted(0.2), prop::option::of(5..200_u8));
     (images, values, source, flags)
         .prop_filter("asks for something", |(images, values, ..)| {
@@ -371,7 +372,14 @@ proptest! {
 }
 
 fn asks(images: [u8; 3], values: [u8; 4]) -> Wish {
-    Wish { images, values, source: UpdateSource::Mailbox, rollback: false, ignore: false, deadline: None }
+    Wish {
+        images,
+        values,
+        source: UpdateSource::NodePodUpdate,
+        rollback: false,
+        ignore: false,
+        deadline: None,
+    }
 }
 
 /// An agent that writes down and carries out whatever is owed, with a kubelet that does its part, `times`

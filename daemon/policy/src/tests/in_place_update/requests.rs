@@ -241,7 +241,7 @@ fn a_second_one_that_comes_as_the_first_is_late_knows_what_was_before_both() {
 
 #[test]
 fn a_person_goes_over_a_request_over_a_workload() {
-    let sources = [UpdateSource::Mailbox, UpdateSource::Api, UpdateSource::Admin];
+    let sources = [UpdateSource::NodePodUpdate, UpdateSource::Api, UpdateSource::Admin];
     for first in 0..3 {
         for second in 0..3 {
             let mut asking = ordered();
@@ -269,7 +269,7 @@ fn what_gives_way_comes_and_goes_without_a_step() {
     let mut asking = ordered();
     asking.ask("r1", &[("a", "a:2")], &[]).source = UpdateSource::Admin;
     asking.act();
-    asking.ask("r2", &[("a", "a:3")], &[]).source = UpdateSource::Mailbox;
+    asking.ask("r2", &[("a", "a:3")], &[]).source = UpdateSource::NodePodUpdate;
     asking.play(&[]);
     assert_eq!(asking.outcome("r2"), failed(FailureReason::Replaced));
     assert_eq!(asking.report("r2").message, "replaced by request ns/r1");

@@ -10,7 +10,7 @@ use crate::tests::world::NowForTests;
 use crate::{
     ContainerId, ContainerName,
     in_place_update::{
-        Before, ContainerView, EnvHash, Fate, Gate, ImageMatch, Instance, Leftovers, Life, Metadata,
+        Before, ContainerView, EnvHash, Gate, ImageMatch, Instance, Leftovers, Life, Liveness, Metadata,
         MetadataKey, Next, Observed, Presence, Record, Update, next,
     },
 };
@@ -47,7 +47,7 @@ struct Known {
 pub(super) struct World {
     pub(super) now: Instant,
     pub(super) wall: i64,
-    pub(super) fate: Fate,
+    pub(super) liveness: Liveness,
     pub(super) containers: Vec<Simulated>,
     pub(super) metadata: Metadata,
     pub(super) gate: Gate,
@@ -158,7 +158,7 @@ impl World {
         Self {
             now: Instant::now_for_tests(),
             wall: 1000,
-            fate: Fate::Alive,
+            liveness: Liveness::Alive,
             on_node: images.values().cloned().collect(),
             known: Known { images, metadata: metadata.clone() },
             containers,
@@ -183,7 +183,7 @@ impl World {
         let images = self.on_node.iter().map(|image| (image.clone(), Presence::Present));
         let refused = self.refused.iter().map(|(image, why)| (image.clone(), Presence::Failed(why.clone())));
         Observed {
-            fate: self.fate,
+            liveness: self.liveness,
             containers: self
                 .containers
                 .iter()

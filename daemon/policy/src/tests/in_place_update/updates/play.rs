@@ -192,7 +192,7 @@ impl Play {
         PodView {
             uids: vec![Self::uid()],
             version: self.number,
-            fate: self.world.fate,
+            liveness: self.world.liveness,
             generation: Some(self.world.version.try_into().unwrap()),
             observed_generation: Some(self.observed.try_into().unwrap()),
             restart_policy: RestartPolicy::Always,
