@@ -236,5 +236,5 @@ fn a_pod_that_cannot_be_updated_is_left_alone() {
         assert_eq!(told(&[world.next(&update("r", &[("a", "x")], &[]))]), [told_of]);
     }
     let world = World::of(&[("a", None, &[])]);
-    assert_eq!(told(&[world.next(&update("r", &[("b", "x")], &[]))]), ["failed: NoSuchContainer"]);
+    assert_eq!(told(&[world.next(&update("r", &[("b", "x")], &[]))]), ["failed: ContainerNotFound"]);
 }
