@@ -1,5 +1,7 @@
 //! `ContainerUpdateRequest`s, the entries of a `NodePodUpdate`, and the annotations of a pod that is updated.
 
+mod sequences;
+
 use std::time::{Duration, Instant};
 
 use berth_policy::in_place_update::{Sight, UpdateRequest, plan};
@@ -7,6 +9,7 @@ use berth_proto::crd::{ContainerUpdateRequestSpec, ContainerUpdateRequestStatus,
 use k8s_openapi::api::core::v1 as core;
 use kube::core::DynamicObject;
 
+pub use self::sequences::updates;
 use super::{
     convert::{self, Flaw},
     env, report, requests, state,
