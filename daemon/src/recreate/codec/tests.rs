@@ -1,4 +1,4 @@
-mod status;
+mod written;
 
 use std::time::{Duration, Instant};
 

@@ -10,7 +10,8 @@ fn previous(status: Value) -> ContainerRecreateRequestStatus {
 }
 
 fn written(report: &RecreateReport, before: &Value) -> Value {
-    serde_json::to_value(super::status(report, &previous(before.clone()), LATER.parse().unwrap())).unwrap()
+    serde_json::to_value(super::super::status(report, &previous(before.clone()), LATER.parse().unwrap()))
+        .unwrap()
 }
 
 fn condition(condition_type: &str, reason: &str, message: &str, since: &str) -> Value {
@@ -118,7 +119,7 @@ fn nothing_new_is_not_written() {
     };
     let same = RecreateReport { containers: vec![progress], ..report(RequestPhase::Recreating) };
     let there = previous(there);
-    assert_eq!(super::status(&same, &there, LATER.parse().unwrap()), own(&there));
+    assert_eq!(super::super::status(&same, &there, LATER.parse().unwrap()), own(&there));
     let other = RecreateReport { message: "new".to_owned(), ..same };
-    assert_ne!(super::status(&other, &there, LATER.parse().unwrap()), own(&there));
+    assert_ne!(super::super::status(&other, &there, LATER.parse().unwrap()), own(&there));
 }
