@@ -91,20 +91,20 @@ async fn a_report_is_in_the_file_before_it_is_done() {
 async fn what_cannot_be_read_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     let id = keep(&AdminRequests::new(dir.path()), &SharedUpdates::default()).await;
-    let updates = dir.path().join("updates");
+    let folder = dir.path().join("updates");
     for (name, text) in
         [("a.json", "{\"spec\""), ("b.json", "{}"), ("z.json", "\u{0}"), ("note.txt", ""), (".berthd-x", "")]
     {
-        fs::write(updates.join(name), text).unwrap();
+        fs::write(folder.join(name), text).unwrap();
     }
-    fs::create_dir(updates.join("d.json")).unwrap();
-    fs::File::create(updates.join("long.json")).unwrap().set_len(LONGEST + 1).unwrap();
+    fs::create_dir(folder.join("d.json")).unwrap();
+    fs::File::create(folder.join("long.json")).unwrap().set_len(LONGEST + 1).unwrap();
     let (admin_requests, updates) = (AdminRequests::new(dir.path()), SharedUpdates::default());
     admin_requests.load(&updates).await;
     assert_eq!(updates.entries().len(), 1);
     assert!(updates.entry(&id).is_some());
-    assert!(["a.json", "b.json", "z.json", "note.txt"].iter().all(|name| updates.join(name).exists()));
-    assert!(!updates.join(".berthd-x").exists(), "a write that was not finished");
+    assert!(["a.json", "b.json", "z.json", "note.txt"].iter().all(|name| folder.join(name).exists()));
+    assert!(!folder.join(".berthd-x").exists(), "a write that was not finished");
 }
 
 #[tokio::test]
