@@ -128,7 +128,13 @@ impl<'a> Document<'a> {
 
     /// Finds the value that an error of the JSON reader is about.
     fn blame(&self, json: &Json<'_>, error: &serde_json::Error) -> YamlError {
-        let what = before(&error.to_string(), " at line");
+        let mut what = before(&error.to_string(), " at line");
+        let is_bare = ["integer", "floating point", "boolean"]
+            .iter()
+            .any(|kind| what.strip_prefix("invalid type: ").is_some_and(|found| found.starts_with(kind)));
+        if is_bare && what.ends_with("expected a string") {
+            what.push_str(", which must be quoted");
+        }
         let found = error.line().checked_sub(1).and_then(|line| json.lines.get(line));
         let Some(mut line) = found else { return YamlError::Yaml { message: what, line: None } };
         // At the end of an object either a field is missing in it, or its last value is not as it should be.
@@ -141,9 +147,44 @@ impl<'a> Document<'a> {
         }
     }
 
+    /// Returns the line of a field, or of the last field on the way to it that is there. An entry of a list is
+    /// named by its index or its `name`: `spec.containers[app].image`.
+    pub fn line_of(&self, path: &str) -> u64 {
+        let (mut node, mut line) = (&self.root, self.root.referenced.line());
+        for step in steps(path) {
+            let found = match &node.value {
+                Content::Scalar(_) => None,
+                Content::List(entries) => {
+                    let index = || step.parse().ok().and_then(|index: usize| entries.get(index));
+                    let named = entries.iter().find(|entry| entry.value.name() == Some(step));
+                    named.or_else(index).map(|entry| (entry, entry.referenced.line()))
+                }
+                Content::Fields(fields) => fields
+                    .iter()
+                    .find(|(name, _)| name.value == step)
+                    .map(|(name, value)| (value, name.referenced.line())),
+            };
+            let Some(found) = found else { return line };
+            (node, line) = found;
+        }
+        line
+    }
+
     /// Makes an error about a field.
     pub(crate) fn error(&self, path: &str, at: Location, what: &str) -> YamlError {
         error_at(self.text, at, &format!("{path}: {what}"))
+    }
+}
+
+impl Content {
+    /// Value of the field `name`.
+    fn name(&self) -> Option<&str> {
+        let Self::Fields(fields) = self else { return None };
+        let (_, value) = fields.iter().find(|(name, _)| name.value == "name")?;
+        match &value.value {
+            Self::Scalar(Value::String(name)) => Some(name),
+            _ => None,
+        }
     }
 }
 
@@ -217,6 +258,20 @@ fn path<'d>(steps: impl Iterator<Item = Step<'d>>) -> String {
         }
     }
     path
+}
+
+/// The parts of a path.
+fn steps(path: &str) -> impl Iterator<Item = &str> {
+    let mut rest = path;
+    std::iter::from_fn(move || {
+        rest = rest.strip_prefix('.').unwrap_or(rest);
+        let (step, after) = match rest.strip_prefix('[') {
+            Some(entry) => entry.split_once(']')?,
+            None => rest.split_at(rest.find(['.', '[']).unwrap_or(rest.len())),
+        };
+        rest = after;
+        (!step.is_empty()).then_some(step)
+    })
 }
 
 /// The path of a field in what has this path.

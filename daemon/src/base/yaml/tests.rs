@@ -56,7 +56,10 @@ impl TryFrom<String> for Hour {
 fn an_error_names_the_field_and_its_line() {
     let table = [
         ("name: x\nshelfs: []\n", "shelfs: unknown field `shelfs` at line 2, column 1 (shelfs: [])"),
-        ("name: 5\n", "name: invalid type: integer `5`, expected a string at line 1, column 1 (name: 5)"),
+        (
+            "name: 5\n",
+            "name: invalid type: integer `5`, expected a string, which must be quoted at line 1, column 1 (name: 5)",
+        ),
         ("shelves: []\n", "missing field `name` at line 1, column 1 (shelves: [])"),
         (
             "name: x\nshelves:\n- width: 1\n- {}\n",
@@ -94,6 +97,26 @@ fn what_an_author_can_make_large_or_deep_is_refused() {
     }
     for text in [deep, bomb] {
         assert!(from_str::<Value>(&text).is_err(), "{}", &text[..40]);
+    }
+}
+
+#[test]
+fn the_line_of_a_field() {
+    let text =
+        "spec:\n  list:\n  - name: a.b\n    x: 1\n  - name: c\n    y:\n      z: 2\n  plain: [5,\n    6]\n";
+    let document = Document::parse(text).unwrap();
+    let table = [
+        ("spec", 1),
+        ("spec.list[a.b].x", 4),
+        ("spec.list[1].y.z", 7),
+        ("spec.list[c].missing", 5),
+        ("spec.list[d].x", 2),
+        ("spec.plain[1]", 9),
+        ("other", 1),
+        ("", 1),
+    ];
+    for (path, line) in table {
+        assert_eq!(document.line_of(path), line, "{path}");
     }
 }
 
