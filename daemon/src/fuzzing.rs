@@ -1,4 +1,4 @@
-//! What reads outside input, for the fuzz targets of `fuzz/`: each takes any bytes, and panics where it
+//! Readers of outside input, for the fuzz targets of `fuzz/`: each takes any bytes, and panics where it
 //! should not be so.
 //!
 //! The targets are beside what they try. Here their seeds are tried as well, whole, cut off and with single

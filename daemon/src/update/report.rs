@@ -1,4 +1,4 @@
-//! What a status says of an update, in the policy's words, and back.
+//! Status of an update as the policy's report, and back.
 
 use std::{collections::BTreeMap, time::Instant};
 

@@ -1,4 +1,4 @@
-//! What the status of a request is to say: how far it is, that it goes back, how it ended.
+//! Answers to a request: how far it is, that it goes back, how it ended.
 
 use std::{collections::BTreeMap, time::Instant};
 

@@ -1,5 +1,5 @@
-//! What is asked of a pod by a `ContainerUpdateRequest` or an entry of a `NodePodUpdate`, and what is
-//! answered.
+//! Requests about a pod, from a `ContainerUpdateRequest` or an entry of a `NodePodUpdate`, and the reports on
+//! them.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! What is written down of a file: its status, and what of the file was accepted.
+//! Record of a file: its status, and what of the file was accepted.
 //!
 //! The status file is the `status` of a `ContainerRecreateRequest`, with two fields of the object it belongs
 //! to: `metadata` (when the file was first seen; its name) and `spec` as it was accepted. With them a restart

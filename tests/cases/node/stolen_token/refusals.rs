@@ -1,4 +1,4 @@
-//! What the identities are not for, each with the reason it is refused for.
+//! Actions that the identities are not for, each with the reason it is refused for.
 
 mod others;
 

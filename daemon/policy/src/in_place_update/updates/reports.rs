@@ -1,4 +1,4 @@
-//! What requests are told, and when they are deleted.
+//! Reports on requests, and when requests are deleted.
 
 use std::{collections::BTreeMap, time::Instant};
 

@@ -1,4 +1,4 @@
-//! Who goes when, and with how many restarts.
+//! Batches: which container goes when, and with how many restarts.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What fails, how far it had got by then, and the way back.
+//! Updates that fail, how far each had got by then, and the way back.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is asked of one pod by one or by several, in which order it counts, and what each of them is told.
+//! Requests about one pod by one or by several, in which order they count, and what each of them is told.
 
 use std::time::Duration;
 

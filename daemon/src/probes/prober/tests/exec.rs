@@ -1,4 +1,4 @@
-//! What commands say, and runtimes that do not run them.
+//! Commands and what they print, and runtimes that do not run them.
 
 use std::{
     sync::{
