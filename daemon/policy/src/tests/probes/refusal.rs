@@ -1,4 +1,4 @@
-//! What the runtime refused counts of an instance that lives, and of no other.
+//! Refusals of the runtime, which count of an instance that lives and of no other.
 
 use std::time::Duration;
 
