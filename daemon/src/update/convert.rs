@@ -189,7 +189,7 @@ pub(super) fn desired(
     let request = UpdateRequest {
         revision: entry.revision.clone(),
         key: format!("{}/{} ({})", entry.namespace, entry.name, entry.revision),
-        ..of(wanted, id, UpdateSource::Mailbox, created, pod, reported)
+        ..of(wanted, id, UpdateSource::NodePodUpdate, created, pod, reported)
     };
     (UpdateRequest { ended, ..request }, flaw)
 }

@@ -1,11 +1,11 @@
-//! What a status says of an update, in the policy's words, and back.
+//! Status of an update as the policy's report, and back.
 
 use std::{collections::BTreeMap, time::Instant};
 
 use berth_policy::{
     ContainerName,
     in_place_update::{
-        Before, ContainerUpdate, ContainerUpdatePhase, Failure, MetadataKey, Reason, UpdateOutcome,
+        Before, ContainerUpdate, ContainerUpdatePhase, Failure, FailureReason, MetadataKey, UpdateOutcome,
         UpdatePhase, UpdateReport,
     },
 };
@@ -32,7 +32,7 @@ pub(super) fn read(status: &ContainerUpdateRequestStatus, clock: &Clock) -> Upda
         let mut conditions = status.conditions.iter();
         conditions.find(|condition| condition.type_ == condition_type && condition.status == "True")
     };
-    let reason = |condition: &Condition| Reason::named(&condition.reason).unwrap_or(Reason::Invalid);
+    let reason = |condition: &Condition| FailureReason::named(&condition.reason);
     let failed = holds(FAILED).map(|condition| UpdateOutcome::Failed(reason(condition)));
     UpdateReport {
         phase: status.phase.and_then(request_phase),
@@ -104,7 +104,7 @@ pub(super) fn own(status: &ContainerUpdateRequestStatus) -> ContainerUpdateReque
 
 /// Reads an entry of `NodePodUpdate.status.pods`.
 pub(super) fn read_pod(pod: &UpdatedPod, clock: &Clock) -> UpdateReport {
-    let reason = pod.reason.as_deref().map(|reason| Reason::named(reason).unwrap_or(Reason::Invalid));
+    let reason = pod.reason.as_deref().map(FailureReason::named);
     let message = pod.message.clone().unwrap_or_default();
     let since = pod.since.as_ref().map(|since| clock.instant(since.0));
     UpdateReport {
@@ -115,7 +115,7 @@ pub(super) fn read_pod(pod: &UpdatedPod, clock: &Clock) -> UpdateReport {
         containers: pod.containers.iter().map(container).collect(),
         outcome: match pod.phase {
             Phase::Succeeded | Phase::Completed => Some(UpdateOutcome::Complete),
-            Phase::Failed => Some(UpdateOutcome::Failed(reason.unwrap_or(Reason::Invalid))),
+            Phase::Failed => Some(UpdateOutcome::Failed(reason.unwrap_or(FailureReason::Unknown))),
             Phase::Pending | Phase::Updating | Phase::RollingBack => None,
         },
         rolling_back: match (pod.phase, reason, since) {

@@ -1,4 +1,4 @@
-//! What workloads want against what the nodes' objects show; and random histories against a model.
+//! Wishes of workloads against what the nodes' objects show; and random histories against a model.
 
 use std::collections::{BTreeMap, BTreeSet};
 

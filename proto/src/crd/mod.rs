@@ -18,6 +18,7 @@ mod node_pod_probe;
 mod node_pod_update;
 mod pod_probe_marker;
 
+pub use berth_reasons::FailureReason;
 pub use bounds::{LONGEST_MESSAGE, MOST_ANNOTATION_BYTES, MOST_CONTAINERS, MOST_SANDBOX_BYTES, MOST_SECONDS};
 pub use container_recreate_request::{
     ContainerRecreateRequest, ContainerRecreateRequestSpec, ContainerRecreateRequestStatus, FailurePolicy,

@@ -40,9 +40,9 @@ use crate::{
 /// Condition: every entry can be carried out.
 const UNDERSTOOD: &str = "Understood";
 
-/// The mailbox of the node of this name.
+/// The `NodePodUpdate` of this node.
 #[derive(Debug)]
-pub(super) struct Mailbox {
+pub(super) struct NodeUpdates {
     connection: Connection,
     node: String,
     /// As it was seen or written last. Held over a write: the entries are written together.
@@ -97,14 +97,14 @@ impl Newest {
     }
 }
 
-impl Mailbox {
+impl NodeUpdates {
     /// Nothing is asked before it is followed.
     pub(super) fn new(connection: Connection, node: String) -> Self {
         Self { connection, node, object: Mutex::new(None) }
     }
 
-    /// Puts on the desk what is asked for; for ever.
-    pub(super) async fn follow(&self, desk: &SharedUpdates) {
+    /// Tells the updates what is asked for; for ever.
+    pub(super) async fn follow(&self, updates: &SharedUpdates) {
         let watch = Watch {
             what: "NodePodUpdate",
             single: true,
@@ -125,13 +125,13 @@ impl Mailbox {
                 let event = news.take().await;
                 clock = clock.kept(Clock::read());
                 match event {
-                    Shown::Listed(objects) => self.take(objects.into_iter().next(), desk, &clock).await,
-                    Shown::Applied(object) => self.take(Some(object), desk, &clock).await,
+                    Shown::Listed(objects) => self.take(objects.into_iter().next(), updates, &clock).await,
+                    Shown::Applied(object) => self.take(Some(object), updates, &clock).await,
                     // What was shown stays; before anything was, there is nothing.
                     Shown::Lost(_) => {}
-                    Shown::Refused(_) if desk.has_heard(&[UpdateSource::Mailbox]) => {}
+                    Shown::Refused(_) if updates.has_heard(&[UpdateSource::NodePodUpdate]) => {}
                     Shown::Deleted(_) | Shown::Refused(_) | Shown::NotInstalled(_) => {
-                        self.take(None, desk, &clock).await;
+                        self.take(None, updates, &clock).await;
                     }
                 }
                 self.tidy().await;
@@ -140,11 +140,11 @@ impl Mailbox {
         tokio::join!(watching, taking);
     }
 
-    async fn take(&self, shown: Option<NodePodUpdate>, desk: &SharedUpdates, clock: &Clock) {
+    async fn take(&self, shown: Option<NodePodUpdate>, updates: &SharedUpdates, clock: &Clock) {
         let mut object = self.object.lock().await;
         let Some(shown) = shown else {
             *object = None;
-            return desk.listed(UpdateSource::Mailbox, Vec::new());
+            return updates.listed(UpdateSource::NodePodUpdate, Vec::new());
         };
         let version = version(&shown.metadata);
         let uid = shown.metadata.uid.unwrap_or_default();
@@ -162,11 +162,11 @@ impl Mailbox {
         pods.retain(|key, _| desired.contains(key));
         let now = now();
         let entries = status.desired_pods.iter().map(|desired| {
-            let first_seen = desk.entry(&id(desired)).map_or(now, |entry| entry.request.created);
+            let first_seen = updates.entry(&id(desired)).map_or(now, |entry| entry.request.created);
             entry(desired, pods.get(&desired_key(desired)), version, first_seen, clock)
         });
         let entries = entries.collect();
-        desk.listed(UpdateSource::Mailbox, entries);
+        updates.listed(UpdateSource::NodePodUpdate, entries);
         *object = Some(Object { uid, version, status, pods });
     }
 
