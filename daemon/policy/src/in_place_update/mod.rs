@@ -47,10 +47,13 @@ mod batch;
 mod decide;
 mod diff;
 mod gate;
+mod merge_patch;
 mod observed;
 mod pod_plan;
 mod record;
+mod records;
 mod request;
+mod resolve;
 mod step;
 pub(crate) mod updates;
 mod want;
@@ -59,12 +62,13 @@ pub use berth_reasons::FailureReason;
 
 pub use decide::next;
 pub use gate::{is_worked_on, may_open};
+pub use merge_patch::{MergeError, MergePatch};
 pub use observed::{
     ContainerView, EnvHash, Gate, ImageMatch, Instance, Leftovers, Life, Liveness, Metadata, MetadataKey,
     Observed, Presence,
 };
 pub use pod_plan::{PodPlan, Sight, plan};
-pub use record::{Batch, Record};
+pub use record::{Batch, Record, Records, UpdateOwner};
 pub use request::{
     ContainerUpdate, ContainerUpdatePhase, UpdateOutcome, UpdatePhase, UpdateReport, UpdateRequest,
     UpdateSource,
