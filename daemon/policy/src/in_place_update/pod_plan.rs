@@ -99,6 +99,7 @@ fn plan_sound(requests: &[UpdateRequest], pod: &Observed, now: Instant, wall: i6
     // Its own time is over, and the newer ones go on without it.
     let (late, open): (Vec<&UpdateRequest>, Vec<&UpdateRequest>) =
         open.iter().partition(|request| request.id != newest.id && overdue(request));
+    let late_owners = late.iter().any(|request| request.owner != newest.owner);
     let mut reports: Vec<_> = late
         .into_iter()
         .map(|request| {
@@ -114,7 +115,9 @@ fn plan_sound(requests: &[UpdateRequest], pod: &Observed, now: Instant, wall: i6
             }
         })
         .collect();
-    if reports.iter().any(|(_, report)| report.outcome.is_none()) {
+    let goes_back = reports.iter().any(|(_, report)| report.outcome.is_none());
+    // Of several owners: what is left is seen otherwise without them.
+    if goes_back || !reports.is_empty() && late_owners {
         return PodPlan { reports, next: None };
     }
 
@@ -151,11 +154,13 @@ fn plan_sound(requests: &[UpdateRequest], pod: &Observed, now: Instant, wall: i6
         }
         next if owners.len() > 1 => {
             // One that is as wanted does not wait for the others.
-            let told = alone().into_iter().flat_map(|(open, alone)| match alone.0 {
+            let told = alone().into_iter().flat_map(|(open, alone)| match &alone.0 {
                 Next::Done => told(open, &alone, &seen, now),
                 _ => open.iter().map(|request| going_on(request, &next, &seen, &skipped)).collect(),
             });
-            (told.collect::<Vec<_>>(), Some(next.clone()))
+            let told: Vec<_> = told.collect();
+            let ends = told.iter().any(|(_, report)| report.outcome.is_some());
+            (told, (!ends).then_some(next))
         }
         next => (open.iter().map(|request| going_on(request, &next, &seen, &skipped)).collect(), Some(next)),
     };

@@ -79,7 +79,7 @@ impl Record {
     }
 
     /// Something waits for a later batch.
-    pub(super) fn has_next(&self) -> bool {
+    pub(crate) fn has_next(&self) -> bool {
         !self.next_container_images.is_empty() || !self.next_container_ref_metadata.is_empty()
     }
 }

@@ -7,6 +7,7 @@ mod crashes;
 mod failures;
 mod model;
 mod moment;
+mod owners;
 mod record;
 mod replaced;
 mod request_model;
