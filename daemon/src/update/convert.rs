@@ -338,3 +338,6 @@ fn unfit<'a>(wanted: &Wanted<'a>) -> Option<(&'static str, &'a str, &'static str
     let mut annotations = wanted.annotations.keys().chain(wanted.merged.keys()).chain(wanted.defaults.keys());
     wanted.labels.iter().find_map(label).or_else(|| annotations.find_map(annotation))
 }
+
+#[cfg(test)]
+mod tests;
