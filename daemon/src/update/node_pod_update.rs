@@ -1,5 +1,7 @@
 //! This node's `NodePodUpdate`: what workloads want of its pods, and how far that is.
 
+mod newest;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     mem,
@@ -19,9 +21,10 @@ use k8s_openapi::{
 };
 use kube::{Api, Client, runtime::watcher};
 use serde_json::json;
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::Mutex;
 use tracing::warn;
 
+use self::newest::Newest;
 use super::{
     convert, report,
     shared::{SharedUpdates, StoredRequest},
@@ -47,6 +50,8 @@ use crate::{
 const UNDERSTOOD: &str = "Understood";
 /// Abilities of this agent, for the manager: it gives no entry to one that would not understand it.
 const FEATURES: [&str; 1] = ["owners/v1"];
+/// How long owners are read at most before the others go on.
+const JUDGE_FOR: Duration = Duration::from_secs(10);
 /// Before owners that could not be read are read again.
 const JUDGE_AGAIN: Duration = Duration::from_secs(2);
 /// How many entries that make no sense are said.
@@ -91,42 +96,6 @@ impl Object {
     fn has_ended(&self, entry: &DesiredPod) -> bool {
         let answered = self.pods.get(&desired_key(entry)).filter(|answered| report::answers(answered, entry));
         answered.is_some_and(report::is_end)
-    }
-}
-
-/// The object that the watch showed last: one object, so nothing before it counts, however fast it changes
-/// and however long a write takes.
-#[derive(Debug, Default)]
-struct Newest {
-    untaken: std::sync::Mutex<Option<Shown<NodePodUpdate>>>,
-    put: Notify,
-}
-
-impl Newest {
-    fn put(&self, event: Shown<NodePodUpdate>) {
-        let mut untaken = self.untaken.lock().unwrap_or_else(PoisonError::into_inner);
-        // That nobody shows it any more takes back nothing of what was shown.
-        let is_less = match event {
-            Shown::Lost(_) => true,
-            Shown::Refused(_) => untaken.is_some(),
-            Shown::Listed(_) | Shown::Applied(_) | Shown::Deleted(_) | Shown::NotInstalled(_) => false,
-        };
-        if !is_less {
-            *untaken = Some(event);
-        }
-        drop(untaken);
-        self.put.notify_one();
-    }
-
-    /// Cancel-safe: what is not taken stays.
-    async fn take(&self) -> Shown<NodePodUpdate> {
-        loop {
-            let untaken = self.untaken.lock().unwrap_or_else(PoisonError::into_inner).take();
-            match untaken {
-                Some(event) => return event,
-                None => self.put.notified().await,
-            }
-        }
     }
 }
 
@@ -217,7 +186,11 @@ impl NodeUpdates {
         if unjudged.is_empty() {
             return false;
         }
-        self.sets.judge(&self.connection, &unjudged).await;
+        // Cancel-safe: what is without a word is asked for again.
+        let judged = self.sets.judge(&self.connection, &unjudged);
+        if tokio::time::timeout(JUDGE_FOR, judged).await.is_err() {
+            warn!(node = self.node, "SidecarSets are read slowly, trying again");
+        }
         self.list(updates, clock).await;
         !self.unjudged().await.is_empty()
     }
@@ -274,8 +247,10 @@ impl NodeUpdates {
         let Some(known) = object else {
             return all.iter().for_each(|waiting| said(waiting, StepOutcome::Gone));
         };
+        let ids: BTreeSet<&RequestId> = all.iter().map(|waiting| &waiting.id).collect();
+        let entries = known.status.desired_pods.iter().map(|desired| (id(desired), desired));
         let entries: BTreeMap<RequestId, DesiredPod> =
-            known.status.desired_pods.iter().map(|desired| (id(desired), desired.clone())).collect();
+            entries.filter(|(id, _)| ids.contains(id)).map(|(id, desired)| (id, desired.clone())).collect();
         let mut written = Vec::new();
         for waiting in &all {
             let Some(desired) = entries.get(&waiting.id) else {
@@ -408,36 +383,4 @@ fn understood(status: &NodePodUpdateStatus, sets: &SidecarSets) -> Vec<Condition
         ),
         observed_generation: None,
     }]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn object(revision: usize) -> NodePodUpdate {
-        let mut object = NodePodUpdate::new("node-a", Default::default());
-        object.metadata.resource_version = Some(revision.to_string());
-        object
-    }
-
-    /// A watch that is faster than the writes keeps one object, the last one.
-    #[tokio::test]
-    async fn of_many_changes_the_last_one_is_taken() {
-        let news = Newest::default();
-        for revision in 0..10_000 {
-            news.put(Shown::Applied(object(revision)));
-        }
-        news.put(Shown::Refused(String::new()));
-        news.put(Shown::Lost(String::new()));
-        let Shown::Applied(taken) = news.take().await else { panic!("not what was shown") };
-        assert_eq!(taken.metadata.resource_version.as_deref(), Some("9999"));
-        // What it woke for is taken already: nothing else comes.
-        let nothing = tokio::time::timeout(std::time::Duration::from_millis(10), news.take());
-        assert!(nothing.await.is_err());
-        news.put(Shown::Refused(String::new()));
-        assert!(matches!(news.take().await, Shown::Refused(_)));
-        news.put(Shown::Applied(object(1)));
-        news.put(Shown::Deleted(object(1)));
-        assert!(matches!(news.take().await, Shown::Deleted(_)));
-    }
 }

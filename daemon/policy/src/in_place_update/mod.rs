@@ -55,6 +55,7 @@ mod records;
 mod request;
 mod resolve;
 mod step;
+mod swap;
 pub(crate) mod updates;
 mod want;
 
@@ -74,6 +75,7 @@ pub use request::{
     UpdateSource,
 };
 pub use step::{Failure, Next, PodPatch, Why};
+pub use swap::{Stage, Swap, SwapPatch, SwapStep, Twin, TwinView, TwinsView, swap_step};
 pub use updates::{
     ContainerStatusView, CreatedWith, DeclaredContainer, EnvReference, Fetched, GateView, InstanceQuestion,
     NodeView, PodView, PodWrite, StoredRequest, UpdateAction, UpdateEvent, UpdatePermission, Updates,

@@ -12,5 +12,6 @@ mod record;
 mod replaced;
 mod request_model;
 mod requests;
+mod swap;
 mod updates;
 mod world;
