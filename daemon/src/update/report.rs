@@ -10,8 +10,8 @@ use berth_policy::{
     },
 };
 use berth_proto::crd::{
-    ContainerUpdateRequestStatus, PreviousState, UpdateContainer, UpdatePhase as Phase, UpdateState,
-    UpdatedPod,
+    ContainerUpdateRequestStatus, DesiredPod, PreviousState, UpdateContainer, UpdatePhase as Phase,
+    UpdateState, UpdatedPod,
 };
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
@@ -129,10 +129,9 @@ pub(super) fn read_pod(pod: &UpdatedPod, clock: &Clock) -> UpdateReport {
     }
 }
 
-/// The entry for a report.
+/// The entry that answers `desired`.
 pub(super) fn pod(
-    uid: &str,
-    revision: &str,
+    desired: &DesiredPod,
     report: &UpdateReport,
     old: Option<&UpdatedPod>,
     now: Timestamp,
@@ -155,10 +154,13 @@ pub(super) fn pod(
         (Some((failure, _)), None) => said(&failure.message),
         _ => said(&report.message),
     };
-    let same = old.filter(|old| old.revision == revision && old.phase == phase);
+    let same = old.filter(|old| answers(old, desired) && old.phase == phase);
     UpdatedPod {
-        uid: uid.to_owned(),
-        revision: revision.to_owned(),
+        uid: desired.uid.clone(),
+        owner: desired.owner.clone(),
+        owner_uid: desired.owner_uid.clone(),
+        revision: desired.revision.clone(),
+        attempt: desired.attempt,
         phase,
         reason,
         message,
@@ -168,10 +170,23 @@ pub(super) fn pod(
     }
 }
 
+/// Whether an entry is about this desired state and no other one.
+pub(super) fn answers(pod: &UpdatedPod, desired: &DesiredPod) -> bool {
+    pod.uid == desired.uid
+        && pod.owner == desired.owner
+        && pod.owner_uid == desired.owner_uid
+        && pod.revision == desired.revision
+        && pod.attempt == desired.attempt
+}
+
+/// Whether an entry says that the update has ended.
+pub(super) fn is_end(pod: &UpdatedPod) -> bool {
+    matches!(pod.phase, Phase::Succeeded | Phase::Failed | Phase::Completed)
+}
+
 /// When an entry ended.
 pub(super) fn ended(pod: &UpdatedPod, clock: &Clock, seen: Instant) -> Option<Instant> {
-    matches!(pod.phase, Phase::Succeeded | Phase::Failed | Phase::Completed)
-        .then(|| pod.since.as_ref().map_or(seen, |since| clock.instant(since.0)))
+    is_end(pod).then(|| pod.since.as_ref().map_or(seen, |since| clock.instant(since.0)))
 }
 
 fn request_phase(phase: Phase) -> Option<UpdatePhase> {

@@ -99,7 +99,10 @@ impl World {
         object.pods.retain(|pod| pod.uid != uid);
         object.pods.push(UpdatedPod {
             uid: uid.to_owned(),
+            owner: String::new(),
+            owner_uid: String::new(),
             revision: revision.to_string(),
+            attempt: 0,
             phase,
             reason: None,
             message: None,

@@ -1,8 +1,7 @@
 //! Reasons for which a request failed: the closed list of words in the condition `Failed`.
 //!
-//! The manager and the agent each write some of them into requests of both kinds, and read those of the
-//! other. The list is a crate of its own so that the pure policy can use it: a crate without dependencies
-//! does no I/O.
+//! The manager and the agent each write some of them into requests of both kinds, and read those of the other.
+//! The list is a crate of its own so that the pure policy can use it: a crate without dependencies does no I/O.
 
 use std::fmt;
 
@@ -74,6 +73,10 @@ reasons! {
     CrashLoop = "CrashLoop",
     /// Newer requests ask for something else of all that it names.
     Replaced = "Replaced",
+    /// Another owner, which came before, wants something else of the same container or key.
+    Conflict = "Conflict",
+    /// An annotation that is to be merged is no JSON object.
+    AnnotationNotMergeable = "AnnotationNotMergeable",
     /// The agent's identity may not write to pods.
     NotPermitted = "NotPermitted",
 

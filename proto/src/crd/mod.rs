@@ -47,7 +47,9 @@ pub use node_pod_probe::{
     ContainerProbe, ContainerProbeState, NodePodProbe, NodePodProbeSpec, NodePodProbeStatus, PodProbe,
     PodProbeStatus, ProbeState,
 };
-pub use node_pod_update::{DesiredPod, NodePodUpdate, NodePodUpdateSpec, NodePodUpdateStatus, UpdatedPod};
+pub use node_pod_update::{
+    DesiredPod, NodePodUpdate, NodePodUpdateSpec, NodePodUpdateStatus, PodService, UpdatedPod,
+};
 pub use pod_probe_marker::{
     MarkerState, PodContainerProbe, PodProbeMarker, PodProbeMarkerSpec, PodProbeMarkerStatus,
     ProbeMarkerPolicy,
