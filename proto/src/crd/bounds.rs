@@ -24,6 +24,9 @@ pub const MOST_SANDBOX_BYTES: usize = 4 << 10;
 /// The longest message of a status or a condition, as Kubernetes has it.
 pub const LONGEST_MESSAGE: usize = 32 << 10;
 
+/// The most bytes of the history of a SidecarSet, as it stands in its status.
+pub const MOST_HISTORY_BYTES: usize = 256 << 10;
+
 /// The largest whole number that every JSON parser keeps.
 const EXACT: i64 = 1 << 53;
 const I32: i64 = i32::MAX as i64;
@@ -53,6 +56,7 @@ const TEXTS: &[(&str, i64)] = &[
     ("labels{}", NAME),
     ("annotations{}", ANNOTATIONS),
     ("command[]", 64 << 10),
+    ("revisions[].name", NAME),
     // `<PodProbeMarker>#<its probe>`, of two names.
     ("name", 2 * NAME + 1),
     ("names[]", NAME),
@@ -80,6 +84,19 @@ const TEXTS: &[(&str, i64)] = &[
     // Names of nodes, compressed: 100,000 of them.
     ("endedNodes", 1 << 20),
     ("firstSyncStatus.status", 63),
+    ("latestRevision", NAME),
+    ("revisionName", NAME),
+    ("customVersion", 63),
+    ("hash", 128),
+    ("hashWithoutImage", 128),
+    ("history", MOST_HISTORY_BYTES as i64),
+    ("policy", 63),
+    ("patchPolicy", 63),
+    ("orderedKey", KEY),
+    ("envName", 1024),
+    ("envNames[]", 1024),
+    ("partition", 16),
+    ("maxUnavailable", 16),
     ("host", NAME),
     ("hostIP", 64),
     ("IP", 64),
@@ -127,6 +144,16 @@ const COUNTS: &[(&str, i64)] = &[
     ("podProbeStatuses", 2048),
     ("desiredPods", 2048),
     ("status.pods", 2048),
+    ("spec.initContainers", CONTAINERS),
+    ("spec.volumes", 1024),
+    ("imagePullSecrets", 64),
+    ("patchPodMetadata", 64),
+    ("transferEnv", 256),
+    ("envNames", 1024),
+    ("orderPriority", 64),
+    ("weightPriority", 64),
+    ("scatterStrategy", 128),
+    ("revisions", 512),
 ];
 
 /// The ranges of numbers.
@@ -159,6 +186,16 @@ const RANGES: &[(&str, i64, i64)] = &[
     ("pulling", 0, I32),
     ("succeeded", 0, I32),
     ("failed", 0, I32),
+    ("revisionHistoryLimit", 0, I32),
+    ("partition", 0, I32),
+    ("maxUnavailable", 0, I32),
+    ("weight", 0, 100),
+    ("updatedPods", 0, I32),
+    ("readyPods", 0, I32),
+    ("updatedReadyPods", 0, I32),
+    ("notInjectedPods", 0, I32),
+    ("collisionCount", 0, I32),
+    ("revisions[].revision", 0, EXACT),
 ];
 
 /// A rule on what several values have together: where, the rule, what it says.
@@ -176,6 +213,11 @@ const TOGETHER: &[(&str, &str, &str)] = &[
     ),
     (
         "spec.probes[].markerPolicy[].annotations",
+        "self.map(k, size(k) + size(self[k])).sum() <= 262144",
+        "annotations have more than 256 KiB together, as much as a pod's may have: make them smaller",
+    ),
+    (
+        "spec.patchPodMetadata[].annotations",
         "self.map(k, size(k) + size(self[k])).sum() <= 262144",
         "annotations have more than 256 KiB together, as much as a pod's may have: make them smaller",
     ),

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{
     ContainerRecreateRequest, ContainerUpdateRequest, ImagePullJob, NodeImage, NodePodProbe, NodePodUpdate,
-    PodProbeMarker, bounds::bound,
+    PodProbeMarker, SidecarSet, bounds::bound,
 };
 
 /// Every kind's definition.
@@ -25,6 +25,7 @@ pub fn definitions() -> Vec<CustomResourceDefinition> {
         with_empty_spec(NodePodProbe::crd()),
         with_empty_spec(NodePodUpdate::crd()),
         PodProbeMarker::crd(),
+        SidecarSet::crd(),
     ];
     for definition in &mut definitions {
         for_schemas(definition, |schema| {

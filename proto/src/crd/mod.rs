@@ -17,8 +17,12 @@ mod node_image;
 mod node_pod_probe;
 mod node_pod_update;
 mod pod_probe_marker;
+mod sidecar_set;
 
-pub use bounds::{LONGEST_MESSAGE, MOST_ANNOTATION_BYTES, MOST_CONTAINERS, MOST_SANDBOX_BYTES, MOST_SECONDS};
+pub use bounds::{
+    LONGEST_MESSAGE, MOST_ANNOTATION_BYTES, MOST_CONTAINERS, MOST_HISTORY_BYTES, MOST_SANDBOX_BYTES,
+    MOST_SECONDS,
+};
 pub use container_recreate_request::{
     ContainerRecreateRequest, ContainerRecreateRequestSpec, ContainerRecreateRequestStatus, FailurePolicy,
     RecreateContainer, RecreatePhase, RecreateState, RecreateStrategy, SpecStatusContext, StatusContext,
@@ -46,4 +50,10 @@ pub use node_pod_update::{DesiredPod, NodePodUpdate, NodePodUpdateSpec, NodePodU
 pub use pod_probe_marker::{
     MarkerState, PodContainerProbe, PodProbeMarker, PodProbeMarkerSpec, PodProbeMarkerStatus,
     ProbeMarkerPolicy,
+};
+pub use sidecar_set::{
+    SidecarContainer, SidecarSet, SidecarSetInjectRevision, SidecarSetInjectionStrategy,
+    SidecarSetPatchPodMetadata, SidecarSetRevision, SidecarSetSpec, SidecarSetStatus,
+    SidecarSetUpdateStrategy, SidecarVolume, UpdatePriorityOrderTerm, UpdatePriorityStrategy,
+    UpdatePriorityWeightTerm, UpdateScatterTerm,
 };

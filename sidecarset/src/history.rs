@@ -1,0 +1,86 @@
+//! Contents of the revisions of a set, as they stand in its status: one JSON list, compressed, for revisions
+//! that differ in an image have nearly everything in common.
+
+use std::io::{Read as _, Write as _};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use berth_proto::crd::MOST_HISTORY_BYTES;
+use flate2::{Compression, read::GzDecoder, write::GzEncoder};
+use serde::{Deserialize, Serialize};
+
+use crate::json::Object;
+
+/// The most bytes that a history has without compression.
+const MOST_BYTES: usize = 16 << 20;
+/// Fields of the spec that make a revision: what a pod gets.
+const FIELDS: [&str; 5] = ["containers", "initContainers", "volumes", "imagePullSecrets", "patchPodMetadata"];
+
+/// Contents of one revision.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Content {
+    /// Name of the revision.
+    pub name: String,
+    /// Fields of the spec, those that are there.
+    #[serde(flatten)]
+    pub fields: Object,
+}
+
+/// Reasons why a history cannot be read or written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HistoryError {
+    /// It is larger than the status may have.
+    #[error("the history has more than {0} bytes: lower revisionHistoryLimit")]
+    TooLarge(usize),
+    /// It is none.
+    #[error("status.history is no compressed list of revisions: {0}")]
+    Unreadable(String),
+}
+
+/// Fields of a spec that make a revision.
+pub fn fields_of(spec: &Object) -> Object {
+    let fields = FIELDS.iter().filter_map(|field| {
+        let value = spec.get(*field).filter(|value| value.as_array().is_some_and(|list| !list.is_empty()))?;
+        Some(((*field).to_owned(), value.clone()))
+    });
+    fields.collect()
+}
+
+/// Reads a history.
+pub fn decode(history: &str) -> Result<Vec<Content>, HistoryError> {
+    if history.is_empty() {
+        return Ok(Vec::new());
+    }
+    if history.len() > MOST_HISTORY_BYTES {
+        return Err(HistoryError::TooLarge(MOST_HISTORY_BYTES));
+    }
+    let unreadable = |error: &dyn std::error::Error| HistoryError::Unreadable(error.to_string());
+    let packed = STANDARD.decode(history).map_err(|error| unreadable(&error))?;
+    let mut json = Vec::new();
+    // One byte more than may be, to tell the largest from one that is cut.
+    let most = MOST_BYTES + 1;
+    GzDecoder::new(packed.as_slice())
+        .take(most as u64)
+        .read_to_end(&mut json)
+        .map_err(|error| unreadable(&error))?;
+    if json.len() > MOST_BYTES {
+        return Err(HistoryError::TooLarge(MOST_BYTES));
+    }
+    serde_json::from_slice(&json).map_err(|error| unreadable(&error))
+}
+
+/// Writes a history; one that is too large for a status is an error.
+pub fn encode(contents: &[Content]) -> Result<String, HistoryError> {
+    let unreadable = |error: &dyn std::error::Error| HistoryError::Unreadable(error.to_string());
+    let json = serde_json::to_vec(contents).map_err(|error| unreadable(&error))?;
+    if json.len() > MOST_BYTES {
+        return Err(HistoryError::TooLarge(MOST_BYTES));
+    }
+    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+    let packed =
+        packed.write_all(&json).and_then(|()| packed.finish()).map_err(|error| unreadable(&error))?;
+    let text = STANDARD.encode(packed);
+    if text.len() > MOST_HISTORY_BYTES {
+        return Err(HistoryError::TooLarge(MOST_HISTORY_BYTES));
+    }
+    Ok(text)
+}
