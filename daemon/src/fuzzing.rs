@@ -1,4 +1,4 @@
-//! What reads outside input, for the fuzz targets of `fuzz/`: each takes any bytes, and panics where it
+//! Readers of outside input, for the fuzz targets of `fuzz/`: each takes any bytes, and panics where it
 //! should not be so.
 //!
 //! The targets are beside what they try. Here their seeds are tried as well, whole, cut off and with single
@@ -18,14 +18,14 @@ pub use crate::{
     pods::fuzz::pods,
     probes::{node_pod_probe::fuzz::node_pod_probe, prober::fuzz::message},
     recreate::{api::fuzz::recreate, files::fuzz::files},
-    update::fuzz::update,
+    update::fuzz::{update, updates},
 };
 
 /// A target.
 pub type Target = fn(&[u8]);
 
 /// All of them, by name.
-pub const TARGETS: [(&str, Target); 16] = [
+pub const TARGETS: [(&str, Target); 17] = [
     ("admin", admin),
     ("config", config),
     ("credentials", credentials),
@@ -41,6 +41,7 @@ pub const TARGETS: [(&str, Target); 16] = [
     ("reference", reference),
     ("store", store),
     ("update", update),
+    ("updates", updates),
     ("values", values),
 ];
 

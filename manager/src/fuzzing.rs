@@ -1,5 +1,4 @@
-//! What the manager's watches show, for the fuzz targets of `fuzz/`: objects as any API server and anybody's
-//! CRDs could let them in.
+//! Fuzz targets of the manager's watches: objects as any API server and anybody's CRDs could let them in.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Who leads: one replica of several, elected by a Lease of the cluster.
+//! Leader election: one replica of several, by a Lease of the cluster.
 //!
 //! The algorithm is that of Kubernetes' own components (client-go's leader election): the lease's holder
 //! renews it, every change of it is made on the version that was read, and another replica takes it over when

@@ -1,4 +1,4 @@
-//! What the manager counts. Labels come from closed lists, never from object names.
+//! Counters of the manager. Labels come from closed lists, never from object names.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What parsers say is wrong, without the values they quote: those may be a Secret's, or a container's env,
-//! and the text goes to logs and into objects that everybody reads.
+//! Messages of parsers without the values they quote: those may be a Secret's, or a container's env, and the
+//! text goes to logs and into objects that everybody reads.
 
 use std::error::Error;
 

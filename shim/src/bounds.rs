@@ -1,4 +1,5 @@
-//! What the data path takes on at most, and what it does beyond: it sheds the newest, says so, and counts it.
+//! Bounds of what the data path takes on, and what it does beyond: it sheds the newest, says so, and counts
+//! it.
 //!
 //! | What | Bound | Beyond it |
 //! |---|---|---|

@@ -1,4 +1,4 @@
-//! What the data path counts. Every label comes from a closed list, and the counters of the hot path are
+//! Counters of the data path. Every label comes from a closed list, and the counters of the hot path are
 //! looked up once.
 
 use std::time::Duration;

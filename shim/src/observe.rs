@@ -1,4 +1,4 @@
-//! What the policy hears of a call: when it is asked, when it is answered, and that it ended.
+//! Observer of calls: tells the policy when a call is asked, when it is answered, and that it ended.
 //!
 //! Everything is told before the end of the answer goes to the client, so that the kubelet's next call meets
 //! a state that knows of this one. A call that was announced ends exactly once, also when its future is

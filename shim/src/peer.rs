@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection.
+//! Peer of a connection: the process at the other end.
 //!
 //! Most clients of the socket are not the kubelet: crictl, berthctl, whoever debugs the node. They see the
 //! plain truth; only the kubelet is asked to recreate a container by what it is shown. Its process is known

@@ -8,6 +8,7 @@
 //!
 //! Pods and sets are `serde_json` values, for what a type does not know would be lost.
 
+mod check;
 mod defaults;
 mod fault;
 mod golang;
@@ -19,10 +20,13 @@ mod matching;
 pub mod names;
 mod patch;
 mod revision;
+mod revisions;
 mod selector;
 mod set;
 mod sidecar;
+mod white_list;
 
+pub use check::{check, warnings};
 pub use defaults::complete;
 pub use fault::{Fault, Refusal};
 pub use hash::Hashes;
@@ -30,4 +34,6 @@ pub use history::{Content, HistoryError, decode, encode, fields_of};
 pub use inject::{Injected, inject};
 pub use matching::Context;
 pub use patch::patch;
+pub use revisions::{Edit, Recorded, Registered, Revisions};
 pub use set::Set;
+pub use white_list::{WHITE_LIST_KEY, WhiteList};

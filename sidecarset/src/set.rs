@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use berth_proto::crd::{SidecarSet, SidecarSetSpec};
+use berth_proto::crd::{MOST_CONTAINERS, SidecarSet, SidecarSetSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::Value;
 
@@ -10,17 +10,19 @@ use crate::{
     fault::Fault,
     hash::{Hashes, hashes},
     history::{Content, decode},
-    json::{Object, objects, text},
+    json::{Object, list, objects, text},
     names,
     selector::{Labels, Selector},
     sidecar::Sidecar,
 };
 
+/// The most variables that the containers of a list may ask of others.
+const MOST_TRANSFERRED: usize = 16 << 10;
+
 /// One SidecarSet.
 #[derive(Clone, Debug)]
 pub struct Set {
     pub(crate) name: String,
-    pub(crate) labels: Labels,
     pub(crate) selector: Selector,
     pub(crate) namespaces: Namespaces,
     pub(crate) paused: bool,
@@ -99,7 +101,6 @@ impl Set {
             |key: &str| set.metadata.annotations.as_ref()?.get(key).filter(|value| !value.is_empty());
         let canary = annotation(names::CANARY).is_some_and(|value| value == "true");
         Ok(Self {
-            labels: set.metadata.labels.clone().unwrap_or_default(),
             selector: Selector::parse(selector.ok_or_else(no_selector)?, "spec.selector")?,
             namespaces: Namespaces::parse(spec)?,
             paused: spec.injection_strategy.as_ref().is_some_and(|strategy| strategy.paused),
@@ -113,6 +114,16 @@ impl Set {
     /// Name of the set.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Hashes of the newest revision.
+    pub fn hashes(&self) -> &Hashes {
+        &self.newest.hashes
+    }
+
+    /// Whether new pods get nothing of the set.
+    pub fn is_paused(&self) -> bool {
+        self.paused
     }
 }
 
@@ -230,11 +241,28 @@ impl Namespaces {
     }
 }
 
+/// Refuses what only an object of another definition can have, so that a pod's injection has a bound.
+fn few(fields: &Object) -> Result<(), Fault> {
+    for field in ["containers", "initContainers"] {
+        let count = objects(fields, field).count();
+        let transferred = objects(fields, field).flat_map(|given| objects(given, "transferEnv"));
+        let names: usize = transferred.map(|transfer| list(transfer, "envNames").len()).sum();
+        for (many, most) in [(count, MOST_CONTAINERS), (names, MOST_TRANSFERRED)] {
+            if many > most {
+                let message = format!("has {many} containers or variables to transfer: give at most {most}");
+                return Err(Fault::new(format!("spec.{field}"), message));
+            }
+        }
+    }
+    Ok(())
+}
+
 impl Revision {
     /// Parses the fields of a revision. The hashes are those of the fields.
     fn parse(fields: &Object) -> Result<Self, Fault> {
         // This checks the types of the containers too.
         let hashes = hashes(fields)?;
+        few(fields)?;
         let sidecars =
             |field: &str, init| objects(fields, field).map(|given| Sidecar::parse(given, init)).collect();
         let volumes = objects(fields, "volumes");

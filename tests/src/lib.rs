@@ -1,5 +1,5 @@
-//! What Berth's tests stand on: a real node (containerd, kubelet, API server) that is brought up for one run
-//! and leaves nothing behind.
+//! Library of Berth's tests: a real node (containerd, kubelet, API server) that is brought up for one run and
+//! leaves nothing behind.
 //!
 //! [`node`] runs the programs; [`manifest`] writes the pods that the tests play; [`observe`] reads from the
 //! runtime what really happened to them. Nothing here believes what Berth says of itself: the truth is the

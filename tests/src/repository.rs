@@ -14,7 +14,7 @@ const NAMELESS: [&str; 5] = ["What", "Whoever", "Who", "Of", "Those"];
 /// Crates that generated code names, which is not among the sources.
 const GENERATED: [(&str, &str); 2] = [("proto", "prost"), ("proto", "tonic-prost")];
 /// Folders with sources.
-const SOURCES: [&str; 6] = ["daemon", "fuzz", "manager", "proto", "shim", "tests"];
+const SOURCES: [&str; 7] = ["daemon", "fuzz", "manager", "proto", "shim", "sidecarset", "tests"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
@@ -59,15 +59,16 @@ fn too_wide(source: &str) -> Vec<usize> {
     found
 }
 
-/// Numbers of the lines at which the doc comment of an item begins and names nothing.
+/// Numbers of the lines at which the doc comment of an item or a module begins and names nothing.
 fn nameless(source: &str) -> Vec<usize> {
     let mut found = Vec::new();
     let mut before = "";
     for (at, line) in source.lines().enumerate() {
         let line = line.trim_start();
-        let begins = line.starts_with("/// ") && !before.starts_with("///");
-        let first = line.trim_start_matches("/// ").split(|c: char| !c.is_alphanumeric()).next();
-        if begins && first.is_some_and(|first| NAMELESS.contains(&first)) {
+        let begins = ["/// ", "//! "].into_iter().find(|mark| line.starts_with(*mark));
+        let begins = begins.filter(|mark| !before.starts_with(mark.trim_end()));
+        let first = begins.and_then(|mark| line[mark.len()..].split(|c: char| !c.is_alphanumeric()).next());
+        if first.is_some_and(|first| NAMELESS.contains(&first)) {
             found.push(at + 1);
         }
         before = line;
@@ -183,6 +184,9 @@ fn findings_are_found() {
     assert_eq!(nameless(docs), [1]);
     let docs = "/// A thing.\nfn f() {}\n    /// Of it.\n    x: u8,\n/// Whose.\nstruct S;\n";
     assert_eq!(nameless(docs), [3]);
+    let docs = "//! What it is.\n//!\n//! What follows.\n\nmod m;\n";
+    assert_eq!(nameless(docs), [1]);
+    assert_eq!(nameless("//! A module.\n//! What it does.\n\n/// Whatever.\nfn f() {}\n"), [0; 0]);
     let manifest = "[package]\nname = \"a\"\n[dependencies]\n# Why = so\nserde.workspace = true\nb-c = { path = \"c\" }\n\n\
                     [dev-dependencies]\nx = \"1\"\n[lints]\nworkspace = true\n";
     assert_eq!(dependencies(manifest), ["serde", "b-c", "x"]);

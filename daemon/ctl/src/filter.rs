@@ -1,4 +1,4 @@
-//! What `pods` and `ps` have in common: which entries to list, and how.
+//! Filter of `pods` and `ps`: which entries to list, and how.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

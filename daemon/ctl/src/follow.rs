@@ -1,4 +1,4 @@
-//! What berthd keeps and carries out by itself: asked for once, then followed to its end.
+//! Commands that berthd keeps and carries out by itself: asked for once, then followed to their end.
 //!
 //! berthd keeps a request before it answers; from then on it is carried out whether anybody looks or not. A
 //! berthd that is restarted meanwhile is waited for.

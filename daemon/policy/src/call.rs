@@ -1,4 +1,4 @@
-//! What the kubelet asks for: the CRI calls that may have to wait, reduced to what a decision needs.
+//! Calls of the kubelet that may have to wait, reduced to what a decision needs.
 
 use std::{
     fmt,

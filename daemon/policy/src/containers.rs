@@ -1,4 +1,4 @@
-//! What happens to sandboxes and containers on their way through the agent.
+//! Steps of sandboxes and containers on their way through the agent.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! What happened: facts from the CRI connection, the runtime and the pod view. Applying one never fails.
+//! Facts from the CRI connection, the runtime and the pod view. Applying one never fails.
 
 use std::{collections::BTreeSet, time::Instant};
 

@@ -1,4 +1,4 @@
-//! What the core thinks, for people: who waits for whom, since when. Reads the same state the decisions read.
+//! Explanations for people: who waits for whom, since when. Reads the same state the decisions read.
 
 use std::time::{Duration, Instant};
 

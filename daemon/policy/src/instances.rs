@@ -1,4 +1,5 @@
-//! What runs for the containers of a pod, for those who judge by it: an update, the end of a job, a probe.
+//! Instances that run for the containers of a pod, for those who judge by it: an update, the end of a job, a
+//! probe.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What the runtime's own answers change: those about one sandbox, and the list of everything.
+//! Answers of the runtime itself and what they change: those about one sandbox, and the list of everything.
 
 use std::{collections::BTreeSet, time::Instant};
 

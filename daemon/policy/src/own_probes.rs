@@ -1,5 +1,5 @@
-//! What the agent's own runs of a container's startup and readiness probe have shown, and when the next one
-//! is due.
+//! Results of the agent's own runs of a container's startup and readiness probe, and when the next run is
+//! due.
 //!
 //! It counts as the kubelet's prober does (`prober/worker.go`): the startup probe first, and once it
 //! succeeded never again; then the readiness probe, whose state changes when as many runs in a row as its
@@ -122,7 +122,7 @@ impl OwnProbes {
         let success = match result {
             ProbeResult::Success(_) => true,
             ProbeResult::Failure(_) => false,
-            ProbeResult::Unknown(_) => {
+            ProbeResult::Unknown(_) | ProbeResult::Refused(_) => {
                 self.tally_mut(stage).blind = true;
                 return;
             }

@@ -1,5 +1,4 @@
-//! What is remembered of one pod sandbox: its containers, the SyncPod it is in, and which launch levels are
-//! open.
+//! Memory of one pod sandbox: its containers, the SyncPod it is in, and which launch levels are open.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

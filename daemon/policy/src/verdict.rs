@@ -1,5 +1,5 @@
-//! What is to be done with a call, and why. Closed lists: an edge that turns them into a gRPC status or a
-//! metric label matches all of them.
+//! Verdicts on a call, and why. Closed lists: an edge that turns them into a gRPC status or a metric label
+//! matches all of them.
 
 use std::time::{Duration, Instant};
 

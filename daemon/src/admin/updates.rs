@@ -82,7 +82,7 @@ pub(super) fn answer(mut updates: Vec<UpdateRequest>, wanted: &str, now: Instant
 fn state(update: UpdateRequest, now: Instant) -> admin::UpdateState {
     let (name, origin) = match update.source {
         // An entry has no name of its own, and there is one for each pod.
-        UpdateSource::Mailbox => (update.pod.name.clone(), "mailbox"),
+        UpdateSource::NodePodUpdate => (update.pod.name.clone(), "mailbox"),
         UpdateSource::Api => (own_name(&update), "api"),
         UpdateSource::Admin => (own_name(&update), "admin"),
     };
@@ -153,7 +153,7 @@ mod tests {
 
     use berth_policy::{
         PodRef,
-        in_place_update::{ContainerUpdate, Failure, Metadata, Reason, UpdateReport},
+        in_place_update::{ContainerUpdate, Failure, FailureReason, Metadata, UpdateReport},
     };
     use berth_proto::crd::FailurePolicy;
 
@@ -220,7 +220,7 @@ mod tests {
         let all = || {
             vec![
                 update(UpdateSource::Admin, "shop/web-x7k2p", now),
-                update(UpdateSource::Mailbox, "shop/web (r-1)", then),
+                update(UpdateSource::NodePodUpdate, "shop/web (r-1)", then),
                 update(UpdateSource::Api, "shop/again", then + Duration::from_secs(1)),
             ]
         };
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn how_far_it_is_and_how_it_ended() {
         let now = Instant::now();
-        let failure = Failure { reason: Reason::ImageNotPulled, message: "no such tag".to_owned() };
+        let failure = Failure { reason: FailureReason::ImageNotPulled, message: "no such tag".to_owned() };
         let mut back = update(UpdateSource::Api, "shop/again", now);
         back.reported = UpdateReport {
             phase: Some(UpdatePhase::RollingBack),
@@ -260,7 +260,7 @@ mod tests {
         assert_eq!((shown.outcome.as_str(), shown.reason.as_str()), ("", "ImageNotPulled"));
         assert_eq!(shown.containers[0].phase, "Updating");
         back.reported.phase = Some(UpdatePhase::Ended);
-        back.reported.outcome = Some(UpdateOutcome::Failed(Reason::DeadlineExceeded));
+        back.reported.outcome = Some(UpdateOutcome::Failed(FailureReason::DeadlineExceeded));
         let shown = state(back.clone(), now);
         assert_eq!((shown.phase.as_str(), shown.outcome.as_str()), ("Completed", "Failed"));
         assert_eq!(shown.reason, "DeadlineExceeded");

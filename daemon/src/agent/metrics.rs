@@ -1,4 +1,4 @@
-//! What the agent counts beside the data path. Labels come from closed lists, never from object names.
+//! Counters of the agent beside the data path. Labels come from closed lists, never from object names.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

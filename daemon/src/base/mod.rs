@@ -10,3 +10,4 @@ pub mod quantity;
 pub(crate) mod status;
 pub(crate) mod text;
 pub mod unix;
+pub mod yaml;

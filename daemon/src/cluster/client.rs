@@ -1,4 +1,4 @@
-//! Who the agent is towards the API server, and the one client it has there.
+//! Client of the API server: who the agent is there, and its one connection.
 //!
 //! The pod watch and everything in [`crate::cluster`] share one client. It is made anew from its files after
 //! a failure: the kubelet's client certificate is replaced under its name now and then, and kube reads it

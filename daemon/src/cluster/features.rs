@@ -1,5 +1,5 @@
-//! What the agent can do towards the API server, by who it is. A list for people: what is off says why, and
-//! what to do.
+//! Features that the agent has towards the API server, by who it is. A list for people: what is off says why,
+//! and what to do.
 
 use super::identity::{IdentityState, Who};
 

@@ -1,4 +1,4 @@
-//! Who the API server says the agent is, and what follows from it.
+//! Identity of the agent as the API server says it, and what follows from it.
 
 use k8s_openapi::api::authentication::v1::{SelfSubjectReview, UserInfo};
 use kube::{Api, api::PostParams};

@@ -1,4 +1,4 @@
-//! What the agent writes to the API server, counted.
+//! Counters of the agent's writes to the API server.
 
 use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge},

@@ -1,4 +1,4 @@
-//! What the labels of the Node say Berth can do there, so that pods can ask for nodes that keep their order.
+//! Labels of the Node that say what Berth can do there, so that pods can ask for nodes that keep their order.
 //!
 //! Order is promised only when the kubelet has been seen to speak through this agent, and then as long as it
 //! is configured. It is not taken back when the kubelet is away: a kubelet that starts checks the pods it

@@ -1,4 +1,5 @@
-//! What has to be known of a request to write to it, and the writes that all kinds of requests have.
+//! Target of a write: what has to be known of a request for it, and the writes that all kinds of requests
+//! have.
 
 use berth_policy::RequestId;
 use berth_proto::crd::ContainerRecreateRequestStatus;

@@ -23,6 +23,8 @@ pub use probes::Probes;
 use serde::{Deserialize, Serialize};
 pub use values::{Endpoint, GoDuration, SocketPath};
 
+use crate::base::yaml::{Document, YamlError};
+
 /// Output of `berthd config print-defaults`: every field with its default and its meaning.
 pub const DEFAULTS: &str = include_str!("defaults.yaml");
 
@@ -264,7 +266,7 @@ impl Configuration {
             .map_err(|error| ConfigError::Parse { path: path.to_owned(), reason: error.to_string() })
     }
 
-    fn parse(text: &str) -> Result<Self, serde_saphyr::Error> {
+    fn parse(text: &str) -> Result<Self, YamlError> {
         /// Fields that tell a configuration from any other YAML; without default, so that both must be there.
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -274,8 +276,9 @@ impl Configuration {
             #[serde(rename = "kind")]
             _kind: Kind,
         }
-        serde_saphyr::from_str::<Header>(text)?;
-        serde_saphyr::from_str(text)
+        let document = Document::parse(text)?;
+        document.typed::<Header>()?;
+        document.typed()
     }
 
     /// Checks the fields against each other. `auto` is resolved here.

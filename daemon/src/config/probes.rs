@@ -1,4 +1,4 @@
-//! What probes of one's own (`PodProbeMarker`) may cost the node.
+//! Limits of what probes of one's own (`PodProbeMarker`) may cost the node.
 
 use std::{num::NonZeroU16, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What a runtime says of a container, in the JSON of its own.
+//! Fuzzing of what a runtime says of a container, in the JSON of its own.
 
 use berth_proto::cri;
 

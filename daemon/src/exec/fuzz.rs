@@ -180,7 +180,10 @@ impl Play {
         for step in self.probes.plan(now) {
             match step {
                 ProbeStep::Run(run, _) if !which.is_multiple_of(4) => {
-                    let result = ProbeResult::Failure(String::new());
+                    let result = match which % 4 {
+                        1 => ProbeResult::Refused(String::new()),
+                        _ => ProbeResult::Failure(String::new()),
+                    };
                     self.probes.apply(ProbeEvent::RunEnded(run, result), now);
                 }
                 ProbeStep::Look(pod) => {

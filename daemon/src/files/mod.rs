@@ -2,16 +2,16 @@
 //!
 //! - `follow`: which files of a directory came, changed and went; `notify`: when to look.
 //! - [`store`]: reading, writing and removing one; `directory`: how a file is there whole or not at all.
-//! - [`yaml`]: strict YAML; [`node_image`]: a file that is a `NodeImage`; `name`: names of what comes without
-//!   one.
+//! - [`fields`]: which fields there are; [`node_image`]: a file that is a `NodeImage`; `name`: names of what
+//!   comes without one.
 
 mod directory;
+pub(crate) mod fields;
 mod follow;
 mod name;
 pub(crate) mod node_image;
 mod notify;
 pub(crate) mod store;
-pub(crate) mod yaml;
 
 #[cfg(test)]
 mod tests;

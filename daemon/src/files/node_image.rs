@@ -1,29 +1,33 @@
 //! A file that is a `NodeImage`: told apart from the requests, and read as strictly.
 
-use std::collections::BTreeMap;
-
 use berth_proto::crd::{NodeImage, NodeImageSpec, NodeImageStatus};
 use kube::Resource;
-use serde::{Deserialize, de::IgnoredAny};
+use serde::Deserialize;
 
-use super::yaml::{self, Any, MetadataFields};
+use super::fields::NODE_IMAGE;
+use crate::base::yaml::{Document, YamlError};
 
 /// Reads one; `None` when the file says it is something else, or nothing. The error names field and remedy.
 pub(crate) fn read(text: &str) -> Option<Result<NodeImage, String>> {
-    is_one(text).then(|| parse(text))
+    let document = Document::parse(text).ok()?;
+    is(&document).then(|| parse(&document))
 }
 
-/// Whether a file says it is one.
+/// Reports whether a file says it is one.
 pub(crate) fn is_one(text: &str) -> bool {
-    yaml::head(text).is_some_and(|(api_version, kind)| {
+    Document::parse(text).is_ok_and(|document| is(&document))
+}
+
+fn is(document: &Document<'_>) -> bool {
+    document.head().is_some_and(|(api_version, kind)| {
         kind == NodeImage::kind(&()) && api_version == NodeImage::api_version(&())
     })
 }
 
-fn parse(text: &str) -> Result<NodeImage, String> {
-    let readable = |error| yaml::readable(error, text).to_string();
-    yaml::parse::<Fields>(text).map_err(readable)?;
-    let object: Object = yaml::parse(text).map_err(readable)?;
+fn parse(document: &Document<'_>) -> Result<NodeImage, String> {
+    let readable = |error: YamlError| error.to_string();
+    NODE_IMAGE.check(document).map_err(readable)?;
+    let object: Object = document.typed().map_err(readable)?;
     if object.status.as_ref().is_some_and(|status| *status != NodeImageStatus::default()) {
         return Err("status: is berthd's to write: leave it out".to_owned());
     }
@@ -51,78 +55,6 @@ fn parse(text: &str) -> Result<NodeImage, String> {
 struct Object {
     spec: NodeImageSpec,
     status: Option<NodeImageStatus>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Fields {
-    #[serde(rename = "apiVersion")]
-    _api_version: IgnoredAny,
-    #[serde(rename = "kind")]
-    _kind: IgnoredAny,
-    #[serde(default, rename = "metadata")]
-    _metadata: Option<MetadataFields>,
-    #[serde(rename = "spec")]
-    _spec: SpecFields,
-    #[serde(default, rename = "status")]
-    _status: Any,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SpecFields {
-    #[serde(rename = "images")]
-    _images: BTreeMap<String, ImageFields>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct ImageFields {
-    #[serde(rename = "pullSecrets")]
-    _pull_secrets: Any,
-    #[serde(rename = "sandboxConfig")]
-    _sandbox_config: Option<SandboxFields>,
-    #[serde(rename = "tags")]
-    _tags: Option<Vec<TagFields>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct SandboxFields {
-    #[serde(rename = "labels")]
-    _labels: Any,
-    #[serde(rename = "annotations")]
-    _annotations: Any,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct TagFields {
-    #[serde(rename = "tag")]
-    _tag: Any,
-    #[serde(rename = "createdAt")]
-    _created_at: Any,
-    #[serde(rename = "pullPolicy")]
-    _pull_policy: Option<PolicyFields>,
-    #[serde(rename = "imagePullPolicy")]
-    _image_pull_policy: Any,
-    #[serde(rename = "ownerReferences")]
-    _owner_references: Any,
-    #[serde(rename = "version")]
-    _version: Any,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct PolicyFields {
-    #[serde(rename = "timeoutSeconds")]
-    _timeout_seconds: Any,
-    #[serde(rename = "backoffLimit")]
-    _backoff_limit: Any,
-    #[serde(rename = "ttlSecondsAfterFinished")]
-    _ttl_seconds_after_finished: Any,
-    #[serde(rename = "activeDeadlineSeconds")]
-    _active_deadline_seconds: Any,
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What pulls count. Labels come from closed lists, never from names of images or registries.
+//! Counters of pulls. Labels come from closed lists, never from names of images or registries.
 
 use std::time::Duration;
 

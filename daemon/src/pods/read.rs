@@ -1,4 +1,4 @@
-//! What is asked of a v1 Pod in more than one place.
+//! Reading of a v1 Pod: questions that more than one place asks.
 
 use berth_policy::{
     RestartPolicy,

@@ -1,4 +1,4 @@
-//! What berthd and systemd say to each other: the sockets it passes, readiness, and the watchdog.
+//! Talk between berthd and systemd: the sockets it passes, readiness, and the watchdog.
 
 use std::{
     os::{

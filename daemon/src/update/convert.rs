@@ -184,14 +184,19 @@ pub(super) fn desired(
         namespace: entry.namespace.clone(),
         name: entry.name.clone(),
     };
-    let id = RequestId::from(format!("{}@{}", entry.uid, entry.revision));
+    let id = desired_id(entry);
     let created = entry.since.as_ref().map_or(seen, |since| clock.instant(since.0));
     let request = UpdateRequest {
         revision: entry.revision.clone(),
         key: format!("{}/{} ({})", entry.namespace, entry.name, entry.revision),
-        ..of(wanted, id, UpdateSource::Mailbox, created, pod, reported)
+        ..of(wanted, id, UpdateSource::NodePodUpdate, created, pod, reported)
     };
     (UpdateRequest { ended, ..request }, flaw)
+}
+
+/// The identity of an entry: of this try of this revision, for this owner.
+pub(super) fn desired_id(entry: &DesiredPod) -> RequestId {
+    RequestId::from(format!("{}/{}@{}#{}", entry.uid, entry.owner, entry.revision, entry.attempt))
 }
 
 fn of(

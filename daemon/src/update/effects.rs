@@ -139,8 +139,8 @@ impl Parts {
         Point::Telling.reached();
         let outcome = match request.source {
             UpdateSource::Api => self.requests.report(&request.id, &report, &self.updates).await,
-            UpdateSource::Mailbox => self.mailbox.report(&request, &report).await,
-            UpdateSource::Admin => self.submitted.report(&request.id, &report, &self.updates).await,
+            UpdateSource::NodePodUpdate => self.node_pod_update.report(&request, &report).await,
+            UpdateSource::Admin => self.admin_requests.report(&request.id, &report, &self.updates).await,
         };
         Point::Told.reached();
         if let (StepOutcome::Done, Some(outcome)) = (outcome, report.outcome) {
@@ -154,8 +154,8 @@ impl Parts {
         let outcome = match request.source {
             UpdateSource::Api => self.requests.delete(id).await,
             // The manager takes its entries back itself.
-            UpdateSource::Mailbox => StepOutcome::Gone,
-            UpdateSource::Admin => self.submitted.delete(id, &self.updates).await,
+            UpdateSource::NodePodUpdate => StepOutcome::Gone,
+            UpdateSource::Admin => self.admin_requests.delete(id, &self.updates).await,
         };
         UpdateEvent::Deleted(request.id, outcome)
     }

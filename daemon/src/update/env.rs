@@ -1,4 +1,4 @@
-//! What a container's env takes from its pod's labels and annotations, and the hashes by which that is
+//! Environment that a container takes from its pod's labels and annotations, and the hashes by which it is
 //! compared.
 //!
 //! Values are hashed as soon as they are read: env may hold secrets, and none of it is kept, logged or

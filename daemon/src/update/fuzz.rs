@@ -1,5 +1,7 @@
 //! `ContainerUpdateRequest`s, the entries of a `NodePodUpdate`, and the annotations of a pod that is updated.
 
+mod sequences;
+
 use std::time::{Duration, Instant};
 
 use berth_policy::in_place_update::{Sight, UpdateRequest, plan};
@@ -7,6 +9,7 @@ use berth_proto::crd::{ContainerUpdateRequestSpec, ContainerUpdateRequestStatus,
 use k8s_openapi::api::core::v1 as core;
 use kube::core::DynamicObject;
 
+pub use self::sequences::updates;
 use super::{
     convert::{self, Flaw},
     env, report, requests, state,
@@ -22,8 +25,8 @@ pub fn update(data: &[u8]) {
     {
         judge(requests::asked_by(&object, &clock));
     }
-    if let Ok(mailbox) = serde_json::from_slice::<NodePodUpdate>(data) {
-        let status = mailbox.status.unwrap_or_default();
+    if let Ok(node_pod_update) = serde_json::from_slice::<NodePodUpdate>(data) {
+        let status = node_pod_update.status.unwrap_or_default();
         let reports = status.pods.iter().map(|pod| report::read_pod(pod, &clock)).chain([Default::default()]);
         for reported in reports {
             for entry in &status.desired_pods {

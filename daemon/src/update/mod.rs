@@ -2,11 +2,11 @@
 //! `berth_policy::in_place_update::Updates` decides.
 //!
 //! ```text
-//!   ContainerUpdateRequests ── requests ──┐                             ┌── write: patches of the pod, its readiness gate
-//!   NodePodUpdate ──────────── mailbox ───┤                             ├── agent: restarts for env, exited instances, env
-//!   berthctl update ────────── submitted ─┼── shared ── reconciler ─────┼── crate::images::node_image: images
-//!   the pod watch ──────────── pods ──────┤   (policy::Updates)  effects└── requests, mailbox, submitted: report
-//!   the node, images ───────── snapshot ──┘
+//!   ContainerUpdateRequests ── requests ────────┐                         ┌── write: patches of the pod, its readiness gate
+//!   NodePodUpdate ──────────── node_pod_update ─┤                         ├── agent: restarts for env, exited instances, env
+//!   berthctl update ────────── admin_requests ──┼── shared ── reconciler ─┼── crate::images::node_image: images
+//!   the pod watch ──────────── pods ────────────┤ (policy::Updates) effects└── requests, node_pod_update,
+//!   the node, images ───────── snapshot ────────┘                             admin_requests: report
 //! ```
 //!
 //! All that is decided and remembered between events is the policy's; here facts are put into its words, and
@@ -18,13 +18,14 @@
 //!   pods of both.
 //! - `submit`: the way in for `berthctl update`. `keys`: Kubernetes' rules for metadata.
 
+mod admin_requests;
 mod convert;
 mod effects;
 mod env;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
 mod keys;
-mod mailbox;
+mod node_pod_update;
 mod pods;
 mod readiness_gate;
 mod reconciler;
@@ -35,7 +36,6 @@ mod shared;
 mod snapshot;
 mod state;
 mod submit;
-mod submitted;
 mod work_queue;
 mod write;
 
@@ -48,8 +48,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use self::{
-    mailbox::Mailbox, reconciler::Reconciler, requests::Requests, shared::SharedUpdates,
-    submitted::Submitted, write::Writer,
+    admin_requests::AdminRequests, node_pod_update::NodeUpdates, reconciler::Reconciler, requests::Requests,
+    shared::SharedUpdates, write::Writer,
 };
 pub use self::{pods::Pods, submit::SubmitError};
 use crate::{
@@ -80,8 +80,8 @@ struct Parts {
     pods: Arc<Pods>,
     updates: Arc<SharedUpdates>,
     requests: Requests,
-    mailbox: Mailbox,
-    submitted: Submitted,
+    node_pod_update: NodeUpdates,
+    admin_requests: AdminRequests,
     writer: Writer,
     identity: watch::Receiver<IdentityState>,
     /// How long an image is kept for its first use.
@@ -109,8 +109,8 @@ impl Updates {
             pods: Arc::new(Pods::new(updates.clone())),
             updates,
             requests: Requests::new(connection.clone(), node.clone()),
-            mailbox: Mailbox::new(connection.clone(), node.clone()),
-            submitted: Submitted::new(&config.state_dir),
+            node_pod_update: NodeUpdates::new(connection.clone(), node.clone()),
+            admin_requests: AdminRequests::new(&config.state_dir),
             writer: Writer(cluster.pods()),
             identity: cluster.identity(),
             pin: Some(config.images.pin_for.0).filter(|pin| !pin.is_zero()),
@@ -131,9 +131,9 @@ impl Updates {
     /// Follows what is asked for and does it, until the shutdown.
     pub async fn run(self, shutdown: CancellationToken) {
         let parts = self.0;
-        parts.submitted.load(&parts.updates).await;
+        parts.admin_requests.load(&parts.updates).await;
         let sources = async {
-            tokio::join!(parts.requests.follow(&parts.updates), parts.follow_mailbox());
+            tokio::join!(parts.requests.follow(&parts.updates), parts.follow_node_pod_update());
         };
         tokio::join!(parts.clone().reconcile(shutdown.clone()), async {
             // Cancel-safe: the next process lists anew.
@@ -143,18 +143,18 @@ impl Updates {
 }
 
 impl Parts {
-    /// Follows the mailbox, and keeps annotations, as long as what is in it can be done at all; for ever.
-    async fn follow_mailbox(&self) {
+    /// Follows the node_pod_update, and keeps annotations, as long as what is in it can be done at all; for ever.
+    async fn follow_node_pod_update(&self) {
         let mut identity = self.identity.clone();
         loop {
             identity.mark_unchanged();
             let both = async {
-                tokio::join!(self.mailbox.follow(&self.updates), self.keep_meta(), self.keep_gates())
+                tokio::join!(self.node_pod_update.follow(&self.updates), self.keep_meta(), self.keep_gates())
             };
             let changed = match self.permission() {
                 Permission::Unknown => identity.changed().await,
                 Permission::Denied(_) => {
-                    self.updates.listed(UpdateSource::Mailbox, Vec::new());
+                    self.updates.listed(UpdateSource::NodePodUpdate, Vec::new());
                     identity.changed().await
                 }
                 // Cancel-safe: it is listed anew.

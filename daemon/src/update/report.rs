@@ -1,17 +1,17 @@
-//! What a status says of an update, in the policy's words, and back.
+//! Status of an update as the policy's report, and back.
 
 use std::{collections::BTreeMap, time::Instant};
 
 use berth_policy::{
     ContainerName,
     in_place_update::{
-        Before, ContainerUpdate, ContainerUpdatePhase, Failure, MetadataKey, Reason, UpdateOutcome,
+        Before, ContainerUpdate, ContainerUpdatePhase, Failure, FailureReason, MetadataKey, UpdateOutcome,
         UpdatePhase, UpdateReport,
     },
 };
 use berth_proto::crd::{
-    ContainerUpdateRequestStatus, PreviousState, UpdateContainer, UpdatePhase as Phase, UpdateState,
-    UpdatedPod,
+    ContainerUpdateRequestStatus, DesiredPod, PreviousState, UpdateContainer, UpdatePhase as Phase,
+    UpdateState, UpdatedPod,
 };
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
@@ -32,7 +32,7 @@ pub(super) fn read(status: &ContainerUpdateRequestStatus, clock: &Clock) -> Upda
         let mut conditions = status.conditions.iter();
         conditions.find(|condition| condition.type_ == condition_type && condition.status == "True")
     };
-    let reason = |condition: &Condition| Reason::named(&condition.reason).unwrap_or(Reason::Invalid);
+    let reason = |condition: &Condition| FailureReason::named(&condition.reason);
     let failed = holds(FAILED).map(|condition| UpdateOutcome::Failed(reason(condition)));
     UpdateReport {
         phase: status.phase.and_then(request_phase),
@@ -104,7 +104,7 @@ pub(super) fn own(status: &ContainerUpdateRequestStatus) -> ContainerUpdateReque
 
 /// Reads an entry of `NodePodUpdate.status.pods`.
 pub(super) fn read_pod(pod: &UpdatedPod, clock: &Clock) -> UpdateReport {
-    let reason = pod.reason.as_deref().map(|reason| Reason::named(reason).unwrap_or(Reason::Invalid));
+    let reason = pod.reason.as_deref().map(FailureReason::named);
     let message = pod.message.clone().unwrap_or_default();
     let since = pod.since.as_ref().map(|since| clock.instant(since.0));
     UpdateReport {
@@ -115,7 +115,7 @@ pub(super) fn read_pod(pod: &UpdatedPod, clock: &Clock) -> UpdateReport {
         containers: pod.containers.iter().map(container).collect(),
         outcome: match pod.phase {
             Phase::Succeeded | Phase::Completed => Some(UpdateOutcome::Complete),
-            Phase::Failed => Some(UpdateOutcome::Failed(reason.unwrap_or(Reason::Invalid))),
+            Phase::Failed => Some(UpdateOutcome::Failed(reason.unwrap_or(FailureReason::Unknown))),
             Phase::Pending | Phase::Updating | Phase::RollingBack => None,
         },
         rolling_back: match (pod.phase, reason, since) {
@@ -129,10 +129,9 @@ pub(super) fn read_pod(pod: &UpdatedPod, clock: &Clock) -> UpdateReport {
     }
 }
 
-/// The entry for a report.
+/// The entry that answers `desired`.
 pub(super) fn pod(
-    uid: &str,
-    revision: &str,
+    desired: &DesiredPod,
     report: &UpdateReport,
     old: Option<&UpdatedPod>,
     now: Timestamp,
@@ -155,10 +154,13 @@ pub(super) fn pod(
         (Some((failure, _)), None) => said(&failure.message),
         _ => said(&report.message),
     };
-    let same = old.filter(|old| old.revision == revision && old.phase == phase);
+    let same = old.filter(|old| answers(old, desired) && old.phase == phase);
     UpdatedPod {
-        uid: uid.to_owned(),
-        revision: revision.to_owned(),
+        uid: desired.uid.clone(),
+        owner: desired.owner.clone(),
+        owner_uid: desired.owner_uid.clone(),
+        revision: desired.revision.clone(),
+        attempt: desired.attempt,
         phase,
         reason,
         message,
@@ -166,6 +168,15 @@ pub(super) fn pod(
         containers: report.containers.iter().map(state).collect(),
         previous: report.previous.as_ref().map(previous),
     }
+}
+
+/// Whether an entry is about this desired state and no other one.
+pub(super) fn answers(pod: &UpdatedPod, desired: &DesiredPod) -> bool {
+    pod.uid == desired.uid
+        && pod.owner == desired.owner
+        && pod.owner_uid == desired.owner_uid
+        && pod.revision == desired.revision
+        && pod.attempt == desired.attempt
 }
 
 /// When an entry ended.

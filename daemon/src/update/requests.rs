@@ -56,8 +56,8 @@ impl Requests {
         Self { connection, node, known: RequestCache::default() }
     }
 
-    /// Puts on the desk what is asked for; for ever.
-    pub(super) async fn follow(&self, desk: &SharedUpdates) {
+    /// Tells the updates what is asked for; for ever.
+    pub(super) async fn follow(&self, updates: &SharedUpdates) {
         let watch = Watch {
             what: "ContainerUpdateRequests",
             single: false,
@@ -72,25 +72,25 @@ impl Requests {
                     let objects: Vec<Object> = objects.into_iter().filter_map(Object::read).collect();
                     self.known.replace(&objects);
                     let there = objects.iter().filter(|object| !object.deleting);
-                    desk.listed(UpdateSource::Api, there.map(|object| entry(object, &clock)).collect());
+                    updates.listed(UpdateSource::Api, there.map(|object| entry(object, &clock)).collect());
                 }
                 Shown::Applied(object) => {
                     if let Some(object) = Object::read(object) {
-                        self.see(&object, desk, &clock);
+                        self.apply(&object, updates, &clock);
                     }
                 }
                 Shown::Deleted(object) => {
                     if let Some(object) = Object::read(object) {
                         self.known.remove(&object.id);
-                        desk.gone(&object.id);
+                        updates.gone(&object.id);
                     }
                 }
                 // What was shown stays; before anything was, there is nothing.
                 Shown::Lost(_) => {}
-                Shown::Refused(_) if desk.has_heard(&[UpdateSource::Api]) => {}
+                Shown::Refused(_) if updates.has_heard(&[UpdateSource::Api]) => {}
                 Shown::Refused(_) | Shown::NotInstalled(_) => {
                     self.known.clear();
-                    desk.listed(UpdateSource::Api, Vec::new());
+                    updates.listed(UpdateSource::Api, Vec::new());
                 }
             }
         };
@@ -103,7 +103,7 @@ impl Requests {
         &self,
         id: &RequestId,
         report: &UpdateReport,
-        desk: &SharedUpdates,
+        updates: &SharedUpdates,
     ) -> StepOutcome {
         let Some(target) = self.known.target(id) else { return StepOutcome::Gone };
         let status = report::status(report, &target.status, Timestamp::now());
@@ -117,12 +117,12 @@ impl Requests {
         match target.ask(&self.connection, &kind(), write).await {
             Ok(object) => {
                 if let Some(object) = Object::read(object) {
-                    self.see(&object, desk, &Clock::read());
+                    self.apply(&object, updates, &Clock::read());
                 }
                 StepOutcome::Done
             }
             Err(error) if error.is_gone() => StepOutcome::Gone,
-            Err(error) if error.is_conflict() => self.look_again(id, &target, desk).await,
+            Err(error) if error.is_conflict() => self.look_again(id, &target, updates).await,
             Err(error) => failed(&target, &error, "Request not reported"),
         }
     }
@@ -146,13 +146,13 @@ impl Requests {
     }
 
     /// Somebody else wrote: what does it look like now? The report is made from that.
-    async fn look_again(&self, id: &RequestId, target: &Target, desk: &SharedUpdates) -> StepOutcome {
+    async fn look_again(&self, id: &RequestId, target: &Target, updates: &SharedUpdates) -> StepOutcome {
         let name = target.name.clone();
         let look = async move |api: Api<DynamicObject>| api.get_opt(&name).await;
         match target.ask(&self.connection, &kind(), look).await {
             Ok(object) => match object.and_then(Object::read).filter(|object| object.id == *id) {
                 Some(object) => {
-                    self.see(&object, desk, &Clock::read());
+                    self.apply(&object, updates, &Clock::read());
                     StepOutcome::Failed
                 }
                 None => StepOutcome::Gone,
@@ -161,15 +161,15 @@ impl Requests {
         }
     }
 
-    fn see(&self, object: &Object, desk: &SharedUpdates, clock: &Clock) {
+    fn apply(&self, object: &Object, updates: &SharedUpdates, clock: &Clock) {
         if !self.known.put(object) {
             return;
         }
         if object.deleting {
             // Nothing new is begun for it any more.
-            desk.gone(&object.id);
+            updates.gone(&object.id);
         } else {
-            desk.seen(entry(object, clock));
+            updates.seen(entry(object, clock));
         }
     }
 }

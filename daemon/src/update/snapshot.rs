@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use berth_policy::{
     PodUid, WishPhase,
     in_place_update::{
-        ContainerStatusView, CreatedWith, DeclaredContainer, EnvReference, Fate, GateView, Metadata,
+        ContainerStatusView, CreatedWith, DeclaredContainer, EnvReference, GateView, Liveness, Metadata,
         MetadataKey, NodeView, PodView, Presence, Record,
     },
 };
@@ -74,7 +74,7 @@ pub(super) fn pod(pod: &core::Pod) -> PodView {
     PodView {
         uids: uids(pod),
         version: version(&pod.metadata),
-        fate: fate(pod),
+        liveness: liveness(pod),
         generation: pod.metadata.generation,
         observed_generation: pod.status.as_ref().and_then(|status| status.observed_generation),
         restart_policy: read::restart_policy(pod),
@@ -157,16 +157,16 @@ fn record(pod: &core::Pod) -> Option<Record> {
     state::read(pod.metadata.annotations.as_ref()?.get(state::ANNOTATION)?)
 }
 
-fn fate(pod: &core::Pod) -> Fate {
+fn liveness(pod: &core::Pod) -> Liveness {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     if read::is_mirror(&pod.metadata) {
-        Fate::Static
+        Liveness::Static
     } else if pod.metadata.deletion_timestamp.is_some() {
-        Fate::Gone
+        Liveness::Gone
     } else if matches!(phase, Some("Succeeded" | "Failed")) {
-        Fate::Ended
+        Liveness::Ended
     } else {
-        Fate::Alive
+        Liveness::Alive
     }
 }
 
@@ -230,7 +230,7 @@ status:
         .unwrap();
         let view = pod(&shown);
         let seconds = Duration::from_secs;
-        assert_eq!((view.uids[0].as_str(), view.version, view.fate), ("u", 7, Fate::Alive));
+        assert_eq!((view.uids[0].as_str(), view.version, view.liveness), ("u", 7, Liveness::Alive));
         assert_eq!((view.generation, view.observed_generation), (Some(3), Some(2)));
         assert_eq!(view.restart_policy, berth_policy::RestartPolicy::OnFailure);
         assert!(view.has_pull_secrets);

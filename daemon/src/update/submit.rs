@@ -103,7 +103,7 @@ impl Updates {
         spec.pod_name.clone_from(&pod.name);
         let request = object(&pod, spec, parts.writer.node(), Timestamp::now()).map_err(SubmitError::Name)?;
         let name = request.metadata.name.clone().unwrap_or_default();
-        let object = parts.submitted.prepare(request.clone());
+        let object = parts.admin_requests.prepare(request.clone());
         let object = object.map_err(|unfit| SubmitError::Invalid(unfit.to_string()))?;
         let key = || format!("{}/{}", pod.namespace, pod.name);
         let found = parts.writer.look(&pod).await;
@@ -111,7 +111,7 @@ impl Updates {
         fits(&found.ok_or_else(|| SubmitError::Gone(key()))?, &request.spec)?;
         // Whoever asked may go away meanwhile: what is in a file is known, too.
         let parts = parts.clone();
-        let keep = tokio::spawn(async move { parts.submitted.keep(object, &parts.updates).await });
+        let keep = tokio::spawn(async move { parts.admin_requests.keep(object, &parts.updates).await });
         let kept = keep.await.unwrap_or_else(|error| {
             Err(FileError::Write { path: name.as_str().into(), source: io::Error::other(error) })
         });

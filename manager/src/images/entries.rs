@@ -1,4 +1,4 @@
-//! What the NodeImage of a node is to contain.
+//! Entries that the NodeImage of a node is to contain.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

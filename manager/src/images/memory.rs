@@ -1,4 +1,4 @@
-//! What a job remembers of the nodes that have ended, in its own status: `endedNodes`.
+//! Memory of the nodes that have ended, which a job keeps in its own status: `endedNodes`.
 //!
 //! It must be exact (a node asked twice, or never, is a broken promise), stay small with 5,000 nodes, and be
 //! readable by a person in need. Counts and a cursor are small and not exact: nodes end out of order, come

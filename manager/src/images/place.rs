@@ -1,4 +1,4 @@
-//! What is known of one node, in the eyes of one job.
+//! State of one node, in the eyes of one job.
 
 use std::sync::Arc;
 

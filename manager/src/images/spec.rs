@@ -1,4 +1,4 @@
-//! What a job asks for, parsed once; or why it makes no sense.
+//! Spec of a job, parsed once; or why it makes no sense.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What the index wants done, as values.
+//! Writes that the index wants, as values.
 
 use std::sync::Arc;
 

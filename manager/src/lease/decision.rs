@@ -1,4 +1,4 @@
-//! What a candidate does next, given the lease as it was read. Pure.
+//! Decision of a candidate, given the lease as it was read. Pure.
 
 use jiff::Timestamp;
 use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::MicroTime};

@@ -1,4 +1,4 @@
-//! What workloads want against what the nodes' objects show; and random histories against a model.
+//! Wishes of workloads against what the nodes' objects show; and random histories against a model.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -99,7 +99,10 @@ impl World {
         object.pods.retain(|pod| pod.uid != uid);
         object.pods.push(UpdatedPod {
             uid: uid.to_owned(),
+            owner: String::new(),
+            owner_uid: String::new(),
             revision: revision.to_string(),
+            attempt: 0,
             phase,
             reason: None,
             message: None,

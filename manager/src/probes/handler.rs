@@ -1,5 +1,5 @@
-//! What a probe does, and how often: the kubelet's Probe, with what the kubelet takes and what Berth does
-//! not.
+//! Action of a probe, and how often it runs: the kubelet's Probe, with what the kubelet takes and what Berth
+//! does not.
 
 use k8s_openapi::{
     api::core::v1::{HTTPGetAction, Probe},

@@ -1,5 +1,5 @@
-//! What markers come to on a pod: its probes with their ports resolved, who writes which condition, label and
-//! annotation, and what cannot be done.
+//! Resolution of markers on a pod: its probes with their ports resolved, who writes which condition, label
+//! and annotation, and what cannot be done.
 //!
 //! All of it follows from the pod's containers and the markers that select it, so it is worked out once for
 //! the pods of a workload and shared by them.

@@ -1,4 +1,4 @@
-//! What is owed: to each node that something has changed for, and to each marker.
+//! Writes that are due: to each node that something has changed for, and to each marker.
 
 use std::{
     collections::BTreeMap,

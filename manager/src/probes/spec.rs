@@ -1,5 +1,5 @@
-//! What a PodProbeMarker asks for, and whether it can be carried out. The admission policy
-//! `berth-probe-markers` says the same earlier; where it is not installed, this is where a marker is refused.
+//! Spec of a PodProbeMarker, and whether it can be carried out. The admission policy `berth-probe-markers`
+//! says the same earlier; where it is not installed, this is where a marker is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 

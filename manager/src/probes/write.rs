@@ -1,4 +1,4 @@
-//! What the index wants written, as values.
+//! Writes that the index wants, as values.
 
 use std::sync::Arc;
 

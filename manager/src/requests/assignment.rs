@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    failure::{Failure, Reason, deadline_exceeded},
+    failure::{Failure, FailureReason, deadline_exceeded},
     kind::{RequestId, RequestKind},
     model::{Wanted, context},
     patch::{Assignment, RequestAct},
@@ -36,7 +36,11 @@ pub(super) enum Decision {
 }
 
 impl Decision {
-    pub(super) fn fail(reason: Reason, message: impl Into<String>, assignment: Option<&Assignment>) -> Self {
+    pub(super) fn fail(
+        reason: FailureReason,
+        message: impl Into<String>,
+        assignment: Option<&Assignment>,
+    ) -> Self {
         Self::RequestAct(RequestAct::Fail(Failure::new(reason, message), assignment.cloned()))
     }
 }
@@ -60,11 +64,11 @@ pub(super) fn decide(
     now: Now,
 ) -> Decision {
     if let Some(fault) = &wanted.fault {
-        return Decision::fail(Reason::InvalidSpec, fault.as_ref(), None);
+        return Decision::fail(FailureReason::InvalidSpec, fault.as_ref(), None);
     }
     // No agent has it, so there is none to give its time to.
     if wanted.active_until.is_some_and(|until| until <= now.instant) {
-        return Decision::fail(Reason::DeadlineExceeded, deadline_exceeded(id.kind), None);
+        return Decision::fail(FailureReason::DeadlineExceeded, deadline_exceeded(id.kind), None);
     }
     let wait = |until: Instant| Decision::Wait(wanted.active_until.map_or(until, |end| end.min(until)));
     match snapshot(id, wanted, facts.pod) {
@@ -113,36 +117,45 @@ fn snapshot<'a>(id: &RequestId, wanted: &Wanted, pod: Option<&'a Pod>) -> Result
     let refuse = |reason, message| Err(Failure::new(reason, message));
     let Some(pod) = pod else {
         let namespace = &id.key.namespace;
-        return refuse(Reason::PodNotFound, format!("pod {name:?} is not in namespace {namespace:?}"));
+        return refuse(FailureReason::PodNotFound, format!("pod {name:?} is not in namespace {namespace:?}"));
     };
     match pod.stage {
         PodStage::Active => {}
         PodStage::Terminating => {
-            return refuse(Reason::PodTerminating, format!("pod {name:?} is being deleted"));
+            return refuse(FailureReason::PodTerminating, format!("pod {name:?} is being deleted"));
         }
         PodStage::Finished => {
             return refuse(
-                Reason::PodFinished,
+                FailureReason::PodFinished,
                 format!("pod {name:?} has ended: its containers stay as they are"),
             );
         }
     }
     let Some(node) = pod.node.clone() else {
-        return refuse(Reason::PodNotScheduled, format!("pod {name:?} is not scheduled to a node yet"));
+        return refuse(
+            FailureReason::PodNotScheduled,
+            format!("pod {name:?} is not scheduled to a node yet"),
+        );
     };
     let mut instances = Vec::with_capacity(wanted.containers.len());
     for wanted in &wanted.containers {
         let Some(container) = pod.container(wanted) else {
-            return refuse(Reason::ContainerNotFound, format!("container {wanted:?} is not in pod {name:?}"));
+            return refuse(
+                FailureReason::ContainerNotFound,
+                format!("container {wanted:?} is not in pod {name:?}"),
+            );
         };
         if let Some(what) = unfit(id.kind, container.role) {
-            return refuse(Reason::InitContainer, format!("container {wanted:?} of pod {name:?} {what}"));
+            return refuse(
+                FailureReason::InitContainer,
+                format!("container {wanted:?} of pod {name:?} {what}"),
+            );
         }
         match (id.kind, container.id) {
             (RequestKind::Recreate, Some(instance)) => instances.push((container, instance)),
             (RequestKind::Recreate, None) => {
                 let message = format!("container {wanted:?} of pod {name:?} has never started");
-                return refuse(Reason::ContainerNotStarted, message);
+                return refuse(FailureReason::ContainerNotStarted, message);
             }
             // One that cannot start may be what the update is for.
             (RequestKind::Update, _) => {}

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::{
     assignment::Decision,
-    failure::{AGENT_SILENT, POD_GONE, Reason, deadline_exceeded},
+    failure::{AGENT_SILENT, FailureReason, POD_GONE, deadline_exceeded},
     kind::RequestKind,
     model::Assigned,
 };
@@ -52,10 +52,10 @@ pub(super) fn decide(kind: RequestKind, assigned: &mut Assigned, facts: &Facts<'
     let silent = (!assigned.answered).then(|| later(assigned.since.max(facts.since), AGENT_SILENT_AFTER));
     let active = assigned.active_until.and_then(|until| until.checked_add(DEADLINE_EXCEEDED_AFTER));
     let ends = [
-        (node, Reason::NodeGone),
-        (pod, Reason::PodGone),
-        (silent, Reason::AgentSilent),
-        (active, Reason::DeadlineExceeded),
+        (node, FailureReason::NodeGone),
+        (pod, FailureReason::PodGone),
+        (silent, FailureReason::AgentSilent),
+        (active, FailureReason::DeadlineExceeded),
     ];
     // The first in time is the reason; of two at once, the one listed first explains the other.
     let first = ends.into_iter().filter_map(|(at, reason)| Some((at?, reason))).min_by_key(|(at, _)| *at);
@@ -75,11 +75,11 @@ fn since(field: &mut Option<Instant>, is_so: bool, now: Instant) {
     }
 }
 
-fn text(reason: Reason, kind: RequestKind, assigned: &Assigned) -> String {
+fn text(reason: FailureReason, kind: RequestKind, assigned: &Assigned) -> String {
     match reason {
-        Reason::PodGone => POD_GONE.to_owned(),
-        Reason::AgentSilent => AGENT_SILENT.to_owned(),
-        Reason::DeadlineExceeded => deadline_exceeded(kind).to_owned(),
+        FailureReason::PodGone => POD_GONE.to_owned(),
+        FailureReason::AgentSilent => AGENT_SILENT.to_owned(),
+        FailureReason::DeadlineExceeded => deadline_exceeded(kind).to_owned(),
         _ => format!("node {:?} has gone", assigned.assignment.node),
     }
 }

@@ -66,7 +66,7 @@ use self::{
     status::Status,
 };
 pub use self::{
-    failure::{Failure, Reason},
+    failure::{Failure, FailureReason},
     kind::{RequestId, RequestKind},
     patch::{Assignment, RequestAct, RequestStatus, StatusPatch},
 };

@@ -1,4 +1,4 @@
-//! What the index remembers of the objects it was told, in as little space as its decisions allow.
+//! Memory of the objects that the index was told, in as little space as its decisions allow.
 
 use std::{
     sync::Arc,

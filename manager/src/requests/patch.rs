@@ -1,4 +1,4 @@
-//! What the index wants written, as a value.
+//! Patch that the index wants written, as a value.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a request's status tells the manager, whichever of the two kinds it is.
+//! Status of a request, as the manager reads it, whichever of the two kinds it is.
 
 use berth_proto::crd::{
     ContainerRecreateRequestStatus, ContainerUpdateRequestStatus, RecreatePhase, StatusContext, UpdatePhase,

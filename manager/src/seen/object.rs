@@ -1,4 +1,4 @@
-//! What the indexes are told: objects of the cluster, cut down to what it decides by.
+//! Objects of the cluster that the indexes are told, cut down to what they decide by.
 //!
 //! The adapter (`crate::watch`) turns what the API server sends into these; nothing here knows how it looked
 //! on the wire.

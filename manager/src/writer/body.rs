@@ -1,4 +1,4 @@
-//! What is sent: the object as it is applied.
+//! Body of a request: the object as it is applied.
 
 use std::sync::Arc;
 

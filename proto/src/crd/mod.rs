@@ -19,6 +19,7 @@ mod node_pod_update;
 mod pod_probe_marker;
 mod sidecar_set;
 
+pub use berth_reasons::FailureReason;
 pub use bounds::{
     LONGEST_MESSAGE, MOST_ANNOTATION_BYTES, MOST_CONTAINERS, MOST_HISTORY_BYTES, MOST_SANDBOX_BYTES,
     MOST_SECONDS,
@@ -46,7 +47,9 @@ pub use node_pod_probe::{
     ContainerProbe, ContainerProbeState, NodePodProbe, NodePodProbeSpec, NodePodProbeStatus, PodProbe,
     PodProbeStatus, ProbeState,
 };
-pub use node_pod_update::{DesiredPod, NodePodUpdate, NodePodUpdateSpec, NodePodUpdateStatus, UpdatedPod};
+pub use node_pod_update::{
+    DesiredPod, NodePodUpdate, NodePodUpdateSpec, NodePodUpdateStatus, PodService, UpdatedPod,
+};
 pub use pod_probe_marker::{
     MarkerState, PodContainerProbe, PodProbeMarker, PodProbeMarkerSpec, PodProbeMarkerStatus,
     ProbeMarkerPolicy,

@@ -30,14 +30,19 @@ pub struct NodePodUpdateSpec {}
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodePodUpdateStatus {
-    /// Wanted state of pods of the node; one entry a pod. A pod is brought there once for each revision.
+    /// Wanted state of pods of the node; one entry for each owner that wants something of a pod. A pod is
+    /// brought there once for each revision and attempt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["uid"]))]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["uid", "owner"]))]
     pub desired_pods: Vec<DesiredPod>,
     /// How far they are; an entry goes with the one of `desiredPods`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["uid"]))]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["uid", "owner"]))]
     pub pods: Vec<UpdatedPod>,
+    /// Abilities of the agent of the node beyond entries without an owner, such as `owners/v1`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub features: Vec<String>,
     /// `Understood`, False when an entry of `desiredPods` is not one that can be carried out; which, and what
     /// to do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -51,13 +56,29 @@ pub struct NodePodUpdateStatus {
 pub struct DesiredPod {
     /// UID of the pod.
     pub uid: String,
+    /// Kind and name of the object that wants it, such as `SidecarSet/mesh`; empty: a workload.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(extend("default" = ""))]
+    pub owner: String,
+    /// UID of that object.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(extend("default" = ""))]
+    pub owner_uid: String,
     /// Its namespace.
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Tells this desired state from any other one of the pod; the pod's annotation
-    /// `apps.kruise.io/inplace-update-state` says it.
+    /// Tells this desired state from any other one of the pod and owner; the pod's annotation
+    /// `apps.kruise.io/inplace-update-state` says it, and for a SidecarSet
+    /// `kruise.io/sidecarset-inplace-update-state`.
     pub revision: String,
+    /// Number of the try of this revision: another one is carried out anew.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(extend("default" = 0))]
+    pub attempt: i32,
+    /// Service of the pod while its containers are restarted.
+    #[serde(default, skip_serializing_if = "PodService::is_drained")]
+    pub service: PodService,
     /// The containers that get another image.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub containers: Vec<UpdateContainer>,
@@ -67,6 +88,13 @@ pub struct DesiredPod {
     /// Annotations to set.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
+    /// JSON merge patches (RFC 7386) of annotations whose values are JSON objects, by key: each is applied to
+    /// the value that the pod has when it is patched.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub merge_annotations: BTreeMap<String, String>,
+    /// Annotations that are set only where the pod has none of that key.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub default_annotations: BTreeMap<String, String>,
     /// When this revision was asked for: its deadline counts from here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
@@ -84,14 +112,46 @@ pub struct DesiredPod {
     pub active_deadline_seconds: Option<i64>,
 }
 
+/// Service of a pod while containers of it are restarted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum PodService {
+    /// It goes on: the readiness gate InPlaceUpdateReady stays as it is.
+    Keep,
+    /// Where the pod has that gate, it is shut before the first change and opened after the last one.
+    #[default]
+    Drain,
+}
+
+impl PodService {
+    fn is_drained(&self) -> bool {
+        *self == Self::Drain
+    }
+}
+
+fn is_zero(number: &i32) -> bool {
+    *number == 0
+}
+
 /// How far the update of one pod is.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UpdatedPod {
     /// UID of the pod.
     pub uid: String,
+    /// Kind and name of the object that wants what this is about, such as `SidecarSet/mesh`; empty: a workload.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(extend("default" = ""))]
+    pub owner: String,
+    /// UID of that object.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(extend("default" = ""))]
+    pub owner_uid: String,
     /// Which revision this is about.
     pub revision: String,
+    /// Try of that revision that this is about.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(extend("default" = 0))]
+    pub attempt: i32,
     /// `Pending`, `Updating`, `RollingBack`, `Succeeded` or `Failed`.
     pub phase: UpdatePhase,
     /// Why it failed, for programs; from the beginning of the way back on.

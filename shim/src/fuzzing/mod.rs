@@ -1,4 +1,4 @@
-//! What reads bytes of the kubelet or the runtime, for the fuzz targets of `fuzz/`: each takes any bytes, and
+//! Readers of bytes of the kubelet or the runtime, for the fuzz targets of `fuzz/`: each takes any bytes, and
 //! panics where it should not be so. The ordinary tests try the seeds, and what is near them.
 
 mod append;

@@ -1,4 +1,4 @@
-//! What a client reads from a changed answer, and that the runtime's bytes are all still there.
+//! Changed answers as a client reads them; the runtime's bytes are all still there.
 
 use berth_policy::PodRef;
 use proptest::prelude::*;

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::quantity::Quantity;
+use super::quantity::rewritten;
 use crate::{fault::Fault, json::Object};
 
 /// The most members without a meaning that are told of.
@@ -88,7 +88,8 @@ pub(super) fn encode(kind: Kind, value: &Value, path: &str, out: &mut String) ->
     let wrong = |wanted: &str| Fault::new(path, format!("is not {wanted}: correct it"));
     match kind {
         Kind::Text => {
-            quoted(if value.is_null() { "" } else { value.as_str().ok_or_else(|| wrong("a text"))? }, out)
+            let text = if value.is_null() { Some("") } else { value.as_str() };
+            quoted(text.ok_or_else(|| wrong("a text"))?, out);
         }
         Kind::Flag => {
             let flag = !value.is_null() && value.as_bool().ok_or_else(|| wrong("true or false"))?;
@@ -100,8 +101,8 @@ pub(super) fn encode(kind: Kind, value: &Value, path: &str, out: &mut String) ->
             Value::String(text) => quoted(text, out),
             _ => integer(value, i32::MIN.into(), i32::MAX.into(), wrong, out)?,
         },
-        Kind::Quantity => quoted(&quantity(value, wrong)?.canonical(), out),
-        Kind::Resource => quoted(&quantity(value, wrong)?.rounded_to_milli().canonical(), out),
+        Kind::Quantity => quoted(&quantity(value, false, wrong)?, out),
+        Kind::Resource => quoted(&quantity(value, true, wrong)?, out),
         Kind::List(items) => {
             out.push('[');
             let values = if value.is_null() {
@@ -157,14 +158,14 @@ fn integer(
     Ok(())
 }
 
-fn quantity(value: &Value, wrong: impl Fn(&str) -> Fault) -> Result<Quantity, Fault> {
-    let parsed = match value {
-        Value::Null => Quantity::parse("0"),
-        Value::String(text) => Quantity::parse(text),
-        Value::Number(number) => Quantity::parse(&number.to_string()),
+fn quantity(value: &Value, milli: bool, wrong: impl Fn(&str) -> Fault) -> Result<String, Fault> {
+    let text = match value {
+        Value::Null => Some("0".to_owned()),
+        Value::String(text) => rewritten(text, milli),
+        Value::Number(number) => rewritten(&number.to_string(), milli),
         _ => None,
     };
-    parsed.ok_or_else(|| wrong("a quantity such as 500m or 128Mi"))
+    text.ok_or_else(|| wrong("a quantity such as 500m or 128Mi"))
 }
 
 /// Paths of members that the table does not have, at most [`UNKNOWN_MOST`].

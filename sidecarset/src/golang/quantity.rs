@@ -22,6 +22,38 @@ pub(crate) struct Quantity {
     format: Format,
 }
 
+/// Text of a quantity as Go writes it again: one that looks canonical as it was given, any other one in its
+/// canonical form. With `milli`, one that is finer than a thousandth is rounded first. None for what is none.
+pub(crate) fn rewritten(text: &str, milli: bool) -> Option<String> {
+    let text = text.trim();
+    let quantity = Quantity::parse(text)?;
+    match kept_scale(text) {
+        Some(scale) if !milli || scale >= -3 => Some(text.to_owned()),
+        _ if milli => Some(quantity.rounded_to_milli().canonical()),
+        _ => Some(quantity.canonical()),
+    }
+}
+
+/// Power of ten of the last digit of a text that Go keeps as it is; None for one that it writes anew.
+fn kept_scale(text: &str) -> Option<i32> {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let end = digits.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(digits.len());
+    let (number, suffix) = digits.split_at(end);
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let whole = whole.trim_start_matches('0');
+    let (format, ten, two) = suffix_of(suffix)?;
+    let long = whole.len() + fraction.len();
+    if format == Format::Binary {
+        let most = 14_usize.checked_sub(usize::try_from(two).ok()? * 3 / 10)?;
+        let odd = whole.parse::<u64>().is_ok_and(|number| number & 7 != 0);
+        return (fraction.is_empty() && long <= most && odd).then_some(0);
+    }
+    let scale = ten - i32::try_from(fraction.len()).ok()?;
+    let shifted = [whole, fraction].concat();
+    let canonical = !whole.is_empty() && scale % 3 == 0 && !shifted.ends_with("000");
+    (canonical && long <= 18 && scale >= -9).then_some(scale)
+}
+
 impl Quantity {
     /// Reads a quantity; None when it is none.
     pub(crate) fn parse(text: &str) -> Option<Self> {
@@ -149,4 +181,72 @@ fn amount(whole: &str, fraction: &str, ten: i32, two: u32) -> i128 {
         sum = product / parts;
     }
     sum.saturating_add(i128::from(more)).min(MOST)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::rewritten;
+
+    /// Quantity, text of Go for it, and that after rounding to thousandths: what Kubernetes' own package gives.
+    #[rstest]
+    #[case("0", "0", "0")]
+    #[case("1", "1", "1")]
+    #[case("1000m", "1", "1")]
+    #[case("500m", "500m", "500m")]
+    #[case("0.5", "500m", "500m")]
+    #[case("1.5Gi", "1536Mi", "1536Mi")]
+    #[case("1024Mi", "1Gi", "1Gi")]
+    #[case("1536Mi", "1536Mi", "1536Mi")]
+    #[case("100Ki", "100Ki", "100Ki")]
+    #[case("0.5Ki", "512", "512")]
+    #[case("1000Ki", "1000Ki", "1000Ki")]
+    #[case("1e3", "1e3", "1e3")]
+    #[case("1E3", "1E3", "1E3")]
+    #[case("1e-3", "1e-3", "1e-3")]
+    #[case("1E", "1E", "1E")]
+    #[case("12e6", "12e6", "12e6")]
+    #[case("1000000", "1M", "1M")]
+    #[case("1500", "1500", "1500")]
+    #[case("0.0001", "100u", "1m")]
+    #[case("1n", "1n", "1m")]
+    #[case("1500u", "1500u", "2m")]
+    #[case("100n", "100n", "1m")]
+    #[case("0.1Ki", "102400m", "102400m")]
+    #[case("1.5Ki", "1536", "1536")]
+    #[case("1Ei", "1Ei", "1Ei")]
+    #[case("8Ei", "9223372036854775807", "9223372036854775807")]
+    #[case("100E", "100E", "100E")]
+    #[case("-1", "-1", "-1")]
+    #[case("-1500m", "-1500m", "-1500m")]
+    #[case("+5", "+5", "+5")]
+    #[case(".5", "500m", "500m")]
+    #[case("5.", "5.", "5.")]
+    #[case("0Ki", "0", "0")]
+    #[case("1023", "1023", "1023")]
+    #[case("1025Ki", "1025Ki", "1025Ki")]
+    #[case("123456789", "123456789", "123456789")]
+    #[case("0.1Gi", "107374182400m", "107374182400m")]
+    #[case("1e21", "1e21", "1e21")]
+    #[case("3.14159", "3141590u", "3142m")]
+    #[case("9223372036854775807", "9223372036854775807", "9223372036854775807")]
+    #[case("1000k", "1M", "1M")]
+    #[case("1e0", "1e0", "1e0")]
+    #[case("00100", "00100", "00100")]
+    #[case("0.5m", "500u", "1m")]
+    #[case("2048", "2048", "2048")]
+    #[case("1M", "1M", "1M")]
+    #[case("1024M", "1024M", "1024M")]
+    #[case("1x", "", "")]
+    #[case("", "", "")]
+    #[case("1.2.3", "", "")]
+    #[case("--1", "", "")]
+    #[case("1 Gi", "", "")]
+    #[case("1ki", "", "")]
+    fn as_go_writes_it(#[case] given: &str, #[case] text: &str, #[case] rounded: &str) {
+        let expected = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        assert_eq!(rewritten(given, false), expected(text));
+        assert_eq!(rewritten(given, true), expected(rounded));
+    }
 }

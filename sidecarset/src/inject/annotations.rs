@@ -30,8 +30,8 @@ pub(super) struct HashEntries(BTreeMap<String, Entry>);
 
 impl Entry {
     pub(super) fn new(set: &str, revision: &Revision, now: Timestamp) -> Self {
-        let running =
-            revision.sidecars().filter(|sidecar| sidecar.native || revision.containers.contains(sidecar));
+        let native = revision.init.iter().filter(|sidecar| sidecar.native);
+        let running = native.chain(&revision.containers);
         let list: BTreeSet<&str> = running.map(|sidecar| sidecar.name.as_str()).collect();
         Self {
             time: now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into(),

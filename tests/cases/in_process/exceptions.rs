@@ -1,4 +1,4 @@
-//! What the kubelet is told beyond the runtime's words, and that nobody else is, and that it is nothing else.
+//! Answers that say more than the runtime's words: only to the kubelet, and nothing else in them.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! What the runtime did not process is sent once more over a fresh connection, and nothing else is.
+//! Calls that the runtime did not process are sent once more over a fresh connection, and no others.
 //!
 //! The runtime here is written frame by frame: no library lets a test choose the last stream of a GOAWAY.
 

@@ -1,4 +1,4 @@
-//! What a case stands in: a runtime that does as told, the shim, and a kubelet connected to it.
+//! World of a case: a runtime that does as told, the shim, and a kubelet connected to it.
 
 use std::{future::Future, path::PathBuf, sync::Arc, time::Duration};
 

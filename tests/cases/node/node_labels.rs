@@ -1,4 +1,4 @@
-//! What the node says of itself, so that pods can ask for nodes that keep their order.
+//! Labels that the node has, so that pods can ask for nodes that keep their order.
 
 use anyhow::{Result, ensure};
 use berth_tests::manifest::Container;

@@ -1,4 +1,4 @@
-//! What becomes of the lower containers when a higher one does not get ready, and what never waits at all.
+//! Waiting: the lower containers when a higher one does not get ready, and pods that never wait at all.
 
 use std::time::{Duration, Instant};
 

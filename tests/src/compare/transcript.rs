@@ -1,4 +1,4 @@
-//! What one side answered, call by call, without what differs from run to run.
+//! Transcript of one side's answers, call by call, without what differs from run to run.
 
 use anyhow::{Result, bail, ensure};
 

@@ -1,4 +1,4 @@
-//! What came of the cells: a line for each as it ends, and the matrix in the end.
+//! Report on the cells: a line for each as it ends, and the matrix in the end.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What everybody here asks of the node: pods by the API, containers by containerd's own socket. Nothing of
-//! it is asked of berthd.
+//! Site of the cells: pods by the API, containers by containerd's own socket. Nothing of it is asked of
+//! berthd.
 
 use std::time::Duration;
 

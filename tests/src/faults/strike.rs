@@ -1,4 +1,4 @@
-//! What happens to the node while berthd stands at a point, and how the node is made whole again.
+//! Strikes against the node while berthd stands at a point, and how the node is made whole again.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! What really happened, as the runtime tells it: when each container was started and when it ended.
+//! Observation of what really happened, as the runtime tells it: when each container was started and when it
+//! ended.
 //!
 //! Tests of an order compare these times and nothing that Berth says. The client goes to the runtime's own
 //! socket. What the rest of the cluster was told of the pods, and when, is the API server's.

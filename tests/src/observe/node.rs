@@ -1,4 +1,4 @@
-//! What the cluster is told of the node, and what its kubelet complains of.
+//! Observation of what the cluster is told of the node, and what its kubelet complains of.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What is told of one look after another.
+//! Lines that are printed for one look after another.
 
 use berth_proto::admin::{ContainerUpdateState, RecreateState, UpdateState};
 

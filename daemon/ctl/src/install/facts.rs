@@ -1,4 +1,4 @@
-//! What is on the node: which kubelet, what it is told, and what of Berth is there already. Only reads.
+//! Facts about the node: which kubelet, what it is told, and what of Berth is there already. Only reads.
 
 mod kubelet;
 mod rancher;

@@ -1,4 +1,4 @@
-//! What is going to be done, or is being done, in words.
+//! Words for what is going to be done, or is being done.
 
 use super::facts::Facts;
 use super::host::Before;

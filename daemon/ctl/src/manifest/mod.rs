@@ -17,6 +17,7 @@ use std::io::Read;
 
 use anyhow::{Context, Result, bail};
 use berth_policy::launch_priority::{EnvValue, LaunchOrder, ORDERED_ANNOTATION, PRIORITY_ENV};
+use berthd::base::yaml::{Document, YamlError};
 
 /// The label and annotation keys that the kubelet writes.
 pub(crate) mod keys {
@@ -64,18 +65,17 @@ impl Manifest {
 
     /// Reads a manifest from memory.
     pub(crate) fn parse(text: &str) -> Result<Self> {
-        // One kind of document is tried first, or a Deployment would be told that its fields are unknown.
-        if let Ok(head) = serde_saphyr::from_str::<Head>(text)
-            && let (Some(kind), Some(api_version)) = (head.kind, head.api_version)
+        let document = Document::parse(text).map_err(readable)?;
+        // The kind first, or a Deployment would be told that its fields are unknown.
+        if let Some((api_version, kind)) = document.head()
             && (kind != "Pod" || api_version != "v1")
         {
             bail!(
                 "it is {api_version} {kind}; berthctl run plays one v1 Pod: take the pod template out of it"
             );
         }
-        let options = serde_saphyr::options! { no_schema: true, strict_booleans: true, with_snippet: false };
-        let pod: types::Pod = serde_saphyr::from_str_with_options(text, options).map_err(readable)?;
-        let remarks = check::check(&pod)?;
+        let pod: types::Pod = document.typed().map_err(readable)?;
+        let remarks = check::check(&pod, &document)?;
         let order = order(&pod)?;
         let uid = pod.metadata.uid.clone().map_or_else(fresh_uid, Ok)?;
         Ok(Self { pod, uid, order, remarks })
@@ -97,14 +97,6 @@ impl Manifest {
     }
 }
 
-/// Just enough to say what a document is.
-#[derive(serde::Deserialize)]
-struct Head {
-    #[serde(rename = "apiVersion")]
-    api_version: Option<String>,
-    kind: Option<String>,
-}
-
 fn order(pod: &types::Pod) -> Result<Option<LaunchOrder>> {
     let annotation = pod.metadata.annotations.get(ORDERED_ANNOTATION).map(String::as_str);
     let containers = pod.spec.containers.iter().map(|container| {
@@ -119,21 +111,14 @@ fn order(pod: &types::Pod) -> Result<Option<LaunchOrder>> {
     Ok(LaunchOrder::declared(annotation, containers)?)
 }
 
-/// The parser's message, without its list of all known fields.
-fn readable(error: serde_saphyr::Error) -> anyhow::Error {
-    if matches!(error.without_snippet(), serde_saphyr::Error::MultipleDocuments { .. }) {
-        return anyhow::anyhow!(
+/// The parser's message, with the remedy for what is played.
+fn readable(error: YamlError) -> anyhow::Error {
+    match error {
+        YamlError::Several => anyhow::anyhow!(
             "it has several YAML documents; berthctl run plays one Pod: give each document its own file"
-        );
+        ),
+        error @ YamlError::Yaml { .. } => anyhow::anyhow!("{error}"),
     }
-    let text = error.to_string();
-    let short = match (text.find(", expected one of"), text.rfind(" at line"), error.location()) {
-        (Some(list), _, Some(at)) => {
-            format!("{} at line {}, column {}", &text[..list], at.line(), at.column())
-        }
-        _ => text,
-    };
-    anyhow::anyhow!("{short}")
 }
 
 /// A random (version 4) UUID.

@@ -12,12 +12,11 @@ use std::collections::BTreeMap;
 use berthd::base::quantity::Quantity;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde_saphyr::Spanned;
 
 use super::scalar::IntOrName;
 
-/// Present means an error; keeps the line for the message.
-pub(crate) type Refused = Option<Spanned<IgnoredAny>>;
+/// Present means an error.
+pub(crate) type Refused = Option<IgnoredAny>;
 /// Present means a remark on stderr.
 pub(crate) type Ignored = Option<IgnoredAny>;
 
@@ -77,7 +76,7 @@ pub(crate) struct PodSpec {
     pub host_pid: bool,
     #[serde(rename = "hostIPC")]
     pub host_ipc: bool,
-    pub host_users: Option<Spanned<bool>>,
+    pub host_users: Option<bool>,
     pub share_process_namespace: bool,
     pub hostname: Option<String>,
     pub dns_config: Option<DnsConfig>,
@@ -142,7 +141,7 @@ pub(crate) struct PodSecurityContext {
     pub supplemental_groups: Vec<i64>,
     pub fs_group_change_policy: Ignored,
     pub supplemental_groups_policy: Refused,
-    pub seccomp_profile: Option<Spanned<SeccompProfile>>,
+    pub seccomp_profile: Option<SeccompProfile>,
     pub app_armor_profile: Refused,
     pub se_linux_options: Refused,
     pub se_linux_change_policy: Refused,
@@ -266,7 +265,7 @@ pub(crate) struct SecurityContext {
     pub run_as_non_root: Option<bool>,
     pub capabilities: Capabilities,
     pub proc_mount: Refused,
-    pub seccomp_profile: Option<Spanned<SeccompProfile>>,
+    pub seccomp_profile: Option<SeccompProfile>,
     pub app_armor_profile: Refused,
     pub se_linux_options: Refused,
     pub windows_options: Refused,
@@ -383,7 +382,7 @@ pub(crate) struct Volume {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct EmptyDir {
-    pub medium: Option<Spanned<String>>,
+    pub medium: Option<String>,
     pub size_limit: Ignored,
 }
 

@@ -1,4 +1,4 @@
-//! What happened when while a pod was launched, for `--timeline` and `-o json`.
+//! Record of what happened when while a pod was launched, for `--timeline` and `-o json`.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! What `berthctl update` asks for, and what it makes of the answers.
+//! Requests that `berthctl update` makes, and what it makes of the answers.
 
 use clap::Parser;
 

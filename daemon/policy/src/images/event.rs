@@ -1,4 +1,4 @@
-//! What happened to images: facts from the sources of wishes, the executors, and the kubelet's own pulls.
+//! Facts about images, from the sources of wishes, the executors, and the kubelet's own pulls.
 
 use std::{sync::Arc, time::Instant};
 

@@ -1,4 +1,4 @@
-//! What somebody wants to have on this node, and what every other word about images means.
+//! Wishes: images that somebody wants to have on this node, and what every other word about images means.
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 

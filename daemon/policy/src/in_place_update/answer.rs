@@ -1,11 +1,11 @@
-//! What the status of a request is to say: how far it is, that it goes back, how it ended.
+//! Answers to a request: how far it is, that it goes back, how it ended.
 
 use std::{collections::BTreeMap, time::Instant};
 
 use crate::{
     in_place_update::{
-        ContainerUpdate, ContainerUpdatePhase, Failure, Next, Observed, Reason, UpdateOutcome, UpdatePhase,
-        UpdateReport, UpdateRequest, diff::Diff, pod_plan::merge,
+        ContainerUpdate, ContainerUpdatePhase, Failure, FailureReason, Next, Observed, UpdateOutcome,
+        UpdatePhase, UpdateReport, UpdateRequest, diff::Diff, pod_plan::merge,
     },
     model::{ContainerName, RequestId},
 };
@@ -81,7 +81,7 @@ pub(super) fn end(
             (UpdateOutcome::Failed(failure.reason), message)
         }
         (Err(failure), None) => (UpdateOutcome::Failed(failure.reason), failure.message.clone()),
-        (Err(failure), Some((first, _))) if failure.reason == Reason::Replaced => (
+        (Err(failure), Some((first, _))) if failure.reason == FailureReason::Replaced => (
             UpdateOutcome::Failed(first.reason),
             format!("{}; {} on the way back", first.message, failure.message),
         ),

@@ -8,8 +8,8 @@ use std::{
 
 use crate::{
     in_place_update::{
-        ContainerView, Failure, Fate, Gate, Leftovers, Next, Observed, Presence, Reason, Record, Update, Why,
-        batch,
+        ContainerView, Failure, FailureReason, Gate, Leftovers, Liveness, Next, Observed, Presence, Record,
+        Update, Why, batch,
         diff::{Diff, counts_env},
     },
     model::ContainerName,
@@ -40,14 +40,14 @@ impl Decision<'_> {
         }
         if let Some(name) = self.unknown() {
             let message = format!("the pod has no container {name}; init containers are not updated");
-            return self.fail(Reason::NoSuchContainer, message);
+            return self.fail(FailureReason::ContainerNotFound, message);
         }
         if let Some(ended) = self.ended() {
             let message = format!(
                 "container {} has ended and its restart policy leaves it so; create the pod anew",
                 ended.name
             );
-            return self.fail(Reason::ContainerEnded, message);
+            return self.fail(FailureReason::ContainerEnded, message);
         }
         let under_way = self.under_way();
         if self.diff.is_empty() && under_way.is_none() {
@@ -58,7 +58,7 @@ impl Decision<'_> {
                 Some(Next::Wait { why, .. }) => format!("the update has exceeded its deadline: {why}"),
                 _ => "the update has exceeded its deadline".to_owned(),
             };
-            return self.fail(Reason::DeadlineExceeded, message);
+            return self.fail(FailureReason::DeadlineExceeded, message);
         }
         if matches!(under_way, Some(Next::Wait { why: Why::Ready { .. } | Why::Restart(_), .. }))
             && self.may_open()
@@ -78,7 +78,8 @@ impl Decision<'_> {
         if let Some((_, why)) =
             self.seen.refused.as_ref().filter(|(revision, _)| *revision == self.update.revision)
         {
-            return self.fail(Reason::Refused, format!("the pod cannot be changed in this way: {why}"));
+            return self
+                .fail(FailureReason::Refused, format!("the pod cannot be changed in this way: {why}"));
         }
         if let (false, Some(next)) = (self.diff.changes.is_empty(), self.make_way()) {
             return next;
@@ -87,16 +88,16 @@ impl Decision<'_> {
     }
 
     /// A pod that cannot be updated at all.
-    fn unfit(&self) -> Option<(Reason, String)> {
-        match self.seen.fate {
-            Fate::Static => Some((
-                Reason::StaticPod,
+    fn unfit(&self) -> Option<(FailureReason, String)> {
+        match self.seen.liveness {
+            Liveness::Static => Some((
+                FailureReason::StaticPod,
                 "a static pod cannot be updated in place: the kubelet replaces it as a whole when its manifest changes"
                     .to_owned(),
             )),
-            Fate::Gone => Some((Reason::PodGone, "pod has gone".to_owned())),
-            Fate::Ended => Some((Reason::PodEnded, "the pod has run to its end".to_owned())),
-            Fate::Alive => None,
+            Liveness::Gone => Some((FailureReason::PodGone, "pod has gone".to_owned())),
+            Liveness::Ended => Some((FailureReason::PodEnded, "the pod has run to its end".to_owned())),
+            Liveness::Alive => None,
         }
     }
 
@@ -257,7 +258,7 @@ impl Decision<'_> {
                 }
             }
             _ => self.fail(
-                Reason::CrashLoop,
+                FailureReason::CrashLoop,
                 format!(
                     "container {} runs what is wanted and falls over again and again (restart count {restarts})",
                     container.name
@@ -276,7 +277,7 @@ impl Decision<'_> {
                 Some(Presence::Present) => {}
                 Some(Presence::Failed(why)) => {
                     let message = format!("image {image} could not be pulled: {why}");
-                    return Some(self.fail(Reason::ImageNotPulled, message));
+                    return Some(self.fail(FailureReason::ImageNotPulled, message));
                 }
                 Some(Presence::Unknown) | None => {
                     missing.insert(image.clone());
@@ -319,7 +320,7 @@ impl Decision<'_> {
 
     /// The way back, where it is wanted and there is one. A pod that stays as it is goes back into service if
     /// all of it runs as its spec says; if not, it stays out until somebody asks for something else.
-    fn fail(&self, reason: Reason, message: String) -> Next {
+    fn fail(&self, reason: FailureReason, message: String) -> Next {
         let failure = Failure { reason, message };
         if let (true, Some(before)) = (self.update.rollback_on_failure, &self.seen.before)
             && before.differs(self.seen)
@@ -337,7 +338,7 @@ impl Decision<'_> {
         // The update that this one replaced, and that nobody wants any more, is about to come to rest. A
         // restart that the kubelet does not make by itself is not made any more.
         let settles = |container: &ContainerView| {
-            matches!(reason, Reason::ImageNotPulled | Reason::NoSuchContainer)
+            matches!(reason, FailureReason::ImageNotPulled | FailureReason::ContainerNotFound)
                 && !container.is_crashing()
                 && !(container.is_running() && !container.is_image_stale() && owes_env(container))
                 && self.seen.record.as_ref().is_some_and(|record| record.has_moved(&container.name))

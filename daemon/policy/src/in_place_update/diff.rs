@@ -1,4 +1,4 @@
-//! What an update still has to change in the pod, per container.
+//! Changes that an update still has to make in the pod, per container.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

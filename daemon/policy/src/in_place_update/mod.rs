@@ -55,10 +55,12 @@ mod step;
 pub(crate) mod updates;
 mod want;
 
+pub use berth_reasons::FailureReason;
+
 pub use decide::next;
 pub use gate::{is_worked_on, may_open};
 pub use observed::{
-    ContainerView, EnvHash, Fate, Gate, ImageMatch, Instance, Leftovers, Life, Metadata, MetadataKey,
+    ContainerView, EnvHash, Gate, ImageMatch, Instance, Leftovers, Life, Liveness, Metadata, MetadataKey,
     Observed, Presence,
 };
 pub use pod_plan::{PodPlan, Sight, plan};
@@ -67,7 +69,7 @@ pub use request::{
     ContainerUpdate, ContainerUpdatePhase, UpdateOutcome, UpdatePhase, UpdateReport, UpdateRequest,
     UpdateSource,
 };
-pub use step::{Failure, Next, PodPatch, Reason, Why};
+pub use step::{Failure, Next, PodPatch, Why};
 pub use updates::{
     ContainerStatusView, CreatedWith, DeclaredContainer, EnvReference, Fetched, GateView, InstanceQuestion,
     NodeView, PodView, PodWrite, StoredRequest, UpdateAction, UpdateEvent, UpdatePermission, Updates,

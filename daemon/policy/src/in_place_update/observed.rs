@@ -31,8 +31,8 @@ pub struct EnvHash(pub u64);
 /// One pod. Spec, metadata, gate and record are of one and the same version of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observed {
-    /// Fate of the pod: says whether it can be updated at all.
-    pub fate: Fate,
+    /// Liveness of the pod: says whether it can be updated at all.
+    pub liveness: Liveness,
     /// `spec.containers`, in their order.
     pub containers: Vec<ContainerView>,
     /// Its labels and annotations.
@@ -53,9 +53,9 @@ pub struct Observed {
     pub before: Option<Before>,
 }
 
-/// Whether a pod can be updated.
+/// Liveness of a pod, which says whether it can be updated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum Liveness {
     /// It can.
     Alive,
     /// It is being deleted, or is gone already.

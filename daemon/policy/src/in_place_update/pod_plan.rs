@@ -17,7 +17,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use crate::{
     in_place_update::{
-        Before, ContainerView, Failure, Metadata, Next, Observed, Presence, Reason, Record, Update,
+        Before, ContainerView, Failure, FailureReason, Metadata, Next, Observed, Presence, Record, Update,
         UpdateOutcome, UpdatePhase, UpdateReport, UpdateRequest,
         answer::{containers, end, going_on, turn_back},
         decide,
@@ -62,8 +62,8 @@ pub fn plan(requests: &[UpdateRequest], sight: &Sight, now: Instant, wall: i64) 
     };
     let seen = match sight {
         Sight::Unknown => return PodPlan::default(),
-        Sight::Gone => return failed(Reason::PodGone, "pod has gone"),
-        Sight::Forbidden(why) => return failed(Reason::NotPermitted, why),
+        Sight::Gone => return failed(FailureReason::PodGone, "pod has gone"),
+        Sight::Forbidden(why) => return failed(FailureReason::NotPermitted, why),
         Sight::Seen(seen) => seen,
     };
     let Some(newest) = open.last() else { return PodPlan::default() };
@@ -91,7 +91,7 @@ pub fn plan(requests: &[UpdateRequest], sight: &Sight, now: Instant, wall: i64) 
                 "the update has exceeded its deadline while request {} was carried out with it",
                 newest.key
             );
-            let failure = Failure { reason: Reason::DeadlineExceeded, message };
+            let failure = Failure { reason: FailureReason::DeadlineExceeded, message };
             let moved = request.reported.previous.as_ref().is_some_and(|before| before.differs(&seen));
             match request.rollback_on_failure && !request.is_going_back() && moved {
                 true => turn_back(request, &failure, now),
@@ -108,7 +108,7 @@ pub fn plan(requests: &[UpdateRequest], sight: &Sight, now: Instant, wall: i64) 
         open.iter().partition(|request| is_replaced(request, &open, &seen));
     reports.extend(replaced.into_iter().map(|request| {
         let message = format!("replaced by request {}", newest.key);
-        end(request, Err(&Failure { reason: Reason::Replaced, message }), Some(&seen))
+        end(request, Err(&Failure { reason: FailureReason::Replaced, message }), Some(&seen))
     }));
 
     let (update, judged, skipped) = match newest.ignore_failures {

@@ -1,5 +1,5 @@
-//! What is asked of a pod by a `ContainerUpdateRequest` or an entry of a `NodePodUpdate`, and what is
-//! answered.
+//! Requests about a pod, from a `ContainerUpdateRequest` or an entry of a `NodePodUpdate`, and the reports on
+//! them.
 
 use std::{
     collections::BTreeMap,
@@ -8,14 +8,14 @@ use std::{
 };
 
 use crate::{
-    in_place_update::{Before, Failure, Metadata, Observed, Reason},
+    in_place_update::{Before, Failure, FailureReason, Metadata, Observed},
     model::{ContainerName, PodRef, RequestId},
 };
 
 /// A request to update one pod, as its source shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpdateRequest {
-    /// Identity; of an entry of a mailbox: of this revision of it.
+    /// Identity; of an entry of a `NodePodUpdate`: of this revision of it.
     pub id: RequestId,
     /// Where it comes from, and its answer goes.
     pub source: UpdateSource,
@@ -54,7 +54,7 @@ pub struct UpdateRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UpdateSource {
     /// An entry of the `NodePodUpdate` of this node.
-    Mailbox,
+    NodePodUpdate,
     /// A `ContainerUpdateRequest` of the API server.
     Api,
     /// `berthctl update`.
@@ -97,7 +97,7 @@ pub enum UpdateOutcome {
     /// The pod is what was asked for; with `failurePolicy: Ignore`, as far as it can be.
     Complete,
     /// It is not.
-    Failed(Reason),
+    Failed(FailureReason),
 }
 
 /// Where one container stands.
@@ -126,7 +126,7 @@ pub enum ContainerUpdatePhase {
 
 impl UpdateSource {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Mailbox, Self::Api, Self::Admin];
+    pub const ALL: [Self; 3] = [Self::NodePodUpdate, Self::Api, Self::Admin];
 }
 
 impl UpdateRequest {

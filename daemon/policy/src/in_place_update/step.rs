@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    in_place_update::{Metadata, Record, Update},
+    in_place_update::{FailureReason, Metadata, Record, Update},
     model::{ContainerId, ContainerName},
 };
 
@@ -95,76 +95,7 @@ impl fmt::Display for Why {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// For programs.
-    pub reason: Reason,
+    pub reason: FailureReason,
     /// For people.
     pub message: String,
-}
-
-/// The ways to fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// The kubelet replaces a static pod as a whole whenever its manifest changes.
-    StaticPod,
-    /// The pod is being deleted, or is gone.
-    PodGone,
-    /// The pod has run to its end.
-    PodEnded,
-    /// The update names a container that is not in `spec.containers`.
-    NoSuchContainer,
-    /// A container that would have to be restarted has ended for good.
-    ContainerEnded,
-    /// An image could not be pulled.
-    ImageNotPulled,
-    /// The API server does not take what is asked for.
-    Refused,
-    /// Crash loop: the wanted version falls over whenever it is started.
-    CrashLoop,
-    /// It took longer than allowed.
-    DeadlineExceeded,
-    /// Newer requests ask for something else of all that it names.
-    Replaced,
-    /// The agent's identity may not write to pods.
-    NotPermitted,
-    /// The request makes no sense.
-    Invalid,
-}
-
-impl Reason {
-    const ALL: [Self; 12] = [
-        Self::StaticPod,
-        Self::PodGone,
-        Self::PodEnded,
-        Self::NoSuchContainer,
-        Self::ContainerEnded,
-        Self::ImageNotPulled,
-        Self::Refused,
-        Self::CrashLoop,
-        Self::DeadlineExceeded,
-        Self::Replaced,
-        Self::NotPermitted,
-        Self::Invalid,
-    ];
-
-    /// The CamelCase word of conditions.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::StaticPod => "StaticPod",
-            Self::PodGone => "PodGone",
-            Self::PodEnded => "PodEnded",
-            Self::NoSuchContainer => "ContainerNotFound",
-            Self::ContainerEnded => "ContainerEnded",
-            Self::ImageNotPulled => "ImageNotPulled",
-            Self::Refused => "Refused",
-            Self::CrashLoop => "CrashLoop",
-            Self::DeadlineExceeded => "DeadlineExceeded",
-            Self::Replaced => "Replaced",
-            Self::NotPermitted => "NotPermitted",
-            Self::Invalid => "InvalidRequest",
-        }
-    }
-
-    /// The reason of this name, as it was written before; `None` for one that is written by others only.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|reason| reason.name() == name)
-    }
 }

@@ -1,4 +1,4 @@
-//! What is wanted of one pod, and what it was before.
+//! Wanted state of one pod, and the state before.
 
 use std::{
     collections::BTreeMap,

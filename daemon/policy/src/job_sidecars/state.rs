@@ -1,4 +1,4 @@
-//! What is remembered of job sidecars.
+//! Memory of job sidecars.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! What happened to probes: facts from those who want them, the runtime, the executors, and the pods.
+//! Facts about probes, from those who want them, the runtime, the executors, and the pods.
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 

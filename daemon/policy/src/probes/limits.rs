@@ -1,4 +1,4 @@
-//! What probing may cost the node and the API server.
+//! Limits of what probing may cost the node and the API server.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a pod should show of its probes, and in what it differs.
+//! Marks that a pod should show of its probes, and in what it differs.
 //!
 //! - `Succeeded` is condition True with the markers of that state; `Failed` is False with those. Markers of
 //!   the other state are removed, unless the present one has them too.

@@ -16,7 +16,7 @@
 //! ```
 //!
 //! `Unknown` has two causes: nothing is known yet of this instance (*blank*, without words), or the probe
-//! cannot be carried out (with the runtime's words). What that means for a pod's marks is in `marks`; when
+//! cannot be carried out (with the runtime's words; when those count is in `refusal`). What that means for a pod's marks is in `marks`; when
 //! they are written, in `writes`.
 //!
 //! Invariants, each tried by the model test:
@@ -25,6 +25,7 @@
 //!   after the one before, but for one that is asked for something else now;
 //! - whatever is due runs as soon as there is room, pods taking turns: none starves;
 //! - a state changes only after as many equal results in a row as its threshold says, or with the container;
+//! - a refusal of the runtime counts only of an instance that has not ended within a second after it;
 //! - one write a pod at a time, and none while the pod shows what it should: with every step carried out and
 //!   the pods shown, nothing is due until a state or a message changes;
 //! - what is remembered is bounded by the probes that are wanted, the containers that exist, and the steps
@@ -38,6 +39,7 @@ mod limits;
 mod marks;
 mod model;
 mod pod_events;
+mod refusal;
 mod report;
 mod scheduler;
 mod step;
@@ -184,6 +186,7 @@ impl Probes {
         self.set_aside.keep(|pod| pods.contains_key(pod));
         self.set_aside.next(now).into_iter().for_each(|next| self.wake.at(next));
         self.give_up(now);
+        self.settle_refusals(now);
         let mut steps = self.runs_due(now);
         self.measure_backlog(now);
         self.take_news();

@@ -80,6 +80,8 @@ pub enum ProbeResult {
     Failure(String),
     /// It could not be carried out: nothing is known of the container.
     Unknown(String),
+    /// The runtime refused it, be it for the command or for a container that has died meanwhile.
+    Refused(String),
 }
 
 // === impl ProbeAction ===

@@ -1,4 +1,4 @@
-//! What `NodePodProbe.status.podProbeStatuses` is to say.
+//! Content of `NodePodProbe.status.podProbeStatuses`.
 //!
 //! The whole list, when a state in it changes or who is in it: at most once a second. When words alone
 //! change: at most every 10 s. That a probe ran again with the same result is no reason to write, however

@@ -1,4 +1,4 @@
-//! What is due about probes. Each step is given out once, and answered by the event it names, if it names
+//! Steps that are due about probes. Each is given out once, and answered by the event it names, if it names
 //! one.
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};

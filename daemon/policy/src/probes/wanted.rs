@@ -1,4 +1,4 @@
-//! What is asked of this node, and how it changes.
+//! Probes that are wanted on this node, and how that changes.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},

@@ -15,6 +15,7 @@ use super::{
     event::{Instance, InstanceState},
     model::{Probe, ProbeResult},
     pod_events::PendingEvent,
+    refusal::Refusal,
     report::ProbeReport,
     step::RunId,
     wanted::WantedProbe,
@@ -81,6 +82,8 @@ pub(super) struct Watch {
     pub(super) late: Duration,
     /// The run whose result counts.
     pub(super) run: Option<RunId>,
+    /// Result of the last run, while it does not count yet.
+    pub(super) refusal: Option<Refusal>,
     pub(super) event: PendingEvent,
     news: bool,
 }
@@ -102,6 +105,7 @@ impl Watch {
             due: None,
             late: Duration::ZERO,
             run: None,
+            refusal: None,
             event: PendingEvent::default(),
             news: true,
         };
@@ -145,7 +149,7 @@ impl Watch {
         self.news = true;
         if old.paused != self.wanted.paused {
             // What ran meanwhile was asked for by nobody.
-            self.run = None;
+            self.drop_run();
             self.due = self.next_due(agent_began).map(|due| due.max(now));
         }
         if old.probe == self.wanted.probe {
@@ -154,7 +158,7 @@ impl Watch {
         self.streak = None;
         let asks = |probe: &Result<Probe, String>| probe.as_ref().ok().map(|probe| probe.action.clone());
         let due = if asks(&old.probe) != asks(&self.wanted.probe) || self.wanted.probe.is_err() {
-            self.run = None;
+            self.drop_run();
             // Of what was asked before no period is left to wait for: it may be an hour, without any result.
             self.began = None;
             self.begin_anew(now);
@@ -181,7 +185,7 @@ impl Watch {
         self.streak = None;
         self.began = None;
         self.late = Duration::ZERO;
-        self.run = None;
+        self.drop_run();
         self.existed |= self.place.container().is_some();
         match &self.place {
             Presence::Unheard => {
@@ -208,17 +212,33 @@ impl Watch {
         self.due = self.probe().map(|probe| later(now, period(probe)));
     }
 
+    /// Whatever the last run finds or found does not count any more.
+    fn drop_run(&mut self) {
+        self.run = None;
+        self.refusal = None;
+    }
+
     /// The run that counts has ended.
     pub(super) fn end(&mut self, result: &ProbeResult, now: Instant) {
         self.run = None;
-        self.ended = Some(now);
         // A run that takes longer than the period is not held up by others.
         self.due = self.due.map(|due| due.max(now));
+        match result {
+            ProbeResult::Refused(words) => self.keep_back(words, now),
+            _ => self.count(result, now, now),
+        }
+    }
+
+    /// A result counts; it came at `ended`.
+    pub(super) fn count(&mut self, result: &ProbeResult, ended: Instant, now: Instant) {
+        self.ended = Some(ended);
         let Some(probe) = self.probe() else { return };
         let (state, threshold) = match result {
             ProbeResult::Success(_) => (ProbeState::Succeeded, probe.success_threshold),
             ProbeResult::Failure(_) => (ProbeState::Failed, probe.failure_threshold),
-            ProbeResult::Unknown(_) => (ProbeState::Unknown, probe.failure_threshold),
+            ProbeResult::Unknown(_) | ProbeResult::Refused(_) => {
+                (ProbeState::Unknown, probe.failure_threshold)
+            }
         };
         let before = self.streak.filter(|(before, _)| *before == state).map_or(0, |(_, count)| count);
         let count = before.saturating_add(1);
@@ -242,7 +262,8 @@ impl Watch {
         let Presence::Up { since, .. } = self.place else { return None };
         let (probe, ready) = (self.probe()?, self.ready()?);
         let Some(began) = self.began else { return Some(ready.max(self.spread(probe, since, agent_began))) };
-        Some(ready.max(later(began, period(probe))))
+        let next = ready.max(later(began, period(probe)));
+        Some(self.refusal.as_ref().map_or(next, |refusal| next.max(refusal.counts)))
     }
 
     /// When a first run may begin, the delay of the probe aside. The kubelet does the same: when the agent
@@ -361,8 +382,10 @@ fn words(result: &ProbeResult) -> Arc<str> {
     match result {
         ProbeResult::Success(text) | ProbeResult::Failure(text) => cut(text),
         // Unknown without words would mean that nothing was tried.
-        ProbeResult::Unknown(text) if text.is_empty() => "the probe could not be carried out".into(),
-        ProbeResult::Unknown(text) => cut(text),
+        ProbeResult::Unknown(text) | ProbeResult::Refused(text) if text.is_empty() => {
+            "the probe could not be carried out".into()
+        }
+        ProbeResult::Unknown(text) | ProbeResult::Refused(text) => cut(text),
     }
 }
 

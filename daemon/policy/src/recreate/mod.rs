@@ -37,17 +37,17 @@ mod listing;
 mod liveness;
 mod mark;
 mod outcomes;
-mod reason;
 mod report;
 mod request;
 mod requests;
 mod shown;
 mod state;
 
+pub use berth_reasons::FailureReason;
+
 pub use assign::{AssignError, Assigned};
 pub use listing::RequestView;
 pub use mark::{MarkPhase, RecreateMark};
-pub use reason::FailureReason;
 pub use request::{
     ContainerPhase, ContainerProgress, Origin, Outcome, RecreateReport, RecreateRequest, RecreateStrategy,
     RecreateTarget, RequestPhase, Source,

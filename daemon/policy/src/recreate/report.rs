@@ -1,4 +1,4 @@
-//! What the status of a request is to say now.
+//! Report that the status of a request is to give now.
 
 use crate::{
     node::Node,

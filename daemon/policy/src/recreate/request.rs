@@ -1,4 +1,4 @@
-//! What is asked for by a `ContainerRecreateRequest`, wherever it comes from, and what is answered.
+//! Request of a `ContainerRecreateRequest`, wherever it comes from, and the report on it.
 
 use std::time::{Duration, Instant};
 

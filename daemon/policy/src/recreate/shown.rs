@@ -1,4 +1,5 @@
-//! What the kubelet is shown of a marked container, when it is nudged, and the grace that its stop gets.
+//! State of a marked container that the kubelet is shown, when it is nudged, and the grace that its stop
+//! gets.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

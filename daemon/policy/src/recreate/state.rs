@@ -1,4 +1,4 @@
-//! What is remembered of requests and marks, and how facts change it.
+//! Memory of requests and marks, and how facts change it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

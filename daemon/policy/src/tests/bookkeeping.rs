@@ -1,4 +1,4 @@
-//! What the node remembers and forgets.
+//! Memory of the node, and what it forgets.
 
 use super::world::{World, pod};
 use crate::{Call, CallId, Declared, Event, Latch, ListedSandbox, Size, Step, Verdict};

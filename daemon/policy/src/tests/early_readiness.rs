@@ -1,4 +1,4 @@
-//! What the gate makes of the agent's own runs of the probes of awaited containers.
+//! Conclusions of the gate from the agent's own runs of the probes of awaited containers.
 
 use std::time::Duration;
 

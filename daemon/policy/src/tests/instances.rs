@@ -1,4 +1,4 @@
-//! What runs for the containers of a pod, across its sandboxes.
+//! Instances that run for the containers of a pod, across its sandboxes.
 
 use super::world::{KUBELET, World, pod};
 use crate::{

@@ -1,4 +1,4 @@
-//! What a pod may declare, and the order it gives.
+//! Declarations that a pod may make, and the order each gives.
 
 use crate::launch_priority::{EnvValue, EnvValue::Plain, LaunchOrder, OrderError};
 

@@ -1,4 +1,4 @@
-//! What is done at a point.
+//! Actions at a fault point.
 
 use std::{ffi::OsString, fs, process};
 

@@ -1,5 +1,5 @@
-//! What neither the runtime nor the API knows, kept on disk: the launch levels that are open, the marks of
-//! recreate, and those of job sidecars.
+//! Store on disk for what neither the runtime nor the API knows: the launch levels that are open, the marks
+//! of recreate, and those of job sidecars.
 //!
 //! One small database; a transaction is durable when it returns. The runtime stays the source of truth: a
 //! latch without its sandbox is removed, and a store that is lost costs at most a barrier that is judged a

@@ -1,4 +1,4 @@
-//! What is asked, and what counts as an answer.
+//! Requests as they are sent, and answers that count.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 

@@ -1,4 +1,4 @@
-//! What a pull has loaded stays until its next attempt.
+//! Leases that keep what a pull has loaded until its next attempt.
 //!
 //! A pull that is given up (its time was over, the registry or the agent went away) leaves blobs, whole and
 //! in part, that no image refers to. containerd collects them within a second, and the next attempt would

@@ -1,4 +1,5 @@
-//! What only containerd tells and takes: how far a pull is, and which images its users want kept.
+//! Client of containerd for what it alone tells and takes: how far a pull is, and which images its users want
+//! kept.
 //!
 //! Its own API on the same socket, beside the CRI. Everything here is optional: a pull needs none of it.
 //!

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::config::GoDuration;
+use crate::{base::yaml, config::GoDuration};
 
 /// A provider, ready to be asked. What it is given may be a secret: it has no `Debug` outside of tests.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -76,8 +76,8 @@ const PROTOCOLS: [&str; 3] = [
 impl Providers {
     /// Reads a file. The error says nothing of env values.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let document: Document = serde_saphyr::from_str(text).map_err(|error| {
-            let place = error.location().map(|at| format!(", line {}", at.line())).unwrap_or_default();
+        let document: Document = yaml::from_str(text).map_err(|error| {
+            let place = error.line().map(|line| format!(", line {line}")).unwrap_or_default();
             format!("no CredentialProviderConfig{place}")
         })?;
         if document.kind != "CredentialProviderConfig"

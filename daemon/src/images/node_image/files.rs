@@ -28,7 +28,7 @@ use super::{
     wishes::{self, Asked},
 };
 use crate::{
-    base::{causes::chain, clock::Clock, deadline::later, status::whole_second},
+    base::{causes::chain, clock::Clock, deadline::later, status::whole_second, yaml},
     files::{FileError, Follower, Look, node_image, status_of, store},
 };
 
@@ -150,7 +150,7 @@ impl ImageFiles {
         let Some(object) = node_image::read(text) else { return Ok(None) };
         let status = store::read(&status_of(path)).await?;
         // One that cannot be read is written anew: what it said can be found out again from the runtime.
-        let written = status.and_then(|text| serde_saphyr::from_str::<Written>(&text).ok());
+        let written = status.and_then(|text| yaml::from_str::<Written>(&text).ok());
         let status = written.map(|written| written.status).unwrap_or_default();
         let asked = match object {
             Ok(mut object) => {

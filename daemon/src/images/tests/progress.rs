@@ -1,4 +1,4 @@
-//! What is recognised as a pull's own.
+//! Progress that is recognised as a pull's own.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What probes write on pods: labels and annotations with the pod itself, so that admission sees them, and
+//! Writes of probes on pods: labels and annotations with the pod itself, so that admission sees them, and
 //! conditions with its status.
 
 use std::{collections::BTreeMap, sync::Arc};

@@ -4,10 +4,7 @@
 //! shell that does not find a program says so in what it prints. That the command itself cannot be started is
 //! an error of the runtime, and says nothing of the container.
 
-use std::time::Duration;
-
 use berth_policy::{ProbeResult, ProbeRun};
-use tokio::time::sleep;
 use tonic::{Code, Status};
 
 use super::{
@@ -19,11 +16,6 @@ use crate::{
     cri::{OUTPUT_LIMIT, Runtime, RuntimeError},
 };
 
-/// Time for the runtime to tell that a container has died: one that is dead refuses commands before that, and
-/// what it refused must not be told of the container that runs again. A run whose container is gone has no
-/// result.
-const DEATH_IS_TOLD: Duration = Duration::from_secs(1);
-
 /// Runs the command until it ends, for at most the run's timeout. Dropped, the runtime kills it.
 pub(super) async fn run(runtime: &Runtime, run: &ProbeRun, command: &[String]) -> ProbeResult {
     match runtime.exec_output(&run.container, command, run.timeout).await {
@@ -33,24 +25,14 @@ pub(super) async fn run(runtime: &Runtime, run: &ProbeRun, command: &[String]) -
             let said = printed.into_iter().find(|text| !text.is_empty());
             ProbeResult::Failure(said.unwrap_or_else(|| format!("exit code {}", answer.exit_code)))
         }
-        Err(RuntimeError::Call { status, .. }) => {
-            if !is_about_the_command(status.code()) {
-                sleep(DEATH_IS_TOLD).await;
-            }
-            refused(run, &status)
-        }
+        Err(RuntimeError::Call { status, .. }) => not_run(run, &status),
         Err(error @ (RuntimeError::Answer { .. } | RuntimeError::StillRuns(_))) => {
             ProbeResult::Unknown(steady(&chain(&error)))
         }
     }
 }
 
-/// Whether the command ran, so that its container did.
-fn is_about_the_command(code: Code) -> bool {
-    matches!(code, Code::DeadlineExceeded | Code::OutOfRange | Code::ResourceExhausted)
-}
-
-fn refused(run: &ProbeRun, status: &Status) -> ProbeResult {
+fn not_run(run: &ProbeRun, status: &Status) -> ProbeResult {
     match status.code() {
         // Our own limit, or the runtime's, which kills the command then.
         Code::DeadlineExceeded => timed_out(run.timeout),
@@ -66,7 +48,7 @@ fn refused(run: &ProbeRun, status: &Status) -> ProbeResult {
             "the command may have printed too much, and its exit code is lost: {}",
             status.message()
         ))),
-        code if status.message().is_empty() => ProbeResult::Unknown(code.description().to_owned()),
-        _ => ProbeResult::Unknown(steady(status.message())),
+        code if status.message().is_empty() => ProbeResult::Refused(code.description().to_owned()),
+        _ => ProbeResult::Refused(steady(status.message())),
     }
 }

@@ -1,4 +1,4 @@
-//! What containers print, and what their servers answer a probe with.
+//! Fuzzing of what containers print, and of what their servers answer a probe with.
 
 use super::message;
 

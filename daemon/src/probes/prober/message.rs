@@ -1,5 +1,5 @@
-//! What is said of a run, as it can stand in a condition of the pod: readable, short, and the same each time
-//! as long as nothing changes, because every change is written.
+//! Message about a run, as it can stand in a condition of the pod: readable, short, and the same each time as
+//! long as nothing changes, because every change is written.
 
 /// In bytes.
 const LIMIT: usize = 1 << 10;

@@ -1,4 +1,4 @@
-//! What the admin socket tells of a request: the same words as in its status.
+//! Answer of the admin socket about a request: the same words as in its status.
 
 use berth_policy::{ContainerProgress, FailureReason, Outcome, RecreateReport, RequestView};
 use berth_proto::admin;

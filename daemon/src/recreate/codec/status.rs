@@ -1,4 +1,4 @@
-//! What the policy says of a request, as the `status` of a ContainerRecreateRequest, and back.
+//! Reports of the policy as the `status` of a ContainerRecreateRequest, and back.
 
 use berth_policy::{ContainerPhase, ContainerProgress, FailureReason, Outcome, RecreateReport, RequestPhase};
 use berth_proto::crd::{ContainerRecreateRequestStatus, RecreatePhase, RecreateState};

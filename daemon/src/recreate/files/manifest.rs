@@ -1,15 +1,11 @@
 //! A file as its author wrote it: one `ContainerRecreateRequest`, read strictly.
-//!
-//! The type of the API forgives unknown fields, because a newer server may send them. A file has no newer
-//! author than its reader, so there a field that is not known is a misspelt one: an error with its line, and
-//! not a surprise later.
 
 use berth_proto::crd::{ContainerRecreateRequest, Invalid};
 use kube::Resource;
-use serde::{Deserialize, de::IgnoredAny};
 
 use crate::{
-    files::yaml::{Any, MetadataFields, YamlError, head, parse, readable},
+    base::yaml::{Document, YamlError},
+    files::fields::CONTAINER_RECREATE_REQUEST,
     recreate::codec,
 };
 
@@ -37,79 +33,18 @@ pub(super) enum ManifestError {
 
 /// Reads a request and checks it.
 pub(super) fn read(text: &str) -> Result<ContainerRecreateRequest, ManifestError> {
+    let document = Document::parse(text)?;
     // The kind first, or a Deployment would be told that its fields are unknown.
-    if let Some((api_version, kind)) = head(text)
+    if let Some((api_version, kind)) = document.head()
         && (kind != ContainerRecreateRequest::kind(&())
             || api_version != ContainerRecreateRequest::api_version(&()))
     {
         return Err(ManifestError::Kind { api_version, kind });
     }
-    parse::<Fields>(text).map_err(|error| readable(error, text))?;
-    let request: ContainerRecreateRequest = parse(text).map_err(|error| readable(error, text))?;
+    CONTAINER_RECREATE_REQUEST.check(&document)?;
+    let request: ContainerRecreateRequest = document.typed()?;
     codec::authored(&request)?;
     Ok(request)
-}
-
-/// The names of the fields that there are; what is in them is for the type of the API to say.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Fields {
-    #[serde(rename = "apiVersion")]
-    _api_version: IgnoredAny,
-    #[serde(rename = "kind")]
-    _kind: IgnoredAny,
-    #[serde(rename = "metadata")]
-    _metadata: MetadataFields,
-    #[serde(rename = "spec")]
-    _spec: SpecFields,
-    #[serde(default, rename = "status")]
-    _status: Any,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct SpecFields {
-    #[serde(rename = "podName")]
-    _pod_name: Any,
-    #[serde(rename = "containers")]
-    _containers: Option<Vec<ContainerFields>>,
-    #[serde(rename = "strategy")]
-    _strategy: Option<StrategyFields>,
-    #[serde(rename = "activeDeadlineSeconds")]
-    _active_deadline_seconds: Any,
-    #[serde(rename = "ttlSecondsAfterFinished")]
-    _ttl_seconds_after_finished: Any,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct ContainerFields {
-    #[serde(rename = "name")]
-    _name: Any,
-    // What OpenKruise's webhook writes: known here, so that the rules can say why it must not be.
-    #[serde(rename = "preStop")]
-    _pre_stop: Any,
-    #[serde(rename = "ports")]
-    _ports: Any,
-    #[serde(rename = "statusContext")]
-    _status_context: Any,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct StrategyFields {
-    #[serde(rename = "failurePolicy")]
-    _failure_policy: Any,
-    #[serde(rename = "orderedRecreate")]
-    _ordered_recreate: Any,
-    #[serde(rename = "forceRecreate")]
-    _force_recreate: Any,
-    #[serde(rename = "terminationGracePeriodSeconds")]
-    _termination_grace_period_seconds: Any,
-    #[serde(rename = "unreadyGracePeriodSeconds")]
-    _unready_grace_period_seconds: Any,
-    #[serde(rename = "minStartedSeconds")]
-    _min_started_seconds: Any,
 }
 
 #[cfg(test)]

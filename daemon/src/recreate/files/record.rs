@@ -1,4 +1,4 @@
-//! What is written down of a file: its status, and what of the file was accepted.
+//! Record of a file: its status, and what of the file was accepted.
 //!
 //! The status file is the `status` of a `ContainerRecreateRequest`, with two fields of the object it belongs
 //! to: `metadata` (when the file was first seen; its name) and `spec` as it was accepted. With them a restart
@@ -21,6 +21,7 @@ use crate::{
     base::{
         clock::Clock,
         status::{bounded, said, whole_second},
+        yaml::{self, YamlError},
     },
     recreate::codec::{self, Refused, Shown},
 };
@@ -63,8 +64,8 @@ impl Record {
     }
 
     /// Reads a status file.
-    pub(super) fn parse(text: &str) -> Result<Self, serde_saphyr::Error> {
-        let Wire { status, metadata, spec } = serde_saphyr::from_str(text)?;
+    pub(super) fn parse(text: &str) -> Result<Self, YamlError> {
+        let Wire { status, metadata, spec } = yaml::from_str(text)?;
         let accepted = match (metadata.namespace, metadata.name, spec) {
             (Some(namespace), Some(name), Some(spec)) => Some(Accepted { namespace, name, spec }),
             _ => None,

@@ -1,4 +1,4 @@
-//! What the names show: which file, and whether somebody answers there.
+//! Look at the names: which file each shows, and whether somebody answers there.
 
 use std::{
     fs::Metadata,

@@ -1,4 +1,4 @@
-//! What it costs: selectors that are looked at, and bytes that are kept.
+//! Cost: selectors that are looked at, and bytes that are kept.
 
 use std::sync::Arc;
 

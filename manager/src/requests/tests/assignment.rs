@@ -4,7 +4,7 @@ use rstest::rstest;
 
 use super::world::*;
 use crate::{
-    requests::{Reason, RequestAct},
+    requests::{FailureReason, RequestAct},
     seen::{ContainerSeen, Kind, PodSeen, PodStage, Role},
 };
 
@@ -39,43 +39,43 @@ fn a_container_id_of_any_scheme_is_passed_on_as_it_is() {
 
 /// Each of these may only not have been seen yet: they are waited for, and named when they do not come.
 #[rstest]
-#[case::no_pod(None, Reason::PodNotFound, "pod \"p\" is not in namespace \"default\"")]
+#[case::no_pod(None, FailureReason::PodNotFound, "pod \"p\" is not in namespace \"default\"")]
 #[case::not_scheduled(
     Some(PodSeen { node: None, ..pod("p", &[container("a", 1)]) }),
-    Reason::PodNotScheduled,
+    FailureReason::PodNotScheduled,
     "pod \"p\" is not scheduled to a node yet"
 )]
 #[case::terminating(
     Some(PodSeen { stage: PodStage::Terminating, ..pod("p", &[container("a", 1)]) }),
-    Reason::PodTerminating,
+    FailureReason::PodTerminating,
     "pod \"p\" is being deleted"
 )]
 #[case::finished(
     Some(PodSeen { stage: PodStage::Finished, ..pod("p", &[container("a", 1)]) }),
-    Reason::PodFinished,
+    FailureReason::PodFinished,
     "pod \"p\" has ended: its containers stay as they are"
 )]
 #[case::no_such_container(
     Some(pod("p", &[container("b", 1)])),
-    Reason::ContainerNotFound,
+    FailureReason::ContainerNotFound,
     "container \"a\" is not in pod \"p\""
 )]
 #[case::never_started(
     Some(pod("p", &[ContainerSeen { id: None, ..container("a", 0) }])),
-    Reason::ContainerNotStarted,
+    FailureReason::ContainerNotStarted,
     "container \"a\" of pod \"p\" has never started"
 )]
 #[case::empty_id(
     Some(pod("p", &[ContainerSeen { id: Some(String::new()), ..container("a", 0) }])),
-    Reason::ContainerNotStarted,
+    FailureReason::ContainerNotStarted,
     "container \"a\" of pod \"p\" has never started"
 )]
 #[case::init_container(
     Some(pod("p", &[ContainerSeen { role: Role::Init, ..container("a", 1) }])),
-    Reason::InitContainer,
+    FailureReason::InitContainer,
     "container \"a\" of pod \"p\" is an init container that runs once: only those with restartPolicy Always can be recreated"
 )]
-fn what_is_missing(#[case] seen: Option<PodSeen>, #[case] reason: Reason, #[case] message: &str) {
+fn what_is_missing(#[case] seen: Option<PodSeen>, #[case] reason: FailureReason, #[case] message: &str) {
     let begin = |world: &mut World| {
         if let Some(pod) = seen.clone() {
             world.pod(pod);
@@ -178,7 +178,7 @@ fn a_deadline_is_never_over_at_first_sight() {
     let mut world = World::new();
     world.pass(seconds(100));
     assert!(world.request(late).is_empty(), "the pod is not there");
-    assert_eq!(reason(&world.pass(seconds(1))), Reason::DeadlineExceeded);
+    assert_eq!(reason(&world.pass(seconds(1))), FailureReason::DeadlineExceeded);
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn an_absence_proves_nothing_while_the_view_of_the_pods_is_behind() {
     world.index.view_broke(Kind::Pod, now);
     assert!(world.request(request("r", "p", &["a"])).is_empty());
     assert!(world.pass(seconds(9)).is_empty());
-    assert_eq!(reason(&world.pass(seconds(1))), Reason::PodNotFound);
+    assert_eq!(reason(&world.pass(seconds(1))), FailureReason::PodNotFound);
 }
 
 #[test]

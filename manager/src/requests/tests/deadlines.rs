@@ -6,7 +6,7 @@ use berth_proto::crd::RecreatePhase;
 
 use super::world::*;
 use crate::{
-    requests::{Reason, RequestAct, RequestIndex},
+    requests::{FailureReason, RequestAct, RequestIndex},
     seen::{Kind, Object, PodSeen, PodStage, RecreateSeen},
 };
 
@@ -28,7 +28,7 @@ fn a_silent_agent_ends_the_request_after_a_minute() {
     assert!(world.pass(seconds(60) - A_MOMENT).is_empty());
     let patches = world.pass(A_MOMENT);
     let text = "daemon has not responded for a long time";
-    assert_eq!(only(&patches), Said::Failed(Reason::AgentSilent, text.to_owned()));
+    assert_eq!(only(&patches), Said::Failed(FailureReason::AgentSilent, text.to_owned()));
     // What was applied before is applied again: left out, it would be taken back.
     let RequestAct::Fail(_, Some(assignment)) = &patches[0].write else { panic!("{patches:?}") };
     assert_eq!(assignment.contexts.len(), 1);
@@ -52,7 +52,7 @@ fn a_deadline_is_the_agents_to_keep_and_the_managers_10_s_later() {
     world.request(phase(request, RecreatePhase::Recreating));
     assert!(world.pass(seconds(40) - A_MOMENT).is_empty());
     let text = "recreating has exceeded the activeDeadlineSeconds";
-    assert_eq!(only(&world.pass(A_MOMENT)), Said::Failed(Reason::DeadlineExceeded, text.to_owned()));
+    assert_eq!(only(&world.pass(A_MOMENT)), Said::Failed(FailureReason::DeadlineExceeded, text.to_owned()));
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn a_pod_that_is_gone_ends_the_request_if_the_agent_does_not() {
     world.pass(seconds(100));
     assert!(world.no_pod("p").is_empty());
     assert!(world.pass(seconds(10) - A_MOMENT).is_empty());
-    assert_eq!(only(&world.pass(A_MOMENT)), Said::Failed(Reason::PodGone, "pod has gone".to_owned()));
+    assert_eq!(only(&world.pass(A_MOMENT)), Said::Failed(FailureReason::PodGone, "pod has gone".to_owned()));
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_pod_of_the_same_name_is_another_one() {
     let (mut world, request) = begin(None);
     world.request(phase(request, RecreatePhase::Recreating));
     world.pod(PodSeen { uid: "another".to_owned(), ..pod("p", &[container("a", 5)]) });
-    assert_eq!(reason(&world.pass(seconds(10))), Reason::PodGone);
+    assert_eq!(reason(&world.pass(seconds(10))), FailureReason::PodGone);
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_node_that_is_gone_ends_the_request() {
     world.no_pod("p");
     assert!(world.pass(seconds(3) - A_MOMENT).is_empty());
     let patches = world.pass(A_MOMENT);
-    assert_eq!(only(&patches), Said::Failed(Reason::NodeGone, "node \"node-1\" has gone".to_owned()));
+    assert_eq!(only(&patches), Said::Failed(FailureReason::NodeGone, "node \"node-1\" has gone".to_owned()));
     world.write_only(&patches);
     assert!(world.pass(seconds(3600)).is_empty());
 }
@@ -148,7 +148,7 @@ fn a_manager_that_has_just_started_counts_from_its_own_first_sight() {
     assert!(patches.is_empty(), "{patches:?}");
     // Its deadline was over long ago: 1 s from first sight, and the agent's 10 s. The lists took 5 of them.
     assert!(world.pass(seconds(6) - A_MOMENT).is_empty());
-    assert_eq!(reason(&world.pass(A_MOMENT)), Reason::DeadlineExceeded);
+    assert_eq!(reason(&world.pass(A_MOMENT)), FailureReason::DeadlineExceeded);
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn silence_is_counted_from_first_sight_too() {
     world.pod(pod("p", &[container("a", 1)]));
     assert!(world.request(request).is_empty());
     assert!(world.pass(seconds(60) - A_MOMENT).is_empty());
-    assert_eq!(reason(&world.pass(A_MOMENT)), Reason::AgentSilent);
+    assert_eq!(reason(&world.pass(A_MOMENT)), FailureReason::AgentSilent);
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn an_absence_while_a_view_is_behind_is_doubted() {
     world.no_node("node-1");
     world.index.view_broke(Kind::Node, now);
     assert!(world.pass(seconds(3)).is_empty() || unreachable(&world.index));
-    assert_eq!(reason(&world.pass(seconds(7))), Reason::NodeGone);
+    assert_eq!(reason(&world.pass(seconds(7))), FailureReason::NodeGone);
 }
 
 fn unreachable(index: &RequestIndex) -> bool {

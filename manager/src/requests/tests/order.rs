@@ -2,7 +2,7 @@
 
 use super::world::*;
 use crate::{
-    requests::{Reason, RequestKind},
+    requests::{FailureReason, RequestKind},
     seen::{Kind, Object},
     write::Write,
 };
@@ -26,7 +26,11 @@ fn nothing_is_decided_before_everything_was_listed() {
         }
         let now = world.now();
         assert_eq!(only(&world.index.list_ends(last, now)), assigned(&[("a", 1)]));
-        assert_eq!(reason(&world.pass(seconds(3))), Reason::PodNotFound, "the wait begins with the lists");
+        assert_eq!(
+            reason(&world.pass(seconds(3))),
+            FailureReason::PodNotFound,
+            "the wait begins with the lists"
+        );
     }
 }
 
@@ -46,7 +50,7 @@ fn what_a_new_list_does_not_show_is_gone() {
     assert!(patches.is_empty());
     let size = world.index.size();
     assert_eq!((world.index.pods.len(), size.nodes, size.requests, size.assigned), (1, 0, 1, 1));
-    assert_eq!(reason(&world.pass(seconds(3))), Reason::NodeGone);
+    assert_eq!(reason(&world.pass(seconds(3))), FailureReason::NodeGone);
 
     let now = world.now();
     world.index.list_begins(Kind::Request, now);

@@ -1,4 +1,4 @@
-//! What is written, as it is written.
+//! Patches, as they are written.
 
 use serde_json::json;
 

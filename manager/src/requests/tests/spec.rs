@@ -4,7 +4,7 @@ use berth_proto::crd::{ContainerRecreateRequestSpec, RecreateContainer, Recreate
 use rstest::rstest;
 
 use super::world::*;
-use crate::requests::Reason;
+use crate::requests::FailureReason;
 
 type Spec = ContainerRecreateRequestSpec;
 
@@ -51,7 +51,7 @@ fn a_fault_is_named(#[case] spoil: impl FnOnce(&mut Spec), #[case] words: &[&str
     spoil(bad.spec.as_mut().unwrap());
     let patches = world.request(bad);
     let Said::Failed(reason, message) = only(&patches) else { panic!("{patches:?}") };
-    assert_eq!(reason, Reason::InvalidSpec);
+    assert_eq!(reason, FailureReason::InvalidSpec);
     for word in words {
         assert!(message.contains(word), "no {word:?} in {message:?}");
     }
@@ -81,7 +81,7 @@ fn a_spec_that_cannot_be_read_is_a_fault() {
     let mut bad = request("r", "p", &["a"]);
     bad.spec = Err("missing field `podName`".to_owned());
     let expected = "spec cannot be read: missing field `podName`";
-    assert_eq!(only(&world.request(bad)), Said::Failed(Reason::InvalidSpec, expected.to_owned()));
+    assert_eq!(only(&world.request(bad)), Said::Failed(FailureReason::InvalidSpec, expected.to_owned()));
 }
 
 /// A request that is repaired before anybody has ended it is as good as new.
@@ -92,6 +92,6 @@ fn a_fault_can_be_repaired() {
     let good = request("r", "p", &["a"]);
     let mut bad = good.clone();
     bad.spec.as_mut().unwrap().containers.clear();
-    assert_eq!(reason(&world.request(bad)), Reason::InvalidSpec);
+    assert_eq!(reason(&world.request(bad)), FailureReason::InvalidSpec);
     assert_eq!(only(&world.request(changed(good))), assigned(&[("a", 1)]));
 }

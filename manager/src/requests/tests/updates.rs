@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::world::*;
 use crate::{
-    requests::{Reason, RequestKind},
+    requests::{FailureReason, RequestKind},
     seen::{ContainerSeen, Kind, PodSeen, PodStage, Role, UpdateSeen},
     write::Write,
 };
@@ -81,38 +81,38 @@ fn a_pod_that_is_seen_with_an_instance_that_was_replaced_is_as_good() {
 
 /// Each of these may only not have been seen yet: they are waited for, and named when they do not come.
 #[rstest]
-#[case::no_pod(None, Reason::PodNotFound, "pod \"p\" is not in namespace \"default\"")]
+#[case::no_pod(None, FailureReason::PodNotFound, "pod \"p\" is not in namespace \"default\"")]
 #[case::not_scheduled(
     Some(PodSeen { node: None, ..pod("p", &[container("a", 1)]) }),
-    Reason::PodNotScheduled,
+    FailureReason::PodNotScheduled,
     "pod \"p\" is not scheduled to a node yet"
 )]
 #[case::terminating(
     Some(PodSeen { stage: PodStage::Terminating, ..pod("p", &[container("a", 1)]) }),
-    Reason::PodTerminating,
+    FailureReason::PodTerminating,
     "pod \"p\" is being deleted"
 )]
 #[case::finished(
     Some(PodSeen { stage: PodStage::Finished, ..pod("p", &[container("a", 1)]) }),
-    Reason::PodFinished,
+    FailureReason::PodFinished,
     "pod \"p\" has ended: its containers stay as they are"
 )]
 #[case::no_such_container(
     Some(pod("p", &[container("b", 1)])),
-    Reason::ContainerNotFound,
+    FailureReason::ContainerNotFound,
     "container \"a\" is not in pod \"p\""
 )]
 #[case::init_container(
     Some(pod("p", &[ContainerSeen { role: Role::Init, ..container("a", 1) }])),
-    Reason::InitContainer,
+    FailureReason::InitContainer,
     "container \"a\" of pod \"p\" is an init container: only spec.containers are updated in place"
 )]
 #[case::sidecar(
     Some(pod("p", &[ContainerSeen { role: Role::Sidecar, ..container("a", 1) }])),
-    Reason::InitContainer,
+    FailureReason::InitContainer,
     "container \"a\" of pod \"p\" is an init container: only spec.containers are updated in place"
 )]
-fn what_is_missing(#[case] seen: Option<PodSeen>, #[case] reason: Reason, #[case] message: &str) {
+fn what_is_missing(#[case] seen: Option<PodSeen>, #[case] reason: FailureReason, #[case] message: &str) {
     let begin = |world: &mut World| {
         if let Some(pod) = seen.clone() {
             world.pod(pod);
@@ -145,7 +145,7 @@ fn an_absence_proves_nothing_while_the_view_of_the_pods_is_behind() {
     world.index.view_broke(Kind::Pod, now);
     assert!(world.update(update("u", "p", &["a"])).is_empty());
     assert!(world.pass(seconds(9)).is_empty());
-    assert_eq!(reason(&world.pass(seconds(1))), Reason::PodNotFound);
+    assert_eq!(reason(&world.pass(seconds(1))), FailureReason::PodNotFound);
 }
 
 #[rstest]
@@ -192,7 +192,7 @@ fn a_fault_is_named(#[case] spoil: impl FnOnce(&mut Spec), #[case] words: &[&str
     spoil(bad.spec.as_mut().unwrap());
     let patches = world.update(bad);
     let Said::Failed(reason, message) = only(&patches) else { panic!("{patches:?}") };
-    assert_eq!(reason, Reason::InvalidSpec);
+    assert_eq!(reason, FailureReason::InvalidSpec);
     for word in words {
         assert!(message.contains(word), "no {word:?} in {message:?}");
     }
@@ -204,7 +204,7 @@ fn a_spec_that_cannot_be_read_is_a_fault_and_such_a_status_is_left_alone() {
     let mut world = World::new();
     let mut bad = update("bad", "p", &["a"]);
     bad.spec = Err("missing field `podName`".to_owned());
-    assert_eq!(reason(&world.update(bad)), Reason::InvalidSpec);
+    assert_eq!(reason(&world.update(bad)), FailureReason::InvalidSpec);
     let mut odd = update("odd", "p", &["a"]);
     odd.status = Err("unknown variant".to_owned());
     assert!(world.update(odd).is_empty());
@@ -217,7 +217,7 @@ fn a_silent_agent_ends_the_update_after_a_minute() {
     let (mut world, _) = begin(None);
     assert!(world.pass(seconds(60) - A_MOMENT).is_empty());
     let patches = world.pass(A_MOMENT);
-    assert_eq!(reason(&patches), Reason::AgentSilent);
+    assert_eq!(reason(&patches), FailureReason::AgentSilent);
     // What was applied before is applied again: left out, it would be taken back.
     let status = serde_json::to_value(patches[0].status()).unwrap();
     assert_eq!((&status["nodeName"], &status["podUID"]), (&json!("node-1"), &json!("uid-of-p")));
@@ -243,7 +243,7 @@ fn a_deadline_is_the_agents_to_keep_and_the_managers_10_s_later() {
     world.update(phase(request, UpdatePhase::Updating));
     assert!(world.pass(seconds(40) - A_MOMENT).is_empty());
     let text = "updating has exceeded the activeDeadlineSeconds".to_owned();
-    assert_eq!(only(&world.pass(A_MOMENT)), Said::Failed(Reason::DeadlineExceeded, text));
+    assert_eq!(only(&world.pass(A_MOMENT)), Said::Failed(FailureReason::DeadlineExceeded, text));
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn a_deadline_without_an_agent_is_the_managers_at_once() {
     wanted.spec.as_mut().unwrap().active_deadline_seconds = Some(3);
     world.pass(seconds(2));
     assert!(world.update(wanted).is_empty());
-    assert_eq!(reason(&world.pass(seconds(1))), Reason::DeadlineExceeded);
+    assert_eq!(reason(&world.pass(seconds(1))), FailureReason::DeadlineExceeded);
 }
 
 /// The agent has kept the deadline by turning back, and the way back takes as long as it takes.
@@ -263,7 +263,7 @@ fn an_update_on_its_way_back_has_no_deadline() {
     world.update(phase(request, UpdatePhase::RollingBack));
     assert!(world.pass(seconds(3600)).is_empty());
     world.no_pod("p");
-    assert_eq!(reason(&world.pass(seconds(10))), Reason::PodGone);
+    assert_eq!(reason(&world.pass(seconds(10))), FailureReason::PodGone);
 }
 
 #[test]
@@ -272,12 +272,12 @@ fn a_pod_or_a_node_that_is_gone_ends_the_update() {
     world.update(phase(request.clone(), UpdatePhase::Updating));
     world.pod(PodSeen { uid: "another".to_owned(), ..pod("p", &[container("a", 5)]) });
     assert!(world.pass(seconds(10) - A_MOMENT).is_empty());
-    assert_eq!(reason(&world.pass(A_MOMENT)), Reason::PodGone);
+    assert_eq!(reason(&world.pass(A_MOMENT)), FailureReason::PodGone);
 
     let (mut world, request) = begin(None);
     world.update(phase(request, UpdatePhase::Updating));
     assert!(world.no_node("node-1").is_empty());
-    assert_eq!(reason(&world.pass(seconds(3))), Reason::NodeGone);
+    assert_eq!(reason(&world.pass(seconds(3))), FailureReason::NodeGone);
 }
 
 // === both kinds at once ===
@@ -298,7 +298,7 @@ fn both_kinds_of_one_name_for_one_pod_are_two_requests() {
     world.no_request("same");
     let size = world.index.size();
     assert_eq!((size.requests, size.updates, size.assigned), (0, 1, 1));
-    assert_eq!(reason(&world.pass(seconds(60))), Reason::AgentSilent);
+    assert_eq!(reason(&world.pass(seconds(60))), FailureReason::AgentSilent);
     world.no_update("same");
     assert_eq!((world.index.size().updates, world.index.next_deadline()), (0, None));
 }
@@ -329,7 +329,7 @@ fn neither_kind_waits_for_the_other(#[case] missing: RequestKind, #[case] there:
     world.index.list_begins(missing.object(), now);
     assert!(show(&mut world, "later", "none").is_empty());
     world.index.view_broke(missing.object(), now);
-    assert_eq!(reason(&world.pass(seconds(3))), Reason::PodNotFound);
+    assert_eq!(reason(&world.pass(seconds(3))), FailureReason::PodNotFound);
 }
 
 #[test]

@@ -14,7 +14,9 @@ use jiff::Timestamp;
 
 use crate::{
     index::alone::Alone,
-    requests::{Assignment, Reason, RequestAct, RequestIndex, RequestKind, RequestStatus, StatusPatch},
+    requests::{
+        Assignment, FailureReason, RequestAct, RequestIndex, RequestKind, RequestStatus, StatusPatch,
+    },
     seen::{
         ContainerSeen, Kind, NodeSeen, Now, Object, PodSeen, PodStage, RecreateSeen, RequestSeen, Role,
         UpdateSeen,
@@ -138,7 +140,7 @@ pub(super) fn changed<S, T>(mut request: RequestSeen<S, T>) -> RequestSeen<S, T>
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Said {
     Assigned(Vec<(String, String, i32)>),
-    Failed(Reason, String),
+    Failed(FailureReason, String),
 }
 
 pub(super) fn said(patch: &StatusPatch) -> Said {
@@ -308,7 +310,7 @@ pub(super) fn only(patches: &[StatusPatch]) -> Said {
     said(&patches[0])
 }
 
-pub(super) fn reason(patches: &[StatusPatch]) -> Reason {
+pub(super) fn reason(patches: &[StatusPatch]) -> FailureReason {
     match only(patches) {
         Said::Failed(reason, _) => reason,
         said @ Said::Assigned(_) => panic!("{said:?}"),

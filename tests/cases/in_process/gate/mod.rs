@@ -1,4 +1,4 @@
-//! What the gate decides is what happens, and what happens is what the gate hears.
+//! Decisions of the gate are what happens, and what happens is what the gate hears.
 
 mod held;
 mod passed;

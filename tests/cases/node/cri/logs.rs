@@ -1,4 +1,4 @@
-//! What a container writes, in the file that CRI promises.
+//! Logs of a container, in the file that CRI promises.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What is asked for in `NodeImage.spec.images`, and what is told of it.
+//! Images that `NodeImage.spec.images` asks for, and what is told of them.
 
 use anyhow::{Context, Result, ensure};
 use berth_proto::crd::ImagePhase;

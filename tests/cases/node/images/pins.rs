@@ -1,4 +1,4 @@
-//! What was pulled ahead is kept from the kubelet's image collection until it is used.
+//! Images that were pulled ahead are kept from the kubelet's image collection until they are used.
 
 use anyhow::{Context, Result, ensure};
 use berth_proto::crd::ImagePhase;

@@ -1,4 +1,4 @@
-//! What is told of a pull while it goes on.
+//! Progress of a pull while it goes on.
 
 use std::cell::RefCell;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a case about images works with: registries, a `NodeImage`, and what the runtime has.
+//! Scene of a case about images: registries, a `NodeImage`, and what the runtime has.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};

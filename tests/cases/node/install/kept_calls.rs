@@ -1,4 +1,4 @@
-//! What the kubelet had asked of the runtime comes to its end when berthd is killed.
+//! Calls that the kubelet had made come to their end when berthd is killed.
 
 use anyhow::{Context, Result, ensure};
 use berth_proto::cri::ContainerState;

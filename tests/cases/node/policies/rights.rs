@@ -1,4 +1,4 @@
-//! What the agent does in its own name, only those may ask for who could do it themselves.
+//! Rights: only those may ask the agent for something in its own name who could do it themselves.
 
 use std::time::Duration;
 

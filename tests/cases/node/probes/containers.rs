@@ -1,4 +1,4 @@
-//! What is said of a container that does not run, or runs again.
+//! Conditions of a container that does not run, or runs again.
 
 use anyhow::{Context, Result, ensure};
 use berth_tests::manifest::Container;

@@ -1,4 +1,4 @@
-//! What the identities are for.
+//! Actions that the identities are for.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! What cannot be had, and what does not come up: nothing is stopped for the one, and the other goes no
-//! further.
+//! Images that cannot be had, and containers that do not come up: nothing is stopped for the one, and the
+//! other goes no further.
 
 use anyhow::{Context, Result, ensure};
 use berth_proto::crd::UpdatePhase;

@@ -5,7 +5,7 @@ mod beside;
 mod by_hand;
 mod failures;
 mod faults;
-mod mailbox;
+mod node_pod_update;
 mod order;
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What is updated, by how many restarts, and in which order.
+//! Order of updates: what is updated, by how many restarts, and when.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a node sees of berthd being replaced, while its pods come and go.
+//! Bench of a replacement of berthd, as a node sees it, while its pods come and go.
 //!
 //! All parts are real. Pods of two ordered containers with exec probes, one of an image that is asked for at
 //! each start, are made and deleted all the time; four clients call berthd all the time, and one pulls and

@@ -1,5 +1,5 @@
-//! What berthd costs a node on which nothing happens: its CPU over a minute, with 40 pods, a kubelet that
-//! relists and containerd, whose own CPU over the same minute is the baseline.
+//! Bench of a node on which nothing happens: berthd's CPU over a minute, with 40 pods, a kubelet that relists
+//! and containerd, whose own CPU over the same minute is the baseline.
 
 use std::time::Duration;
 

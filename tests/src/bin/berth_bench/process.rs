@@ -1,4 +1,4 @@
-//! What berthd takes of the machine at a moment: by the kernel, and by its own metrics.
+//! Use of the machine by berthd at a moment: by the kernel, and by its own metrics.
 
 use std::fs;
 use std::time::Duration;

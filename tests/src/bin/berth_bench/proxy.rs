@@ -1,5 +1,5 @@
-//! What the data path costs: the same calls to the same runtime, direct and through berthd, in turns within
-//! one run.
+//! Bench of the data path: the same calls to the same runtime, direct and through berthd, in turns within one
+//! run.
 //!
 //! Three processes, as on a node: this one is the kubelet, which decodes what it gets; a stub in a process of
 //! its own is the runtime, which encodes what it answers and cuts it into frames as grpc-go does; and berthd

@@ -1,5 +1,4 @@
-//! What a bench prints: one row for each case and metric, as JSON lines for programs or as a table for
-//! people.
+//! Report of a bench: one row for each case and metric, as JSON lines for programs or as a table for people.
 
 use std::io::Write;
 

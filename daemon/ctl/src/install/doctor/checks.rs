@@ -1,4 +1,4 @@
-//! What can be seen without a cluster: files, services, the machine.
+//! Checks that need no cluster: files, services, the machine.
 
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! What the API server says: whether the kubeconfigs work and for whom, versions, and what time it is there.
+//! Checks that ask the API server: whether the kubeconfigs work and for whom, versions, and what time it is
+//! there.
 
 use std::time::Duration;
 

@@ -2,6 +2,7 @@
 //! its defaults.
 
 use anyhow::{Context, Result};
+use berthd::base::yaml;
 use serde_json::{Map, Value};
 
 use super::super::host::Host;
@@ -105,7 +106,7 @@ pub(super) fn yaml(host: &Host, file: &str) -> Result<Map<String, Value>> {
     let Some(content) = host.read(file)?.filter(|content| !content.trim().is_empty()) else {
         return Ok(Map::new());
     };
-    serde_saphyr::from_str(&content).with_context(|| format!("{file} is no YAML with fields"))
+    yaml::from_str(&content).with_context(|| format!("{file} is no YAML with fields"))
 }
 
 /// A plain value as a flag would have it.

@@ -1,4 +1,4 @@
-//! What is done on which node.
+//! Plans for one node after another.
 
 use berthd::config::{Configuration, ViewMode};
 

@@ -1,5 +1,6 @@
 //! The files that an installation writes, but for the units, which are those of this repository.
 
+use berthd::base::yaml;
 use serde::Deserialize;
 
 use super::super::facts::Kubelet;
@@ -45,7 +46,7 @@ pub(crate) fn runtime_of(config: &str) -> Option<String> {
     struct Named {
         runtime_endpoint: Option<String>,
     }
-    serde_saphyr::from_str::<Named>(config).ok()?.runtime_endpoint
+    yaml::from_str::<Named>(config).ok()?.runtime_endpoint
 }
 
 /// The drop-in of a kubelet's own service: its command line with one flag more, of which the last one counts.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{Findings, is_label};
 use crate::manifest::types::{Container, Handler, PodSpec, Probe};
 
-impl Findings {
+impl Findings<'_> {
     pub(super) fn containers(&mut self, spec: &PodSpec) {
         if spec.containers.is_empty() {
             self.error("spec.containers", "is empty; a pod has at least one container");

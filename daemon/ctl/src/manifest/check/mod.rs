@@ -6,21 +6,23 @@ mod volume;
 
 use anyhow::{Result, bail};
 use berth_proto::names::{self, is_dns_label as is_label};
-use serde_saphyr::Spanned;
+use berthd::base::yaml::Document;
 
 use super::types::{Ignored, Pod, PodSecurityContext, PodSpec, Refused, SeccompProfile};
 
 /// The findings on one manifest.
-#[derive(Default)]
-struct Findings {
+struct Findings<'d> {
+    /// Tells the line of a field.
+    document: &'d Document<'d>,
     errors: Vec<String>,
     ignored: Vec<String>,
     remarks: Vec<String>,
 }
 
 /// Checks a manifest; `Ok` has remarks about what will have no effect.
-pub(crate) fn check(pod: &Pod) -> Result<Vec<String>> {
-    let mut findings = Findings::default();
+pub(crate) fn check(pod: &Pod, document: &Document<'_>) -> Result<Vec<String>> {
+    let (errors, ignored, remarks) = (Vec::new(), Vec::new(), Vec::new());
+    let mut findings = Findings { document, errors, ignored, remarks };
     if pod.api_version != "v1" || pod.kind != "Pod" {
         bail!("it is {} {}; berthctl run plays one v1 Pod", pod.api_version, pod.kind);
     }
@@ -44,14 +46,14 @@ fn is_subdomain(name: &str) -> bool {
     names::is_dns_subdomain(name) && name.split('.').all(is_label)
 }
 
-impl Findings {
+impl Findings<'_> {
     fn error(&mut self, field: &str, what: &str) {
         self.errors.push(format!("{field}: {what}"));
     }
 
     fn refuse(&mut self, field: &str, value: &Refused, remedy: &str) {
-        if let Some(at) = value {
-            let line = at.referenced.line();
+        if value.is_some() {
+            let line = self.document.line_of(field);
             self.errors.push(format!("line {line}: {field} is not supported by berthctl run; {remedy}"));
         }
     }
@@ -96,8 +98,8 @@ impl Findings {
         self.refuse("spec.resources", &spec.resources, "set the resources of the containers");
         self.refuse("spec.runtimeClassName", &spec.runtime_class_name, "use --runtime-handler");
         self.refuse("spec.setHostnameAsFQDN", &spec.set_hostname_as_fqdn, "set spec.hostname");
-        if let Some(users) = spec.host_users.as_ref().filter(|users| !users.value) {
-            let line = users.referenced.line();
+        if spec.host_users == Some(false) {
+            let line = self.document.line_of("spec.hostUsers");
             self.errors.push(format!(
                 "line {line}: spec.hostUsers: false (a user namespace) is not supported by berthctl run; {take_out}"
             ));
@@ -163,9 +165,9 @@ impl Findings {
         self.containers(spec);
     }
 
-    fn seccomp(&mut self, field: &str, profile: Option<&Spanned<SeccompProfile>>) {
-        if let Some(at) = profile.filter(|profile| profile.value.r#type != "Unconfined") {
-            let (line, kind) = (at.referenced.line(), &at.value.r#type);
+    fn seccomp(&mut self, field: &str, profile: Option<&SeccompProfile>) {
+        if let Some(SeccompProfile { r#type: kind, .. }) = profile.filter(|one| one.r#type != "Unconfined") {
+            let line = self.document.line_of(&format!("{field}.seccompProfile"));
             self.errors.push(format!(
                 "line {line}: {field}.seccompProfile {kind} is not supported by berthctl run; use type: Unconfined"
             ));

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{Findings, is_label};
 use crate::manifest::types::Volume;
 
-impl Findings {
+impl Findings<'_> {
     pub(super) fn volumes(&mut self, volumes: &[Volume]) {
         let mut names = BTreeSet::new();
         for volume in volumes {
@@ -43,8 +43,8 @@ impl Findings {
                     self.error(&field, "has no source; give emptyDir: {} or hostPath");
                 }
                 (Some(dir), None) => {
-                    if let Some(medium) = dir.medium.as_ref().filter(|medium| !medium.value.is_empty()) {
-                        let (line, medium) = (medium.referenced.line(), &medium.value);
+                    if let Some(medium) = dir.medium.as_ref().filter(|medium| !medium.is_empty()) {
+                        let line = self.document.line_of(&format!("{field}.emptyDir.medium"));
                         self.errors.push(format!(
                             "line {line}: {field}.emptyDir.medium {medium} is not supported by berthctl run; take it out"
                         ));

@@ -1,5 +1,5 @@
-//! What is owed to the world about updates. Each action is given out once, and answered by the event it
-//! names, if it names one.
+//! Actions that are due about updates. Each is given out once, and answered by the event it names, if it
+//! names one.
 
 use std::{collections::BTreeSet, sync::Arc};
 

@@ -1,5 +1,4 @@
-//! What happened to updates: facts from the sources of requests, the pod watch, the node, and the answers to
-//! actions.
+//! Facts about updates, from the sources of requests, the pod watch, the node, and the answers to actions.
 
 use std::collections::{BTreeMap, BTreeSet};
 

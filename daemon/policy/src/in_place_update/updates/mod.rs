@@ -32,13 +32,13 @@ pub(crate) mod clock;
 pub(crate) mod env;
 mod event;
 mod leftovers;
-pub(crate) mod observe;
 pub(crate) mod pod;
 mod reports;
 pub(crate) mod requests;
 mod restarts;
 mod retries;
 pub(crate) mod settled;
+pub(crate) mod snapshot;
 mod turn;
 mod view;
 

@@ -1,11 +1,11 @@
-//! What requests are told, and when they are deleted.
+//! Reports on requests, and when requests are deleted.
 
 use std::{collections::BTreeMap, time::Instant};
 
 use super::{Updates, action::UpdateAction, event::StoredRequest, requests::LOOKED_AT, retries::Attempts};
 use crate::{
     event::StepOutcome,
-    in_place_update::{Reason, UpdateOutcome, UpdatePhase, UpdateReport, UpdateRequest},
+    in_place_update::{FailureReason, UpdateOutcome, UpdatePhase, UpdateReport, UpdateRequest},
     model::{PodUid, RequestId},
 };
 
@@ -61,7 +61,7 @@ impl Updates {
         let report = UpdateReport {
             phase: Some(UpdatePhase::Ended),
             message: flaw.to_owned(),
-            outcome: Some(UpdateOutcome::Failed(Reason::Invalid)),
+            outcome: Some(UpdateOutcome::Failed(FailureReason::InvalidRequest)),
             ..entry.request.reported.clone()
         };
         self.report(entry.request.clone(), report, now, actions);

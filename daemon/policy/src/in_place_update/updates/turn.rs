@@ -7,9 +7,9 @@ use super::{
     action::{InstanceQuestion, PodWrite, UpdateAction},
     clock::Clock,
     env,
-    observe::observe,
     pod::{Step, UpdatedPod},
     settled::SeenPod,
+    snapshot::snapshot,
     view::UpdatePermission,
 };
 use crate::{
@@ -92,7 +92,7 @@ impl Turn<'_> {
             }
             return Sight::Unknown;
         }
-        let picture = observe(pod, view, *settled, node, &instances, self.clock);
+        let picture = snapshot(pod, view, *settled, node, &instances, self.clock);
         if let Some(again) = picture.again {
             self.wake.at(again);
         }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    in_place_update::{EnvHash, Fate, Metadata, MetadataKey, Presence, Record},
+    in_place_update::{EnvHash, Liveness, Metadata, MetadataKey, Presence, Record},
     instances::{InstanceView, Moment},
     model::{ContainerId, ContainerName, PodUid, RestartPolicy},
 };
@@ -20,8 +20,8 @@ pub struct PodView {
     pub uids: Vec<PodUid>,
     /// `metadata.resourceVersion`, as a number that grows.
     pub version: u64,
-    /// Fate of the pod: says whether it can be updated at all.
-    pub fate: Fate,
+    /// Liveness of the pod: says whether it can be updated at all.
+    pub liveness: Liveness,
     /// `metadata.generation`.
     pub generation: Option<i64>,
     /// `status.observedGeneration`. Kubelets before 1.34 do not tell.

@@ -1,4 +1,4 @@
-//! What attempts have left behind is let go when nobody goes on from there.
+//! Leftovers of attempts are let go when nobody goes on from there.
 
 use super::play::{A, NOTHING, Play, always, sealed, secs, wish};
 use crate::{PullFailure, Wish};

@@ -1,4 +1,4 @@
-//! What is kept from the kubelet's image collection, and how long.
+//! Images that are kept from the kubelet's image collection, and how long.
 
 use std::{sync::Arc, time::Instant};
 

@@ -1,4 +1,4 @@
-//! Who is pulled for next.
+//! Order of pulls: which wish has the next slot.
 
 use super::play::{NOTHING, Play, always, by};
 use crate::WishSource::{Admin, Api, File, Update};

@@ -1,4 +1,4 @@
-//! What the model test knows for itself, and holds the agent's picture against.
+//! Knowledge of the model test itself, against which the agent's picture is held.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use super::{asking::Asking, world::World};
 use crate::in_place_update::{
-    ContainerUpdatePhase, Gate, Life, Next, Reason, UpdateOutcome, UpdatePhase, UpdateSource, Why,
+    ContainerUpdatePhase, FailureReason, Gate, Life, Next, UpdateOutcome, UpdatePhase, UpdateSource, Why,
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
 const COMPLETE: UpdateOutcome = UpdateOutcome::Complete;
 
-fn failed(reason: Reason) -> UpdateOutcome {
+fn failed(reason: FailureReason) -> UpdateOutcome {
     UpdateOutcome::Failed(reason)
 }
 
@@ -85,7 +85,7 @@ fn the_way_back_has_its_own_limit() {
     let since = asking.report("r").rolling_back.clone().unwrap().1;
     asking.play(&["bad", "a:1"]);
     assert_eq!(asking.request("r").ended, Some(since + MINUTE * 3));
-    assert_eq!(asking.outcome("r"), failed(Reason::DeadlineExceeded));
+    assert_eq!(asking.outcome("r"), failed(FailureReason::DeadlineExceeded));
     assert_eq!(
         asking.report("r").message,
         "the update has exceeded its deadline: container a runs what is wanted and is not Ready (restart count \
@@ -107,7 +107,7 @@ fn two_go_back_together() {
     fails(&mut asking, &["bad"]);
     asking.play(&[]);
     for id in ["r1", "r2"] {
-        assert_eq!(asking.outcome(id), failed(Reason::DeadlineExceeded));
+        assert_eq!(asking.outcome(id), failed(FailureReason::DeadlineExceeded));
         assert!(asking.report(id).message.ends_with("the pod is what it was before"), "{id}");
     }
     assert_eq!(asking.images(), ["a:1", "b:1", "c:1"]);
@@ -134,7 +134,7 @@ fn one_that_was_not_told_goes_back_with_the_other() {
         let since = asking.report(told).rolling_back.clone();
         asking.play(&[]);
         for id in ["r1", "r2"] {
-            assert_eq!(asking.outcome(id), failed(Reason::DeadlineExceeded), "{told}");
+            assert_eq!(asking.outcome(id), failed(FailureReason::DeadlineExceeded), "{told}");
             let message = &asking.report(id).message;
             assert!(message.ends_with("the pod is what it was before"), "{told} {id}: {message}");
         }
@@ -153,7 +153,7 @@ fn a_new_one_on_the_way_back_returns_to_before_the_first() {
     asking.play(&["bad", "worse"]);
     assert_eq!(asking.outcome("r1"), failed(first.reason));
     assert!(asking.report("r1").message.starts_with(&first.message), "{}", asking.report("r1").message);
-    assert_eq!(asking.outcome("r2"), failed(Reason::DeadlineExceeded));
+    assert_eq!(asking.outcome("r2"), failed(FailureReason::DeadlineExceeded));
     assert_eq!(asking.images(), ["a:1", "b:1", "c:1"]);
     assert_eq!(asking.world.metadata, ordered().world.metadata);
     assert_eq!(asking.world.gate, Gate::Ready);
@@ -165,9 +165,12 @@ fn what_a_workload_wants_goes_over_the_way_back_of_a_person() {
     ask(&mut asking, "r1", &[("a", "a:2"), ("b", "bad")], &[]);
     asking.requests[0].source = UpdateSource::Admin;
     fails(&mut asking, &["bad"]);
-    asking.ask("r2", &[("a", "a:3")], &[]).source = UpdateSource::Mailbox;
+    asking.ask("r2", &[("a", "a:3")], &[]).source = UpdateSource::NodePodUpdate;
     asking.play(&["bad"]);
-    assert_eq!((asking.outcome("r1"), asking.outcome("r2")), (failed(Reason::DeadlineExceeded), COMPLETE));
+    assert_eq!(
+        (asking.outcome("r1"), asking.outcome("r2")),
+        (failed(FailureReason::DeadlineExceeded), COMPLETE)
+    );
     assert_eq!(asking.images(), ["a:3", "b:1", "c:1"]);
 }
 
@@ -181,7 +184,7 @@ fn one_that_gives_way_is_taken_back_too() {
     asking.world.gate = Gate::NotReady { since: asking.world.now };
     let mut late = ordered();
     late.requests = asking.requests.clone();
-    late.ask("r2", &[("a", "bad")], &[]).source = UpdateSource::Mailbox;
+    late.ask("r2", &[("a", "bad")], &[]).source = UpdateSource::NodePodUpdate;
     late.act();
     assert_eq!(late.images(), ["bad", "b:1", "c:1"]);
     late.play(&["bad"]);
@@ -195,7 +198,7 @@ fn one_that_is_late_beside_a_newer_one_goes_back_alone() {
     asking.act();
     asking.ask("r2", &[("b", "b:2")], &[]);
     asking.play(&["bad"]);
-    assert_eq!(asking.outcome("r1"), failed(Reason::DeadlineExceeded));
+    assert_eq!(asking.outcome("r1"), failed(FailureReason::DeadlineExceeded));
     assert!(asking.report("r1").message.ends_with("the pod is what it was before"));
     assert_eq!(asking.outcome("r2"), COMPLETE);
     assert_eq!(asking.images(), ["a:1", "b:2", "c:1"]);

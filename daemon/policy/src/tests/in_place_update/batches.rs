@@ -1,9 +1,9 @@
-//! Who goes when, and with how many restarts.
+//! Batches: which container goes when, and with how many restarts.
 
 use std::time::Duration;
 
 use super::world::{World, told, update};
-use crate::in_place_update::{Fate, Gate, Next, Update, Why};
+use crate::in_place_update::{Gate, Liveness, Next, Update, Why};
 
 type Containers<'a> = &'a [(&'a str, Option<i32>, &'a [&'a str])];
 type Pairs<'a> = &'a [(&'a str, &'a str)];
@@ -226,15 +226,15 @@ fn env_values_nobody_saw_count_as_others() {
 
 #[test]
 fn a_pod_that_cannot_be_updated_is_left_alone() {
-    for (fate, told_of) in [
-        (Fate::Static, "failed: StaticPod"),
-        (Fate::Gone, "failed: PodGone"),
-        (Fate::Ended, "failed: PodEnded"),
+    for (liveness, told_of) in [
+        (Liveness::Static, "failed: StaticPod"),
+        (Liveness::Gone, "failed: PodGone"),
+        (Liveness::Ended, "failed: PodEnded"),
     ] {
         let mut world = World::of(&[("a", None, &[])]);
-        world.fate = fate;
+        world.liveness = liveness;
         assert_eq!(told(&[world.next(&update("r", &[("a", "x")], &[]))]), [told_of]);
     }
     let world = World::of(&[("a", None, &[])]);
-    assert_eq!(told(&[world.next(&update("r", &[("b", "x")], &[]))]), ["failed: NoSuchContainer"]);
+    assert_eq!(told(&[world.next(&update("r", &[("b", "x")], &[]))]), ["failed: ContainerNotFound"]);
 }

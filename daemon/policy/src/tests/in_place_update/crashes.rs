@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::world::{World, told, update};
-use crate::in_place_update::{Before, Gate, Life, Next, Reason, Update, Why};
+use crate::in_place_update::{Before, FailureReason, Gate, Life, Next, Update, Why};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -44,7 +44,7 @@ fn it_has_half_a_minute_from_its_batch() {
         assert_eq!(world.next(&update), Next::Wait { until, why });
         world.pass(SECOND);
         let Next::Failed(failure) = world.next(&update) else { panic!("{:?}", world.next(&update)) };
-        assert_eq!(failure.reason, Reason::CrashLoop);
+        assert_eq!(failure.reason, FailureReason::CrashLoop);
         assert_eq!(
             failure.message,
             "container a runs what is wanted and falls over again and again (restart count 1)"
@@ -115,7 +115,7 @@ fn it_is_rolled_back_and_the_old_one_is_fine_again() {
     fallen(&mut world, &update);
     world.pass(SECOND * 30);
     let Next::RollBack(back, failure) = world.next(&update) else { panic!("{:?}", world.next(&update)) };
-    assert_eq!(failure.reason, Reason::CrashLoop);
+    assert_eq!(failure.reason, FailureReason::CrashLoop);
     let back = Update { revision: "r-back".to_owned(), ..back };
     assert_eq!(told(&[world.next(&back)]), ["patch a:1"], "although it falls over now");
     let (steps, end) = world.play(&back, &[]);

@@ -1,9 +1,9 @@
-//! What fails, how far it had got by then, and the way back.
+//! Updates that fail, how far each had got by then, and the way back.
 
 use std::time::Duration;
 
 use super::world::{World, annotation, told, update};
-use crate::in_place_update::{Before, Fate, Gate, Life, Next, Reason, Update};
+use crate::in_place_update::{Before, FailureReason, Gate, Life, Liveness, Next, Update};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -26,7 +26,7 @@ fn a_missing_image_stops_nothing() {
         let (steps, end) = world.play(&update, &[]);
         assert_eq!(steps, []);
         let Next::Failed(failure) = end else { panic!("{end:?}") };
-        assert_eq!(failure.reason, Reason::ImageNotPulled);
+        assert_eq!(failure.reason, FailureReason::ImageNotPulled);
         assert_eq!(failure.message, "image y could not be pulled: manifest unknown");
         assert_eq!((world.version, world.gate, world.restarts()), (0, Gate::Ready, vec![0, 0]));
     }
@@ -39,7 +39,7 @@ fn a_crash_loop_stops_there() {
     let (steps, end) = world.play(&update, &["bad"]);
     assert_eq!(told(&steps), ["pull bad y", "not ready", "patch bad"]);
     let Next::Failed(failure) = end else { panic!("{end:?}") };
-    assert_eq!(failure.reason, Reason::DeadlineExceeded);
+    assert_eq!(failure.reason, FailureReason::DeadlineExceeded);
     assert_eq!(
         failure.message,
         "the update has exceeded its deadline: container a runs what is wanted and is not Ready (restart count 1)"
@@ -55,7 +55,7 @@ fn a_crash_loop_is_rolled_back() {
     world.before = Some(Before::of(&update, &world.observed(), None));
     let (_, end) = world.play(&update, &["bad"]);
     let Next::RollBack(back, failure) = end else { panic!("{end:?}") };
-    assert_eq!(failure.reason, Reason::DeadlineExceeded);
+    assert_eq!(failure.reason, FailureReason::DeadlineExceeded);
     let back = Update { revision: "back".to_owned(), ..back };
     let (steps, end) = world.play(&back, &["bad"]);
     assert_eq!(told(&steps), ["patch a:1", "ready"], "b was never touched");
@@ -117,7 +117,7 @@ fn a_pod_deleted_in_the_middle_is_left_alone() {
     for _ in 0..20 {
         let step = world.next(&update);
         let mut gone = world.clone();
-        gone.fate = Fate::Gone;
+        gone.liveness = Liveness::Gone;
         assert_eq!(told(&[gone.next(&update)]), ["failed: PodGone"]);
         seen += u32::from(matches!(step, Next::Patch(_)));
         world.carry_out(&step, world.version);

@@ -1,10 +1,13 @@
 //! Random requests for one pod, and an agent that dies at any point: it knows again what was written down and
 //! what is in the pod.
 
+mod op;
+
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use proptest::prelude::*;
 
+use self::op::{Op, Wish, asks, op, wish};
 use super::{
     asking::Asking,
     model::{NAMES, Shape, keys, shape, world},
@@ -13,7 +16,7 @@ use crate::{
     ContainerName, RequestId,
     in_place_update::{
         ContainerUpdatePhase, Gate, ImageMatch, Life, MetadataKey, Next, PodPlan, UpdateOutcome, UpdatePhase,
-        UpdateReport, UpdateRequest, UpdateSource,
+        UpdateReport, UpdateRequest,
     },
 };
 
@@ -22,67 +25,6 @@ const BAD: u8 = 4;
 /// Cannot be pulled.
 const MISSING: u8 = 5;
 const MOST_REQUESTS: usize = 5;
-
-/// Event of the pod, of the requesters or of the agent.
-#[derive(Clone, Debug)]
-enum Op {
-    Ask(Box<Wish>),
-    /// The agent looks, and has reports and a step under way.
-    Plan,
-    /// One of its reports arrives, however late.
-    Written(usize),
-    CarriedOut,
-    /// It dies, with all that was under way.
-    Die,
-    KubeletLearns,
-    KubeletSyncs(usize),
-    ComesUp(usize),
-    Exits(usize),
-    Pass(u8),
-}
-
-#[derive(Clone, Debug)]
-struct Wish {
-    /// By container; 0: none.
-    images: [u8; 3],
-    values: [u8; 4],
-    source: UpdateSource,
-    rollback: bool,
-    ignore: bool,
-    deadline: Option<u8>,
-}
-
-fn wish() -> impl Strategy<Value = Wish> {
-    let image = prop_oneof![4 => Just(0), 6 => 1..4_u8, 1 => Just(BAD), 1 => Just(MISSING)];
-    let images = prop::array::uniform3(image);
-    let values = prop::array::uniform4(prop_oneof![2 => Just(0), 1 => 1..4_u8]);
-    let source = prop_oneof![Just(UpdateSource::Mailbox), Just(UpdateSource::Api), Just(UpdateSource::Admin)];
-    let flags = (any::<bool>(), prop::bool::weighted(0.2), prop::option::of(5..200_u8));
-    (images, values, source, flags)
-        .prop_filter("asks for something", |(images, values, ..)| {
-            images.iter().chain(values).any(|wanted| *wanted > 0)
-        })
-        .prop_map(|(images, values, source, (rollback, ignore, deadline))| {
-            // As everywhere: who wants to return has a limit.
-            let deadline = deadline.or(rollback.then_some(200));
-            Wish { images, values, source, rollback, ignore, deadline }
-        })
-}
-
-fn op() -> impl Strategy<Value = Op> {
-    prop_oneof![
-        1 => wish().prop_map(|wish| Op::Ask(Box::new(wish))),
-        8 => Just(Op::Plan),
-        8 => (0..3_usize).prop_map(Op::Written),
-        8 => Just(Op::CarriedOut),
-        1 => Just(Op::Die),
-        3 => Just(Op::KubeletLearns),
-        6 => (0..3_usize).prop_map(Op::KubeletSyncs),
-        4 => (0..3_usize).prop_map(Op::ComesUp),
-        1 => (0..3_usize).prop_map(Op::Exits),
-        2 => (1..60_u8).prop_map(Op::Pass),
-    ]
-}
 
 /// Facts about the pod that are known for certain. `None`: a failed request without a way back was about it.
 type Known<K, V> = BTreeMap<K, Option<V>>;
@@ -368,10 +310,6 @@ proptest! {
         truth.comes_to_rest();
         truth.is_as_it_should_be();
     }
-}
-
-fn asks(images: [u8; 3], values: [u8; 4]) -> Wish {
-    Wish { images, values, source: UpdateSource::Mailbox, rollback: false, ignore: false, deadline: None }
 }
 
 /// An agent that writes down and carries out whatever is owed, with a kubelet that does its part, `times`

@@ -1,4 +1,4 @@
-//! What is asked of one pod by one or by several, in which order it counts, and what each of them is told.
+//! Requests about one pod by one or by several, in which order they count, and what each of them is told.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use super::{
     world::{World, annotation},
 };
 use crate::in_place_update::{
-    Before, ContainerUpdatePhase, Gate, Life, Next, PodPlan, Reason, Sight, UpdateOutcome, UpdatePhase,
-    UpdateSource,
+    Before, ContainerUpdatePhase, FailureReason, Gate, Life, Next, PodPlan, Sight, UpdateOutcome,
+    UpdatePhase, UpdateSource,
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
 const COMPLETE: UpdateOutcome = UpdateOutcome::Complete;
 
-fn failed(reason: Reason) -> UpdateOutcome {
+fn failed(reason: FailureReason) -> UpdateOutcome {
     UpdateOutcome::Failed(reason)
 }
 
@@ -121,8 +121,10 @@ fn what_is_said_on_the_way() {
 
 #[test]
 fn a_pod_that_is_not_there_ends_all_of_them() {
-    let table =
-        [(Sight::Gone, Reason::PodGone), (Sight::Forbidden("forbidden".to_owned()), Reason::NotPermitted)];
+    let table = [
+        (Sight::Gone, FailureReason::PodGone),
+        (Sight::Forbidden("forbidden".to_owned()), FailureReason::NotPermitted),
+    ];
     for (sight, reason) in table {
         for taken_up in [false, true] {
             let mut asking = ordered();
@@ -175,7 +177,7 @@ fn a_second_one_goes_over_the_first_from_when_it_is_taken_up() {
         let ended = asking.request("r1").ended.is_some();
         assert_eq!(ended, replaced, "at once");
         asking.play(&[]);
-        assert_eq!(asking.outcome("r1"), if replaced { failed(Reason::Replaced) } else { COMPLETE });
+        assert_eq!(asking.outcome("r1"), if replaced { failed(FailureReason::Replaced) } else { COMPLETE });
         assert_eq!(asking.outcome("r2"), COMPLETE);
         assert_eq!(asking.images(), expected);
         asking.world.is_what_is_wanted(&super::world::update("r2", &[], &[]));
@@ -198,7 +200,7 @@ fn they_fail_together() {
     asking.ask("r2", &[("b", "b:2")], &[]).deadline = Some(asking.world.now + MINUTE);
     asking.play(&["b:2"]);
     for id in ["r1", "r2"] {
-        assert_eq!(asking.outcome(id), failed(Reason::DeadlineExceeded));
+        assert_eq!(asking.outcome(id), failed(FailureReason::DeadlineExceeded));
     }
     assert_eq!(phases(&asking, "r1"), [("a".to_owned(), ContainerUpdatePhase::Succeeded)]);
     assert_eq!(phases(&asking, "r2"), [("b".to_owned(), ContainerUpdatePhase::Failed)]);
@@ -213,7 +215,7 @@ fn an_older_ones_own_deadline_ends_only_it() {
     asking.act();
     asking.world.pass(MINUTE);
     asking.act();
-    assert_eq!(asking.outcome("r1"), failed(Reason::DeadlineExceeded));
+    assert_eq!(asking.outcome("r1"), failed(FailureReason::DeadlineExceeded));
     assert_eq!(
         asking.report("r1").message,
         "the update has exceeded its deadline while request ns/r2 was carried out with it"
@@ -234,12 +236,12 @@ fn a_second_one_that_comes_as_the_first_is_late_knows_what_was_before_both() {
     asking.act();
     let previous = asking.report("r2").previous.clone().unwrap();
     assert_eq!(previous, before(&[("a", "a:1"), ("b", "b:1"), ("c", "c:1")], &[]));
-    assert_eq!(asking.outcome("r1"), failed(Reason::DeadlineExceeded));
+    assert_eq!(asking.outcome("r1"), failed(FailureReason::DeadlineExceeded));
 }
 
 #[test]
 fn a_person_goes_over_a_request_over_a_workload() {
-    let sources = [UpdateSource::Mailbox, UpdateSource::Api, UpdateSource::Admin];
+    let sources = [UpdateSource::NodePodUpdate, UpdateSource::Api, UpdateSource::Admin];
     for first in 0..3 {
         for second in 0..3 {
             let mut asking = ordered();
@@ -254,7 +256,7 @@ fn a_person_goes_over_a_request_over_a_workload() {
             assert_eq!(asking.images()[1], "b:3", "{row}");
             assert_eq!(
                 asking.outcome("r1"),
-                if stays { COMPLETE } else { failed(Reason::Replaced) },
+                if stays { COMPLETE } else { failed(FailureReason::Replaced) },
                 "{row}"
             );
             assert_eq!(asking.outcome("r2"), COMPLETE, "{row}");
@@ -267,9 +269,9 @@ fn what_gives_way_comes_and_goes_without_a_step() {
     let mut asking = ordered();
     asking.ask("r1", &[("a", "a:2")], &[]).source = UpdateSource::Admin;
     asking.act();
-    asking.ask("r2", &[("a", "a:3")], &[]).source = UpdateSource::Mailbox;
+    asking.ask("r2", &[("a", "a:3")], &[]).source = UpdateSource::NodePodUpdate;
     asking.play(&[]);
-    assert_eq!(asking.outcome("r2"), failed(Reason::Replaced));
+    assert_eq!(asking.outcome("r2"), failed(FailureReason::Replaced));
     assert_eq!(asking.report("r2").message, "replaced by request ns/r1");
     assert_eq!((asking.world.restarts(), asking.outcome("r1")), (vec![1, 0, 0], COMPLETE));
 }
@@ -283,7 +285,7 @@ fn a_name_that_is_not_there_gives_the_pod_back() {
         asking.ask("r2", &[("d", "d:2")], &[]).rollback_on_failure = rollback;
         asking.play(&[]);
         for id in ["r1", "r2"] {
-            assert_eq!(asking.outcome(id), failed(Reason::NoSuchContainer));
+            assert_eq!(asking.outcome(id), failed(FailureReason::ContainerNotFound));
         }
         assert_eq!(asking.images(), [if rollback { "a:1" } else { "a:2" }, "b:1", "c:1"]);
         assert_eq!(asking.world.gate, Gate::Ready);

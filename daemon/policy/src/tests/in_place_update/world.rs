@@ -1,5 +1,7 @@
 //! A pod, its kubelet and the node's images, reduced to what an in-place update can see of them.
 
+mod play;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -10,7 +12,7 @@ use crate::tests::world::NowForTests;
 use crate::{
     ContainerId, ContainerName,
     in_place_update::{
-        Before, ContainerView, EnvHash, Fate, Gate, ImageMatch, Instance, Leftovers, Life, Metadata,
+        Before, ContainerView, EnvHash, Gate, ImageMatch, Instance, Leftovers, Life, Liveness, Metadata,
         MetadataKey, Next, Observed, Presence, Record, Update, next,
     },
 };
@@ -47,7 +49,7 @@ struct Known {
 pub(super) struct World {
     pub(super) now: Instant,
     pub(super) wall: i64,
-    pub(super) fate: Fate,
+    pub(super) liveness: Liveness,
     pub(super) containers: Vec<Simulated>,
     pub(super) metadata: Metadata,
     pub(super) gate: Gate,
@@ -158,7 +160,7 @@ impl World {
         Self {
             now: Instant::now_for_tests(),
             wall: 1000,
-            fate: Fate::Alive,
+            liveness: Liveness::Alive,
             on_node: images.values().cloned().collect(),
             known: Known { images, metadata: metadata.clone() },
             containers,
@@ -183,7 +185,7 @@ impl World {
         let images = self.on_node.iter().map(|image| (image.clone(), Presence::Present));
         let refused = self.refused.iter().map(|(image, why)| (image.clone(), Presence::Failed(why.clone())));
         Observed {
-            fate: self.fate,
+            liveness: self.liveness,
             containers: self
                 .containers
                 .iter()
@@ -313,76 +315,6 @@ impl World {
         let life = &mut self.containers[index].instance.life;
         if matches!(life, Life::Running { .. }) {
             *life = Life::Running { ready: true };
-        }
-    }
-
-    /// Everything the kubelet has to do, but for the containers that fall over with these images.
-    pub(super) fn settle(&mut self, bad: &[&str]) {
-        self.kubelet_learns();
-        for index in 0..self.containers.len() {
-            for _ in 0..3 {
-                self.kubelet_syncs(index);
-            }
-            if !bad.contains(&&*self.containers[index].runs) {
-                self.becomes_ready(index);
-            }
-        }
-    }
-
-    /// Asks and carries out until the end, and returns it with the steps before it.
-    pub(super) fn play(&mut self, update: &Update, bad: &[&str]) -> (Vec<Next>, Next) {
-        let mut steps = Vec::new();
-        for _ in 0..100 {
-            let step = self.next(update);
-            match &step {
-                Next::Done | Next::Failed(_) | Next::RollBack(..) => return (steps, step),
-                Next::Wait { until, .. } => {
-                    self.settle(bad);
-                    if self.next(update) == step {
-                        self.now = until.expect("waits for ever").max(self.now);
-                    }
-                    continue;
-                }
-                Next::Recreate(_) => {
-                    assert!(self.carry_out(&step, self.version));
-                    self.settle(bad);
-                }
-                _ => assert!(self.carry_out(&step, self.version)),
-            }
-            self.wall += 10;
-            steps.push(step);
-        }
-        panic!("never ends: {steps:#?}");
-    }
-
-    /// Restarts by container, in spec order.
-    pub(super) fn restarts(&self) -> Vec<u32> {
-        self.containers.iter().map(|container| container.restarted).collect()
-    }
-
-    /// The pod is exactly what `update` wants, and so is what runs.
-    pub(super) fn is_what_is_wanted(&self, update: &Update) {
-        for container in &self.containers {
-            if let Some(image) = update.images.get(&container.name) {
-                assert_eq!(container.image, *image, "{}", container.name);
-            }
-            assert_eq!(container.runs, container.image, "{}", container.name);
-            assert_eq!(container.instance.life, Life::Running { ready: true }, "{}", container.name);
-            assert_eq!(
-                container.instance.env,
-                Some(env(&container.reads, &self.metadata)),
-                "{}",
-                container.name
-            );
-        }
-        for (key, value) in &update.metadata {
-            assert_eq!(self.metadata.get(key), Some(value));
-        }
-        assert!(!matches!(self.gate, Gate::NotReady { .. }));
-        if let Some(record) = &self.record {
-            assert_eq!(record.revision, update.revision);
-            assert!(record.next_container_images.is_empty() && record.next_container_ref_metadata.is_empty());
-            assert!(record.containers_required_ready.is_empty());
         }
     }
 }

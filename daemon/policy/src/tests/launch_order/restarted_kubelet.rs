@@ -1,4 +1,4 @@
-//! What a kubelet says of a container right after its restart.
+//! Words of a kubelet about a container right after its own restart.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What breaks: a sandbox that is made anew, an agent that is killed, a pod that is stopped as a whole.
+//! Faults: a sandbox that is made anew, an agent that is killed, a pod that is stopped as a whole.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a pod shows of its probes.
+//! Marks that a pod shows of its probes.
 
 use std::sync::Arc;
 

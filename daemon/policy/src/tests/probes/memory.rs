@@ -1,4 +1,4 @@
-//! What an earlier process found out, as `NodePodProbe.status` remembers it.
+//! Findings of an earlier process, as `NodePodProbe.status` remembers them.
 
 use super::play::{Play, condition, labelled, no, pod, probe, secs, told, yes};
 use crate::{ConditionStatus, InstanceState, PodReport, ProbeEvent, ProbeReport, ProbeState};

@@ -7,6 +7,7 @@ mod memory;
 mod model;
 mod play;
 mod pod_events;
+mod refusal;
 mod report;
 mod rest;
 mod schedule;

@@ -10,7 +10,7 @@ use std::{
 use proptest::prelude::*;
 
 use super::{
-    play::{http, labelled, like, no, probe, secs, told, unable, yes},
+    play::{http, labelled, like, no, probe, refused, secs, told, unable, yes},
     truth::{Truth, instance},
 };
 use crate::{
@@ -91,6 +91,7 @@ fn op() -> impl Strategy<Value = Op> {
         4 => one_of(&["", "fine"]).prop_map(yes),
         3 => Just(no("bad")),
         2 => one_of(&["no file", ""]).prop_map(unable),
+        2 => one_of(&["no container", ""]).prop_map(refused),
     ];
     prop_oneof![
         3 => pods.prop_map(|pods| Op::Want(pods.into_iter().collect())),

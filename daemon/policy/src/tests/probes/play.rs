@@ -374,6 +374,10 @@ pub(super) fn unable(text: &str) -> ProbeResult {
     ProbeResult::Unknown(text.to_owned())
 }
 
+pub(super) fn refused(text: &str) -> ProbeResult {
+    ProbeResult::Refused(text.to_owned())
+}
+
 pub(super) fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }

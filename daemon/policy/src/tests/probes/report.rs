@@ -1,4 +1,4 @@
-//! What `NodePodProbe.status` says.
+//! Content of `NodePodProbe.status`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a pod shows when nothing is owed, by the model's own reading of what its probes say.
+//! Marks of a pod when nothing is due, by the model's own reading of what its probes say.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! What a probe's results mean.
+//! States that follow from a probe's results.
 
 use super::play::{Play, like, no, probe, secs, unable, yes};
 use crate::{ProbeResult, ProbeState};

@@ -1,4 +1,4 @@
-//! What the model test knows for itself, and holds the agent's picture against.
+//! Knowledge of the model test itself, against which the agent's picture is held.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::play::{Play, name_of, pod};
+use super::play::{Play, name_of, pod, secs};
 use crate::{
     ContainerId, ContainerName, Instance, InstanceState, PodMarks, PodUid, Probe, ProbeAction, ProbeEvent,
     ProbeLimits, ProbeResult, ProbeRun, ProbeState, ProbeStep, RunId, WantedPod, WantedProbe,
@@ -39,6 +39,8 @@ pub(super) struct Truth {
     pub(super) instances: BTreeMap<PodUid, BTreeMap<ContainerName, Instance>>,
     pub(super) runs: BTreeMap<RunId, Begun>,
     states: BTreeMap<Key, Naive>,
+    /// When a refusal counts, if the instance lives until then.
+    refused: BTreeMap<Key, Instant>,
     /// The last begin in the instance that is there, of the probe as it is asked.
     last_begin: BTreeMap<Key, Instant>,
     execs: Vec<Instant>,
@@ -60,6 +62,7 @@ impl Truth {
             instances: BTreeMap::new(),
             runs: BTreeMap::new(),
             states: BTreeMap::new(),
+            refused: BTreeMap::new(),
             last_begin: BTreeMap::new(),
             execs: Vec::new(),
             writes: Vec::new(),
@@ -165,7 +168,10 @@ impl Truth {
     pub(super) fn end_run(&mut self, id: RunId, result: ProbeResult) {
         let Some(begun) = self.runs.remove(&id) else { return };
         if begun.valid {
-            self.count(&begun.key, &result);
+            match &result {
+                ProbeResult::Refused(_) => drop(self.refused.insert(begun.key, self.play.now + secs(1))),
+                _ => self.count(&begun.key, &result),
+            }
         }
         self.play.runs.remove(&id);
         self.apply(&ProbeEvent::RunEnded(id, result));
@@ -205,6 +211,7 @@ impl Truth {
     pub(super) fn plan(&mut self) -> Vec<String> {
         let now = self.play.now;
         self.give_up();
+        self.settle_refusals();
         let steps = self.play.probes.plan(now);
         steps.iter().for_each(|step| self.check_step(step));
         assert_eq!(self.play.probes.plan(now), [], "a step is given out once");
@@ -240,6 +247,7 @@ impl Truth {
         assert_eq!((&run.container, &run.sandbox), (&instance.id, &instance.sandbox), "another instance");
         let InstanceState::Running { since } = instance.state else { panic!("it does not run") };
         assert!(now >= since + probe.initial_delay, "too early");
+        assert!(!self.refused.contains_key(&key), "its last run does not count yet: {key:?}");
         let last = self.last_begin.insert(key.clone(), now);
         assert!(last.is_none_or(|last| now >= last + probe.period), "too often: {key:?}");
         let same = |begun: &&Begun| begun.key == key && begun.run.container == run.container;
@@ -273,12 +281,23 @@ impl Truth {
         }
     }
 
+    fn settle_refusals(&mut self) {
+        let now = self.play.now;
+        let due = self.refused.iter().filter(|(_, counts)| **counts <= now).map(|(key, _)| key.clone());
+        for key in due.collect::<Vec<_>>() {
+            self.refused.remove(&key);
+            self.count(&key, &ProbeResult::Unknown("refused".to_owned()));
+        }
+    }
+
     fn count(&mut self, key: &Key, result: &ProbeResult) {
         let probe = probe_of(&self.wanted[&key.0][&key.1]).clone();
         let (state, threshold) = match result {
             ProbeResult::Success(_) => (ProbeState::Succeeded, probe.success_threshold),
             ProbeResult::Failure(_) => (ProbeState::Failed, probe.failure_threshold),
-            ProbeResult::Unknown(_) => (ProbeState::Unknown, probe.failure_threshold),
+            ProbeResult::Unknown(_) | ProbeResult::Refused(_) => {
+                (ProbeState::Unknown, probe.failure_threshold)
+            }
         };
         let naive = self.states.get_mut(key).unwrap();
         naive.streak = if naive.last == Some(state) { naive.streak + 1 } else { 1 };
@@ -325,6 +344,7 @@ impl Truth {
 
     fn invalidate(&mut self, key: &Key) {
         self.runs.values_mut().filter(|begun| begun.key == *key).for_each(|begun| begun.valid = false);
+        self.refused.remove(key);
     }
 
     fn begin_anew(&mut self, key: &Key) {

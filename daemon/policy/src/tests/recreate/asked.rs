@@ -1,4 +1,4 @@
-//! What a request asks for, and in which order it is done.
+//! Requests, and the order in which what they ask for is done.
 
 use std::time::Duration;
 

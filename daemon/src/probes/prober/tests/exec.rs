@@ -1,4 +1,4 @@
-//! What commands say, and runtimes that do not run them.
+//! Commands and what they print, and runtimes that do not run them.
 
 use std::{
     sync::{
@@ -50,12 +50,12 @@ async fn what_the_runtime_answers_to_a_command_it_does_not_run() {
         (
             Code::Unknown,
             missing,
-            "unknown",
+            "refused",
             "start exec \"...\": OCI runtime exec failed: exec: \"nope\": executable",
         ),
-        (Code::NotFound, "no such container", "unknown", "no such container"),
-        (Code::Unavailable, "away", "unknown", "away"),
-        (Code::Internal, "", "unknown", "Internal error"),
+        (Code::NotFound, "no such container", "refused", "no such container"),
+        (Code::Unavailable, "away", "refused", "away"),
+        (Code::Internal, "", "refused", "Internal error"),
         (Code::DeadlineExceeded, "timeout 2s exceeded", "failure", "timed out after 1.5s"),
         (
             Code::ResourceExhausted,
@@ -70,7 +70,7 @@ async fn what_the_runtime_answers_to_a_command_it_does_not_run() {
     }
     let nobody = Prober::new(Runtime::new(&std::path::PathBuf::from("/nonexistent/cri.sock").into()));
     let result = nobody.run(&run_of(command(&["x"]), SECOND), None).await;
-    assert_eq!(said(&result).0, "unknown", "{result:?}");
+    assert_eq!(said(&result).0, "refused", "{result:?}");
 }
 
 #[tokio::test]

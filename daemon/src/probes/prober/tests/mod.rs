@@ -44,6 +44,7 @@ fn said(result: &ProbeResult) -> (&'static str, &str) {
         ProbeResult::Success(text) => ("success", text),
         ProbeResult::Failure(text) => ("failure", text),
         ProbeResult::Unknown(text) => ("unknown", text),
+        ProbeResult::Refused(text) => ("refused", text),
     }
 }
 

@@ -75,7 +75,7 @@ fn cases() -> Vec<Case> {
     let phases = PHASES.into_iter().map(Some).chain([None]);
     let mut cases: Vec<Case> =
         phases.flat_map(|phase| PHASES.map(|container| case(phase, container, None))).collect();
-    let ends = FailureReason::ALL.map(|reason| ("Failed", reason.name()));
+    let ends = FailureReason::ALL.iter().map(|reason| ("Failed", reason.name()));
     for end in ends.into_iter().chain([("Failed", "OfTomorrow"), ("Complete", "Succeeded")]) {
         cases.push(case(Some(RecreatePhase::Completed), RecreatePhase::Failed, Some(end)));
     }

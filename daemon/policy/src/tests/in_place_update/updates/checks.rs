@@ -1,4 +1,4 @@
-//! What must be so when an action is given out, read from the simulated world itself.
+//! Checks of each action that is given out, read from the simulated world itself.
 
 use std::time::{Duration, Instant};
 

@@ -251,7 +251,7 @@ fn a_restart_waits_until_all_requests_are_known() {
         play.answer_inspection(true);
         play.pass(200 * MILLI);
     }
-    play.apply(UpdateEvent::RequestsListed(UpdateSource::Mailbox, Vec::new()));
+    play.apply(UpdateEvent::RequestsListed(UpdateSource::NodePodUpdate, Vec::new()));
     assert_eq!(plan(&mut play), ["all known: 1"]);
 }
 

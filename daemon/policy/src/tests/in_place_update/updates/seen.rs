@@ -7,7 +7,7 @@ use crate::{
     ContainerState, InstanceView, RestartPolicy,
     in_place_update::{
         CreatedWith, ImageMatch, Life, NodeView, PodView,
-        updates::{clock::Clock, observe::observe, pod::UpdatedPod, settled::SeenPod},
+        updates::{clock::Clock, pod::UpdatedPod, settled::SeenPod, snapshot::snapshot},
     },
     tests::world::NowForTests,
 };
@@ -79,7 +79,7 @@ fn an_end_is_an_end_after_a_while() {
         };
         let instances = pod.instances();
         pod.created.insert(instances[&"a".into()].id.clone(), created);
-        let picture = observe(&pod, &view, play.world.now, &node, &instances, clock);
+        let picture = snapshot(&pod, &view, play.world.now, &node, &instances, clock);
         let instance = picture.observed.containers[0].instance.as_ref().unwrap();
         assert_eq!(instance.life, life, "{policy:?} {finished}");
         let again = (finished > 0).then(|| play.world.now + Duration::from_secs(finished));
@@ -112,7 +112,7 @@ fn one_that_has_fallen_over_has_to_prove_itself() {
         let node = play.node_view();
         let pod = pod_of(view.clone(), node.clone());
         let clock = Clock { now: play.world.now, wall: play.wall() };
-        let picture = observe(&pod, &view, play.world.now, &node, &pod.instances(), clock);
+        let picture = snapshot(&pod, &view, play.world.now, &node, &pod.instances(), clock);
         let instance = picture.observed.containers[0].instance.as_ref().unwrap();
         assert_eq!(instance.life, Life::Running { ready }, "{batch} {last:?} {ran}");
         let again = (!ready).then(|| play.world.now + Duration::from_secs(10 - ran));
@@ -135,7 +135,7 @@ fn an_image_is_known_by_the_hash_of_its_definition() {
         let created = CreatedWith { definition, env: None, finished: None, exited: false };
         pod.created.insert(instances[&"a".into()].id.clone(), created);
         let clock = Clock { now: play.world.now, wall: play.wall() };
-        let picture = observe(&pod, &view, play.world.now, &node, &instances, clock);
+        let picture = snapshot(&pod, &view, play.world.now, &node, &instances, clock);
         let instance = picture.observed.containers[0].instance.as_ref().unwrap();
         assert_eq!(instance.image, image, "{definition:?}");
     }

@@ -82,7 +82,7 @@ fn a_list_that_is_older_than_the_answer_to_a_write_changes_nothing() {
     requests.seen(of(1, "old"));
     requests.listed(UpdateSource::Api, vec![of(1, "old")]);
     assert_eq!(requests.get(&"r00001".into()).unwrap().request.revision, "new");
-    requests.listed(UpdateSource::Mailbox, Vec::new());
+    requests.listed(UpdateSource::NodePodUpdate, Vec::new());
     assert!(requests.get(&"r00001".into()).is_some(), "of another source");
     requests.listed(UpdateSource::Api, Vec::new());
     assert!(requests.get(&"r00001".into()).is_none());

@@ -1,6 +1,10 @@
 //! This node's `NodePodUpdate`: what workloads want of its pods, and how far that is.
 
-use std::{collections::BTreeMap, sync::PoisonError, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::PoisonError,
+    time::Instant,
+};
 
 use berth_policy::{
     RequestId, StepOutcome,
@@ -36,22 +40,25 @@ use crate::{
 /// Condition: every entry can be carried out.
 const UNDERSTOOD: &str = "Understood";
 
-/// The mailbox of the node of this name.
+/// The `NodePodUpdate` of this node.
 #[derive(Debug)]
-pub(super) struct Mailbox {
+pub(super) struct NodeUpdates {
     connection: Connection,
     node: String,
     /// As it was seen or written last. Held over a write: the entries are written together.
     object: Mutex<Option<Object>>,
 }
 
+/// Key of the lists of the object: the pod's UID and the owner.
+type Key = (String, String);
+
 #[derive(Debug)]
 struct Object {
     uid: String,
     version: u64,
     status: NodePodUpdateStatus,
-    /// Answers of the agent for each pod, by UID. They run ahead of the written ones.
-    pods: BTreeMap<String, UpdatedPod>,
+    /// Answers of the agent. They run ahead of the written ones.
+    pods: BTreeMap<Key, UpdatedPod>,
 }
 
 /// The object that the watch showed last: one object, so nothing before it counts, however fast it changes
@@ -90,14 +97,14 @@ impl Newest {
     }
 }
 
-impl Mailbox {
+impl NodeUpdates {
     /// Nothing is asked before it is followed.
     pub(super) fn new(connection: Connection, node: String) -> Self {
         Self { connection, node, object: Mutex::new(None) }
     }
 
-    /// Puts on the desk what is asked for; for ever.
-    pub(super) async fn follow(&self, desk: &SharedUpdates) {
+    /// Tells the updates what is asked for; for ever.
+    pub(super) async fn follow(&self, updates: &SharedUpdates) {
         let watch = Watch {
             what: "NodePodUpdate",
             single: true,
@@ -118,13 +125,13 @@ impl Mailbox {
                 let event = news.take().await;
                 clock = clock.kept(Clock::read());
                 match event {
-                    Shown::Listed(objects) => self.take(objects.into_iter().next(), desk, &clock).await,
-                    Shown::Applied(object) => self.take(Some(object), desk, &clock).await,
+                    Shown::Listed(objects) => self.take(objects.into_iter().next(), updates, &clock).await,
+                    Shown::Applied(object) => self.take(Some(object), updates, &clock).await,
                     // What was shown stays; before anything was, there is nothing.
                     Shown::Lost(_) => {}
-                    Shown::Refused(_) if desk.has_heard(&[UpdateSource::Mailbox]) => {}
+                    Shown::Refused(_) if updates.has_heard(&[UpdateSource::NodePodUpdate]) => {}
                     Shown::Deleted(_) | Shown::Refused(_) | Shown::NotInstalled(_) => {
-                        self.take(None, desk, &clock).await;
+                        self.take(None, updates, &clock).await;
                     }
                 }
                 self.tidy().await;
@@ -133,32 +140,33 @@ impl Mailbox {
         tokio::join!(watching, taking);
     }
 
-    async fn take(&self, shown: Option<NodePodUpdate>, desk: &SharedUpdates, clock: &Clock) {
+    async fn take(&self, shown: Option<NodePodUpdate>, updates: &SharedUpdates, clock: &Clock) {
         let mut object = self.object.lock().await;
         let Some(shown) = shown else {
             *object = None;
-            return desk.listed(UpdateSource::Mailbox, Vec::new());
+            return updates.listed(UpdateSource::NodePodUpdate, Vec::new());
         };
         let version = version(&shown.metadata);
         let uid = shown.metadata.uid.unwrap_or_default();
         let status = shown.status.unwrap_or_default();
         let ahead = object.take().filter(|known| known.uid == uid);
         // What was written since is in it already, or comes.
-        let mut pods: BTreeMap<String, UpdatedPod> =
-            status.pods.iter().map(|pod| (pod.uid.clone(), pod.clone())).collect();
+        let mut pods: BTreeMap<Key, UpdatedPod> =
+            status.pods.iter().map(|pod| ((pod.uid.clone(), pod.owner.clone()), pod.clone())).collect();
         match ahead {
             Some(ahead) if ahead.version > version => return *object = Some(ahead),
             Some(ahead) => pods.extend(ahead.pods),
             None => {}
         }
-        pods.retain(|uid, _| status.desired_pods.iter().any(|desired| desired.uid == *uid));
+        let desired: BTreeSet<Key> = status.desired_pods.iter().map(desired_key).collect();
+        pods.retain(|key, _| desired.contains(key));
         let now = now();
         let entries = status.desired_pods.iter().map(|desired| {
-            let first_seen = desk.entry(&id(desired)).map_or(now, |entry| entry.request.created);
-            entry(desired, pods.get(&desired.uid), version, first_seen, clock)
+            let first_seen = updates.entry(&id(desired)).map_or(now, |entry| entry.request.created);
+            entry(desired, pods.get(&desired_key(desired)), version, first_seen, clock)
         });
         let entries = entries.collect();
-        desk.listed(UpdateSource::Mailbox, entries);
+        updates.listed(UpdateSource::NodePodUpdate, entries);
         *object = Some(Object { uid, version, status, pods });
     }
 
@@ -169,16 +177,15 @@ impl Mailbox {
         let Some(desired) = known.status.desired_pods.iter().find(|desired| id(desired) == request.id) else {
             return StepOutcome::Gone;
         };
-        let uid = desired.uid.clone();
-        let old = known.pods.get(&uid).filter(|old| old.revision == request.revision);
-        let entry = report::pod(&uid, &request.revision, report, old, Timestamp::now());
-        let before = known.pods.insert(uid.clone(), entry);
+        let key = desired_key(desired);
+        let entry = report::pod(desired, report, known.pods.get(&key), Timestamp::now());
+        let before = known.pods.insert(key.clone(), entry);
         let outcome = self.answer(known).await;
         if outcome != StepOutcome::Done {
             // Not said, so it is not known to whoever takes over.
             match before {
-                Some(before) => known.pods.insert(uid, before),
-                None => known.pods.remove(&uid),
+                Some(before) => known.pods.insert(key, before),
+                None => known.pods.remove(&key),
             };
         }
         outcome
@@ -237,7 +244,7 @@ fn entry(
     seen: Instant,
     clock: &Clock,
 ) -> StoredRequest {
-    let answered = answered.filter(|answered| answered.revision == desired.revision);
+    let answered = answered.filter(|answered| report::answers(answered, desired));
     let reported = answered.map(|pod| report::read_pod(pod, clock)).unwrap_or_default();
     let ended = answered.and_then(|pod| report::ended(pod, clock, seen));
     let (request, sound) = convert::desired(desired, reported, ended, seen, clock);
@@ -245,7 +252,11 @@ fn entry(
 }
 
 fn id(desired: &DesiredPod) -> RequestId {
-    format!("{}@{}", desired.uid, desired.revision).into()
+    convert::desired_id(desired)
+}
+
+fn desired_key(desired: &DesiredPod) -> Key {
+    (desired.uid.clone(), desired.owner.clone())
 }
 
 /// Whether all of it makes sense.

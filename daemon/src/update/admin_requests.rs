@@ -2,12 +2,12 @@
 //! time is over.
 //!
 //! ```text
-//!   prepare --> keep --> <stateDir>/updates/web-x7k2p.json --> desk
+//!   prepare --> keep --> <stateDir>/updates/web-x7k2p.json --> updates
 //!                           ^                                   |
 //!                           '-------------- report <------------'
 //! ```
 //!
-//! What is on the desk is in its file already: an agent that is killed loses none. A file that cannot be read
+//! What counts is in its file already: an agent that is killed loses none. A file that cannot be read
 //! is told once and left alone.
 
 use std::{
@@ -46,7 +46,7 @@ const LONGEST: u64 = 4 << 20;
 
 /// Where they are kept.
 #[derive(Debug)]
-pub(super) struct Submitted {
+pub(super) struct AdminRequests {
     directory: PathBuf,
     /// As their files are. Nothing awaits while the lock is held.
     kept: Mutex<Kept>,
@@ -55,7 +55,7 @@ pub(super) struct Submitted {
 #[derive(Debug)]
 struct Kept {
     clock: Clock,
-    /// Version of the entries on the desk; grows with every change.
+    /// Version of the entries that were told; grows with every change.
     version: u64,
     objects: HashMap<RequestId, Object>,
 }
@@ -82,14 +82,14 @@ pub(super) enum Unfit {
     Nameless,
 }
 
-impl Submitted {
+impl AdminRequests {
     pub(super) fn new(state_dir: &Path) -> Self {
         let kept = Kept { clock: Clock::read(), version: 0, objects: HashMap::new() };
         Self { directory: state_dir.join("updates"), kept: Mutex::new(kept) }
     }
 
-    /// Puts those on the desk that an earlier process kept.
-    pub(super) async fn load(&self, desk: &SharedUpdates) {
+    /// Tells the updates of those that an earlier process kept.
+    pub(super) async fn load(&self, updates: &SharedUpdates) {
         store::tidy(vec![self.directory.clone()]).await;
         let found = store::read_all(&self.directory, SUFFIX, LONGEST).await.unwrap_or_else(|error| {
             warn!(error = %chain(&error), "Updates of berthctl not read");
@@ -109,7 +109,7 @@ impl Submitted {
         let clock = kept.clock;
         let entries = kept.objects.values().map(|object| object.entry(&clock, 0)).collect();
         drop(kept);
-        desk.listed(UpdateSource::Admin, entries);
+        updates.listed(UpdateSource::Admin, entries);
     }
 
     /// Looks whether a request can be taken at all.
@@ -121,13 +121,13 @@ impl Submitted {
         Ok(object)
     }
 
-    /// Takes a request. On return it survives the agent, and is on the desk.
-    pub(super) async fn keep(&self, object: Object, desk: &SharedUpdates) -> Result<(), FileError> {
+    /// Takes a request. On return it survives the agent, and counts.
+    pub(super) async fn keep(&self, object: Object, updates: &SharedUpdates) -> Result<(), FileError> {
         // Values of annotations are nobody's business but root's.
         store::make(&self.directory, 0o700).await?;
         object.write().await?;
         info!(request = format!("{}/{}", object.namespace, object.name), file = ?object.path, "Update taken");
-        self.show(object, desk);
+        self.show(object, updates);
         Ok(())
     }
 
@@ -136,7 +136,7 @@ impl Submitted {
         &self,
         id: &RequestId,
         report: &UpdateReport,
-        desk: &SharedUpdates,
+        updates: &SharedUpdates,
     ) -> StepOutcome {
         let Some(mut object) = self.object(id) else { return StepOutcome::Gone };
         let old = object.request.status.take().unwrap_or_default();
@@ -151,7 +151,7 @@ impl Submitted {
         object.request.status = Some(status);
         match object.write().await {
             Ok(()) => {
-                self.show(object, desk);
+                self.show(object, updates);
                 StepOutcome::Done
             }
             Err(error) => {
@@ -162,27 +162,27 @@ impl Submitted {
     }
 
     /// Removes a request that ended long enough ago.
-    pub(super) async fn delete(&self, id: &RequestId, desk: &SharedUpdates) -> StepOutcome {
+    pub(super) async fn delete(&self, id: &RequestId, updates: &SharedUpdates) -> StepOutcome {
         let Some(object) = self.object(id) else { return StepOutcome::Gone };
         if let Err(error) = store::remove(&object.path).await {
             warn!(error = %chain(&error), "Update of berthctl not deleted, trying again");
             return StepOutcome::Failed;
         }
         self.kept().objects.remove(id);
-        desk.gone(id);
+        updates.gone(id);
         info!(file = ?object.path, "Update of berthctl deleted, it ended long enough ago");
         StepOutcome::Done
     }
 
-    /// Shows the object on the desk: from now on it counts as it is in the file.
-    fn show(&self, object: Object, desk: &SharedUpdates) {
+    /// Tells the updates of the object: from now on it counts as it is in the file.
+    fn show(&self, object: Object, updates: &SharedUpdates) {
         let mut kept = self.kept();
         kept.version += 1;
         kept.clock = kept.clock.kept(Clock::read());
         let entry = object.entry(&kept.clock, kept.version);
         kept.objects.insert(object.id.clone(), object);
         drop(kept);
-        desk.seen(entry);
+        updates.seen(entry);
     }
 
     fn object(&self, id: &RequestId) -> Option<Object> {

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
-use berth_policy::in_place_update::{Reason, UpdateOutcome, UpdatePhase};
+use berth_policy::in_place_update::{FailureReason, UpdateOutcome, UpdatePhase};
 
 use super::{super::keys::LONGEST_ANNOTATIONS, *};
 
@@ -22,10 +22,10 @@ fn request() -> ContainerUpdateRequest {
     serde_saphyr::from_str(REQUEST).unwrap()
 }
 
-async fn keep(submitted: &Submitted, desk: &SharedUpdates) -> RequestId {
-    let object = submitted.prepare(request()).unwrap();
+async fn keep(admin_requests: &AdminRequests, updates: &SharedUpdates) -> RequestId {
+    let object = admin_requests.prepare(request()).unwrap();
     let id = object.id.clone();
-    submitted.keep(object, desk).await.unwrap();
+    admin_requests.keep(object, updates).await.unwrap();
     id
 }
 
@@ -33,7 +33,7 @@ fn ended() -> UpdateReport {
     UpdateReport {
         phase: Some(UpdatePhase::Ended),
         message: "too late".to_owned(),
-        outcome: Some(UpdateOutcome::Failed(Reason::DeadlineExceeded)),
+        outcome: Some(UpdateOutcome::Failed(FailureReason::DeadlineExceeded)),
         ..UpdateReport::default()
     }
 }
@@ -41,18 +41,18 @@ fn ended() -> UpdateReport {
 #[tokio::test]
 async fn what_was_taken_survives_the_agent() {
     let dir = tempfile::tempdir().unwrap();
-    let (submitted, desk) = (Submitted::new(dir.path()), SharedUpdates::default());
-    submitted.load(&desk).await;
-    assert!(desk.has_heard(&[UpdateSource::Admin]) && desk.entries().is_empty());
-    let id = keep(&submitted, &desk).await;
-    let taken = desk.entry(&id).unwrap();
+    let (admin_requests, updates) = (AdminRequests::new(dir.path()), SharedUpdates::default());
+    admin_requests.load(&updates).await;
+    assert!(updates.has_heard(&[UpdateSource::Admin]) && updates.entries().is_empty());
+    let id = keep(&admin_requests, &updates).await;
+    let taken = updates.entry(&id).unwrap();
     assert_eq!((taken.request.key.as_str(), taken.flaw), ("shop/web-x7k2p", None));
     assert_eq!(taken.request.source, UpdateSource::Admin);
     assert_eq!(taken.request.pod.uid.as_str(), "p-1");
     let mode = fs::metadata(dir.path().join("updates")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
 
-    let (next, anew) = (Submitted::new(dir.path()), SharedUpdates::default());
+    let (next, anew) = (AdminRequests::new(dir.path()), SharedUpdates::default());
     next.load(&anew).await;
     let loaded = anew.entry(&id).unwrap().request;
     assert_eq!(loaded.metadata, taken.request.metadata, "every character of it");
@@ -64,18 +64,18 @@ async fn what_was_taken_survives_the_agent() {
 #[tokio::test]
 async fn a_report_is_in_the_file_before_it_is_done() {
     let dir = tempfile::tempdir().unwrap();
-    let (submitted, desk) = (Submitted::new(dir.path()), SharedUpdates::default());
-    let id = keep(&submitted, &desk).await;
-    assert_eq!(submitted.report(&id, &ended(), &desk).await, StepOutcome::Done);
-    let shown = desk.entry(&id).unwrap().request;
+    let (admin_requests, updates) = (AdminRequests::new(dir.path()), SharedUpdates::default());
+    let id = keep(&admin_requests, &updates).await;
+    assert_eq!(admin_requests.report(&id, &ended(), &updates).await, StepOutcome::Done);
+    let shown = updates.entry(&id).unwrap().request;
     assert_eq!(shown.reported, ended());
     assert!(shown.ended.is_some());
     let file = dir.path().join("updates/web-x7k2p.json");
     let before = fs::metadata(&file).unwrap().modified().unwrap();
-    assert_eq!(submitted.report(&id, &ended(), &desk).await, StepOutcome::Done);
+    assert_eq!(admin_requests.report(&id, &ended(), &updates).await, StepOutcome::Done);
     assert_eq!(fs::metadata(&file).unwrap().modified().unwrap(), before, "it says so already");
 
-    let (next, anew) = (Submitted::new(dir.path()), SharedUpdates::default());
+    let (next, anew) = (AdminRequests::new(dir.path()), SharedUpdates::default());
     next.load(&anew).await;
     let loaded = anew.entry(&id).unwrap().request;
     assert_eq!((loaded.reported, loaded.ended.is_some()), (ended(), true));
@@ -90,43 +90,43 @@ async fn a_report_is_in_the_file_before_it_is_done() {
 #[tokio::test]
 async fn what_cannot_be_read_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
-    let id = keep(&Submitted::new(dir.path()), &SharedUpdates::default()).await;
-    let updates = dir.path().join("updates");
+    let id = keep(&AdminRequests::new(dir.path()), &SharedUpdates::default()).await;
+    let folder = dir.path().join("updates");
     for (name, text) in
         [("a.json", "{\"spec\""), ("b.json", "{}"), ("z.json", "\u{0}"), ("note.txt", ""), (".berthd-x", "")]
     {
-        fs::write(updates.join(name), text).unwrap();
+        fs::write(folder.join(name), text).unwrap();
     }
-    fs::create_dir(updates.join("d.json")).unwrap();
-    fs::File::create(updates.join("long.json")).unwrap().set_len(LONGEST + 1).unwrap();
-    let (submitted, desk) = (Submitted::new(dir.path()), SharedUpdates::default());
-    submitted.load(&desk).await;
-    assert_eq!(desk.entries().len(), 1);
-    assert!(desk.entry(&id).is_some());
-    assert!(["a.json", "b.json", "z.json", "note.txt"].iter().all(|name| updates.join(name).exists()));
-    assert!(!updates.join(".berthd-x").exists(), "a write that was not finished");
+    fs::create_dir(folder.join("d.json")).unwrap();
+    fs::File::create(folder.join("long.json")).unwrap().set_len(LONGEST + 1).unwrap();
+    let (admin_requests, updates) = (AdminRequests::new(dir.path()), SharedUpdates::default());
+    admin_requests.load(&updates).await;
+    assert_eq!(updates.entries().len(), 1);
+    assert!(updates.entry(&id).is_some());
+    assert!(["a.json", "b.json", "z.json", "note.txt"].iter().all(|name| folder.join(name).exists()));
+    assert!(!folder.join(".berthd-x").exists(), "a write that was not finished");
 }
 
 #[tokio::test]
 async fn what_cannot_be_written_is_not_done() {
     let dir = tempfile::tempdir().unwrap();
-    let (submitted, desk) = (Submitted::new(dir.path()), SharedUpdates::default());
-    let id = keep(&submitted, &desk).await;
+    let (admin_requests, updates) = (AdminRequests::new(dir.path()), SharedUpdates::default());
+    let id = keep(&admin_requests, &updates).await;
     fs::remove_dir_all(dir.path().join("updates")).unwrap();
-    assert_eq!(submitted.report(&id, &ended(), &desk).await, StepOutcome::Failed);
-    assert_eq!(desk.entry(&id).unwrap().request.reported, UpdateReport::default(), "nobody was told");
+    assert_eq!(admin_requests.report(&id, &ended(), &updates).await, StepOutcome::Failed);
+    assert_eq!(updates.entry(&id).unwrap().request.reported, UpdateReport::default(), "nobody was told");
     fs::write(dir.path().join("updates"), "a file").unwrap();
-    let object = submitted.prepare(request()).unwrap();
-    assert!(submitted.keep(object, &desk).await.unwrap_err().to_string().contains("updates"));
+    let object = admin_requests.prepare(request()).unwrap();
+    assert!(admin_requests.keep(object, &updates).await.unwrap_err().to_string().contains("updates"));
 }
 
 #[test]
 fn what_cannot_be_is_not_taken() {
-    let submitted = Submitted::new(Path::new("/nowhere"));
+    let admin_requests = AdminRequests::new(Path::new("/nowhere"));
     let refused = |change: &dyn Fn(&mut ContainerUpdateRequest)| {
         let mut request = request();
         change(&mut request);
-        submitted.prepare(request).unwrap_err().to_string()
+        admin_requests.prepare(request).unwrap_err().to_string()
     };
     let twice = refused(&|request| request.spec.containers.push(request.spec.containers[0].clone()));
     assert!(twice.contains("containers[1].name repeats \"main\""), "{twice}");

@@ -13,7 +13,7 @@ use super::{A_WHILE, STATE, Scene, annotation, container, gate, image};
 use crate::case::{Case, run_updating_alone};
 
 /// Writes what is desired, as the manager does; none of it stays that is not in it.
-async fn desire(mailbox: &Api<NodePodUpdate>, pods: Value) -> Result<()> {
+async fn desire(object: &Api<NodePodUpdate>, pods: Value) -> Result<()> {
     let apply = json!({
         "apiVersion": "berth.dev/v1alpha1",
         "kind": "NodePodUpdate",
@@ -21,13 +21,13 @@ async fn desire(mailbox: &Api<NodePodUpdate>, pods: Value) -> Result<()> {
         "status": { "desiredPods": pods },
     });
     let params = PatchParams::apply("berth-manager").force();
-    mailbox.patch_status(NODE_NAME, &params, &Patch::Apply(&apply)).await.context("write what is desired")?;
+    object.patch_status(NODE_NAME, &params, &Patch::Apply(&apply)).await.context("write what is desired")?;
     Ok(())
 }
 
-async fn told(mailbox: &Api<NodePodUpdate>, revision: &str, phase: UpdatePhase) -> Result<UpdatedPod> {
+async fn told(object: &Api<NodePodUpdate>, revision: &str, phase: UpdatePhase) -> Result<UpdatedPod> {
     await_condition(format!("revision {revision} is {phase:?}"), A_WHILE, async || {
-        let status = mailbox.get(NODE_NAME).await?.status.context("no status")?;
+        let status = object.get(NODE_NAME).await?.status.context("no status")?;
         let [pod] = &status.pods[..] else { anyhow::bail!("{:?}", status.pods) };
         ensure!(pod.revision == revision && pod.phase == phase, "{pod:?}");
         Ok(pod.clone())
@@ -36,11 +36,11 @@ async fn told(mailbox: &Api<NodePodUpdate>, revision: &str, phase: UpdatePhase) 
 }
 
 #[tokio::test]
-async fn update_by_mailbox() -> Result<()> {
-    run_updating_alone("update_by_mailbox", async |case: &Case| {
-        let mailbox: Api<NodePodUpdate> = Api::all(case.node.client().await?);
-        await_condition("the agent has made its mailbox", A_WHILE, async || {
-            mailbox.get(NODE_NAME).await.map(drop).context("not yet")
+async fn update_by_node_pod_update() -> Result<()> {
+    run_updating_alone("update_by_node_pod_update", async |case: &Case| {
+        let object: Api<NodePodUpdate> = Api::all(case.node.client().await?);
+        await_condition("the agent has made its object", A_WHILE, async || {
+            object.get(NODE_NAME).await.map(drop).context("not yet")
         })
         .await?;
         let scene = Scene::begin(case, "pod", |pod, evidence| {
@@ -57,8 +57,8 @@ async fn update_by_mailbox() -> Result<()> {
             entry
         };
         let images = json!({ "containers": [{ "name": "main", "image": BUSYBOX_NEXT }], "annotations": { "value": "two" } });
-        desire(&mailbox, json!([desired("web-2", images)])).await?;
-        told(&mailbox, "web-2", UpdatePhase::Succeeded).await?;
+        desire(&object, json!([desired("web-2", images)])).await?;
+        told(&object, "web-2", UpdatePhase::Succeeded).await?;
         let now = scene.now().await?;
         ensure!(image(&now, "main")? == BUSYBOX_NEXT && scene.env("main", "VALUE").await? == "two", "not as desired");
         ensure!(annotation(&now, STATE)?["revision"] == "web-2", "the pod has another revision");
@@ -68,21 +68,21 @@ async fn update_by_mailbox() -> Result<()> {
         let berthd = case.node.berthd()?;
         berthd.crash().await?;
         berthd.ready().await?;
-        desire(&mailbox, json!([desired("web-3", json!({ "annotations": { "value": "three" } }))])).await?;
-        told(&mailbox, "web-3", UpdatePhase::Succeeded).await?;
+        desire(&object, json!([desired("web-3", json!({ "annotations": { "value": "three" } }))])).await?;
+        told(&object, "web-3", UpdatePhase::Succeeded).await?;
         ensure!(scene.env("main", "VALUE").await? == "three", "old env");
         ensure!(scene.restarts("main").await? == 2, "not restarted once for each revision");
 
         let bad = json!({ "containers": [{ "name": "main", "image": "No Image" }] });
-        desire(&mailbox, json!([desired("web-4", bad)])).await?;
-        let failed = told(&mailbox, "web-4", UpdatePhase::Failed).await?;
+        desire(&object, json!([desired("web-4", bad)])).await?;
+        let failed = told(&object, "web-4", UpdatePhase::Failed).await?;
         ensure!(failed.reason.as_deref() == Some("InvalidRequest"), "{failed:?}");
         ensure!(failed.message.as_deref().is_some_and(|message| message.contains("No Image")), "{failed:?}");
         ensure!(gate(&scene.now().await?)? == "True", "the gate is closed");
 
-        desire(&mailbox, json!([])).await?;
+        desire(&object, json!([])).await?;
         await_condition("what is not desired any more is not spoken of", A_WHILE, async || {
-            let status = mailbox.get(NODE_NAME).await?.status.unwrap_or_default();
+            let status = object.get(NODE_NAME).await?.status.unwrap_or_default();
             ensure!(status.pods.is_empty(), "{:?}", status.pods);
             Ok(())
         })

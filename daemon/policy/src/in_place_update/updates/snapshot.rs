@@ -48,7 +48,7 @@ struct Look<'a> {
 }
 
 /// Judges a pod from its version `view`, which the kubelet knows from `settled` on.
-pub(crate) fn observe(
+pub(crate) fn snapshot(
     pod: &UpdatedPod,
     view: &PodView,
     settled: Instant,
@@ -62,7 +62,7 @@ pub(crate) fn observe(
     let containers: Vec<ContainerView> =
         view.containers.iter().map(|container| look.container(container, instances)).collect();
     let observed = Observed {
-        fate: view.fate,
+        liveness: view.liveness,
         gate: look.gate(),
         record: view.record.clone(),
         kubelet_knows: is_settled && is_worked_on(view),

@@ -1,0 +1,187 @@
+//! Any JSON at all: nothing panics, a refused pod stays as it was, and what was injected stays as it is.
+
+use berth_sidecarset::{Set, WhiteList, check, complete, decode, warnings};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::world::{injected, parsed};
+
+/// Words that mean something somewhere.
+const WORDS: [&str; 40] = [
+    "name",
+    "image",
+    "env",
+    "value",
+    "valueFrom",
+    "fieldRef",
+    "fieldPath",
+    "containers",
+    "initContainers",
+    "volumes",
+    "volumeMounts",
+    "mountPath",
+    "subPathExpr",
+    "$(A)",
+    "app",
+    "log",
+    "A",
+    "IS_INJECTED",
+    "true",
+    "upgradeStrategy",
+    "upgradeType",
+    "HotUpgrade",
+    "hotUpgradeEmptyImage",
+    "shareVolumePolicy",
+    "type",
+    "enabled",
+    "transferEnv",
+    "sourceContainerName",
+    "envName",
+    "envNames",
+    "ports",
+    "hostPort",
+    "resources",
+    "limits",
+    "cpu",
+    "1e999999",
+    "patchPodMetadata",
+    "annotations",
+    "imagePullSecrets",
+    "restartPolicy",
+];
+
+fn word() -> impl Strategy<Value = String> {
+    prop_oneof![9 => prop::sample::select(&WORDS[..]).prop_map(str::to_owned), 1 => ".{0,8}"]
+}
+
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        word().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(5, 48, 6, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map(word(), inner, 0..6).prop_map(|members| json!(members)),
+        ]
+    })
+}
+
+/// An object that may well be a container.
+fn container() -> impl Strategy<Value = Value> {
+    (prop::sample::select(vec!["app", "log", "mesh", "mesh-1"]), any_json(), any::<bool>(), any_json())
+        .prop_map(|(name, env, hot, more)| {
+            let mut container =
+                json!({"name": name, "image": "i:1", "shareVolumePolicy": {"type": "enabled"}});
+            if let Value::Object(more) = more {
+                container.as_object_mut().unwrap().extend(more);
+            }
+            container["env"] = json!([{"name": "A", "value": "1"}, {"name": "B", "valueFrom": env}]);
+            container["volumeMounts"] =
+                json!([{"name": "v", "mountPath": "/v", "subPathExpr": "$(A)$(B)$("}]);
+            if hot {
+                container["upgradeStrategy"] =
+                    json!({"upgradeType": "HotUpgrade", "hotUpgradeEmptyImage": "e"});
+            }
+            container
+        })
+}
+
+fn pod() -> impl Strategy<Value = Value> {
+    let containers = prop::collection::vec(container(), 0..4);
+    let odd = (any_json(), any_json(), any_json());
+    (containers, odd, any::<bool>()).prop_map(|(containers, (metadata, spec, annotations), odd)| {
+        let mut pod = json!({"metadata": {}, "spec": {}});
+        for (member, more) in [("metadata", metadata), ("spec", spec)] {
+            if let Value::Object(more) = more {
+                pod[member].as_object_mut().unwrap().extend(more);
+            } else if odd {
+                pod[member] = more;
+            }
+        }
+        if pod["metadata"].is_object() {
+            pod["metadata"]["labels"] = json!({"app": "shop"});
+            pod["metadata"]["annotations"] = if odd { annotations } else { json!({"k": "{\"a\":1}"}) };
+        }
+        if pod["spec"].is_object() {
+            pod["spec"]["containers"] = json!(containers);
+        }
+        pod
+    })
+}
+
+fn sets() -> Vec<Set> {
+    let spec = json!({
+        "containers": [
+            {"name": "log", "shareVolumePolicy": {"type": "enabled"},
+             "transferEnv": [{"sourceContainerName": "app", "envNames": ["A", "B"]}]},
+            {"name": "mesh", "upgradeStrategy": {"upgradeType": "HotUpgrade", "hotUpgradeEmptyImage": "e"}},
+        ],
+        "initContainers": [{"name": "init"}],
+        "imagePullSecrets": [{"name": "a"}],
+        "patchPodMetadata": [{"annotations": {"k": r#"{"b":{"c":null}}"#}, "patchPolicy": "MergePatchJson"}],
+    });
+    let other = json!({"$name": "r", "containers": [{"name": "other", "podInjectPolicy": "AfterAppContainer"}],
+        "patchPodMetadata": [{"annotations": {"k": r#"{"b":{"d":1}}"#}, "patchPolicy": "MergePatchJson"}]});
+    vec![parsed(&spec), parsed(&other)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_pod(pod in prop_oneof![4 => pod(), 1 => any_json()]) {
+        let sets = sets();
+        let mut after = pod.clone();
+        if injected(&mut after, &sets, 7).is_err() {
+            prop_assert_eq!(after, pod);
+        } else {
+            let once = after.clone();
+            prop_assert!(injected(&mut after, &sets, 93).is_ok());
+            prop_assert_eq!(after, once);
+        }
+    }
+
+    #[test]
+    fn any_set(spec in any_json(), containers in prop::collection::vec(container(), 0..3), whole in any::<bool>()) {
+        let mut set = json!({"metadata": {"name": "s"}, "spec": spec});
+        if !whole && set["spec"].is_object() {
+            set["spec"]["selector"] = json!({"matchLabels": {"app": "shop"}});
+            set["spec"]["containers"] = json!(containers);
+        }
+        warnings(&set);
+        let old = set.clone();
+        if complete(&mut set, Some(&old)).is_ok() {
+            let once = set.clone();
+            prop_assert!(complete(&mut set, Some(&old)).is_ok());
+            prop_assert_eq!(&set, &once);
+            warnings(&set);
+            let others = sets();
+            let others: Vec<&Set> = others.iter().collect();
+            let faults = check(&set, Some(&old), &others, &WhiteList::default());
+            // What is taken can be read, and injected into a plain pod or refused with reasons.
+            if faults.is_empty() {
+                let set = Set::parse(&serde_json::from_value(set).unwrap()).unwrap();
+                let mut pod = crate::world::pod(&json!({}));
+                let _ = injected(&mut pod, &[set], 0);
+            }
+        }
+    }
+
+    #[test]
+    fn any_value(value in any_json()) {
+        let mut set = value.clone();
+        let _ = complete(&mut set, Some(&value));
+        let _ = check(&value, Some(&value), &[], &WhiteList::default());
+        let _ = warnings(&value);
+        let _ = WhiteList::parse(Some(&value.to_string()), true);
+    }
+
+    #[test]
+    fn any_history(text in ".{0,64}") {
+        let _ = decode(&text);
+    }
+}
