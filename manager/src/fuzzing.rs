@@ -71,6 +71,9 @@ fn read(object: serde_json::Value) -> Option<Object> {
         "ImagePullJob" => of::<wire::Jobs>(object),
         "PodProbeMarker" => of::<wire::Markers>(object),
         "NodePodProbe" => of::<wire::NodeProbes>(object),
+        "Namespace" => of::<wire::Namespaces>(object),
+        "SidecarSet" => of::<wire::SidecarSets>(object),
+        "NodePodUpdate" => of::<wire::NodeUpdates>(object),
         _ => None,
     }
 }

@@ -106,7 +106,7 @@ impl World {
                 Kind::ImagePullJob => {
                     self.jobs.values().cloned().map(|seen| Object::ImagePullJob(Box::new(seen))).collect()
                 }
-                Kind::Request | Kind::Update | Kind::PodProbeMarker | Kind::NodePodProbe => Vec::new(),
+                _ => Vec::new(),
             };
             for object in objects {
                 self.show(&object);
@@ -227,6 +227,9 @@ impl World {
             stage,
             containers: Vec::new(),
             initialized: true,
+            created: None,
+            mirror: false,
+            sidecars: None,
             ip: None,
         };
         self.pods.insert(name.to_owned(), pod.clone());

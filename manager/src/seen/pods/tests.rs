@@ -12,6 +12,9 @@ fn pod(name: &str, restarts: i32) -> PodSeen {
         labels: [("app".to_owned(), "shop".to_owned()), ("pod-name".to_owned(), name.to_owned())].into(),
         stage: PodStage::Active,
         initialized: true,
+        created: None,
+        mirror: false,
+        sidecars: None,
         ip: None,
         containers: vec![
             ContainerSeen {
