@@ -36,7 +36,17 @@ pub fn watched(data: &[u8]) {
         indexes.all().time_passed(now);
         let again = indexes.all().time_passed(now);
         let is_of_images = |effect: &Effect| {
-            !matches!(effect, Effect::Write(Write::Request(_) | Write::NodeProbes(_) | Write::Marker(_)))
+            !matches!(
+                effect,
+                Effect::Note(_)
+                    | Effect::Write(
+                        Write::Request(_)
+                            | Write::NodeProbes(_)
+                            | Write::Marker(_)
+                            | Write::SidecarSet(_)
+                            | Write::PodUpdates(_)
+                    )
+            )
         };
         assert!(again.iter().all(is_of_images), "decided twice");
         // Read without a panic.

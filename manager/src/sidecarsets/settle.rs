@@ -111,6 +111,7 @@ impl SidecarIndex {
         let ready = known.filed.as_ref().zip(known.shown.as_ref()).is_some_and(|(filed, shown)| {
             filed.is_in(shown) && shown.observed_generation == known.generation
         });
+        let (asked, let_go) = (ask.len(), ready && !take_back.is_empty());
         if ready {
             let members: Vec<_> = known.pods.members.iter().collect();
             let newest = Newest { set: name, uid: &known.uid, revision: &revision, rules: &rules };
@@ -123,6 +124,17 @@ impl SidecarIndex {
                 let Some((_, Member { pod, .. })) = members.get(at) else { continue };
                 self.updates.forget(&EntryId { uid: pod.uid.to_string(), owner: owner.clone() });
             }
+        }
+        if let_go {
+            // Their places are free, and they wait from now on as others do: one write says both.
+            known.planned_at = None;
+            return self.step(name, now);
+        }
+        let mut progress = progress;
+        if !ready {
+            // They are asked for when their revision stands in the status.
+            progress.queued = progress.queued.saturating_add(asked);
+            progress.in_flight = progress.in_flight.saturating_sub(asked);
         }
         self.tell(name, &revision, progress);
         again_in.map(|pause| later(now.instant, pause.saturating_add(Duration::from_millis(1))))

@@ -283,6 +283,7 @@ impl World {
                 }
                 Effect::Fetch(fetch) => self.fetches.push(fetch),
                 Effect::Forget(uid) => self.forgotten.push(uid),
+                Effect::Note(note) => panic!("not of this index: {note:?}"),
             }
         }
         while !self.waits && self.write_one() {}
