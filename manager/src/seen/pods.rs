@@ -28,8 +28,8 @@ pub(crate) struct Pod {
     pub(crate) stage: PodStage,
     /// Its condition `Initialized` is True.
     pub(crate) initialized: bool,
-    /// When it was made, in seconds.
-    pub(crate) created: i64,
+    /// When it was made, in seconds; 0 if nobody says.
+    pub(crate) created: u32,
     /// It is the API's copy of a static pod.
     pub(crate) mirror: bool,
     /// Most pods have none, and pay for a pointer.
@@ -149,7 +149,7 @@ impl Pods {
             ip: seen.ip,
             stage: seen.stage,
             initialized: seen.initialized,
-            created: seen.created.map_or(0, |time| time.as_second()),
+            created: seen.created.and_then(|time| u32::try_from(time.as_second()).ok()).unwrap_or(0),
             mirror: seen.mirror,
             sidecars: sidecars.map(Box::new),
         }

@@ -285,7 +285,7 @@ fn candidate(
             ready,
             ready_since: sidecars.map_or(0, |sidecars| sidecars.ready_since),
             restarts: pod.restarts(),
-            created: pod.created,
+            created: i64::from(pod.created),
         },
         updated: state.updated,
         available: state.ready,

@@ -54,7 +54,7 @@ pub(super) fn judge(
         }
         Some(_) => Standing::Outside,
         None => {
-            let made_with_it = place.injected && !pod.mirror && pod.created > place.since;
+            let made_with_it = place.injected && !pod.mirror && i64::from(pod.created) > place.since;
             let instead = sidecars.is_some_and(stood_in_for);
             if made_with_it && !rules.paused && !instead { Standing::NotInjected } else { Standing::Outside }
         }

@@ -68,7 +68,7 @@ fn what_a_list_does_not_show_has_vanished() {
 /// One of tens of thousands.
 #[test]
 fn a_pod_is_small_and_shares_what_it_can() {
-    assert_eq!((size_of::<Pod>(), size_of::<Instance>()), (104, 48));
+    assert_eq!((size_of::<Pod>(), size_of::<Instance>()), (112, 48), "a pointer to sidecars among it");
     let mut pods = Pods::default();
     let (a, b) = (pods.apply(&pod("a", 0)).unwrap(), pods.apply(&pod("b", 1)).unwrap());
     let (one, other) = (a.after.unwrap(), b.after.unwrap());

@@ -34,6 +34,20 @@ fn one_after_the_other_until_all_have_it() {
     assert_eq!(world.notes.iter().map(|note| note.reason).collect::<Vec<_>>(), ["Updated"]);
 }
 
+/// The agent looks the revision up in the set.
+#[test]
+fn nothing_is_asked_before_the_revision_stands_in_the_status() {
+    let mut world = upgraded(json!({ "paused": true }));
+    world.loses = true;
+    world.upgrade("log:3", json!({}));
+    world.pass(5_000);
+    assert_eq!(world.asked("n0"), Vec::<&str>::new());
+    world.loses = false;
+    world.upgrade("log:3", json!({}));
+    world.pass(5_000);
+    assert_eq!(world.asked("n0"), ["a"]);
+}
+
 #[test]
 fn an_entry_says_what_the_pod_is_to_be() {
     let mut world = World::new();

@@ -105,6 +105,8 @@ pub(super) struct World {
     pub(super) spaces: BTreeMap<String, NamespaceSeen>,
     pub(super) nodes: BTreeMap<String, NodePodUpdateSeen>,
     pub(super) notes: Vec<SetNote>,
+    /// Writes to sets are lost.
+    pub(super) loses: bool,
     /// Writes that were done to sets, and to nodes.
     pub(super) set_writes: usize,
     pub(super) node_writes: usize,
@@ -123,6 +125,7 @@ impl World {
             spaces: BTreeMap::new(),
             nodes: BTreeMap::new(),
             notes: Vec::new(),
+            loses: false,
             set_writes: 0,
             node_writes: 0,
         };
@@ -249,7 +252,7 @@ impl World {
             let version = self.next_version();
             let shown = match order {
                 Write::SidecarSet(order) => {
-                    let Some(set) = self.sets.get_mut(&*order.name) else { continue };
+                    let Some(set) = self.sets.get_mut(&*order.name).filter(|_| !self.loses) else { continue };
                     if *set.resource_version != *order.resource_version || *set.uid != *order.uid {
                         continue;
                     }
