@@ -94,7 +94,7 @@ struct Shown {
 }
 
 impl PodUpdates {
-    /// Those of owners of a kind.
+    /// Returns one for owners of a kind.
     pub fn of(kind: &'static str) -> Self {
         Self { kind, ..Self::default() }
     }

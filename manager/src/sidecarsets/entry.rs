@@ -38,7 +38,7 @@ pub(super) fn needs_swap(rules: &Rules, pod: &Pod) -> bool {
     hot.into_iter().any(|one| serving(one, sidecars) != Some(&*one.image))
 }
 
-/// What the pod is to be.
+/// Builds the entry of a pod.
 pub(super) fn entry(newest: Newest<'_>, key: &Key, pod: &Pod, attempt: i32, now: Timestamp) -> DesiredPod {
     let Newest { set, uid, revision, rules } = newest;
     let sidecars = pod.sidecars.as_deref();
@@ -78,7 +78,7 @@ pub(super) fn entry(newest: Newest<'_>, key: &Key, pod: &Pod, attempt: i32, now:
     }
 }
 
-/// What the annotation says of this set from then on.
+/// Patch of the annotation: this set's member from then on.
 fn hash(Newest { set, revision, rules, .. }: Newest<'_>, now: Timestamp) -> Value {
     let entry = json!({
         "updateTimestamp": now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),

@@ -2,9 +2,9 @@
 //! function of the set, its pods and their entries.
 //!
 //! A pod costs one of `maxUnavailable` from when it is asked for until it is available with the newest
-//! sidecars; one that is not Ready anyway costs nothing, and is always taken. A pod whose upgrade failed holds
-//! its place, so that a bad image stops where it was tried; it is tried again after a while. The pods that
-//! `partition` keeps are the last ones in the order.
+//! sidecars; one that is not Ready anyway costs nothing, and is always taken. A pod whose upgrade failed
+//! holds its place, so that a bad image stops where it was tried; it is tried again after a while. The pods
+//! that `partition` keeps are the last ones in the order.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ pub(super) enum Means {
     Hot,
 }
 
-/// What has been asked for this pod.
+/// Request that stands for a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Asked {
     /// It is the newest revision.
@@ -67,7 +67,7 @@ pub(super) struct Asked {
     pub(super) ago: Duration,
 }
 
-/// What to do.
+/// Next step of an upgrade.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
     /// Pods that are asked for, and the number of the try.
@@ -187,7 +187,7 @@ fn selected(strategy: &Strategy, pod: &Candidate) -> bool {
     strategy.selector.as_ref().is_none_or(|selector| selector.matches(&pod.labels))
 }
 
-/// What becomes of an entry.
+/// Fate of an entry.
 enum Next {
     Stay,
     /// It failed, and is not tried again.

@@ -1,4 +1,4 @@
-//! What is owed: to each set that was touched, and to the nodes of its pods.
+//! Debts: to each set that was touched, and to the nodes of its pods.
 
 use std::{
     sync::Arc,

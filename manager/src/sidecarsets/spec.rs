@@ -16,7 +16,7 @@ use crate::{
 /// Namespaces in which nothing is injected.
 const LEFT_OUT: [&str; 2] = ["kube-system", "berth-system"];
 
-/// What a set asks for.
+/// Rules of a set.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Rules {
     /// `None` selects nothing.

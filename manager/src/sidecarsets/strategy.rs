@@ -35,9 +35,9 @@ pub(super) enum Amount {
 pub(super) enum Priority {
     #[default]
     None,
-    /// Those with the largest sum of weights.
+    /// Largest sum of weights first.
     Weights(Vec<(i32, Option<Selector>)>),
-    /// Those with the largest number at the end of these labels, the first label first.
+    /// Largest number at the end of these labels first; the first label counts most.
     Labels(Vec<String>),
 }
 

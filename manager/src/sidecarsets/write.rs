@@ -1,4 +1,4 @@
-//! What the index wants written, as values.
+//! Writes and news that the index gives, as values.
 
 use std::sync::Arc;
 

@@ -20,7 +20,7 @@ pub(super) struct Running<'a> {
     pub(super) status: Option<(&'a str, &'a str)>,
 }
 
-/// What the annotations, spec and status say; `None` for a pod in which no set has put anything.
+/// Reads annotations, spec and status; `None` for a pod in which no set has put anything.
 pub(super) fn sidecars(
     annotations: &BTreeMap<String, String>,
     containers: &[Running],

@@ -132,7 +132,7 @@ fn one_write_a_second() {
     assert_eq!(world.set_writes, quiet, "nothing has changed");
 }
 
-/// What an event of a pod costs does not grow with the sets that have nothing to do with it.
+/// Costs of an event do not grow with the sets that the pod does not have.
 #[test]
 fn an_event_looks_at_the_sets_of_its_pod() {
     let mut world = World::new();

@@ -1,5 +1,5 @@
-//! A cluster in miniature: an index that leads, a clock that stands still, an API server that carries out what
-//! is owed and shows it, and agents that do what they are told when they are asked to.
+//! A cluster in miniature: an index that leads, a clock that stands still, an API server that carries out
+//! what is owed and shows it, and agents that do what they are told when they are asked to.
 
 use std::{
     collections::{BTreeMap, VecDeque},
