@@ -16,6 +16,7 @@ use crate::{
     index::Indexes,
     lease::Tenure,
     metrics::Metrics,
+    notes::Notes,
     secrets::{Answer, Vault},
     seen::{Kind, Now, Object},
     watch::Input,
@@ -44,6 +45,8 @@ pub struct Controller {
     pub tenure: Tenure,
     /// Takes what is owed.
     pub writer: Writer,
+    /// Takes what is to be told.
+    pub notes: Notes,
     /// Learns which kinds have been listed.
     pub listed: watch::Sender<Listed>,
     /// Counts.
@@ -100,9 +103,10 @@ impl Controller {
             Input::ListEnds(kind) => {
                 let effects = self.indexes.all().list_ends(kind, now);
                 self.listed.send_modify(|listed| listed.add(kind));
-                let Indexes { pods, requests, images, probes } = &self.indexes;
+                let Indexes { pods, requests, images, probes, sidecarsets } = &self.indexes;
                 let (requests, images, probes) = (requests.size(), images.size(), probes.size());
-                info!(kind = kind.name(), pods = pods.len(), ?requests, ?images, ?probes, "Listed");
+                let (pods, sidecarsets) = (pods.len(), sidecarsets.size());
+                info!(kind = kind.name(), pods, ?requests, ?images, ?probes, ?sidecarsets, "Listed");
                 effects
             }
             Input::Apply(object) => {
@@ -119,7 +123,13 @@ impl Controller {
                     Object::PodProbeMarker(seen) => {
                         left_alone(Kind::PodProbeMarker, &seen.namespace, &seen.name, &seen.status);
                     }
-                    Object::Pod(_) | Object::Node(_) | Object::NodeImage(_) | Object::NodePodProbe(_) => {}
+                    Object::SidecarSet(seen) => left_alone(Kind::SidecarSet, "", &seen.name, &seen.status),
+                    Object::Pod(_)
+                    | Object::Node(_)
+                    | Object::NodeImage(_)
+                    | Object::NodePodProbe(_)
+                    | Object::Namespace(_)
+                    | Object::NodePodUpdate(_) => {}
                 }
                 self.indexes.all().apply(&object, now)
             }
@@ -168,6 +178,8 @@ impl Controller {
                 // Its reader ends after this task.
                 Effect::Fetch(fetch) => drop(self.fetches.send(fetch)),
                 Effect::Forget(uid) => self.vault.forget(&uid),
+                // News that nobody takes are old ones.
+                Effect::Note(note) => self.notes.tell(note),
             }
         }
     }

@@ -36,7 +36,17 @@ pub fn watched(data: &[u8]) {
         indexes.all().time_passed(now);
         let again = indexes.all().time_passed(now);
         let is_of_images = |effect: &Effect| {
-            !matches!(effect, Effect::Write(Write::Request(_) | Write::NodeProbes(_) | Write::Marker(_)))
+            !matches!(
+                effect,
+                Effect::Note(_)
+                    | Effect::Write(
+                        Write::Request(_)
+                            | Write::NodeProbes(_)
+                            | Write::Marker(_)
+                            | Write::SidecarSet(_)
+                            | Write::PodUpdates(_)
+                    )
+            )
         };
         assert!(again.iter().all(is_of_images), "decided twice");
         // Read without a panic.
@@ -71,6 +81,9 @@ fn read(object: serde_json::Value) -> Option<Object> {
         "ImagePullJob" => of::<wire::Jobs>(object),
         "PodProbeMarker" => of::<wire::Markers>(object),
         "NodePodProbe" => of::<wire::NodeProbes>(object),
+        "Namespace" => of::<wire::Namespaces>(object),
+        "SidecarSet" => of::<wire::SidecarSets>(object),
+        "NodePodUpdate" => of::<wire::NodeUpdates>(object),
         _ => None,
     }
 }

@@ -21,6 +21,7 @@ use crate::{
     probes::ProbeIndex,
     requests::RequestIndex,
     seen::{Key, Kind, Now, Object, PodChange, Pods, Views},
+    sidecarsets::SidecarIndex,
     write::Target,
 };
 
@@ -80,13 +81,15 @@ pub struct Indexes {
     pub(crate) images: ImageIndex,
     /// Probes.
     pub(crate) probes: ProbeIndex,
+    /// Sidecars.
+    pub(crate) sidecarsets: SidecarIndex,
 }
 
 impl Indexes {
     /// All of them, to be told something.
-    pub(crate) fn all(&mut self) -> Set<'_, 3> {
-        let Self { pods, requests, images, probes } = self;
-        Set { pods, indexes: [requests, images, probes] }
+    pub(crate) fn all(&mut self) -> Set<'_, 4> {
+        let Self { pods, requests, images, probes, sidecarsets } = self;
+        Set { pods, indexes: [requests, images, probes, sidecarsets] }
     }
 }
 

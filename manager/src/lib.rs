@@ -3,14 +3,14 @@
 //! It says on which node a request is to be carried out, to recreate containers (and which instances of them)
 //! or to update a pod in place, and ends those that no agent can end; and from ImagePullJobs it says which
 //! node is to have which image now, and tells from the nodes' answers how far each job is; and from
-//! PodProbeMarkers it says what each node is to probe. Everything that touches a container or an image
+//! PodProbeMarkers it says what each node is to probe; and of SidecarSets it files the revisions, counts the
+//! pods, and says which of them get the newest sidecars when. Everything that touches a container or an image
 //! happens on its node, by the agent there, and what an agent has been told goes on while no manager runs.
 //!
-//! [`requests`], [`images`] and [`probes`] decide and are pure, in the words of [`seen`]: each is an
-//! [`index`], and they share the pods. [`watch`] and [`wire`] feed them, [`controller`] owns them, [`writer`]
-//! carries out the [writes](mod@write) they give, [`lease`] says who may. [`secrets`] reads what a job's
-//! pulls need and seals it. [`pod_updates`] is the entrance for workloads to updates in place; it has no
-//! caller yet.
+//! [`requests`], [`images`], [`probes`] and [`sidecarsets`] decide and are pure, in the words of [`seen`]:
+//! each is an [`index`], and they share the pods. [`watch`] and [`wire`] feed them, [`controller`] owns them,
+//! [`writer`] carries out the [writes](mod@write) they give, [`lease`] says who may. [`secrets`] reads what a job's
+//! pulls need and seals it. [`pod_updates`] is the entrance to updates in place; [`notes`] tells of them.
 //!
 //! [`admission`] answers the API server about new pods, SidecarSets and requests, on every replica. It stands
 //! beside all of this and shares nothing with it but the lease.
@@ -41,6 +41,7 @@ pub mod images;
 pub mod index;
 pub mod lease;
 pub mod metrics;
+pub mod notes;
 pub mod pod_updates;
 pub mod probes;
 pub mod requests;
@@ -48,6 +49,7 @@ pub mod run;
 pub mod secrets;
 pub mod seen;
 mod selector;
+pub mod sidecarsets;
 mod size;
 pub mod telemetry;
 mod time;

@@ -12,7 +12,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::{images, probes, requests, seen::Kind};
+use crate::{images, probes, requests, seen::Kind, sidecarsets};
 
 type Pair = [(&'static str, &'static str); 2];
 type One = [(&'static str, &'static str); 1];
@@ -74,6 +74,8 @@ pub struct Metrics {
     pulls: Gauge,
     markers: Family<One, Gauge>,
     probed: Gauge,
+    sets: Family<One, Gauge>,
+    injected: Gauge,
     admission: Admission,
 }
 
@@ -139,6 +141,8 @@ impl Metrics {
             markers: Family::default(),
             probed: Gauge::default(),
             admission: Admission::default(),
+            sets: Family::default(),
+            injected: Gauge::default(),
         };
         metrics.admission.register(registry);
         registry.register(
@@ -173,6 +177,16 @@ impl Metrics {
             metrics.markers.clone(),
         );
         registry.register("probed_pods", "Pods that PodProbeMarkers have probed", metrics.probed.clone());
+        registry.register(
+            "sidecarsets",
+            "SidecarSets, and whether they can be carried out",
+            metrics.sets.clone(),
+        );
+        registry.register(
+            "injected_pods",
+            "Pods that have sidecars, once for each set",
+            metrics.injected.clone(),
+        );
         metrics
     }
 
@@ -240,6 +254,18 @@ impl Metrics {
             self.markers.get_or_create(&[("stage", stage)]).set(number(count));
         }
         self.probed.set(number(probed));
+    }
+
+    pub(crate) fn sidecarsets(&self, size: sidecarsets::Size) {
+        let sidecarsets::Size { sets, refused, namespaces, nodes, members } = size;
+        let objects = [(Kind::SidecarSet, sets), (Kind::Namespace, namespaces), (Kind::NodePodUpdate, nodes)];
+        for (kind, count) in objects {
+            self.objects.get_or_create(&[("kind", kind.name())]).set(number(count));
+        }
+        for (stage, count) in [("accepted", sets.saturating_sub(refused)), ("refused", refused)] {
+            self.sets.get_or_create(&[("stage", stage)]).set(number(count));
+        }
+        self.injected.set(number(members));
     }
 }
 

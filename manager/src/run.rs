@@ -1,7 +1,7 @@
 //! Wires the manager together, and takes it apart in order.
 //!
 //! ```text
-//!   watches ──▶ Controller { RequestIndex, ImageIndex, ProbeIndex } ──▶ Writer ──▶ status of Berth's kinds
+//!   watches ──▶ Controller { the four indexes } ───────────────────▶ Writer ──▶ status of Berth's kinds
 //!   Secrets ──▶    ▲                                            ▲
 //!                  └───────────────── Tenure ───────────────────┘ ◀── Candidate ──▶ Lease
 //! ```
@@ -37,9 +37,12 @@ use crate::{
     index::Indexes,
     lease::{Candidate, Terms},
     metrics::Metrics,
-    secrets, telemetry, virtual_nodes,
+    notes, secrets, telemetry, virtual_nodes,
     watch::follow,
-    wire::{Jobs, Markers, NodeImages, NodeProbes, Nodes, Pods, Requests, Updates},
+    wire::{
+        Jobs, Markers, Namespaces, NodeImages, NodeProbes, NodeUpdates, Nodes, Pods, Requests, SidecarSets,
+        Updates,
+    },
     writer::Writer,
 };
 
@@ -107,6 +110,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let (tells, leads) = (tenure.clone(), tenure.clone());
     let (fetches, asked) = mpsc::unbounded_channel();
     let (answer, answers) = mpsc::channel(INPUTS);
+    let (notes, told) = notes::channel(tenure.clone());
     let controller = Controller {
         indexes: Indexes::default(),
         fetches,
@@ -115,6 +119,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         inputs,
         tenure,
         writer: writer.clone(),
+        notes,
         listed,
         metrics: metrics.clone(),
     };
@@ -141,7 +146,11 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     watches.spawn(follow::<NodeImages>(client.clone(), sender.clone(), metrics.clone()));
     watches.spawn(follow::<Jobs>(client.clone(), sender.clone(), metrics.clone()));
     watches.spawn(follow::<Markers>(client.clone(), sender.clone(), metrics.clone()));
-    watches.spawn(follow::<NodeProbes>(client.clone(), sender, metrics));
+    watches.spawn(follow::<NodeProbes>(client.clone(), sender.clone(), metrics.clone()));
+    watches.spawn(follow::<Namespaces>(client.clone(), sender.clone(), metrics.clone()));
+    watches.spawn(follow::<SidecarSets>(client.clone(), sender.clone(), metrics.clone()));
+    watches.spawn(follow::<NodeUpdates>(client.clone(), sender, metrics));
+    watches.spawn(notes::write(client.clone(), told));
     watches.spawn(virtual_nodes::follow(client.clone(), tells));
     watches.spawn(secrets::read(client.clone(), asked, answer));
     watches.spawn(controller.run());

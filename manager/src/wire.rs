@@ -3,10 +3,13 @@
 //! A pod is some kilobytes of JSON of which a hundred bytes count here, and a list brings thousands at once:
 //! what is not named below is skipped by the parser and never kept. Nodes are asked for as metadata only.
 
+mod annotations;
 mod images;
 mod pods;
 mod probes;
 mod requests;
+mod sidecars;
+mod sidecarsets;
 
 use std::{borrow::Cow, collections::BTreeMap, fmt::Debug, marker::PhantomData};
 
@@ -18,11 +21,13 @@ use kube::Resource;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned, de::IgnoredAny};
 use serde_json::Value;
 
+use self::annotations::Annotations;
 pub use self::{
     images::{Jobs, NodeImages},
     pods::Pods,
     probes::{Markers, NodeProbes},
     requests::{Requests, Updates},
+    sidecarsets::{Namespaces, NodeUpdates, SidecarSets},
 };
 use crate::{
     seen::{Kind, NodeSeen, Object},
@@ -112,6 +117,7 @@ impl<'de, W: Watchable> Deserialize<'de> for Watched<W> {
             creation_timestamp: metadata.creation_timestamp,
             deletion_timestamp: metadata.deletion_timestamp,
             labels: metadata.labels,
+            annotations: metadata.annotations.map(|kept| kept.0).filter(|kept| !kept.is_empty()),
             owner_references: metadata.owner_references,
             ..ObjectMeta::default()
         };
@@ -140,6 +146,7 @@ struct Metadata {
     creation_timestamp: Option<Time>,
     deletion_timestamp: Option<Time>,
     labels: Option<BTreeMap<String, String>>,
+    annotations: Option<Annotations>,
     owner_references: Option<Vec<OwnerReference>>,
 }
 

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use crate::{
     images::{JobAct, JobWrite, NodeImageWrite},
+    pod_updates::PodUpdateWrite,
     probes::{MarkerWrite, NodeAct, NodeProbesWrite},
     requests::{RequestAct, StatusPatch},
     seen::{Key, Kind},
+    sidecarsets::SetWrite,
 };
 
 /// One write to one object. It names the UID and the version it was decided on, and must fail on any other:
@@ -23,6 +25,10 @@ pub enum Write {
     NodeProbes(NodeProbesWrite),
     /// To the status of a PodProbeMarker.
     Marker(MarkerWrite),
+    /// To the status of a SidecarSet.
+    SidecarSet(SetWrite),
+    /// Entries of pods in the object of their node.
+    PodUpdates(PodUpdateWrite),
 }
 
 /// Which object.
@@ -39,10 +45,12 @@ impl Write {
     pub fn target(&self) -> Target {
         match self {
             Self::Request(patch) => Target { kind: patch.id.kind.object(), key: patch.id.key.clone() },
-            Self::Node(order) => of_node(Kind::NodeImage, &order.node),
+            Self::Node(order) => of_cluster(Kind::NodeImage, &order.node),
             Self::Job(order) => Target { kind: Kind::ImagePullJob, key: order.key.clone() },
-            Self::NodeProbes(order) => of_node(Kind::NodePodProbe, &order.node),
+            Self::NodeProbes(order) => of_cluster(Kind::NodePodProbe, &order.node),
             Self::Marker(order) => Target { kind: Kind::PodProbeMarker, key: order.key.clone() },
+            Self::SidecarSet(order) => of_cluster(Kind::SidecarSet, &order.name),
+            Self::PodUpdates(order) => of_cluster(Kind::NodePodUpdate, &order.node),
         }
     }
 
@@ -54,6 +62,8 @@ impl Write {
             Self::Job(order) => &order.uid,
             Self::NodeProbes(order) => &order.uid,
             Self::Marker(order) => &order.uid,
+            Self::SidecarSet(order) => &order.uid,
+            Self::PodUpdates(order) => &order.uid,
         }
     }
 
@@ -65,6 +75,8 @@ impl Write {
             Self::Job(order) => &order.resource_version,
             Self::NodeProbes(order) => &order.resource_version,
             Self::Marker(order) => &order.resource_version,
+            Self::SidecarSet(order) => &order.resource_version,
+            Self::PodUpdates(order) => &order.resource_version,
         }
     }
 
@@ -85,13 +97,15 @@ impl Write {
                 NodeAct::TakeNoticeBack => "notice",
             },
             Self::Marker(_) => "marker_status",
+            Self::SidecarSet(_) => "sidecarset_status",
+            Self::PodUpdates(_) => "desired_pods",
         }
     }
 }
 
-/// The object that has the name of its node.
-fn of_node(kind: Kind, node: &Arc<str>) -> Target {
-    Target { kind, key: Key { namespace: "".into(), name: node.clone() } }
+/// An object without a namespace.
+fn of_cluster(kind: Kind, name: &Arc<str>) -> Target {
+    Target { kind, key: Key::of_cluster(name) }
 }
 
 impl From<StatusPatch> for Write {

@@ -46,7 +46,10 @@ use crate::{
     size,
     telemetry::chain,
     time::later_timer,
-    wire::{Jobs, Markers, NodeImages, NodeProbes, Requests, Updates, Watchable, Watched},
+    wire::{
+        Jobs, Markers, NodeImages, NodeProbes, NodeUpdates, Requests, SidecarSets, Updates, Watchable,
+        Watched,
+    },
     write::{Target, Write},
 };
 
@@ -54,6 +57,9 @@ use crate::{
 pub const FIELD_MANAGER: &str = "berth-manager";
 /// The owner of what earlier versions said of kinds that nothing acted on.
 const NOTICES: &str = "berth-manager-notices";
+/// The owner of entries of pods that SidecarSets want: each kind of owner of an entry has its own, for what
+/// one of them leaves out of a write is what it takes back.
+pub const SIDECARSETS: &str = "berth-manager-sidecarset";
 /// Requests to the API server at the same time: some hundred writes a second, and a small part of what one
 /// client may have in flight there. With 48 an image was on 1,000 nodes no sooner: it is the API server's
 /// work that is waited for.
@@ -237,6 +243,10 @@ async fn send(client: &Client, order: &Write, target: &Target, body: &Body) -> k
             apply_as::<NodeProbes>(&Api::all(client.clone()), &key.name, body, owner).await
         }
         Write::Marker(_) => apply::<Markers>(&namespaced(client, key), &key.name, body).await,
+        Write::SidecarSet(_) => apply::<SidecarSets>(&Api::all(client.clone()), &key.name, body).await,
+        Write::PodUpdates(_) => {
+            apply_as::<NodeUpdates>(&Api::all(client.clone()), &key.name, body, SIDECARSETS).await
+        }
         Write::Job(job) => {
             let api = namespaced::<Jobs>(client, key);
             match job.act {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use berth_proto::crd::{DesiredImage, ImagePullJobStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::{seen::Key, write::Write};
+use crate::{seen::Key, sidecarsets::SetNote, write::Write};
 
 /// Effect that is owed.
 #[derive(Clone, Debug)]
@@ -16,6 +16,8 @@ pub enum Effect {
     Fetch(Fetch),
     /// Secrets that were read for this job are not needed any more.
     Forget(Arc<str>),
+    /// Something is to be told of a SidecarSet.
+    Note(SetNote),
 }
 
 /// The Secrets of a job.

@@ -1,24 +1,21 @@
-//! In-place updates on behalf of workloads: what pods are to be, laid down in the NodePodUpdate of their
-//! node. The entrance for workloads, as [`crate::images::predownload`] is for their images.
-//!
-//! It has no caller yet: no workload is there to want anything, so nothing watches NodePodUpdates, nothing
-//! writes them, and the manager runs without this. What is missing besides a workload is wiring alone: a
-//! watch ([`crate::wire`]), an order for the writer, and a place in [`crate::controller`].
+//! In-place updates on behalf of owners of one kind: what pods are to be, laid down in the NodePodUpdate of
+//! their node. Of each object only the entries of that kind of owner are looked at and written: others have
+//! writers of their own, with a field manager of their own.
 //!
 //! ```text
-//!  workload ── want / forget ─────────────────────────▶
-//!  watches ─── apply / delete / pod_gone / pods_listed ▶ PodUpdates ── owed ──▶ Vec<PodUpdateWrite>
-//!  lease ───── leads ─────────────────────────────────▶     └─────── progress ──▶ workload
+//!  an owner ── want / forget ─────────────────────────▶
+//!  watches ─── apply / delete / gone / pods_listed ────▶ PodUpdates ── owed ──▶ Vec<PodUpdateWrite>
+//!  lease ───── leads ─────────────────────────────────▶     └─────── progress ──▶ owner
 //! ```
 //!
 //! This module never reads a clock, never awaits and knows nothing of clients. It remembers nothing that the
-//! objects don't say, but for what workloads want, and they say that again after a restart.
+//! objects don't say, but for what owners want, and they say that again after a restart.
 //!
 //! Invariants:
 //! - a write has the whole list of one node and names the version of the object it was decided on; it is
 //!   asked for once for each version, and again only if it was lost or the lease came anew;
-//! - an entry stays as it is until its workload wants something else or forgets it, or its pod is gone. So
-//!   one that a manager before this wrote, and whose workload has not spoken yet, stays;
+//! - an entry stays as it is until its owner wants something else or forgets it, or its pod is gone. So
+//!   one that a manager before this wrote, and whose owner has not spoken yet, stays;
 //! - a revision has the time at which it was first asked for, whoever asks again.
 
 use std::{
@@ -29,22 +26,7 @@ use std::{
 
 use berth_proto::crd::{DesiredPod, UpdatedPod};
 
-/// A NodePodUpdate as it is now.
-#[derive(Clone, Debug, Default)]
-pub struct NodePodUpdateSeen {
-    /// The name of its node.
-    pub name: String,
-    /// Its UID.
-    pub uid: String,
-    /// The version of it that a write is based on.
-    pub resource_version: String,
-    /// Its deletion has begun.
-    pub deleting: bool,
-    /// `status.desiredPods`.
-    pub desired: Vec<DesiredPod>,
-    /// `status.pods`.
-    pub pods: Vec<UpdatedPod>,
-}
+use crate::seen::NodePodUpdateSeen;
 
 /// A write of `status.desiredPods`, all of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,15 +37,33 @@ pub struct PodUpdateWrite {
     pub uid: Box<str>,
     /// The version it was decided on; the write must fail on any other.
     pub resource_version: Box<str>,
-    /// The entries, in the order of their UIDs.
+    /// The entries of that kind of owner, in the order of their UIDs.
     pub pods: Vec<DesiredPod>,
 }
 
-/// Wishes of workloads for pods, and the NodePodUpdates as shown.
+/// Entry of a pod and an owner.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EntryId {
+    /// UID of the pod.
+    pub uid: String,
+    /// The owner, as in the entry; empty for a workload.
+    pub owner: String,
+}
+
+impl EntryId {
+    /// Returns the one of this entry.
+    pub fn of(pod: &DesiredPod) -> Self {
+        Self { uid: pod.uid.clone(), owner: pod.owner.clone() }
+    }
+}
+
+/// Wishes of owners for pods, and the NodePodUpdates as shown.
 #[derive(Debug, Default)]
 pub struct PodUpdates {
-    /// By the pod's UID, with its node.
-    wanted: HashMap<String, (DesiredPod, Arc<str>)>,
+    /// Kind of the owners; empty for workloads.
+    kind: &'static str,
+    /// With the node of the pod.
+    wanted: HashMap<EntryId, (DesiredPod, Arc<str>)>,
     nodes: HashMap<Arc<str>, Node>,
     /// Nodes to look at when it is asked what is owed.
     dirty: BTreeSet<Arc<str>>,
@@ -73,11 +73,10 @@ pub struct PodUpdates {
 struct Node {
     /// Without one, the agent has not been there, and nothing can be written.
     shown: Option<Shown>,
-    /// UIDs.
-    wanted: BTreeSet<String>,
-    /// UIDs of entries to take back. A write that has one of them may still be on its way: it is remembered
+    wanted: BTreeSet<EntryId>,
+    /// Entries to take back. A write that has one of them may still be on its way: it is remembered
     /// until another version of the object comes without it.
-    let_go: BTreeSet<String>,
+    let_go: BTreeSet<EntryId>,
 }
 
 #[derive(Debug)]
@@ -85,41 +84,48 @@ struct Shown {
     uid: Box<str>,
     resource_version: Box<str>,
     deleting: bool,
-    desired: BTreeMap<String, DesiredPod>,
-    pods: HashMap<String, UpdatedPod>,
+    desired: BTreeMap<EntryId, DesiredPod>,
+    pods: HashMap<EntryId, UpdatedPod>,
+    features: Vec<String>,
     /// Entries that were last asked to be written on this version.
     asked: Option<Vec<DesiredPod>>,
-    /// UIDs of entries that are there, or in anything that was asked to be written on this version.
-    possible: BTreeSet<String>,
+    /// Entries that are there, or in anything that was asked to be written on this version.
+    possible: BTreeSet<EntryId>,
 }
 
 impl PodUpdates {
-    /// A workload wants a pod to be so, which is on this node. Said again with another revision, it is the
+    /// Returns one for owners of a kind.
+    pub fn of(kind: &'static str) -> Self {
+        Self { kind, ..Self::default() }
+    }
+
+    /// An owner wants a pod to be so, which is on this node. Said again with another revision, it is the
     /// new one; `since` counts only for a revision that the node has not been given yet.
     pub fn want(&mut self, pod: DesiredPod, node: &str) {
+        let id = EntryId::of(&pod);
         let name: Arc<str> =
             self.nodes.get_key_value(node).map_or_else(|| node.into(), |(name, _)| name.clone());
-        let before = self.wanted.insert(pod.uid.clone(), (pod.clone(), name.clone()));
+        let before = self.wanted.insert(id.clone(), (pod, name.clone()));
         if let Some((_, before)) = before.filter(|(_, before)| *before != name) {
-            self.let_go(&pod.uid, &before);
+            self.let_go(&id, &before);
         }
         let known = self.nodes.entry(name.clone()).or_default();
-        known.let_go.remove(&pod.uid);
-        known.wanted.insert(pod.uid);
+        known.let_go.remove(&id);
+        known.wanted.insert(id);
         self.dirty.insert(name);
     }
 
-    /// Nobody wants anything of this pod any more: its entry is taken back.
-    pub fn forget(&mut self, uid: &str) {
-        if let Some((_, node)) = self.wanted.remove(uid) {
-            self.let_go(uid, &node);
+    /// The owner wants nothing of this pod any more: its entry is taken back.
+    pub fn forget(&mut self, id: &EntryId) {
+        if let Some((_, node)) = self.wanted.remove(id) {
+            self.let_go(id, &node);
         }
     }
 
-    /// The pod is gone, whoever wanted something of it.
-    pub fn pod_gone(&mut self, uid: &str, node: &str) {
-        self.wanted.remove(uid);
-        self.let_go(uid, node);
+    /// The pod is gone, or the owner.
+    pub fn gone(&mut self, id: &EntryId, node: &str) {
+        self.wanted.remove(id);
+        self.let_go(id, node);
     }
 
     /// Pods and NodePodUpdates have been listed, at the start or after an outage: entries of pods that do not
@@ -131,31 +137,52 @@ impl PodUpdates {
             node.shown.iter().flat_map(|shown| shown.desired.values()).map(move |pod| (pod, name))
         });
         let gone = wanted.chain(shown).filter(|(pod, _)| !lives(pod));
-        let gone: Vec<_> = gone.map(|(pod, node)| (pod.uid.clone(), node.clone())).collect();
-        for (uid, node) in gone {
-            self.pod_gone(&uid, &node);
+        let gone: Vec<_> = gone.map(|(pod, node)| (EntryId::of(pod), node.clone())).collect();
+        for (id, node) in gone {
+            self.gone(&id, &node);
         }
     }
 
+    /// Entries of a node that are there although nobody has asked for them: a manager before this one did.
+    pub fn unclaimed(&self, node: &str) -> Vec<DesiredPod> {
+        let Some(Node { shown: Some(shown), wanted, let_go }) = self.nodes.get(node) else {
+            return Vec::new();
+        };
+        let unclaimed = shown.desired.iter().filter(|(id, _)| !wanted.contains(id) && !let_go.contains(id));
+        unclaimed.map(|(_, pod)| pod.clone()).collect()
+    }
+
     /// A NodePodUpdate is as given.
-    pub fn apply(&mut self, seen: NodePodUpdateSeen) {
-        let name: Arc<str> = seen.name.into();
+    pub fn apply(&mut self, seen: &NodePodUpdateSeen) {
+        let name: Arc<str> = seen.name.as_str().into();
         let node = self.nodes.entry(name.clone()).or_default();
-        let desired: BTreeMap<_, _> = seen.desired.into_iter().map(|pod| (pod.uid.clone(), pod)).collect();
+        let owned = |owner: &str| {
+            let kind = owner.split_once('/').map_or("", |(kind, _)| kind);
+            kind == self.kind
+        };
+        let desired: BTreeMap<_, _> = seen
+            .desired
+            .iter()
+            .filter(|pod| owned(&pod.owner))
+            .map(|pod| (EntryId::of(pod), pod.clone()))
+            .collect();
+        let pods = seen.pods.iter().filter(|pod| owned(&pod.owner));
+        let id = |pod: &UpdatedPod| EntryId { uid: pod.uid.clone(), owner: pod.owner.clone() };
         let mut shown = Shown {
-            uid: seen.uid.into(),
-            resource_version: seen.resource_version.into(),
+            uid: seen.uid.as_str().into(),
+            resource_version: seen.resource_version.as_str().into(),
             deleting: seen.deleting,
             possible: desired.keys().cloned().collect(),
             desired,
-            pods: seen.pods.into_iter().map(|pod| (pod.uid.clone(), pod)).collect(),
+            pods: pods.map(|pod| (id(pod), pod.clone())).collect(),
+            features: seen.features.clone(),
             asked: None,
         };
         match &mut node.shown {
             Some(before) if before.uid == shown.uid && before.resource_version == shown.resource_version => {
                 (shown.asked, shown.possible) = (before.asked.take(), mem::take(&mut before.possible));
             }
-            _ => node.let_go.retain(|uid| shown.desired.contains_key(uid)),
+            _ => node.let_go.retain(|id| shown.desired.contains_key(id)),
         }
         node.shown = Some(shown);
         self.dirty.insert(name);
@@ -168,6 +195,27 @@ impl PodUpdates {
             known.let_go.clear();
         }
         self.sweep(node);
+    }
+
+    /// Names of the nodes that have a NodePodUpdate.
+    pub fn nodes(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.nodes.iter().filter(|(_, node)| node.shown.is_some()).map(|(name, _)| name)
+    }
+
+    /// Whether the agent of the node says that it can do this.
+    pub fn can(&self, node: &str, feature: &str) -> bool {
+        let shown = self.nodes.get(node).and_then(|node| node.shown.as_ref());
+        shown.is_some_and(|shown| !shown.deleting && shown.features.iter().any(|one| one == feature))
+    }
+
+    /// The entry that is wanted.
+    pub fn wanted(&self, id: &EntryId) -> Option<&DesiredPod> {
+        self.wanted.get(id).map(|(pod, _)| pod)
+    }
+
+    /// Whether something is to be asked of [`PodUpdates::owed`].
+    pub fn owes(&self) -> bool {
+        !self.dirty.is_empty()
     }
 
     /// Gives the orders that are owed since this was asked last.
@@ -185,6 +233,20 @@ impl PodUpdates {
         }
     }
 
+    /// This replica does not lead any more: nothing is wanted but what the objects have, by whoever leads.
+    pub fn rest(&mut self) {
+        self.wanted.clear();
+        self.dirty.clear();
+        for node in self.nodes.values_mut() {
+            (node.wanted, node.let_go) = (BTreeSet::new(), BTreeSet::new());
+            if let Some(shown) = &mut node.shown {
+                shown.asked = None;
+                shown.possible = shown.desired.keys().cloned().collect();
+            }
+        }
+        self.nodes.retain(|_, node| node.shown.is_some());
+    }
+
     /// A write could not even be queued; it is owed again. Its caller asks after a pause.
     pub fn lost(&mut self, node: &str) {
         if let Some(shown) = self.nodes.get_mut(node).and_then(|known| known.shown.as_mut()) {
@@ -195,17 +257,22 @@ impl PodUpdates {
 
     /// How far the agent is with what is wanted of this pod; `None` before it has said something about that
     /// revision.
-    pub fn progress(&self, uid: &str) -> Option<&UpdatedPod> {
-        let (pod, node) = self.wanted.get(uid)?;
-        let said = self.nodes.get(node)?.shown.as_ref()?.pods.get(uid)?;
-        (said.revision == pod.revision).then_some(said)
+    pub fn progress(&self, id: &EntryId) -> Option<&UpdatedPod> {
+        let (pod, node) = self.wanted.get(id)?;
+        let said = self.nodes.get(node)?.shown.as_ref()?.pods.get(id)?;
+        let of_it = |said: &&UpdatedPod| {
+            said.revision == pod.revision
+                && said.attempt == pod.attempt
+                && (said.owner_uid.is_empty() || said.owner_uid == pod.owner_uid)
+        };
+        Some(said).filter(of_it)
     }
 
-    fn let_go(&mut self, uid: &str, node: &str) {
+    fn let_go(&mut self, id: &EntryId, node: &str) {
         let Some(known) = self.nodes.get_mut(node) else { return };
-        known.wanted.remove(uid);
-        if known.shown.as_ref().is_some_and(|shown| shown.possible.contains(uid)) {
-            known.let_go.insert(uid.to_owned());
+        known.wanted.remove(id);
+        if known.shown.as_ref().is_some_and(|shown| shown.possible.contains(id)) {
+            known.let_go.insert(id.clone());
             self.dirty.insert(node.into());
         }
         self.sweep(node);
@@ -215,13 +282,15 @@ impl PodUpdates {
         let node = self.nodes.get_mut(&name)?;
         let shown = node.shown.as_mut().filter(|shown| !shown.deleting)?;
         let mut pods = shown.desired.clone();
-        pods.retain(|uid, _| !node.let_go.contains(uid));
-        for (uid, (pod, _)) in node.wanted.iter().filter_map(|uid| Some((uid, self.wanted.get(uid)?))) {
+        pods.retain(|id, _| !node.let_go.contains(id));
+        for (id, (pod, _)) in node.wanted.iter().filter_map(|id| Some((id, self.wanted.get(id)?))) {
             let mut pod = pod.clone();
-            if let Some(before) = shown.desired.get(uid).filter(|before| before.revision == pod.revision) {
+            let same =
+                |before: &&DesiredPod| before.revision == pod.revision && before.attempt == pod.attempt;
+            if let Some(before) = shown.desired.get(id).filter(same) {
                 pod.since = before.since.clone().or(pod.since);
             }
-            pods.insert(uid.clone(), pod);
+            pods.insert(id.clone(), pod);
         }
         // An earlier order that says something else may still be waiting, so even what is shown may be owed.
         if pods == shown.desired && shown.asked.is_none() {
@@ -231,7 +300,7 @@ impl PodUpdates {
         if shown.asked.as_ref() == Some(&pods) {
             return None;
         }
-        shown.possible.extend(pods.iter().map(|pod| pod.uid.clone()));
+        shown.possible.extend(pods.iter().map(EntryId::of));
         shown.asked = Some(pods.clone());
         let (uid, resource_version) = (shown.uid.clone(), shown.resource_version.clone());
         Some(PodUpdateWrite { node: name, uid, resource_version, pods })

@@ -28,6 +28,11 @@ fn desired(uid: &str, revision: u32) -> DesiredPod {
     }
 }
 
+/// The entry of a workload.
+fn id(uid: &str) -> EntryId {
+    EntryId { uid: uid.to_owned(), owner: String::new() }
+}
+
 fn since(seconds: i64) -> Option<Time> {
     Some(Time(Timestamp::from_second(seconds).unwrap()))
 }
@@ -56,7 +61,7 @@ impl World {
     }
 
     fn show(&mut self, node: &str) {
-        self.updates.apply(self.objects[node].clone());
+        self.updates.apply(&self.objects[node]);
     }
 
     /// Somebody writes an object of the API server; it gets its next version, and is shown.
@@ -149,29 +154,29 @@ fn a_node_without_its_object_is_written_when_it_comes() {
     let mut world = World::default();
     world.want("p0", 1);
     assert!(world.updates.owed().is_empty());
-    world.updates.apply(NodePodUpdateSeen { name: "even".into(), deleting: true, ..Default::default() });
+    world.updates.apply(&NodePodUpdateSeen { name: "even".into(), deleting: true, ..Default::default() });
     assert!(world.updates.owed().is_empty(), "it is on its way out");
     world.updates.delete("even");
-    world.updates.apply(NodePodUpdateSeen { name: "even".into(), ..Default::default() });
+    world.updates.apply(&NodePodUpdateSeen { name: "even".into(), ..Default::default() });
     assert_eq!(world.updates.owed().len(), 1);
 }
 
 #[test]
 fn progress_is_about_the_revision_that_is_wanted() {
     let mut world = World::new();
-    assert!(world.updates.progress("p0").is_none());
+    assert!(world.updates.progress(&id("p0")).is_none());
     world.want("p0", 1);
     world.settle();
-    assert!(world.updates.progress("p0").is_none());
+    assert!(world.updates.progress(&id("p0")).is_none());
     world.answer("p0", 1, UpdatePhase::Succeeded);
-    assert_eq!(world.updates.progress("p0").unwrap().phase, UpdatePhase::Succeeded);
+    assert_eq!(world.updates.progress(&id("p0")).unwrap().phase, UpdatePhase::Succeeded);
     world.want("p0", 2);
     world.settle();
-    assert!(world.updates.progress("p0").is_none(), "that was the revision before");
+    assert!(world.updates.progress(&id("p0")).is_none(), "that was the revision before");
     world.answer("p0", 2, UpdatePhase::RollingBack);
-    assert_eq!(world.updates.progress("p0").unwrap().phase, UpdatePhase::RollingBack);
-    world.updates.forget("p0");
-    assert!(world.updates.progress("p0").is_none());
+    assert_eq!(world.updates.progress(&id("p0")).unwrap().phase, UpdatePhase::RollingBack);
+    world.updates.forget(&id("p0"));
+    assert!(world.updates.progress(&id("p0")).is_none());
 }
 
 /// Its deadline counts from there, whoever leads.
@@ -198,7 +203,7 @@ fn an_entry_that_is_forgotten_while_it_is_written_is_taken_back() {
     let mut world = World::new();
     world.want("p0", 1);
     let first = world.updates.owed().remove(0);
-    world.updates.forget("p0");
+    world.updates.forget(&id("p0"));
     let second = world.updates.owed().remove(0);
     assert!(second.pods.is_empty());
     world.write(&first);
@@ -215,10 +220,10 @@ fn an_entry_of_any_write_on_its_way_is_taken_back() {
     let mut world = World::new();
     world.want("p0", 1);
     let first = world.updates.owed().remove(0);
-    world.updates.forget("p0");
+    world.updates.forget(&id("p0"));
     assert_eq!(world.updates.owed().len(), 1);
     world.want("p0", 1);
-    world.updates.pod_gone("p0", "even");
+    world.updates.gone(&id("p0"), "even");
     world.write(&first);
     world.show("even");
     world.settle();
@@ -241,8 +246,8 @@ fn entries_of_pods_that_are_gone_are_dropped_and_those_of_nobody_else() {
     world.updates.pods_listed(|pod| pod.uid != "p0");
     world.settle();
     assert_eq!(world.there("even"), [("p2", "1"), ("p4", "1")]);
-    world.updates.pod_gone("p2", "even");
-    world.updates.pod_gone("p3", "odd");
+    world.updates.gone(&id("p2"), "even");
+    world.updates.gone(&id("p3"), "odd");
     world.settle();
     assert_eq!(world.there("even"), [("p4", "1")]);
     assert!(world.updates.nodes["odd"].let_go.is_empty(), "pods nobody wants anything of cost nothing");
@@ -316,12 +321,12 @@ proptest! {
                     }
                 }
                 Deed::Forget { pod } => {
-                    world.updates.forget(&format!("p{pod}"));
+                    world.updates.forget(&id(&format!("p{pod}")));
                     wanted.remove(&format!("p{pod}"));
                 }
                 Deed::Gone { pod } => {
                     let uid = format!("p{pod}");
-                    world.updates.pod_gone(&uid, node_of(&uid));
+                    world.updates.gone(&id(&uid), node_of(&uid));
                     wanted.remove(&uid);
                     gone.insert(uid);
                 }
@@ -344,7 +349,7 @@ proptest! {
                         let uid = format!("p{pod}");
                         world.want(&uid, wanted.get(&uid).copied().unwrap_or(1));
                         if !wanted.contains_key(&uid) {
-                            world.updates.forget(&uid);
+                            world.updates.forget(&id(&uid));
                         }
                     }
                     world.updates.pods_listed(|pod| !gone.contains(&pod.uid));

@@ -9,6 +9,7 @@ mod labels;
 mod object;
 mod pods;
 mod shape;
+mod sidecars;
 mod uid;
 mod views;
 
@@ -22,14 +23,16 @@ pub(crate) use self::{
     labels::{LabelSets, Labels},
     pods::{Container, Pod, PodChange, Pods},
     shape::Shape,
+    sidecars::Sidecars,
     uid::Uid,
     views::Views,
 };
 pub use self::{
     key::Key,
     object::{
-        ContainerSeen, JobSeen, Kind, MarkerSeen, NodeImageSeen, NodePodProbeSeen, NodeSeen, Object, PodSeen,
-        PodStage, RecreateSeen, RequestSeen, Role, UpdateSeen,
+        ContainerSeen, JobSeen, Kind, MarkerSeen, NamespaceSeen, NodeImageSeen, NodePodProbeSeen,
+        NodePodUpdateSeen, NodeSeen, Object, Phase, PodSeen, PodStage, RecreateSeen, RequestSeen, Role,
+        SidecarSetSeen, SidecarsSeen, UpdateSeen,
     },
 };
 

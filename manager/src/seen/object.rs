@@ -7,8 +7,8 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use berth_proto::crd::{
     ContainerRecreateRequestSpec, ContainerRecreateRequestStatus, ContainerUpdateRequestSpec,
-    ContainerUpdateRequestStatus, DesiredImage, ImagePullJobSpec, ImagePullJobStatus, PodProbe,
-    PodProbeMarkerSpec, PodProbeMarkerStatus, PullStatus,
+    ContainerUpdateRequestStatus, DesiredImage, DesiredPod, ImagePullJobSpec, ImagePullJobStatus, PodProbe,
+    PodProbeMarkerSpec, PodProbeMarkerStatus, PullStatus, SidecarSetSpec, SidecarSetStatus, UpdatedPod,
 };
 use jiff::Timestamp;
 
@@ -31,11 +31,17 @@ pub enum Kind {
     PodProbeMarker,
     /// NodePodProbes, trimmed.
     NodePodProbe,
+    /// Namespaces: metadata.
+    Namespace,
+    /// SidecarSets.
+    SidecarSet,
+    /// NodePodUpdates.
+    NodePodUpdate,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::Pod,
         Self::Node,
         Self::Request,
@@ -44,6 +50,9 @@ impl Kind {
         Self::ImagePullJob,
         Self::PodProbeMarker,
         Self::NodePodProbe,
+        Self::Namespace,
+        Self::SidecarSet,
+        Self::NodePodUpdate,
     ];
 
     /// For logs and metrics.
@@ -57,6 +66,9 @@ impl Kind {
             Self::ImagePullJob => "imagepulljobs",
             Self::PodProbeMarker => "podprobemarkers",
             Self::NodePodProbe => "nodepodprobes",
+            Self::Namespace => "namespaces",
+            Self::SidecarSet => "sidecarsets",
+            Self::NodePodUpdate => "nodepodupdates",
         }
     }
 }
@@ -80,6 +92,12 @@ pub enum Object {
     PodProbeMarker(Box<MarkerSeen>),
     /// The probes of a node.
     NodePodProbe(Box<NodePodProbeSeen>),
+    /// A namespace.
+    Namespace(NamespaceSeen),
+    /// Sidecars of pods.
+    SidecarSet(Box<SidecarSetSeen>),
+    /// The updates of a node.
+    NodePodUpdate(Box<NodePodUpdateSeen>),
 }
 
 impl Object {
@@ -94,6 +112,9 @@ impl Object {
             Self::ImagePullJob(_) => Kind::ImagePullJob,
             Self::PodProbeMarker(_) => Kind::PodProbeMarker,
             Self::NodePodProbe(_) => Kind::NodePodProbe,
+            Self::Namespace(_) => Kind::Namespace,
+            Self::SidecarSet(_) => Kind::SidecarSet,
+            Self::NodePodUpdate(_) => Kind::NodePodUpdate,
         }
     }
 }
@@ -132,6 +153,12 @@ pub struct PodSeen {
     pub ip: Option<IpAddr>,
     /// Init containers and containers of its spec, with what its status says of them.
     pub containers: Vec<ContainerSeen>,
+    /// By the API server's clock.
+    pub created: Option<Timestamp>,
+    /// It is the API's copy of a static pod.
+    pub mirror: bool,
+    /// Sidecars that SidecarSets have put into it; none for a pod without them.
+    pub sidecars: Option<Box<SidecarsSeen>>,
 }
 
 /// How far through its life a pod is.
@@ -277,4 +304,94 @@ pub struct NodePodProbeSeen {
     pub desired: Vec<PodProbe>,
     /// A manager of an earlier version has said on it that nothing acts on it.
     pub noticed: bool,
+}
+
+/// Sidecars of a pod as its annotations, its spec and its status have them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SidecarsSeen {
+    /// Names of the sets that the pod says it has.
+    pub listed: Vec<String>,
+    /// Hash of the sidecars that it has, by set.
+    pub hashes: BTreeMap<String, String>,
+    /// The same without images.
+    pub without_image: BTreeMap<String, String>,
+    /// Name of the revision that it has, by set.
+    pub revisions: BTreeMap<String, String>,
+    /// Twin that works, by sidecar.
+    pub working: BTreeMap<String, String>,
+    /// Images of its containers, by name.
+    pub images: BTreeMap<String, String>,
+    /// Containers that do not run yet what the pod's spec says.
+    pub unsettled: Vec<String>,
+    /// Its phase.
+    pub phase: Phase,
+    /// Its condition `Ready` is True.
+    pub ready: bool,
+    /// When that condition last changed.
+    pub ready_since: Option<Timestamp>,
+}
+
+/// Phase of a pod that has not ended, in the order in which an upgrade comes to them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Nothing runs yet.
+    #[default]
+    Pending,
+    /// Its node is silent.
+    Unknown,
+    /// It runs.
+    Running,
+}
+
+/// A namespace as it is now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NamespaceSeen {
+    /// Its name.
+    pub name: String,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// A SidecarSet as it is now.
+#[derive(Clone, Debug)]
+pub struct SidecarSetSeen {
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// The version of it that a write is based on.
+    pub resource_version: String,
+    /// Counts its specs.
+    pub generation: Option<i64>,
+    /// By the API server's clock.
+    pub created: Option<Timestamp>,
+    /// Its deletion has begun.
+    pub deleting: bool,
+    /// Version that its author gave the sidecars.
+    pub custom_version: Option<String>,
+    /// Annotations of it that are read.
+    pub annotations: BTreeMap<String, String>,
+    /// Its spec, or why it is none.
+    pub spec: Result<SidecarSetSpec, String>,
+    /// Its status, or why it is none.
+    pub status: Result<SidecarSetStatus, String>,
+}
+
+/// A NodePodUpdate as it is now.
+#[derive(Clone, Debug, Default)]
+pub struct NodePodUpdateSeen {
+    /// The name of its node.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// The version of it that a write is based on.
+    pub resource_version: String,
+    /// Its deletion has begun.
+    pub deleting: bool,
+    /// `status.desiredPods`.
+    pub desired: Vec<DesiredPod>,
+    /// `status.pods`.
+    pub pods: Vec<UpdatedPod>,
+    /// Abilities of the agent, `status.features`.
+    pub features: Vec<String>,
 }

@@ -9,6 +9,7 @@ use super::{
     labels::{LabelSets, Labels},
     object::{PodSeen, PodStage, Role},
     shape::{Shape, Shapes},
+    sidecars::Sidecars,
     uid::Uid,
 };
 
@@ -27,6 +28,12 @@ pub(crate) struct Pod {
     pub(crate) stage: PodStage,
     /// Its condition `Initialized` is True.
     pub(crate) initialized: bool,
+    /// When it was made, in seconds; 0 if nobody says.
+    pub(crate) created: u32,
+    /// It is the API's copy of a static pod.
+    pub(crate) mirror: bool,
+    /// Most pods have none, and pay for a pointer.
+    pub(crate) sidecars: Option<Box<Sidecars>>,
 }
 
 /// The newest instance of a container; none while there was none.
@@ -81,6 +88,11 @@ impl Pod {
         Some(Container { name, role, id: id.as_ref(), restarts: *restarts })
     }
 
+    /// The most restarts of one container.
+    pub(crate) fn restarts(&self) -> i32 {
+        self.instances.iter().map(|instance| instance.restarts).max().unwrap_or(0)
+    }
+
     /// The same instances of the same containers.
     pub(crate) fn runs_as(&self, other: &Self) -> bool {
         self.instances == other.instances && self.shape == other.shape
@@ -126,6 +138,8 @@ impl Pods {
         });
         let instances = instances.collect();
         let node = seen.node.as_deref().filter(|node| !node.is_empty()).map(|node| self.texts.one(node));
+        let sidecars = seen.sidecars.as_deref();
+        let sidecars = sidecars.map(|seen| Sidecars::new(seen, &mut self.sets, &mut self.texts));
         Pod {
             uid: seen.uid.as_str().into(),
             node,
@@ -135,6 +149,9 @@ impl Pods {
             ip: seen.ip,
             stage: seen.stage,
             initialized: seen.initialized,
+            created: seen.created.and_then(|time| u32::try_from(time.as_second()).ok()).unwrap_or(0),
+            mirror: seen.mirror,
+            sidecars: sidecars.map(Box::new),
         }
     }
 
@@ -165,6 +182,13 @@ impl Pods {
     pub(crate) fn of_namespace(&self, namespace: &str) -> impl Iterator<Item = (&Arc<str>, &Arc<Pod>)> {
         let pods = self.spaces.get(namespace).into_iter().flatten();
         pods.map(|(name, known)| (name, &known.pod))
+    }
+
+    /// Names of all of them.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = Key> {
+        self.spaces.iter().flat_map(|(space, pods)| {
+            pods.keys().map(|name| Key { namespace: space.clone(), name: name.clone() })
+        })
     }
 
     pub(crate) fn len(&self) -> usize {

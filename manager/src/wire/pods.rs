@@ -2,11 +2,18 @@
 
 use std::net::IpAddr;
 
-use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use berth_sidecarset::names;
+use k8s_openapi::{
+    NamespaceResourceScope,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
+};
 use serde::Deserialize;
 
-use super::Watchable;
-use crate::seen::{ContainerSeen, Kind, Object, PodSeen, PodStage, Role};
+use super::{
+    Watchable,
+    sidecars::{Running, sidecars},
+};
+use crate::seen::{ContainerSeen, Kind, Object, Phase, PodSeen, PodStage, Role, SidecarsSeen};
 
 /// Pods.
 #[derive(Clone, Debug)]
@@ -25,6 +32,7 @@ pub struct PodSpec {
 #[serde(rename_all = "camelCase")]
 struct Container {
     name: String,
+    image: Option<String>,
     restart_policy: Option<String>,
     ports: Option<Vec<Port>>,
 }
@@ -49,10 +57,12 @@ pub struct PodStatus {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Condition {
     #[serde(rename = "type")]
     type_: String,
     status: String,
+    last_transition_time: Option<Time>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -63,6 +73,10 @@ struct ContainerStatus {
     container_id: Option<String>,
     #[serde(default)]
     restart_count: i32,
+    #[serde(default)]
+    image: String,
+    #[serde(default, rename = "imageID")]
+    image_id: String,
 }
 
 impl Watchable for Pods {
@@ -76,15 +90,19 @@ impl Watchable for Pods {
     type Status = PodStatus;
 
     fn object(meta: &ObjectMeta, spec: Option<PodSpec>, status: Option<PodStatus>) -> Object {
-        let status = status.unwrap_or_default();
+        let mut status = status.unwrap_or_default();
         let stage = match status.phase.as_deref() {
             _ if meta.deletion_timestamp.is_some() => PodStage::Terminating,
             Some("Succeeded" | "Failed") => PodStage::Finished,
             _ => PodStage::Active,
         };
-        let initialized = status.conditions.unwrap_or_default().iter().any(Condition::is_initialized);
+        let conditions = status.conditions.take().unwrap_or_default();
+        let initialized = conditions.iter().any(|condition| condition.holds("Initialized"));
         let (node, containers, init) = spec
             .map_or_else(Default::default, |spec| (spec.node_name, spec.containers, spec.init_containers));
+        let regular = containers.as_deref().unwrap_or_default();
+        let running = status.container_statuses.as_deref().unwrap_or_default();
+        let sidecars = with_sidecars(meta, regular, running, &conditions, status.phase.as_deref());
         let mut statuses: Vec<ContainerStatus> = status.container_statuses.unwrap_or_default();
         statuses.extend(status.init_container_statuses.unwrap_or_default());
         // Names are unique across containers and init containers of a pod.
@@ -110,13 +128,16 @@ impl Watchable for Pods {
             initialized,
             ip: status.pod_ip.and_then(|ip| ip.parse::<IpAddr>().ok()),
             containers: init.chain(regular).map(|(container, role)| with_status(container, role)).collect(),
+            created: meta.creation_timestamp.as_ref().map(|time| time.0),
+            mirror: meta.annotations.as_ref().is_some_and(|kept| kept.contains_key(names::MIRROR)),
+            sidecars,
         })
     }
 }
 
 impl Condition {
-    fn is_initialized(&self) -> bool {
-        self.type_ == "Initialized" && self.status == "True"
+    fn holds(&self, condition: &str) -> bool {
+        self.type_ == condition && self.status == "True"
     }
 }
 
@@ -124,4 +145,33 @@ impl Condition {
 fn named(port: Port) -> Option<(String, u16)> {
     let name = port.name.filter(|name| !name.is_empty())?;
     Some((name, u16::try_from(port.container_port).ok()?))
+}
+
+/// The sidecars, if SidecarSets have put some into the pod.
+fn with_sidecars(
+    meta: &ObjectMeta,
+    containers: &[Container],
+    statuses: &[ContainerStatus],
+    conditions: &[Condition],
+    phase: Option<&str>,
+) -> Option<Box<SidecarsSeen>> {
+    let annotations = meta.annotations.as_ref()?;
+    let running = containers.iter().map(|container| {
+        let status = statuses.iter().find(|status| status.name == container.name);
+        Running {
+            name: &container.name,
+            image: container.image.as_deref().unwrap_or_default(),
+            status: status.map(|status| (&*status.image, &*status.image_id)),
+        }
+    });
+    let phase = match phase {
+        Some("Running") => Phase::Running,
+        Some("Unknown") => Phase::Unknown,
+        _ => Phase::Pending,
+    };
+    let mut seen = sidecars(annotations, &running.collect::<Vec<_>>(), phase)?;
+    let ready = conditions.iter().find(|condition| condition.type_ == "Ready");
+    seen.ready = ready.is_some_and(|condition| condition.holds("Ready"));
+    seen.ready_since = ready.and_then(|condition| Some(condition.last_transition_time.as_ref()?.0));
+    Some(seen)
 }

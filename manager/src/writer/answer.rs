@@ -71,6 +71,13 @@ pub(super) fn tell(order: &Write, target: &Target, outcome: Outcome, bytes: usiz
         (Outcome::Written, Write::Marker(order)) => {
             debug!(marker = %object, pods = order.status.matched_pods, "Marker's status written");
         }
+        (Outcome::Written, Write::SidecarSet(order)) => {
+            let (matched, updated) = (order.status.matched_pods, order.status.updated_pods);
+            debug!(set = %object, matched, updated, "SidecarSet's status written");
+        }
+        (Outcome::Written, Write::PodUpdates(order)) => {
+            debug!(node = %object, pods = order.pods.len(), "Desired pods written");
+        }
         (Outcome::Refused, _) => {
             warn!(%object, what, error, "Write refused, not tried before the object changes");
         }

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use berth_proto::{
-    crd::{ImagePullJobStatus, NodeImageStatus, NodePodProbeStatus, PodProbeMarkerStatus},
+    crd::{
+        ImagePullJobStatus, NodeImageStatus, NodePodProbeStatus, NodePodUpdateStatus, PodProbeMarkerStatus,
+        SidecarSetStatus,
+    },
     sealing::SealError,
 };
 use serde::Serialize;
@@ -13,7 +16,7 @@ use crate::{
     probes::{NodeAct, NodeProbesWrite, ProbedPod},
     requests::{RequestKind, RequestStatus},
     secrets::{NotSealed, Vault},
-    wire::{Jobs, Markers, NodeImages, NodeProbes, Requests, Updates, Watchable},
+    wire::{Jobs, Markers, NodeImages, NodeProbes, NodeUpdates, Requests, SidecarSets, Updates, Watchable},
     write::{Target, Write},
 };
 
@@ -47,6 +50,8 @@ enum Status {
     Job(Box<ImagePullJobStatus>),
     NodeProbes(Box<NodePodProbeStatus>),
     Marker(Box<PodProbeMarkerStatus>),
+    SidecarSet(Box<SidecarSetStatus>),
+    PodUpdates(Box<NodePodUpdateStatus>),
 }
 
 impl Body {
@@ -61,6 +66,8 @@ impl Body {
             Write::Job(_) => identity::<Jobs>(),
             Write::NodeProbes(_) => identity::<NodeProbes>(),
             Write::Marker(_) => identity::<Markers>(),
+            Write::SidecarSet(_) => identity::<SidecarSets>(),
+            Write::PodUpdates(_) => identity::<NodeUpdates>(),
         };
         let status = match order {
             Write::Request(patch) => Some(Status::Request(patch.status())),
@@ -74,6 +81,12 @@ impl Body {
             // Nothing is left of what its owner had.
             Write::NodeProbes(NodeProbesWrite { act: NodeAct::TakeNoticeBack, .. }) => None,
             Write::Marker(order) => Some(Status::Marker(order.status.clone())),
+            Write::SidecarSet(order) => Some(Status::SidecarSet(order.status.clone())),
+            // With nothing left, its owner has nothing in it.
+            Write::PodUpdates(order) => Some(Status::PodUpdates(Box::new(NodePodUpdateStatus {
+                desired_pods: order.pods.clone(),
+                ..NodePodUpdateStatus::default()
+            }))),
         };
         let Target { key, .. } = order.target();
         let metadata = Metadata {

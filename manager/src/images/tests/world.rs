@@ -106,7 +106,7 @@ impl World {
                 Kind::ImagePullJob => {
                     self.jobs.values().cloned().map(|seen| Object::ImagePullJob(Box::new(seen))).collect()
                 }
-                Kind::Request | Kind::Update | Kind::PodProbeMarker | Kind::NodePodProbe => Vec::new(),
+                _ => Vec::new(),
             };
             for object in objects {
                 self.show(&object);
@@ -227,6 +227,9 @@ impl World {
             stage,
             containers: Vec::new(),
             initialized: true,
+            created: None,
+            mirror: false,
+            sidecars: None,
             ip: None,
         };
         self.pods.insert(name.to_owned(), pod.clone());
@@ -280,6 +283,7 @@ impl World {
                 }
                 Effect::Fetch(fetch) => self.fetches.push(fetch),
                 Effect::Forget(uid) => self.forgotten.push(uid),
+                Effect::Note(note) => panic!("not of this index: {note:?}"),
             }
         }
         while !self.waits && self.write_one() {}

@@ -43,6 +43,9 @@ pub(super) fn pod(name: &str, node: &str, with: &[(&str, &str)]) -> PodSeen {
         labels: labels(with),
         stage: PodStage::Active,
         initialized: true,
+        created: None,
+        mirror: false,
+        sidecars: None,
         ip: Some([10, 0, 0, 7].into()),
         containers: vec![container("game", &[("http", 8080)])],
     }

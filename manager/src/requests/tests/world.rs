@@ -59,6 +59,9 @@ pub(super) fn pod(name: &str, containers: &[ContainerSeen]) -> PodSeen {
         labels: BTreeMap::new(),
         stage: PodStage::Active,
         initialized: true,
+        created: None,
+        mirror: false,
+        sidecars: None,
         ip: None,
         containers: containers.to_vec(),
     }

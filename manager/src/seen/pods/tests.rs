@@ -12,6 +12,9 @@ fn pod(name: &str, restarts: i32) -> PodSeen {
         labels: [("app".to_owned(), "shop".to_owned()), ("pod-name".to_owned(), name.to_owned())].into(),
         stage: PodStage::Active,
         initialized: true,
+        created: None,
+        mirror: false,
+        sidecars: None,
         ip: None,
         containers: vec![
             ContainerSeen {
@@ -65,7 +68,7 @@ fn what_a_list_does_not_show_has_vanished() {
 /// One of tens of thousands.
 #[test]
 fn a_pod_is_small_and_shares_what_it_can() {
-    assert_eq!((size_of::<Pod>(), size_of::<Instance>()), (104, 48));
+    assert_eq!((size_of::<Pod>(), size_of::<Instance>()), (112, 48), "a pointer to sidecars among it");
     let mut pods = Pods::default();
     let (a, b) = (pods.apply(&pod("a", 0)).unwrap(), pods.apply(&pod("b", 1)).unwrap());
     let (one, other) = (a.after.unwrap(), b.after.unwrap());

@@ -1,0 +1,91 @@
+//! Entry of a pod in the object of its node: images that differ, and the annotations that ride along.
+
+use std::collections::BTreeMap;
+
+use berth_proto::crd::{DesiredPod, PodService, UpdateContainer};
+use berth_sidecarset::names;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::{Map, Value, json};
+
+use super::{
+    spec::{Policy, Rules},
+    standing::serving,
+};
+use crate::seen::{Key, Pod};
+
+/// Kind of the owners of these entries.
+pub(super) const KIND: &str = "SidecarSet";
+
+/// Owner of the entries of a set.
+pub(super) fn owner(set: &str) -> String {
+    format!("{KIND}/{set}")
+}
+
+/// A set and its newest revision.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Newest<'a> {
+    pub(super) set: &'a str,
+    pub(super) uid: &'a str,
+    pub(super) revision: &'a str,
+    pub(super) rules: &'a Rules,
+}
+
+/// Whether the sidecars that differ have twins.
+pub(super) fn needs_swap(rules: &Rules, pod: &Pod) -> bool {
+    let Some(sidecars) = pod.sidecars.as_deref() else { return false };
+    let hot = rules.containers.iter().filter(|one| one.empty.is_some());
+    hot.into_iter().any(|one| serving(one, sidecars) != Some(&*one.image))
+}
+
+/// Builds the entry of a pod.
+pub(super) fn entry(newest: Newest<'_>, key: &Key, pod: &Pod, attempt: i32, now: Timestamp) -> DesiredPod {
+    let Newest { set, uid, revision, rules } = newest;
+    let sidecars = pod.sidecars.as_deref();
+    let differs = |name: &str, image: &str| {
+        sidecars.and_then(|sidecars| sidecars.image(name)).is_some_and(|has| **has != *image)
+    };
+    let cold = rules.containers.iter().filter(|one| one.empty.is_none());
+    let changed = cold.filter(|one| differs(&one.name, &one.image));
+    let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    let (mut annotations, mut merged, mut defaults) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    for patch in &rules.metadata {
+        let of_policy = match patch.policy {
+            Policy::Overwrite => &mut annotations,
+            Policy::Merge => &mut merged,
+            Policy::Retain => &mut defaults,
+        };
+        of_policy.extend(patch.annotations.clone());
+    }
+    merged.insert(names::HASH.to_owned(), hash(newest, now).to_string());
+    DesiredPod {
+        uid: pod.uid.to_string(),
+        owner: owner(set),
+        owner_uid: uid.to_owned(),
+        namespace: key.namespace.to_string(),
+        name: key.name.to_string(),
+        revision: revision.to_owned(),
+        attempt,
+        service: PodService::Keep,
+        containers: changed
+            .map(|one| UpdateContainer { name: one.name.to_string(), image: one.image.to_string() })
+            .collect(),
+        annotations,
+        merge_annotations: merged,
+        default_annotations: defaults,
+        since: Some(Time(now)),
+        ..DesiredPod::default()
+    }
+}
+
+/// Patch of the annotation: this set's member from then on.
+fn hash(Newest { set, revision, rules, .. }: Newest<'_>, now: Timestamp) -> Value {
+    let entry = json!({
+        "updateTimestamp": now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        "hash": rules.hashes.hash,
+        "sidecarSetName": set,
+        "sidecarList": rules.sidecars,
+        "controllerRevision": revision,
+    });
+    Value::Object(Map::from_iter([(set.to_owned(), entry)]))
+}

@@ -1,0 +1,269 @@
+//! The pure core for sidecars: SidecarSets, pods, namespaces and NodePodUpdates in, writes that are owed out.
+//!
+//! ```text
+//!  watches ── apply / remove / pod_changed / list_ended ──▶ SidecarIndex ──▶ Vec<Effect> ──▶ writer
+//!  clock ──── time_passed, at next_deadline ─────────▶
+//!  lease ──── leads: from now on; rests: no more ─────▶
+//! ```
+//!
+//! This module never reads a clock, never awaits and knows nothing of clients: `now` is an argument, a write
+//! is a value. It counts a set's pods, files its revisions, and says which pods get the newest one when; the
+//! agent of a node changes the pods there. The manager touches none.
+//!
+//! - `spec`, `strategy`: what a set asks for;
+//! - `standing`: what one pod is to one set; `set`: all pods of a set, counted;
+//! - `revise`: its revisions; `status`, `progress`: what its status says;
+//! - `plan`, `order`: which pods are next; `entry`: what a pod is to be;
+//! - `objects` takes facts in, `settle` says what is owed.
+//!
+//! What it costs: an event of a pod moves the counters of the sets that the pod has, and its selectors are
+//! evaluated only when its labels or its stage change. A set that changes looks at the pods of its
+//! namespaces. A plan looks at the pods of its set, once in [`PLANNED_EVERY`].
+//!
+//! Invariants:
+//! - nothing is decided before all kinds have been listed once, or while this replica does not lead;
+//! - no pod is asked for before the revision that it is to get stands in the set's status;
+//! - what has been asked for stands in the objects of the nodes: the next leader goes on from there;
+//! - a set's status is written once in [`WRITTEN_EVERY`] at the most, and a node's object once in [`SETTLE`].
+
+mod entry;
+mod objects;
+mod order;
+mod plan;
+mod progress;
+mod revise;
+mod set;
+mod settle;
+mod spec;
+mod standing;
+mod status;
+mod strategy;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use self::set::Known;
+pub use self::write::{SetNote, SetWrite};
+use crate::{
+    images::Effect,
+    index::Index,
+    metrics::Metrics,
+    pod_updates::PodUpdates,
+    seen::{Key, Kind, LabelSets, Labels, Now, Object, PodChange, Pods, Texts, Views},
+    time::later,
+    timers::Timers,
+    write::Target,
+};
+
+/// The status of a set is written once in it at the most.
+pub const WRITTEN_EVERY: Duration = Duration::from_secs(1);
+/// The objects of nodes are written once in it at the most: the pods of an upgrade come one after the other.
+pub const SETTLE: Duration = Duration::from_millis(200);
+/// The pods of a set are looked at once in it at the most.
+const PLANNED_EVERY: Duration = Duration::from_millis(100);
+/// Time to wait for the effect of a write, which is seen in the next version of its object.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
+/// A write that found no room is owed again after it.
+const LOST_PAUSE: Duration = Duration::from_secs(5);
+/// Ability of an agent to carry out entries of several owners, and those of sets among them.
+const FEATURE: &str = "owners/v1";
+
+/// The kinds by which sidecars are decided.
+const KINDS: &[Kind] = &[Kind::Pod, Kind::Namespace, Kind::SidecarSet, Kind::NodePodUpdate];
+
+/// Index of sidecars: the manager's knowledge of them, and the writes that follow from it.
+#[derive(Debug)]
+pub struct SidecarIndex {
+    views: Views,
+    /// This replica may write.
+    leads: bool,
+    texts: Texts,
+    label_sets: LabelSets,
+    /// By name.
+    sets: BTreeMap<Arc<str>, Known>,
+    /// Sets of one namespace each.
+    narrow: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
+    /// All others.
+    wide: BTreeSet<Arc<str>>,
+    spaces: HashMap<Arc<str>, Space>,
+    updates: PodUpdates,
+    /// The number of the list that showed a NodePodUpdate last.
+    nodes: HashMap<Arc<str>, u32>,
+    timers: Timers<Wake>,
+    /// Sets to look at before the call returns.
+    touched: BTreeSet<Arc<str>>,
+    /// Nodes whose entries are compared with what is wanted.
+    unsure: BTreeSet<Arc<str>>,
+    /// When the objects of nodes were last asked to be written.
+    flushed_at: Option<Instant>,
+    orders: Vec<Effect>,
+    /// Times that a pod was judged, for the tests of what an event costs.
+    #[cfg(test)]
+    judged: usize,
+}
+
+/// A namespace.
+#[derive(Debug)]
+struct Space {
+    labels: Labels,
+    /// The number of the list that showed it last.
+    list: u32,
+}
+
+/// Object to look at again although nothing happened.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Wake {
+    Set(Arc<str>),
+    /// The objects of nodes are owed something.
+    Flush,
+}
+
+/// How much is remembered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// SidecarSets.
+    pub sets: usize,
+    /// Sets among them that cannot be carried out.
+    pub refused: usize,
+    /// Namespaces.
+    pub namespaces: usize,
+    /// NodePodUpdates.
+    pub nodes: usize,
+    /// Pods with sidecars, once for each set.
+    pub members: usize,
+}
+
+impl Default for SidecarIndex {
+    fn default() -> Self {
+        Self {
+            views: Views::default(),
+            leads: false,
+            texts: Texts::default(),
+            label_sets: LabelSets::default(),
+            sets: BTreeMap::new(),
+            narrow: HashMap::new(),
+            wide: BTreeSet::new(),
+            spaces: HashMap::new(),
+            updates: PodUpdates::of(entry::KIND),
+            nodes: HashMap::new(),
+            timers: Timers::default(),
+            touched: BTreeSet::new(),
+            unsure: BTreeSet::new(),
+            flushed_at: None,
+            orders: Vec::new(),
+            #[cfg(test)]
+            judged: 0,
+        }
+    }
+}
+
+impl Index for SidecarIndex {
+    fn kinds(&self) -> &'static [Kind] {
+        KINDS
+    }
+
+    fn views(&mut self) -> &mut Views {
+        &mut self.views
+    }
+
+    fn pod_changed(&mut self, change: &PodChange, _: &Pods, _: Now) {
+        self.pod_changed(change);
+    }
+
+    fn apply(&mut self, object: &Object, pods: &Pods, _: Now) {
+        match object {
+            Object::SidecarSet(seen) => self.apply_set(seen, pods),
+            Object::Namespace(seen) => self.apply_namespace(seen, pods),
+            Object::NodePodUpdate(seen) => self.apply_updates(seen),
+            // It is told of no other kinds.
+            _ => {}
+        }
+    }
+
+    fn remove(&mut self, kind: Kind, _: &str, name: &str, pods: &Pods, _: Now) {
+        match kind {
+            Kind::SidecarSet => self.remove_set(name, pods),
+            Kind::Namespace => self.remove_namespace(name, pods),
+            Kind::NodePodUpdate => self.remove_updates(name),
+            _ => {}
+        }
+    }
+
+    fn vanished(&self, kind: Kind) -> Vec<Key> {
+        self.vanished(kind)
+    }
+
+    fn list_ended(&mut self, complete: bool, _: &Pods, _: Now) {
+        if complete {
+            self.look_at_all();
+        }
+    }
+
+    fn time_passed(&mut self, _: &Pods, now: Now) {
+        while let Some(wake) = self.timers.due(now.instant) {
+            match wake {
+                Wake::Set(name) => drop(self.touched.insert(name)),
+                // Whether something is owed is asked anyway.
+                Wake::Flush => {}
+            }
+        }
+    }
+
+    fn leads(&mut self, _: &Pods, _: Now) {
+        self.leads = true;
+        self.forget_orders();
+        self.updates.leads();
+        self.look_at_all();
+    }
+
+    fn rests(&mut self, _: &Pods, _: Now) {
+        self.leads = false;
+        self.forget_orders();
+        self.forget_wishes();
+    }
+
+    fn lost(&mut self, target: &Target, now: Now) {
+        let at = Some(later(now.instant, LOST_PAUSE));
+        let name = &target.key.name;
+        if target.kind == Kind::NodePodUpdate {
+            self.updates.lost(name);
+            self.flushed_at = at;
+            self.timers.set(Wake::Flush, at);
+        } else if let Some(known) = self.sets.get_mut(name) {
+            known.sent = None;
+            self.timers.set(Wake::Set(name.clone()), at);
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    fn settle(&mut self, now: Now) -> Vec<Effect> {
+        self.settle(now)
+    }
+
+    fn count(&self, metrics: &Metrics) {
+        metrics.sidecarsets(self.size());
+    }
+}
+
+impl SidecarIndex {
+    /// How much is remembered.
+    pub fn size(&self) -> Size {
+        Size {
+            sets: self.sets.len(),
+            refused: self.sets.values().filter(|known| known.rules.is_err()).count(),
+            namespaces: self.spaces.len(),
+            nodes: self.nodes.len(),
+            members: self.sets.values().map(|known| known.pods.members.len()).sum(),
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Plan of an upgrade: which pods get the newest sidecars now, and which entries are taken back. A pure
+//! function of the set, its pods and their entries.
+//!
+//! A pod costs one of `maxUnavailable` from when it is asked for until it is available with the newest
+//! sidecars; one that is not Ready anyway costs nothing, and is always taken. A pod whose upgrade failed
+//! holds its place, so that a bad image stops where it was tried; it is tried again after a while. The pods
+//! that `partition` keeps are the last ones in the order.
+
+use std::time::Duration;
+
+use berth_proto::crd::UpdatePhase;
+
+use super::{
+    order::{self, Ordered, Rank},
+    progress::Progress,
+    strategy::Strategy,
+};
+use crate::seen::Labels;
+
+/// A failed upgrade is tried again after it, then after twice as long, and so on.
+const RETRIED_AFTER: Duration = Duration::from_secs(30);
+/// The longest of these pauses.
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+
+/// A pod of the set, as far as the plan looks at it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Candidate {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) labels: Labels,
+    pub(super) rank: Rank,
+    /// It has the newest sidecars.
+    pub(super) updated: bool,
+    /// It is Ready and runs what its spec says.
+    pub(super) available: bool,
+    /// It is Ready, and runs something else than its spec says: somebody changes it.
+    pub(super) changing: bool,
+    /// It differs from the newest in images alone.
+    pub(super) upgradable: bool,
+    pub(super) means: Means,
+    pub(super) entry: Option<Asked>,
+}
+
+/// Whether the pod's node can carry it out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Means {
+    /// Its agent can.
+    #[default]
+    Agent,
+    /// It has no node.
+    Unscheduled,
+    /// Its agent cannot, or there is none.
+    NoAgent,
+    /// A hot upgrade is needed.
+    Hot,
+}
+
+/// Request that stands for a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Asked {
+    /// It is the newest revision.
+    pub(super) newest: bool,
+    pub(super) attempt: i32,
+    /// As the agent says; `None` before it has.
+    pub(super) phase: Option<UpdatePhase>,
+    /// Time since the agent said so.
+    pub(super) ago: Duration,
+}
+
+/// Next step of an upgrade.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Plan {
+    /// Pods that are asked for, and the number of the try.
+    pub(super) ask: Vec<(usize, i32)>,
+    /// Pods of which nothing is wanted any more.
+    pub(super) take_back: Vec<usize>,
+    pub(super) progress: Progress,
+    /// When a failed pod is tried again, at the latest in so long.
+    pub(super) again_in: Option<Duration>,
+}
+
+impl Ordered for Candidate {
+    fn rank(&self) -> &Rank {
+        &self.rank
+    }
+
+    fn labels(&self) -> &Labels {
+        &self.labels
+    }
+
+    fn name(&self) -> (&str, &str) {
+        (&self.namespace, &self.name)
+    }
+}
+
+/// Plans the next step.
+pub(super) fn plan(strategy: &Strategy, pods: &[Candidate]) -> Plan {
+    let mut plan = Plan::default();
+    let counted = |filter: fn(&&Candidate) -> bool| pods.iter().filter(filter).count();
+    plan.progress = Progress {
+        matched: pods.len(),
+        updated: counted(|pod| pod.updated),
+        updated_ready: counted(|pod| pod.updated && pod.available),
+        paused: strategy.paused,
+        not_update: strategy.not_update,
+        ..Progress::default()
+    };
+    let (mut waiting, mut used) = (Vec::new(), 0_usize);
+    for (at, pod) in pods.iter().enumerate() {
+        let Some(asked) = &pod.entry else {
+            let unavailable = pod.updated && !pod.available;
+            used = used.saturating_add(usize::from(unavailable));
+            if !pod.updated {
+                wait(strategy, at, pod, &mut plan.progress, &mut waiting);
+            }
+            continue;
+        };
+        match next(strategy, pod, asked) {
+            Next::Stay => plan.progress.in_flight = plan.progress.in_flight.saturating_add(1),
+            Next::Failed => plan.progress.failed = plan.progress.failed.saturating_add(1),
+            Next::Unseen(pause) => {
+                plan.progress.in_flight = plan.progress.in_flight.saturating_add(1);
+                plan.again_in = Some(plan.again_in.map_or(pause, |known| known.min(pause)));
+            }
+            Next::Later(pause) => {
+                plan.progress.failed = plan.progress.failed.saturating_add(1);
+                plan.again_in = Some(plan.again_in.map_or(pause, |known| known.min(pause)));
+            }
+            Next::Ask(attempt) => {
+                plan.ask.push((at, attempt));
+                plan.progress.in_flight = plan.progress.in_flight.saturating_add(1);
+            }
+            Next::TakeBack => {
+                plan.take_back.push(at);
+                let unavailable = pod.updated && !pod.available;
+                used = used.saturating_add(usize::from(unavailable));
+                if !pod.updated {
+                    // It waits as the others do, from the next plan on.
+                    wait(strategy, at, pod, &mut plan.progress, &mut Vec::new());
+                }
+                continue;
+            }
+        }
+        used = used.saturating_add(1);
+    }
+    if strategy.paused || strategy.not_update {
+        plan.progress.held = plan.progress.held.saturating_add(waiting.len());
+        return plan;
+    }
+    order::sort(strategy, pods, &mut waiting);
+    let kept = strategy.partition.kept_of(pods.len());
+    let moved = waiting.len().saturating_sub(kept);
+    plan.progress.held = plan.progress.held.saturating_add(waiting.split_off(moved).len());
+    let most = strategy.most_unavailable.of(pods.len());
+    for at in waiting {
+        let Some(pod) = pods.get(at) else { continue };
+        let progress = &mut plan.progress;
+        let count = match pod.means {
+            Means::Unscheduled => &mut progress.unscheduled,
+            Means::NoAgent => &mut progress.no_agent,
+            Means::Hot => &mut progress.hot,
+            Means::Agent if pod.changing => &mut progress.queued,
+            Means::Agent if !pod.available || used < most => {
+                used = used.saturating_add(usize::from(pod.available));
+                plan.ask.push((at, 0));
+                &mut progress.in_flight
+            }
+            Means::Agent => &mut progress.queued,
+        };
+        *count = count.saturating_add(1);
+    }
+    plan
+}
+
+/// A pod that has not been asked for waits, or is held back.
+fn wait(strategy: &Strategy, at: usize, pod: &Candidate, progress: &mut Progress, waiting: &mut Vec<usize>) {
+    if !pod.upgradable {
+        progress.not_upgradable = progress.not_upgradable.saturating_add(1);
+    } else if !selected(strategy, pod) {
+        progress.held = progress.held.saturating_add(1);
+    } else {
+        waiting.push(at);
+    }
+}
+
+fn selected(strategy: &Strategy, pod: &Candidate) -> bool {
+    strategy.selector.as_ref().is_none_or(|selector| selector.matches(&pod.labels))
+}
+
+/// Fate of an entry.
+enum Next {
+    Stay,
+    /// It failed, and is not tried again.
+    Failed,
+    /// It failed, and is tried again in so long.
+    Later(Duration),
+    /// It succeeded, which the pod does not show; it is tried again in so long.
+    Unseen(Duration),
+    Ask(i32),
+    TakeBack,
+}
+
+fn next(strategy: &Strategy, pod: &Candidate, asked: &Asked) -> Next {
+    let begun = asked.phase.is_some_and(|phase| phase != UpdatePhase::Pending);
+    let ended = matches!(asked.phase, Some(UpdatePhase::Succeeded | UpdatePhase::Failed));
+    let rests = strategy.paused || strategy.not_update;
+    let wanted = !rests && pod.upgradable && selected(strategy, pod) && pod.means == Means::Agent;
+    if pod.updated && asked.newest && !ended && (begun || pod.means == Means::Agent) {
+        // The pod is seen before the agent's word of its end.
+        return Next::Stay;
+    }
+    if pod.updated {
+        // It came right, whatever the agent said last.
+        return if asked.phase == Some(UpdatePhase::Failed) && asked.newest && !pod.available {
+            Next::Failed
+        } else {
+            Next::TakeBack
+        };
+    }
+    if !ended && begun && (asked.newest || !wanted) {
+        return Next::Stay;
+    }
+    if !wanted {
+        return if asked.phase == Some(UpdatePhase::Failed) && asked.newest && pod.upgradable {
+            Next::Failed
+        } else {
+            Next::TakeBack
+        };
+    }
+    if !asked.newest {
+        return Next::Ask(0);
+    }
+    if !ended {
+        return Next::Stay;
+    }
+    // What succeeded and does not show is seen late, or was undone: either way it has some time.
+    let twice = u32::try_from(asked.attempt.clamp(0, 10)).unwrap_or(0);
+    let pause = RETRIED_AFTER.saturating_mul(2_u32.saturating_pow(twice)).min(LONGEST_PAUSE);
+    match pause.checked_sub(asked.ago).filter(|rest| !rest.is_zero()) {
+        // Until it is seen it counts as being upgraded.
+        Some(rest) if asked.phase == Some(UpdatePhase::Succeeded) => Next::Unseen(rest),
+        Some(rest) => Next::Later(rest),
+        None => Next::Ask(asked.attempt.saturating_add(1)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

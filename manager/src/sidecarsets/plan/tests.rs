@@ -1,0 +1,236 @@
+//! Tables of what is next.
+
+use std::sync::Arc;
+
+use berth_proto::crd::SidecarSetUpdateStrategy;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::seen::Phase;
+
+fn strategy(given: Value) -> Strategy {
+    let given: SidecarSetUpdateStrategy = serde_json::from_value(given).unwrap();
+    Strategy::parse(Some(&given)).unwrap()
+}
+
+fn asked(newest: bool, phase: Option<UpdatePhase>, ago: u64) -> Option<Asked> {
+    Some(Asked { newest, attempt: 0, phase, ago: Duration::from_secs(ago) })
+}
+
+/// A pod by one letter; those at odd places have the label `tier: gold`.
+fn pod(at: usize, letter: char) -> Candidate {
+    use UpdatePhase::{Failed, Pending, Succeeded, Updating};
+    let labels: Labels = if at % 2 == 1 { Arc::new([("tier".into(), "gold".into())]) } else { Arc::new([]) };
+    let rank = Rank { scheduled: true, phase: Phase::Running, ready: true, ..Rank::default() };
+    let old = Candidate {
+        name: format!("{at:03}"),
+        labels,
+        rank,
+        available: true,
+        upgradable: true,
+        ..Candidate::default()
+    };
+    let with = |entry| Candidate { entry, ..old.clone() };
+    let new = |available, entry| Candidate { updated: true, available, entry, ..old.clone() };
+    match letter {
+        // Old ones without an entry.
+        'o' => old,
+        'n' => Candidate { available: false, rank: Rank { ready: false, ..old.rank.clone() }, ..old },
+        '-' => Candidate { upgradable: false, ..old },
+        'z' => Candidate {
+            means: Means::Unscheduled,
+            rank: Rank { scheduled: false, ..old.rank.clone() },
+            ..old
+        },
+        'g' => Candidate { means: Means::NoAgent, ..old },
+        'h' => Candidate { means: Means::Hot, ..old },
+        'c' => Candidate { changing: true, available: false, ..old },
+        // Old ones that have been asked for.
+        'p' => with(asked(true, None, 0)),
+        'w' => with(asked(true, Some(Pending), 0)),
+        'i' => with(asked(true, Some(Updating), 0)),
+        'f' => with(asked(true, Some(Failed), 10)),
+        'F' => with(asked(true, Some(Failed), 31)),
+        's' => with(asked(true, Some(Succeeded), 10)),
+        'S' => with(asked(true, Some(Succeeded), 31)),
+        'q' => with(asked(false, None, 0)),
+        'r' => with(asked(false, Some(Updating), 0)),
+        'R' => with(asked(false, Some(Failed), 0)),
+        'k' => Candidate { upgradable: false, ..with(asked(true, Some(Updating), 0)) },
+        'K' => Candidate { upgradable: false, ..with(asked(true, None, 0)) },
+        'v' => Candidate { means: Means::NoAgent, ..with(asked(true, None, 0)) },
+        // New ones.
+        'u' => new(true, None),
+        'x' => new(false, None),
+        'U' => new(false, asked(true, Some(Updating), 0)),
+        'd' => new(true, asked(true, Some(Succeeded), 0)),
+        'e' => new(true, asked(true, Some(Failed), 0)),
+        'b' => new(false, asked(true, Some(Failed), 99)),
+        't' => new(true, asked(false, Some(Updating), 0)),
+        other => panic!("{other}"),
+    }
+}
+
+fn pods(letters: &str) -> Vec<Candidate> {
+    letters.chars().enumerate().map(|(at, letter)| pod(at, letter)).collect()
+}
+
+/// Places of the pods that are asked for, and of those that are taken back; then how many are in flight, have
+/// failed, wait for others, and are held back.
+#[rstest]
+#[case::one_at_a_time(json!({}), "ooo", "0", "", [1, 0, 2, 0])]
+#[case::nothing(json!({}), "", "", "", [0, 0, 0, 0])]
+#[case::all_are_new(json!({}), "uu", "", "", [0, 0, 0, 0])]
+#[case::two_at_a_time(json!({"maxUnavailable": 2}), "ooo", "01", "", [2, 0, 1, 0])]
+#[case::more_than_there_are(json!({"maxUnavailable": 5}), "ooo", "012", "", [3, 0, 0, 0])]
+#[case::half(json!({"maxUnavailable": "50%"}), "oooo", "01", "", [2, 0, 2, 0])]
+#[case::small_share_is_one(json!({"maxUnavailable": "5%"}), "oooooo", "0", "", [1, 0, 5, 0])]
+#[case::none_by_share(json!({"maxUnavailable": "0%"}), "oo", "", "", [0, 0, 2, 0])]
+#[case::none_by_number(json!({"maxUnavailable": 0}), "oo", "", "", [0, 0, 2, 0])]
+#[case::not_ready_is_free(json!({"maxUnavailable": 0}), "on", "1", "", [1, 0, 1, 0])]
+#[case::not_ready_is_first(json!({}), "onn", "120", "", [3, 0, 0, 0])]
+#[case::new_one_not_ready(json!({}), "xo", "", "", [0, 0, 1, 0])]
+#[case::new_ones_not_ready(json!({"maxUnavailable": 2}), "xxo", "", "", [0, 0, 1, 0])]
+#[case::new_one_ready(json!({}), "uo", "1", "", [1, 0, 0, 0])]
+#[case::one_in_flight(json!({}), "io", "", "", [1, 0, 1, 0])]
+#[case::one_not_answered(json!({}), "po", "", "", [1, 0, 1, 0])]
+#[case::one_pending(json!({}), "wo", "", "", [1, 0, 1, 0])]
+#[case::in_flight_and_not_ready(json!({"maxUnavailable": 2}), "ixo", "", "", [1, 0, 1, 0])]
+#[case::patched_and_in_flight(json!({}), "Uo", "", "", [1, 0, 1, 0])]
+#[case::partition(json!({"partition": 2, "maxUnavailable": 5}), "ooo", "0", "", [1, 0, 0, 2])]
+#[case::partition_half(json!({"partition": "50%", "maxUnavailable": 5}), "oooo", "01", "", [2, 0, 0, 2])]
+#[case::partition_rounds_up(json!({"partition": "1%", "maxUnavailable": 5}), "ooo", "01", "", [2, 0, 0, 1])]
+#[case::partition_lets_one_go(json!({"partition": "99%", "maxUnavailable": 5}), "ooo", "0", "", [1, 0, 0, 2])]
+#[case::partition_of_all(json!({"partition": "100%"}), "ooo", "", "", [0, 0, 0, 3])]
+#[case::partition_is_large(json!({"partition": 7}), "ooo", "", "", [0, 0, 0, 3])]
+#[case::partition_and_new_ones(json!({"partition": 1, "maxUnavailable": 5}), "uoo", "1", "", [1, 0, 0, 1])]
+#[case::partition_and_in_flight(json!({"partition": 1, "maxUnavailable": 5}), "ioo", "1", "", [2, 0, 0, 1])]
+#[case::partition_keeps_the_best(json!({"partition": 1, "maxUnavailable": 5}), "ono", "10", "", [2, 0, 0, 1])]
+#[case::not_upgradable_comes_on_top(json!({"partition": 1, "maxUnavailable": 5}), "-oo", "1", "", [1, 0, 0, 1])]
+#[case::paused(json!({"paused": true}), "oon", "", "", [0, 0, 0, 3])]
+#[case::paused_ends_what_began(json!({"paused": true}), "io", "", "", [1, 0, 0, 1])]
+#[case::paused_takes_back(json!({"paused": true}), "po", "", "0", [0, 0, 0, 1])]
+#[case::paused_takes_pending_back(json!({"paused": true}), "wo", "", "0", [0, 0, 0, 1])]
+#[case::paused_older_began(json!({"paused": true}), "r", "", "", [1, 0, 0, 0])]
+#[case::paused_older_not_begun(json!({"paused": true}), "q", "", "0", [0, 0, 0, 0])]
+#[case::paused_failed(json!({"paused": true}), "F", "", "", [0, 1, 0, 0])]
+#[case::paused_older_failed(json!({"paused": true}), "R", "", "0", [0, 0, 0, 0])]
+#[case::not_update(json!({"type": "NotUpdate"}), "oo", "", "", [0, 0, 0, 2])]
+#[case::not_update_ends_what_began(json!({"type": "NotUpdate"}), "i", "", "", [1, 0, 0, 0])]
+#[case::selector(json!({"selector": {"matchLabels": {"tier": "gold"}}, "maxUnavailable": 5}), "oooo", "13", "", [2, 0, 0, 2])]
+#[case::selector_takes_back(json!({"selector": {"matchLabels": {"tier": "gold"}}}), "pp", "", "0", [1, 0, 0, 1])]
+#[case::selector_that_is_empty(json!({"selector": {}, "maxUnavailable": 5}), "oo", "01", "", [2, 0, 0, 0])]
+#[case::not_upgradable(json!({}), "-", "", "", [0, 0, 0, 0])]
+#[case::no_more_upgradable_began(json!({}), "k", "", "", [1, 0, 0, 0])]
+#[case::no_more_upgradable(json!({}), "K", "", "0", [0, 0, 0, 0])]
+#[case::no_node(json!({}), "zo", "1", "", [1, 0, 0, 0])]
+#[case::old_agent(json!({}), "go", "1", "", [1, 0, 0, 0])]
+#[case::agent_went_back(json!({}), "vo", "1", "0", [1, 0, 0, 0])]
+#[case::hot(json!({}), "ho", "1", "", [1, 0, 0, 0])]
+#[case::somebody_changes_it(json!({}), "co", "1", "", [1, 0, 1, 0])]
+#[case::failed_holds_its_place(json!({}), "fo", "", "", [0, 1, 1, 0])]
+#[case::failed_and_room(json!({"maxUnavailable": 2}), "fo", "1", "", [1, 1, 0, 0])]
+#[case::failed_is_tried_again(json!({}), "Fo", "0", "", [1, 0, 1, 0])]
+#[case::failed_and_came_right(json!({}), "eo", "1", "0", [1, 0, 0, 0])]
+#[case::failed_when_patched(json!({}), "bo", "", "", [0, 1, 1, 0])]
+#[case::failed_with_an_older_one(json!({}), "Ro", "0", "", [1, 0, 1, 0])]
+#[case::succeeded(json!({}), "do", "1", "0", [1, 0, 0, 0])]
+#[case::succeeded_not_seen(json!({}), "so", "", "", [1, 0, 1, 0])]
+#[case::succeeded_and_undone(json!({}), "So", "0", "", [1, 0, 1, 0])]
+#[case::newer_in_the_middle(json!({}), "ro", "0", "", [1, 0, 1, 0])]
+#[case::newer_before_it_began(json!({}), "qo", "0", "", [1, 0, 1, 0])]
+#[case::back_to_what_it_has(json!({}), "to", "1", "0", [1, 0, 0, 0])]
+fn next_steps(
+    #[case] given: Value,
+    #[case] letters: &str,
+    #[case] ask: &str,
+    #[case] back: &str,
+    #[case] counts: [usize; 4],
+) {
+    let plan = plan(&strategy(given), &pods(letters));
+    let asked: String = plan.ask.iter().map(|(at, _)| at.to_string()).collect();
+    let taken: String = plan.take_back.iter().map(usize::to_string).collect();
+    let Progress { in_flight, failed, queued, held, .. } = plan.progress;
+    assert_eq!((asked.as_str(), taken.as_str()), (ask, back), "{plan:?}");
+    assert_eq!([in_flight, failed, queued, held], counts, "{plan:?}");
+}
+
+#[rstest]
+#[case::first(0, 10, None, Some(20))]
+#[case::first_over(0, 30, Some(1), None)]
+#[case::second(1, 30, None, Some(30))]
+#[case::second_over(1, 60, Some(2), None)]
+#[case::no_longer_than_that(30, 599, None, Some(1))]
+#[case::for_ever(i32::MAX, 600, Some(i32::MAX), None)]
+fn tries(#[case] attempt: i32, #[case] ago: u64, #[case] next: Option<i32>, #[case] rest: Option<u64>) {
+    let entry =
+        Asked { newest: true, attempt, phase: Some(UpdatePhase::Failed), ago: Duration::from_secs(ago) };
+    let pods = [Candidate { entry: Some(entry), ..pod(0, 'o') }];
+    let plan = plan(&strategy(json!({})), &pods);
+    assert_eq!(plan.ask.first().map(|(_, attempt)| *attempt), next);
+    assert_eq!(plan.again_in, rest.map(Duration::from_secs));
+}
+
+fn ranked(name: &str, labels: &[(&str, &str)], rank: Rank) -> Candidate {
+    let labels: Vec<_> = labels.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
+    Candidate { name: name.to_owned(), labels: labels.into(), rank, ..pod(0, 'o') }
+}
+
+fn running() -> Rank {
+    Rank { scheduled: true, phase: Phase::Running, ready: true, ready_since: 100, restarts: 0, created: 50 }
+}
+
+fn sorted(given: Value, pods: &[Candidate]) -> Vec<&str> {
+    let mut waiting: Vec<usize> = (0..pods.len()).rev().collect();
+    order::sort(&strategy(given), pods, &mut waiting);
+    waiting.into_iter().map(|at| &*pods[at].name).collect()
+}
+
+#[test]
+fn those_first_that_cost_least() {
+    let pods = [
+        ranked("old", &[], running()),
+        ranked("younger", &[], Rank { created: 51, ..running() }),
+        ranked("restarted", &[], Rank { restarts: 3, ..running() }),
+        ranked("just-ready", &[], Rank { ready_since: 200, ..running() }),
+        ranked("not-ready", &[], Rank { ready: false, ..running() }),
+        ranked("unknown", &[], Rank { phase: Phase::Unknown, ..running() }),
+        ranked("pending", &[], Rank { phase: Phase::Pending, ..running() }),
+        ranked("no-node", &[], Rank { scheduled: false, ..running() }),
+    ];
+    let order = ["no-node", "pending", "unknown", "not-ready", "just-ready", "restarted", "younger", "old"];
+    assert_eq!(sorted(json!({}), &pods), order);
+}
+
+#[test]
+fn priority_by_weights_and_by_labels() {
+    let pods = [
+        ranked("a", &[("n", "p-2"), ("zone", "x")], running()),
+        ranked("b", &[("n", "p-10")], running()),
+        ranked("c", &[("n", "none"), ("zone", "y")], running()),
+        ranked("d", &[("n", "p-10"), ("zone", "x")], running()),
+    ];
+    assert_eq!(sorted(json!({}), &pods), ["a", "b", "c", "d"]);
+    let labels = json!({ "priorityStrategy": { "orderPriority": [{ "orderedKey": "n" }] } });
+    assert_eq!(sorted(labels, &pods), ["b", "d", "a", "c"]);
+    let weights = json!({ "priorityStrategy": { "weightPriority": [
+        { "weight": 20, "matchSelector": { "matchLabels": { "zone": "y" } } },
+        { "weight": 15, "matchSelector": { "matchLabels": { "zone": "x" } } },
+        { "weight": 10, "matchSelector": { "matchLabels": { "n": "p-10" } } },
+    ] } });
+    assert_eq!(sorted(weights, &pods), ["d", "c", "a", "b"]);
+}
+
+#[test]
+fn labels_are_spread() {
+    let pods: Vec<_> = (0..8)
+        .map(|at| ranked(&at.to_string(), if at < 2 { &[("zone", "x")] } else { &[] }, running()))
+        .collect();
+    let spread = ["2", "3", "4", "0", "5", "6", "7", "1"];
+    for value in ["x", "*"] {
+        assert_eq!(sorted(json!({ "scatterStrategy": [{ "key": "zone", "value": value }] }), &pods), spread);
+    }
+    let nobody = json!({ "scatterStrategy": [{ "key": "zone", "value": "y" }] });
+    assert_eq!(sorted(nobody, &pods), ["0", "1", "2", "3", "4", "5", "6", "7"]);
+}

@@ -1,0 +1,297 @@
+//! Debts: to each set that was touched, and to the nodes of its pods.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{
+    ANSWERED_WITHIN, FEATURE, KINDS, PLANNED_EVERY, SETTLE, SetNote, SetWrite, SidecarIndex, WRITTEN_EVERY,
+    Wake,
+    entry::{self, Newest, needs_swap, owner},
+    order::Rank,
+    plan::{Asked, Candidate, Means, Plan, plan},
+    progress::Progress,
+    revise::Filed,
+    set::{Known, Member},
+    spec::Rules,
+    standing::is_settled,
+    status::{shows, status},
+};
+use crate::{
+    images::Effect,
+    pod_updates::{EntryId, PodUpdates},
+    seen::{Key, Now},
+    time::later,
+    write::Write,
+};
+
+impl SidecarIndex {
+    /// Everything that was touched is thought through; what is owed.
+    pub(super) fn settle(&mut self, now: Now) -> Vec<Effect> {
+        if self.leads && self.views.complete_since(KINDS).is_some() {
+            while let Some(node) = self.unsure.pop_first() {
+                self.claim(&node);
+            }
+            while let Some(name) = self.touched.pop_first() {
+                self.file(&name, now);
+                let planned = self.step(&name, now);
+                let written = self.write_status(&name, now);
+                let at = [planned, written].into_iter().flatten().min();
+                self.timers.set(Wake::Set(name), at);
+            }
+            let at = self.flush(now);
+            self.timers.set(Wake::Flush, at);
+        } else {
+            // Whoever leads from now on looks at everything.
+            self.touched.clear();
+            self.unsure.clear();
+        }
+        std::mem::take(&mut self.orders)
+    }
+
+    /// Entries that a manager before this one wrote are this one's now, or are taken back.
+    fn claim(&mut self, node: &Arc<str>) {
+        for pod in self.updates.unclaimed(node) {
+            let set = pod.owner.split_once('/').and_then(|(_, name)| self.sets.get_key_value(name));
+            let set = set.map(|(name, known)| (name.clone(), known));
+            let key = Key { namespace: pod.namespace.as_str().into(), name: pod.name.as_str().into() };
+            let is_its = |known: &Known| {
+                let member = known.pods.members.get(&key);
+                *known.uid == *pod.owner_uid
+                    && member.is_some_and(|member| {
+                        member.pod.uid.to_string() == pod.uid && member.pod.node.as_deref() == Some(&**node)
+                    })
+            };
+            match set.filter(|(_, known)| is_its(known)).map(|(name, _)| name) {
+                Some(name) => {
+                    self.updates.want(pod, node);
+                    self.touched.insert(name);
+                }
+                None => self.updates.gone(&EntryId::of(&pod), node),
+            }
+        }
+    }
+
+    /// Files the revision that a set has now.
+    fn file(&mut self, name: &str, now: Now) {
+        let Some(known) = self.sets.get_mut(name) else { return };
+        let Some(rules) = known.active().cloned() else { return };
+        let most = usize::try_from(rules.limit).unwrap_or(0).max(1);
+        let filed = known.filed.as_ref().filter(|filed| {
+            // More are kept only as long as they are in use.
+            let Some((_, older)) = filed.revisions.split_last() else { return true };
+            filed.revisions.len() <= most || {
+                let in_use = known.in_use();
+                older.iter().all(|record| in_use.contains(&record.name))
+            }
+        });
+        if filed.is_none() {
+            known.filed = Some(Filed::new(name, known, &rules, now.wall));
+        }
+    }
+
+    /// Plans the next step of an upgrade, if the newest revision stands in the status; or when.
+    fn step(&mut self, name: &Arc<str>, now: Now) -> Option<Instant> {
+        let known = self.sets.get_mut(name)?;
+        let rules = known.active()?.clone();
+        let revision = known.filed.as_ref()?.latest.clone()?;
+        if let Some(at) = known.planned_at.map(|at| later(at, PLANNED_EVERY)).filter(|at| *at > now.instant) {
+            return Some(at);
+        }
+        known.planned_at = Some(now.instant);
+        let owner = owner(name);
+        let candidates: Vec<Candidate> = known
+            .pods
+            .members
+            .iter()
+            .map(|(key, member)| candidate(name, key, member, &rules, &revision, &owner, &self.updates, now))
+            .collect();
+        let Plan { ask, take_back, progress, again_in } = plan(&rules.strategy, &candidates);
+        let ready = known.filed.as_ref().zip(known.shown.as_ref()).is_some_and(|(filed, shown)| {
+            filed.is_in(shown) && shown.observed_generation == known.generation
+        });
+        let (asked, let_go) = (ask.len(), ready && !take_back.is_empty());
+        if ready {
+            let members: Vec<_> = known.pods.members.iter().collect();
+            let newest = Newest { set: name, uid: &known.uid, revision: &revision, rules: &rules };
+            for (at, attempt) in ask {
+                let Some((key, Member { pod, .. })) = members.get(at) else { continue };
+                let Some(node) = &pod.node else { continue };
+                self.updates.want(entry::entry(newest, key, pod, attempt, now.wall), node);
+            }
+            for at in take_back {
+                let Some((_, Member { pod, .. })) = members.get(at) else { continue };
+                self.updates.forget(&EntryId { uid: pod.uid.to_string(), owner: owner.clone() });
+            }
+        }
+        if let_go {
+            // Their places are free, and they wait from now on as others do: one write says both.
+            known.planned_at = None;
+            return self.step(name, now);
+        }
+        let mut progress = progress;
+        if !ready {
+            // They are asked for when their revision stands in the status.
+            progress.queued = progress.queued.saturating_add(asked);
+            progress.in_flight = progress.in_flight.saturating_sub(asked);
+        }
+        self.tell(name, &revision, progress);
+        again_in.map(|pause| later(now.instant, pause.saturating_add(Duration::from_millis(1))))
+    }
+
+    /// Says once for each revision that pods cannot follow, and that some failed; and that all have it.
+    fn tell(&mut self, name: &Arc<str>, revision: &str, progress: Progress) {
+        let Some(known) = self.sets.get_mut(name) else { return };
+        let before = known.progress.replace(progress);
+        if known.told.first().is_none_or(|(of, _)| of != revision) {
+            known.told = vec![(revision.to_owned(), "")];
+        }
+        let Progress { matched, not_upgradable, failed, .. } = progress;
+        let was_under_way = before.is_some_and(|before| before.in_flight > 0);
+        let done = matched > 0 && progress.updated == matched && progress.in_flight == 0 && was_under_way;
+        let notes = [
+            (
+                not_upgradable > 0,
+                false,
+                "NotUpgradablePods",
+                format!(
+                    "{not_upgradable} pods differ from {revision} in more than images, and get it when they are made anew"
+                ),
+            ),
+            (
+                failed > 0,
+                true,
+                "UpgradeFailed",
+                format!(
+                    "{failed} pods could not get {revision}; status.pods of their nodes' NodePodUpdates says why"
+                ),
+            ),
+            (done, false, "Updated", format!("all {matched} pods have {revision}")),
+        ];
+        for (_, warning, reason, text) in notes.into_iter().filter(|(holds, ..)| *holds) {
+            if known.told.iter().any(|(_, told)| *told == reason) {
+                continue;
+            }
+            known.told.push((revision.to_owned(), reason));
+            let note = SetNote { name: name.clone(), uid: known.uid.clone(), warning, reason, text };
+            self.orders.push(Effect::Note(note));
+        }
+    }
+
+    /// If something is owed to a set, and not yet: when.
+    fn write_status(&mut self, name: &Arc<str>, now: Now) -> Option<Instant> {
+        let known = self.sets.get_mut(name)?;
+        let shown = known.shown.as_ref().filter(|_| !known.deleting)?;
+        let progress = known.progress.unwrap_or_default();
+        let status = status(known, &progress, now.wall);
+        if shows(shown, &status) {
+            known.sent = None;
+            return None;
+        }
+        let under_way = known.sent.as_ref().is_some_and(|(version, _)| *version == known.resource_version);
+        if under_way && known.sent.as_ref().is_some_and(|(_, sent)| *sent == status) {
+            return None;
+        }
+        let pause = if under_way { ANSWERED_WITHIN } else { WRITTEN_EVERY };
+        let at = known.sent_at.map(|at| later(at, pause)).filter(|at| *at > now.instant);
+        if at.is_none() {
+            let (uid, resource_version) = (known.uid.clone(), known.resource_version.clone());
+            known.sent = Some((resource_version.clone(), status.clone()));
+            known.sent_at = Some(now.instant);
+            let order = SetWrite { name: name.clone(), uid, resource_version, status: Box::new(status) };
+            self.orders.push(Effect::Write(Write::SidecarSet(order)));
+        }
+        at
+    }
+
+    /// Asks for what is owed to nodes; or says when.
+    fn flush(&mut self, now: Now) -> Option<Instant> {
+        if !self.updates.owes() {
+            return None;
+        }
+        let at = self.flushed_at.map(|at| later(at, SETTLE)).filter(|at| *at > now.instant);
+        if at.is_none() {
+            let owed = self.updates.owed();
+            if !owed.is_empty() {
+                self.flushed_at = Some(now.instant);
+            }
+            self.orders.extend(owed.into_iter().map(|order| Effect::Write(Write::PodUpdates(order))));
+        }
+        at
+    }
+
+    pub(super) fn look_at_all(&mut self) {
+        self.touched.extend(self.sets.keys().cloned());
+        self.unsure.extend(self.nodes.keys().cloned());
+    }
+
+    pub(super) fn forget_orders(&mut self) {
+        self.flushed_at = None;
+        for known in self.sets.values_mut() {
+            (known.sent, known.sent_at, known.planned_at) = (None, None, None);
+        }
+    }
+
+    /// Another replica leads: what it asks for stands in the objects of the nodes, and is claimed from there.
+    pub(super) fn forget_wishes(&mut self) {
+        self.updates.rest();
+    }
+}
+
+/// A pod as the plan looks at it.
+#[expect(clippy::too_many_arguments, reason = "each is a part of what the plan looks at")]
+fn candidate(
+    set: &str,
+    key: &Key,
+    Member { pod, state }: &Member,
+    rules: &Rules,
+    revision: &str,
+    owner: &str,
+    updates: &PodUpdates,
+    now: Now,
+) -> Candidate {
+    let sidecars = pod.sidecars.as_deref();
+    let ready = sidecars.is_some_and(|sidecars| sidecars.ready);
+    let settled =
+        sidecars.is_some_and(|sidecars| rules.containers.iter().all(|one| is_settled(one, sidecars)));
+    let without_image = sidecars.and_then(|sidecars| sidecars.without_image(set));
+    let id = EntryId { uid: pod.uid.to_string(), owner: owner.to_owned() };
+    let asked = updates.wanted(&id).map(|wanted| {
+        let said = updates.progress(&id);
+        let since = said.and_then(|said| said.since.as_ref());
+        let ago = since.map(|since| now.wall.duration_since(since.0));
+        Asked {
+            newest: wanted.revision == revision,
+            attempt: wanted.attempt,
+            phase: said.map(|said| said.phase),
+            // One who says no time, or one in the future, has said it now.
+            ago: ago.and_then(|ago| Duration::try_from(ago).ok()).unwrap_or_default(),
+        }
+    });
+    let means = match &pod.node {
+        None => Means::Unscheduled,
+        Some(_) if needs_swap(rules, pod) => Means::Hot,
+        Some(node) if updates.can(node, FEATURE) => Means::Agent,
+        Some(_) => Means::NoAgent,
+    };
+    Candidate {
+        namespace: key.namespace.to_string(),
+        name: key.name.to_string(),
+        labels: pod.labels.clone(),
+        rank: Rank {
+            scheduled: pod.node.is_some(),
+            phase: sidecars.map(|sidecars| sidecars.phase).unwrap_or_default(),
+            ready,
+            ready_since: sidecars.map_or(0, |sidecars| sidecars.ready_since),
+            restarts: pod.restarts(),
+            created: i64::from(pod.created),
+        },
+        updated: state.updated,
+        available: state.ready,
+        changing: ready && !settled,
+        upgradable: without_image.is_some_and(|hash| **hash == *rules.hashes.without_image),
+        means,
+        entry: asked,
+    }
+}

@@ -1,0 +1,232 @@
+//! Upgrades from the edit of a set to the last pod.
+
+use berth_proto::crd::{PodService, UpdatePhase};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::world::{World, hash, pod, set, spec, with};
+use crate::seen::{PodStage, SidecarSetSeen};
+
+/// Three pods with `log:1`, and the set upgraded to `log:2`.
+fn upgraded(strategy: Value) -> World {
+    let mut world = World::new();
+    world.upgrade("log:1", json!({}));
+    ["a", "b", "c"].into_iter().for_each(|name| world.pod(pod(name, "log:1")));
+    world.pass(3_000);
+    world.upgrade("log:2", strategy);
+    world.pass(3_000);
+    world
+}
+
+#[test]
+fn one_after_the_other_until_all_have_it() {
+    let mut world = upgraded(json!({}));
+    assert_eq!((world.asked("n0"), world.reason("UpToDate")), (vec!["a"], "InProgress"));
+    for (done, next) in [(1, "b"), (2, "c")] {
+        world.agent("n0", UpdatePhase::Succeeded);
+        world.pass(3_000);
+        assert_eq!((world.asked("n0"), world.counts()[1]), (vec![next], done));
+    }
+    world.agent("n0", UpdatePhase::Succeeded);
+    world.pass(3_000);
+    assert_eq!((world.asked("n0"), world.counts()), (vec![], [3, 3, 3, 3, 0]));
+    assert_eq!(world.reason("UpToDate"), "Updated");
+    assert_eq!(world.notes.iter().map(|note| note.reason).collect::<Vec<_>>(), ["Updated"]);
+}
+
+/// The agent looks the revision up in the set.
+#[test]
+fn nothing_is_asked_before_the_revision_stands_in_the_status() {
+    let mut world = upgraded(json!({ "paused": true }));
+    world.loses = true;
+    world.upgrade("log:3", json!({}));
+    world.pass(5_000);
+    assert_eq!(world.asked("n0"), Vec::<&str>::new());
+    world.loses = false;
+    world.upgrade("log:3", json!({}));
+    world.pass(5_000);
+    assert_eq!(world.asked("n0"), ["a"]);
+}
+
+#[test]
+fn an_entry_says_what_the_pod_is_to_be() {
+    let mut world = World::new();
+    world.upgrade("log:1", json!({}));
+    world.pod(pod("a", "log:1"));
+    world.pass(3_000);
+    let mut wanted = spec("log:2", json!({}));
+    wanted["patchPodMetadata"] = json!([
+        { "annotations": { "r": "1" } },
+        { "annotations": { "o": "2" }, "patchPolicy": "Overwrite" },
+        { "annotations": { "m": "{\"x\":1}" }, "patchPolicy": "MergePatchJson" },
+    ]);
+    world.set(SidecarSetSeen { spec: Ok(serde_json::from_value(wanted).unwrap()), ..set("s", "log:2") });
+    world.pass(3_000);
+    let revision = world.status().latest_revision.clone().unwrap();
+    let entry = world.nodes["n0"].desired[0].clone();
+    assert_eq!((&*entry.owner, &*entry.owner_uid), ("SidecarSet/s", "uid-of-s"));
+    assert_eq!((&*entry.uid, &*entry.namespace, &*entry.name), ("uid-of-a", "shop", "a"));
+    assert_eq!(
+        (entry.revision.clone(), entry.attempt, entry.service),
+        (revision.clone(), 0, PodService::Keep)
+    );
+    let images: Vec<_> = entry.containers.iter().map(|one| (&*one.name, &*one.image)).collect();
+    assert_eq!(images, [("log", "log:2")]);
+    assert_eq!(entry.default_annotations, [("r".to_owned(), "1".to_owned())].into());
+    assert_eq!(entry.annotations, [("o".to_owned(), "2".to_owned())].into());
+    assert_eq!(entry.merge_annotations["m"], "{\"x\":1}");
+    let merged: Value = serde_json::from_str(&entry.merge_annotations["kruise.io/sidecarset-hash"]).unwrap();
+    assert_eq!(merged["s"]["hash"], hash("log:2"));
+    assert_eq!(merged["s"]["controllerRevision"], revision);
+    assert_eq!(merged["s"]["sidecarList"], json!(["log"]));
+}
+
+/// A whole upgrade asks for each pod once, and takes back with the next.
+#[test]
+fn few_writes_for_many_pods() {
+    let mut world = World::new();
+    world.upgrade("log:1", json!({}));
+    (0..30).for_each(|number| world.pod(pod(&format!("p{number:02}"), "log:1")));
+    world.pass(3_000);
+    let before = world.node_writes;
+    world.upgrade("log:2", json!({ "maxUnavailable": "10%" }));
+    for _ in 0..12 {
+        world.pass(1_000);
+        world.agent("n0", UpdatePhase::Succeeded);
+    }
+    world.pass(3_000);
+    assert_eq!(world.counts()[1], 30);
+    let written = world.node_writes - before;
+    assert!(written <= 12, "{written} for 30 pods, 3 at a time");
+}
+
+#[test]
+fn a_node_with_an_old_agent_gets_nothing() {
+    let mut world = World::new();
+    world.node("n0", &[]);
+    world.upgrade("log:1", json!({}));
+    world.pod(pod("a", "log:1"));
+    world.pass(3_000);
+    world.upgrade("log:2", json!({}));
+    world.pass(3_000);
+    assert_eq!((world.asked("n0"), world.reason("UpToDate")), (vec![], "AgentTooOld"));
+    world.node("n0", &["other/v1", "owners/v1"]);
+    world.pass(3_000);
+    assert_eq!((world.asked("n0"), world.reason("UpToDate")), (vec!["a"], "InProgress"));
+}
+
+#[rstest]
+#[case::paused(json!({ "paused": true }), "Paused")]
+#[case::not_update(json!({ "type": "NotUpdate" }), "NotUpdate")]
+#[case::partition(json!({ "partition": "100%" }), "PartitionReached")]
+#[case::selector(json!({ "selector": { "matchLabels": { "app": "db" } } }), "PartitionReached")]
+fn nothing_is_asked(#[case] strategy: Value, #[case] reason: &str) {
+    let mut world = upgraded(strategy);
+    assert_eq!((world.asked("n0"), world.reason("UpToDate")), (vec![], reason));
+    world.upgrade("log:2", json!({}));
+    world.pass(3_000);
+    assert_eq!(world.asked("n0"), ["a"]);
+}
+
+#[test]
+fn more_than_images() {
+    let mut world = upgraded(json!({ "paused": true }));
+    let mut other = set("s", "log:3");
+    other.annotations.insert("kruise.io/sidecarset-hash-without-image".into(), "another".into());
+    world.set(other);
+    world.pass(3_000);
+    assert_eq!((world.asked("n0"), world.reason("UpToDate")), (vec![], "NotUpgradable"));
+    let told: Vec<_> = world.notes.iter().map(|note| (note.reason, note.warning)).collect();
+    assert_eq!(told, [("NotUpgradablePods", false)]);
+    world.pass(60_000);
+    assert_eq!(world.notes.len(), 1, "said once for a revision");
+}
+
+#[test]
+fn hot_upgrades_wait_and_say_so() {
+    let mut world = World::new();
+    let mut hot = spec("log:2", json!({}));
+    hot["containers"][0]["upgradeStrategy"] =
+        json!({ "upgradeType": "HotUpgrade", "hotUpgradeEmptyImage": "empty:1" });
+    world.pod(with(pod("a", "log:1"), |it| {
+        it.images = [("log-1", "log:1"), ("log-2", "empty:1")]
+            .map(|(name, image)| (name.into(), image.into()))
+            .into();
+        it.working = [("log".into(), "log-1".into())].into();
+    }));
+    world.set(SidecarSetSeen { spec: Ok(serde_json::from_value(hot).unwrap()), ..set("s", "log:2") });
+    world.pass(3_000);
+    assert_eq!((world.counts()[0], world.asked("n0")), (1, vec![]));
+    assert_eq!(world.reason("UpToDate"), "HotUpgradeNotCarriedOut");
+}
+
+#[test]
+fn a_failed_pod_stops_the_others_and_is_tried_again() {
+    let mut world = upgraded(json!({}));
+    world.agent("n0", UpdatePhase::Failed);
+    world.pass(20_000);
+    assert_eq!((world.asked("n0"), world.reason("UpToDate")), (vec!["a"], "UpgradeFailed"));
+    assert_eq!(world.nodes["n0"].desired[0].attempt, 0);
+    world.pass(15_000);
+    assert_eq!(world.nodes["n0"].desired[0].attempt, 1, "tried again after half a minute");
+    assert_eq!(world.notes.iter().map(|note| note.reason).collect::<Vec<_>>(), ["UpgradeFailed"]);
+    world.upgrade("log:3", json!({}));
+    world.pass(3_000);
+    let entry = &world.nodes["n0"].desired[0];
+    assert_eq!((entry.attempt, &*entry.containers[0].image), (0, "log:3"), "a newer one at once");
+    world.agent("n0", UpdatePhase::Succeeded);
+    world.pass(3_000);
+    assert_eq!(world.asked("n0"), ["b"]);
+}
+
+#[test]
+fn an_evicted_pod_gives_its_place_to_the_next() {
+    let mut world = upgraded(json!({}));
+    let mut evicted = world.pods["a"].clone();
+    evicted.stage = PodStage::Finished;
+    world.pod(evicted);
+    world.pass(3_000);
+    assert_eq!((world.asked("n0"), world.counts()[0]), (vec!["b"], 2));
+    world.no_pod("b");
+    world.pass(3_000);
+    assert_eq!(world.asked("n0"), ["c"]);
+}
+
+#[test]
+fn the_next_leader_goes_on() {
+    let mut world = upgraded(json!({}));
+    let entry = world.nodes["n0"].desired.clone();
+    let writes = world.node_writes;
+    world.fail_over();
+    world.pass(3_000);
+    assert_eq!((&world.nodes["n0"].desired, world.node_writes), (&entry, writes), "it is the same entry");
+    world.agent("n0", UpdatePhase::Succeeded);
+    world.pass(3_000);
+    assert_eq!(world.asked("n0"), ["b"]);
+}
+
+#[test]
+fn entries_of_a_set_that_is_gone_are_taken_back() {
+    let mut world = upgraded(json!({}));
+    world.no_set("s");
+    world.pass(3_000);
+    assert_eq!(world.asked("n0"), Vec::<&str>::new());
+    let mut world = upgraded(json!({}));
+    world.sets.clear();
+    world.fail_over();
+    world.pass(3_000);
+    assert_eq!(world.asked("n0"), Vec::<&str>::new(), "gone while nobody led");
+}
+
+#[test]
+fn entries_of_others_stay() {
+    let mut world = upgraded(json!({ "paused": true }));
+    let mut other =
+        berth_proto::crd::DesiredPod { uid: "uid-of-a".into(), name: "a".into(), ..Default::default() };
+    other.revision = "workload".into();
+    world.nodes.get_mut("n0").unwrap().desired.push(other.clone());
+    world.node("n0", &["owners/v1"]);
+    world.upgrade("log:2", json!({}));
+    world.pass(3_000);
+    assert_eq!((world.asked("n0"), &world.nodes["n0"].desired[0]), (vec!["a", "a"], &other));
+}
