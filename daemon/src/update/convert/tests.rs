@@ -67,7 +67,7 @@ fn what_is_wrong_with_an_entry_is_said() {
     for (change, part) in table {
         let flaw = converted(&entry(change.clone())).1.map_err(|flaw| flaw.to_string());
         let text = change.to_string();
-        assert!(flaw.as_ref().is_err_and(|flaw| flaw.contains(part)), "{:.80} {flaw:?}", text);
+        assert!(flaw.as_ref().is_err_and(|flaw| flaw.contains(part)), "{text:.80} {flaw:?}");
     }
 }
 

@@ -231,7 +231,7 @@ mod tests {
             match expect {
                 None => assert_eq!(result, Ok(()), "{change}"),
                 Some(part) => {
-                    assert!(result.as_ref().is_err_and(|error| error.contains(part)), "{change} {result:?}")
+                    assert!(result.as_ref().is_err_and(|error| error.contains(part)), "{change} {result:?}");
                 }
             }
         }
