@@ -37,7 +37,7 @@ pub struct UpdateRequest {
     pub merges: BTreeMap<String, MergePatch>,
     /// Annotations to set where the pod has none.
     pub defaults: BTreeMap<String, String>,
-    /// Who wants it.
+    /// Owner of what is wanted.
     pub owner: UpdateOwner,
     /// The readiness gate stays as it is.
     pub keeps_service: bool,

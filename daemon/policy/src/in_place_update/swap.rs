@@ -53,7 +53,7 @@ pub struct TwinsView {
     pub served: Option<Twin>,
 }
 
-/// What is to be done to twins.
+/// Step that is to be done to twins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SwapStep {
     /// Patch the twins so.

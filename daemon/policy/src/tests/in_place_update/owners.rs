@@ -254,7 +254,7 @@ fn wish() -> impl Strategy<Value = Wish> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whoever wants whatever, each at another time: all of them end; of one container no two owners are
+    /// Random wishes, each at another time: all of them end; of one container no two owners are
     /// told that theirs runs; a member of a shared annotation is what its owner was told; a pod with sets only
     /// never leaves service.
     #[test]
@@ -330,7 +330,7 @@ fn owned(owner: &str) -> UpdateOwner {
     if owner.is_empty() { UpdateOwner::Workload } else { set(owner) }
 }
 
-/// What somebody may write: as many owners of one pod as are looked at, all with large patches of the same
+/// Flood of entries: as many owners of one pod as are looked at, all with large patches of the same
 /// annotations.
 #[test]
 fn many_owners_with_large_patches_hold_nobody_up() {
