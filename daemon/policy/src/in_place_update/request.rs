@@ -149,8 +149,8 @@ impl UpdateRequest {
         }
     }
 
-    /// The labels and annotations of a way back. Of an annotation that is shared only the own members go back,
-    /// which [`super::resolve`] has computed; one that was only set because there was none stays.
+    /// The labels and annotations of a way back. Of an annotation that is shared only the own members go
+    /// back, which [`super::resolve`] has computed; one that was only set because there was none stays.
     fn values_back(&self, before: &Before, seen: &Observed) -> Metadata {
         let mut values = before.values(seen);
         for key in self.merges.keys().chain(self.defaults.keys()) {

@@ -254,9 +254,9 @@ fn wish() -> impl Strategy<Value = Wish> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Random wishes, each at another time: all of them end; of one container no two owners are
-    /// told that theirs runs; a member of a shared annotation is what its owner was told; a pod with sets only
-    /// never leaves service.
+    /// Random wishes, each at another time: all of them end; of one container no two owners are told that
+    /// theirs runs; a member of a shared annotation is what its owner was told; a pod with sets only never
+    /// leaves service.
     #[test]
     fn whatever_several_owners_want_each_is_told_the_truth(wishes in proptest::collection::vec((wish(), 0..6_usize), 1..5)) {
         let mut asking = pod();
