@@ -201,6 +201,24 @@ fn each_owner_fails_and_goes_back_for_itself() {
     }
 }
 
+/// It fails at once, when the other one has not begun.
+#[test]
+fn an_image_that_is_missing_fails_its_own_entry_only() {
+    for owners in [["s", "t"], ["t", "s"]] {
+        let mut asking = pod();
+        asking.world.refused.insert("b:2".into(), "no".to_owned());
+        for owner in owners {
+            entry(&mut asking, owner, &[if owner == "s" { ("a", "a:2") } else { ("b", "b:2") }]);
+        }
+        asking.play(&[]);
+        let id =
+            |owner: &str| format!("{owner}-{}", owners.iter().position(|known| *known == owner).unwrap());
+        assert_eq!(asking.outcome(&id("s")), COMPLETE, "{owners:?}");
+        assert_eq!(asking.outcome(&id("t")), UpdateOutcome::Failed(FailureReason::ImageNotPulled));
+        assert_eq!(asking.images(), ["a:2", "b:1", "c:1"]);
+    }
+}
+
 #[test]
 fn a_value_that_cannot_be_merged_sets_its_entry_aside_alone() {
     let mut asking = pod();
