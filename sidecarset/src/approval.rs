@@ -1,9 +1,9 @@
 //! Contents that the author of a set has approved, beside the spec as it is: earlier revisions, by their
 //! hashes in an annotation of the set.
 //!
-//! The contents of revisions stand in the status, which the manager writes, and an agent runs no image on the
-//! manager's word. So admission notes the hash of each spec in the object itself, within its author's request;
-//! what is in the status counts only as far as it has such a hash.
+//! The contents of revisions stand in the status, which the manager writes, and an agent runs no image on
+//! the manager's word. So admission notes the hash of each spec in the object itself, within its author's
+//! request; what is in the status counts only as far as it has such a hash.
 
 use sha2::{Digest, Sha256};
 

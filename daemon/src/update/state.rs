@@ -1,5 +1,5 @@
-//! The annotations `apps.kruise.io/inplace-update-state` and `kruise.io/sidecarset-inplace-update-state`, in the
-//! schema OpenKruise's users and tools know.
+//! The annotations `apps.kruise.io/inplace-update-state` and `kruise.io/sidecarset-inplace-update-state`,
+//! in the schema OpenKruise's users and tools know.
 
 use std::collections::BTreeMap;
 

@@ -39,8 +39,8 @@ pub struct Observed {
     pub metadata: Metadata,
     /// The readiness gate `InPlaceUpdateReady`.
     pub gate: Gate,
-    /// The record that the decision goes by: the annotation `apps.kruise.io/inplace-update-state`, or what the
-    /// records of several owners say together. [`super::plan`] fills it in.
+    /// The record that the decision goes by: the annotation `apps.kruise.io/inplace-update-state`, or what
+    /// the records of several owners say together. [`super::plan`] fills it in.
     pub record: Option<Record>,
     /// The records of all owners.
     pub records: Records,

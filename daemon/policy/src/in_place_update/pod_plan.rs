@@ -5,11 +5,12 @@
 //!   open requests --> one Update --next--> the one step, and what each request's status is to say
 //! ```
 //!
-//! So a request that comes while another one is carried out replaces it where they differ, and what only the
-//! older one asks for is carried out with it: no half of an update is left. They succeed and fail together,
-//! the newest last. Owners of entries beside each other (a workload, SidecarSets) share patches, but each
-//! succeeds, fails and goes back for itself, and none replaces another. One of which nothing is left ends at once. What somebody asks for goes over what a
-//! workload wants, and what anybody asks for over a way back. One whose own time is over goes back alone.
+//! So a request that comes while another one is carried out replaces it where they differ, and what only
+//! the older one asks for is carried out with it: no half of an update is left. They succeed and fail
+//! together, the newest last. Owners of entries beside each other (a workload, SidecarSets) share patches,
+//! but each succeeds, fails and goes back for itself, and none replaces another. One of which nothing is
+//! left ends at once. What somebody asks for goes over what a workload wants, and what anybody asks for
+//! over a way back. One whose own time is over goes back alone.
 //!
 //! Nothing is done to the pod before it was reported what the pod was, and no way back is begun before that
 //! was reported: whoever takes over after a crash reads it there.

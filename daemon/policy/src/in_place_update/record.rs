@@ -9,7 +9,7 @@ use std::{
 
 use crate::{in_place_update::Metadata, model::ContainerName};
 
-/// Who wants an update, which says where its progress is recorded on the pod.
+/// Owner of an update, which says where its progress is recorded on the pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UpdateOwner {
     /// A workload, or whoever asks by a request: `apps.kruise.io/inplace-update-state`.

@@ -37,7 +37,7 @@ pub struct UpdateRequest {
     pub merges: BTreeMap<String, MergePatch>,
     /// Annotations to set where the pod has none.
     pub defaults: BTreeMap<String, String>,
-    /// Who wants it.
+    /// Owner of what is wanted.
     pub owner: UpdateOwner,
     /// The readiness gate stays as it is.
     pub keeps_service: bool,
@@ -149,8 +149,8 @@ impl UpdateRequest {
         }
     }
 
-    /// The labels and annotations of a way back. Of an annotation that is shared only the own members go back,
-    /// which [`super::resolve`] has computed; one that was only set because there was none stays.
+    /// The labels and annotations of a way back. Of an annotation that is shared only the own members go
+    /// back, which [`super::resolve`] has computed; one that was only set because there was none stays.
     fn values_back(&self, before: &Before, seen: &Observed) -> Metadata {
         let mut values = before.values(seen);
         for key in self.merges.keys().chain(self.defaults.keys()) {

@@ -1,13 +1,13 @@
-//! A swap of twins: one of two containers of a pod serves, the other one runs an empty image; a new version is
-//! started in the empty one, and when it has taken over, the old one becomes empty.
+//! A swap of twins: one of two containers of a pod serves, the other one runs an empty image; a new version
+//! is started in the empty one, and when it has taken over, the old one becomes empty.
 //!
 //! ```text
 //!   serves v1 | empty   --Start-->   v1 | v2   --Finish-->   empty | serves v2
 //!                                     |  \ not taken over: GoBack, or another version into the same twin
 //! ```
 //!
-//! [`swap_step`] is a total function of the pod as it is, so a swap goes on wherever an agent died. Which twin
-//! served before it began is what the entry's report says; it is never overwritten.
+//! [`swap_step`] is a total function of the pod as it is, so a swap goes on wherever an agent died. Which
+//! twin served before it began is what the entry's report says; it is never overwritten.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -53,7 +53,7 @@ pub struct TwinsView {
     pub served: Option<Twin>,
 }
 
-/// What is to be done to twins.
+/// Step that is to be done to twins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SwapStep {
     /// Patch the twins so.

@@ -71,8 +71,8 @@ fn what_is_wrong_with_an_entry_is_said() {
     }
 }
 
-/// Ten thousand entries of one pod, each of another owner, with patches of any kind: nothing panics, only some
-/// are looked at, and the entry of another pod is taken up with the first plan.
+/// Ten thousand entries of one pod, each of another owner, with patches of any kind: nothing panics, only
+/// some are looked at, and the entry of another pod is taken up with the first plan.
 #[test]
 fn ten_thousand_hostile_entries_hold_nobody_up() {
     let deep = "{\"a\":".repeat(10_000);

@@ -2,7 +2,8 @@
 //! names it: an entry is carried out only if its set asks for it ([`verify`]).
 //!
 //! The word on an entry stands as long as the entry does; a set whose version was seen before is not judged
-//! again. How many sets are read at once is bounded, and one that cannot be read holds up its own entries only.
+//! again. How many sets are read at once is bounded, and one that cannot be read holds up its own entries
+//! only.
 
 mod verify;
 

@@ -1,9 +1,9 @@
-//! Whether a SidecarSet itself asks for what an entry of that owner wants: its image for its container, and no
-//! metadata but what comes with it. Pure.
+//! Check that a SidecarSet itself asks for what an entry of that owner wants: its image for its container,
+//! and no metadata but what comes with it. Pure.
 //!
-//! The manager writes the entries, and whoever steals its credential can. The set is its author's; the agent
-//! reads it itself. Contents of earlier revisions stand in the status, which the manager writes too: they count
-//! only as far as the set's own annotation has their hash.
+//! The manager writes the entries, and whoever steals its credential can. The set is its author's; the
+//! agent reads it itself. Contents of earlier revisions stand in the status, which the manager writes too:
+//! they count only as far as the set's own annotation has their hash.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
 //! Entries of several owners on one pod: what is done together, what each of them is told, and what is
 //! refused.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
@@ -9,8 +9,11 @@ use super::{
     asking::Asking,
     world::{World, annotation},
 };
-use crate::in_place_update::{
-    FailureReason, Gate, MergePatch, UpdateOutcome, UpdateOwner, UpdateRequest, UpdateSource,
+use crate::{
+    in_place_update::{
+        FailureReason, Gate, MergePatch, UpdateOutcome, UpdateOwner, UpdateRequest, UpdateSource,
+    },
+    tests::world::NowForTests,
 };
 
 const COMPLETE: UpdateOutcome = UpdateOutcome::Complete;
@@ -198,6 +201,24 @@ fn each_owner_fails_and_goes_back_for_itself() {
     }
 }
 
+/// It fails at once, when the other one has not begun.
+#[test]
+fn an_image_that_is_missing_fails_its_own_entry_only() {
+    for owners in [["s", "t"], ["t", "s"]] {
+        let mut asking = pod();
+        asking.world.refused.insert("b:2".into(), "no".to_owned());
+        for owner in owners {
+            entry(&mut asking, owner, &[if owner == "s" { ("a", "a:2") } else { ("b", "b:2") }]);
+        }
+        asking.play(&[]);
+        let id =
+            |owner: &str| format!("{owner}-{}", owners.iter().position(|known| *known == owner).unwrap());
+        assert_eq!(asking.outcome(&id("s")), COMPLETE, "{owners:?}");
+        assert_eq!(asking.outcome(&id("t")), UpdateOutcome::Failed(FailureReason::ImageNotPulled));
+        assert_eq!(asking.images(), ["a:2", "b:1", "c:1"]);
+    }
+}
+
 #[test]
 fn a_value_that_cannot_be_merged_sets_its_entry_aside_alone() {
     let mut asking = pod();
@@ -254,9 +275,9 @@ fn wish() -> impl Strategy<Value = Wish> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whoever wants whatever, each at another time: all of them end; of one container no two owners are
-    /// told that theirs runs; a member of a shared annotation is what its owner was told; a pod with sets only
-    /// never leaves service.
+    /// Random wishes, each at another time: all of them end; of one container no two owners are told that
+    /// theirs runs; a member of a shared annotation is what its owner was told; a pod with sets only never
+    /// leaves service.
     #[test]
     fn whatever_several_owners_want_each_is_told_the_truth(wishes in proptest::collection::vec((wish(), 0..6_usize), 1..5)) {
         let mut asking = pod();
@@ -330,7 +351,7 @@ fn owned(owner: &str) -> UpdateOwner {
     if owner.is_empty() { UpdateOwner::Workload } else { set(owner) }
 }
 
-/// What somebody may write: as many owners of one pod as are looked at, all with large patches of the same
+/// Flood of entries: as many owners of one pod as are looked at, all with large patches of the same
 /// annotations.
 #[test]
 fn many_owners_with_large_patches_hold_nobody_up() {
@@ -342,9 +363,9 @@ fn many_owners_with_large_patches_hold_nobody_up() {
             merge(request, &format!("k{key}"), &large);
         }
     }
-    let begin = std::time::Instant::now();
+    let begin = Instant::now_for_tests();
     asking.play(&[]);
-    let took = begin.elapsed();
+    let took = Instant::now_for_tests() - begin;
     assert!(asking.requests.iter().all(|request| request.reported.outcome == Some(COMPLETE)));
     assert!(took < Duration::from_secs(60), "{took:?}");
 }

@@ -93,8 +93,9 @@ fn the_next_step_of_a_swap() {
     assert_eq!(told(&step), "start 2=v2 version 77 others [77, 1] working 2");
 }
 
-/// Any sequence of wanted versions, each at any point of the swap before it: some twin with a version that was
-/// Ready is never touched while the other one has not taken over, and it ends with one version and one empty.
+/// Any sequence of wanted versions, each at any point of the swap before it: some twin with a version that
+/// was Ready is never touched while the other one has not taken over, and it ends with one version and one
+/// empty.
 #[test]
 fn whatever_is_wanted_when_somebody_serves() {
     for seed in 0..2000_u32 {
