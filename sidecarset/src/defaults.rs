@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{
     fault::Fault,
-    golang::Quantity,
+    golang::{Quantity, rewritten},
     hash::hashes,
     json::{Object, default, made, object, object_mut, objects, objects_mut, text},
     names,
@@ -118,10 +118,15 @@ fn field_ref_default(from: &mut Object) {
 fn round_up(resources: &mut Object) {
     for list in ["limits", "requests"] {
         for value in object_mut(resources, list).into_iter().flat_map(|list| list.values_mut()) {
-            if let Some(quantity) = value.as_str().and_then(Quantity::parse)
-                && quantity.rounded_to_milli() != quantity
-            {
-                *value = quantity.rounded_to_milli().canonical().into();
+            let text = match &*value {
+                Value::String(text) => text.clone(),
+                Value::Number(number) => number.to_string(),
+                _ => continue,
+            };
+            let finer =
+                Quantity::parse(&text).is_some_and(|quantity| quantity.rounded_to_milli() != quantity);
+            if let Some(rounded) = rewritten(&text, true).filter(|_| finer) {
+                *value = rounded.into();
             }
         }
     }
@@ -156,7 +161,7 @@ fn pull_policy(image: &str) -> &'static str {
     }
 }
 
-/// Those of core/v1 that a pod's volumes get.
+/// Defaults of core/v1 that a pod's volumes get.
 fn volume_defaults(volume: &mut Object) {
     let sources = volume.iter().filter(|(name, value)| *name != "name" && !value.is_null());
     if sources.count() == 0 {

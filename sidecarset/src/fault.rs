@@ -40,8 +40,8 @@ pub enum Refusal {
     },
     /// The revision that new pods are to get is not in the history.
     #[error(
-        "SidecarSet {set}, spec.injectionStrategy.revision: there is no revision {revision} in its history: name one \
-         of status.revisions, or remove the field"
+        "SidecarSet {set}, spec.injectionStrategy.revision: there is no revision {revision} in its history: name \
+         one of status.revisions, or remove the field"
     )]
     Revision {
         /// Name of the set.
@@ -51,7 +51,8 @@ pub enum Refusal {
     },
     /// Two containers would have one name.
     #[error(
-        "SidecarSet {set}, container {container}: {other} has that name too: rename one of them, or narrow a selector"
+        "SidecarSet {set}, container {container}: {other} has that name too: rename one of them, or narrow a \
+         selector"
     )]
     Name {
         /// Name of the set.
@@ -73,8 +74,8 @@ pub enum Refusal {
     },
     /// Two twins would listen on one port of the node.
     #[error(
-        "SidecarSet {set}, container {container}: both twins of a HotUpgrade claim its ports on the node: remove ports \
-         from it, or give upgradeType ColdUpgrade"
+        "SidecarSet {set}, container {container}: both twins of a HotUpgrade claim its ports on the node: remove \
+         ports from it, or give upgradeType ColdUpgrade"
     )]
     HostPorts {
         /// Name of the set.

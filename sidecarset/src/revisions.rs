@@ -119,8 +119,8 @@ impl Revisions {
         registered
     }
 
-    /// Drops the oldest ones, so that `limit` are left, at least one. The newest stays, and so does one that is
-    /// `in_use`, by a pod or by name in the set, even if more are left then.
+    /// Drops the oldest ones, so that `limit` are left, at least one. The newest stays, and so does one that
+    /// is `in_use`, by a pod or by name in the set, even if more are left then.
     pub fn truncate(&mut self, limit: i32, in_use: &BTreeSet<String>) {
         let limit = usize::try_from(limit).unwrap_or(0).max(1);
         let mut surplus = self.all.len().saturating_sub(limit);

@@ -124,7 +124,8 @@ fn is_possible(operators: &[&Operator]) -> bool {
     !(present && absent) && one_is_left
 }
 
-/// Whether it may be the key of a label or an annotation: a name, with a DNS name and a slash before it or not.
+/// Whether it may be the key of a label or an annotation: a name, with a DNS name and a slash before it or
+/// not.
 pub(crate) fn is_key(key: &str) -> bool {
     let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
     let prefix = prefix.is_none_or(|prefix| {

@@ -56,7 +56,7 @@ pub struct SidecarSetSpec {
     /// How running pods are upgraded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_strategy: Option<SidecarSetUpdateStrategy>,
-    /// What is injected into new pods.
+    /// Revision that new pods get, or none at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub injection_strategy: Option<SidecarSetInjectionStrategy>,
     /// Secrets that the pod gets for pulls; they must be in the pod's namespace.

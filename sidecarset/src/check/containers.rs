@@ -159,9 +159,12 @@ fn core(container: &Object, path: &str, ends: bool, faults: &mut Vec<Fault>) {
 fn one_handler(given: &Object, known: &[&str], path: &str, faults: &mut Vec<Fault>) {
     let count =
         known.iter().filter(|handler| given.get(**handler).is_some_and(|value| !value.is_null())).count();
-    if count > 1 {
-        faults.push(Fault::new(path, "may not specify more than 1 handler type: leave one"));
-    }
+    let message = match count {
+        0 => "must specify a handler type: give one",
+        1 => return,
+        _ => "may not specify more than 1 handler type: leave one",
+    };
+    faults.push(Fault::new(path, message));
 }
 
 fn resources(container: &Object, path: &str, faults: &mut Vec<Fault>) {
@@ -192,7 +195,8 @@ fn update(written: &Written, faults: &mut Vec<Fault>) {
         let path = format!("spec.containers[{at}]");
         let Some(before) = old.spec.containers.iter().find(|before| before.name() == container.name()) else {
             let message = format!(
-                "container {} is not found in the stored SidecarSet: running pods cannot get one more, make a new set",
+                "container {} is not found in the stored SidecarSet: running pods cannot get \
+                 one more, make a new set",
                 container.name()
             );
             faults.push(Fault::new(format!("{path}.name"), message));

@@ -34,7 +34,8 @@ fn containers(set: &Set, other: &Set, faults: &mut Vec<Fault>) {
         for (at, sidecar) in sidecars.iter().enumerate() {
             if let Some(name) = names([sidecar].into_iter()).intersection(&taken).next() {
                 let message = format!(
-                    "container {name} already exist in {}, which may take the same pods: rename it, or narrow a selector",
+                    "container {name} already exist in {}, which may take the same pods: rename it, or \
+                     narrow a selector",
                     other.name
                 );
                 faults.push(Fault::new(format!("spec.{field}[{at}].name"), message));

@@ -34,8 +34,8 @@ pub(super) fn check(written: &Written, faults: &mut Vec<Fault>) {
     let not_updated =
         spec.update_strategy.as_ref().and_then(|strategy| strategy.type_.as_deref()) == Some("NotUpdate");
     if !not_updated && objects(written.spec, "initContainers").any(is_native) {
-        let message = "in-place upgrade is not currently supported for init containers with restartPolicy Always: give \
-                       updateStrategy.type NotUpdate";
+        let message = "in-place upgrade is not currently supported for init containers with restartPolicy \
+                       Always: give updateStrategy.type NotUpdate";
         faults.push(Fault::new("spec.initContainers", message));
     }
     if spec.containers.is_empty() && spec.init_containers.is_empty() {

@@ -37,8 +37,8 @@ pub fn warnings(set: &Value) -> Vec<String> {
         };
         if some && object(strategy, "selector").is_some() {
             found.push(
-                "spec.updateStrategy: partition and selector cannot be used together in OpenKruise from 1.7 on; the \
-                 partition counts among the pods that the selector takes"
+                "spec.updateStrategy: partition and selector cannot be used together in OpenKruise from 1.7 on; \
+                 the partition counts among the pods that the selector takes"
                     .to_owned(),
             );
         }
@@ -51,8 +51,8 @@ fn hot(container: &Object, path: &str, found: &mut Vec<String>) {
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
         if object(container, probe).is_some() {
             found.push(format!(
-                "{path}.{probe}: the twins of a HotUpgrade share one network, and the idle one has to pass the probe too; \
-                 each swap makes the pod unready for a moment"
+                "{path}.{probe}: the twins of a HotUpgrade share one network, and the idle one has to pass the \
+                 probe too; each swap makes the pod unready for a moment"
             ));
         }
     }

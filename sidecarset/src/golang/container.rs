@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::encode::{Field, Kind, When, encode};
 use crate::fault::Fault;
 
-use Kind::{Either, Flag, Int32, Int64, List, Map, Quantity, Resource, Struct, Text};
+use Kind::{Either, Flag, Int32, Int64, List, Map, Quantity, Struct, Text};
 use When::{Always, Filled, Given, Nullable};
 
 const PORT: &[Field] = &[
@@ -39,8 +39,8 @@ const ENV: &[Field] =
     &[("name", Always, Text), ("value", Filled, Text), ("valueFrom", Given, Struct(ENV_SOURCE))];
 const CLAIM: &[Field] = &[("name", Always, Text), ("request", Filled, Text)];
 const RESOURCES: &[Field] = &[
-    ("limits", Filled, Map(&Resource)),
-    ("requests", Filled, Map(&Resource)),
+    ("limits", Filled, Map(&Quantity)),
+    ("requests", Filled, Map(&Quantity)),
     ("claims", Filled, List(&Struct(CLAIM))),
 ];
 const RESIZE: &[Field] = &[("resourceName", Always, Text), ("restartPolicy", Always, Text)];

@@ -19,8 +19,6 @@ pub(super) enum Kind {
     /// A number or a text, as of a port.
     Either,
     Quantity,
-    /// A quantity in a list of resources: kept no finer than a thousandth.
-    Resource,
     List(&'static Self),
     Map(&'static Self),
     Struct(&'static [Field]),
@@ -101,8 +99,7 @@ pub(super) fn encode(kind: Kind, value: &Value, path: &str, out: &mut String) ->
             Value::String(text) => quoted(text, out),
             _ => integer(value, i32::MIN.into(), i32::MAX.into(), wrong, out)?,
         },
-        Kind::Quantity => quoted(&quantity(value, false, wrong)?, out),
-        Kind::Resource => quoted(&quantity(value, true, wrong)?, out),
+        Kind::Quantity => quoted(&quantity(value, wrong)?, out),
         Kind::List(items) => {
             out.push('[');
             let values = if value.is_null() {
@@ -158,11 +155,11 @@ fn integer(
     Ok(())
 }
 
-fn quantity(value: &Value, milli: bool, wrong: impl Fn(&str) -> Fault) -> Result<String, Fault> {
+fn quantity(value: &Value, wrong: impl Fn(&str) -> Fault) -> Result<String, Fault> {
     let text = match value {
         Value::Null => Some("0".to_owned()),
-        Value::String(text) => rewritten(text, milli),
-        Value::Number(number) => rewritten(&number.to_string(), milli),
+        Value::String(text) => rewritten(text, false),
+        Value::Number(number) => rewritten(&number.to_string(), false),
         _ => None,
     };
     text.ok_or_else(|| wrong("a quantity such as 500m or 128Mi"))

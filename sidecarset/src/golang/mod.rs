@@ -7,4 +7,4 @@ mod quantity;
 
 pub(crate) use container::sidecars;
 pub(crate) use encode::{merged_text, quoted, unknown};
-pub(crate) use quantity::Quantity;
+pub(crate) use quantity::{Quantity, rewritten};

@@ -189,7 +189,8 @@ mod tests {
 
     use super::rewritten;
 
-    /// Quantity, text of Go for it, and that after rounding to thousandths: what Kubernetes' own package gives.
+    /// Quantity, text of Go for it, and that after rounding to thousandths: as Kubernetes' own package has
+    /// them.
     #[rstest]
     #[case("0", "0", "0")]
     #[case("1", "1", "1")]

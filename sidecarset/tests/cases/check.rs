@@ -129,6 +129,8 @@ fn refused(faults: &[String], field: &str, part: &str) {
     "spec.containers[0].env[0].valueFrom", "may not be specified")]
 #[case::handlers(log_with("livenessProbe", json!({"exec": {}, "tcpSocket": {"port": 1}})),
     "spec.containers[0].livenessProbe", "more than 1 handler")]
+#[case::no_handler(log_with("livenessProbe", json!({"periodSeconds": 1})),
+    "spec.containers[0].livenessProbe", "must specify a handler type")]
 #[case::init_probe(json!({"initContainers": [{"name": "a", "livenessProbe": {"exec": {}}}]}),
     "spec.initContainers[0].livenessProbe", "may not be set for init containers")]
 #[case::requests(log_with("resources", json!({"limits": {"cpu": "1"}, "requests": {"cpu": "1100m"}})),

@@ -113,6 +113,33 @@ fn pod() -> impl Strategy<Value = Value> {
     })
 }
 
+/// A sidecar that is often taken.
+fn sidecar() -> impl Strategy<Value = Value> {
+    let names = prop::sample::select(vec!["a", "b", "a-1", "c"]);
+    let ports = prop::sample::select(vec![
+        json!([]),
+        json!([{"containerPort": 1}]),
+        json!([{"containerPort": 1, "hostPort": 2}]),
+    ]);
+    let env =
+        prop::sample::select(vec![json!([]), json!([{"name": "A", "value": "1"}]), json!([{"name": "A=B"}])]);
+    (names, ports, env, 0..4, any::<bool>()).prop_map(|(name, ports, env, upgrade, mounts)| {
+        let mut sidecar = json!({"name": name, "image": "i:1", "ports": ports, "env": env});
+        match upgrade {
+            0 => {
+                sidecar["upgradeStrategy"] =
+                    json!({"upgradeType": "HotUpgrade", "hotUpgradeEmptyImage": "e"});
+            }
+            1 => sidecar["upgradeStrategy"] = json!({"upgradeType": "HotUpgrade"}),
+            _ => {}
+        }
+        if mounts {
+            sidecar["volumeMounts"] = json!([{"name": "v", "mountPath": "/v"}]);
+        }
+        sidecar
+    })
+}
+
 fn sets() -> Vec<Set> {
     let spec = json!({
         "containers": [
@@ -141,7 +168,12 @@ proptest! {
         } else {
             let once = after.clone();
             prop_assert!(injected(&mut after, &sets, 93).is_ok());
-            prop_assert_eq!(after, once);
+            prop_assert_eq!(&after, &once);
+            // The order in which the sets are known is no part of it.
+            let mut reversed = pod.clone();
+            let sets: Vec<Set> = sets.into_iter().rev().collect();
+            prop_assert!(injected(&mut reversed, &sets, 7).is_ok());
+            prop_assert_eq!(&reversed, &once);
         }
     }
 
@@ -161,13 +193,27 @@ proptest! {
             warnings(&set);
             let others = sets();
             let others: Vec<&Set> = others.iter().collect();
-            let faults = check(&set, Some(&old), &others, &WhiteList::default());
-            // What is taken can be read, and injected into a plain pod or refused with reasons.
-            if faults.is_empty() {
-                let set = Set::parse(&serde_json::from_value(set).unwrap()).unwrap();
-                let mut pod = crate::world::pod(&json!({}));
-                let _ = injected(&mut pod, &[set], 0);
-            }
+            let _ = check(&set, Some(&old), &others, &WhiteList::default());
+        }
+    }
+
+    /// A set that is taken is one whose pods are taken.
+    #[test]
+    fn what_is_taken_is_injected(
+        containers in prop::collection::vec(sidecar(), 0..3),
+        inits in prop::collection::vec(sidecar(), 0..2),
+        value in prop::sample::select(vec!["{}", "x"]),
+    ) {
+        let mut set = json!({"metadata": {"name": "s"}, "spec": {
+            "selector": {"matchLabels": {"app": "shop"}}, "containers": containers, "initContainers": inits,
+            "volumes": [{"name": "v"}],
+            "patchPodMetadata": [{"annotations": {"k": value}, "patchPolicy": "MergePatchJson"}],
+        }});
+        complete(&mut set, None).unwrap();
+        if check(&set, None, &[], &WhiteList::parse(None, true).unwrap()).is_empty() {
+            let set = Set::parse(&serde_json::from_value(set).unwrap()).unwrap();
+            let mut pod = crate::world::pod(&json!({}));
+            prop_assert_eq!(injected(&mut pod, &[set], 0), Ok(Vec::new()));
         }
     }
 

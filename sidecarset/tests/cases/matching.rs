@@ -162,7 +162,7 @@ fn partial() -> Value {
     revision(json!({"revisionName": "s-1", "policy": "Partial"}))
 }
 
-/// Of a hundred pods ninety get it.
+/// Ninety of a hundred pods get it.
 #[test]
 fn the_share_is_that_of_the_partition() {
     let set = [with_history(partial(), json!({"partition": "90%"}))];

@@ -98,7 +98,7 @@ pub(crate) fn row(sets: &Value, given: &Value, expected: &Value) {
     assert_eq!(after, once, "injected twice");
 }
 
-/// What the pod has of the members that are expected: `C` and `I` containers, `E` variables, `M` mounts, `V`
+/// View of the pod by the members that are expected: `C` and `I` containers, `E` variables, `M` mounts, `V`
 /// volumes, `S` pull secrets, `A` annotations, `W` warnings, and paths of the pod.
 fn shown(pod: &Value, warnings: &[String], expected: &Value) -> Value {
     let spec = &pod["spec"];
