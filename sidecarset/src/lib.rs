@@ -8,6 +8,7 @@
 //!
 //! Pods and sets are `serde_json` values, for what a type does not know would be lost.
 
+mod approval;
 mod check;
 mod defaults;
 mod fault;
@@ -26,6 +27,7 @@ mod set;
 mod sidecar;
 mod white_list;
 
+pub use approval::{REVISIONS, approves, digest};
 pub use check::{check, warnings};
 pub use defaults::complete;
 pub use fault::{Fault, Refusal};

@@ -4,22 +4,25 @@
 //! the request fails, and says which field and what to do.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use berth_policy::{
     ContainerName, PodRef, RequestId,
-    in_place_update::{Metadata, MetadataKey, UpdateReport, UpdateRequest, UpdateSource},
+    in_place_update::{
+        MergePatch, Metadata, MetadataKey, UpdateOwner, UpdateReport, UpdateRequest, UpdateSource,
+    },
     time::{later, seconds},
 };
 use berth_proto::{
     crd::{
         ContainerUpdateRequestSpec, ContainerUpdateRequestStatus, DesiredPod, FailurePolicy, Invalid,
-        UpdateContainer, distinct_containers, seconds_within,
+        PodService, UpdateContainer, distinct_containers, seconds_within,
     },
     image::Reference,
+    names,
 };
 
 use super::{
@@ -33,7 +36,8 @@ use crate::base::clock::Clock;
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Annotations that others own, or that mean nothing once the pod is there; and why.
-const RESERVED: [(&str, &str); 4] = [
+const RESERVED: [(&str, &str); 5] = [
+    (state::SIDECAR_SETS, "where the progress of updates is kept"),
     ("kubernetes.io/config.mirror", "the kubelet's: it marks static pods"),
     (state::ANNOTATION, "where the progress of updates is kept"),
     (runtime_meta::ANNOTATION, "where the agent says what runs"),
@@ -81,6 +85,15 @@ pub(super) enum Flaw {
         /// Why not.
         why: &'static str,
     },
+    /// Neither a workload nor a SidecarSet.
+    #[error("owner {0:?} is none that this agent knows: leave it empty, or give SidecarSet/<name>")]
+    Owner(String),
+    /// A merge patch that is none.
+    #[error("mergeAnnotations[{0}] is no JSON object: give a JSON merge patch of an object")]
+    Merge(String),
+    /// One key in two of the maps of annotations.
+    #[error("annotation {0} is in two of annotations, mergeAnnotations and defaultAnnotations: give it once")]
+    Twice(String),
     /// More annotations than a pod can have.
     #[error(
         "metadata.annotations has {0} bytes, a pod has at most {LONGEST_ANNOTATIONS}: make a new request with less"
@@ -96,6 +109,8 @@ struct Wanted<'a> {
     containers: &'a [UpdateContainer],
     labels: &'a BTreeMap<String, String>,
     annotations: &'a BTreeMap<String, String>,
+    merged: &'a BTreeMap<String, String>,
+    defaults: &'a BTreeMap<String, String>,
     grace: Option<i32>,
     failure_policy: Option<FailurePolicy>,
     rollback: bool,
@@ -133,6 +148,8 @@ pub(super) fn request(
         containers: &spec.containers,
         labels: &metadata.labels,
         annotations: &metadata.annotations,
+        merged: &BTreeMap::new(),
+        defaults: &BTreeMap::new(),
         grace: strategy.grace_period_seconds,
         failure_policy: strategy.failure_policy,
         rollback: spec.rollback_on_failure,
@@ -171,6 +188,8 @@ pub(super) fn desired(
         containers: &entry.containers,
         labels: &entry.labels,
         annotations: &entry.annotations,
+        merged: &entry.merge_annotations,
+        defaults: &entry.default_annotations,
         grace: entry.grace_period_seconds,
         failure_policy: entry.failure_policy,
         rollback: entry.rollback_on_failure,
@@ -178,7 +197,12 @@ pub(super) fn desired(
     };
     let named = [("uid", &entry.uid), ("name", &entry.name), ("revision", &entry.revision)];
     let empty = named.into_iter().find(|(_, text)| text.is_empty()).map(|(field, _)| Flaw::Empty(field));
-    let flaw = empty.map_or_else(|| check(&wanted), Err);
+    let (owner, owned) = match owner(&entry.owner) {
+        Some(owner) => (owner, Ok(())),
+        None => (UpdateOwner::Workload, Err(Flaw::Owner(entry.owner.chars().take(80).collect()))),
+    };
+    let (merges, merged) = merges(&entry.merge_annotations);
+    let flaw = empty.map_or(Ok(()), Err).and(owned).and_then(|()| check(&wanted)).and(merged);
     let pod = PodRef {
         uid: entry.uid.as_str().into(),
         namespace: entry.namespace.clone(),
@@ -188,10 +212,39 @@ pub(super) fn desired(
     let created = entry.since.as_ref().map_or(seen, |since| clock.instant(since.0));
     let request = UpdateRequest {
         revision: entry.revision.clone(),
-        key: format!("{}/{} ({})", entry.namespace, entry.name, entry.revision),
+        key: match &owner {
+            UpdateOwner::Workload => format!("{}/{} ({})", entry.namespace, entry.name, entry.revision),
+            owner => format!("{}/{} ({owner}, {})", entry.namespace, entry.name, entry.revision),
+        },
+        merges,
+        defaults: entry.default_annotations.clone(),
+        owner,
+        keeps_service: entry.service == PodService::Keep,
         ..of(wanted, id, UpdateSource::NodePodUpdate, created, pod, reported)
     };
     (UpdateRequest { ended, ..request }, flaw)
+}
+
+/// Reads the owner of an entry; `None` for one of a kind that is not known here.
+fn owner(text: &str) -> Option<UpdateOwner> {
+    match text.split_once('/') {
+        None if text.is_empty() => Some(UpdateOwner::Workload),
+        Some(("SidecarSet", name)) if names::is_dns_subdomain(name) => {
+            Some(UpdateOwner::SidecarSet(name.to_owned()))
+        }
+        _ => None,
+    }
+}
+
+fn merges(texts: &BTreeMap<String, String>) -> (BTreeMap<String, MergePatch>, Result<(), Flaw>) {
+    let mut merges = BTreeMap::new();
+    for (key, text) in texts {
+        match MergePatch::parse(text) {
+            Ok(patch) => drop(merges.insert(key.clone(), patch)),
+            Err(_) => return (BTreeMap::new(), Err(Flaw::Merge(key.clone()))),
+        }
+    }
+    (merges, Ok(()))
 }
 
 /// The identity of an entry: of this try of this revision, for this owner.
@@ -224,6 +277,10 @@ fn of(
         revision: String::new(),
         images: wanted.containers.iter().map(image).collect(),
         metadata: labels.chain(annotations).collect::<Metadata>(),
+        merges: BTreeMap::new(),
+        defaults: BTreeMap::new(),
+        owner: UpdateOwner::Workload,
+        keeps_service: false,
         grace: seconds(wanted.grace.unwrap_or(0)),
         ignore_failures: wanted.failure_policy == Some(FailurePolicy::Ignore),
         rollback_on_failure: wanted.rollback,
@@ -236,7 +293,11 @@ fn of(
 }
 
 fn check(wanted: &Wanted<'_>) -> Result<(), Flaw> {
-    if wanted.containers.is_empty() && wanted.labels.is_empty() && wanted.annotations.is_empty() {
+    let annotations = [wanted.annotations, wanted.merged, wanted.defaults];
+    if wanted.containers.is_empty()
+        && wanted.labels.is_empty()
+        && annotations.iter().all(|annotations| annotations.is_empty())
+    {
         return Err(Flaw::Nothing);
     }
     distinct_containers("containers", wanted.containers.iter().map(|container| container.name.as_str()))?;
@@ -246,14 +307,19 @@ fn check(wanted: &Wanted<'_>) -> Result<(), Flaw> {
         }
     }
     for (key, why) in RESERVED {
-        if wanted.annotations.contains_key(key) {
+        if annotations.iter().any(|annotations| annotations.contains_key(key)) {
             return Err(Flaw::Reserved { key, why });
         }
+    }
+    let mut keys = BTreeSet::new();
+    if let Some(key) = annotations.iter().flat_map(|of| of.keys()).find(|key| !keys.insert(*key)) {
+        return Err(Flaw::Twice(key.clone()));
     }
     if let Some((field, key, why)) = unfit(wanted) {
         return Err(Flaw::Metadata { field, key: key.to_owned(), why });
     }
-    let annotations = wanted.annotations.iter().map(|(key, value)| key.len() + value.len()).sum();
+    let annotations =
+        annotations.iter().flat_map(|of| of.iter()).map(|(key, value)| key.len() + value.len()).sum();
     if annotations > LONGEST_ANNOTATIONS {
         return Err(Flaw::TooLong(annotations));
     }
@@ -269,6 +335,9 @@ fn unfit<'a>(wanted: &Wanted<'a>) -> Option<(&'static str, &'a str, &'static str
     // In the prefix of an annotation's key capitals are as good.
     let annotation =
         |key: &'a String| Some(("annotations", key.as_str(), keys::key(&key.to_ascii_lowercase())?));
-    let mut annotations = wanted.annotations.keys();
+    let mut annotations = wanted.annotations.keys().chain(wanted.merged.keys()).chain(wanted.defaults.keys());
     wanted.labels.iter().find_map(label).or_else(|| annotations.find_map(annotation))
 }
+
+#[cfg(test)]
+mod tests;

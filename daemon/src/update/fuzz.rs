@@ -39,6 +39,12 @@ pub fn update(data: &[u8]) {
     {
         assert_eq!(state::read(&state::text(&record)), Some(record));
     }
+    if let Ok(text) = std::str::from_utf8(data) {
+        let sets = state::read_sets(text);
+        if let Some(written) = state::with_sets(Some(text), &sets) {
+            assert_eq!(state::read_sets(&written), sets);
+        }
+    }
     if let Ok(container) = serde_json::from_slice::<core::Container>(data) {
         for name in env::references(&container).keys() {
             // Read without a panic.

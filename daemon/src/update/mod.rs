@@ -33,6 +33,7 @@ mod report;
 mod requests;
 mod runtime_meta;
 mod shared;
+mod sidecar_sets;
 mod snapshot;
 mod state;
 mod submit;

@@ -1,9 +1,12 @@
 //! This node's `NodePodUpdate`: what workloads want of its pods, and how far that is.
 
+mod newest;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::PoisonError,
-    time::Instant,
+    mem,
+    sync::{Arc, OnceLock, PoisonError},
+    time::{Duration, Instant},
 };
 
 use berth_policy::{
@@ -18,16 +21,22 @@ use k8s_openapi::{
 };
 use kube::{Api, Client, runtime::watcher};
 use serde_json::json;
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::Mutex;
 use tracing::warn;
 
+use self::newest::Newest;
 use super::{
     convert, report,
     shared::{SharedUpdates, StoredRequest},
+    sidecar_sets::SidecarSets,
 };
 use crate::{
     agent::now,
-    base::{causes::chain, clock::Clock, status::whole_second},
+    base::{
+        causes::chain,
+        clock::Clock,
+        status::{bounded, whole_second},
+    },
     cluster::{
         FIELD_MANAGER,
         client::Connection,
@@ -39,6 +48,14 @@ use crate::{
 
 /// Condition: every entry can be carried out.
 const UNDERSTOOD: &str = "Understood";
+/// Abilities of this agent, for the manager: it gives no entry to one that would not understand it.
+const FEATURES: [&str; 1] = ["owners/v1"];
+/// How long owners are read at most before the others go on.
+const JUDGE_FOR: Duration = Duration::from_secs(10);
+/// Before owners that could not be read are read again.
+const JUDGE_AGAIN: Duration = Duration::from_secs(2);
+/// How many entries that make no sense are said.
+const MOST_FAULTS: usize = 32;
 
 /// The `NodePodUpdate` of this node.
 #[derive(Debug)]
@@ -47,11 +64,24 @@ pub(super) struct NodeUpdates {
     node: String,
     /// As it was seen or written last. Held over a write: the entries are written together.
     object: Mutex<Option<Object>>,
+    /// Reports that wait for the next write.
+    waiting: std::sync::Mutex<Vec<Waiting>>,
+    /// The owners of entries.
+    sets: SidecarSets,
+}
+
+/// A report that waits for a write. All that wait are written together.
+#[derive(Clone, Debug)]
+struct Waiting {
+    id: RequestId,
+    report: UpdateReport,
+    outcome: Arc<OnceLock<StepOutcome>>,
 }
 
 /// Key of the lists of the object: the pod's UID and the owner.
 type Key = (String, String);
 
+/// The object, and what is to be said in it.
 #[derive(Debug)]
 struct Object {
     uid: String,
@@ -61,46 +91,24 @@ struct Object {
     pods: BTreeMap<Key, UpdatedPod>,
 }
 
-/// The object that the watch showed last: one object, so nothing before it counts, however fast it changes
-/// and however long a write takes.
-#[derive(Debug, Default)]
-struct Newest {
-    untaken: std::sync::Mutex<Option<Shown<NodePodUpdate>>>,
-    put: Notify,
-}
-
-impl Newest {
-    fn put(&self, event: Shown<NodePodUpdate>) {
-        let mut untaken = self.untaken.lock().unwrap_or_else(PoisonError::into_inner);
-        // That nobody shows it any more takes back nothing of what was shown.
-        let is_less = match event {
-            Shown::Lost(_) => true,
-            Shown::Refused(_) => untaken.is_some(),
-            Shown::Listed(_) | Shown::Applied(_) | Shown::Deleted(_) | Shown::NotInstalled(_) => false,
-        };
-        if !is_less {
-            *untaken = Some(event);
-        }
-        drop(untaken);
-        self.put.notify_one();
-    }
-
-    /// Cancel-safe: what is not taken stays.
-    async fn take(&self) -> Shown<NodePodUpdate> {
-        loop {
-            let untaken = self.untaken.lock().unwrap_or_else(PoisonError::into_inner).take();
-            match untaken {
-                Some(event) => return event,
-                None => self.put.notified().await,
-            }
-        }
+impl Object {
+    /// The agent has answered that this entry has ended.
+    fn has_ended(&self, entry: &DesiredPod) -> bool {
+        let answered = self.pods.get(&desired_key(entry)).filter(|answered| report::answers(answered, entry));
+        answered.is_some_and(report::is_end)
     }
 }
 
 impl NodeUpdates {
     /// Nothing is asked before it is followed.
     pub(super) fn new(connection: Connection, node: String) -> Self {
-        Self { connection, node, object: Mutex::new(None) }
+        Self {
+            connection,
+            node,
+            object: Mutex::new(None),
+            waiting: std::sync::Mutex::default(),
+            sets: SidecarSets::default(),
+        }
     }
 
     /// Tells the updates what is asked for; for ever.
@@ -120,31 +128,35 @@ impl NodeUpdates {
         };
         let watching = follow(&self.connection, &watch, Api::<NodePodUpdate>::all, ensure, each);
         let taking = async {
-            let mut clock = Clock::read();
+            let (mut clock, mut unjudged) = (Clock::read(), false);
             loop {
-                let event = news.take().await;
+                let event = match unjudged {
+                    true => tokio::time::timeout(JUDGE_AGAIN, news.take()).await.ok(),
+                    false => Some(news.take().await),
+                };
                 clock = clock.kept(Clock::read());
                 match event {
-                    Shown::Listed(objects) => self.take(objects.into_iter().next(), updates, &clock).await,
-                    Shown::Applied(object) => self.take(Some(object), updates, &clock).await,
+                    Some(Shown::Listed(objects)) => self.take(objects.into_iter().next()).await,
+                    Some(Shown::Applied(object)) => self.take(Some(object)).await,
                     // What was shown stays; before anything was, there is nothing.
-                    Shown::Lost(_) => {}
-                    Shown::Refused(_) if updates.has_heard(&[UpdateSource::NodePodUpdate]) => {}
-                    Shown::Deleted(_) | Shown::Refused(_) | Shown::NotInstalled(_) => {
-                        self.take(None, updates, &clock).await;
+                    Some(Shown::Lost(_)) | None => {}
+                    Some(Shown::Refused(_)) if updates.has_heard(&[UpdateSource::NodePodUpdate]) => {}
+                    Some(Shown::Deleted(_) | Shown::Refused(_) | Shown::NotInstalled(_)) => {
+                        self.take(None).await;
                     }
                 }
+                unjudged = self.tell(updates, &clock).await;
                 self.tidy().await;
             }
         };
         tokio::join!(watching, taking);
     }
 
-    async fn take(&self, shown: Option<NodePodUpdate>, updates: &SharedUpdates, clock: &Clock) {
+    async fn take(&self, shown: Option<NodePodUpdate>) {
         let mut object = self.object.lock().await;
         let Some(shown) = shown else {
             *object = None;
-            return updates.listed(UpdateSource::NodePodUpdate, Vec::new());
+            return;
         };
         let version = version(&shown.metadata);
         let uid = shown.metadata.uid.unwrap_or_default();
@@ -160,45 +172,127 @@ impl NodeUpdates {
         }
         let desired: BTreeSet<Key> = status.desired_pods.iter().map(desired_key).collect();
         pods.retain(|key, _| desired.contains(key));
-        let now = now();
-        let entries = status.desired_pods.iter().map(|desired| {
-            let first_seen = updates.entry(&id(desired)).map_or(now, |entry| entry.request.created);
-            entry(desired, pods.get(&desired_key(desired)), version, first_seen, clock)
-        });
-        let entries = entries.collect();
-        updates.listed(UpdateSource::NodePodUpdate, entries);
         *object = Some(Object { uid, version, status, pods });
     }
 
-    /// Says how far the update of one pod is.
-    pub(super) async fn report(&self, request: &UpdateRequest, report: &UpdateReport) -> StepOutcome {
-        let mut object = self.object.lock().await;
-        let Some(known) = object.as_mut() else { return StepOutcome::Gone };
-        let Some(desired) = known.status.desired_pods.iter().find(|desired| id(desired) == request.id) else {
-            return StepOutcome::Gone;
-        };
-        let key = desired_key(desired);
-        let entry = report::pod(desired, report, known.pods.get(&key), Timestamp::now());
-        let before = known.pods.insert(key.clone(), entry);
-        let outcome = self.answer(known).await;
-        if outcome != StepOutcome::Done {
-            // Not said, so it is not known to whoever takes over.
-            match before {
-                Some(before) => known.pods.insert(key, before),
-                None => known.pods.remove(&key),
-            };
+    /// Tells the updates what is asked for. True: owners of some entries could not be read yet, and those
+    /// entries are not told of.
+    async fn tell(&self, updates: &SharedUpdates, clock: &Clock) -> bool {
+        let unjudged = self.unjudged().await;
+        // The others need not wait; but at first it must not look as if nobody wanted anything.
+        if unjudged.is_empty() || updates.has_heard(&[UpdateSource::NodePodUpdate]) {
+            self.list(updates, clock).await;
         }
-        outcome
+        if unjudged.is_empty() {
+            return false;
+        }
+        // Cancel-safe: what is without a word is asked for again.
+        let judged = self.sets.judge(&self.connection, &unjudged);
+        if tokio::time::timeout(JUDGE_FOR, judged).await.is_err() {
+            warn!(node = self.node, "SidecarSets are read slowly, trying again");
+        }
+        self.list(updates, clock).await;
+        !self.unjudged().await.is_empty()
+    }
+
+    /// The entries that go on, and whose owners were not read yet.
+    async fn unjudged(&self) -> Vec<DesiredPod> {
+        let object = self.object.lock().await;
+        let Some(known) = &*object else { return Vec::new() };
+        self.sets.keep(&known.status.desired_pods);
+        let entries = known.status.desired_pods.iter();
+        entries.filter(|entry| !known.has_ended(entry) && self.sets.word(entry).is_none()).cloned().collect()
+    }
+
+    async fn list(&self, updates: &SharedUpdates, clock: &Clock) {
+        let object = self.object.lock().await;
+        let Some(known) = &*object else {
+            return updates.listed(UpdateSource::NodePodUpdate, Vec::new());
+        };
+        let now = now();
+        let entries = known.status.desired_pods.iter().filter_map(|desired| {
+            let first_seen = updates.entry(&id(desired)).map_or(now, |entry| entry.request.created);
+            let answered = known.pods.get(&desired_key(desired));
+            let entry = entry(desired, answered, known.version, first_seen, clock);
+            match (entry.request.ended, self.sets.word(desired)) {
+                (Some(_), _) | (None, Some(Ok(()))) => Some(entry),
+                (None, Some(Err(why))) => {
+                    Some(StoredRequest { flaw: entry.flaw.or(Some(why.to_string())), ..entry })
+                }
+                (None, None) => None,
+            }
+        });
+        updates.listed(UpdateSource::NodePodUpdate, entries.collect());
+    }
+
+    /// Says how far the update of one pod is. Reports that come while another one is written are written
+    /// together after it.
+    pub(super) async fn report(&self, request: &UpdateRequest, report: &UpdateReport) -> StepOutcome {
+        let outcome = Arc::new(OnceLock::new());
+        let own = Waiting { id: request.id.clone(), report: report.clone(), outcome: outcome.clone() };
+        self.waiting().push(own);
+        let mut object = self.object.lock().await;
+        if outcome.get().is_none() {
+            let all = mem::take(&mut *self.waiting());
+            self.report_all(object.as_mut(), all).await;
+        }
+        // Whoever was to write it was stopped: it is reported again.
+        outcome.get().copied().unwrap_or(StepOutcome::Failed)
+    }
+
+    async fn report_all(&self, object: Option<&mut Object>, all: Vec<Waiting>) {
+        let said = |waiting: &Waiting, outcome| {
+            waiting.outcome.get_or_init(|| outcome);
+        };
+        let Some(known) = object else {
+            return all.iter().for_each(|waiting| said(waiting, StepOutcome::Gone));
+        };
+        let ids: BTreeSet<&RequestId> = all.iter().map(|waiting| &waiting.id).collect();
+        let entries = known.status.desired_pods.iter().map(|desired| (id(desired), desired));
+        let entries: BTreeMap<RequestId, DesiredPod> =
+            entries.filter(|(id, _)| ids.contains(id)).map(|(id, desired)| (id, desired.clone())).collect();
+        let mut written = Vec::new();
+        for waiting in &all {
+            let Some(desired) = entries.get(&waiting.id) else {
+                said(waiting, StepOutcome::Gone);
+                continue;
+            };
+            let key = desired_key(desired);
+            let entry = report::pod(desired, &waiting.report, known.pods.get(&key), Timestamp::now());
+            let before = known.pods.insert(key.clone(), entry);
+            written.push((waiting, key, before));
+        }
+        if written.is_empty() {
+            return;
+        }
+        let outcome = self.answer(known).await;
+        for (waiting, key, before) in written.into_iter().rev() {
+            if outcome != StepOutcome::Done {
+                // Not said, so it is not known to whoever takes over.
+                match before {
+                    Some(before) => known.pods.insert(key, before),
+                    None => known.pods.remove(&key),
+                };
+            }
+            said(waiting, outcome);
+        }
+    }
+
+    fn waiting(&self) -> std::sync::MutexGuard<'_, Vec<Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Says all there is to say, unless the object says so.
     async fn answer(&self, known: &mut Object) -> StepOutcome {
         let wanted: Vec<UpdatedPod> = known.pods.values().cloned().collect();
-        let conditions = understood(&known.status);
-        if wanted == known.status.pods && conditions == known.status.conditions {
+        let conditions = understood(&known.status, &self.sets);
+        let is_said = wanted == known.status.pods
+            && conditions == known.status.conditions
+            && FEATURES.iter().eq(&known.status.features);
+        if is_said {
             return StepOutcome::Done;
         }
-        let status = json!({ "pods": wanted, "conditions": conditions });
+        let status = json!({ "pods": wanted, "conditions": conditions, "features": FEATURES });
         let written = node_object::apply_status::<NodePodUpdate>(
             &self.connection,
             &self.node,
@@ -260,15 +354,18 @@ fn desired_key(desired: &DesiredPod) -> Key {
 }
 
 /// Whether all of it makes sense.
-fn understood(status: &NodePodUpdateStatus) -> Vec<Condition> {
+fn understood(status: &NodePodUpdateStatus, sets: &SidecarSets) -> Vec<Condition> {
     let clock = Clock::read();
     let faults: Vec<String> = status
         .desired_pods
         .iter()
         .filter_map(|desired| {
-            let flaw = entry(desired, None, 0, Instant::now(), &clock).flaw?;
-            Some(format!("desiredPods[{}]: {flaw}", desired.uid))
+            let unasked = || Some(sets.word(desired)?.err()?.to_string());
+            let flaw = entry(desired, None, 0, Instant::now(), &clock).flaw.or_else(unasked)?;
+            let owner = if desired.owner.is_empty() { "" } else { "," };
+            Some(format!("desiredPods[{}{owner}{}]: {flaw}", desired.uid, desired.owner))
         })
+        .take(MOST_FAULTS)
         .collect();
     if status.desired_pods.is_empty() && status.conditions.is_empty() {
         return Vec::new();
@@ -279,43 +376,11 @@ fn understood(status: &NodePodUpdateStatus) -> Vec<Condition> {
         type_: UNDERSTOOD.to_owned(),
         status: holds.to_owned(),
         reason: reason.to_owned(),
-        message: faults.join("; "),
+        message: bounded(&faults.join("; ")),
         last_transition_time: old.map_or_else(
             || Time(whole_second(Timestamp::now(), false)),
             |old| old.last_transition_time.clone(),
         ),
         observed_generation: None,
     }]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn object(revision: usize) -> NodePodUpdate {
-        let mut object = NodePodUpdate::new("node-a", Default::default());
-        object.metadata.resource_version = Some(revision.to_string());
-        object
-    }
-
-    /// A watch that is faster than the writes keeps one object, the last one.
-    #[tokio::test]
-    async fn of_many_changes_the_last_one_is_taken() {
-        let news = Newest::default();
-        for revision in 0..10_000 {
-            news.put(Shown::Applied(object(revision)));
-        }
-        news.put(Shown::Refused(String::new()));
-        news.put(Shown::Lost(String::new()));
-        let Shown::Applied(taken) = news.take().await else { panic!("not what was shown") };
-        assert_eq!(taken.metadata.resource_version.as_deref(), Some("9999"));
-        // What it woke for is taken already: nothing else comes.
-        let nothing = tokio::time::timeout(std::time::Duration::from_millis(10), news.take());
-        assert!(nothing.await.is_err());
-        news.put(Shown::Refused(String::new()));
-        assert!(matches!(news.take().await, Shown::Refused(_)));
-        news.put(Shown::Applied(object(1)));
-        news.put(Shown::Deleted(object(1)));
-        assert!(matches!(news.take().await, Shown::Deleted(_)));
-    }
 }

@@ -179,10 +179,14 @@ pub(super) fn answers(pod: &UpdatedPod, desired: &DesiredPod) -> bool {
         && pod.attempt == desired.attempt
 }
 
+/// Whether an entry says that the update has ended.
+pub(super) fn is_end(pod: &UpdatedPod) -> bool {
+    matches!(pod.phase, Phase::Succeeded | Phase::Failed | Phase::Completed)
+}
+
 /// When an entry ended.
 pub(super) fn ended(pod: &UpdatedPod, clock: &Clock, seen: Instant) -> Option<Instant> {
-    matches!(pod.phase, Phase::Succeeded | Phase::Failed | Phase::Completed)
-        .then(|| pod.since.as_ref().map_or(seen, |since| clock.instant(since.0)))
+    is_end(pod).then(|| pod.since.as_ref().map_or(seen, |since| clock.instant(since.0)))
 }
 
 fn request_phase(phase: Phase) -> Option<UpdatePhase> {

@@ -7,7 +7,7 @@ use berth_policy::{
     PodUid, WishPhase,
     in_place_update::{
         ContainerStatusView, CreatedWith, DeclaredContainer, EnvReference, GateView, Liveness, Metadata,
-        MetadataKey, NodeView, PodView, Presence, Record,
+        MetadataKey, NodeView, PodView, Presence, Records, UpdateOwner,
     },
 };
 use k8s_openapi::{
@@ -82,7 +82,7 @@ pub(super) fn pod(pod: &core::Pod) -> PodView {
             .and_then(|spec| spec.image_pull_secrets.as_ref())
             .is_some_and(|secrets| !secrets.is_empty()),
         gate: gate(pod),
-        record: record(pod),
+        records: records(pod),
         containers: spec.into_iter().flat_map(|spec| &spec.containers).map(container).collect(),
         metadata,
     }
@@ -153,8 +153,12 @@ fn metadata(pod: &core::Pod) -> Metadata {
         .collect()
 }
 
-fn record(pod: &core::Pod) -> Option<Record> {
-    state::read(pod.metadata.annotations.as_ref()?.get(state::ANNOTATION)?)
+/// The records of all owners.
+fn records(pod: &core::Pod) -> Records {
+    let text = |key: &str| pod.metadata.annotations.as_ref()?.get(key);
+    let workload = text(state::ANNOTATION).and_then(|text| state::read(text));
+    let sets = text(state::SIDECAR_SETS).map(|text| state::read_sets(text)).unwrap_or_default();
+    sets.into_iter().chain(workload.map(|record| (UpdateOwner::Workload, record))).collect()
 }
 
 fn liveness(pod: &core::Pod) -> Liveness {

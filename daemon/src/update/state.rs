@@ -1,16 +1,20 @@
-//! The annotation `apps.kruise.io/inplace-update-state`, in the schema OpenKruise's users and tools know.
+//! The annotations `apps.kruise.io/inplace-update-state` and `kruise.io/sidecarset-inplace-update-state`,
+//! in the schema OpenKruise's users and tools know.
 
 use std::collections::BTreeMap;
 
 use berth_policy::{
     ContainerName,
-    in_place_update::{Batch, Metadata, MetadataKey, Record},
+    in_place_update::{Batch, Metadata, MetadataKey, Record, Records, UpdateOwner},
 };
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
-/// Where it stands.
+/// Key of a workload's.
 pub(super) const ANNOTATION: &str = "apps.kruise.io/inplace-update-state";
+/// Key of those of the SidecarSets: a JSON object, by their names.
+pub(super) const SIDECAR_SETS: &str = "kruise.io/sidecarset-inplace-update-state";
 
 #[derive(Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -64,7 +68,33 @@ struct BatchRecord {
 
 /// Reads it; `None` for what nobody could have written.
 pub(super) fn read(text: &str) -> Option<Record> {
-    let state: State = serde_json::from_str(text).ok()?;
+    Some(record(serde_json::from_str(text).ok()?))
+}
+
+/// Reads the records of the SidecarSets; those that nobody could have written are left out.
+pub(super) fn read_sets(text: &str) -> Records {
+    let sets: Map<String, Value> = serde_json::from_str(text).unwrap_or_default();
+    let read = |(name, state): (String, Value)| {
+        Some((UpdateOwner::SidecarSet(name), record(serde_json::from_value(state).ok()?)))
+    };
+    sets.into_iter().filter_map(read).collect()
+}
+
+/// Writes the records of SidecarSets into what is there; those of others stay as they are.
+pub(super) fn with_sets(there: Option<&str>, records: &Records) -> Option<String> {
+    let mut sets: Map<String, Value> =
+        there.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    let mut any = false;
+    for (owner, record) in records {
+        if let UpdateOwner::SidecarSet(name) = owner {
+            any = true;
+            sets.insert(name.clone(), serde_json::to_value(state(record)).unwrap_or_default());
+        }
+    }
+    any.then(|| Value::Object(sets).to_string())
+}
+
+fn record(state: State) -> Record {
     let metadata = |meta: ObjectMeta| -> Metadata {
         let labels = meta.labels.into_iter().map(|(key, value)| (MetadataKey::Label(key), value));
         let annotations =
@@ -72,7 +102,7 @@ pub(super) fn read(text: &str) -> Option<Record> {
         labels.chain(annotations).collect()
     };
     let name = |name: String| ContainerName::from(name);
-    Some(Record {
+    Record {
         revision: state.revision,
         update_timestamp: state.update_timestamp.map_or(0, |time| time.as_second()),
         last_container_statuses: state
@@ -107,16 +137,22 @@ pub(super) fn read(text: &str) -> Option<Record> {
                 containers: batch.containers.into_iter().map(name).collect(),
             })
             .collect(),
-    })
+    }
 }
 
-/// Writes it. Times are whole seconds in UTC, as everywhere in the API.
+/// Writes it.
 pub(super) fn text(record: &Record) -> String {
+    // Texts, numbers and times: nothing of it can fail.
+    serde_json::to_string(&state(record)).unwrap_or_default()
+}
+
+/// Times are whole seconds in UTC, as everywhere in the API.
+fn state(record: &Record) -> State {
     let time = |second: i64| Timestamp::from_second(second).unwrap_or(Timestamp::UNIX_EPOCH);
     let names = |names: &std::collections::BTreeSet<ContainerName>| -> Vec<String> {
         names.iter().map(|name| name.as_str().to_owned()).collect()
     };
-    let state = State {
+    State {
         revision: record.revision.clone(),
         update_timestamp: Some(time(record.update_timestamp)),
         last_container_statuses: record
@@ -146,9 +182,7 @@ pub(super) fn text(record: &Record) -> String {
                 containers: names(&batch.containers),
             })
             .collect(),
-    };
-    // Texts, numbers and times: nothing of it can fail.
-    serde_json::to_string(&state).unwrap_or_default()
+    }
 }
 
 fn object_meta(metadata: &Metadata) -> ObjectMeta {
@@ -175,6 +209,27 @@ mod tests {
         assert_eq!(text(&record), FIRST);
         assert_eq!(record.containers_required_ready.len(), 1);
         assert!(record.next_container_images.contains_key(&ContainerName::from("main")));
+    }
+
+    #[test]
+    fn each_set_has_a_record_of_its_own() {
+        let there = r#"{"log":{"revision":"old","updateTimestamp":"2022-03-22T09:06:55Z","lastContainerStatuses":{"log":{"imageID":"i"}}},"odd":7}"#;
+        let read = read_sets(there);
+        assert_eq!(read.keys().map(ToString::to_string).collect::<Vec<_>>(), ["SidecarSet log"]);
+        let record = Record { revision: "mesh-2".to_owned(), ..Record::default() };
+        let records: Records = [
+            (UpdateOwner::Workload, Record::default()),
+            (UpdateOwner::SidecarSet("mesh".to_owned()), record),
+        ]
+        .into();
+        let text = with_sets(Some(there), &records).unwrap();
+        let value: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["mesh"]["revision"], "mesh-2");
+        assert_eq!((&value["log"]["revision"], &value["odd"]), (&"old".into(), &7.into()), "as it was");
+        assert_eq!(read_sets(&text).len(), 2);
+        assert!(with_sets(Some("no JSON"), &records).is_some(), "nobody could have written that");
+        assert_eq!(with_sets(Some(there), &Records::new()), None);
+        assert_eq!(read_sets("no JSON"), Records::new());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use berth_policy::{
     PodRef,
-    in_place_update::{MetadataKey, PodPatch},
+    in_place_update::{MetadataKey, PodPatch, UpdateOwner},
 };
 use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use serde_json::{Map, Value, json};
@@ -92,7 +92,13 @@ fn body(pod: &core::Pod, patch: &PodPatch) -> Value {
             MetadataKey::Annotation(key) => annotations.insert(key.clone(), json!(value)),
         };
     }
-    annotations.insert(state::ANNOTATION.to_owned(), json!(state::text(&patch.record)));
+    if let Some(record) = patch.records.get(&UpdateOwner::Workload) {
+        annotations.insert(state::ANNOTATION.to_owned(), json!(state::text(record)));
+    }
+    let there = pod.metadata.annotations.as_ref().and_then(|there| there.get(state::SIDECAR_SETS));
+    if let Some(sets) = state::with_sets(there.map(String::as_str), &patch.records) {
+        annotations.insert(state::SIDECAR_SETS.to_owned(), json!(sets));
+    }
     let mut metadata = named(pod);
     metadata.insert("labels".to_owned(), Value::Object(labels));
     metadata.insert("annotations".to_owned(), Value::Object(annotations));
@@ -144,6 +150,7 @@ status: {conditions: [{type: ContainersReady, status: 'True'}, {type: Ready, sta
 
     #[test]
     fn a_patch_names_what_it_was_decided_on() {
+        let record = Record { revision: "r".to_owned(), ..Record::default() };
         let patch = PodPatch {
             images: [("main".into(), "a:2".into())].into(),
             metadata: [
@@ -151,7 +158,8 @@ status: {conditions: [{type: ContainersReady, status: 'True'}, {type: Ready, sta
                 (MetadataKey::Annotation("a".to_owned()), "two\nlines".to_owned()),
             ]
             .into(),
-            record: Record { revision: "r".to_owned(), ..Record::default() },
+            record: Record::default(),
+            records: [(UpdateOwner::Workload, record.clone())].into(),
         };
         let body = body(&pod(), &patch);
         assert_eq!(body["metadata"]["resourceVersion"], "7");
@@ -160,6 +168,12 @@ status: {conditions: [{type: ContainersReady, status: 'True'}, {type: Ready, sta
         assert_eq!(body["metadata"]["annotations"]["a"], "two\nlines");
         assert!(body["metadata"]["annotations"][state::ANNOTATION].as_str().unwrap().contains("\"r\""));
         assert_eq!(body["spec"]["containers"], json!([{"name": "main", "image": "a:2"}]));
+        assert!(body["metadata"]["annotations"].get(state::SIDECAR_SETS).is_none());
+        let set = [(UpdateOwner::SidecarSet("mesh".to_owned()), record)].into();
+        let of_set = super::body(&pod(), &PodPatch { records: set, ..patch.clone() });
+        let annotations = &of_set["metadata"]["annotations"];
+        assert!(annotations[state::SIDECAR_SETS].as_str().unwrap().starts_with(r#"{"mesh":{"#));
+        assert!(annotations.get(state::ANNOTATION).is_none(), "a workload's record is not touched");
         let nothing = PodPatch { images: BTreeMap::new(), ..patch };
         assert!(super::body(&pod(), &nothing)["spec"].is_null());
     }

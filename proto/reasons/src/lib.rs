@@ -73,6 +73,10 @@ reasons! {
     CrashLoop = "CrashLoop",
     /// Newer requests ask for something else of all that it names.
     Replaced = "Replaced",
+    /// Another owner, which came before, wants something else of the same container or key.
+    Conflict = "Conflict",
+    /// An annotation that is to be merged is no JSON object.
+    AnnotationNotMergeable = "AnnotationNotMergeable",
     /// The agent's identity may not write to pods.
     NotPermitted = "NotPermitted",
 

@@ -138,7 +138,8 @@ fn is_zero(number: &i32) -> bool {
 pub struct UpdatedPod {
     /// UID of the pod.
     pub uid: String,
-    /// Kind and name of the object that wants what this is about, such as `SidecarSet/mesh`; empty: a workload.
+    /// Kind and name of the object that wants what this is about, such as `SidecarSet/mesh`; empty: a
+    /// workload.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(extend("default" = ""))]
     pub owner: String,

@@ -114,7 +114,7 @@ pub(super) fn containers(
     seen: &Observed,
     skipped: &BTreeMap<ContainerName, String>,
 ) -> Vec<ContainerUpdate> {
-    let wanted = merge(&[request], seen);
+    let wanted = merge(&[request], seen, request);
     let diff = Diff::of(&wanted, seen);
     let is_asked = |name: &ContainerName| wanted.images.contains_key(name);
     let absent = skipped

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     in_place_update::{
-        Batch, Metadata, MetadataKey, Observed, PodPatch, Record, Update,
+        Batch, Metadata, MetadataKey, Observed, PodPatch, Record, Records, Update,
         diff::{Change, Diff, counts_env},
     },
     model::ContainerName,
@@ -79,12 +79,13 @@ pub(super) fn patch(update: &Update, seen: &Observed, diff: &Diff<'_>, wall: i64
     let metadata: Metadata = changed
         .filter_map(|key| update.metadata.get(key).map(|value| (key.clone(), value.clone())))
         .collect();
-    PodPatch { images, metadata, record }
+    PodPatch { images, metadata, record, records: Records::new() }
 }
 
 /// The patch that only says that nothing waits any more, and for whom.
 pub(super) fn close(update: &Update, seen: &Observed, wall: i64) -> PodPatch {
-    PodPatch { images: BTreeMap::new(), metadata: Metadata::new(), record: begun(update, seen, wall) }
+    let record = begun(update, seen, wall);
+    PodPatch { images: BTreeMap::new(), metadata: Metadata::new(), record, records: Records::new() }
 }
 
 /// This update's record as far as it is, without what waits; a new one in place of another update's.

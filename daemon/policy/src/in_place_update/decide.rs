@@ -309,7 +309,7 @@ impl Decision<'_> {
     /// All is as wanted; what is left is to say so.
     fn finish(&self) -> Next {
         let stale = |record: &Record| record.revision != self.update.revision || record.has_next();
-        if self.seen.record.as_ref().is_some_and(stale) {
+        if self.seen.is_record_old || self.seen.record.as_ref().is_some_and(stale) {
             return Next::Patch(batch::close(self.update, self.seen, self.wall));
         }
         match self.seen.gate {

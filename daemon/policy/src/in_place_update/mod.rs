@@ -47,11 +47,15 @@ mod batch;
 mod decide;
 mod diff;
 mod gate;
+mod merge_patch;
 mod observed;
 mod pod_plan;
 mod record;
+mod records;
 mod request;
+mod resolve;
 mod step;
+mod swap;
 pub(crate) mod updates;
 mod want;
 
@@ -59,17 +63,19 @@ pub use berth_reasons::FailureReason;
 
 pub use decide::next;
 pub use gate::{is_worked_on, may_open};
+pub use merge_patch::{MergeError, MergePatch};
 pub use observed::{
     ContainerView, EnvHash, Gate, ImageMatch, Instance, Leftovers, Life, Liveness, Metadata, MetadataKey,
     Observed, Presence,
 };
 pub use pod_plan::{PodPlan, Sight, plan};
-pub use record::{Batch, Record};
+pub use record::{Batch, Record, Records, UpdateOwner};
 pub use request::{
     ContainerUpdate, ContainerUpdatePhase, UpdateOutcome, UpdatePhase, UpdateReport, UpdateRequest,
     UpdateSource,
 };
 pub use step::{Failure, Next, PodPatch, Why};
+pub use swap::{Stage, Swap, SwapPatch, SwapStep, Twin, TwinView, TwinsView, swap_step};
 pub use updates::{
     ContainerStatusView, CreatedWith, DeclaredContainer, EnvReference, Fetched, GateView, InstanceQuestion,
     NodeView, PodView, PodWrite, StoredRequest, UpdateAction, UpdateEvent, UpdatePermission, Updates,

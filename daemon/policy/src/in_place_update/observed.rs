@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    in_place_update::{Before, Record},
+    in_place_update::{Before, Record, Records},
     model::{ContainerId, ContainerName},
 };
 
@@ -39,8 +39,13 @@ pub struct Observed {
     pub metadata: Metadata,
     /// The readiness gate `InPlaceUpdateReady`.
     pub gate: Gate,
-    /// The annotation `apps.kruise.io/inplace-update-state`.
+    /// The record that the decision goes by: the annotation `apps.kruise.io/inplace-update-state`, or what
+    /// the records of several owners say together. [`super::plan`] fills it in.
     pub record: Option<Record>,
+    /// The records of all owners.
+    pub records: Records,
+    /// A record of one of several owners says something old.
+    pub is_record_old: bool,
     /// The kubelet knows this version of the pod, or a later one. As long as it does not, a container may be
     /// started with the images and values of an older one, so none is restarted and nothing is called
     /// complete.

@@ -5,10 +5,12 @@
 //!   open requests --> one Update --next--> the one step, and what each request's status is to say
 //! ```
 //!
-//! So a request that comes while another one is carried out replaces it where they differ, and what only the
-//! older one asks for is carried out with it: no half of an update is left. They succeed and fail together,
-//! the newest last. One of which nothing is left ends at once. What somebody asks for goes over what a
-//! workload wants, and what anybody asks for over a way back. One whose own time is over goes back alone.
+//! So a request that comes while another one is carried out replaces it where they differ, and what only
+//! the older one asks for is carried out with it: no half of an update is left. They succeed and fail
+//! together, the newest last. Owners of entries beside each other (a workload, SidecarSets) share patches,
+//! but each succeeds, fails and goes back for itself, and none replaces another. One of which nothing is
+//! left ends at once. What somebody asks for goes over what a workload wants, and what anybody asks for
+//! over a way back. One whose own time is over goes back alone.
 //!
 //! Nothing is done to the pod before it was reported what the pod was, and no way back is begun before that
 //! was reported: whoever takes over after a crash reads it there.
@@ -17,11 +19,13 @@ use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use crate::{
     in_place_update::{
-        Before, ContainerView, Failure, FailureReason, Metadata, Next, Observed, Presence, Record, Update,
-        UpdateOutcome, UpdatePhase, UpdateReport, UpdateRequest,
+        Before, ContainerView, Failure, FailureReason, Metadata, Next, Observed, PodPatch, Presence, Record,
+        Update, UpdateOutcome, UpdateOwner, UpdatePhase, UpdateReport, UpdateRequest,
         answer::{containers, end, going_on, turn_back},
         decide,
         diff::Diff,
+        records,
+        resolve::resolve,
     },
     model::{ContainerName, RequestId},
 };
@@ -66,24 +70,37 @@ pub fn plan(requests: &[UpdateRequest], sight: &Sight, now: Instant, wall: i64) 
         Sight::Forbidden(why) => return failed(FailureReason::NotPermitted, why),
         Sight::Seen(seen) => seen,
     };
+    let (requests, refused) = resolve(requests, seen);
+    let mut planned = plan_sound(&requests, seen, now, wall);
+    planned.reports.extend(refused);
+    planned
+}
+
+/// The same for requests that do not contradict each other.
+fn plan_sound(requests: &[UpdateRequest], pod: &Observed, now: Instant, wall: i64) -> PodPlan {
+    let mut open: Vec<&UpdateRequest> = requests.iter().filter(|request| request.ended.is_none()).collect();
+    open.sort_by_key(|request| request.age());
     let Some(newest) = open.last() else { return PodPlan::default() };
+    let seen = &records::view(&open, pod);
     let rebased = rebased(&open, requests, seen);
     if !rebased.is_empty() {
         return PodPlan { reports: rebased, next: None };
     }
     // First, so that it reaches back to before those that end now.
     if open.iter().any(|request| request.reported.previous.is_none()) {
-        return PodPlan { reports: take_up(&open, seen), next: None };
+        let reports = by_owner(&open).into_iter().flat_map(|open| take_up(&open, pod));
+        return PodPlan { reports: reports.collect(), next: None };
     }
-    let untold = untold(&open);
+    let untold: Vec<_> = by_owner(&open).into_iter().flat_map(|open| untold(&open)).collect();
     if !untold.is_empty() {
         return PodPlan { reports: untold, next: None };
     }
-    let seen = Observed { before: before(&open), ..(**seen).clone() };
+    let seen = Observed { before: before(&open), ..seen.clone() };
     let overdue = |request: &UpdateRequest| request.limit().is_some_and(|limit| limit <= now);
     // Its own time is over, and the newer ones go on without it.
     let (late, open): (Vec<&UpdateRequest>, Vec<&UpdateRequest>) =
         open.iter().partition(|request| request.id != newest.id && overdue(request));
+    let late_owners = late.iter().any(|request| request.owner != newest.owner);
     let mut reports: Vec<_> = late
         .into_iter()
         .map(|request| {
@@ -99,11 +116,13 @@ pub fn plan(requests: &[UpdateRequest], sight: &Sight, now: Instant, wall: i64) 
             }
         })
         .collect();
-    if reports.iter().any(|(_, report)| report.outcome.is_none()) {
+    let goes_back = reports.iter().any(|(_, report)| report.outcome.is_none());
+    // Of several owners: what is left is seen otherwise without them.
+    if goes_back || !reports.is_empty() && late_owners {
         return PodPlan { reports, next: None };
     }
 
-    let update = merge(&open, &seen);
+    let update = merge(&open, &seen, newest);
     let (replaced, open): (Vec<&UpdateRequest>, Vec<&UpdateRequest>) =
         open.iter().partition(|request| is_replaced(request, &open, &seen));
     reports.extend(replaced.into_iter().map(|request| {
@@ -111,29 +130,48 @@ pub fn plan(requests: &[UpdateRequest], sight: &Sight, now: Instant, wall: i64) 
         end(request, Err(&Failure { reason: FailureReason::Replaced, message }), Some(&seen))
     }));
 
-    let (update, judged, skipped) = match newest.ignore_failures {
-        true => reduced(update, &seen),
-        false => (update, seen.clone(), BTreeMap::new()),
-    };
-    let next = decide::next(&update, &judged, now, wall);
-    let each = |report: &dyn Fn(&UpdateRequest) -> (RequestId, UpdateReport)| -> Vec<_> {
-        open.iter().map(|request| report(request)).collect()
-    };
-    // The newest last: without it the others would want again what it has replaced.
-    let ending = match &open[..] {
-        [_newest] => &open[..],
-        [older @ .., _newest] => older,
-        [] => &[],
-    };
-    let ended = |result: Result<&BTreeMap<ContainerName, String>, &Failure>| {
-        ending.iter().map(|request| end(request, result, Some(&seen))).collect()
+    let (next, skipped) = judge(update, newest.ignore_failures, &seen, now, wall);
+    let owners = by_owner(&open);
+    let alone = || -> Vec<_> {
+        let judge = |open: &Vec<&UpdateRequest>| alone(open, pod, now, wall);
+        owners.iter().map(|open| (open, judge(open))).collect()
     };
     let (told, next) = match next {
-        Next::Done => (ended(Ok(&skipped)), None),
-        Next::Failed(failure) => (ended(Err(&failure)), None),
-        Next::RollBack(_, failure) => (each(&|request| turn_back(request, &failure, now)), None),
-        next => (each(&|request| going_on(request, &next, &seen, &skipped)), Some(next)),
+        // One owner's failure is not that of the others.
+        Next::Failed(_) | Next::RollBack(..) if owners.len() > 1 => {
+            let judged = alone();
+            let blamed =
+                judged.iter().any(|(_, (next, _))| matches!(next, Next::Failed(_) | Next::RollBack(..)));
+            let of_all = (next, skipped);
+            let told = judged.iter().flat_map(|(open, alone)| match (&alone.0, blamed) {
+                (Next::Failed(_) | Next::RollBack(..), true) => told(open, alone, &seen, now),
+                (_, true) => Vec::new(),
+                (_, false) => told(open, &of_all, &seen, now),
+            });
+            (told.collect(), None)
+        }
+        next @ (Next::Done | Next::Failed(_) | Next::RollBack(..)) => {
+            (told(&open, &(next, skipped), &seen, now), None)
+        }
+        next if owners.len() > 1 => {
+            // One that is as wanted does not wait for the others.
+            let told = alone().into_iter().flat_map(|(open, alone)| match &alone.0 {
+                Next::Done => told(open, &alone, &seen, now),
+                _ => open.iter().map(|request| going_on(request, &next, &seen, &skipped)).collect(),
+            });
+            let told: Vec<_> = told.collect();
+            let ends = told.iter().any(|(_, report)| report.outcome.is_some());
+            (told, (!ends).then_some(next))
+        }
+        next => (open.iter().map(|request| going_on(request, &next, &seen, &skipped)).collect(), Some(next)),
     };
+    let next = next.map(|next| match next {
+        Next::Patch(patch) => {
+            let records = records::split(&open, &seen, &patch, wall);
+            Next::Patch(PodPatch { records, ..patch })
+        }
+        next => next,
+    });
     reports.extend(told);
     let reported = |(id, report): &(RequestId, UpdateReport)| {
         open.iter().any(|request| request.id == *id && request.reported == *report)
@@ -142,26 +180,71 @@ pub fn plan(requests: &[UpdateRequest], sight: &Sight, now: Instant, wall: i64) 
     PodPlan { reports, next }
 }
 
-/// Merges the wishes of all open requests into one update.
-pub(super) fn merge(open: &[&UpdateRequest], seen: &Observed) -> Update {
+/// The next step, and the containers that are left out.
+type Judged = (Next, BTreeMap<ContainerName, String>);
+
+fn judge(update: Update, ignore_failures: bool, seen: &Observed, now: Instant, wall: i64) -> Judged {
+    let (update, judged, skipped) = match ignore_failures {
+        true => reduced(update, seen),
+        false => (update, seen.clone(), BTreeMap::new()),
+    };
+    (decide::next(&update, &judged, now, wall), skipped)
+}
+
+/// The next step if these requests, of one owner, were the only ones.
+fn alone(open: &[&UpdateRequest], pod: &Observed, now: Instant, wall: i64) -> Judged {
+    let Some(newest) = open.last() else { return (Next::Done, BTreeMap::new()) };
+    let seen = Observed { before: before(open), ..records::view(open, pod) };
+    judge(merge(open, &seen, newest), newest.ignore_failures, &seen, now, wall)
+}
+
+/// The requests by owner, in their order.
+fn by_owner<'a>(open: &[&'a UpdateRequest]) -> Vec<Vec<&'a UpdateRequest>> {
+    let mut by_owner: BTreeMap<&UpdateOwner, Vec<&UpdateRequest>> = BTreeMap::new();
+    for request in open {
+        by_owner.entry(&request.owner).or_default().push(request);
+    }
+    by_owner.into_values().collect()
+}
+
+/// Reports of requests whose update came to this end, or goes back.
+fn told(
+    open: &[&UpdateRequest],
+    (next, skipped): &Judged,
+    seen: &Observed,
+    now: Instant,
+) -> Vec<(RequestId, UpdateReport)> {
+    // The newest last: without it the others would want again what it has replaced.
+    let ending = match open {
+        [_newest] => open,
+        [older @ .., _newest] => older,
+        [] => &[],
+    };
+    let ended = |result: Result<&BTreeMap<ContainerName, String>, &Failure>| {
+        ending.iter().map(|request| end(request, result, Some(seen))).collect()
+    };
+    match next {
+        Next::Failed(failure) => ended(Err(failure)),
+        Next::RollBack(_, failure) => open.iter().map(|request| turn_back(request, failure, now)).collect(),
+        _ => ended(Ok(skipped)),
+    }
+}
+
+/// Merges the wishes of all open requests into one update, as which the newest one counts.
+pub(super) fn merge(open: &[&UpdateRequest], seen: &Observed, newest: &UpdateRequest) -> Update {
+    let back = newest.is_going_back();
     let mut update = Update {
-        revision: String::new(),
+        revision: records::revision(newest),
         images: BTreeMap::new(),
         metadata: Metadata::new(),
-        grace: Default::default(),
-        rollback_on_failure: false,
-        deadline: None,
+        grace: newest.grace,
+        rollback_on_failure: newest.rollback_on_failure && !back,
+        deadline: newest.limit(),
     };
     for request in open {
         let (images, metadata) = request.wanted(seen);
         update.images.extend(images);
         update.metadata.extend(metadata);
-        let back = request.is_going_back();
-        // One way back is enough, and it is told from the way there.
-        update.revision = if back { format!("{}-back", request.revision) } else { request.revision.clone() };
-        update.rollback_on_failure = request.rollback_on_failure && !back;
-        update.grace = request.grace;
-        update.deadline = request.limit();
     }
     update
 }
@@ -172,7 +255,7 @@ fn is_replaced(request: &UpdateRequest, open: &[&UpdateRequest], seen: &Observed
     let (images, metadata) = request.wanted(seen);
     let newer: Vec<_> = open
         .iter()
-        .filter(|other| other.age() > request.age() && !other.is_going_back())
+        .filter(|other| other.age() > request.age() && !other.is_going_back() && !other.is_beside(request))
         .map(|other| other.wanted(seen))
         .collect();
     !newer.is_empty()
@@ -246,7 +329,9 @@ fn before(open: &[&UpdateRequest]) -> Option<Before> {
 
 /// Writes down what the pod is, for those for whom that was not done yet.
 fn take_up(open: &[&UpdateRequest], seen: &Observed) -> Vec<(RequestId, UpdateReport)> {
-    let before = Before::of(&merge(open, seen), seen, before(open).as_ref());
+    let Some(newest) = open.last() else { return Vec::new() };
+    let seen = &records::view(open, seen);
+    let before = Before::of(&merge(open, seen, newest), seen, before(open).as_ref());
     open.iter()
         .filter(|request| request.reported.previous.is_none())
         .map(|request| {

@@ -1,12 +1,35 @@
 //! The progress of an update as the annotation `apps.kruise.io/inplace-update-state` holds it, field by
-//! field.
+//! field; and the same for each SidecarSet.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     sync::Arc,
 };
 
 use crate::{in_place_update::Metadata, model::ContainerName};
+
+/// Owner of an update, which says where its progress is recorded on the pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum UpdateOwner {
+    /// A workload, or whoever asks by a request: `apps.kruise.io/inplace-update-state`.
+    #[default]
+    Workload,
+    /// The SidecarSet of this name: its member of `kruise.io/sidecarset-inplace-update-state`.
+    SidecarSet(String),
+}
+
+impl fmt::Display for UpdateOwner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Workload => f.write_str("a workload"),
+            Self::SidecarSet(name) => write!(f, "SidecarSet {name}"),
+        }
+    }
+}
+
+/// The records of a pod.
+pub type Records = BTreeMap<UpdateOwner, Record>;
 
 /// The state annotation. Times are seconds since the epoch; the adapter spells them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,7 +79,7 @@ impl Record {
     }
 
     /// Something waits for a later batch.
-    pub(super) fn has_next(&self) -> bool {
+    pub(crate) fn has_next(&self) -> bool {
         !self.next_container_images.is_empty() || !self.next_container_ref_metadata.is_empty()
     }
 }

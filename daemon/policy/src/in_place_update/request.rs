@@ -8,7 +8,9 @@ use std::{
 };
 
 use crate::{
-    in_place_update::{Before, Failure, FailureReason, Metadata, Observed},
+    in_place_update::{
+        Before, Failure, FailureReason, MergePatch, Metadata, MetadataKey, Observed, UpdateOwner,
+    },
     model::{ContainerName, PodRef, RequestId},
 };
 
@@ -31,6 +33,14 @@ pub struct UpdateRequest {
     pub images: BTreeMap<ContainerName, Arc<str>>,
     /// Labels and annotations to set.
     pub metadata: Metadata,
+    /// Annotations to merge into; only owners of entries have these.
+    pub merges: BTreeMap<String, MergePatch>,
+    /// Annotations to set where the pod has none.
+    pub defaults: BTreeMap<String, String>,
+    /// Owner of what is wanted.
+    pub owner: UpdateOwner,
+    /// The readiness gate stays as it is.
+    pub keeps_service: bool,
     /// From the pod being not Ready to the first change.
     pub grace: Duration,
     /// `failurePolicy: Ignore`: a container that cannot be updated is left as it is.
@@ -134,9 +144,29 @@ impl UpdateRequest {
     /// back what was before.
     pub(super) fn wanted(&self, seen: &Observed) -> (BTreeMap<ContainerName, Arc<str>>, Metadata) {
         match (&self.reported.rolling_back, &self.reported.previous) {
-            (Some(_), Some(before)) => (before.images.clone(), before.values(seen)),
+            (Some(_), Some(before)) => (before.images.clone(), self.values_back(before, seen)),
             _ => (self.images.clone(), self.metadata.clone()),
         }
+    }
+
+    /// The labels and annotations of a way back. Of an annotation that is shared only the own members go
+    /// back, which [`super::resolve`] has computed; one that was only set because there was none stays.
+    fn values_back(&self, before: &Before, seen: &Observed) -> Metadata {
+        let mut values = before.values(seen);
+        for key in self.merges.keys().chain(self.defaults.keys()) {
+            let key = MetadataKey::Annotation(key.clone());
+            match self.metadata.get(&key) {
+                Some(value) => values.insert(key, value.clone()),
+                None => values.remove(&key),
+            };
+        }
+        values
+    }
+
+    /// It is an entry of another owner than the other one, which no other one replaces.
+    pub(super) fn is_beside(&self, other: &Self) -> bool {
+        let is_entry = |request: &Self| request.source == UpdateSource::NodePodUpdate;
+        is_entry(self) && is_entry(other) && self.owner != other.owner
     }
 
     /// It said of this container that it runs what it asked for.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    in_place_update::{FailureReason, Metadata, Record, Update},
+    in_place_update::{FailureReason, Metadata, Record, Records, Update},
     model::{ContainerId, ContainerName},
 };
 
@@ -50,8 +50,10 @@ pub struct PodPatch {
     pub images: BTreeMap<ContainerName, Arc<str>>,
     /// New values of labels and annotations.
     pub metadata: Metadata,
-    /// The state annotation.
+    /// The state annotation, of all owners together.
     pub record: Record,
+    /// The records to be written, by owner; [`super::plan`] fills it in.
+    pub records: Records,
 }
 
 /// Reason for which an update waits.

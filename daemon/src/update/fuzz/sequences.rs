@@ -12,8 +12,9 @@ use berth_policy::{
     StepOutcome,
     in_place_update::{
         ContainerStatusView, CreatedWith, DeclaredContainer, EnvHash, EnvReference, Fetched, GateView,
-        Liveness, MetadataKey, NodeView, PodView, Presence, Record, StoredRequest, UpdateAction, UpdateEvent,
-        UpdatePermission, UpdateReport, UpdateRequest, UpdateSource, Updates, WriteOutcome,
+        Liveness, MergePatch, MetadataKey, NodeView, PodView, Presence, Record, StoredRequest, UpdateAction,
+        UpdateEvent, UpdateOwner, UpdatePermission, UpdateReport, UpdateRequest, UpdateSource, Updates,
+        WriteOutcome,
     },
     time::later,
 };
@@ -161,7 +162,11 @@ impl Play {
             has_pull_secrets: which > 250,
             metadata: BTreeMap::from([(MetadataKey::Label("k".to_owned()), format!("{}", which % 3))]),
             gate: gates[usize::from(which / 3) % gates.len()],
-            record: which.is_multiple_of(11).then(record),
+            records: [UpdateOwner::Workload, set(which)]
+                .into_iter()
+                .filter(|_| which.is_multiple_of(11))
+                .map(|owner| (owner, record()))
+                .collect(),
             containers: ["m", "s"].map(|name| self.declared(name, which, length)).into(),
         }
     }
@@ -228,6 +233,15 @@ fn instance(name: &str, attempt: u32) -> ContainerId {
     format!("{name}-{attempt}").as_str().into()
 }
 
+fn set(which: u8) -> UpdateOwner {
+    UpdateOwner::SidecarSet(format!("s{}", which % 3))
+}
+
+fn merges(which: u8) -> BTreeMap<String, MergePatch> {
+    let patch = MergePatch::parse(r#"{"a":{"b":null},"c":[1]}"#).unwrap_or_default();
+    BTreeMap::from([(format!("k{}", which % 3), patch)])
+}
+
 fn record() -> Record {
     Record {
         revision: "old".to_owned(),
@@ -254,6 +268,10 @@ fn request(which: u8, source: UpdateSource, length: Duration, now: Instant) -> U
         revision: format!("v{}", which % 7),
         images: BTreeMap::from([image("m"), image(if which > 250 { "unknown" } else { "s" })]),
         metadata: BTreeMap::from([label]),
+        merges: if which.is_multiple_of(4) { merges(which) } else { BTreeMap::new() },
+        defaults: BTreeMap::from([("d".to_owned(), which.to_string())]),
+        owner: if which.is_multiple_of(2) { set(which) } else { UpdateOwner::Workload },
+        keeps_service: which.is_multiple_of(3),
         grace: length,
         ignore_failures: which > 200,
         rollback_on_failure: which.is_multiple_of(3),

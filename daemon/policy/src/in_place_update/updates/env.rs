@@ -13,7 +13,9 @@ use crate::{
 pub(crate) fn named(requests: &[UpdateRequest]) -> BTreeSet<MetadataKey> {
     let before = requests.iter().filter_map(|request| request.reported.previous.as_ref());
     let before = before.flat_map(|previous| previous.metadata.keys());
-    requests.iter().flat_map(|request| request.metadata.keys()).chain(before).cloned().collect()
+    let named = requests.iter().flat_map(|request| request.metadata.keys()).chain(before).cloned();
+    let merged = requests.iter().flat_map(|request| request.merges.keys().chain(request.defaults.keys()));
+    named.chain(merged.map(|key| MetadataKey::Annotation(key.clone()))).collect()
 }
 
 /// The values that the containers are to be created with once the pod has these values, too: as far as they

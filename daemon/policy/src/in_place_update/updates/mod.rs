@@ -85,6 +85,8 @@ pub struct Updates {
     pods: BTreeMap<PodUid, UpdatedPod>,
     /// Requests with a write under way.
     writing: BTreeSet<RequestId>,
+    /// When entries of a NodePodUpdate were last reported on.
+    told_at: BTreeMap<RequestId, Instant>,
     /// Requests whose last write failed.
     unwritten: BTreeMap<RequestId, Attempts>,
     /// Since when all requests are known.
@@ -115,6 +117,7 @@ impl Updates {
             watch: Watch::default(),
             pods: BTreeMap::new(),
             writing: BTreeSet::new(),
+            told_at: BTreeMap::new(),
             unwritten: BTreeMap::new(),
             heard: None,
             told: false,

@@ -1,14 +1,23 @@
 //! Reports on requests, and when requests are deleted.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use super::{Updates, action::UpdateAction, event::StoredRequest, requests::LOOKED_AT, retries::Attempts};
 use crate::{
     event::StepOutcome,
-    in_place_update::{FailureReason, UpdateOutcome, UpdatePhase, UpdateReport, UpdateRequest},
+    in_place_update::{
+        ContainerUpdatePhase, FailureReason, UpdateOutcome, UpdatePhase, UpdateReport, UpdateRequest,
+        UpdateSource,
+    },
     model::{PodUid, RequestId},
+    time::later,
 };
 
+/// Time between two reports on an entry of a NodePodUpdate that say nothing new but to people.
+const MESSAGES_APART: Duration = Duration::from_secs(5);
 /// The message of requests that are left alone.
 const SET_ASIDE: &str = "berthd has failed to evaluate it and leaves it alone for a while; this is a bug of berthd, whose log has the place";
 
@@ -36,6 +45,7 @@ impl Updates {
         }
         let requests = &self.requests;
         self.unwritten.retain(|id, _| requests.get(id).is_some());
+        self.told_at.retain(|id, _| requests.get(id).is_some_and(|entry| entry.request.ended.is_none()));
         for until in self.unwritten.values().filter_map(|attempts| attempts.pause(now)) {
             self.wake.at(until);
         }
@@ -54,6 +64,30 @@ impl Updates {
         if !paused && self.writing.insert(request.id.clone()) {
             actions.push(UpdateAction::Report(Box::new(request), Box::new(report)));
         }
+    }
+
+    /// Whether this is to be reported now. All entries of a node stand in one object, so what is only for
+    /// people waits, if the entry was reported on a moment ago; a phase, an end or a failure never does.
+    pub(super) fn is_time_to_tell(
+        &mut self,
+        request: &UpdateRequest,
+        report: &UpdateReport,
+        now: Instant,
+    ) -> bool {
+        let old = &request.reported;
+        let failed = |report: &UpdateReport| {
+            let states = report.containers.iter();
+            states.filter(|state| state.phase == ContainerUpdatePhase::Failed).count()
+        };
+        let is_news = request.source != UpdateSource::NodePodUpdate
+            || (report.phase, report.outcome) != (old.phase, old.outcome)
+            || report.rolling_back != old.rolling_back
+            || report.previous != old.previous
+            || failed(report) != failed(old);
+        let Some(told) = self.told_at.get(&request.id).filter(|_| !is_news) else { return true };
+        let then = later(*told, MESSAGES_APART);
+        self.wake.at(then);
+        then <= now
     }
 
     /// A request that makes no sense fails.
@@ -113,6 +147,13 @@ impl Updates {
         match outcome {
             StepOutcome::Done => {
                 self.unwritten.remove(id);
+                if self
+                    .requests
+                    .get(id)
+                    .is_some_and(|entry| entry.request.source == UpdateSource::NodePodUpdate)
+                {
+                    self.told_at.insert(id.clone(), now);
+                }
                 self.requests.reported(id, report, now);
             }
             StepOutcome::Gone => self.requests.gone(id),

@@ -11,7 +11,7 @@ use std::{
 
 use super::action::UpdateAction;
 use crate::{
-    in_place_update::{Record, UpdateRequest},
+    in_place_update::{Records, UpdateRequest},
     instances::InstanceView,
     model::{ContainerId, ContainerName, ContainerState, RequestId},
     recreate::{Origin, RecreateReport, RecreateRequest, RecreateStrategy, RecreateTarget},
@@ -27,7 +27,7 @@ const AGAIN: Duration = Duration::from_secs(30);
 pub(crate) struct Restarts {
     in_flight: BTreeMap<ContainerName, InFlight>,
     /// When a container was last restarted, and at which point of the pod's updates.
-    done: BTreeMap<ContainerName, (Option<Record>, Instant)>,
+    done: BTreeMap<ContainerName, (Records, Instant)>,
 }
 
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ impl Restarts {
     pub(crate) fn want(
         &mut self,
         request: &UpdateRequest,
-        point: Option<&Record>,
+        point: &Records,
         instances: &BTreeMap<ContainerName, InstanceView>,
         wanted: BTreeMap<ContainerName, ContainerId>,
         now: Instant,
@@ -73,13 +73,13 @@ impl Restarts {
                 continue;
             }
             if let Some((before, at)) = self.done.get(&name)
-                && before.as_ref() == point
+                && before == point
                 && now < later(*at, AGAIN)
             {
                 again = again.into_iter().chain([later(*at, AGAIN)]).min();
                 continue;
             }
-            self.done.insert(name.clone(), (point.cloned(), now));
+            self.done.insert(name.clone(), (point.clone(), now));
             let restart = InFlight { request: recreate(request, &name, &instance, now), instance };
             if known {
                 actions.push(UpdateAction::Restart(Box::new(restart.request.clone())));

@@ -64,7 +64,9 @@ pub(crate) fn snapshot(
     let observed = Observed {
         liveness: view.liveness,
         gate: look.gate(),
-        record: view.record.clone(),
+        record: None,
+        records: view.records.clone(),
+        is_record_old: false,
         kubelet_knows: is_settled && is_worked_on(view),
         images: look.images(),
         refused: pod.refused.clone(),
@@ -220,8 +222,9 @@ impl Look<'_> {
     /// When a container that has fallen over since its batch was patched has run long enough to count: the
     /// kubelet calls one without a probe Ready whenever it is started. `None` for one that has not.
     fn proven(&self, name: &ContainerName, status: &ContainerStatusView) -> Option<Instant> {
-        let mut batches = self.view.record.as_ref()?.container_batches_record.iter();
-        let batch = batches.rfind(|batch| batch.containers.contains(name))?;
+        let batches = self.view.records.values().flat_map(|record| &record.container_batches_record);
+        let batches = batches.filter(|batch| batch.containers.contains(name));
+        let batch = batches.max_by_key(|batch| batch.timestamp)?;
         let before = i64::try_from(status.last_started?.as_secs()).unwrap_or(i64::MAX);
         let since = status.started?;
         // Times have whole seconds: one that was started in the second of the patch may have been started

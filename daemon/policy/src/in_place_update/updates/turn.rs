@@ -56,7 +56,9 @@ impl Updates {
         requests.iter().filter_map(UpdateRequest::limit).for_each(|limit| turn.wake.at(limit));
         turn.carry_out(pod, planned.next, decided);
         for (id, report) in planned.reports {
-            if let Some(request) = requests.iter().find(|request| request.id == id) {
+            if let Some(request) = requests.iter().find(|request| request.id == id)
+                && self.is_time_to_tell(request, &report, clock.now)
+            {
                 self.report(request.clone(), report, clock.now, actions);
             }
         }
@@ -175,7 +177,7 @@ impl Turn<'_> {
         };
         let instances = pod.instances();
         let (Some(view), Some(request)) = (pod.seen.view(), self.requests.first()) else { return };
-        let point = view.record.as_ref();
+        let point = &view.records;
         let restarts = &mut pod.restarts;
         let (actions, again) = restarts.want(request, point, &instances, wanted, self.clock.now, self.told);
         self.actions.extend(actions);

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    in_place_update::{EnvHash, Liveness, Metadata, MetadataKey, Presence, Record},
+    in_place_update::{EnvHash, Liveness, Metadata, MetadataKey, Presence, Records},
     instances::{InstanceView, Moment},
     model::{ContainerId, ContainerName, PodUid, RestartPolicy},
 };
@@ -34,8 +34,8 @@ pub struct PodView {
     pub metadata: Metadata,
     /// The readiness gate `InPlaceUpdateReady`.
     pub gate: GateView,
-    /// The annotation `apps.kruise.io/inplace-update-state`.
-    pub record: Option<Record>,
+    /// The annotations with the progress of updates, by owner.
+    pub records: Records,
     /// `spec.containers`, in their order.
     pub containers: Vec<DeclaredContainer>,
 }

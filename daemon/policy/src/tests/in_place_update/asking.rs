@@ -7,7 +7,8 @@ use super::world::{NO_GRACE, World, told, update};
 use crate::{
     PodRef,
     in_place_update::{
-        Next, PodPlan, Sight, UpdateOutcome, UpdatePhase, UpdateReport, UpdateRequest, UpdateSource, plan,
+        Next, PodPlan, Sight, UpdateOutcome, UpdateOwner, UpdatePhase, UpdateReport, UpdateRequest,
+        UpdateSource, plan,
     },
 };
 
@@ -40,6 +41,10 @@ impl Asking {
             revision: id.to_owned(),
             images: wanted.images,
             metadata: wanted.metadata,
+            merges: Default::default(),
+            defaults: Default::default(),
+            owner: UpdateOwner::Workload,
+            keeps_service: false,
             grace: NO_GRACE,
             ignore_failures: false,
             rollback_on_failure: false,

@@ -13,7 +13,7 @@ use crate::{
     ContainerId, ContainerName,
     in_place_update::{
         Before, ContainerView, EnvHash, Gate, ImageMatch, Instance, Leftovers, Life, Liveness, Metadata,
-        MetadataKey, Next, Observed, Presence, Record, Update, next,
+        MetadataKey, Next, Observed, Presence, Record, Records, Update, UpdateOwner, next,
     },
 };
 
@@ -54,6 +54,8 @@ pub(super) struct World {
     pub(super) metadata: Metadata,
     pub(super) gate: Gate,
     pub(super) record: Option<Record>,
+    /// Records of SidecarSets.
+    pub(super) records: Records,
     pub(super) before: Option<Before>,
     pub(super) on_node: BTreeSet<Arc<str>>,
     pub(super) refused: BTreeMap<Arc<str>, String>,
@@ -167,6 +169,7 @@ impl World {
             metadata,
             gate: Gate::Ready,
             record: None,
+            records: Records::new(),
             before: None,
             refused: BTreeMap::new(),
             version: 0,
@@ -202,11 +205,19 @@ impl World {
             metadata: self.metadata.clone(),
             gate: self.gate,
             record: self.record.clone(),
+            records: self.all_records(),
+            is_record_old: false,
             kubelet_knows: self.version == self.known_version,
             images: refused.chain(images).collect(),
             refused: None,
             before: self.before.clone(),
         }
+    }
+
+    /// The records of all owners.
+    pub(super) fn all_records(&self) -> Records {
+        let workload = self.record.iter().map(|record| (UpdateOwner::Workload, record.clone()));
+        workload.chain(self.records.clone()).collect()
     }
 
     pub(super) fn next(&self, update: &Update) -> Next {
@@ -243,7 +254,13 @@ impl World {
                     }
                 }
                 self.metadata.extend(patch.metadata.clone());
-                self.record = Some(patch.record.clone());
+                match patch.records.is_empty() {
+                    true => self.record = Some(patch.record.clone()),
+                    false => {
+                        self.records.extend(patch.records.clone());
+                        self.record = self.records.remove(&UpdateOwner::Workload).or(self.record.take());
+                    }
+                }
                 self.version += 1;
             }
             Next::Recreate(instances) => {

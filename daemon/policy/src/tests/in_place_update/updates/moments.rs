@@ -306,3 +306,27 @@ fn a_value_that_the_kubelet_puts_elsewhere_too_is_not_set() {
     view.containers[0].references.values_mut().for_each(|reference| reference.is_expanded = true);
     assert_eq!(values(&view).keys().map(|name| name.as_str()).collect::<Vec<_>>(), ["b"]);
 }
+
+/// All entries of a node stand in one object: what is only for people waits, a phase or an end does not.
+#[test]
+fn messages_about_an_entry_are_five_seconds_apart() {
+    for (source, waits) in [(UpdateSource::NodePodUpdate, true), (UpdateSource::Api, false)] {
+        let mut play = one();
+        let id = play.ask(&[("a", "a:2")], &[]);
+        let mut request = play.requests[&id].clone();
+        request.source = source;
+        play.see(request);
+        until(&mut play, "report");
+        // That it was taken up.
+        play.answer_report(0, StepOutcome::Done);
+        let due = |play: &mut Play| plan(play).iter().any(|told| told == "report");
+        assert_eq!(due(&mut play), !waits, "that it pulls: {source:?}");
+        if waits {
+            play.pass(4999 * MILLI);
+            assert!(!due(&mut play));
+            assert_eq!(play.updates.next_deadline(), Some(play.world.now + MILLI));
+            play.pass(MILLI);
+            assert!(due(&mut play));
+        }
+    }
+}

@@ -206,7 +206,7 @@ impl Play {
                 Gate::Ready => GateView::Ready,
                 Gate::NotReady { since: at } => GateView::NotReady { since: Some(since(at)) },
             },
-            record: self.world.record.clone(),
+            records: self.world.all_records(),
             containers: containers.map(container).collect(),
         }
     }

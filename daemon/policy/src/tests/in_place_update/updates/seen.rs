@@ -105,7 +105,7 @@ fn one_that_has_fallen_over_has_to_prove_itself() {
             container_batches_record: vec![Batch { timestamp: batch, containers }],
             ..Record::default()
         };
-        view.record = Some(record);
+        view.records.insert(crate::in_place_update::UpdateOwner::Workload, record);
         let status = view.containers[0].status.as_mut().unwrap();
         status.last_started = last.map(Duration::from_secs);
         status.started = Some(play.wall() - Duration::from_secs(ran));

@@ -1,0 +1,115 @@
+//! Entries of owners, as somebody may write them.
+
+use std::time::Instant;
+
+use berth_policy::in_place_update::{
+    StoredRequest, UpdateAction, UpdateEvent, UpdateOwner, UpdatePermission, UpdateReport, UpdateSource,
+    Updates,
+};
+use serde_json::{Value, json};
+
+use super::*;
+
+fn entry(change: Value) -> DesiredPod {
+    let mut entry = json!({
+        "uid": "p", "namespace": "shop", "name": "web", "owner": "SidecarSet/mesh", "ownerUid": "u",
+        "revision": "mesh-2", "containers": [{ "name": "mesh", "image": "mesh:2" }],
+    });
+    for (key, value) in change.as_object().unwrap() {
+        entry[key] = value.clone();
+    }
+    serde_json::from_value(entry).unwrap()
+}
+
+fn converted(entry: &DesiredPod) -> (UpdateRequest, Result<(), Flaw>) {
+    desired(entry, UpdateReport::default(), None, Instant::now(), &Clock::read())
+}
+
+#[test]
+fn an_entry_of_a_set() {
+    let merged = json!({ "kruise.io/sidecarset-hash": r#"{"mesh":{"hash":"h"}}"# });
+    let change = json!({ "service": "Keep", "attempt": 3, "mergeAnnotations": merged, "defaultAnnotations": { "d": "1" } });
+    let (request, sound) = converted(&entry(change));
+    assert_eq!(sound, Ok(()));
+    assert_eq!(request.id.as_str(), "p/SidecarSet/mesh@mesh-2#3");
+    assert_eq!((&request.owner, request.keeps_service), (&UpdateOwner::SidecarSet("mesh".to_owned()), true));
+    assert_eq!((request.merges.len(), request.defaults["d"].as_str()), (1, "1"));
+    let (plain, sound) = converted(&entry(json!({ "owner": "" })));
+    assert_eq!((sound, plain.id.as_str()), (Ok(()), "p/@mesh-2#0"));
+    assert_eq!((plain.owner, plain.keeps_service), (UpdateOwner::Workload, false));
+}
+
+#[test]
+fn what_is_wrong_with_an_entry_is_said() {
+    let table = [
+        (json!({ "owner": "CloneSet/web" }), "owner \"CloneSet/web\" is none"),
+        (json!({ "owner": "SidecarSet/" }), "give SidecarSet/<name>"),
+        (json!({ "owner": "SidecarSet/a b" }), "give SidecarSet/<name>"),
+        (json!({ "mergeAnnotations": { "k": "no JSON" } }), "mergeAnnotations[k] is no JSON object"),
+        (json!({ "mergeAnnotations": { "k": "7" } }), "mergeAnnotations[k] is no JSON object"),
+        (json!({ "mergeAnnotations": { "a b": "{}" } }), "metadata.annotations[a b]"),
+        (json!({ "defaultAnnotations": { "a b": "" } }), "metadata.annotations[a b]"),
+        (
+            json!({ "annotations": { "k": "" }, "defaultAnnotations": { "k": "" } }),
+            "annotation k is in two of",
+        ),
+        (
+            json!({ "mergeAnnotations": { state::SIDECAR_SETS: "{}" } }),
+            "where the progress of updates is kept",
+        ),
+        (
+            json!({ "defaultAnnotations": { state::ANNOTATION: "{}" } }),
+            "where the progress of updates is kept",
+        ),
+        (json!({ "defaultAnnotations": { "k": "x".repeat(LONGEST_ANNOTATIONS) } }), "a pod has at most"),
+        (json!({ "containers": [], "mergeAnnotations": {} }), "neither containers nor metadata"),
+    ];
+    for (change, part) in table {
+        let flaw = converted(&entry(change.clone())).1.map_err(|flaw| flaw.to_string());
+        let text = change.to_string();
+        assert!(flaw.as_ref().is_err_and(|flaw| flaw.contains(part)), "{:.80} {flaw:?}", text);
+    }
+}
+
+/// Ten thousand entries of one pod, each of another owner, with patches of any kind: nothing panics, only
+/// some are looked at, and the entry of another pod is taken up with the first plan.
+#[test]
+fn ten_thousand_hostile_entries_hold_nobody_up() {
+    let deep = "{\"a\":".repeat(10_000);
+    let wide: BTreeMap<String, String> =
+        (0..256).map(|key| (format!("k{key}"), "{\"a\":null}".to_owned())).collect();
+    let begin = Instant::now();
+    let clock = Clock::read();
+    let stored = |entry: &DesiredPod| {
+        let (request, sound) = desired(entry, UpdateReport::default(), None, begin, &clock);
+        StoredRequest { request, flaw: sound.err().map(|flaw| flaw.to_string()), version: 1 }
+    };
+    let crowd = (0..10_000).map(|number| {
+        let patches = match number % 4 {
+            0 => json!({ "k": deep }),
+            1 => json!(wide),
+            2 => json!({ "k": "\u{0}" }),
+            _ => json!({ "k": format!("{{\"s{number}\":{number}}}") }),
+        };
+        stored(&entry(json!({ "owner": format!("SidecarSet/s{number}"), "mergeAnnotations": patches })))
+    });
+    let other = stored(&entry(json!({ "uid": "other" })));
+    let entries: Vec<StoredRequest> = crowd.chain([other]).collect();
+    assert_eq!(entries.iter().filter(|entry| entry.flaw.is_some()).count(), 5_000);
+    let mut updates = Updates::new(berth_policy::Path::Inline);
+    let now = crate::agent::now();
+    for event in [
+        UpdateEvent::PermissionKnown(UpdatePermission::Given),
+        UpdateEvent::RequestsListed(UpdateSource::NodePodUpdate, entries),
+    ] {
+        updates.apply(event, now);
+    }
+    let actions = updates.plan(now, Duration::from_secs(1));
+    let fetched = |uid: &str| {
+        actions.iter().any(|action| matches!(action, UpdateAction::Fetch(pod) if pod.uid.as_str() == uid))
+    };
+    assert!(fetched("other") && fetched("p"));
+    assert_eq!(updates.panics(), 0);
+    // Of a debug build on a busy machine; a plan that grew with the square would take minutes.
+    assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", begin.elapsed());
+}
