@@ -106,7 +106,9 @@ fn roles_write_this_and_nothing_else() {
         "berth-manager: patch apps.kruise.io/nodeimages/status",
         "berth-manager: patch apps.kruise.io/nodepodprobes/status",
         "berth-manager: patch apps.kruise.io/podprobemarkers/status",
+        "berth-manager: patch apps.kruise.io/sidecarsets/status",
         "berth-manager: patch berth.dev/containerupdaterequests/status",
+        "berth-manager: patch berth.dev/nodepodupdates/status",
         "berth-manager: use berth.dev/identities",
         "berth-status-writer: write berth.dev/statuses",
     ];
@@ -121,6 +123,7 @@ fn the_manager_reads_this_and_nothing_else() {
         reads.iter().filter(|grant| grant.starts_with("berth-manager") && READS.contains(&verb(grant)));
     let reads: BTreeSet<_> = reads.map(|grant| grant.split_once(": ").unwrap().1).collect();
     let watched = [
+        "/namespaces",
         "/nodes",
         "/pods",
         "apps.kruise.io/containerrecreaterequests",
@@ -128,7 +131,9 @@ fn the_manager_reads_this_and_nothing_else() {
         "apps.kruise.io/nodeimages",
         "apps.kruise.io/nodepodprobes",
         "apps.kruise.io/podprobemarkers",
+        "apps.kruise.io/sidecarsets",
         "berth.dev/containerupdaterequests",
+        "berth.dev/nodepodupdates",
     ];
     let mut expected: BTreeSet<_> =
         watched.iter().flat_map(|of| ["list", "watch"].map(|verb| format!("{verb} {of}"))).collect();
