@@ -8,7 +8,7 @@ use super::attempts::{
     token_of, update,
 };
 use super::refusals::Row;
-use super::world::{A, B};
+use super::world::B;
 
 const OF_NODE: &str =
     "what a node has (imageStatuses, pulls, sealingKey, firstSyncStatus, podProbeStatuses) is the agent's";
