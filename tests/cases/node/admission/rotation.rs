@@ -90,7 +90,7 @@ fn handshake(address: &str, bundle: &[u8]) -> Result<()> {
     let config = config.with_root_certificates(roots).with_no_client_auth();
     let mut connection = ClientConnection::new(Arc::new(config), ServerName::try_from(NAME)?)?;
     let mut socket = TcpStream::connect((address, 443))?;
-    let mut stream = Stream::new(&mut connection, &mut socket);
+    let stream = Stream::new(&mut connection, &mut socket);
     while stream.conn.is_handshaking() {
         stream.conn.complete_io(stream.sock)?;
     }

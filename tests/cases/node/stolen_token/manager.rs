@@ -8,7 +8,7 @@ use super::attempts::{
     status, token_of, update,
 };
 use super::refusals::Row;
-use super::world::{A, B};
+use super::world::B;
 
 const OF_NODE: &str =
     "what a node has (imageStatuses, pulls, sealingKey, firstSyncStatus, podProbeStatuses) is the agent's";
@@ -231,7 +231,9 @@ pub(super) fn updates() -> Vec<Row> {
     let previous = "what the pod was before an update (previous) is the agent's";
     let finished = "the manager changes no finished request";
     let no_patch = "cannot patch resource \"nodepodupdates\"";
-    let no_status = "cannot patch resource \"nodepodupdates/status\"";
+    let of_node = "what a node says of its updates (pods, features, conditions) is the agent's";
+    let of_others = "of desiredPods the manager writes the entries of SidecarSets alone";
+    let features = json!(["swaps/v1"]);
     let desired = json!([{ "uid": "u", "namespace": "n", "name": "p", "revision": "r" }]);
     vec![
         (Manager, Post, update(""), made, "cannot create resource \"containerupdaterequests\""),
@@ -256,14 +258,20 @@ pub(super) fn updates() -> Vec<Row> {
         (Manager, Merge, update("/unassigned/status"), status(json!({ "previous": was })), previous),
         (Manager, Merge, update("/mine-done/status"), status(json!({ "phase": "Pending" })), finished),
         (Manager, Merge, update("/mine-done/status"), status(json!({ "completionTime": null })), finished),
-        (Manager, Merge, pod_update(&format!("/{B}/status")), status(json!({ "pods": pods })), no_status),
-        (Manager, Merge, pod_update(&format!("/{A}/status")), status(json!({ "pods": null })), no_status),
+        (Manager, Merge, pod_update(&format!("/{B}/status")), status(json!({ "pods": pods })), of_node),
         (
             Manager,
             Merge,
-            pod_update(&format!("/{A}/status")),
+            pod_update(&format!("/{B}/status")),
+            status(json!({ "features": features })),
+            of_node,
+        ),
+        (
+            Manager,
+            Merge,
+            pod_update(&format!("/{B}/status")),
             status(json!({ "desiredPods": desired })),
-            no_status,
+            of_others,
         ),
         (Manager, Merge, pod_update(&format!("/{B}")), labelled("l"), no_patch),
         (

@@ -110,7 +110,9 @@ fn roles_write_this_and_nothing_else() {
         "berth-manager: patch apps.kruise.io/nodeimages/status",
         "berth-manager: patch apps.kruise.io/nodepodprobes/status",
         "berth-manager: patch apps.kruise.io/podprobemarkers/status",
+        "berth-manager: patch apps.kruise.io/sidecarsets/status",
         "berth-manager: patch berth.dev/containerupdaterequests/status",
+        "berth-manager: patch berth.dev/nodepodupdates/status",
         "berth-manager: update admissionregistration.k8s.io/mutatingwebhookconfigurations only berth-manager",
         "berth-manager: update admissionregistration.k8s.io/validatingwebhookconfigurations only berth-manager",
         "berth-manager: use berth.dev/identities",
@@ -138,6 +140,7 @@ fn the_manager_reads_this_and_nothing_else() {
         "apps.kruise.io/podprobemarkers",
         "apps.kruise.io/sidecarsets",
         "berth.dev/containerupdaterequests",
+        "berth.dev/nodepodupdates",
         // By their names alone: what the admission server stands on.
         "/secrets only berth-manager-admission",
         "admissionregistration.k8s.io/mutatingwebhookconfigurations only berth-manager",
