@@ -1,4 +1,4 @@
-//! What a set that is written gets filled in: defaults and hashes, the same as OpenKruise's.
+//! Defaults and hashes that a set gets when it is written, the same as OpenKruise's.
 //!
 //! One default differs. A pull policy that an update leaves out keeps the stored one: from `nginx` to
 //! `nginx:1.23` is then a change of the image alone, and running pods can follow it.

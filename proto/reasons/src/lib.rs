@@ -1,7 +1,8 @@
 //! Reasons for which a request failed: the closed list of words in the condition `Failed`.
 //!
-//! The manager and the agent each write some of them into requests of both kinds, and read those of the other.
-//! The list is a crate of its own so that the pure policy can use it: a crate without dependencies does no I/O.
+//! The manager and the agent each write some of them into requests of both kinds, and read those of the
+//! other. The list is a crate of its own so that the pure policy can use it: a crate without dependencies
+//! does no I/O.
 
 use std::fmt;
 

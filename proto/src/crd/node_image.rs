@@ -139,9 +139,9 @@ pub enum ImagePullPolicy {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeImageStatus {
-    /// Images that jobs and workloads ask of this node now; the manager's. Each of the two lists has one writer,
-    /// which writes all of it: as one value (`atomic`) its entries cost the API server half as much as one by
-    /// one.
+    /// Images that jobs and workloads ask of this node now; the manager's. Each of the two lists has one
+    /// writer, which writes all of it: as one value (`atomic`) its entries cost the API server half as much
+    /// as one by one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub desired_images: Vec<DesiredImage>,

@@ -72,8 +72,8 @@ pub struct ContainerProbe {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodePodProbeStatus {
-    /// Probes that `PodProbeMarker`s ask of this node now; the manager's. Each of the two lists has one writer,
-    /// which writes all of it, as in a `NodeImage`.
+    /// Probes that `PodProbeMarker`s ask of this node now; the manager's. Each of the two lists has one
+    /// writer, which writes all of it, as in a `NodeImage`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub desired_pod_probes: Vec<PodProbe>,

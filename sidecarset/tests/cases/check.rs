@@ -1,4 +1,4 @@
-//! What is refused when a set is written, and in which words.
+//! Faults of a set when it is written, and the words in which they are told.
 
 use berth_sidecarset::{Set, WhiteList, check, warnings};
 use rstest::rstest;
