@@ -32,6 +32,7 @@ mod policies_missing;
 mod probes;
 mod recreate;
 mod releases;
+mod sidecarsets;
 mod standalone;
 mod standalone_requests;
 mod stolen_token;

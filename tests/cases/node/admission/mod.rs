@@ -7,3 +7,5 @@ mod policy;
 mod requests;
 mod rotation;
 mod scene;
+
+pub(crate) use self::scene::{Door, install_admission};

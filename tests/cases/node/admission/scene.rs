@@ -45,8 +45,38 @@ pub(super) struct Scene {
     _turn: MutexGuard<'static, ()>,
 }
 
-/// Hands connections on while it lives.
-struct Door(JoinHandle<()>);
+/// The Service's address: hands connections on while it lives.
+pub(crate) struct Door(JoinHandle<()>);
+
+impl Door {
+    /// Takes the address on the run's bridge, and hands connections on to the replicas of the run in turn.
+    pub(crate) async fn open(run: &Run) -> Result<Self> {
+        let address = run.webhook_address();
+        // The one of the test before may still be closing.
+        let listener = await_condition("the Service's address is free", PATIENCE, async || {
+            TcpListener::bind((address.as_str(), 443)).await.context("the Service's address")
+        })
+        .await?;
+        let targets = Manager::admission_addresses(run);
+        let turn = Arc::new(AtomicUsize::new(0));
+        Ok(Self(tokio::spawn(async move {
+            while let Ok((mut client, _)) = listener.accept().await {
+                let (targets, turn) = (targets.clone(), turn.clone());
+                tokio::spawn(async move {
+                    let first = turn.fetch_add(1, Ordering::Relaxed);
+                    for at in 0..targets.len() {
+                        // As a Service does, one that is not there is passed over.
+                        let target = &targets[(first + at) % targets.len()];
+                        if let Ok(mut server) = TcpStream::connect(target).await {
+                            let _ = copy_bidirectional(&mut client, &mut server).await;
+                            return;
+                        }
+                    }
+                });
+            }
+        })))
+    }
+}
 
 impl Drop for Door {
     fn drop(&mut self) {
@@ -63,13 +93,7 @@ impl Scene {
                 let plane = ControlPlane::without_controllers().await?;
                 let client = plane.client().await?;
                 deploy::install(&client).await?;
-                for mut object in deploy::objects("manager/admission.yaml")? {
-                    if object.types.as_ref().is_some_and(|types| types.kind == "Service") {
-                        object.data["spec"]["clusterIP"] = plane.run().webhook_address().into();
-                    }
-                    deploy::apply_object(&client, &object).await?;
-                }
-                cluster_address::take(plane.run(), &plane.run().webhook_address())?;
+                install_admission(&client, plane.run()).await?;
                 anyhow::Ok(plane)
             };
             started.await.map_err(|error| format!("{error:#}"))
@@ -80,7 +104,7 @@ impl Scene {
         let sets: Api<SidecarSet> = Api::all(client.clone());
         let token = token::of(&client, "berth-manager", None).await?;
         let kubeconfig = plane.api().kubeconfig_with("berth-manager", &token)?;
-        let door = door(plane).await?;
+        let door = Door::open(plane.run()).await?;
         let first = Manager::admitting(plane.run(), Replica::First, &kubeconfig, LEASE).await?;
         // Those of the test before; somebody has to let their deletion pass.
         sets.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
@@ -136,31 +160,15 @@ impl Scene {
     }
 }
 
-async fn door(plane: &ControlPlane) -> Result<Door> {
-    let run = plane.run();
-    let address = run.webhook_address();
-    // The one of the test before may still be closing.
-    let listener = await_condition("the Service's address is free", PATIENCE, async || {
-        TcpListener::bind((address.as_str(), 443)).await.context("the Service's address")
-    })
-    .await?;
-    let targets = Manager::admission_addresses(run);
-    let turn = Arc::new(AtomicUsize::new(0));
-    Ok(Door(tokio::spawn(async move {
-        while let Ok((mut client, _)) = listener.accept().await {
-            let (targets, turn) = (targets.clone(), turn.clone());
-            tokio::spawn(async move {
-                let first = turn.fetch_add(1, Ordering::Relaxed);
-                for at in 0..targets.len() {
-                    // As a Service does, one that is not there is passed over.
-                    if let Ok(mut server) = TcpStream::connect(&targets[(first + at) % targets.len()]).await {
-                        let _ = copy_bidirectional(&mut client, &mut server).await;
-                        return;
-                    }
-                }
-            });
+/// Makes what an admission server stands on, with a Service at the run's own address.
+pub(crate) async fn install_admission(client: &Client, run: &Run) -> Result<()> {
+    for mut object in deploy::objects("manager/admission.yaml")? {
+        if object.types.as_ref().is_some_and(|types| types.kind == "Service") {
+            object.data["spec"]["clusterIP"] = run.webhook_address().into();
         }
-    })))
+        deploy::apply_object(client, &object).await?;
+    }
+    cluster_address::take(run, &run.webhook_address())
 }
 
 /// A set of one sidecar for the pods whose label `app` is its name.

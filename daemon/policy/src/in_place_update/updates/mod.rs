@@ -265,6 +265,7 @@ impl Updates {
     fn shown(&mut self, view: Box<PodView>, settled: Instant) {
         let uid = self.followed_as(&view.uids).cloned();
         if let Some(pod) = uid.and_then(|uid| self.pods.get_mut(&uid)) {
+            pod.is_unheard &= pod.seen.view().is_some_and(|known| known.version >= view.version);
             pod.seen.take(view, settled);
         }
     }
@@ -280,7 +281,10 @@ impl Updates {
         pod.asking = false;
         match found {
             // Whoever watches has it, too.
-            Fetched::Found(view) => self.shown(view, self.watch.settles(self.path, now)),
+            Fetched::Found(view) => {
+                pod.is_unheard = false;
+                self.shown(view, self.watch.settles(self.path, now));
+            }
             Fetched::Gone => self.gone(uid),
             Fetched::Failed => pod.attempts.failed(now),
         }
@@ -289,6 +293,9 @@ impl Updates {
     fn written(&mut self, uid: &PodUid, outcome: WriteOutcome, now: Instant) {
         let Some(pod) = self.pods.get_mut(uid) else { return };
         let step = pod.step.take();
+        if let (Some(Step::Patch(_)), WriteOutcome::Outdated | WriteOutcome::Failed) = (&step, &outcome) {
+            pod.is_unheard = true;
+        }
         match outcome {
             WriteOutcome::Done(view) => {
                 pod.attempts = Attempts::default();
@@ -323,6 +330,7 @@ impl Updates {
                 seen: known.seen,
                 images: known.images,
                 env: known.env,
+                is_unheard: known.is_unheard || matches!(known.step, Some(Step::Patch(_))),
                 ..UpdatedPod::default()
             };
         }

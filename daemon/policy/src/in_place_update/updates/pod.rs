@@ -50,6 +50,9 @@ pub(crate) struct UpdatedPod {
     pub(crate) asking: bool,
     /// Somebody else wrote to the pod: it is asked for before the next step.
     pub(crate) is_outdated: bool,
+    /// A patch may have been written although its answer says something else. Until the pod is seen again its
+    /// env values stand: those of the pod as it was seen before are older than what the kubelet may have.
+    pub(crate) is_unheard: bool,
 }
 
 /// A step under way.

@@ -136,7 +136,7 @@ impl Turn<'_> {
     /// Gives out what was planned.
     fn carry_out(&mut self, pod: &mut UpdatedPod, next: Option<Next>, decided: bool) {
         let keys = env::named(self.requests);
-        if let (Some(view), None) = (pod.seen.view(), &pod.step) {
+        if let (Some(view), None, false) = (pod.seen.view(), &pod.step, pod.is_unheard) {
             let values = env::values(view, &Metadata::new(), &keys);
             self.set_env(pod, values);
         }
