@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 use berth_proto::crd::{NodePodUpdate, SidecarSet, SidecarSetStatus};
-use berth_tests::manifest::Container;
+use berth_tests::manifest::{Container, PodManifest};
 use berth_tests::node::images::{BUSYBOX, BUSYBOX_NEXT};
 use berth_tests::node::{Manager, NODE_NAME, Replica, token};
 use berth_tests::wait::await_condition;
@@ -50,14 +50,16 @@ impl Stage<'_> {
         self.patch(json!({ "containers": [sidecar(image)] })).await
     }
 
+    /// A pod that the set selects.
+    fn manifest(&self, name: &str) -> PodManifest {
+        self.case.manifest(name).label(LABEL, "logs").container(Container::new("app"))
+    }
+
     /// Makes a pod that the set selects; it comes up with its sidecar.
     async fn pod(&self, name: &str) -> Result<Pod> {
-        let app = Container::new("app");
-        self.case.create(&self.case.manifest(name).label(LABEL, "logs").container(app)).await?;
+        self.case.create(&self.manifest(name)).await?;
         let pod = self.case.await_ready(name).await?;
-        let names: Vec<_> =
-            pod.spec.iter().flat_map(|spec| &spec.containers).map(|container| &*container.name).collect();
-        ensure!(names == ["log", "app"], "{names:?}");
+        ensure!(containers(&pod) == ["log", "app"], "{:?}", containers(&pod));
         Ok(pod)
     }
 
@@ -73,6 +75,10 @@ impl Stage<'_> {
             .await?;
         Ok((container(&pod, "log")?.restart_count, container(&pod, "app")?.restart_count))
     }
+}
+
+fn containers(pod: &Pod) -> Vec<&str> {
+    pod.spec.iter().flat_map(|spec| &spec.containers).map(|container| &*container.name).collect()
 }
 
 fn sidecar(image: &str) -> Value {
@@ -102,6 +108,13 @@ async fn sidecars_are_upgraded_in_place() -> Result<()> {
         await_condition("the set is taken", PATIENCE, async || {
             let set = serde_json::from_value(set.clone())?;
             stage.sets.create(&PostParams::default(), &set).await.map(drop).context("make the set")
+        })
+        .await?;
+        await_condition("the API server asks for pods of the set", PATIENCE, async || {
+            let params = PostParams { dry_run: true, ..PostParams::default() };
+            let pod = case.pods.create(&params, &stage.manifest("probe").pod()?).await?;
+            ensure!(containers(&pod) == ["log", "app"], "not yet");
+            Ok(())
         })
         .await?;
         let outcome = rolls_out(&stage).await;

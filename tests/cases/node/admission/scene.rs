@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use berth_proto::crd::{ContainerRecreateRequest, SidecarSet};
-use berth_tests::node::{ControlPlane, Manager, Replica, cluster_address, deploy, token};
+use berth_tests::node::{ControlPlane, Manager, Replica, Run, cluster_address, deploy, token};
 use berth_tests::wait::await_condition;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::{Pod, Secret};
