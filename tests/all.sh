@@ -25,7 +25,7 @@ step "cargo doc"
 RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --workspace --no-deps --document-private-items --quiet
 
 step "unit, process and in-process tests"
-cargo test --workspace --quiet --lib --bins --test cli --test crds --test systemd --test takeover --test in_process
+cargo test --workspace --quiet --lib --bins --test cases --test cli --test crds --test systemd --test takeover --test in_process
 
 step "cargo deny"
 cargo deny --log-level error check licenses bans sources
