@@ -1,5 +1,5 @@
-//! SidecarSets from one end to the other: the admission server injects, the manager counts and asks, the agent
-//! of the node upgrades, and the kubelet restarts the sidecar alone.
+//! SidecarSets from one end to the other: the admission server injects, the manager counts and asks, the
+//! agent of the node upgrades, and the kubelet restarts the sidecar alone.
 
 use anyhow::{Context, Result, ensure};
 use berth_proto::crd::{NodePodUpdate, SidecarSet, SidecarSetStatus};

@@ -357,8 +357,8 @@ fn the_model_catches_a_patch_before_its_image() {
     }
 }
 
-/// What is written though the answer says something else has its env values at once: what the kubelet starts
-/// then is not started with older ones, and not once more.
+/// A patch that is written though its answer says something else has its env values at once: containers that
+/// the kubelet starts then do not get older ones, and are not restarted once more.
 #[test]
 fn a_patch_that_nobody_heard_of_keeps_its_values() {
     let api = crate::in_place_update::UpdateSource::Api;
