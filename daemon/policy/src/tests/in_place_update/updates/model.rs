@@ -397,7 +397,8 @@ fn a_patch_that_nobody_heard_of_keeps_its_values() {
         ask([0; 3], [0, 0, 1, 0]),
     ];
     let (reads, nothing) = ([false, false, true, false], [false; 4]);
-    let table: [([[bool; 4]; 3], [u8; 3], &[Op]); 2] =
+    type Case<'a> = ([[bool; 4]; 3], [u8; 3], &'a [Op]);
+    let table: [Case<'_>; 2] =
         [([nothing, reads, nothing], [0, 2, 0], &one), ([reads, nothing, nothing], [3, 0, 2], &other)];
     for (shape, images, ops) in table {
         let mut truth = Truth::new((false, [0; 3], shape), [false; 3]);
