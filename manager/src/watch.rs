@@ -1,6 +1,8 @@
 //! The watches: what the API server shows, in the index's words. Conversion only; nothing is decided here.
 
-use std::{pin::pin, time::Duration};
+mod outage;
+
+use std::pin::pin;
 
 use futures::StreamExt;
 use kube::{
@@ -10,10 +12,10 @@ use kube::{
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
+pub(crate) use self::outage::{Failure, Outage};
 use crate::{
     metrics::Metrics,
     seen::{Kind, Object},
-    telemetry::chain,
     wire::{Watchable, Watched},
 };
 
@@ -41,18 +43,6 @@ pub enum Input {
     Broke(Kind),
 }
 
-/// Pauses between attempts to reach the API server; the last one is repeated. Ours and not the watcher's own:
-/// that begins anew before every list, so it would never grow while lists fail.
-pub(crate) const PAUSES: [Duration; 5] = [
-    Duration::from_millis(200),
-    Duration::from_millis(500),
-    Duration::from_secs(1),
-    Duration::from_secs(2),
-    Duration::from_secs(5),
-];
-/// The pause before a kind is looked for again that is not installed: nobody waits for it but who installs
-/// it.
-pub(crate) const ABSENT_PAUSE: Duration = Duration::from_secs(10);
 /// How long one watch request lasts. A connection that died without a word is noticed 5 s after it.
 pub(crate) const WATCH_SECONDS: u32 = 60;
 
@@ -67,36 +57,28 @@ where
     // Lists are read in pages of 500.
     let config = watcher::Config::default().timeout(WATCH_SECONDS);
     let mut events = pin!(watcher::watcher(api, config));
-    // Said once for each outage and cause, not once for each attempt.
-    let mut broken: Option<String> = None;
-    let mut failures = 0;
+    let mut outage = Outage::default();
     while let Some(event) = events.next().await {
         let mut pause = None;
         let input = match event {
             Ok(event) => input::<W>(event),
             Err(error) => {
-                let (absent, text) = (is_absent(&error), chain(&error));
-                if broken.as_ref() != Some(&text) {
-                    lost::<W>(absent, &text);
-                    broken = Some(text);
+                let failure = outage.fails(&error);
+                if let Some(text) = &failure.news {
+                    lost::<W>(failure.absent, text);
                 }
-                if absent {
-                    pause = Some(ABSENT_PAUSE);
+                pause = Some(failure.pause);
+                if failure.absent {
                     Input::Absent(kind)
                 } else {
                     metrics.watch_failed(kind);
-                    pause = Some(PAUSES[failures.min(PAUSES.len() - 1)]);
-                    failures += 1;
                     Input::Broke(kind)
                 }
             }
         };
         // That a list begins is only an intention.
-        if pause.is_none() && !matches!(input, Input::ListBegins(_)) {
-            failures = 0;
-            if broken.take().is_some() {
-                info!(kind = kind.name(), "Watch follows again");
-            }
+        if pause.is_none() && !matches!(input, Input::ListBegins(_)) && outage.ends() {
+            info!(kind = kind.name(), "Watch follows again");
         }
         if inputs.send(input).await.is_err() {
             return;
@@ -104,15 +86,6 @@ where
         if let Some(pause) = pause {
             tokio::time::sleep(pause).await;
         }
-    }
-}
-
-/// The API server has no such path: the kind's definition is not there, or gone.
-pub(crate) fn is_absent(error: &watcher::Error) -> bool {
-    match error {
-        watcher::Error::InitialListFailed(kube::Error::Api(status))
-        | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => status.code == 404,
-        _ => false,
     }
 }
 

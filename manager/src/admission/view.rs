@@ -12,10 +12,7 @@ use serde::de::DeserializeOwned;
 use tokio::{sync::watch, time::sleep};
 use tracing::{info, warn};
 
-use crate::{
-    telemetry::chain,
-    watch::{ABSENT_PAUSE, PAUSES, WATCH_SECONDS, is_absent},
-};
+use crate::watch::{Failure, Outage, WATCH_SECONDS};
 
 /// Objects of one kind by name, of namespaced ones by `namespace/name`.
 #[derive(Clone, Debug)]
@@ -56,23 +53,18 @@ pub(super) async fn follow<K, V>(
 {
     let mut events = pin!(watcher::watcher(api, config.timeout(WATCH_SECONDS)));
     let mut fresh = BTreeMap::new();
-    // Said once for each outage and cause, not once for each attempt.
-    let mut broken: Option<String> = None;
-    let mut failures = 0;
+    let mut outage = Outage::default();
     while let Some(event) = events.next().await {
         let pause = match event {
             Ok(event) => {
                 // That a list begins is only an intention.
-                if !matches!(event, Event::Init) {
-                    failures = 0;
-                    if broken.take().is_some() {
-                        info!(what, "Watch follows again");
-                    }
+                if !matches!(event, Event::Init) && outage.ends() {
+                    info!(what, "Watch follows again");
                 }
                 take(event, &mut fresh, &keep, &view);
                 None
             }
-            Err(error) => Some(lost(&error, what, &mut broken, &mut failures, &view)),
+            Err(error) => Some(lost(outage.fails(&error), what, &view)),
         };
         if let Some(pause) = pause {
             sleep(pause).await;
@@ -117,25 +109,15 @@ fn key(object: &impl Resource) -> String {
     object.namespace().map_or_else(|| name.clone(), |namespace| format!("{namespace}/{name}"))
 }
 
-/// A watch broke: its objects stay. A kind that is not installed has none.
-fn lost<V>(
-    error: &watcher::Error,
-    what: &str,
-    broken: &mut Option<String>,
-    failures: &mut usize,
-    view: &watch::Sender<View<V>>,
-) -> Duration {
-    let (absent, text) = (is_absent(error), chain(error));
-    if broken.as_ref() != Some(&text) {
-        warn!(what, absent, error = text, "Watch lost, what it showed stays");
-        *broken = Some(text);
+/// A watch broke: its objects stay. A kind that is not installed has none. Returns when to try again.
+fn lost<V>(failure: Failure, what: &str, view: &watch::Sender<View<V>>) -> Duration {
+    let Failure { absent, news, pause } = failure;
+    if let Some(error) = news {
+        warn!(what, absent, error, "Watch lost, what it showed stays");
     }
     if absent {
         view.send_if_modified(|view| !std::mem::replace(&mut view.listed, true));
-        return ABSENT_PAUSE;
     }
-    let pause = PAUSES[(*failures).min(PAUSES.len() - 1)];
-    *failures = failures.saturating_add(1);
     pause
 }
 

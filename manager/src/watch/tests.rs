@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use http::{Request, Response};
@@ -16,7 +17,10 @@ use serde_json::json;
 use tokio::time::Instant;
 use tower::service_fn;
 
-use super::*;
+use super::{
+    outage::{ABSENT_PAUSE, PAUSES},
+    *,
+};
 use crate::wire::Updates;
 
 /// A client whose first `times` requests are answered with `code`, lists with one object, and watches never.
