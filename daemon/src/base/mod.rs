@@ -5,6 +5,8 @@ pub mod causes;
 pub(crate) mod clock;
 pub mod deadline;
 pub mod durable;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod extremes;
 pub(crate) mod http_get;
 pub mod quantity;
 pub(crate) mod status;

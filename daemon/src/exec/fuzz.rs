@@ -18,18 +18,9 @@ use berth_policy::{
     time::later,
 };
 
-/// The most operations of one run; more say nothing new.
-const MOST: usize = 400;
+use crate::base::extremes::{LENGTHS, MOST};
+
 const KUBELET: ConnectionId = ConnectionId(1);
-/// The lengths of time that somebody may write.
-const LENGTHS: [Duration; 6] = [
-    Duration::ZERO,
-    Duration::from_nanos(1),
-    Duration::from_secs(1),
-    Duration::from_secs(3600),
-    Duration::from_secs(i64::MAX as u64),
-    Duration::MAX,
-];
 
 /// Plays what the bytes say.
 pub fn events(data: &[u8]) {

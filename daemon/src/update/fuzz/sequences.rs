@@ -19,17 +19,8 @@ use berth_policy::{
     time::later,
 };
 
-/// The most operations of one run; more say nothing new.
-const MOST: usize = 400;
-/// The lengths of time that somebody may write.
-const LENGTHS: [Duration; 6] = [
-    Duration::ZERO,
-    Duration::from_nanos(1),
-    Duration::from_secs(1),
-    Duration::from_secs(3600),
-    Duration::from_secs(i64::MAX as u64),
-    Duration::MAX,
-];
+use crate::base::extremes::{LENGTHS, MOST};
+
 /// The longest time that passes at once.
 const PASSES: Duration = Duration::from_secs(400 * 24 * 3600);
 
