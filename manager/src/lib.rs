@@ -18,7 +18,7 @@
 //!
 //! [`virtual_nodes`] says what nobody may do there.
 //!
-//! What the manager never does: write anything but `status` of Berth's own kinds, its Lease, Events, and for
+//! The manager never does this: write anything but `status` of Berth's own kinds, its Lease, Events, and for
 //! its admission server one Secret, its own webhook configurations and the one label of a request that has
 //! ended; touch a pod that exists, or a node; delete anything but ImagePullJobs that are over and say when
 //! they are to go; read a Secret that nobody has allowed it by name.

@@ -75,7 +75,7 @@ impl Selector {
         Self { requirements: vec![(key.to_owned(), Operator::In(BTreeSet::from([value.to_owned()])))] }
     }
 
-    /// Whether it asks for nothing.
+    /// Tells whether it asks for nothing.
     pub(crate) fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }

@@ -7,7 +7,7 @@
 //!                           '-------------- report <------------'
 //! ```
 //!
-//! What counts is in its file already: an agent that is killed loses none. A file that cannot be read
+//! A request that counts is in its file: an agent that is killed loses none. A file that cannot be read
 //! is told once and left alone.
 
 use std::{

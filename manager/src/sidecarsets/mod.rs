@@ -16,7 +16,7 @@
 //! - `plan`, `order`: which pods are next; `entry`: what a pod is to be;
 //! - `objects` takes facts in, `settle` says what is owed.
 //!
-//! What it costs: an event of a pod moves the counters of the sets that the pod has, and its selectors are
+//! Costs: an event of a pod moves the counters of the sets that the pod has, and its selectors are
 //! evaluated only when its labels or its stage change. A set that changes looks at the pods of its
 //! namespaces. A plan looks at the pods of its set, once in [`PLANNED_EVERY`].
 //!

@@ -166,7 +166,7 @@ fn update(strategy: &SidecarSetUpdateStrategy, faults: &mut Vec<Fault>) {
     }
 }
 
-/// Whether it is a number from 0 to 100 before a percent sign.
+/// Tells whether it is a number from 0 to 100 before a percent sign.
 fn is_share(text: &str) -> bool {
     let number = text.strip_suffix('%').unwrap_or_default();
     let short = !number.is_empty() && number.len() <= 9;

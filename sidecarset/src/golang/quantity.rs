@@ -85,12 +85,12 @@ impl Quantity {
         Self { nano: self.nano - rest + up, ..self }
     }
 
-    /// Whether it is less than another one.
+    /// Tells whether it is less than another one.
     pub(crate) fn is_below(self, other: Self) -> bool {
         self.nano < other.nano
     }
 
-    /// Whether it is less than zero.
+    /// Tells whether it is less than zero.
     pub(crate) fn is_negative(self) -> bool {
         self.nano < 0
     }

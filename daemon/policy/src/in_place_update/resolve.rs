@@ -1,7 +1,7 @@
 //! Requests of one pod as they can be planned together: entries of owners that contradict each other are
 //! refused, and annotations that are merged get their values.
 //!
-//! What two owners want of one thing is never guessed: the later one is refused and said. One that has begun
+//! Nothing is guessed where two owners want one thing: the later one is refused and said. One that has begun
 //! came before one that has not. What a person asks for goes over both, as ever.
 
 use std::{
