@@ -20,7 +20,7 @@ use serde::{
     de::{DeserializeOwned, Error, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::{Number, Value};
-use serde_saphyr::{Location, Spanned};
+use serde_saphyr::{Location, NonFiniteFloatPolicy, Spanned};
 
 /// Why a text is not the object it should be. The message has field and line.
 #[derive(Debug, thiserror::Error)]
@@ -101,7 +101,12 @@ pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, YamlError> {
 impl<'a> Document<'a> {
     /// Reads the only document of a text.
     pub fn parse(text: &'a str) -> Result<Self, YamlError> {
-        let options = serde_saphyr::options! { strict_booleans: true, with_snippet: false };
+        let options = serde_saphyr::options! {
+            strict_booleans: true,
+            with_snippet: false,
+            // The tree refuses them itself, in words of its own.
+            non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
+        };
         let root = serde_saphyr::from_str_with_options(text, options);
         root.map(|root| Self { text, root }).map_err(|error| {
             if matches!(error.without_snippet(), serde_saphyr::Error::MultipleDocuments { .. }) {

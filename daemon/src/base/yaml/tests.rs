@@ -76,7 +76,7 @@ fn an_error_names_the_field_and_its_line() {
         ("", "invalid type: null, expected struct Shop at line"),
         ("name: x\nname: y\n", "at line 2, column 1 (name: y)"),
         ("name: [x\n", "at line"),
-        ("name: .inf\n", "no number at line 1"),
+        ("name: .inf\n", "inf is no number at line 1, column 7 (name: .inf)"),
         ("name: x\n---\nname: y\n", "several YAML documents"),
     ];
     for (text, expected) in table {
