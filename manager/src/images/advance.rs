@@ -77,6 +77,8 @@ impl ImageIndex {
                 if !site.has_room(namespace, &rollout.rank, *weight) {
                     site.crowd(namespace, rollout.rank.clone(), uid);
                     rollout.set(&name, Some(Standing::Crowded));
+                    // What is only kept to be looked up may give way.
+                    self.dirty.insert(name);
                     continue;
                 }
                 if let Some(image) = &mut site.image {

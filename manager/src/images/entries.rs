@@ -86,7 +86,16 @@ impl ImageIndex {
             let image = self.sites.get(name).and_then(|site| site.image.as_ref());
             image.and_then(|image| image.entries.get(uid)?.end()).is_some()
         };
-        now.instant < until && (over.is_none() || ended())
+        now.instant < until && (over.is_none() || ended() && !self.gives_way(uid, name))
+    }
+
+    /// Whether another job of the namespace waits for the room of this entry. For an entry whose job is over
+    /// and remembers its end.
+    fn gives_way(&self, uid: &str, name: &str) -> bool {
+        let Some(site) = self.sites.get(name) else { return false };
+        let entry = site.image.as_ref().and_then(|image| image.entries.get(uid));
+        let namespace = entry.and_then(|entry| entry.content.wanted_by.as_ref()).map(|by| &*by.namespace);
+        namespace.is_some_and(|namespace| site.crowded.contains_key(namespace))
     }
 }
 
