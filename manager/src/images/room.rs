@@ -22,7 +22,7 @@ pub(super) const FOR_LITTLE: usize = 256 << 10;
 pub(super) const LITTLE: usize = 16 << 10;
 /// Bytes that a wish takes besides itself: what the agent answers (its message has 512 bytes at the most),
 /// and who owns which field.
-pub(super) const EACH: usize = 2 << 10;
+pub(super) const EACH: usize = 3 << 10;
 /// Bytes that the credentials of a wish take, until they are sealed and weighed.
 pub(super) const SEALED: usize = 24 << 10;
 
