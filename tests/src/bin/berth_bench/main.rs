@@ -8,6 +8,7 @@
 
 mod churn;
 mod crowd;
+mod figures;
 mod handover;
 mod idle;
 mod images;
@@ -59,6 +60,8 @@ enum Command {
     List,
     /// CRI calls through berthd against a direct connection, and berthd's cost on an idle node.
     Proxy(Options),
+    /// Runs all benches, and writes their tables into the page of figures.
+    Figures(figures::Figures),
     /// The stub runtime of `proxy`, in a process of its own.
     #[command(name = proxy::STUB_COMMAND, hide = true)]
     ProxyStub { socket: PathBuf },
@@ -122,6 +125,7 @@ async fn main() -> Result<()> {
     let command = Cli::parse().command;
     let (bench, options) = match &command {
         Command::List => return report::list(BENCHES),
+        Command::Figures(options) => return figures::run(options, BENCHES).await,
         Command::ProxyStub { socket } => return proxy::serve_stub(socket).await,
         Command::Proxy(options) => (proxy_bench::BENCH, options),
         Command::Launch(options) => (launch::BENCH, options),
@@ -153,6 +157,6 @@ async fn run(command: &Command) -> Result<Vec<Row>> {
         Command::Overload(options) => overload::run(options).await,
         Command::Soak(options) => soak::run(options).await,
         Command::Images(options) => images::run(options).await,
-        Command::List | Command::ProxyStub { .. } => Ok(Vec::new()),
+        Command::List | Command::Figures(_) | Command::ProxyStub { .. } => Ok(Vec::new()),
     }
 }

@@ -112,7 +112,8 @@ fn plain_table(header: &[&str]) -> Table {
     table
 }
 
-fn number(value: Option<f64>) -> String {
+/// A value with as many places as matter; a dash where there is none.
+pub(crate) fn number(value: Option<f64>) -> String {
     match value {
         None => "-".to_owned(),
         Some(value) if value.abs() < 100.0 => format!("{value:.2}"),
