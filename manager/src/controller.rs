@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// The sizes are counted once in it at the most: that looks at all objects, and an event must not.
-const COUNTED_EVERY: Duration = Duration::from_millis(100);
+const COUNTED_EVERY: Duration = Duration::from_secs(1);
 /// Inputs taken at once before the clock is looked at again.
 const BATCH: usize = 256;
 

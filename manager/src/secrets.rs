@@ -31,7 +31,7 @@ use crate::{images::Fetch, size, telemetry::chain};
 /// `desiredImages[].sealedCredentials` has room for so many.
 const MOST: usize = 16;
 /// All credentials of a job together. Sealed they are a third larger, and each node has them in its object.
-const MOST_BYTES: usize = 16 << 10;
+const MOST_BYTES: usize = 6 << 10;
 /// A read without an answer has failed.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 

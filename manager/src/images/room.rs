@@ -15,16 +15,16 @@ use crate::size;
 pub(super) const OF_ALL: usize = 1 << 20;
 /// Room for those of one namespace: the largest job that the definition lets in, with its credentials. Each
 /// write of the object sends and checks all of it, so what one namespace has there, all others wait for.
-pub(super) const OF_ONE: usize = 32 << 10;
+pub(super) const OF_ONE: usize = 16 << 10;
 /// Part of it all that only those get that have [`LITTLE`] with it.
 pub(super) const FOR_LITTLE: usize = 256 << 10;
-/// A dozen wishes as they usually are.
-pub(super) const LITTLE: usize = 16 << 10;
+/// Half a dozen wishes as they usually are.
+pub(super) const LITTLE: usize = 8 << 10;
 /// Bytes that a wish takes besides itself: what the agent answers (its message has 512 bytes at the most),
 /// and who owns which field.
-pub(super) const EACH: usize = 3 << 10;
+pub(super) const EACH: usize = 1 << 10;
 /// Bytes that the credentials of a wish take, until they are sealed and weighed.
-pub(super) const SEALED: usize = 24 << 10;
+pub(super) const SEALED: usize = 10 << 10;
 
 /// The room that a wish takes. Keys of maps count twice: they are in `managedFields` too.
 pub(super) fn weight(content: &DesiredImage, sealed: usize) -> usize {
@@ -86,7 +86,7 @@ mod tests {
     }
 
     /// All that is not for the little, but for one namespace's part and 24 KiB.
-    const MUCH: usize = OF_ALL - FOR_LITTLE - OF_ONE - (24 << 10);
+    const MUCH: usize = OF_ALL - FOR_LITTLE - OF_ONE - (12 << 10);
 
     #[rstest]
     #[case::first_and_smallest(&[], "a", 1, true)]
@@ -96,10 +96,10 @@ mod tests {
     #[case::rest_of_its_own(&[("a", OF_ONE - 5)], "a", 5, true)]
     #[case::its_own_is_full(&[("a", OF_ONE - 5)], "a", 6, false)]
     #[case::another_has_its_own(&[("a", OF_ONE)], "b", OF_ONE, true)]
-    #[case::the_large_leave_something(&[("a", OF_ONE), ("b", MUCH)], "c", 24 << 10, true)]
-    #[case::but_not_what_is_for_the_little(&[("a", OF_ONE), ("b", MUCH)], "c", (24 << 10) + 1, false)]
-    #[case::one_with_little(&[("a", OF_ONE), ("b", MUCH), ("c", 24 << 10)], "d", LITTLE, true)]
-    #[case::one_with_more_than_little(&[("a", OF_ONE), ("b", MUCH), ("c", 24 << 10), ("d", 1)], "d", LITTLE, false)]
+    #[case::the_large_leave_something(&[("a", OF_ONE), ("b", MUCH)], "c", 12 << 10, true)]
+    #[case::but_not_what_is_for_the_little(&[("a", OF_ONE), ("b", MUCH)], "c", (12 << 10) + 1, false)]
+    #[case::one_with_little(&[("a", OF_ONE), ("b", MUCH), ("c", 12 << 10)], "d", LITTLE, true)]
+    #[case::one_with_more_than_little(&[("a", OF_ONE), ("b", MUCH), ("c", 12 << 10), ("d", 1)], "d", LITTLE, false)]
     #[case::all_is_full(&[("a", OF_ALL)], "d", 1, false)]
     #[case::fuller_than_full(&[("a", OF_ALL * 2)], "d", 1, false)]
     #[case::all_but_one(&[("a", OF_ALL - 1)], "d", 1, true)]

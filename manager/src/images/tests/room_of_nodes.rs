@@ -10,19 +10,19 @@ fn large(kib: usize) -> Value {
     json!({ "sandboxConfig": { "annotations": { "a": "x".repeat(kib << 10) } } })
 }
 
-/// The fourth of 7 KiB has no room beside three, asks nobody and says why; when one is over and gone it comes
+/// The fourth of 3 KiB has no room beside three, asks nobody and says why; when one is over and gone it comes
 /// in.
 #[test]
 fn what_does_not_fit_waits_and_comes_in() {
     let mut world = World::with_nodes(1);
     for name in ["a", "b", "c", "d"] {
-        world.job(name, large(7));
+        world.job(name, large(3));
         world.pass(seconds(1));
     }
-    assert_eq!(world.images["n0"].desired.len(), 3, "32 KiB of them");
+    assert_eq!(world.images["n0"].desired.len(), 3, "16 KiB of them");
     assert_eq!(world.counts("d"), [1, 0, 0, 0]);
     let message = world.message("d").to_owned();
-    assert!(message.contains("1 nodes wait for room") && message.contains("32 KiB"), "{message}");
+    assert!(message.contains("1 nodes wait for room") && message.contains("16 KiB"), "{message}");
     world.pass(seconds(500));
     assert!(!world.asks.keys().any(|(_, uid)| *uid == world.jobs["d"].uid));
     world.no_job("b");
@@ -39,7 +39,7 @@ fn what_does_not_fit_waits_and_comes_in() {
 fn an_ended_entry_gives_way() {
     let mut world = World::with_nodes(1);
     for name in ["over", "ended-here", "runs"] {
-        let mut job = large(7);
+        let mut job = large(3);
         if name == "ended-here" {
             job["completionPolicy"] = json!({ "type": "Never" });
         }
@@ -52,11 +52,11 @@ fn an_ended_entry_gives_way() {
     world.pass(seconds(10));
     assert!(world.is_over("over") && !world.is_over("ended-here"));
     assert_eq!(world.images["n0"].desired.len(), 3, "nobody waits");
-    world.job("next", large(7));
+    world.job("next", large(3));
     world.pass(seconds(1));
     assert_eq!((world.asked("next").len(), world.images["n0"].desired.len()), (1, 3));
     assert!(world.placed(&world.jobs["over"].uid.clone()).is_empty());
-    world.job("one-more", large(7));
+    world.job("one-more", large(3));
     world.pass(seconds(30));
     assert!(world.asked("one-more").is_empty(), "the other two have jobs that are not over");
 }
@@ -65,7 +65,7 @@ fn an_ended_entry_gives_way() {
 #[test]
 fn the_oldest_is_next() {
     let mut world = World::with_nodes(1);
-    for (name, kib) in [("first", 20), ("z-second", 20), ("a-third", 20), ("b-small", 1)] {
+    for (name, kib) in [("first", 10), ("z-second", 10), ("a-third", 10), ("b-small", 1)] {
         world.job(name, large(kib));
         world.pass(seconds(1));
     }
@@ -82,10 +82,10 @@ fn the_oldest_is_next() {
 #[test]
 fn a_node_without_room_holds_up_no_other() {
     let mut world = World::with_nodes(3);
-    let mut full = large(28);
+    let mut full = large(14);
     full["selector"] = json!({ "names": ["n0"] });
     world.job("full", full);
-    let mut job = large(7);
+    let mut job = large(3);
     job["parallelism"] = json!(1);
     world.job("j", job);
     assert_eq!(world.asked("j"), ["n1"]);
@@ -106,16 +106,16 @@ fn a_node_without_room_holds_up_no_other() {
 #[test]
 fn one_that_is_paused_keeps_no_room() {
     let mut world = World::with_nodes(1);
-    world.job("full", large(28));
-    world.job("paused", large(20));
-    world.job("young", large(15));
-    let mut paused = large(20);
+    world.job("full", large(14));
+    world.job("paused", large(10));
+    world.job("young", large(7));
+    let mut paused = large(10);
     paused["parallelism"] = json!(0);
     world.job("paused", paused);
     world.no_job("full");
     world.pass(seconds(1));
     assert_eq!((world.asked("paused").len(), world.asked("young").len()), (0, 1));
-    world.job("paused", large(20));
+    world.job("paused", large(10));
     assert!(world.asked("paused").is_empty() && world.message("paused").contains("wait for room"));
     world.no_job("young");
     world.pass(seconds(1));
@@ -130,7 +130,7 @@ fn what_never_fits_is_refused() {
     assert_eq!((&*accepted.status, &*accepted.reason), ("False", "InvalidSpec"));
     assert!(accepted.message.contains("spec.sandboxConfig of ImagePullJob shop/j"), "{}", accepted.message);
     assert!(
-        accepted.message.contains("44 KiB") && accepted.message.contains("32 KiB"),
+        accepted.message.contains("42 KiB") && accepted.message.contains("16 KiB"),
         "{}",
         accepted.message
     );
@@ -144,12 +144,12 @@ fn what_never_fits_is_refused() {
 fn one_that_leaves_holds_up_nobody() {
     let mut world = World::with_nodes(0);
     world.join("n0", &[("pool", "a")]);
-    world.job("full", large(7));
-    let mut head = large(28);
+    world.job("full", large(3));
+    let mut head = large(14);
     head["selector"] = json!({ "matchLabels": { "pool": "a" } });
     world.job("head", head);
     world.pass(seconds(1));
-    world.job("young", large(7));
+    world.job("young", large(3));
     assert!(world.asked("young").is_empty());
     world.node("n0", &[("pool", "b")]);
     world.pass(seconds(1));
@@ -161,7 +161,7 @@ fn one_that_leaves_holds_up_nobody() {
 fn a_fail_over_changes_nothing() {
     let mut world = World::with_nodes(1);
     for name in ["d", "c", "b", "a"] {
-        world.job(name, large(12));
+        world.job(name, large(6));
         world.pass(seconds(1));
     }
     let shown =
@@ -184,7 +184,7 @@ fn thousands_of_jobs() {
         world.job(&format!("j{number:05}"), json!({ "image": format!("r.example.com/a:{number}") }));
     }
     let asked = world.images["n0"].desired.len();
-    assert!((8..=12).contains(&asked), "{asked}");
+    assert!((10..=14).contains(&asked), "{asked}");
     let evaluations = world.index.evaluations;
     for _ in 0..100 {
         world.agent("n0", None);
