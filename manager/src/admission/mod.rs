@@ -49,7 +49,7 @@ use self::{
     server::Server,
     view::{View, follow},
 };
-use crate::{health::Admits, lease::Tenure, metrics::Metrics};
+use crate::{health::Admits, lease::Tenure, metrics::Metrics, seen::Webhooks};
 
 /// Name of both configurations; they stand in deploy/manager.
 const CONFIGURATION: &str = "berth-manager";
@@ -63,9 +63,10 @@ pub async fn start(
     tenure: Tenure,
     metrics: &Metrics,
     (watches, tasks): (&mut JoinSet<()>, &mut JoinSet<()>),
-    (ready, stop): (watch::Sender<Admits>, CancellationToken),
+    (ready, webhooks, stop): (watch::Sender<Admits>, watch::Sender<Webhooks>, CancellationToken),
 ) -> anyhow::Result<()> {
     let Some(address) = options.admission_address else { return Ok(()) };
+    webhooks.send_replace(Webhooks::Unknown);
     let listener = TcpListener::bind(address).await.context("--admission-address")?;
     ready.send_replace(Admits::waiting());
     let service = Service { namespace: namespace.to_owned(), name: options.admission_service.clone() };
@@ -81,14 +82,12 @@ pub async fn start(
     watches.spawn(follow(all, watcher::Config::default(), "sidecarsets", sets::read, sets));
 
     let (served, serving) = watch::channel(Served::default());
-    let keep = |watches: &mut JoinSet<()>| {
-        let shared = (client, &service, options, &sets_shown, &serving);
-        [
-            keeper::<MutatingWebhookConfiguration>(watches, shared, "mutatingwebhookconfigurations"),
-            keeper::<ValidatingWebhookConfiguration>(watches, shared, "validatingwebhookconfigurations"),
-        ]
-    };
-    let bundled = keep(watches);
+    let shared = (client, &service, options, &sets_shown, &serving);
+    let (mutating, validating) = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations");
+    let bundled = [
+        keeper::<MutatingWebhookConfiguration>(watches, shared, mutating, Some(webhooks)),
+        keeper::<ValidatingWebhookConfiguration>(watches, shared, validating, None),
+    ];
     let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let (secret, secret_shown) = watch::channel(View::default());
     let one = watcher::Config::default().fields(&format!("metadata.name={}", options.admission_secret));
@@ -132,6 +131,7 @@ fn keeper<K: Configuration>(
     watches: &mut JoinSet<()>,
     (client, service, options, sets, served): Shared<'_>,
     what: &'static str,
+    webhooks: Option<watch::Sender<Webhooks>>,
 ) -> watch::Receiver<Vec<u8>> {
     let api: Api<K> = Api::all(client.clone());
     let (view, shown) = watch::channel(View::default());
@@ -147,6 +147,7 @@ fn keeper<K: Configuration>(
         sets: sets.clone(),
         served: served.clone(),
         bundled,
+        webhooks,
     };
     watches.spawn(keeper.run());
     standing

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::strategy::Strategy;
 use crate::{
-    seen::{Labels, SidecarSetSeen},
+    seen::{Labels, Reach, SidecarSetSeen},
     selector::Selector,
 };
 
@@ -22,6 +22,8 @@ pub(super) struct Rules {
     /// `None` selects nothing.
     selector: Option<Selector>,
     pub(super) scope: Scope,
+    /// Fields that its webhook entry is made of.
+    pub(super) reach: Reach,
     pub(super) containers: Box<[Sidecar]>,
     /// Names of the sidecars as a pod's annotation lists them: sorted, those of init that restart included.
     pub(super) sidecars: Box<[String]>,
@@ -95,6 +97,11 @@ impl Rules {
         Ok(Self {
             selector: parse_selector("spec.selector", selector)?,
             scope: Scope::parse(spec)?,
+            reach: Reach {
+                selector: spec.selector.clone(),
+                namespace: spec.namespace.clone(),
+                namespace_selector: spec.namespace_selector.clone(),
+            },
             containers: spec.containers.iter().map(|container| Sidecar::parse(&container.0)).collect(),
             sidecars: running(spec),
             hashes: hashes(seen, spec)?,

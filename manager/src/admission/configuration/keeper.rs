@@ -7,7 +7,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use k8s_openapi::api::admissionregistration::v1::{
-    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+    MutatingWebhook, MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
 use kube::{Api, Resource, ResourceExt, api::PostParams};
 use serde::{Serialize, de::DeserializeOwned};
@@ -17,9 +17,10 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use super::{Desired, MOST_SETS, Options, Service, desired};
+use super::{Desired, MOST_SETS, Options, Service, desired, standing::entries};
 use crate::{
     admission::{certificates::Served, sets::SetSeen, view::View},
+    seen::{Entries, Webhooks},
     telemetry::chain,
 };
 
@@ -46,12 +47,14 @@ pub(in crate::admission) trait Configuration:
     fn with(&self, desired: &Desired) -> Self;
     /// Says whether it has them already.
     fn stands(&self, desired: &Desired) -> bool;
+    /// Entries that stand in it and change objects.
+    fn mutating(&self) -> &[MutatingWebhook];
     /// Says whether both have the same entries.
     fn same(&self, other: &Self) -> bool;
 }
 
 macro_rules! configuration {
-    ($kind:ty, $field:ident) => {
+    ($kind:ty, $field:ident, $mutating:expr) => {
         impl Configuration for $kind {
             fn with(&self, desired: &Desired) -> Self {
                 Self { webhooks: Some(desired.$field.clone()), ..self.clone() }
@@ -61,6 +64,11 @@ macro_rules! configuration {
                 self.webhooks.as_ref() == Some(&desired.$field)
             }
 
+            fn mutating(&self) -> &[MutatingWebhook] {
+                let mutating: fn(&Self) -> &[MutatingWebhook] = $mutating;
+                mutating(self)
+            }
+
             fn same(&self, other: &Self) -> bool {
                 self.webhooks == other.webhooks
             }
@@ -68,8 +76,8 @@ macro_rules! configuration {
     };
 }
 
-configuration!(MutatingWebhookConfiguration, mutating);
-configuration!(ValidatingWebhookConfiguration, validating);
+configuration!(MutatingWebhookConfiguration, mutating, |this| this.webhooks.as_deref().unwrap_or_default());
+configuration!(ValidatingWebhookConfiguration, validating, |_| &[]);
 
 /// Owner of one configuration, as far as this replica goes.
 pub(in crate::admission) struct Keeper<K> {
@@ -89,6 +97,8 @@ pub(in crate::admission) struct Keeper<K> {
     pub(in crate::admission) served: watch::Receiver<Served>,
     /// Learns the bundle that stands in it; empty while another content does.
     pub(in crate::admission) bundled: watch::Sender<Vec<u8>>,
+    /// Learns which sets have their entries; of the configuration that has them.
+    pub(in crate::admission) webhooks: Option<watch::Sender<Webhooks>>,
 }
 
 impl<K: Configuration> Keeper<K> {
@@ -171,13 +181,17 @@ impl<K: Configuration> Keeper<K> {
         let (shown, sets) = (self.shown.borrow_and_update(), self.sets.borrow_and_update());
         let served = self.served.borrow_and_update();
         let (Some(_), Some(sets)) = (shown.listed(), sets.listed()) else { return Look::Waits };
-        let Some(now) = shown.get(self.name) else { return Look::Absent };
+        let rules = || sets.iter().map(|(name, set)| (name, &set.rules));
+        let Some(now) = shown.get(self.name) else {
+            say_which(self.webhooks.as_ref(), || entries(rules(), &Desired::default(), &[]));
+            return Look::Absent;
+        };
         // Nothing is asked of a server that cannot answer.
         if !served.is_loaded() {
             return Look::Waits;
         }
-        let rules = sets.iter().map(|(name, set)| (name, &set.rules));
-        let desired = desired(rules, &served.bundle, &self.service, self.options);
+        let desired = desired(rules(), &served.bundle, &self.service, self.options);
+        say_which(self.webhooks.as_ref(), || entries(rules(), &desired, now.mutating()));
         if desired.left_out != **told {
             for (set, reason) in &desired.left_out {
                 warn!(set, reason, "SidecarSet is injected into no pod");
@@ -207,6 +221,18 @@ enum Look<K> {
     Stands(Vec<u8>),
     /// It is to be this.
     Owes(Box<K>),
+}
+
+fn say_which(webhooks: Option<&watch::Sender<Webhooks>>, entries: impl FnOnce() -> Entries) {
+    let Some(webhooks) = webhooks else { return };
+    let entries = entries();
+    webhooks.send_if_modified(|known| {
+        let news = !matches!(known, Webhooks::Known(known) if **known == entries);
+        if news {
+            *known = Webhooks::Known(Arc::new(entries));
+        }
+        news
+    });
 }
 
 fn say(said: &mut Option<String>, text: String) {

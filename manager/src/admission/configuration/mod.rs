@@ -10,6 +10,7 @@
 
 mod keeper;
 mod selectors;
+mod standing;
 
 use k8s_openapi::{
     ByteString,
@@ -37,6 +38,8 @@ const NAME_OF_NAMESPACE: &str = "kubernetes.io/metadata.name";
 const TIMEOUT_SECONDS: i32 = 5;
 /// Names of entries end with it.
 const DOMAIN: &str = "berth.dev";
+/// Name of the entry for all sets, without the domain.
+const OF_ALL_SETS: &str = "sidecarsets.pods";
 
 /// Where the API server finds the manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +80,7 @@ pub(super) fn desired<'a>(
         match selectors::of(name, set) {
             Ok((pods, namespaces)) => {
                 let failure = if set.ignore { "Ignore" } else { "Fail" };
-                let entry = Entry { name: format!("{name}.sidecarset"), failure, pods, namespaces };
+                let entry = Entry { name: of_set(name), failure, pods, namespaces };
                 let route = Route::Pods(Some(name.clone()));
                 entries.push(entry.mutating(pods_created(), &route, bundle, service));
             }
@@ -89,8 +92,8 @@ pub(super) fn desired<'a>(
         entries.clear();
     }
     if shared || options.pod_readiness_gate {
-        let name = if shared { "sidecarsets" } else { "readiness-gate" };
-        let entry = Entry::everywhere(format!("{name}.pods"), "Ignore");
+        let name = if shared { OF_ALL_SETS } else { "readiness-gate.pods" };
+        let entry = Entry::everywhere(name.to_owned(), "Ignore");
         entries.push(entry.mutating(pods_created(), &Route::Pods(None), bundle, service));
     }
     let sets = || rule("apps.kruise.io", "v1alpha1", "sidecarsets", &["CREATE", "UPDATE"], "Cluster");
@@ -102,6 +105,11 @@ pub(super) fn desired<'a>(
     let checks = Entry::of_cluster("checks.sidecarsets".to_owned(), "Fail");
     let validating = vec![checks.validating(sets(), &Route::CheckSets, bundle, service)];
     Desired { mutating: entries, validating, left_out, shared }
+}
+
+/// Name of the entry of a set, without the domain.
+fn of_set(name: &str) -> String {
+    format!("{name}.sidecarset")
 }
 
 /// Selectors of one entry, and what happens when nobody answers.
