@@ -284,6 +284,8 @@ fn candidate(
             ago: ago.and_then(|ago| Duration::try_from(ago).ok()).unwrap_or_default(),
         }
     });
+    let has = sidecars.and_then(|sidecars| sidecars.revision(set));
+    let is_newest = has.is_some_and(|has| **has == *revision);
     let means = match &pod.node {
         None => Means::Unscheduled,
         Some(_) if needs_swap(rules, pod) => Means::Hot,
@@ -302,7 +304,7 @@ fn candidate(
             restarts: pod.restarts(),
             created: i64::from(pod.created),
         },
-        updated: state.updated,
+        updated: state.updated && (!rules.refreshes || is_newest),
         available: state.ready,
         changing: ready && !settled,
         upgradable: without_image.is_some_and(|hash| **hash == *rules.hashes.without_image),

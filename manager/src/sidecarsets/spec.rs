@@ -30,6 +30,8 @@ pub(super) struct Rules {
     pub(super) hashes: Hashes,
     pub(super) strategy: Strategy,
     pub(super) metadata: Box<[Metadata]>,
+    /// Pods get a new revision for its annotations alone.
+    pub(super) refreshes: bool,
     /// New pods get nothing.
     pub(super) paused: bool,
     /// Set that this one stands in for.
@@ -107,6 +109,7 @@ impl Rules {
             hashes: hashes(seen, spec)?,
             strategy: Strategy::parse(spec.update_strategy.as_ref())?,
             metadata: metadata(spec),
+            refreshes: seen.annotations.get(names::REFRESH_METADATA).is_some_and(|value| value == "true"),
             paused: injection.is_some_and(|injection| injection.paused),
             canary_of: base.map(|base| base.as_str().into()),
             named: injection.and_then(|injection| {

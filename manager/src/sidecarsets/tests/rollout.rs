@@ -34,6 +34,38 @@ fn one_after_the_other_until_all_have_it() {
     assert_eq!(world.notes.iter().map(|note| note.reason).collect::<Vec<_>>(), ["Updated"]);
 }
 
+/// Annotations ride along with images, as upstream; a set may say that they go alone.
+#[test]
+fn annotations_alone_go_to_pods_where_the_set_says_so() {
+    let mut world = World::new();
+    let with_annotation = |value: &str, refreshes: bool| {
+        let mut wanted = spec("log:1", json!({ "maxUnavailable": 2 }));
+        wanted["patchPodMetadata"] = json!([{ "annotations": { "o": value }, "patchPolicy": "Overwrite" }]);
+        let mut set =
+            SidecarSetSeen { spec: Ok(serde_json::from_value(wanted).unwrap()), ..set("s", "log:1") };
+        if refreshes {
+            set.annotations.insert("berth.dev/refresh-metadata".to_owned(), "true".to_owned());
+        }
+        set
+    };
+    world.set(with_annotation("1", false));
+    ["a", "b", "c"].into_iter().for_each(|name| world.pod(pod(name, "log:1")));
+    world.pass(3_000);
+    world.set(with_annotation("2", false));
+    world.pass(3_000);
+    assert_eq!((world.asked("n0"), world.counts()[1]), (vec![], 3));
+    world.set(with_annotation("2", true));
+    world.pass(3_000);
+    assert_eq!(world.asked("n0"), ["a", "b"], "maxUnavailable counts");
+    let entry = world.nodes["n0"].desired[0].clone();
+    assert_eq!((entry.containers, &*entry.annotations["o"]), (vec![], "2"));
+    for _ in 0..2 {
+        world.agent("n0", UpdatePhase::Succeeded);
+        world.pass(3_000);
+    }
+    assert_eq!((world.asked("n0"), world.reason("UpToDate")), (vec![], "Updated"));
+}
+
 /// The agent looks the revision up in the set.
 #[test]
 fn nothing_is_asked_before_the_revision_stands_in_the_status() {

@@ -77,5 +77,17 @@ async fn without_a_manager_pods_wait_as_their_set_says() -> Result<()> {
         ensure!(sidecars(&pod) == 1, "no sidecar");
         Ok(())
     })
+    .await?;
+    scene.first.leads().await?;
+    await_condition("the pod that was missed is told", PATIENCE, async || {
+        let status = scene.sets.get("lenient").await?.status.context("no status")?;
+        ensure!(status.not_injected_pods == Some(1), "{status:?}");
+        let accepted = status.conditions.iter().find(|one| one.type_ == "Accepted").context("not said")?;
+        ensure!(
+            accepted.reason == "PodsNotInjected" && accepted.message.starts_with("1 pods"),
+            "{accepted:?}"
+        );
+        Ok(())
+    })
     .await
 }
