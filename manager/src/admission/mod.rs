@@ -44,7 +44,7 @@ use tokio_util::sync::CancellationToken;
 pub use self::options::{Maker, Options};
 use self::{
     certificates::Served,
-    configuration::{Configuration, Service},
+    configuration::{Coming, Configuration, Service},
     handler::{Handler, Namespaces},
     server::Server,
     view::{View, follow},
@@ -67,6 +67,8 @@ pub async fn start(
 ) -> anyhow::Result<()> {
     let Some(address) = options.admission_address else { return Ok(()) };
     webhooks.send_replace(Webhooks::Unknown);
+    let standing = webhooks.subscribe();
+    let (coming, announced) = watch::channel(Coming::new());
     let listener = TcpListener::bind(address).await.context("--admission-address")?;
     ready.send_replace(Admits::waiting());
     let service = Service { namespace: namespace.to_owned(), name: options.admission_service.clone() };
@@ -82,7 +84,7 @@ pub async fn start(
     watches.spawn(follow(all, watcher::Config::default(), "sidecarsets", sets::read, sets));
 
     let (served, serving) = watch::channel(Served::default());
-    let shared = (client, &service, options, &sets_shown, &serving);
+    let shared = (client, &service, options, &sets_shown, (&serving, &announced));
     let (mutating, validating) = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations");
     let bundled = [
         keeper::<MutatingWebhookConfiguration>(watches, shared, mutating, Some(webhooks)),
@@ -110,6 +112,8 @@ pub async fn start(
         namespace: namespace.to_owned(),
         sets: sets_shown,
         namespaces: namespaces_shown,
+        coming,
+        webhooks: standing,
         pod_readiness_gate: options.pod_readiness_gate,
         any_metadata: options.any_pod_metadata,
     };
@@ -123,13 +127,13 @@ type Shared<'a> = (
     &'a Service,
     &'a Options,
     &'a watch::Receiver<View<sets::SetSeen>>,
-    &'a watch::Receiver<Served>,
+    (&'a watch::Receiver<Served>, &'a watch::Receiver<Coming>),
 );
 
 /// Watches one configuration and keeps it right. Returns the bundle that stands in it.
 fn keeper<K: Configuration>(
     watches: &mut JoinSet<()>,
-    (client, service, options, sets, served): Shared<'_>,
+    (client, service, options, sets, (served, coming)): Shared<'_>,
     what: &'static str,
     webhooks: Option<watch::Sender<Webhooks>>,
 ) -> watch::Receiver<Vec<u8>> {
@@ -145,6 +149,7 @@ fn keeper<K: Configuration>(
         options: configuration::Options { pod_readiness_gate: options.pod_readiness_gate },
         shown,
         sets: sets.clone(),
+        coming: coming.clone(),
         served: served.clone(),
         bundled,
         webhooks,

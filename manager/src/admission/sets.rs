@@ -41,7 +41,8 @@ pub(super) fn read(object: DynamicObject) -> Option<SetSeen> {
 }
 
 impl SetSeen {
-    fn new(given: &SidecarSet) -> Self {
+    /// Reads a set that has its types.
+    pub(super) fn new(given: &SidecarSet) -> Self {
         let set = Set::parse(given).map(Arc::new).map_err(|fault| fault.to_string());
         let rules = SetRules {
             reach: Reach {

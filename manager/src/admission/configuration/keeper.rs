@@ -4,7 +4,7 @@
 //! was decided on, and what stands already is not written. Two that compute something else, as during an
 //! upgrade, write in turn: the pauses between a replica's writes grow then.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhook, MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
@@ -17,7 +17,12 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use super::{Desired, MOST_SETS, Options, Service, desired, standing::entries};
+use super::{
+    Coming, Desired, MOST_SETS, Options, Service,
+    coming::{Strangers, on_their_way},
+    desired,
+    standing::entries,
+};
 use crate::{
     admission::{certificates::Served, sets::SetSeen, view::View},
     seen::{Entries, Webhooks},
@@ -93,6 +98,8 @@ pub(in crate::admission) struct Keeper<K> {
     pub(in crate::admission) shown: watch::Receiver<View<K>>,
     /// The sets.
     pub(in crate::admission) sets: watch::Receiver<View<SetSeen>>,
+    /// Sets that are about to be stored.
+    pub(in crate::admission) coming: watch::Receiver<Coming>,
     /// The certificate.
     pub(in crate::admission) served: watch::Receiver<Served>,
     /// Learns the bundle that stands in it; empty while another content does.
@@ -108,8 +115,9 @@ impl<K: Configuration> Keeper<K> {
         let mut said: Option<String> = None;
         // Writes of the same entries in a row, when the last one was, and what it wrote.
         let (mut writes, mut written, mut last) = (0_usize, Instant::now(), None::<Box<K>>);
+        let mut strangers = Strangers::default();
         loop {
-            match self.look(&mut told) {
+            match self.look(&mut told, &mut strangers) {
                 Look::Stands(bundle) => {
                     said = None;
                     self.tell(bundle);
@@ -153,6 +161,7 @@ impl<K: Configuration> Keeper<K> {
             let ended = tokio::select! {
                 changed = self.shown.changed() => changed.is_err(),
                 changed = self.sets.changed() => changed.is_err(),
+                changed = self.coming.changed() => changed.is_err(),
                 changed = self.served.changed() => changed.is_err(),
                 // A write that failed.
                 () = sleep(QUIET / 6) => false,
@@ -177,11 +186,15 @@ impl<K: Configuration> Keeper<K> {
         shown.get(self.name).is_some_and(|now| now.resource_version() == written.resource_version())
     }
 
-    fn look(&mut self, told: &mut Arc<Vec<(String, String)>>) -> Look<K> {
+    fn look(&mut self, told: &mut Arc<Vec<(String, String)>>, strangers: &mut Strangers) -> Look<K> {
         let (shown, sets) = (self.shown.borrow_and_update(), self.sets.borrow_and_update());
         let served = self.served.borrow_and_update();
         let (Some(_), Some(sets)) = (shown.listed(), sets.listed()) else { return Look::Waits };
-        let rules = || sets.iter().map(|(name, set)| (name, &set.rules));
+        let (coming, instant) = (self.coming.borrow_and_update(), Instant::now());
+        // One that is stored is as it is stored.
+        let mut rules: BTreeMap<_, _> = on_their_way(&coming, instant).collect();
+        rules.extend(sets.iter().map(|(name, set)| (name, &set.rules)));
+        let rules = || rules.iter().map(|(name, rules)| (*name, *rules));
         let Some(now) = shown.get(self.name) else {
             say_which(self.webhooks.as_ref(), || entries(rules(), &Desired::default(), &[]));
             return Look::Absent;
@@ -190,7 +203,11 @@ impl<K: Configuration> Keeper<K> {
         if !served.is_loaded() {
             return Look::Waits;
         }
-        let desired = desired(rules(), &served.bundle, &self.service, self.options);
+        let mut desired = desired(rules(), &served.bundle, &self.service, self.options);
+        if !desired.shared {
+            let names = rules().map(|(name, _)| name);
+            strangers.spare(&mut desired.mutating, now.mutating(), names, instant);
+        }
         say_which(self.webhooks.as_ref(), || entries(rules(), &desired, now.mutating()));
         if desired.left_out != **told {
             for (set, reason) in &desired.left_out {

@@ -8,6 +8,7 @@
 //!
 //! Defaults that the API server would fill in are written out, so that what it shows compares equal.
 
+mod coming;
 mod keeper;
 mod selectors;
 mod standing;
@@ -21,7 +22,10 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement},
 };
 
-pub(super) use self::keeper::{Configuration, Keeper};
+pub(super) use self::{
+    coming::{Coming, announce},
+    keeper::{Configuration, Keeper},
+};
 use super::{path::Route, sets::SetRules};
 use crate::size;
 
@@ -172,7 +176,8 @@ impl Entry {
             namespace_selector: Some(self.namespaces),
             object_selector: Some(self.pods),
             rules: Some(vec![rule]),
-            side_effects: "None".to_owned(),
+            // The entry of a new set is written while its creation waits.
+            side_effects: "NoneOnDryRun".to_owned(),
             timeout_seconds: Some(TIMEOUT_SECONDS),
         }
     }

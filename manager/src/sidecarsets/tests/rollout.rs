@@ -1,6 +1,6 @@
 //! Upgrades from the edit of a set to the last pod.
 
-use berth_proto::crd::{PodService, UpdatePhase};
+use berth_proto::crd::{PodPull, PodService, UpdatePhase};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -102,6 +102,7 @@ fn an_entry_says_what_the_pod_is_to_be() {
         (entry.revision.clone(), entry.attempt, entry.service),
         (revision.clone(), 0, PodService::Keep)
     );
+    assert_eq!(entry.pull, PodPull::BestEffort);
     let images: Vec<_> = entry.containers.iter().map(|one| (&*one.name, &*one.image)).collect();
     assert_eq!(images, [("log", "log:2")]);
     assert_eq!(entry.default_annotations, [("r".to_owned(), "1".to_owned())].into());
