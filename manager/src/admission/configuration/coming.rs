@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use k8s_openapi::api::admissionregistration::v1::MutatingWebhook;
+use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, WebhookClientConfig};
 use tokio::{sync::watch, time::Instant};
 
 use super::{DOMAIN, of_set};
@@ -59,16 +59,19 @@ impl Strangers {
         wanted: &mut Vec<MutatingWebhook>,
         standing: &[MutatingWebhook],
         sets: impl Iterator<Item = &'a String>,
+        client: impl Fn(&str) -> WebhookClientConfig,
         now: Instant,
     ) {
         let names: BTreeSet<String> = sets.cloned().collect();
         let is_of = |entry: &MutatingWebhook, set: &str| entry.name == format!("{}.{DOMAIN}", of_set(set));
-        let mut seen = BTreeMap::new();
+        let (mut seen, mut going) = (BTreeMap::new(), BTreeSet::new());
         for (at, entry) in standing.iter().enumerate() {
             let set = entry
                 .name
                 .strip_suffix(&format!(".{DOMAIN}"))
                 .and_then(|name| name.strip_suffix(".sidecarset"));
+            // Of a set that went, until it is gone.
+            going.extend(set.filter(|set| self.known.contains(*set)).map(str::to_owned));
             let Some(set) =
                 set.filter(|set| is_of(entry, set) && !names.contains(*set) && !self.known.contains(*set))
             else {
@@ -76,11 +79,14 @@ impl Strangers {
             };
             let since = self.since.get(set).copied().unwrap_or(now);
             seen.insert(set.to_owned(), since);
-            if is_fresh(since, now) && !wanted.iter().any(|known| known.name == entry.name) {
+            // One that another replica wrote asks the same Service, by the same CA.
+            let is_ours = entry.client_config == client(set);
+            if is_ours && is_fresh(since, now) && !wanted.iter().any(|known| known.name == entry.name) {
                 wanted.insert(at.min(wanted.len()), entry.clone());
             }
         }
-        (self.since, self.known) = (seen, names);
+        going.extend(names);
+        (self.since, self.known) = (seen, going);
     }
 }
 
@@ -98,7 +104,11 @@ mod tests {
             sets.iter().map(|set| entry(&format!("{set}.sidecarset.berth.dev"))).collect();
         wanted.push(entry("defaults.sidecarsets.berth.dev"));
         let standing: Vec<_> = standing.iter().map(|name| entry(name)).collect();
-        strangers.spare(&mut wanted, &standing, sets.iter(), now);
+        let client = |set: &str| WebhookClientConfig {
+            url: (set == "of-others").then(String::new),
+            ..Default::default()
+        };
+        strangers.spare(&mut wanted, &standing, sets.iter(), client, now);
         wanted.into_iter().map(|entry| entry.name.split('.').next().unwrap_or_default().to_owned()).collect()
     }
 
@@ -109,6 +119,7 @@ mod tests {
             "a.sidecarset.berth.dev",
             "b.sidecarset.berth.dev",
             "c.sidecarset.berth.dev",
+            "of-others.sidecarset.berth.dev",
             "defaults.sidecarsets.berth.dev",
             "x.elsewhere.berth.dev",
         ];
@@ -118,7 +129,10 @@ mod tests {
         assert_eq!(spared(&mut strangers, &["a", "c"], &standing, later), ["a", "c", "defaults"]);
         // The set came, and went: nobody waits for it.
         assert_eq!(spared(&mut strangers, &["a", "b", "c"], &standing, later), ["a", "b", "c", "defaults"]);
-        assert_eq!(spared(&mut strangers, &["a", "c"], &standing, later), ["a", "c", "defaults"]);
+        for _ in 0..2 {
+            let gone = spared(&mut strangers, &["a", "c"], &standing, later);
+            assert_eq!(gone, ["a", "c", "defaults"], "as long as it stands");
+        }
     }
 
     #[test]

@@ -18,13 +18,13 @@ use tokio::{
 use tracing::{info, warn};
 
 use super::{
-    Coming, Desired, MOST_SETS, Options, Service,
+    Coming, Desired, MOST_SETS, Options, Service, client,
     coming::{Strangers, on_their_way},
     desired,
     standing::entries,
 };
 use crate::{
-    admission::{certificates::Served, sets::SetSeen, view::View},
+    admission::{certificates::Served, path::Route, sets::SetSeen, view::View},
     seen::{Entries, Webhooks},
     telemetry::chain,
 };
@@ -206,7 +206,9 @@ impl<K: Configuration> Keeper<K> {
         let mut desired = desired(rules(), &served.bundle, &self.service, self.options);
         if !desired.shared {
             let names = rules().map(|(name, _)| name);
-            strangers.spare(&mut desired.mutating, now.mutating(), names, instant);
+            let client =
+                |set: &str| client(&Route::Pods(Some(set.to_owned())), &served.bundle, &self.service);
+            strangers.spare(&mut desired.mutating, now.mutating(), names, client, instant);
         }
         say_which(self.webhooks.as_ref(), || entries(rules(), &desired, now.mutating()));
         if desired.left_out != **told {

@@ -61,6 +61,8 @@ async fn without_a_manager_pods_wait_as_their_set_says() -> Result<()> {
     let scene = Scene::set("admission-down").await?;
     scene.set_of("strict", json!({})).await?;
     scene.set_of("lenient", json!({ "berth.dev/failure-policy": "Ignore" })).await?;
+    // Times are in seconds, and pods from before the set are not missed.
+    tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
     scene.first.service().kill()?;
     let create = async |name: &str, app: &str| {
         scene.pods.create(&PostParams::default(), &pod(name, app)?).await.map_err(anyhow::Error::from)
