@@ -18,7 +18,7 @@ use crate::{
     metrics::Metrics,
     notes::Notes,
     secrets::{Answer, Vault},
-    seen::{Kind, Now, Object},
+    seen::{Kind, Now, Object, Webhooks},
     watch::Input,
     writer::Writer,
 };
@@ -41,6 +41,8 @@ pub struct Controller {
     pub vault: Vault,
     /// From the watches.
     pub inputs: mpsc::Receiver<Input>,
+    /// From the admission server: which SidecarSets new pods get.
+    pub webhooks: watch::Receiver<Webhooks>,
     /// Whether this replica may write.
     pub tenure: Tenure,
     /// Takes what is owed.
@@ -61,8 +63,8 @@ impl Controller {
         let (mut counted, mut count_at) = (None, None);
         loop {
             let next = self.indexes.all().next_deadline();
-            // Cancel-safe: `recv` and `recv_many` take nothing unless they return it, the tenure keeps its
-            // newest value, and a deadline that was not waited for to its end is still there.
+            // Cancel-safe: `recv` and `recv_many` take nothing unless they return it, the tenure and the webhooks
+            // keep their newest value, and a deadline that was not waited for to its end is still there.
             tokio::select! {
                 count = self.inputs.recv_many(&mut inputs, BATCH) => {
                     if count == 0 {
@@ -73,6 +75,11 @@ impl Controller {
                     }
                 }
                 Some(answer) = self.answers.recv() => self.answered(answer),
+                // Without an admission server nobody sends.
+                Ok(()) = self.webhooks.changed() => {
+                    let webhooks = self.webhooks.borrow_and_update().clone();
+                    self.indexes.sidecarsets.webhooks_stand(webhooks, now());
+                }
                 () = self.tenure.changed() => {}
                 () = deadline(next) => {}
                 () = deadline(count_at) => {}

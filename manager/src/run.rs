@@ -37,7 +37,9 @@ use crate::{
     index::Indexes,
     lease::{Candidate, Terms},
     metrics::Metrics,
-    notes, secrets, telemetry, virtual_nodes,
+    notes, secrets,
+    seen::Webhooks,
+    telemetry, virtual_nodes,
     watch::follow,
     wire::{
         Jobs, Markers, Namespaces, NodeImages, NodeProbes, NodeUpdates, Nodes, Pods, Requests, SidecarSets,
@@ -103,6 +105,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let metrics = Metrics::register(&mut registry);
     let (listed, readiness) = watch::channel(Listed::default());
     let (admits, admission_readiness) = watch::channel(Admits::default());
+    let (standing, webhooks) = watch::channel(Webhooks::default());
     let (sender, inputs) = mpsc::channel(INPUTS);
     let (candidate, tenure) = Candidate::new(client.clone(), terms, metrics.clone());
     let vault = secrets::Vault::default();
@@ -117,6 +120,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         answers,
         vault,
         inputs,
+        webhooks,
         tenure,
         writer: writer.clone(),
         notes,
@@ -135,7 +139,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         leads,
         &metrics,
         (&mut watches, &mut tasks),
-        (admits, stop.clone()),
+        (admits, standing, stop.clone()),
     )
     .await?;
     tasks.spawn(http::serve(scraped, Pages::Metrics(registry), stop.clone()));

@@ -27,7 +27,7 @@ mod set;
 mod sidecar;
 mod white_list;
 
-pub use approval::{REVISIONS, approves, digest};
+pub use approval::{REVISIONS, approve, approves, digest};
 pub use check::{check, warnings};
 pub use defaults::complete;
 pub use fault::{Fault, Refusal};

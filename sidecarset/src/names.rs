@@ -15,6 +15,8 @@ pub const CUSTOM_VERSION: &str = "apps.kruise.io/sidecarset-custom-version";
 pub const CANARY: &str = "apps.kruise.io/sidecarset-canary";
 /// Annotation of such a set: the one that it stands in for.
 pub const CANARY_BASE: &str = "apps.kruise.io/sidecarset-base";
+/// Annotation of a set whose pods get a new revision even if no image of it differs: `true`.
+pub const REFRESH_METADATA: &str = "berth.dev/refresh-metadata";
 /// Annotation of the API's copy of a static pod.
 pub const MIRROR: &str = "kubernetes.io/config.mirror";
 /// Variable that every injected container has.

@@ -206,6 +206,7 @@ mod tests {
             defaults: Default::default(),
             owner: Default::default(),
             keeps_service: false,
+            leaves_pull: false,
             grace: Duration::ZERO,
             ignore_failures: false,
             rollback_on_failure: false,

@@ -19,7 +19,7 @@ use berth_policy::{
 use berth_proto::{
     crd::{
         ContainerUpdateRequestSpec, ContainerUpdateRequestStatus, DesiredPod, FailurePolicy, Invalid,
-        PodService, UpdateContainer, distinct_containers, seconds_within,
+        PodPull, PodService, UpdateContainer, distinct_containers, seconds_within,
     },
     image::Reference,
     names,
@@ -220,6 +220,7 @@ pub(super) fn desired(
         defaults: entry.default_annotations.clone(),
         owner,
         keeps_service: entry.service == PodService::Keep,
+        leaves_pull: entry.pull == PodPull::BestEffort,
         ..of(wanted, id, UpdateSource::NodePodUpdate, created, pod, reported)
     };
     (UpdateRequest { ended, ..request }, flaw)
@@ -281,6 +282,7 @@ fn of(
         defaults: BTreeMap::new(),
         owner: UpdateOwner::Workload,
         keeps_service: false,
+        leaves_pull: false,
         grace: seconds(wanted.grace.unwrap_or(0)),
         ignore_failures: wanted.failure_policy == Some(FailurePolicy::Ignore),
         rollback_on_failure: wanted.rollback,

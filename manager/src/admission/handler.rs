@@ -13,6 +13,7 @@ use tokio::{sync::watch, time::timeout};
 use tracing::debug;
 
 use super::{
+    configuration::{Coming, announce},
     path::Route,
     pods, recreate,
     review::{Request, Verdict},
@@ -21,10 +22,15 @@ use super::{
     sidecar_sets,
     view::View,
 };
-use crate::telemetry::chain;
+use crate::{
+    seen::{Entry, Webhooks},
+    telemetry::chain,
+};
 
 /// An object that is read for a decision is read within it: the API server waits for the answer.
 const READ_WITHIN: Duration = Duration::from_secs(2);
+/// The entry of a new set stands within it, or the set is stored without.
+const STANDS_WITHIN: Duration = Duration::from_millis(1500);
 /// The ConfigMap with the white list, and the namespace that OpenKruise has it in.
 const WHITE_LIST: &str = "kruise-configuration";
 const OF_OPENKRUISE: &str = "kruise-system";
@@ -42,6 +48,10 @@ pub(super) struct Handler {
     pub(super) sets: watch::Receiver<View<SetSeen>>,
     /// Labels of all namespaces.
     pub(super) namespaces: watch::Receiver<Namespaces>,
+    /// Tells the keeper of sets that are about to be stored.
+    pub(super) coming: watch::Sender<Coming>,
+    /// Which entries stand.
+    pub(super) webhooks: watch::Receiver<Webhooks>,
     /// Whether every pod gets the readiness gate KruisePodReady.
     pub(super) pod_readiness_gate: bool,
     /// Whether a set that no rule of the white list is for may bring any annotation.
@@ -53,7 +63,13 @@ impl Decide for Handler {
         match route {
             Route::Pods(set) => self.pod(set.as_deref(), request).await,
             Route::DefaultSets => sidecar_sets::complete(request),
-            Route::CheckSets => self.check(request).await,
+            Route::CheckSets => {
+                let verdict = self.check(request).await;
+                if matches!(verdict, Verdict::Allowed { .. }) {
+                    self.open_the_door(request).await;
+                }
+                verdict
+            }
             Route::Requests => self.recreate(request).await,
         }
     }
@@ -106,6 +122,30 @@ impl Handler {
         let Some(sets) = sets.listed() else { return Verdict::Unready("SidecarSets are not listed yet") };
         let others: Vec<&Set> = sets.values().filter_map(|seen| seen.set.as_deref().ok()).collect();
         sidecar_sets::judge(request, &others, &white_list)
+    }
+
+    /// Waits until the entry of a new set stands: its pods may be made as soon as it is. Where that takes long,
+    /// the set is stored without, and has its entry a little later.
+    async fn open_the_door(&self, request: &Request) {
+        if request.dry_run || !request.old_object.is_null() {
+            return;
+        }
+        let Ok(set) = serde_json::from_value::<SidecarSet>(request.object.clone()) else { return };
+        let (name, SetSeen { rules, .. }) = (set.name_any(), SetSeen::new(&set));
+        let reach = rules.reach.clone();
+        announce(&self.coming, &name, rules);
+        let mut webhooks = self.webhooks.clone();
+        let stands = webhooks.wait_for(|webhooks| match webhooks {
+            Webhooks::Known(entries) => match entries.sets.get(&name) {
+                Some(Entry::Stands(of)) => *of == reach,
+                Some(Entry::LeftOut(_)) => true,
+                Some(Entry::Pending) | None => false,
+            },
+            Webhooks::Off | Webhooks::Unknown => false,
+        });
+        if timeout(STANDS_WITHIN, stands).await.is_err() {
+            debug!(name, "SidecarSet stored before its webhook entry");
+        }
     }
 
     /// Ours, or OpenKruise's where it is let be read.

@@ -44,12 +44,12 @@ use tokio_util::sync::CancellationToken;
 pub use self::options::{Maker, Options};
 use self::{
     certificates::Served,
-    configuration::{Configuration, Service},
+    configuration::{Coming, Configuration, Service},
     handler::{Handler, Namespaces},
     server::Server,
     view::{View, follow},
 };
-use crate::{health::Admits, lease::Tenure, metrics::Metrics};
+use crate::{health::Admits, lease::Tenure, metrics::Metrics, seen::Webhooks};
 
 /// Name of both configurations; they stand in deploy/manager.
 const CONFIGURATION: &str = "berth-manager";
@@ -63,9 +63,12 @@ pub async fn start(
     tenure: Tenure,
     metrics: &Metrics,
     (watches, tasks): (&mut JoinSet<()>, &mut JoinSet<()>),
-    (ready, stop): (watch::Sender<Admits>, CancellationToken),
+    (ready, webhooks, stop): (watch::Sender<Admits>, watch::Sender<Webhooks>, CancellationToken),
 ) -> anyhow::Result<()> {
     let Some(address) = options.admission_address else { return Ok(()) };
+    webhooks.send_replace(Webhooks::Unknown);
+    let standing = webhooks.subscribe();
+    let (coming, announced) = watch::channel(Coming::new());
     let listener = TcpListener::bind(address).await.context("--admission-address")?;
     ready.send_replace(Admits::waiting());
     let service = Service { namespace: namespace.to_owned(), name: options.admission_service.clone() };
@@ -81,14 +84,12 @@ pub async fn start(
     watches.spawn(follow(all, watcher::Config::default(), "sidecarsets", sets::read, sets));
 
     let (served, serving) = watch::channel(Served::default());
-    let keep = |watches: &mut JoinSet<()>| {
-        let shared = (client, &service, options, &sets_shown, &serving);
-        [
-            keeper::<MutatingWebhookConfiguration>(watches, shared, "mutatingwebhookconfigurations"),
-            keeper::<ValidatingWebhookConfiguration>(watches, shared, "validatingwebhookconfigurations"),
-        ]
-    };
-    let bundled = keep(watches);
+    let shared = (client, &service, options, &sets_shown, (&serving, &announced));
+    let (mutating, validating) = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations");
+    let bundled = [
+        keeper::<MutatingWebhookConfiguration>(watches, shared, mutating, Some(webhooks)),
+        keeper::<ValidatingWebhookConfiguration>(watches, shared, validating, None),
+    ];
     let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let (secret, secret_shown) = watch::channel(View::default());
     let one = watcher::Config::default().fields(&format!("metadata.name={}", options.admission_secret));
@@ -111,6 +112,8 @@ pub async fn start(
         namespace: namespace.to_owned(),
         sets: sets_shown,
         namespaces: namespaces_shown,
+        coming,
+        webhooks: standing,
         pod_readiness_gate: options.pod_readiness_gate,
         any_metadata: options.any_pod_metadata,
     };
@@ -124,14 +127,15 @@ type Shared<'a> = (
     &'a Service,
     &'a Options,
     &'a watch::Receiver<View<sets::SetSeen>>,
-    &'a watch::Receiver<Served>,
+    (&'a watch::Receiver<Served>, &'a watch::Receiver<Coming>),
 );
 
 /// Watches one configuration and keeps it right. Returns the bundle that stands in it.
 fn keeper<K: Configuration>(
     watches: &mut JoinSet<()>,
-    (client, service, options, sets, served): Shared<'_>,
+    (client, service, options, sets, (served, coming)): Shared<'_>,
     what: &'static str,
+    webhooks: Option<watch::Sender<Webhooks>>,
 ) -> watch::Receiver<Vec<u8>> {
     let api: Api<K> = Api::all(client.clone());
     let (view, shown) = watch::channel(View::default());
@@ -145,8 +149,10 @@ fn keeper<K: Configuration>(
         options: configuration::Options { pod_readiness_gate: options.pod_readiness_gate },
         shown,
         sets: sets.clone(),
+        coming: coming.clone(),
         served: served.clone(),
         bundled,
+        webhooks,
     };
     watches.spawn(keeper.run());
     standing

@@ -25,6 +25,9 @@ pub(super) struct Request {
     /// Namespace of the object; empty for one of the whole cluster.
     #[serde(default)]
     pub(super) namespace: String,
+    /// It is only tried.
+    #[serde(default)]
+    pub(super) dry_run: bool,
     /// Object as it is to be.
     #[serde(default)]
     pub(super) object: Value,

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use berth_proto::crd::SidecarSet;
 use berth_sidecarset::Set;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::{ResourceExt, api::DynamicObject};
 use tracing::warn;
 
-use crate::telemetry::chain;
+use crate::{seen::Reach, telemetry::chain};
 
 /// The annotation by which a set's author chooses what happens to its pods when no manager answers.
 const FAILURE_POLICY: &str = "berth.dev/failure-policy";
@@ -16,9 +15,7 @@ const FAILURE_POLICY: &str = "berth.dev/failure-policy";
 /// Where a set is to be injected.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct SetRules {
-    pub(super) selector: Option<LabelSelector>,
-    pub(super) namespace: Option<String>,
-    pub(super) namespace_selector: Option<LabelSelector>,
+    pub(super) reach: Reach,
     /// Pods start without it when no manager answers.
     pub(super) ignore: bool,
     /// Why it can be injected nowhere.
@@ -44,12 +41,15 @@ pub(super) fn read(object: DynamicObject) -> Option<SetSeen> {
 }
 
 impl SetSeen {
-    fn new(given: &SidecarSet) -> Self {
+    /// Reads a set that has its types.
+    pub(super) fn new(given: &SidecarSet) -> Self {
         let set = Set::parse(given).map(Arc::new).map_err(|fault| fault.to_string());
         let rules = SetRules {
-            selector: given.spec.selector.clone(),
-            namespace: given.spec.namespace.clone(),
-            namespace_selector: given.spec.namespace_selector.clone(),
+            reach: Reach {
+                selector: given.spec.selector.clone(),
+                namespace: given.spec.namespace.clone(),
+                namespace_selector: given.spec.namespace_selector.clone(),
+            },
             ignore: given.annotations().get(FAILURE_POLICY).is_some_and(|policy| policy == "Ignore"),
             fault: set.as_ref().err().cloned(),
         };

@@ -1,6 +1,6 @@
 //! SidecarSets that are written: completed, then checked. Pure.
 
-use berth_sidecarset::{Set, WhiteList, check, complete as fill_in, warnings};
+use berth_sidecarset::{Set, WhiteList, approve, check, complete as fill_in, warnings};
 use serde_json::Value;
 
 use super::review::{Request, Verdict};
@@ -9,7 +9,10 @@ use super::review::{Request, Verdict};
 pub(super) fn complete(request: &Request) -> Verdict {
     let mut set = request.object.clone();
     match fill_in(&mut set, old(request)) {
-        Ok(()) => Verdict::Allowed { object: Some(set), warnings: Vec::new() },
+        Ok(()) => {
+            approve(&mut set, old(request));
+            Verdict::Allowed { object: Some(set), warnings: Vec::new() }
+        }
         Err(fault) => Verdict::invalid(fault.to_string()),
     }
 }

@@ -12,6 +12,7 @@ mod shape;
 mod sidecars;
 mod uid;
 mod views;
+mod webhooks;
 
 use std::time::Instant;
 
@@ -34,6 +35,7 @@ pub use self::{
         NodePodUpdateSeen, NodeSeen, Object, Phase, PodSeen, PodStage, RecreateSeen, RequestSeen, Role,
         SidecarSetSeen, SidecarsSeen, UpdateSeen,
     },
+    webhooks::{Entries, Entry, Reach, Webhooks},
 };
 
 /// Time on both clocks. Time that passes is measured by the monotonic one; the other is only written down,

@@ -12,6 +12,7 @@
 //!
 //! - `spec`, `strategy`: what a set asks for;
 //! - `standing`: what one pod is to one set; `set`: all pods of a set, counted;
+//! - `accepted`: whether new pods get it;
 //! - `revise`: its revisions; `status`, `progress`: what its status says;
 //! - `plan`, `order`: which pods are next; `entry`: what a pod is to be;
 //! - `objects` takes facts in, `settle` says what is owed.
@@ -26,6 +27,7 @@
 //! - what has been asked for stands in the objects of the nodes: the next leader goes on from there;
 //! - a set's status is written once in [`WRITTEN_EVERY`] at the most, and a node's object once in [`SETTLE`].
 
+mod accepted;
 mod entry;
 mod objects;
 mod order;
@@ -56,7 +58,7 @@ use crate::{
     index::Index,
     metrics::Metrics,
     pod_updates::PodUpdates,
-    seen::{Key, Kind, LabelSets, Labels, Now, Object, PodChange, Pods, Texts, Views},
+    seen::{Key, Kind, LabelSets, Labels, Now, Object, PodChange, Pods, Texts, Views, Webhooks},
     time::later,
     timers::Timers,
     write::Target,
@@ -96,6 +98,8 @@ pub struct SidecarIndex {
     updates: PodUpdates,
     /// The number of the list that showed a NodePodUpdate last.
     nodes: HashMap<Arc<str>, u32>,
+    /// Whether new pods get the sets.
+    webhooks: Webhooks,
     timers: Timers<Wake>,
     /// Sets to look at before the call returns.
     touched: BTreeSet<Arc<str>>,
@@ -153,6 +157,7 @@ impl Default for SidecarIndex {
             spaces: HashMap::new(),
             updates: PodUpdates::of(entry::KIND),
             nodes: HashMap::new(),
+            webhooks: Webhooks::default(),
             timers: Timers::default(),
             touched: BTreeSet::new(),
             unsure: BTreeSet::new(),

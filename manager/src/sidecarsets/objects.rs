@@ -92,6 +92,7 @@ impl SidecarIndex {
             told: Vec::new(),
             sent: None,
             sent_at: None,
+            falls_at: None,
             list: 0,
         });
         known.resource_version = seen.resource_version.as_str().into();

@@ -43,6 +43,8 @@ pub(super) struct Known {
     pub(super) sent: Option<(Box<str>, SidecarSetStatus)>,
     /// When that was.
     pub(super) sent_at: Option<Instant>,
+    /// Its webhook entry fell: until then it counts as standing, for it is put right.
+    pub(super) falls_at: Option<Instant>,
     /// The number of the list that showed it last.
     pub(super) list: u32,
 }

@@ -8,6 +8,7 @@ use std::{
 use super::{
     ANSWERED_WITHIN, FEATURE, KINDS, PLANNED_EVERY, SETTLE, SetNote, SetWrite, SidecarIndex, WRITTEN_EVERY,
     Wake,
+    accepted::{Hook, hook, spared_until},
     entry::{self, Newest, needs_swap, owner},
     order::Rank,
     plan::{Asked, Candidate, Means, Plan, plan},
@@ -148,6 +149,7 @@ impl SidecarIndex {
             known.told = vec![(revision.to_owned(), "")];
         }
         let Progress { matched, not_upgradable, failed, .. } = progress;
+        let missing = known.pods.missing.len();
         let was_under_way = before.is_some_and(|before| before.in_flight > 0);
         let done = matched > 0 && progress.updated == matched && progress.in_flight == 0 && was_under_way;
         let notes = [
@@ -167,6 +169,14 @@ impl SidecarIndex {
                     "{failed} pods could not get {revision}; status.pods of their nodes' NodePodUpdates says why"
                 ),
             ),
+            (
+                missing > 0,
+                true,
+                "NotInjectedPods",
+                format!(
+                    "{missing} pods were made without the sidecars while no manager answered; make them anew"
+                ),
+            ),
             (done, false, "Updated", format!("all {matched} pods have {revision}")),
         ];
         for (_, warning, reason, text) in notes.into_iter().filter(|(holds, ..)| *holds) {
@@ -184,14 +194,19 @@ impl SidecarIndex {
         let known = self.sets.get_mut(name)?;
         let shown = known.shown.as_ref().filter(|_| !known.deleting)?;
         let progress = known.progress.unwrap_or_default();
-        let status = status(known, &progress, now.wall);
+        let spared = spared_until(known, now.instant);
+        let hook = match hook(&self.webhooks, name, known) {
+            Hook::Pending if spared.is_some() => Hook::Unknown,
+            hook => hook,
+        };
+        let status = status(known, &hook, &progress, now.wall);
         if shows(shown, &status) {
             known.sent = None;
-            return None;
+            return spared;
         }
         let under_way = known.sent.as_ref().is_some_and(|(version, _)| *version == known.resource_version);
         if under_way && known.sent.as_ref().is_some_and(|(_, sent)| *sent == status) {
-            return None;
+            return spared;
         }
         let pause = if under_way { ANSWERED_WITHIN } else { WRITTEN_EVERY };
         let at = known.sent_at.map(|at| later(at, pause)).filter(|at| *at > now.instant);
@@ -202,7 +217,7 @@ impl SidecarIndex {
             let order = SetWrite { name: name.clone(), uid, resource_version, status: Box::new(status) };
             self.orders.push(Effect::Write(Write::SidecarSet(order)));
         }
-        at
+        at.or(spared)
     }
 
     /// Asks for what is owed to nodes; or says when.
@@ -269,6 +284,8 @@ fn candidate(
             ago: ago.and_then(|ago| Duration::try_from(ago).ok()).unwrap_or_default(),
         }
     });
+    let has = sidecars.and_then(|sidecars| sidecars.revision(set));
+    let is_newest = has.is_some_and(|has| **has == *revision);
     let means = match &pod.node {
         None => Means::Unscheduled,
         Some(_) if needs_swap(rules, pod) => Means::Hot,
@@ -287,7 +304,7 @@ fn candidate(
             restarts: pod.restarts(),
             created: i64::from(pod.created),
         },
-        updated: state.updated,
+        updated: state.updated && (!rules.refreshes || is_newest),
         available: state.ready,
         changing: ready && !settled,
         upgradable: without_image.is_some_and(|hash| **hash == *rules.hashes.without_image),

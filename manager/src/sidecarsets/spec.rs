@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::strategy::Strategy;
 use crate::{
-    seen::{Labels, SidecarSetSeen},
+    seen::{Labels, Reach, SidecarSetSeen},
     selector::Selector,
 };
 
@@ -22,12 +22,16 @@ pub(super) struct Rules {
     /// `None` selects nothing.
     selector: Option<Selector>,
     pub(super) scope: Scope,
+    /// Fields that its webhook entry is made of.
+    pub(super) reach: Reach,
     pub(super) containers: Box<[Sidecar]>,
     /// Names of the sidecars as a pod's annotation lists them: sorted, those of init that restart included.
     pub(super) sidecars: Box<[String]>,
     pub(super) hashes: Hashes,
     pub(super) strategy: Strategy,
     pub(super) metadata: Box<[Metadata]>,
+    /// Pods get a new revision for its annotations alone.
+    pub(super) refreshes: bool,
     /// New pods get nothing.
     pub(super) paused: bool,
     /// Set that this one stands in for.
@@ -95,11 +99,17 @@ impl Rules {
         Ok(Self {
             selector: parse_selector("spec.selector", selector)?,
             scope: Scope::parse(spec)?,
+            reach: Reach {
+                selector: spec.selector.clone(),
+                namespace: spec.namespace.clone(),
+                namespace_selector: spec.namespace_selector.clone(),
+            },
             containers: spec.containers.iter().map(|container| Sidecar::parse(&container.0)).collect(),
             sidecars: running(spec),
             hashes: hashes(seen, spec)?,
             strategy: Strategy::parse(spec.update_strategy.as_ref())?,
             metadata: metadata(spec),
+            refreshes: seen.annotations.get(names::REFRESH_METADATA).is_some_and(|value| value == "true"),
             paused: injection.is_some_and(|injection| injection.paused),
             canary_of: base.map(|base| base.as_str().into()),
             named: injection.and_then(|injection| {

@@ -7,7 +7,11 @@ use berth_proto::crd::{LONGEST_MESSAGE, SidecarSetStatus};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use super::{progress::Progress, set::Known};
+use super::{
+    accepted::{Hook, told},
+    progress::Progress,
+    set::Known,
+};
 use crate::size;
 
 /// Condition that says whether the set is carried out.
@@ -16,7 +20,12 @@ const ACCEPTED: &str = "Accepted";
 const UP_TO_DATE: &str = "UpToDate";
 
 /// Computes the status of a set.
-pub(super) fn status(known: &Known, progress: &Progress, now: Timestamp) -> SidecarSetStatus {
+pub(super) fn status(
+    known: &Known,
+    hook: &Hook<'_>,
+    progress: &Progress,
+    now: Timestamp,
+) -> SidecarSetStatus {
     let shown = known.shown.clone().unwrap_or_default();
     let Ok(rules) = &known.rules else {
         let fault = known.rules.as_ref().err().map(|fault| &**fault).unwrap_or_default();
@@ -26,14 +35,10 @@ pub(super) fn status(known: &Known, progress: &Progress, now: Timestamp) -> Side
         return SidecarSetStatus { observed_generation: known.generation, conditions, ..shown };
     };
     let flaw = known.filed.as_ref().and_then(|filed| filed.flaw.clone());
-    let (reason, message) = match flaw {
-        Some(flaw) => ("HistoryShortened", flaw.into()),
-        None if rules.paused => {
-            ("InjectionPaused", Cow::from("new pods get no sidecars: injection is paused"))
-        }
-        None => ("Accepted", "the set is carried out".into()),
+    let accepted = match told(hook, rules, flaw, known.pods.missing.len()) {
+        Some((holds, reason, message)) => Some(condition(known, ACCEPTED, holds, reason, message, now)),
+        None => shown.conditions.iter().find(|condition| condition.type_ == ACCEPTED).cloned(),
     };
-    let accepted = condition(known, ACCEPTED, true, reason, message, now);
     let (done, reason, message) = progress.told();
     let up_to_date = condition(known, UP_TO_DATE, done, reason, message.into(), now);
     let (pods, filed) = (&known.pods, known.filed.as_ref());
@@ -48,7 +53,7 @@ pub(super) fn status(known: &Known, progress: &Progress, now: Timestamp) -> Side
         collision_count: filed.and_then(|filed| filed.collisions),
         revisions: filed.map(|filed| filed.revisions.clone()).unwrap_or_default(),
         history: filed.and_then(|filed| filed.history.clone()),
-        conditions: vec![accepted, up_to_date],
+        conditions: accepted.into_iter().chain([up_to_date]).collect(),
     }
 }
 

@@ -13,7 +13,7 @@ use serde::{
 pub(super) const STATE: &str = "kruise.io/sidecarset-inplace-update-state";
 
 /// Keys that are kept.
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 9] = [
     names::HASH,
     names::HASH_WITHOUT_IMAGE,
     names::INJECTED_LIST,
@@ -21,6 +21,7 @@ const KEYS: [&str; 8] = [
     names::CANARY,
     names::CANARY_BASE,
     names::MIRROR,
+    names::REFRESH_METADATA,
     STATE,
 ];
 

@@ -48,7 +48,7 @@ pub use node_pod_probe::{
     PodProbeStatus, ProbeState,
 };
 pub use node_pod_update::{
-    DesiredPod, NodePodUpdate, NodePodUpdateSpec, NodePodUpdateStatus, PodService, UpdatedPod,
+    DesiredPod, NodePodUpdate, NodePodUpdateSpec, NodePodUpdateStatus, PodPull, PodService, UpdatedPod,
 };
 pub use pod_probe_marker::{
     MarkerState, PodContainerProbe, PodProbeMarker, PodProbeMarkerSpec, PodProbeMarkerStatus,

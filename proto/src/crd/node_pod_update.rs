@@ -79,6 +79,9 @@ pub struct DesiredPod {
     /// Service of the pod while its containers are restarted.
     #[serde(default, skip_serializing_if = "PodService::is_drained")]
     pub service: PodService,
+    /// Whether its images must be on the node before anything is stopped for them.
+    #[serde(default, skip_serializing_if = "PodPull::is_required")]
+    pub pull: PodPull,
     /// The containers that get another image.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub containers: Vec<UpdateContainer>,
@@ -125,6 +128,23 @@ pub enum PodService {
 impl PodService {
     fn is_drained(&self) -> bool {
         *self == Self::Drain
+    }
+}
+
+/// Pull of the images of an entry, before anything is stopped for them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum PodPull {
+    /// An image that the agent cannot pull fails the entry, and the pod stays as it is.
+    #[default]
+    Required,
+    /// One that it cannot pull is left to the kubelet, which has the pod's own credentials: without them, too,
+    /// the pod waits for its image.
+    BestEffort,
+}
+
+impl PodPull {
+    fn is_required(&self) -> bool {
+        *self == Self::Required
     }
 }
 

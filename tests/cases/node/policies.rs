@@ -59,6 +59,23 @@ async fn the_whole_folder_is_accepted() -> Result<()> {
     Ok(())
 }
 
+/// The choice of cert-manager, as its file says: the manager only reads the Secret, which is not ours to make.
+#[tokio::test]
+async fn the_certificate_may_be_of_cert_manager() -> Result<()> {
+    let kubectl = programs::kubernetes("kubectl")?.display().to_string();
+    let folder = tempfile::tempdir()?;
+    // A kustomization names folders from its own.
+    let up = "../".repeat(folder.path().components().count() - 1);
+    let deploy = format!("{up}{}", deploy::path("").canonicalize()?.display());
+    let kustomization = json!({ "resources": [deploy], "components": [format!("{deploy}/cert-manager")] });
+    std::fs::write(folder.path().join("kustomization.yaml"), kustomization.to_string())?;
+    let made = tool(&kubectl, &["kustomize", &folder.path().display().to_string()]).await?;
+    ensure!(made.contains("- --admission-certificates=secret"), "the manager makes its own certificate");
+    ensure!(made.contains("secretName: berth-manager-admission"), "nobody makes the Secret");
+    ensure!(!made.contains("kind: Secret\n"), "a Secret of ours overwrites that of cert-manager");
+    Ok(())
+}
+
 /// Each by itself, in a namespace of its own; tried only, as above.
 #[tokio::test]
 async fn the_samples_are_accepted() -> Result<()> {
@@ -68,7 +85,10 @@ async fn the_samples_are_accepted() -> Result<()> {
     namespace_with(&client, "policies-samples", json!({ "berth.dev/agent-labels": keys })).await?;
     let params = PatchParams { dry_run: true, ..PatchParams::apply("kubectl").validation_strict() };
     for mut object in deploy::objects("samples")? {
-        object.metadata.namespace = Some("policies-samples".to_owned());
+        // It is in no namespace.
+        if object.types.as_ref().is_some_and(|types| types.kind != "SidecarSet") {
+            object.metadata.namespace = Some("policies-samples".to_owned());
+        }
         let name = object.name_any();
         let tried = deploy::api(&client, &object)?.patch(&name, &params, &Patch::Apply(&object)).await;
         tried.with_context(|| name)?;

@@ -1,6 +1,8 @@
 //! SidecarSets from one end to the other: the admission server injects, the manager counts and asks, the
 //! agent of the node upgrades, and the kubelet restarts the sidecar alone.
 
+mod forged;
+
 use anyhow::{Context, Result, ensure};
 use berth_proto::crd::{NodePodUpdate, SidecarSet, SidecarSetStatus};
 use berth_tests::manifest::{Container, PodManifest};
@@ -118,8 +120,18 @@ async fn sidecars_are_upgraded_in_place() -> Result<()> {
         })
         .await?;
         let outcome = rolls_out(&stage).await;
-        stage.sets.delete(SET, &DeleteParams::default()).await?;
         manager.service().stop()?;
+        let outcome = match outcome {
+            Ok(()) => forged::only_what_the_author_asked_for(&stage, &kubeconfig).await,
+            failed => failed,
+        };
+        stage.sets.delete(SET, &DeleteParams::default()).await?;
+        let nothing = json!({
+            "apiVersion": "berth.dev/v1alpha1", "kind": "NodePodUpdate",
+            "metadata": { "name": NODE_NAME }, "status": { "desiredPods": [] },
+        });
+        let params = PatchParams::apply("berth-manager").force();
+        stage.updates.patch_status(NODE_NAME, &params, &Patch::Apply(&nothing)).await?;
         outcome
     })
     .await

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     in_place_update::{
-        Batch, Gate, Metadata, Observed, PodPatch, Record, Records, UpdateOwner, UpdateRequest,
+        Batch, Gate, Metadata, Observed, PodPatch, Presence, Record, Records, UpdateOwner, UpdateRequest,
     },
     model::ContainerName,
 };
@@ -24,11 +24,16 @@ pub(super) fn revision(request: &UpdateRequest) -> String {
 }
 
 /// The pod as these requests, the newest last, see it: with the record that is theirs, and without a gate
-/// where none of them touches it.
+/// where none of them touches it. Images
+/// that none of them insists on count as pulled when they cannot be: the kubelet tries.
 pub(super) fn view(open: &[&UpdateRequest], seen: &Observed) -> Observed {
     let mut view = seen.clone();
     if !open.is_empty() && open.iter().all(|request| request.keeps_service) {
         view.gate = Gate::Absent;
+    }
+    if !open.is_empty() && open.iter().all(|request| request.leaves_pull) {
+        let refused = view.images.values_mut().filter(|presence| matches!(presence, Presence::Failed(_)));
+        refused.for_each(|presence| *presence = Presence::Present);
     }
     let Some(newest) = open.last() else { return view };
     let wanted = revisions(open);

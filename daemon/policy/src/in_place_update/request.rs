@@ -41,6 +41,8 @@ pub struct UpdateRequest {
     pub owner: UpdateOwner,
     /// The readiness gate stays as it is.
     pub keeps_service: bool,
+    /// An image that cannot be pulled here is left to the kubelet.
+    pub leaves_pull: bool,
     /// From the pod being not Ready to the first change.
     pub grace: Duration,
     /// `failurePolicy: Ignore`: a container that cannot be updated is left as it is.

@@ -37,6 +37,8 @@ fn an_entry_of_a_set() {
     let (plain, sound) = converted(&entry(json!({ "owner": "" })));
     assert_eq!((sound, plain.id.as_str()), (Ok(()), "p/@mesh-2#0"));
     assert_eq!((plain.owner, plain.keeps_service), (UpdateOwner::Workload, false));
+    assert!(!request.leaves_pull);
+    assert!(converted(&entry(json!({ "pull": "BestEffort" }))).0.leaves_pull);
 }
 
 #[test]

@@ -157,7 +157,7 @@ fn text<'a>(of: &'a Map<String, Value>, member: &str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
-    use berth_sidecarset::{Content, digest, encode};
+    use berth_sidecarset::{Content, approve, complete, digest, encode};
     use serde_json::json;
 
     use super::*;
@@ -246,5 +246,40 @@ mod tests {
         let mut broken = self::set();
         broken.status.as_mut().unwrap().history = Some("no history".to_owned());
         assert!(SetView::of(&broken).asks_for(&old).is_err());
+    }
+
+    /// The author went from `mesh:1` to `mesh:2`, each time past admission, and the manager filed both; what
+    /// it files besides counts for nothing.
+    #[test]
+    fn an_earlier_revision_counts_once_admission_has_noted_it() {
+        let written = |image: &str, old: Option<&Value>| {
+            let mut spec = Value::from(fields(image));
+            spec["selector"] = json!({ "matchLabels": { "a": "b" } });
+            let mut set = json!({
+                "apiVersion": "apps.kruise.io/v1alpha1", "kind": "SidecarSet",
+                "metadata": { "name": "s", "uid": "u" }, "spec": spec,
+            });
+            complete(&mut set, old).unwrap();
+            approve(&mut set, old);
+            set
+        };
+        let first = written("mesh:1", None);
+        let second = written("mesh:2", Some(&first));
+        let filed = |set: &Value| {
+            let set: SidecarSet = serde_json::from_value(set.clone()).unwrap();
+            let Value::Object(spec) = serde_json::to_value(&set.spec).unwrap() else { panic!("no object") };
+            Content { name: "r".to_owned(), fields: fields_of(&spec) }
+        };
+        let mut invented = filed(&first);
+        invented.fields["containers"][0]["image"] = "evil:1".into();
+        let mut set: SidecarSet = serde_json::from_value(second.clone()).unwrap();
+        let history = Some(encode(&[filed(&first), invented, filed(&second)]).unwrap());
+        set.status = Some(berth_proto::crd::SidecarSetStatus { history, ..Default::default() });
+        let view = SetView::of(&set);
+        let asks = |image: &str| {
+            view.asks_for(&entry(json!({ "containers": [{ "name": "mesh", "image": image }] }))).is_ok()
+        };
+        assert!(asks("mesh:1") && asks("mesh:2"));
+        assert!(!asks("evil:1") && !asks("mesh:3"));
     }
 }

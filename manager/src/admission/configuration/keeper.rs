@@ -4,10 +4,10 @@
 //! was decided on, and what stands already is not written. Two that compute something else, as during an
 //! upgrade, write in turn: the pauses between a replica's writes grow then.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use k8s_openapi::api::admissionregistration::v1::{
-    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+    MutatingWebhook, MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
 use kube::{Api, Resource, ResourceExt, api::PostParams};
 use serde::{Serialize, de::DeserializeOwned};
@@ -17,9 +17,15 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use super::{Desired, MOST_SETS, Options, Service, desired};
+use super::{
+    Coming, Desired, MOST_SETS, Options, Service, client,
+    coming::{Strangers, on_their_way},
+    desired,
+    standing::entries,
+};
 use crate::{
-    admission::{certificates::Served, sets::SetSeen, view::View},
+    admission::{certificates::Served, path::Route, sets::SetSeen, view::View},
+    seen::{Entries, Webhooks},
     telemetry::chain,
 };
 
@@ -46,12 +52,14 @@ pub(in crate::admission) trait Configuration:
     fn with(&self, desired: &Desired) -> Self;
     /// Says whether it has them already.
     fn stands(&self, desired: &Desired) -> bool;
+    /// Entries that stand in it and change objects.
+    fn mutating(&self) -> &[MutatingWebhook];
     /// Says whether both have the same entries.
     fn same(&self, other: &Self) -> bool;
 }
 
 macro_rules! configuration {
-    ($kind:ty, $field:ident) => {
+    ($kind:ty, $field:ident, $mutating:expr) => {
         impl Configuration for $kind {
             fn with(&self, desired: &Desired) -> Self {
                 Self { webhooks: Some(desired.$field.clone()), ..self.clone() }
@@ -61,6 +69,11 @@ macro_rules! configuration {
                 self.webhooks.as_ref() == Some(&desired.$field)
             }
 
+            fn mutating(&self) -> &[MutatingWebhook] {
+                let mutating: fn(&Self) -> &[MutatingWebhook] = $mutating;
+                mutating(self)
+            }
+
             fn same(&self, other: &Self) -> bool {
                 self.webhooks == other.webhooks
             }
@@ -68,8 +81,8 @@ macro_rules! configuration {
     };
 }
 
-configuration!(MutatingWebhookConfiguration, mutating);
-configuration!(ValidatingWebhookConfiguration, validating);
+configuration!(MutatingWebhookConfiguration, mutating, |this| this.webhooks.as_deref().unwrap_or_default());
+configuration!(ValidatingWebhookConfiguration, validating, |_| &[]);
 
 /// Owner of one configuration, as far as this replica goes.
 pub(in crate::admission) struct Keeper<K> {
@@ -85,10 +98,14 @@ pub(in crate::admission) struct Keeper<K> {
     pub(in crate::admission) shown: watch::Receiver<View<K>>,
     /// The sets.
     pub(in crate::admission) sets: watch::Receiver<View<SetSeen>>,
+    /// Sets that are about to be stored.
+    pub(in crate::admission) coming: watch::Receiver<Coming>,
     /// The certificate.
     pub(in crate::admission) served: watch::Receiver<Served>,
     /// Learns the bundle that stands in it; empty while another content does.
     pub(in crate::admission) bundled: watch::Sender<Vec<u8>>,
+    /// Learns which sets have their entries; of the configuration that has them.
+    pub(in crate::admission) webhooks: Option<watch::Sender<Webhooks>>,
 }
 
 impl<K: Configuration> Keeper<K> {
@@ -98,8 +115,9 @@ impl<K: Configuration> Keeper<K> {
         let mut said: Option<String> = None;
         // Writes of the same entries in a row, when the last one was, and what it wrote.
         let (mut writes, mut written, mut last) = (0_usize, Instant::now(), None::<Box<K>>);
+        let mut strangers = Strangers::default();
         loop {
-            match self.look(&mut told) {
+            match self.look(&mut told, &mut strangers) {
                 Look::Stands(bundle) => {
                     said = None;
                     self.tell(bundle);
@@ -143,6 +161,7 @@ impl<K: Configuration> Keeper<K> {
             let ended = tokio::select! {
                 changed = self.shown.changed() => changed.is_err(),
                 changed = self.sets.changed() => changed.is_err(),
+                changed = self.coming.changed() => changed.is_err(),
                 changed = self.served.changed() => changed.is_err(),
                 // A write that failed.
                 () = sleep(QUIET / 6) => false,
@@ -167,17 +186,31 @@ impl<K: Configuration> Keeper<K> {
         shown.get(self.name).is_some_and(|now| now.resource_version() == written.resource_version())
     }
 
-    fn look(&mut self, told: &mut Arc<Vec<(String, String)>>) -> Look<K> {
+    fn look(&mut self, told: &mut Arc<Vec<(String, String)>>, strangers: &mut Strangers) -> Look<K> {
         let (shown, sets) = (self.shown.borrow_and_update(), self.sets.borrow_and_update());
         let served = self.served.borrow_and_update();
         let (Some(_), Some(sets)) = (shown.listed(), sets.listed()) else { return Look::Waits };
-        let Some(now) = shown.get(self.name) else { return Look::Absent };
+        let (coming, instant) = (self.coming.borrow_and_update(), Instant::now());
+        // One that is stored is as it is stored.
+        let mut rules: BTreeMap<_, _> = on_their_way(&coming, instant).collect();
+        rules.extend(sets.iter().map(|(name, set)| (name, &set.rules)));
+        let rules = || rules.iter().map(|(name, rules)| (*name, *rules));
+        let Some(now) = shown.get(self.name) else {
+            say_which(self.webhooks.as_ref(), || entries(rules(), &Desired::default(), &[]));
+            return Look::Absent;
+        };
         // Nothing is asked of a server that cannot answer.
         if !served.is_loaded() {
             return Look::Waits;
         }
-        let rules = sets.iter().map(|(name, set)| (name, &set.rules));
-        let desired = desired(rules, &served.bundle, &self.service, self.options);
+        let mut desired = desired(rules(), &served.bundle, &self.service, self.options);
+        if !desired.shared {
+            let names = rules().map(|(name, _)| name);
+            let client =
+                |set: &str| client(&Route::Pods(Some(set.to_owned())), &served.bundle, &self.service);
+            strangers.spare(&mut desired.mutating, now.mutating(), names, client, instant);
+        }
+        say_which(self.webhooks.as_ref(), || entries(rules(), &desired, now.mutating()));
         if desired.left_out != **told {
             for (set, reason) in &desired.left_out {
                 warn!(set, reason, "SidecarSet is injected into no pod");
@@ -207,6 +240,18 @@ enum Look<K> {
     Stands(Vec<u8>),
     /// It is to be this.
     Owes(Box<K>),
+}
+
+fn say_which(webhooks: Option<&watch::Sender<Webhooks>>, entries: impl FnOnce() -> Entries) {
+    let Some(webhooks) = webhooks else { return };
+    let entries = entries();
+    webhooks.send_if_modified(|known| {
+        let news = !matches!(known, Webhooks::Known(known) if **known == entries);
+        if news {
+            *known = Webhooks::Known(Arc::new(entries));
+        }
+        news
+    });
 }
 
 fn say(said: &mut Option<String>, text: String) {

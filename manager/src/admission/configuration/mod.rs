@@ -8,8 +8,10 @@
 //!
 //! Defaults that the API server would fill in are written out, so that what it shows compares equal.
 
+mod coming;
 mod keeper;
 mod selectors;
+mod standing;
 
 use k8s_openapi::{
     ByteString,
@@ -20,7 +22,10 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement},
 };
 
-pub(super) use self::keeper::{Configuration, Keeper};
+pub(super) use self::{
+    coming::{Coming, announce},
+    keeper::{Configuration, Keeper},
+};
 use super::{path::Route, sets::SetRules};
 use crate::size;
 
@@ -37,6 +42,8 @@ const NAME_OF_NAMESPACE: &str = "kubernetes.io/metadata.name";
 const TIMEOUT_SECONDS: i32 = 5;
 /// Names of entries end with it.
 const DOMAIN: &str = "berth.dev";
+/// Name of the entry for all sets, without the domain.
+const OF_ALL_SETS: &str = "sidecarsets.pods";
 
 /// Where the API server finds the manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +84,7 @@ pub(super) fn desired<'a>(
         match selectors::of(name, set) {
             Ok((pods, namespaces)) => {
                 let failure = if set.ignore { "Ignore" } else { "Fail" };
-                let entry = Entry { name: format!("{name}.sidecarset"), failure, pods, namespaces };
+                let entry = Entry { name: of_set(name), failure, pods, namespaces };
                 let route = Route::Pods(Some(name.clone()));
                 entries.push(entry.mutating(pods_created(), &route, bundle, service));
             }
@@ -89,8 +96,8 @@ pub(super) fn desired<'a>(
         entries.clear();
     }
     if shared || options.pod_readiness_gate {
-        let name = if shared { "sidecarsets" } else { "readiness-gate" };
-        let entry = Entry::everywhere(format!("{name}.pods"), "Ignore");
+        let name = if shared { OF_ALL_SETS } else { "readiness-gate.pods" };
+        let entry = Entry::everywhere(name.to_owned(), "Ignore");
         entries.push(entry.mutating(pods_created(), &Route::Pods(None), bundle, service));
     }
     let sets = || rule("apps.kruise.io", "v1alpha1", "sidecarsets", &["CREATE", "UPDATE"], "Cluster");
@@ -102,6 +109,11 @@ pub(super) fn desired<'a>(
     let checks = Entry::of_cluster("checks.sidecarsets".to_owned(), "Fail");
     let validating = vec![checks.validating(sets(), &Route::CheckSets, bundle, service)];
     Desired { mutating: entries, validating, left_out, shared }
+}
+
+/// Name of the entry of a set, without the domain.
+fn of_set(name: &str) -> String {
+    format!("{name}.sidecarset")
 }
 
 /// Selectors of one entry, and what happens when nobody answers.
@@ -164,7 +176,8 @@ impl Entry {
             namespace_selector: Some(self.namespaces),
             object_selector: Some(self.pods),
             rules: Some(vec![rule]),
-            side_effects: "None".to_owned(),
+            // The entry of a new set is written while its creation waits.
+            side_effects: "NoneOnDryRun".to_owned(),
             timeout_seconds: Some(TIMEOUT_SECONDS),
         }
     }

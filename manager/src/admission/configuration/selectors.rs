@@ -23,12 +23,12 @@ pub(super) fn of(name: &str, set: &SetRules) -> Result<(LabelSelector, LabelSele
     if let Some(fault) = &set.fault {
         return Err(fault.clone());
     }
-    let pods = set.selector.as_ref().ok_or("spec.selector is missing")?;
+    let pods = set.reach.selector.as_ref().ok_or("spec.selector is missing")?;
     let pods = checked("spec.selector", pods)?;
     if pods == LabelSelector::default() {
         return Err("spec.selector is empty and selects nothing".to_owned());
     }
-    let namespaces = match (set.namespace.as_deref(), &set.namespace_selector) {
+    let namespaces = match (set.reach.namespace.as_deref(), &set.reach.namespace_selector) {
         (Some(namespace), _) if LEFT_OUT.contains(&namespace) => {
             return Err(format!("spec.namespace: nothing is injected in {namespace}"));
         }

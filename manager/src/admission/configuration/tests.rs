@@ -4,6 +4,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::seen::Reach;
 
 fn service() -> Service {
     Service { namespace: "berth-system".to_owned(), name: "berth-manager".to_owned() }
@@ -14,9 +15,11 @@ fn rules(spec: &Value) -> SetRules {
         spec.get(field).map(|value| serde_json::from_value::<LabelSelector>(value.clone()).unwrap())
     };
     SetRules {
-        selector: selector("selector"),
-        namespace: spec["namespace"].as_str().map(str::to_owned),
-        namespace_selector: selector("namespaceSelector"),
+        reach: Reach {
+            selector: selector("selector"),
+            namespace: spec["namespace"].as_str().map(str::to_owned),
+            namespace_selector: selector("namespaceSelector"),
+        },
         ignore: spec["ignore"] == true,
         fault: spec["fault"].as_str().map(str::to_owned),
     }

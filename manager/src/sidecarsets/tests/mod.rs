@@ -1,5 +1,6 @@
 //! The index against a cluster in miniature.
 
+mod accepted;
 mod counters;
 mod random;
 mod rollout;

@@ -1,6 +1,6 @@
 //! Upgrades from the edit of a set to the last pod.
 
-use berth_proto::crd::{PodService, UpdatePhase};
+use berth_proto::crd::{PodPull, PodService, UpdatePhase};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -32,6 +32,38 @@ fn one_after_the_other_until_all_have_it() {
     assert_eq!((world.asked("n0"), world.counts()), (vec![], [3, 3, 3, 3, 0]));
     assert_eq!(world.reason("UpToDate"), "Updated");
     assert_eq!(world.notes.iter().map(|note| note.reason).collect::<Vec<_>>(), ["Updated"]);
+}
+
+/// Annotations ride along with images, as upstream; a set may say that they go alone.
+#[test]
+fn annotations_alone_go_to_pods_where_the_set_says_so() {
+    let mut world = World::new();
+    let with_annotation = |value: &str, refreshes: bool| {
+        let mut wanted = spec("log:1", json!({ "maxUnavailable": 2 }));
+        wanted["patchPodMetadata"] = json!([{ "annotations": { "o": value }, "patchPolicy": "Overwrite" }]);
+        let mut set =
+            SidecarSetSeen { spec: Ok(serde_json::from_value(wanted).unwrap()), ..set("s", "log:1") };
+        if refreshes {
+            set.annotations.insert("berth.dev/refresh-metadata".to_owned(), "true".to_owned());
+        }
+        set
+    };
+    world.set(with_annotation("1", false));
+    ["a", "b", "c"].into_iter().for_each(|name| world.pod(pod(name, "log:1")));
+    world.pass(3_000);
+    world.set(with_annotation("2", false));
+    world.pass(3_000);
+    assert_eq!((world.asked("n0"), world.counts()[1]), (vec![], 3));
+    world.set(with_annotation("2", true));
+    world.pass(3_000);
+    assert_eq!(world.asked("n0"), ["a", "b"], "maxUnavailable counts");
+    let entry = world.nodes["n0"].desired[0].clone();
+    assert_eq!((entry.containers, &*entry.annotations["o"]), (vec![], "2"));
+    for _ in 0..2 {
+        world.agent("n0", UpdatePhase::Succeeded);
+        world.pass(3_000);
+    }
+    assert_eq!((world.asked("n0"), world.reason("UpToDate")), (vec![], "Updated"));
 }
 
 /// The agent looks the revision up in the set.
@@ -70,6 +102,7 @@ fn an_entry_says_what_the_pod_is_to_be() {
         (entry.revision.clone(), entry.attempt, entry.service),
         (revision.clone(), 0, PodService::Keep)
     );
+    assert_eq!(entry.pull, PodPull::BestEffort);
     let images: Vec<_> = entry.containers.iter().map(|one| (&*one.name, &*one.image)).collect();
     assert_eq!(images, [("log", "log:2")]);
     assert_eq!(entry.default_annotations, [("r".to_owned(), "1".to_owned())].into());

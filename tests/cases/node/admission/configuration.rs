@@ -61,6 +61,8 @@ async fn without_a_manager_pods_wait_as_their_set_says() -> Result<()> {
     let scene = Scene::set("admission-down").await?;
     scene.set_of("strict", json!({})).await?;
     scene.set_of("lenient", json!({ "berth.dev/failure-policy": "Ignore" })).await?;
+    // Times are in seconds, and pods from before the set are not missed.
+    tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
     scene.first.service().kill()?;
     let create = async |name: &str, app: &str| {
         scene.pods.create(&PostParams::default(), &pod(name, app)?).await.map_err(anyhow::Error::from)
@@ -75,6 +77,18 @@ async fn without_a_manager_pods_wait_as_their_set_says() -> Result<()> {
     await_condition("the pod is made when a manager is back", PATIENCE, async || {
         let pod = create("waits", "strict").await?;
         ensure!(sidecars(&pod) == 1, "no sidecar");
+        Ok(())
+    })
+    .await?;
+    scene.first.leads().await?;
+    await_condition("the pod that was missed is told", PATIENCE, async || {
+        let status = scene.sets.get("lenient").await?.status.context("no status")?;
+        ensure!(status.not_injected_pods == Some(1), "{status:?}");
+        let accepted = status.conditions.iter().find(|one| one.type_ == "Accepted").context("not said")?;
+        ensure!(
+            accepted.reason == "PodsNotInjected" && accepted.message.starts_with("1 pods"),
+            "{accepted:?}"
+        );
         Ok(())
     })
     .await

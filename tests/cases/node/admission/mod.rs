@@ -2,6 +2,7 @@
 //! and under the policies of `deploy/`. Pods are on paper, because nothing of it needs more.
 
 mod configuration;
+mod injection;
 mod pods;
 mod policy;
 mod requests;

@@ -22,6 +22,7 @@ mod proxy;
 mod proxy_bench;
 mod recreate;
 mod report;
+mod sidecarset;
 mod soak;
 mod update;
 
@@ -42,6 +43,7 @@ const BENCHES: &[Bench] = &[
     probes::BENCH,
     manager::BENCH,
     images::BENCH,
+    sidecarset::BENCH,
     handover::BENCH,
     overload::BENCH,
     soak::BENCH,
@@ -87,6 +89,9 @@ enum Command {
     /// Time that an ImagePullJob takes beyond the pull itself; time until an image is on many nodes; with the
     /// manager killed.
     Images(images::Scale),
+    /// Time that the admission of a pod takes with 50 SidecarSets; an upgrade of 30,000 pods: time, writes of
+    /// a pod, memory and CPU of the manager.
+    Sidecarset(sidecarset::Scale),
 }
 
 /// Options that all benches take.
@@ -138,6 +143,7 @@ async fn main() -> Result<()> {
         Command::Overload(options) => (overload::BENCH, &options.common),
         Command::Soak(options) => (soak::BENCH, &options.common),
         Command::Images(options) => (images::BENCH, &options.common),
+        Command::Sidecarset(options) => (sidecarset::BENCH, &options.common),
     };
     options.check(&bench)?;
     let rows = run(&command).await.with_context(|| format!("bench {}", bench.name))?;
@@ -157,6 +163,7 @@ async fn run(command: &Command) -> Result<Vec<Row>> {
         Command::Overload(options) => overload::run(options).await,
         Command::Soak(options) => soak::run(options).await,
         Command::Images(options) => images::run(options).await,
+        Command::Sidecarset(options) => sidecarset::run(options).await,
         Command::List | Command::Figures(_) | Command::ProxyStub { .. } => Ok(Vec::new()),
     }
 }

@@ -6,7 +6,7 @@
 //! stops when a watch has shown the last one assigned, so the API server's work for the requests is in it.
 //! Without the manager there is no such work, so there is no baseline.
 
-mod cluster;
+pub(crate) mod cluster;
 mod flood;
 
 use std::{
@@ -23,6 +23,7 @@ use clap::Args;
 use futures::TryStreamExt;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, ResourceExt};
+use serde_json::json;
 
 use self::cluster::Cluster;
 use crate::idle::cpu_s;
@@ -73,7 +74,8 @@ async fn many_requests(options: &Large) -> Result<Vec<Row>> {
     let plane = ControlPlane::without_controllers().await?;
     let client = plane.client().await?;
     crds::install(&client).await?;
-    let cluster = Cluster { nodes: options.nodes, pods: options.nodes * options.pods_per_node };
+    let pods = options.nodes * options.pods_per_node;
+    let cluster = Cluster { nodes: options.nodes, pods, annotations: json!({}) };
     let begun = Instant::now();
     cluster.create(&client).await?;
     let (nodes, pods) = (cluster.nodes, cluster.pods);

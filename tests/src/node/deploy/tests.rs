@@ -7,6 +7,7 @@ use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodSpec, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::*;
 
@@ -402,6 +403,19 @@ fn samples_are_what_they_say() {
     for probe in &marker.spec.probes {
         assert!(pod.spec.as_ref().unwrap().containers.iter().any(|one| one.name == probe.container_name));
     }
+    let [set] = &all::<Value>("samples", "SidecarSet")[..] else { panic!("one set") };
+    let mut set = set.clone();
+    berth_sidecarset::complete(&mut set, None).unwrap();
+    let faults = berth_sidecarset::check(&set, None, &[], &berth_sidecarset::WhiteList::default());
+    assert!(faults.is_empty() && berth_sidecarset::warnings(&set).is_empty(), "{faults:?}");
+    let [deployment] = &all::<Value>("samples", "Deployment")[..] else { panic!("one Deployment") };
+    let template = &deployment["spec"]["template"];
+    let selected = set["spec"]["selector"]["matchLabels"].as_object().unwrap();
+    assert!(selected.iter().all(|(key, value)| template["metadata"]["labels"][key] == *value));
+    let source = &set["spec"]["containers"][0]["transferEnv"][0];
+    let app = &template["spec"]["containers"][0];
+    assert_eq!(source["sourceContainerName"], app["name"]);
+    assert_eq!(source["envName"], app["env"][0]["name"]);
     let jobs = all::<berth_proto::crd::ImagePullJob>("samples", "ImagePullJob");
     assert_eq!(jobs.len(), 2);
     let job = jobs.iter().find(|job| !job.spec.pull_secrets.is_empty()).unwrap();

@@ -45,6 +45,7 @@ impl Asking {
             defaults: Default::default(),
             owner: UpdateOwner::Workload,
             keeps_service: false,
+            leaves_pull: false,
             grace: NO_GRACE,
             ignore_failures: false,
             rollback_on_failure: false,

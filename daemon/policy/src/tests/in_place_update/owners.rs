@@ -219,6 +219,22 @@ fn an_image_that_is_missing_fails_its_own_entry_only() {
     }
 }
 
+/// The agent has no credentials of the pod, the kubelet has them; it pulls what the patch names.
+#[test]
+fn an_image_that_the_agent_cannot_pull_may_be_left_to_the_kubelet() {
+    for leaves_pull in [true, false] {
+        let mut asking = pod();
+        asking.world.refused.insert("a:2".into(), "no".to_owned());
+        entry(&mut asking, "s", &[("a", "a:2")]).leaves_pull = leaves_pull;
+        asking.play(&[]);
+        let (image, outcome) = match leaves_pull {
+            true => ("a:2", COMPLETE),
+            false => ("a:1", UpdateOutcome::Failed(FailureReason::ImageNotPulled)),
+        };
+        assert_eq!((asking.outcome("s-0"), asking.images()), (outcome, vec![image, "b:1", "c:1"]));
+    }
+}
+
 #[test]
 fn a_value_that_cannot_be_merged_sets_its_entry_aside_alone() {
     let mut asking = pod();

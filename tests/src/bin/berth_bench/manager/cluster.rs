@@ -16,14 +16,16 @@ const NAMESPACES: u32 = 20;
 /// When progress is told.
 const TOLD_EVERY: Duration = Duration::from_secs(20);
 
-pub(super) struct Cluster {
-    pub(super) nodes: u32,
-    pub(super) pods: u32,
+pub(crate) struct Cluster {
+    pub(crate) nodes: u32,
+    pub(crate) pods: u32,
+    /// Annotations of each pod, besides those of any.
+    pub(crate) annotations: Value,
 }
 
 impl Cluster {
     /// Makes everything through the API server, in parallel.
-    pub(super) async fn create(&self, client: &Client) -> Result<()> {
+    pub(crate) async fn create(&self, client: &Client) -> Result<()> {
         let create = PostParams::default();
         let (namespaces, nodes) = (Api::<Namespace>::all(client.clone()), Api::<Node>::all(client.clone()));
         for number in 0..NAMESPACES {
@@ -55,7 +57,7 @@ impl Cluster {
     async fn create_pod(&self, client: &Client, number: u32) -> Result<()> {
         let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace(number));
         let name = pod(number);
-        let object: Pod = serde_json::from_value(json!({
+        let mut object = json!({
             "metadata": {
                 "name": name,
                 "labels": { "app": "shop", "component": name, "pod-template-hash": "6b7f8c9d5d", "team": "checkout" },
@@ -72,7 +74,11 @@ impl Cluster {
                     { "key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300 },
                 ],
             },
-        }))?;
+        });
+        for (key, value) in self.annotations.as_object().into_iter().flatten() {
+            object["metadata"]["annotations"][key] = value.clone();
+        }
+        let object: Pod = serde_json::from_value(object)?;
         pods.create(&PostParams::default(), &object).await.context("make a pod")?;
         let condition = |kind: &str| json!({ "type": kind, "status": "True", "lastTransitionTime": STARTED });
         let address = format!("10.{}.{}.{}", number >> 16, (number >> 8) & 255, number & 255);
@@ -93,7 +99,7 @@ impl Cluster {
     }
 
     /// Makes requests, each about another pod, over the whole cluster.
-    pub(super) async fn ask(&self, client: &Client, prefix: &str, requests: u32) -> Result<()> {
+    pub(crate) async fn ask(&self, client: &Client, prefix: &str, requests: u32) -> Result<()> {
         let stride = (self.pods / requests).max(1);
         let made = stream::iter(0..requests).map(|number| async move {
             let about = number * stride % self.pods;
@@ -115,15 +121,15 @@ const CONDITIONS: [&str; 5] =
     ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
 const NAMES: [&str; 3] = ["proxy", "app", "log"];
 
-fn namespace(number: u32) -> String {
+pub(crate) fn namespace(number: u32) -> String {
     format!("shop-{}", number % NAMESPACES)
 }
 
-fn node(number: u32) -> String {
+pub(crate) fn node(number: u32) -> String {
     format!("node-{number:04}.example.com")
 }
 
-fn pod(number: u32) -> String {
+pub(crate) fn pod(number: u32) -> String {
     format!("shop-6b7f8c9d5d-{number:05}")
 }
 
@@ -144,7 +150,7 @@ fn spec(name: &str, restart_policy: Option<&str>) -> Value {
     container
 }
 
-fn running(pod: u32, container: u32) -> Value {
+pub(crate) fn running(pod: u32, container: u32) -> Value {
     let name = NAMES[container as usize];
     json!({
         "name": name,

@@ -1,0 +1,248 @@
+//! All agents and kubelets in one: watches every NodePodUpdate, and carries out what is new in one. Of each
+//! pod an agent writes the patch, and what the kubelet started; of its node, what is reported meanwhile is
+//! written together. A kubelet's status is no write of ours and is not counted.
+
+use std::collections::{BTreeMap, HashMap};
+use std::pin::pin;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use berth_proto::crd::{DesiredPod, NodePodUpdate};
+use berth_sidecarset::names;
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::runtime::watcher::{self, Event};
+use kube::{Client, ResourceExt};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::manager::cluster::{node, running};
+
+/// Requests to the API server at once.
+const AT_ONCE: usize = 32;
+/// Reports of a node are gathered for so long.
+const GATHERED: Duration = Duration::from_millis(100);
+/// From the patch until the new container runs.
+const RESTART: Duration = Duration::from_millis(500);
+
+/// The agents. They end with this.
+pub(super) struct Agents {
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+struct Shared {
+    client: Client,
+    nodes: Mutex<HashMap<String, Agent>>,
+    /// ID of the image that a pod runs, by UID, once it was upgraded.
+    images: Mutex<HashMap<String, String>>,
+    /// Writes to NodePodUpdates, of everybody, and to pods by agents.
+    writes: AtomicU32,
+}
+
+/// What one agent knows.
+#[derive(Default)]
+struct Agent {
+    /// Entries that stand.
+    desired: Vec<DesiredPod>,
+    /// Its answers, by what they answer.
+    said: BTreeMap<Key, &'static str>,
+    /// Entries to begin with.
+    fresh: Vec<DesiredPod>,
+    /// It is at work.
+    busy: bool,
+}
+
+type Key = (String, String, String, i32);
+
+fn key(entry: &DesiredPod) -> Key {
+    (entry.uid.clone(), entry.owner.clone(), entry.revision.clone(), entry.attempt)
+}
+
+impl Agents {
+    pub(super) async fn start(client: &Client, nodes: u32) -> Result<Self> {
+        let updates: Api<NodePodUpdate> = Api::all(client.clone());
+        let make = stream::iter(0..nodes).map(|number| {
+            let updates = updates.clone();
+            async move {
+                let object = NodePodUpdate::new(&node(number), Default::default());
+                updates.create(&PostParams::default(), &object).await.context("make a NodePodUpdate")?;
+                let features = Patch::Merge(json!({ "status": { "features": ["owners/v1"] } }));
+                updates.patch_status(&node(number), &PatchParams::default(), &features).await?;
+                anyhow::Ok(())
+            }
+        });
+        make.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+        let shared = Arc::new(Shared {
+            client: client.clone(),
+            nodes: Mutex::default(),
+            images: Mutex::default(),
+            writes: AtomicU32::new(0),
+        });
+        let (ready, mut is_ready) = watch::channel(false);
+        let task = tokio::spawn({
+            let shared = shared.clone();
+            async move {
+                // What goes wrong here shows as an upgrade that does not end.
+                if let Err(error) = shared.follow(ready).await {
+                    eprintln!("the agents have ended: {error:#}");
+                }
+            }
+        });
+        is_ready.wait_for(|ready| *ready).await.context("the agents' watch")?;
+        Ok(Self { shared, task })
+    }
+
+    pub(super) fn writes(&self) -> u32 {
+        self.shared.writes.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Agents {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Shared {
+    fn nodes(&self) -> MutexGuard<'_, HashMap<String, Agent>> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn follow(self: Arc<Self>, ready: watch::Sender<bool>) -> Result<()> {
+        let updates: Api<NodePodUpdate> = Api::all(self.client.clone());
+        let mut events = pin!(watcher::watcher(updates, watcher::Config::default()));
+        loop {
+            match events.try_next().await?.context("the watch ended")? {
+                Event::Apply(object) => {
+                    self.writes.fetch_add(1, Ordering::Relaxed);
+                    self.take(&object);
+                }
+                Event::InitDone => drop(ready.send_replace(true)),
+                Event::Init | Event::InitApply(_) | Event::Delete(_) => {}
+            }
+        }
+    }
+
+    fn take(self: &Arc<Self>, object: &NodePodUpdate) {
+        let desired = object.status.as_ref().map(|status| status.desired_pods.clone()).unwrap_or_default();
+        let mut nodes = self.nodes();
+        let agent = nodes.entry(object.name_any()).or_default();
+        agent.said.retain(|said, _| desired.iter().any(|entry| key(entry) == *said));
+        for entry in &desired {
+            if !agent.said.contains_key(&key(entry)) {
+                agent.said.insert(key(entry), "Pending");
+                agent.fresh.push(entry.clone());
+            }
+        }
+        agent.desired = desired;
+        if !agent.fresh.is_empty() && !agent.busy {
+            agent.busy = true;
+            tokio::spawn(self.clone().work(object.name_any()));
+        }
+    }
+
+    /// One agent: as long as there is something new.
+    async fn work(self: Arc<Self>, node: String) {
+        loop {
+            tokio::time::sleep(GATHERED).await;
+            let fresh = {
+                let mut nodes = self.nodes();
+                let Some(agent) = nodes.get_mut(&node) else { return };
+                if agent.fresh.is_empty() {
+                    agent.busy = false;
+                    return;
+                }
+                std::mem::take(&mut agent.fresh)
+            };
+            self.say(&node, &fresh, "Updating").await;
+            let mut work = JoinSet::new();
+            for entry in fresh.clone() {
+                work.spawn(self.clone().carry_out(entry));
+            }
+            while work.join_next().await.is_some() {}
+            self.say(&node, &fresh, "Succeeded").await;
+        }
+    }
+
+    /// Writes all that this agent has to say.
+    async fn say(&self, node: &str, entries: &[DesiredPod], phase: &'static str) {
+        let pods: Vec<Value> = {
+            let mut nodes = self.nodes();
+            let Some(agent) = nodes.get_mut(node) else { return };
+            for entry in entries {
+                if let Some(said) = agent.said.get_mut(&key(entry)) {
+                    *said = phase;
+                }
+            }
+            let answer = |entry: &DesiredPod| {
+                let phase = agent.said.get(&key(entry))?;
+                Some(json!({
+                    "uid": entry.uid, "owner": entry.owner, "ownerUid": entry.owner_uid,
+                    "revision": entry.revision, "attempt": entry.attempt, "phase": phase,
+                    "since": entry.since,
+                    "containers": entry.containers.iter().map(|one| json!({ "name": one.name, "phase": phase })).collect::<Vec<_>>(),
+                }))
+            };
+            agent.desired.iter().filter_map(answer).collect()
+        };
+        let updates: Api<NodePodUpdate> = Api::all(self.client.clone());
+        let body = json!({
+            "apiVersion": "berth.dev/v1alpha1", "kind": "NodePodUpdate", "metadata": { "name": node },
+            "status": { "pods": pods, "features": ["owners/v1"] },
+        });
+        let params = PatchParams::apply("berth-agent").force();
+        while let Err(error) = updates.patch_status(node, &params, &Patch::Apply(&body)).await {
+            eprintln!("an agent's report failed: {error}");
+            tokio::time::sleep(GATHERED).await;
+        }
+    }
+
+    async fn carry_out(self: Arc<Self>, entry: DesiredPod) {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &entry.namespace);
+        let params = PatchParams::default();
+        let set = entry.owner.rsplit('/').next().unwrap_or_default();
+        let image = entry.containers.first().map(|one| one.image.clone()).unwrap_or_default();
+        let id = format!("{image}@sha256:{:064x}", 2);
+        let before = {
+            let mut images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
+            images.insert(entry.uid.clone(), id.clone())
+        };
+        let before =
+            before.unwrap_or_else(|| running(0, 2)["imageID"].as_str().unwrap_or_default().to_owned());
+        let old = json!({ set: { "revision": entry.revision, "lastContainerStatuses": {
+            "log": { "imageID": before } } } });
+        let mut annotations = entry.merge_annotations.clone();
+        annotations.insert("kruise.io/sidecarset-inplace-update-state".to_owned(), old.to_string());
+        debug_assert!(annotations.contains_key(names::HASH));
+        let containers: Vec<_> =
+            entry.containers.iter().map(|one| json!({ "name": one.name, "image": one.image })).collect();
+        let patch =
+            json!({ "metadata": { "annotations": annotations }, "spec": { "containers": containers } });
+        self.write(&pods, &entry.name, &Patch::Strategic(patch)).await;
+        tokio::time::sleep(RESTART).await;
+        let status = json!({ "status": { "containerStatuses": [{ "name": "log", "image": image,
+            "imageID": id, "restartCount": 1 }] } });
+        let shown = Patch::Strategic(&status);
+        while let Err(error) = pods.patch_status(&entry.name, &params, &shown).await {
+            eprintln!("a kubelet's status failed: {error}");
+            tokio::time::sleep(GATHERED).await;
+        }
+        let meta = json!({ "metadata": { "annotations": { "apps.kruise.io/runtime-containers-meta":
+            format!("{{\"containers\":[{{\"name\":\"log\",\"restartCount\":1,\"image\":\"{image}\"}}]}}") } } });
+        self.write(&pods, &entry.name, &Patch::Merge(meta)).await;
+    }
+
+    /// Writes to a pod until it is taken, and counts it.
+    async fn write(&self, pods: &Api<Pod>, name: &str, patch: &Patch<Value>) {
+        while let Err(error) = pods.patch(name, &PatchParams::default(), patch).await {
+            eprintln!("an agent's patch failed: {error}");
+            tokio::time::sleep(GATHERED).await;
+        }
+        self.writes.fetch_add(1, Ordering::Relaxed);
+    }
+}
