@@ -31,6 +31,7 @@ pub(super) fn wanted(asked: admin::UpdateRequest) -> Result<(String, ContainerUp
     let spec = ContainerUpdateRequestSpec {
         pod_name: String::new(),
         containers: asked.containers.into_iter().map(container).collect(),
+        swaps: Vec::new(),
         metadata: (metadata != UpdateMetadata::default()).then_some(metadata),
         strategy: (strategy != UpdateStrategy::default()).then_some(strategy),
         rollback_on_failure: asked.rollback_on_failure,
@@ -177,6 +178,7 @@ mod tests {
         let expected = ContainerUpdateRequestSpec {
             pod_name: String::new(),
             containers: vec![UpdateContainer { name: "main".into(), image: "web:v2".into() }],
+            swaps: Vec::new(),
             metadata: Some(UpdateMetadata { labels: pair("l").into(), annotations: pair("a").into() }),
             strategy: Some(UpdateStrategy {
                 grace_period_seconds: Some(1),

@@ -166,6 +166,7 @@ pub(super) fn pod(
         message,
         since: Some(same.and_then(|old| old.since.clone()).unwrap_or(Time(whole_second(now, false)))),
         containers: report.containers.iter().map(state).collect(),
+        swaps: Vec::new(),
         previous: report.previous.as_ref().map(previous),
     }
 }

@@ -334,6 +334,7 @@ impl World {
                 message: None,
                 since: since.clone(),
                 containers: Vec::new(),
+                swaps: Vec::new(),
                 previous: None,
             };
             let known = self.nodes.get_mut(node).unwrap();
