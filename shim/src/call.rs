@@ -202,6 +202,8 @@ impl Context {
                 }
                 if answer == Answer::Done {
                     info!(container.id = %container, "Hook answered without running it a second time");
+                } else if self.kubelet {
+                    observer.on_success(OnSuccess::HookEnded(container));
                 }
             }
             Asked::Pull(PullImage { image, credential, handler }) => {

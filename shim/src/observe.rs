@@ -53,6 +53,8 @@ pub(crate) enum OnSuccess {
     ContainerStarted(ContainerId),
     ContainerStopped(ContainerId),
     ContainerRemoved(ContainerId),
+    /// The answer says with which exit code.
+    HookEnded(ContainerId),
     RelistAnswered,
 }
 
@@ -86,7 +88,9 @@ impl Observer {
     /// Sets the report to the policy for when the call succeeds.
     pub(crate) fn on_success(&mut self, on_success: OnSuccess) {
         self.answer = match on_success {
-            OnSuccess::SandboxCreated(..) | OnSuccess::ContainerCreated => Answer::Collected(BytesMut::new()),
+            OnSuccess::SandboxCreated(..) | OnSuccess::ContainerCreated | OnSuccess::HookEnded(_) => {
+                Answer::Collected(BytesMut::new())
+            }
             _ => Answer::Ignored,
         };
         self.on_success = on_success;
@@ -134,6 +138,10 @@ impl Observer {
             OnSuccess::ContainerStarted(container) => Some(Event::ContainerStarted(container)),
             OnSuccess::ContainerStopped(container) => Some(Event::ContainerStopped(container)),
             OnSuccess::ContainerRemoved(container) => Some(Event::ContainerRemoved(container)),
+            // One whose output is too long to be read here is the kubelet's to tell of.
+            OnSuccess::HookEnded(container) => self
+                .answered()
+                .map(|answer: cri::ExecSyncResponse| Event::HookEnded(container, answer.exit_code == 0)),
             OnSuccess::RelistAnswered => {
                 self.announced.map(|call| Event::RelistAnswered { call, connection: self.connection })
             }

@@ -9,6 +9,8 @@ pub const HASH_WITHOUT_IMAGE: &str = "kruise.io/sidecarset-hash-without-image";
 pub const INJECTED_LIST: &str = "kruise.io/sidecarset-injected-list";
 /// Twin that works, by name of the sidecar; a JSON object.
 pub const WORKING: &str = "kruise.io/sidecarset-working-hotupgrade-container";
+/// Annotation of a set: the seconds that a new version of a sidecar with hot upgrades has to take over.
+pub const MIGRATION_SECONDS: &str = "berth.dev/migration-seconds";
 /// Label of a set: the version that its author gives the sidecars.
 pub const CUSTOM_VERSION: &str = "apps.kruise.io/sidecarset-custom-version";
 /// Annotation of a set that stands in for another one: `true`.

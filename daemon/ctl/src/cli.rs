@@ -6,7 +6,9 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 use super::install::{InstallArgs, UninstallArgs, bypass::BypassArgs, doctor::DoctorArgs};
-use super::{duration, get, order, pods, ps, pull, recreate, run, status, stop, update, upgrade, version};
+use super::{
+    duration, get, order, pods, ps, pull, recreate, run, status, stop, swap, update, upgrade, version,
+};
 
 /// Plays, lists and stops pods on this node, recreates and updates their containers, and shows what berthd
 /// does with them.
@@ -91,6 +93,8 @@ pub(crate) enum Command {
     /// Ctrl-C ends only the waiting. A later update of the same pod replaces this one where the two differ.
     /// The exit code is 1 when the request fails.
     Update(update::UpdateArgs),
+    /// Give a sidecar with twins (hot upgrade) another version, without a moment in which none serves
+    Swap(swap::SwapArgs),
     /// Pull an image as the agent does
     ///
     /// With the node's own credentials (the kubelet's docker configuration and credential providers), within

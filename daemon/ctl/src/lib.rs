@@ -33,6 +33,7 @@ mod run;
 mod select;
 mod status;
 mod stop;
+mod swap;
 mod timeline;
 mod update;
 mod updates;
@@ -104,6 +105,7 @@ async fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Pull(args) => return pull::pull(global, &args).await,
         Command::Pulls(args) => pull::pulls(global, &args).await?,
         Command::Update(args) => return update::update(global, &args).await,
+        Command::Swap(args) => return swap::swap(global, &args).await,
         Command::Get(what) => get::get(global, &what).await?,
         Command::Order(args) => order::order(global, &args).await?,
         Command::Install(args) => return install::install(global, &args).await,

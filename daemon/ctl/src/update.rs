@@ -92,6 +92,7 @@ fn request(args: &UpdateArgs) -> Result<UpdateRequest> {
         rollback_on_failure: args.rollback_on_failure,
         active_deadline_seconds: args.follow.deadline(),
         ttl_seconds_after_finished: Some(args.follow.ttl()?),
+        swaps: Vec::new(),
     })
 }
 

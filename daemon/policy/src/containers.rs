@@ -6,7 +6,7 @@ use crate::{
     call::Declared,
     model::{CallId, Container, ContainerId, ContainerState, PodRef, SandboxId},
     node::{InFlight, InFlightKind, Node},
-    sandbox::{Instance, Sandbox, Start},
+    sandbox::{Instance, PostStart, Sandbox, Start},
 };
 
 impl Node {
@@ -59,8 +59,18 @@ impl Node {
             instance.changed = seq;
             instance.start = Start { at: seq, pass };
             instance.runs(now);
+            instance.post_start = PostStart::Awaited;
         }
         self.note_launch(&sandbox_id);
+    }
+
+    /// A hook ended. The first one after the start is postStart's; every other one is preStop's.
+    pub(crate) fn hook_ended(&mut self, id: &ContainerId, well: bool) {
+        if let Some(instance) = self.instance_mut(id)
+            && instance.post_start == PostStart::Awaited
+        {
+            instance.post_start = PostStart::Ended { well };
+        }
     }
 
     /// Its process has ended.

@@ -48,6 +48,8 @@ pub enum Event {
     ContainerStarted(ContainerId),
     /// `StopContainer` succeeded: the process has ended.
     ContainerStopped(ContainerId),
+    /// A lifecycle hook of the kubelet ended, by a command in this container: well, or not.
+    HookEnded(ContainerId, bool),
     /// `RemoveContainer` succeeded.
     ContainerRemoved(ContainerId),
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     model::{Container, ContainerId, ContainerName, ContainerState, PodUid, SandboxId},
     node::{InFlightKind, Node},
-    sandbox::Instance,
+    sandbox::{Instance, PostStart},
 };
 
 /// The newest instance of a container.
@@ -20,6 +20,8 @@ pub struct InstanceView {
     pub state: ContainerState,
     /// A client asked the runtime to stop it, or the kubelet was shown that it has to.
     pub stopping: bool,
+    /// The first hook since its start, which was seen, has ended well.
+    pub hooked: bool,
 }
 
 /// A position in the sequence of everything that happened.
@@ -30,14 +32,17 @@ impl Node {
     /// The newest instance of each container, in whichever sandbox of the pod; one that runs goes before all
     /// others.
     pub fn instances(&self, pod: &PodUid) -> BTreeMap<ContainerName, InstanceView> {
-        let view = |container: &Container| InstanceView {
+        let view = |container: &Container, post_start: PostStart| InstanceView {
             id: container.id.clone(),
             attempt: container.attempt,
             state: container.state,
             stopping: self.is_being_stopped(&container.id),
+            hooked: post_start == PostStart::Ended { well: true },
         };
         let newest = self.newest(pod, |_| true).into_iter();
-        newest.map(|(name, (_, instance))| (name.clone(), view(&instance.container))).collect()
+        newest
+            .map(|(name, (_, instance))| (name.clone(), view(&instance.container, instance.post_start)))
+            .collect()
     }
 
     /// The same with its sandbox, of those whose state counts.

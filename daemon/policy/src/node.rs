@@ -189,6 +189,7 @@ impl Node {
             Event::ContainerCreated { call, container } => self.container_created(call, container),
             Event::ContainerStarted(id) => self.container_started(&id, now),
             Event::ContainerStopped(id) => self.container_stopped(&id),
+            Event::HookEnded(id, well) => self.hook_ended(&id, well),
             Event::ContainerRemoved(id) => self.forget_container(&id),
             Event::RelistAsked { call, connection } => {
                 self.meet(connection, now);

@@ -69,8 +69,21 @@ pub(crate) struct Instance {
     pub(crate) stop_asked: bool,
     /// Results of the agent's own runs of its probes.
     pub(crate) own: OwnProbes,
+    /// Its postStart hook, where that is a command.
+    pub(crate) post_start: PostStart,
     /// When it was created, once a list has told.
     pub(crate) created: Option<Instant>,
+}
+
+/// What was seen of the postStart hook of an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PostStart {
+    /// Nobody saw the start: whatever hook ends may be another one.
+    Unseen,
+    /// It was started; a hook that it has has not ended.
+    Awaited,
+    /// The first hook since the start has ended.
+    Ended { well: bool },
 }
 
 /// When an instance was started, as far as the kubelet's knowledge of it depends on that.
@@ -143,6 +156,7 @@ impl Instance {
             ready_since: None,
             stop_asked: false,
             own: OwnProbes::default(),
+            post_start: PostStart::Unseen,
             created: None,
         }
     }

@@ -4,11 +4,11 @@ use std::time::Instant;
 
 use berth_policy::{
     AssignError,
-    in_place_update::{ContainerUpdatePhase, UpdateOutcome, UpdatePhase, UpdateRequest, UpdateSource},
+    in_place_update::{ContainerUpdatePhase, UpdateOutcome, UpdatePhase, UpdateRequest, UpdateSource, twins},
 };
 use berth_proto::{
     admin,
-    crd::{ContainerUpdateRequestSpec, UpdateContainer, UpdateMetadata, UpdateStrategy},
+    crd::{self, ContainerUpdateRequestSpec, UpdateContainer, UpdateMetadata, UpdateStrategy},
 };
 use tonic::Status;
 
@@ -31,6 +31,7 @@ pub(super) fn wanted(asked: admin::UpdateRequest) -> Result<(String, ContainerUp
     let spec = ContainerUpdateRequestSpec {
         pod_name: String::new(),
         containers: asked.containers.into_iter().map(container).collect(),
+        swaps: asked.swaps.into_iter().map(swap).collect(),
         metadata: (metadata != UpdateMetadata::default()).then_some(metadata),
         strategy: (strategy != UpdateStrategy::default()).then_some(strategy),
         rollback_on_failure: asked.rollback_on_failure,
@@ -38,6 +39,16 @@ pub(super) fn wanted(asked: admin::UpdateRequest) -> Result<(String, ContainerUp
         ttl_seconds_after_finished: asked.ttl_seconds_after_finished,
     };
     Ok((asked.pod, spec))
+}
+
+fn swap(asked: admin::TwinSwap) -> crd::TwinSwap {
+    crd::TwinSwap {
+        name: asked.name,
+        image: asked.image,
+        empty_image: asked.empty_image,
+        version: 0,
+        migration_seconds: asked.migration_seconds,
+    }
 }
 
 /// There is no API server.
@@ -97,9 +108,12 @@ fn state(update: UpdateRequest, now: Instant) -> admin::UpdateState {
         })
         .collect();
     if containers.is_empty() {
-        containers.extend(update.images.keys().map(|name| admin::ContainerUpdateState {
-            name: name.as_str().to_owned(),
-            ..admin::ContainerUpdateState::default()
+        let twins = update.swaps.keys().flat_map(|name| twins(name));
+        containers.extend(update.images.keys().cloned().chain(twins).map(|name| {
+            admin::ContainerUpdateState {
+                name: name.as_str().to_owned(),
+                ..admin::ContainerUpdateState::default()
+            }
         }));
     }
     let (outcome, reason) = match (reported.outcome, reported.rolling_back) {
@@ -172,11 +186,24 @@ mod tests {
             rollback_on_failure: true,
             active_deadline_seconds: Some(4),
             ttl_seconds_after_finished: Some(5),
+            swaps: vec![admin::TwinSwap {
+                name: "mesh".into(),
+                image: "mesh:2".into(),
+                empty_image: "empty:1".into(),
+                migration_seconds: Some(7),
+            }],
         };
         let (pod, spec) = wanted(asked.clone()).unwrap();
         let expected = ContainerUpdateRequestSpec {
             pod_name: String::new(),
             containers: vec![UpdateContainer { name: "main".into(), image: "web:v2".into() }],
+            swaps: vec![crd::TwinSwap {
+                name: "mesh".into(),
+                image: "mesh:2".into(),
+                empty_image: "empty:1".into(),
+                version: 0,
+                migration_seconds: Some(7),
+            }],
             metadata: Some(UpdateMetadata { labels: pair("l").into(), annotations: pair("a").into() }),
             strategy: Some(UpdateStrategy {
                 grace_period_seconds: Some(1),
@@ -204,6 +231,7 @@ mod tests {
             metadata: Metadata::new(),
             merges: Default::default(),
             defaults: Default::default(),
+            swaps: Default::default(),
             owner: Default::default(),
             keeps_service: false,
             leaves_pull: false,

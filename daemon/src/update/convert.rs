@@ -13,13 +13,14 @@ use berth_policy::{
     ContainerName, PodRef, RequestId,
     in_place_update::{
         MergePatch, Metadata, MetadataKey, UpdateOwner, UpdateReport, UpdateRequest, UpdateSource,
+        WantedSwap, twins,
     },
     time::{later, seconds},
 };
 use berth_proto::{
     crd::{
         ContainerUpdateRequestSpec, ContainerUpdateRequestStatus, DesiredPod, FailurePolicy, Invalid,
-        PodPull, PodService, UpdateContainer, distinct_containers, seconds_within,
+        MIGRATION_SECONDS, PodPull, PodService, TwinSwap, UpdateContainer, distinct_containers, seconds_within,
     },
     image::Reference,
     names,
@@ -67,6 +68,16 @@ pub(super) enum Flaw {
         /// Cause.
         why: String,
     },
+    /// A swap that makes no sense.
+    #[error("swaps[{name}].{field}: {why}; make a new request")]
+    Swap {
+        /// The sidecar.
+        name: String,
+        /// Which field.
+        field: &'static str,
+        /// Cause.
+        why: String,
+    },
     /// An annotation that is not the user's to set.
     #[error("metadata.annotations[{key}] cannot be set, it is {why}")]
     Reserved {
@@ -107,6 +118,7 @@ pub(super) enum Flaw {
 /// Fields that both kinds have, in one shape.
 struct Wanted<'a> {
     containers: &'a [UpdateContainer],
+    swaps: &'a [TwinSwap],
     labels: &'a BTreeMap<String, String>,
     annotations: &'a BTreeMap<String, String>,
     merged: &'a BTreeMap<String, String>,
@@ -146,6 +158,7 @@ pub(super) fn request(
     let strategy = spec.strategy.clone().unwrap_or_default();
     let wanted = Wanted {
         containers: &spec.containers,
+        swaps: &spec.swaps,
         labels: &metadata.labels,
         annotations: &metadata.annotations,
         merged: &BTreeMap::new(),
@@ -186,6 +199,7 @@ pub(super) fn desired(
 ) -> (UpdateRequest, Result<(), Flaw>) {
     let wanted = Wanted {
         containers: &entry.containers,
+        swaps: &entry.swaps,
         labels: &entry.labels,
         annotations: &entry.annotations,
         merged: &entry.merge_annotations,
@@ -262,7 +276,9 @@ fn of(
     reported: UpdateReport,
 ) -> UpdateRequest {
     let given = wanted.deadline.map(seconds);
-    let limit = given.or(wanted.rollback.then_some(PATIENCE));
+    // A swap that does not come about always goes back.
+    let rollback = wanted.rollback || !wanted.swaps.is_empty();
+    let limit = given.or(rollback.then_some(PATIENCE));
     let labels = wanted.labels.iter().map(|(key, value)| (MetadataKey::Label(key.clone()), value.clone()));
     let annotations =
         wanted.annotations.iter().map(|(key, value)| (MetadataKey::Annotation(key.clone()), value.clone()));
@@ -280,12 +296,13 @@ fn of(
         metadata: labels.chain(annotations).collect::<Metadata>(),
         merges: BTreeMap::new(),
         defaults: BTreeMap::new(),
+        swaps: wanted.swaps.iter().map(swap).collect(),
         owner: UpdateOwner::Workload,
         keeps_service: false,
         leaves_pull: false,
         grace: seconds(wanted.grace.unwrap_or(0)),
         ignore_failures: wanted.failure_policy == Some(FailurePolicy::Ignore),
-        rollback_on_failure: wanted.rollback,
+        rollback_on_failure: rollback,
         deadline: limit.map(|limit| later(created, limit)),
         rollback_limit: given.unwrap_or(PATIENCE),
         delete_after: None,
@@ -294,9 +311,51 @@ fn of(
     }
 }
 
+fn swap(swap: &TwinSwap) -> (String, WantedSwap) {
+    let limit = swap.migration_seconds.unwrap_or(MIGRATION_SECONDS);
+    let wanted = WantedSwap {
+        image: swap.image.as_str().into(),
+        empty_image: swap.empty_image.as_str().into(),
+        version: swap.version.try_into().unwrap_or_default(),
+        limit: seconds(limit),
+    };
+    (swap.name.clone(), wanted)
+}
+
+/// Each sidecar once, with two images that are two, and none of its twins asked for beside that.
+fn check_swaps(wanted: &Wanted<'_>) -> Result<(), Flaw> {
+    distinct_containers("swaps", wanted.swaps.iter().map(|swap| swap.name.as_str()))?;
+    for swap in wanted.swaps {
+        let flaw = |field, why: String| Err(Flaw::Swap { name: swap.name.clone(), field, why });
+        for (field, image) in [("image", &swap.image), ("emptyImage", &swap.empty_image)] {
+            if let Err(error) = image.parse::<Reference>() {
+                return flaw(field, error.to_string());
+            }
+        }
+        if swap.image == swap.empty_image {
+            return flaw("image", "it is the empty image, which serves nobody".to_owned());
+        }
+        if swap.version < 0 {
+            return flaw("version", format!("{} is below 0", swap.version));
+        }
+        seconds_within("swaps[].migrationSeconds", swap.migration_seconds, 1)?;
+        let twins = twins(&swap.name);
+        if let Some(twin) =
+            wanted.containers.iter().find(|one| twins.iter().any(|twin| twin.as_str() == one.name))
+        {
+            return flaw(
+                "name",
+                format!("container {} is one of its twins, and is in containers too", twin.name),
+            );
+        }
+    }
+    Ok(())
+}
+
 fn check(wanted: &Wanted<'_>) -> Result<(), Flaw> {
     let annotations = [wanted.annotations, wanted.merged, wanted.defaults];
     if wanted.containers.is_empty()
+        && wanted.swaps.is_empty()
         && wanted.labels.is_empty()
         && annotations.iter().all(|annotations| annotations.is_empty())
     {
@@ -308,6 +367,7 @@ fn check(wanted: &Wanted<'_>) -> Result<(), Flaw> {
             return Err(Flaw::Image { name: container.name.clone(), why: error.to_string() });
         }
     }
+    check_swaps(wanted)?;
     for (key, why) in RESERVED {
         if annotations.iter().any(|annotations| annotations.contains_key(key)) {
             return Err(Flaw::Reserved { key, why });

@@ -1,12 +1,12 @@
 //! Effects of updates: each action of the policy is a question or a write, and its answer goes back as an
 //! event.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use berth_policy::{
     ContainerId, Event, ImageEvent, Origin, PodRef, PodUid, RequestId, StepOutcome,
     in_place_update::{
-        Fetched, InstanceQuestion, PodWrite, UpdateAction, UpdateEvent, UpdateReport, UpdateRequest,
+        Fetched, InstanceQuestion, PodWrite, Stage, UpdateAction, UpdateEvent, UpdateReport, UpdateRequest,
         UpdateSource, WriteOutcome,
     },
 };
@@ -20,12 +20,20 @@ use crate::{
     cri::creation_record::CreationRecord,
 };
 
+/// Time between TERM and KILL of a container whose hook holds the kubelet.
+const STOP_WITHIN: Duration = Duration::from_secs(10);
+
 /// Where a test may let the agent die before a write, and after it.
 fn points(write: &PodWrite) -> (Point, Point) {
     match write {
         PodWrite::Close => (Point::Closing, Point::Closed),
         PodWrite::Open => (Point::Opening, Point::Opened),
-        PodWrite::Patch(_) => (Point::Patching, Point::Patched),
+        PodWrite::Patch(patch) => match patch.stage {
+            None => (Point::Patching, Point::Patched),
+            Some(Stage::Start) => (Point::SwapStarting, Point::SwapStarted),
+            Some(Stage::Finish) => (Point::SwapFinishing, Point::SwapFinished),
+            Some(Stage::GoBack) => (Point::SwapReturning, Point::SwapReturned),
+        },
     }
 }
 
@@ -37,6 +45,7 @@ impl Parts {
             UpdateAction::Fetch(pod) => drop(tasks.spawn(this.fetch(pod))),
             UpdateAction::Inspect { pod, instances } => drop(tasks.spawn(this.inspect(pod, instances))),
             UpdateAction::Clear(pod, exited) => drop(tasks.spawn(this.clear(pod, exited))),
+            UpdateAction::Stop(pod, held) => drop(tasks.spawn(this.stop(pod, held))),
             UpdateAction::Write { pod, version, write } => {
                 drop(tasks.spawn(this.write(pod, version, write)));
             }
@@ -100,6 +109,26 @@ impl Parts {
         let failed = self.agent.remove_exited(&self.runtime, exited).await;
         let moment = self.agent.read(|node, _| node.moment());
         UpdateEvent::Cleared { pod, failed, moment }
+    }
+
+    /// Stops instances whose hooks hold the kubelet. It runs their preStop hooks itself when theirs end.
+    async fn stop(self: Arc<Self>, pod: PodUid, held: BTreeSet<ContainerId>) -> UpdateEvent {
+        let mut stopped = true;
+        for container in held {
+            Point::Unholding.reached();
+            match self.runtime.stop_container(&container, STOP_WITHIN).await {
+                Ok(()) => {
+                    info!(pod.uid = %pod, container.id = %container, "Container stopped, its hook held the kubelet");
+                    self.agent.observe(Event::ContainerStopped(container));
+                }
+                Err(error) => {
+                    warn!(pod.uid = %pod, error = %chain(&error), "Step of an update not taken, trying again");
+                    stopped = false;
+                }
+            }
+            Point::Unheld.reached();
+        }
+        UpdateEvent::Stopped(pod, stopped)
     }
 
     async fn write(self: Arc<Self>, pod: PodRef, version: u64, write: PodWrite) -> UpdateEvent {
@@ -178,6 +207,7 @@ fn tell(pod: &PodRef, write: &PodWrite) {
             namespace = %pod.namespace,
             revision = patch.record.revision,
             images = ?patch.images,
+            stage = ?patch.stage,
             metadata = ?patch.metadata.keys().collect::<Vec<_>>(),
             "Pod patched"
         ),

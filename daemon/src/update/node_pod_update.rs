@@ -49,7 +49,7 @@ use crate::{
 /// Condition: every entry can be carried out.
 const UNDERSTOOD: &str = "Understood";
 /// Abilities of this agent, for the manager: it gives no entry to one that would not understand it.
-const FEATURES: [&str; 1] = ["owners/v1"];
+const FEATURES: [&str; 2] = ["owners/v1", "swaps/v1"];
 /// How long owners are read at most before the others go on.
 const JUDGE_FOR: Duration = Duration::from_secs(10);
 /// Before owners that could not be read are read again.

@@ -5,13 +5,13 @@ use std::{collections::BTreeMap, time::Instant};
 use berth_policy::{
     ContainerName,
     in_place_update::{
-        Before, ContainerUpdate, ContainerUpdatePhase, Failure, FailureReason, MetadataKey, UpdateOutcome,
-        UpdatePhase, UpdateReport,
+        Before, ContainerUpdate, ContainerUpdatePhase, Failure, FailureReason, MetadataKey, SwapPhase,
+        SwapReport, UpdateOutcome, UpdatePhase, UpdateReport,
     },
 };
 use berth_proto::crd::{
-    ContainerUpdateRequestStatus, DesiredPod, PreviousState, UpdateContainer, UpdatePhase as Phase,
-    UpdateState, UpdatedPod,
+    ContainerUpdateRequestStatus, DesiredPod, PreviousState, TwinSwapState, TwinSwapStep, UpdateContainer,
+    UpdatePhase as Phase, UpdateState, UpdatedPod,
 };
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
@@ -38,6 +38,7 @@ pub(super) fn read(status: &ContainerUpdateRequestStatus, clock: &Clock) -> Upda
         phase: status.phase.and_then(request_phase),
         message: status.message.clone().unwrap_or_default(),
         containers: status.container_update_states.iter().map(container).collect(),
+        swaps: status.swaps.iter().map(swap).collect(),
         outcome: failed.or_else(|| holds(COMPLETE).map(|_| UpdateOutcome::Complete)),
         rolling_back: holds(ROLLING_BACK).map(|condition| {
             let failure = Failure { reason: reason(condition), message: condition.message.clone() };
@@ -87,6 +88,7 @@ pub(super) fn status(
         completion_time: ended.then(|| old.completion_time.clone().unwrap_or(Time(now))),
         message: said(&report.message),
         container_update_states: report.containers.iter().map(state).collect(),
+        swaps: swap_states(report, &old.swaps, now),
         previous: report.previous.as_ref().map(previous),
         conditions: outcome.into_iter().chain(back).collect(),
         ..ContainerUpdateRequestStatus::default()
@@ -113,6 +115,7 @@ pub(super) fn read_pod(pod: &UpdatedPod, clock: &Clock) -> UpdateReport {
             other => request_phase(other),
         },
         containers: pod.containers.iter().map(container).collect(),
+        swaps: pod.swaps.iter().map(swap).collect(),
         outcome: match pod.phase {
             Phase::Succeeded | Phase::Completed => Some(UpdateOutcome::Complete),
             Phase::Failed => Some(UpdateOutcome::Failed(reason.unwrap_or(FailureReason::Unknown))),
@@ -166,6 +169,7 @@ pub(super) fn pod(
         message,
         since: Some(same.and_then(|old| old.since.clone()).unwrap_or(Time(whole_second(now, false)))),
         containers: report.containers.iter().map(state).collect(),
+        swaps: swap_states(report, same.map_or(&[], |old| &old.swaps[..]), whole_second(now, false)),
         previous: report.previous.as_ref().map(previous),
     }
 }
@@ -225,6 +229,41 @@ fn state(update: &ContainerUpdate) -> UpdateState {
         },
         message: said(&update.message),
     }
+}
+
+fn swap(state: &TwinSwapState) -> SwapReport {
+    SwapReport {
+        name: state.name.clone(),
+        working: state.working.as_deref().map(ContainerName::from),
+        step: match state.step {
+            TwinSwapStep::Pending => SwapPhase::Pending,
+            TwinSwapStep::Migrating => SwapPhase::Migrating,
+            TwinSwapStep::Emptying => SwapPhase::Emptying,
+            TwinSwapStep::Returning => SwapPhase::Returning,
+            TwinSwapStep::Done => SwapPhase::Done,
+        },
+    }
+}
+
+/// Times stay as they were while the step does.
+fn swap_states(report: &UpdateReport, old: &[TwinSwapState], now: Timestamp) -> Vec<TwinSwapState> {
+    let state = |swap: &SwapReport| {
+        let step = match swap.step {
+            SwapPhase::Pending => TwinSwapStep::Pending,
+            SwapPhase::Migrating => TwinSwapStep::Migrating,
+            SwapPhase::Emptying => TwinSwapStep::Emptying,
+            SwapPhase::Returning => TwinSwapStep::Returning,
+            SwapPhase::Done => TwinSwapStep::Done,
+        };
+        let same = old.iter().find(|old| old.name == swap.name && old.step == step);
+        TwinSwapState {
+            name: swap.name.clone(),
+            working: swap.working.as_ref().map(|twin| twin.as_str().to_owned()),
+            step,
+            since: same.and_then(|old| old.since.clone()).or(Some(Time(now))),
+        }
+    };
+    report.swaps.iter().map(state).collect()
 }
 
 fn before(previous: &PreviousState) -> Before {

@@ -77,6 +77,7 @@ impl SharedUpdates {
             | UpdateEvent::Fetched(..)
             | UpdateEvent::Inspected(..)
             | UpdateEvent::Cleared { .. }
+            | UpdateEvent::Stopped(..)
             | UpdateEvent::Written(..)
             | UpdateEvent::ExecutorLost => None,
         };

@@ -6,8 +6,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use berth_policy::{
     PodUid, WishPhase,
     in_place_update::{
-        ContainerStatusView, CreatedWith, DeclaredContainer, EnvReference, GateView, Liveness, Metadata,
-        MetadataKey, NodeView, PodView, Presence, Records, UpdateOwner,
+        ContainerStatusView, CreatedWith, DeclaredContainer, DeclaredHook, EnvReference, GateView, Liveness,
+        Metadata, MetadataKey, NodeView, PodView, Presence, Records, UpdateOwner,
     },
 };
 use k8s_openapi::{
@@ -108,7 +108,7 @@ pub(super) fn wall() -> Duration {
 fn declared(container: &core::Container, metadata: &Metadata) -> DeclaredContainer {
     let references = env::references(container);
     let image = container.image.as_deref().unwrap_or("");
-    let begun = container.lifecycle.as_ref().is_some_and(|lifecycle| lifecycle.post_start.is_some());
+    let hook = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.post_start.as_ref());
     let reference = |(name, key): (&String, &MetadataKey)| {
         let is_expanded = env::is_expanded(container, name);
         (name.clone(), EnvReference { key: key.clone(), is_expanded })
@@ -120,7 +120,12 @@ fn declared(container: &core::Container, metadata: &Metadata) -> DeclaredContain
         priority: None,
         env: env::expected(&references, metadata).hash(),
         references: references.iter().map(reference).collect::<BTreeMap<_, _>>(),
-        is_probed: begun || container.readiness_probe.is_some() || container.startup_probe.is_some(),
+        is_probed: container.readiness_probe.is_some() || container.startup_probe.is_some(),
+        hook: match hook {
+            None => DeclaredHook::None,
+            Some(hook) if hook.exec.is_some() => DeclaredHook::Command,
+            Some(_) => DeclaredHook::Other,
+        },
         status: None,
     }
 }

@@ -7,7 +7,7 @@ use std::io::{self, Read};
 
 use berth_policy::{
     AssignError, PodRef,
-    in_place_update::{UpdateRequest, UpdateSource},
+    in_place_update::{UpdateRequest, UpdateSource, WORKING, twins, version_key},
 };
 use berth_proto::crd::{ContainerUpdateRequest, ContainerUpdateRequestSpec, ContainerUpdateRequestStatus};
 use k8s_openapi::{
@@ -15,6 +15,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
     jiff::Timestamp,
 };
+use serde_json::Value;
 
 use super::{Permission, Updates};
 use crate::{
@@ -101,14 +102,20 @@ impl Updates {
         }
         let pod = parts.agent.read(|node, _| node.pod_named(pod))?;
         spec.pod_name.clone_from(&pod.name);
+        let key = || format!("{}/{}", pod.namespace, pod.name);
+        let found = parts.writer.look(&pod).await;
+        let found = found.map_err(|source| SubmitError::Unseen { pod: key(), source })?;
+        let found = found.ok_or_else(|| SubmitError::Gone(key()))?;
+        for swap in &mut spec.swaps {
+            if swap.empty_image.is_empty() {
+                swap.empty_image = resting_image(&found, &swap.name).map_err(SubmitError::Invalid)?;
+            }
+        }
         let request = object(&pod, spec, parts.writer.node(), Timestamp::now()).map_err(SubmitError::Name)?;
         let name = request.metadata.name.clone().unwrap_or_default();
         let object = parts.admin_requests.prepare(request.clone());
         let object = object.map_err(|unfit| SubmitError::Invalid(unfit.to_string()))?;
-        let key = || format!("{}/{}", pod.namespace, pod.name);
-        let found = parts.writer.look(&pod).await;
-        let found = found.map_err(|source| SubmitError::Unseen { pod: key(), source })?;
-        fits(&found.ok_or_else(|| SubmitError::Gone(key()))?, &request.spec)?;
+        fits(&found, &request.spec)?;
         // Whoever asked may go away meanwhile: what is in a file is known, too.
         let parts = parts.clone();
         let keep = tokio::spawn(async move { parts.admin_requests.keep(object, &parts.updates).await });
@@ -165,6 +172,34 @@ fn uid(now: Timestamp) -> io::Result<String> {
     Ok(format!("{high}-{low}-7{}-{}-{}", &random[1..4], &random[4..8], &random[8..]))
 }
 
+/// Image of the twin of this sidecar that does not work, by the pod's annotations.
+fn resting_image(pod: &core::Pod, name: &str) -> Result<String, String> {
+    let remedy = "give --empty-image";
+    let annotation = |key: &str| pod.metadata.annotations.as_ref()?.get(key).map(String::as_str);
+    let working = annotation(WORKING).and_then(|text| serde_json::from_str::<Value>(text).ok());
+    let working = working.as_ref().and_then(|all| all.get(name)?.as_str());
+    let [first, second] = twins(name);
+    let resting = match working {
+        Some(working) if working == first.as_str() => second,
+        Some(working) if working == second.as_str() => first,
+        _ => {
+            return Err(format!(
+                "annotation {WORKING} of the pod names no twin of {name} that works: {remedy}"
+            ));
+        }
+    };
+    if annotation(&version_key(&resting)).is_none_or(|version| version != "0") {
+        return Err(format!(
+            "nothing says that container {resting} rests: wait for the swap that goes on, or {remedy}"
+        ));
+    }
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let mut resting_ones = containers.filter(|container| container.name == resting.as_str());
+    resting_ones.find_map(|container| container.image.clone()).ok_or_else(|| {
+        format!("the pod has no container {resting}: only sidecars with two containers, {name}-1 and {name}-2, are swapped")
+    })
+}
+
 /// The pod has the containers, and can be changed.
 fn fits(pod: &core::Pod, spec: &ContainerUpdateRequestSpec) -> Result<(), SubmitError> {
     let meta = &pod.metadata;
@@ -177,10 +212,11 @@ fn fits(pod: &core::Pod, spec: &ContainerUpdateRequestSpec) -> Result<(), Submit
     let known: Vec<&str> =
         of_pod.clone().flat_map(|spec| &spec.containers).map(|container| container.name.as_str()).collect();
     let mut init = of_pod.flat_map(|spec| spec.init_containers.iter().flatten());
-    let Some(unknown) = spec.containers.iter().find(|asked| !known.contains(&asked.name.as_str())) else {
+    let twins = spec.swaps.iter().flat_map(|swap| twins(&swap.name)).map(|twin| twin.as_str().to_owned());
+    let mut asked = spec.containers.iter().map(|asked| asked.name.clone()).chain(twins);
+    let Some(container) = asked.find(|asked| !known.contains(&asked.as_str())) else {
         return Ok(());
     };
-    let container = unknown.name.clone();
     if init.any(|init| init.name == container) {
         return Err(SubmitError::Init { pod: key, container });
     }
@@ -222,6 +258,34 @@ spec: {{initContainers: [{{name: setup}}], containers: [{{name: main}}, {{name: 
         assert!(refused(&["setup"]).contains("is an init container"));
         let mirror = fits(&pod("kubernetes.io/config.mirror: x"), &spec(&["main"])).unwrap_err().to_string();
         assert!(mirror.contains("edit the manifest on the node"), "{mirror}");
+    }
+
+    #[test]
+    fn the_image_that_rests() {
+        let twins = |annotations: &str| -> core::Pod {
+            serde_saphyr::from_str(&format!(
+                "
+metadata: {{name: web, annotations: {{{annotations}}}}}
+spec: {{containers: [{{name: mesh-1, image: 'mesh:1'}}, {{name: mesh-2, image: 'empty:1'}}]}}
+"
+            ))
+            .unwrap()
+        };
+        let works = r#"kruise.io/sidecarset-working-hotupgrade-container: '{"mesh":"mesh-1","log":"log-2"}'"#;
+        let of = |annotations: &str, name: &str| resting_image(&twins(annotations), name);
+        let version =
+            |twin: &str, version: u8| format!("{works}, version.sidecarset.kruise.io/{twin}: '{version}'");
+        assert_eq!(of(&version("mesh-2", 0), "mesh"), Ok("empty:1".to_owned()));
+        for (annotations, name, why) in [
+            (String::new(), "mesh", "names no twin of mesh"),
+            (works.to_owned(), "mesh", "nothing says that container mesh-2 rests"),
+            (version("mesh-2", 7), "mesh", "wait for the swap that goes on"),
+            (version("log-1", 0), "log", "the pod has no container log-1"),
+            (works.to_owned(), "other", "names no twin of other"),
+        ] {
+            let refused = of(&annotations, name).unwrap_err();
+            assert!(refused.contains(why), "{refused}");
+        }
     }
 
     #[test]

@@ -159,6 +159,7 @@ status: {conditions: [{type: ContainersReady, status: 'True'}, {type: Ready, sta
             ]
             .into(),
             record: Record::default(),
+            stage: None,
             records: [(UpdateOwner::Workload, record.clone())].into(),
         };
         let body = body(&pod(), &patch);

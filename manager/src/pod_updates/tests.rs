@@ -113,6 +113,7 @@ impl World {
             message: None,
             since: None,
             containers: Vec::new(),
+            swaps: Vec::new(),
             previous: None,
         });
         self.changed(node_of(uid));

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use berth_proto::crd::{DesiredPod, PodPull, PodService, UpdateContainer};
+use berth_proto::crd::{DesiredPod, PodPull, PodService, TwinSwap, UpdateContainer};
 use berth_sidecarset::names;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Map, Value, json};
 
 use super::{
-    spec::{Policy, Rules},
-    standing::serving,
+    spec::{Policy, Rules, Sidecar},
+    standing::is_swapped,
 };
 use crate::seen::{Key, Pod};
 
@@ -34,8 +34,7 @@ pub(super) struct Newest<'a> {
 /// Whether the sidecars that differ have twins.
 pub(super) fn needs_swap(rules: &Rules, pod: &Pod) -> bool {
     let Some(sidecars) = pod.sidecars.as_deref() else { return false };
-    let hot = rules.containers.iter().filter(|one| one.empty.is_some());
-    hot.into_iter().any(|one| serving(one, sidecars) != Some(&*one.image))
+    rules.containers.iter().any(|one| !is_swapped(one, sidecars))
 }
 
 /// Builds the entry of a pod.
@@ -47,6 +46,17 @@ pub(super) fn entry(newest: Newest<'_>, key: &Key, pod: &Pod, attempt: i32, now:
     };
     let cold = rules.containers.iter().filter(|one| one.empty.is_none());
     let changed = cold.filter(|one| differs(&one.name, &one.image));
+    let differs = |one: &&Sidecar| sidecars.is_some_and(|sidecars| !is_swapped(one, sidecars));
+    let hot = rules.containers.iter().filter(differs);
+    let swaps = hot.filter_map(|one| {
+        Some(TwinSwap {
+            name: one.name.to_string(),
+            image: one.image.to_string(),
+            empty_image: one.empty.as_deref()?.to_owned(),
+            version: 0,
+            migration_seconds: one.migration_seconds,
+        })
+    });
     let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
     let (mut annotations, mut merged, mut defaults) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     for patch in &rules.metadata {
@@ -72,6 +82,7 @@ pub(super) fn entry(newest: Newest<'_>, key: &Key, pod: &Pod, attempt: i32, now:
         containers: changed
             .map(|one| UpdateContainer { name: one.name.to_string(), image: one.image.to_string() })
             .collect(),
+        swaps: swaps.collect(),
         annotations,
         merge_annotations: merged,
         default_annotations: defaults,

@@ -76,6 +76,8 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
 const LOST_PAUSE: Duration = Duration::from_secs(5);
 /// Ability of an agent to carry out entries of several owners, and those of sets among them.
 const FEATURE: &str = "owners/v1";
+/// Ability of an agent to swap twins.
+const SWAPS: &str = "swaps/v1";
 
 /// The kinds by which sidecars are decided.
 const KINDS: &[Kind] = &[Kind::Pod, Kind::Namespace, Kind::SidecarSet, Kind::NodePodUpdate];

@@ -3,14 +3,14 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    FEATURE, SidecarIndex, Space, Wake,
+    FEATURE, SWAPS, SidecarIndex, Space, Wake,
     entry::owner,
     set::{Crew, Known},
     spec::{Rules, Scope},
     standing::{Place, Standing, judge},
 };
 use crate::{
-    pod_updates::EntryId,
+    pod_updates::{EntryId, PodUpdates},
     seen::{Key, Kind, NamespaceSeen, NodePodUpdateSeen, Pod, PodChange, Pods, SidecarSetSeen, Sidecars},
 };
 
@@ -209,10 +209,11 @@ impl SidecarIndex {
 
     pub(super) fn apply_updates(&mut self, seen: &NodePodUpdateSeen) {
         let name = self.texts.one(&seen.name);
-        let could = self.updates.can(&name, FEATURE);
+        let abilities = |updates: &PodUpdates| [FEATURE, SWAPS].map(|feature| updates.can(&name, feature));
+        let could = abilities(&self.updates);
         self.updates.apply(seen);
         self.nodes.insert(name.clone(), self.views.list(Kind::NodePodUpdate));
-        if self.updates.can(&name, FEATURE) == could {
+        if abilities(&self.updates) == could {
             let owners =
                 seen.desired.iter().map(|pod| &pod.owner).chain(seen.pods.iter().map(|pod| &pod.owner));
             let named = owners.filter_map(|owner| owner.split_once('/'));

@@ -51,8 +51,8 @@ pub(super) enum Means {
     Unscheduled,
     /// Its agent cannot, or there is none.
     NoAgent,
-    /// A hot upgrade is needed.
-    Hot,
+    /// A hot upgrade is needed, and its agent cannot swap.
+    NoSwaps,
 }
 
 /// Request that stands for a pod.
@@ -158,7 +158,7 @@ pub(super) fn plan(strategy: &Strategy, pods: &[Candidate]) -> Plan {
         let count = match pod.means {
             Means::Unscheduled => &mut progress.unscheduled,
             Means::NoAgent => &mut progress.no_agent,
-            Means::Hot => &mut progress.hot,
+            Means::NoSwaps => &mut progress.no_swaps,
             Means::Agent if pod.changing => &mut progress.queued,
             Means::Agent if !pod.available || used < most => {
                 used = used.saturating_add(usize::from(pod.available));

@@ -27,8 +27,8 @@ pub(super) struct Progress {
     pub(super) unscheduled: usize,
     /// Pods whose node has no agent that carries it out.
     pub(super) no_agent: usize,
-    /// Pods that need a hot upgrade.
-    pub(super) hot: usize,
+    /// Pods that need a hot upgrade, on nodes whose agent does not carry those out.
+    pub(super) no_swaps: usize,
 }
 
 impl Progress {
@@ -48,7 +48,7 @@ impl Progress {
             (self.not_upgradable, "differ in more than images, and get it when they are made anew"),
             (self.unscheduled, "have no node yet"),
             (self.no_agent, "are on nodes whose agent cannot do it yet; update it"),
-            (self.hot, "wait: hot upgrades (HotUpgrade) are not carried out by this version"),
+            (self.no_swaps, "wait on nodes whose agent does no hot upgrades (HotUpgrade) yet; update it"),
         ];
         let parts: Vec<_> =
             parts.iter().filter(|(pods, _)| *pods > 0).map(|(pods, what)| format!("{pods} {what}")).collect();
@@ -65,9 +65,7 @@ impl Progress {
             "UpgradeFailed"
         } else if self.in_flight > 0 || self.queued > 0 {
             "InProgress"
-        } else if self.hot > 0 {
-            "HotUpgradeNotCarriedOut"
-        } else if self.no_agent > 0 {
+        } else if self.no_agent > 0 || self.no_swaps > 0 {
             "AgentTooOld"
         } else if self.not_upgradable > 0 {
             "NotUpgradable"
@@ -96,7 +94,7 @@ mod tests {
     #[case::paused(Progress { paused: true, held: 2, ..of(3, 1) }, false, "Paused", "2 keep")]
     #[case::not_update(Progress { not_update: true, paused: true, ..of(3, 1) }, false, "NotUpdate", "1 of 3")]
     #[case::failed(Progress { failed: 1, in_flight: 1, ..of(3, 1) }, false, "UpgradeFailed", "1 failed")]
-    #[case::hot(Progress { hot: 3, ..of(3, 0) }, false, "HotUpgradeNotCarriedOut", "HotUpgrade")]
+    #[case::hot(Progress { no_swaps: 3, ..of(3, 0) }, false, "AgentTooOld", "HotUpgrade")]
     #[case::agent(Progress { no_agent: 2, held: 1, ..of(3, 0) }, false, "AgentTooOld", "2 are on nodes")]
     #[case::other_changes(Progress { not_upgradable: 2, ..of(3, 1) }, false, "NotUpgradable", "made anew")]
     #[case::partition(Progress { held: 2, ..of(3, 1) }, false, "PartitionReached", "2 keep what")]

@@ -6,8 +6,8 @@ use std::{
 };
 
 use super::{
-    ANSWERED_WITHIN, FEATURE, KINDS, PLANNED_EVERY, SETTLE, SetNote, SetWrite, SidecarIndex, WRITTEN_EVERY,
-    Wake,
+    ANSWERED_WITHIN, FEATURE, KINDS, PLANNED_EVERY, SETTLE, SWAPS, SetNote, SetWrite, SidecarIndex,
+    WRITTEN_EVERY, Wake,
     accepted::{Hook, hook, spared_until},
     entry::{self, Newest, needs_swap, owner},
     order::Rank,
@@ -288,8 +288,11 @@ fn candidate(
     let is_newest = has.is_some_and(|has| **has == *revision);
     let means = match &pod.node {
         None => Means::Unscheduled,
-        Some(_) if needs_swap(rules, pod) => Means::Hot,
-        Some(node) if updates.can(node, FEATURE) => Means::Agent,
+        Some(node) if updates.can(node, FEATURE) => match needs_swap(rules, pod) && !updates.can(node, SWAPS)
+        {
+            true => Means::NoSwaps,
+            false => Means::Agent,
+        },
         Some(_) => Means::NoAgent,
     };
     Candidate {
@@ -304,7 +307,8 @@ fn candidate(
             restarts: pod.restarts(),
             created: i64::from(pod.created),
         },
-        updated: state.updated && (!rules.refreshes || is_newest),
+        // One whose twins stand in the middle of a swap has the hash, and not the sidecars.
+        updated: state.updated && !needs_swap(rules, pod) && (!rules.refreshes || is_newest),
         available: state.ready,
         changing: ready && !settled,
         upgradable: without_image.is_some_and(|hash| **hash == *rules.hashes.without_image),

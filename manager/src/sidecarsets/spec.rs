@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use berth_proto::crd::{SidecarSet, SidecarSetSpec};
+use berth_proto::crd::{MOST_SECONDS, SidecarSet, SidecarSetSpec};
 use berth_sidecarset::{Hashes, Set, complete, fields_of, names};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use serde_json::{Map, Value};
@@ -59,6 +59,8 @@ pub(super) struct Sidecar {
     pub(super) image: Box<str>,
     /// Image of the twin that rests; only with hot upgrades.
     pub(super) empty: Option<Box<str>>,
+    /// Seconds that a new version has to take over; only with hot upgrades.
+    pub(super) migration_seconds: Option<i32>,
 }
 
 /// Annotations of pods.
@@ -104,7 +106,11 @@ impl Rules {
                 namespace: spec.namespace.clone(),
                 namespace_selector: spec.namespace_selector.clone(),
             },
-            containers: spec.containers.iter().map(|container| Sidecar::parse(&container.0)).collect(),
+            containers: {
+                let seconds = migration_seconds(seen)?;
+                let containers = spec.containers.iter();
+                containers.map(|container| Sidecar::parse(&container.0, seconds)).collect()
+            },
             sidecars: running(spec),
             hashes: hashes(seen, spec)?,
             strategy: Strategy::parse(spec.update_strategy.as_ref())?,
@@ -158,7 +164,7 @@ impl Scope {
 }
 
 impl Sidecar {
-    fn parse(given: &Map<String, Value>) -> Self {
+    fn parse(given: &Map<String, Value>, migration_seconds: Option<i32>) -> Self {
         let text = |of: Option<&Value>| of.and_then(Value::as_str).unwrap_or_default().into();
         let upgrade = given.get("upgradeStrategy");
         let member = |name: &str| upgrade.and_then(|upgrade| upgrade.get(name));
@@ -167,7 +173,22 @@ impl Sidecar {
             name: text(given.get("name")),
             image: text(given.get("image")),
             empty: hot.then(|| text(member("hotUpgradeEmptyImage"))),
+            migration_seconds: migration_seconds.filter(|_| hot),
         }
+    }
+}
+
+/// Seconds that new versions of a set have to take over, by its annotation.
+fn migration_seconds(seen: &SidecarSetSeen) -> Result<Option<i32>, String> {
+    let Some(text) = seen.annotations.get(names::MIGRATION_SECONDS) else { return Ok(None) };
+    let seconds = text.parse().ok().filter(|seconds| (1..=MOST_SECONDS).contains(&i64::from(*seconds)));
+    match seconds {
+        Some(seconds) => Ok(Some(seconds)),
+        None => Err(format!(
+            "annotation {} is {:?}; give a whole number of seconds from 1 on, such as \"60\"",
+            names::MIGRATION_SECONDS,
+            text.chars().take(40).collect::<String>()
+        )),
     }
 }
 

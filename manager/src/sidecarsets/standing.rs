@@ -63,13 +63,8 @@ pub(super) fn judge(
 
 fn state(rules: &Rules, set: &str, sidecars: &Sidecars) -> State {
     let updated = sidecars.hash(set).is_some_and(|hash| **hash == *rules.hashes.hash);
-    let rests = |one: &Sidecar| match &one.empty {
-        Some(empty) => resting(one, sidecars)
-            .and_then(|twin| sidecars.image(&twin))
-            .is_some_and(|image| **image == **empty),
-        None => true,
-    };
-    let ready = sidecars.ready && rules.containers.iter().all(|one| is_settled(one, sidecars) && rests(one));
+    let settled = |one: &Sidecar| is_settled(one, sidecars) && rests(one, sidecars);
+    let ready = sidecars.ready && rules.containers.iter().all(settled);
     State { updated, ready }
 }
 
@@ -98,8 +93,20 @@ fn resting(one: &Sidecar, sidecars: &Sidecars) -> Option<String> {
     berth_sidecarset::names::twins(&one.name).into_iter().find(|twin| **twin != **working)
 }
 
+/// Whether one of the twins has the set's image, is the working one, and the other one rests. One without
+/// twins has nothing to swap.
+pub(super) fn is_swapped(one: &Sidecar, sidecars: &Sidecars) -> bool {
+    one.empty.is_none() || serving(one, sidecars) == Some(&*one.image) && rests(one, sidecars)
+}
+
+/// Whether the twin that does not work is on the empty image.
+fn rests(one: &Sidecar, sidecars: &Sidecars) -> bool {
+    let Some(empty) = &one.empty else { return true };
+    resting(one, sidecars).and_then(|twin| sidecars.image(&twin)).is_some_and(|image| **image == **empty)
+}
+
 /// Image that serves now.
-pub(super) fn serving<'a>(one: &Sidecar, sidecars: &'a Sidecars) -> Option<&'a str> {
+fn serving<'a>(one: &Sidecar, sidecars: &'a Sidecars) -> Option<&'a str> {
     let name: &str = match one.empty {
         None => &one.name,
         Some(_) => sidecars.working(&one.name)?,

@@ -72,6 +72,8 @@ reasons! {
     Refused = "Refused",
     /// Crash loop: the wanted version falls over whenever it is started.
     CrashLoop = "CrashLoop",
+    /// The new version of a sidecar with twins has not taken over in time.
+    MigrationTimeout = "MigrationTimeout",
     /// Newer requests ask for something else of all that it names.
     Replaced = "Replaced",
     /// Another owner, which came before, wants something else of the same container or key.

@@ -8,7 +8,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::FailurePolicy;
+use super::{FailurePolicy, TwinSwap, TwinSwapState};
 
 /// Updates a running pod in place. Its shape is that of `ContainerRecreateRequest`, which its users know.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -45,6 +45,11 @@ pub struct ContainerUpdateRequestSpec {
     #[schemars(length(max = 100))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub containers: Vec<UpdateContainer>,
+    /// The sidecars with twins that get another version. Of `berthctl swap` alone: the API server's requests
+    /// have none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(skip)]
+    pub swaps: Vec<TwinSwap>,
     /// Labels and annotations to set; a container whose env reads one of them is restarted with the new
     /// value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -123,6 +128,10 @@ pub struct ContainerUpdateRequestStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub container_update_states: Vec<UpdateState>,
+    /// How far each swap is; of `berthctl swap` alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(skip)]
+    pub swaps: Vec<TwinSwapState>,
     /// The node of the pod, as the manager saw it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,

@@ -18,6 +18,7 @@ mod node_pod_probe;
 mod node_pod_update;
 mod pod_probe_marker;
 mod sidecar_set;
+mod swap;
 
 pub use berth_reasons::FailureReason;
 pub use bounds::{
@@ -60,3 +61,4 @@ pub use sidecar_set::{
     SidecarSetUpdateStrategy, SidecarVolume, UpdatePriorityOrderTerm, UpdatePriorityStrategy,
     UpdatePriorityWeightTerm, UpdateScatterTerm,
 };
+pub use swap::{MIGRATION_SECONDS, TwinSwap, TwinSwapState, TwinSwapStep};

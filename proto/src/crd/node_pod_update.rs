@@ -8,7 +8,9 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{FailurePolicy, PreviousState, UpdateContainer, UpdatePhase, UpdateState};
+use super::{
+    FailurePolicy, PreviousState, TwinSwap, TwinSwapState, UpdateContainer, UpdatePhase, UpdateState,
+};
 
 /// Nothing is asked for here: what follows from workloads is in `status.desiredPods`.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -39,7 +41,7 @@ pub struct NodePodUpdateStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["uid", "owner"]))]
     pub pods: Vec<UpdatedPod>,
-    /// Abilities of the agent of the node beyond entries without an owner, such as `owners/v1`.
+    /// Abilities of the agent of the node beyond entries without an owner, such as `owners/v1` and `swaps/v1`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub features: Vec<String>,
@@ -85,6 +87,10 @@ pub struct DesiredPod {
     /// The containers that get another image.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub containers: Vec<UpdateContainer>,
+    /// The sidecars with twins that get another version, without a moment in which none serves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub swaps: Vec<TwinSwap>,
     /// Labels to set.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
@@ -187,6 +193,10 @@ pub struct UpdatedPod {
     /// Where each container stands.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub containers: Vec<UpdateState>,
+    /// How far each swap is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub swaps: Vec<TwinSwapState>,
     /// State of the pod before the first change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<PreviousState>,

@@ -36,6 +36,7 @@ mod sidecarsets;
 mod standalone;
 mod standalone_requests;
 mod stolen_token;
+mod swaps;
 mod takeover;
 mod update;
 mod waiting;

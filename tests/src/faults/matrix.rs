@@ -30,6 +30,10 @@ pub enum Way {
     Recreate,
     /// Two ordered containers of a running pod are changed, by env and by image.
     Update,
+    /// The twins of a sidecar are swapped.
+    Swap,
+    /// The same with a hook that hangs: the pod returns to what it was.
+    SwapBack,
     /// The main container of a Job with a sidecar ends.
     Job,
     /// An image is pulled that the node is to have.
@@ -67,6 +71,8 @@ enum Line {
     Hook,
     Stop,
     Update,
+    Swap,
+    SwapBack,
     Job,
     Pull,
     Launch,
@@ -97,6 +103,10 @@ impl Line {
             | Point::Patched
             | Point::Opening
             | Point::Opened => Self::Update,
+            Point::SwapStarting | Point::SwapStarted | Point::SwapFinishing | Point::SwapFinished => {
+                Self::Swap
+            }
+            Point::SwapReturning | Point::SwapReturned | Point::Unholding | Point::Unheld => Self::SwapBack,
             Point::Ending | Point::Ended | Point::DirectlyStopped => Self::Job,
             Point::Pulling | Point::Pulled | Point::Answering | Point::Answered => Self::Pull,
             Point::Holding
@@ -122,6 +132,8 @@ impl Line {
             | Self::Hook
             | Self::Stop => Way::Recreate,
             Self::Update => Way::Update,
+            Self::Swap => Way::Swap,
+            Self::SwapBack => Way::SwapBack,
             Self::Job => Way::Job,
             Self::Pull => Way::Pull,
             Self::Launch => Way::Launch,
@@ -176,6 +188,8 @@ impl Way {
         match self {
             Self::Recreate => "recreate",
             Self::Update => "update",
+            Self::Swap => "swap",
+            Self::SwapBack => "swap, back",
             Self::Job => "job sidecar",
             Self::Pull => "pull",
             Self::Launch => "launch, store",

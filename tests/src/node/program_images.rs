@@ -31,6 +31,29 @@ pub async fn archive(run: &Arc<Run>, programs: &[&Path]) -> Result<PathBuf> {
     Ok(archive)
 }
 
+/// The archives of images of a program under these names, each with env of its own.
+pub async fn variants(run: &Arc<Run>, program: &Path, images: &[(&str, &str)]) -> Result<Vec<PathBuf>> {
+    let name = program.file_name().and_then(|name| name.to_str()).context("a program without a name")?;
+    let work = run.make_dir(&format!("images-{name}"))?;
+    // Others of this name may have been made.
+    fs::remove_dir_all(&work).and_then(|()| fs::create_dir(&work)).context("an empty folder")?;
+    let root = work.join("root");
+    images::root_filesystem(&root).await?;
+    add(program, &root).await?;
+    let mut archives = Vec::new();
+    for (number, (image, env)) in images.iter().enumerate() {
+        let own = work.join(number.to_string());
+        fs::create_dir(&own).context("a folder")?;
+        let archive = own.join("image.tar");
+        let entrypoint = format!("/bin/{name}");
+        let config = ["--config.entrypoint", &entrypoint, "--clear=config.cmd", "--config.env", env];
+        images::pack(&root, image, &config, &own, &archive).await?;
+        archives.push(archive);
+    }
+    fs::remove_dir_all(&root).context("remove the root filesystem")?;
+    Ok(archives)
+}
+
 async fn add(program: &Path, root: &Path) -> Result<()> {
     let name = program.file_name().context("a program without a name")?;
     let (from, to) = (program.display().to_string(), root.join("bin").join(name).display().to_string());

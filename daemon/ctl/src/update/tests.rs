@@ -66,6 +66,7 @@ fn every_flag_is_asked_for() {
         rollback_on_failure: true,
         active_deadline_seconds: Some(120),
         ttl_seconds_after_finished: Some(30),
+        swaps: Vec::new(),
     };
     assert_eq!(request(&all).unwrap(), expected);
     let least = UpdateRequest {

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, time::Instant};
 
 use crate::{
     in_place_update::{
-        ContainerUpdate, ContainerUpdatePhase, Failure, FailureReason, Next, Observed, UpdateOutcome,
-        UpdatePhase, UpdateReport, UpdateRequest, diff::Diff, pod_plan::merge,
+        ContainerUpdate, ContainerUpdatePhase, Failure, FailureReason, Next, Observed, SwapReport,
+        UpdateOutcome, UpdatePhase, UpdateReport, UpdateRequest, diff::Diff, pod_plan::merge,
     },
     model::{ContainerName, RequestId},
 };
@@ -26,6 +26,10 @@ pub(super) fn going_on(
             let names: Vec<&str> = containers.keys().map(ContainerName::as_str).collect();
             Some(format!("{} is restarted to read the new values", names.join(", ")))
         }
+        Next::Stop(containers) => {
+            let names: Vec<&str> = containers.keys().map(ContainerName::as_str).collect();
+            Some(format!("{} is stopped, so that its hook ends", names.join(", ")))
+        }
         // Over in a moment.
         _ => None,
     };
@@ -38,6 +42,7 @@ pub(super) fn going_on(
         phase: Some(if back.is_some() { UpdatePhase::RollingBack } else { UpdatePhase::Updating }),
         message: message.unwrap_or_else(|| request.reported.message.clone()),
         containers: containers(request, seen, skipped),
+        swaps: swaps(request, seen),
         ..request.reported.clone()
     };
     (request.id.clone(), report)
@@ -102,10 +107,16 @@ pub(super) fn end(
         phase: Some(UpdatePhase::Ended),
         message,
         containers: states,
+        swaps: seen.map_or_else(|| request.reported.swaps.clone(), |seen| swaps(request, seen)),
         outcome: Some(outcome),
         ..request.reported.clone()
     };
     (request.id.clone(), report)
+}
+
+/// Where the swaps of a request stand.
+pub(super) fn swaps(request: &UpdateRequest, seen: &Observed) -> Vec<SwapReport> {
+    request.stages(seen).into_iter().filter_map(|staged| staged.report).collect()
 }
 
 /// Where the containers stand that this request changes, and last those that are not there.

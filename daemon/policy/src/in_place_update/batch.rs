@@ -79,13 +79,20 @@ pub(super) fn patch(update: &Update, seen: &Observed, diff: &Diff<'_>, wall: i64
     let metadata: Metadata = changed
         .filter_map(|key| update.metadata.get(key).map(|value| (key.clone(), value.clone())))
         .collect();
-    PodPatch { images, metadata, record, records: Records::new() }
+    let stage = update.migrations.iter().find_map(|migration| migration.stage);
+    PodPatch { images, metadata, record, stage, records: Records::new() }
 }
 
 /// The patch that only says that nothing waits any more, and for whom.
 pub(super) fn close(update: &Update, seen: &Observed, wall: i64) -> PodPatch {
     let record = begun(update, seen, wall);
-    PodPatch { images: BTreeMap::new(), metadata: Metadata::new(), record, records: Records::new() }
+    PodPatch {
+        images: BTreeMap::new(),
+        metadata: Metadata::new(),
+        record,
+        stage: None,
+        records: Records::new(),
+    }
 }
 
 /// This update's record as far as it is, without what waits; a new one in place of another update's.

@@ -12,13 +12,15 @@ use crate::{
         Update, Why, batch,
         diff::{Diff, counts_env},
     },
-    model::ContainerName,
+    model::{ContainerId, ContainerName},
     time::later,
 };
 
 /// How long after its batch was patched a container may fall over. By then the kubelet has waited 10 s and 20
 /// s.
 const CRASHES_FOR: Duration = Duration::from_secs(30);
+/// A kubelet that can stops a container within it once its spec says something else.
+const HELD_AFTER: Duration = Duration::from_secs(3);
 
 /// The one next step towards `update`. `wall` is `now` in seconds since the epoch, for the record.
 pub fn next(update: &Update, seen: &Observed, now: Instant, wall: i64) -> Next {
@@ -135,8 +137,14 @@ impl Decision<'_> {
             .filter(|container| container.is_running() && !container.is_image_stale() && owes_env(container))
             .filter_map(|container| Some((container.name.clone(), container.instance.as_ref()?.id.clone())))
             .collect();
-        if !self.seen.kubelet_knows {
+        if let Some(held) = self.held() {
+            return Some(held);
+        }
+        if !self.seen.kubelet_knows && !self.only_finishes_swaps() {
             return Some(self.wait(Why::Kubelet));
+        }
+        if let Some(late) = self.late_migration() {
+            return Some(late);
         }
         if !recreated.is_empty() {
             return Some(self.drain().unwrap_or(Next::Recreate(recreated)));
@@ -155,11 +163,75 @@ impl Decision<'_> {
             if container.is_image_stale() || owes_env(container) {
                 return Some(self.wait(Why::Restart(container.name.clone())));
             }
+            if self.time_left(container).is_some() && !container.is_ready() {
+                return Some(self.wait(Why::Migration(container.name.clone())));
+            }
             let (name, restarts) = (container.name.clone(), instance.restarts);
             // The end is what the kubelet says; what comes next need not wait for that.
             let ready = container.is_ready() || !self.diff.is_empty() && container.is_early_ready();
             (!ready).then(|| self.wait(Why::Ready { container: name, restarts }))
         })
+    }
+
+    /// Stops what holds the kubelet: until a hook ends, its worker looks at nothing else of the pod.
+    fn held(&self) -> Option<Next> {
+        let twins = self.update.migrations.iter().flat_map(|migration| [&migration.target, &migration.other]);
+        let held: BTreeMap<_, _> = twins
+            .filter_map(|twin| self.seen.containers.iter().find(|container| container.name == *twin))
+            .filter(|container| container.is_in_hook() && container.is_image_stale())
+            .filter(|container| self.since_batch(container) >= HELD_AFTER)
+            .filter_map(|container| Some((container.name.clone(), container.instance.as_ref()?.id.clone())))
+            .collect();
+        (!held.is_empty()).then_some(Next::Stop(held))
+    }
+
+    /// All that is to be patched makes old twins empty, and whatever else there is runs what the spec says: the
+    /// new ones that run are the sign that the kubelet has got so far.
+    fn only_finishes_swaps(&self) -> bool {
+        // One that the kubelet has told of may be from before: it may have another version still to come.
+        let is_new = |name: &ContainerName| {
+            let mut containers = self.seen.containers.iter();
+            containers.any(|container| container.name == *name && container.is_early_ready())
+        };
+        let finished = |name: &ContainerName| {
+            let mut migrations = self.update.migrations.iter();
+            migrations.any(|migration| {
+                migration.taken_over && migration.other == *name && is_new(&migration.target)
+            })
+        };
+        let settled = |container: &ContainerView| {
+            !container.is_image_stale() && !self.owes_env(container) || finished(&container.name)
+        };
+        self.seen.kubelet_told
+            && !self.diff.changes.is_empty()
+            && self.diff.changes.keys().all(|name| finished(name))
+            && self.seen.containers.iter().all(settled)
+    }
+
+    /// A new version that has not taken over in its time.
+    fn late_migration(&self) -> Option<Next> {
+        let late = self.seen.containers.iter().find(|container| {
+            self.time_left(container).is_some_and(|left| left.is_zero()) && !container.is_ready()
+        })?;
+        let limit = self.migration_limit(late)?;
+        Some(self.fail(
+            FailureReason::MigrationTimeout,
+            format!(
+                "the new version in container {} has not taken over within {} s; look at its postStart hook, or give                  it more time (migrationSeconds)",
+                late.name,
+                limit.as_secs()
+            ),
+        ))
+    }
+
+    fn migration_limit(&self, container: &ContainerView) -> Option<Duration> {
+        let mut migrations = self.update.migrations.iter();
+        migrations.find(|migration| migration.target == container.name)?.limit
+    }
+
+    /// Time that a new version of twins still has to take over.
+    fn time_left(&self, container: &ContainerView) -> Option<Duration> {
+        Some(self.migration_limit(container)?.saturating_sub(self.since_batch(container)))
     }
 
     /// The containers that have to come about.
@@ -213,7 +285,7 @@ impl Decision<'_> {
 
     /// Removes those of the whole update at once, so that no later batch has to wait.
     fn leftovers(&self) -> Option<Next> {
-        let mut exited = BTreeSet::new();
+        let mut exited = self.leftovers_of_old_twins();
         let mut listed = None;
         for container in &self.seen.containers {
             let change = self.diff.changes.get(&container.name);
@@ -231,6 +303,29 @@ impl Decision<'_> {
         }
         let until = |until: Instant| self.update.deadline.map_or(until, |deadline| deadline.min(until));
         listed.map(|at| Next::Wait { until: Some(until(at)), why: Why::Relist })
+    }
+
+    /// Exited instances of twins whose turn comes when others have taken over: removed early, they are
+    /// forgotten by then.
+    fn leftovers_of_old_twins(&self) -> BTreeSet<ContainerId> {
+        let migrations = self.update.migrations.iter();
+        self.leftovers_of(&migrations.map(|migration| &migration.other).collect())
+    }
+
+    /// Exited instances of twins whose swap is over. Removed now, they hold nothing back when the next swap
+    /// begins; after a way back they stay for people to look at.
+    fn leftovers_of_swapped(&self) -> BTreeSet<ContainerId> {
+        let over = self.update.migrations.iter().filter(|migration| !migration.back);
+        self.leftovers_of(&over.flat_map(|migration| [&migration.target, &migration.other]).collect())
+    }
+
+    fn leftovers_of(&self, names: &BTreeSet<&ContainerName>) -> BTreeSet<ContainerId> {
+        let named = self.seen.containers.iter().filter(|container| names.contains(&container.name));
+        let there = named.filter_map(|container| match &container.leftovers {
+            Leftovers::There(these) => Some(these),
+            Leftovers::Removed { .. } | Leftovers::None => None,
+        });
+        there.flatten().cloned().collect()
     }
 
     /// How long ago the container was patched last, by whomever; where an update that this one replaced did
@@ -269,8 +364,11 @@ impl Decision<'_> {
 
     /// Every image of the whole update, before anything is stopped for it.
     fn images(&self) -> Option<Next> {
-        let wanted: BTreeSet<&Arc<str>> =
+        let mut wanted: BTreeSet<&Arc<str>> =
             self.diff.changes.values().filter_map(|change| change.image).collect();
+        if !self.diff.changes.is_empty() {
+            wanted.extend(self.update.migrations.iter().map(|migration| &migration.empty_image));
+        }
         let mut missing = BTreeSet::new();
         for image in wanted {
             match self.seen.images.get(image) {
@@ -303,7 +401,16 @@ impl Decision<'_> {
     }
 
     fn wait(&self, why: Why) -> Next {
-        Next::Wait { until: self.update.deadline.filter(|deadline| *deadline > self.now), why }
+        let migrations = self.seen.containers.iter().filter_map(|container| self.time_left(container));
+        let held = self.update.migrations.iter().flat_map(|migration| [&migration.target, &migration.other]);
+        let held = held
+            .filter_map(|twin| self.seen.containers.iter().find(|container| container.name == *twin))
+            .filter(|container| container.is_in_hook() && container.is_image_stale())
+            .map(|container| HELD_AFTER.saturating_sub(self.since_batch(container)));
+        // Records have whole seconds.
+        let times = migrations.chain(held).filter(|left| !left.is_zero()).map(|left| later(self.now, left));
+        let until = self.update.deadline.into_iter().chain(times).filter(|until| *until > self.now).min();
+        Next::Wait { until, why }
     }
 
     /// All is as wanted; what is left is to say so.
@@ -311,6 +418,10 @@ impl Decision<'_> {
         let stale = |record: &Record| record.revision != self.update.revision || record.has_next();
         if self.seen.is_record_old || self.seen.record.as_ref().is_some_and(stale) {
             return Next::Patch(batch::close(self.update, self.seen, self.wall));
+        }
+        let exited = self.leftovers_of_swapped();
+        if !exited.is_empty() {
+            return Next::Clear(exited);
         }
         match self.seen.gate {
             Gate::Absent | Gate::Ready => Next::Done,

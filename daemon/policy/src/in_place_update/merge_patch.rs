@@ -27,6 +27,11 @@ impl MergePatch {
         }
     }
 
+    /// The patch that sets one member to a text.
+    pub(crate) fn of(member: &str, text: &str) -> Self {
+        Self(Map::from_iter([(member.to_owned(), Value::String(text.to_owned()))]))
+    }
+
     /// Names of the members that it sets or removes.
     pub fn members(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)

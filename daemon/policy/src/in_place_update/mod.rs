@@ -39,6 +39,8 @@
 //!
 //! [`plan`] stands above it: who asks, whose word counts where two ask, and what each of them is told.
 //!
+//! A request can ask for swaps of twins: what it wants follows the pod then, see [`mod@stage`].
+//!
 //! This knows nothing of annotations as text, of RFC 3339 or of how a hash of env values is made: `wall` is
 //! in seconds since the epoch, and hashes are only compared.
 
@@ -54,6 +56,7 @@ mod record;
 mod records;
 mod request;
 mod resolve;
+mod stage;
 mod step;
 mod swap;
 pub(crate) mod updates;
@@ -71,14 +74,15 @@ pub use observed::{
 pub use pod_plan::{PodPlan, Sight, plan};
 pub use record::{Batch, Record, Records, UpdateOwner};
 pub use request::{
-    ContainerUpdate, ContainerUpdatePhase, UpdateOutcome, UpdatePhase, UpdateReport, UpdateRequest,
-    UpdateSource,
+    ContainerUpdate, ContainerUpdatePhase, SwapPhase, SwapReport, UpdateOutcome, UpdatePhase, UpdateReport,
+    UpdateRequest, UpdateSource, WantedSwap,
 };
+pub use stage::{Migration, WORKING, other_version_key, twins, version_key};
 pub use step::{Failure, Next, PodPatch, Why};
 pub use swap::{Stage, Swap, SwapPatch, SwapStep, Twin, TwinView, TwinsView, swap_step};
 pub use updates::{
-    ContainerStatusView, CreatedWith, DeclaredContainer, EnvReference, Fetched, GateView, InstanceQuestion,
-    NodeView, PodView, PodWrite, StoredRequest, UpdateAction, UpdateEvent, UpdatePermission, Updates,
-    WriteOutcome,
+    ContainerStatusView, CreatedWith, DeclaredContainer, DeclaredHook, EnvReference, Fetched, GateView,
+    InstanceQuestion, NodeView, PodView, PodWrite, StoredRequest, UpdateAction, UpdateEvent,
+    UpdatePermission, Updates, WriteOutcome,
 };
 pub use want::{Before, Update};

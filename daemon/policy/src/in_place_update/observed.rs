@@ -50,6 +50,8 @@ pub struct Observed {
     /// started with the images and values of an older one, so none is restarted and nothing is called
     /// complete.
     pub kubelet_knows: bool,
+    /// The kubelet was told of this version of the pod; its worker may be busy with an older one.
+    pub kubelet_told: bool,
     /// Known presence of images on the node; an image that is not in it is unknown.
     pub images: BTreeMap<Arc<str>, Presence>,
     /// The API server refuses what this revision would write next, in its words.
@@ -151,6 +153,8 @@ pub struct Instance {
     /// It runs, steadily, and nothing has to succeed before the kubelet calls it Ready, which it does with
     /// its next look.
     pub early_ready: bool,
+    /// It has a postStart hook, and as far as anybody can tell that has not ended.
+    pub in_hook: bool,
     /// `restartCount`, for people.
     pub restarts: u32,
 }
@@ -210,6 +214,11 @@ impl ContainerView {
     /// The kubelet is about to call it Ready, if it has not done so.
     pub(super) fn is_early_ready(&self) -> bool {
         self.instance.as_ref().is_some_and(|instance| instance.early_ready) && self.is_running()
+    }
+
+    /// The kubelet's worker may be held by its hook.
+    pub(super) fn is_in_hook(&self) -> bool {
+        self.instance.as_ref().is_some_and(|instance| instance.in_hook) && self.is_running()
     }
 
     pub(super) fn was_stopped(&self) -> bool {

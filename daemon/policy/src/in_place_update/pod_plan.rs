@@ -21,7 +21,7 @@ use crate::{
     in_place_update::{
         Before, ContainerView, Failure, FailureReason, Metadata, Next, Observed, PodPatch, Presence, Record,
         Update, UpdateOutcome, UpdateOwner, UpdatePhase, UpdateReport, UpdateRequest,
-        answer::{containers, end, going_on, turn_back},
+        answer::{containers, end, going_on, swaps, turn_back},
         decide,
         diff::Diff,
         records,
@@ -240,12 +240,20 @@ pub(super) fn merge(open: &[&UpdateRequest], seen: &Observed, newest: &UpdateReq
         grace: newest.grace,
         rollback_on_failure: newest.rollback_on_failure && !back,
         deadline: newest.limit(),
+        migrations: Vec::new(),
     };
+    let mut migrations = BTreeMap::new();
     for request in open {
         let (images, metadata) = request.wanted(seen);
         update.images.extend(images);
         update.metadata.extend(metadata);
+        let staged = request.stages(seen).into_iter().filter_map(|staged| staged.migration);
+        migrations.extend(staged.map(|migration| {
+            let twins = [&migration.target, &migration.other].into_iter().min().cloned();
+            (twins, migration)
+        }));
     }
+    update.migrations = migrations.into_values().collect();
     update
 }
 
@@ -338,6 +346,7 @@ fn take_up(open: &[&UpdateRequest], seen: &Observed) -> Vec<(RequestId, UpdateRe
             let report = UpdateReport {
                 phase: Some(UpdatePhase::Updating),
                 containers: containers(request, seen, &BTreeMap::new()),
+                swaps: swaps(request, seen),
                 previous: Some(before.clone()),
                 ..UpdateReport::default()
             };

@@ -9,7 +9,8 @@ use std::{
 
 use crate::{
     in_place_update::{
-        Before, Failure, FailureReason, MergePatch, Metadata, MetadataKey, Observed, UpdateOwner,
+        Before, Failure, FailureReason, MergePatch, Metadata, MetadataKey, Observed, UpdateOwner, WORKING,
+        stage::{Staged, stages},
     },
     model::{ContainerName, PodRef, RequestId},
 };
@@ -37,6 +38,8 @@ pub struct UpdateRequest {
     pub merges: BTreeMap<String, MergePatch>,
     /// Annotations to set where the pod has none.
     pub defaults: BTreeMap<String, String>,
+    /// Swaps of twins, by name of the sidecar.
+    pub swaps: BTreeMap<String, WantedSwap>,
     /// Owner of what is wanted.
     pub owner: UpdateOwner,
     /// The readiness gate stays as it is.
@@ -61,6 +64,45 @@ pub struct UpdateRequest {
     pub ended: Option<Instant>,
 }
 
+/// A swap of twins that is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WantedSwap {
+    /// Image of the version to serve.
+    pub image: Arc<str>,
+    /// Image of the twin that does not serve.
+    pub empty_image: Arc<str>,
+    /// The least version that it is to have.
+    pub version: u64,
+    /// Time that it has to take over.
+    pub limit: Duration,
+}
+
+/// How far a swap is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwapReport {
+    /// Name of the sidecar.
+    pub name: String,
+    /// Twin that the pod says works.
+    pub working: Option<ContainerName>,
+    /// Step that it is at.
+    pub step: SwapPhase,
+}
+
+/// Steps of a swap, for those who read its report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SwapPhase {
+    /// The version that is wanted is not in the pod.
+    Pending,
+    /// It is started beside the one that serves.
+    Migrating,
+    /// It has taken over; the other one becomes empty.
+    Emptying,
+    /// It is given up, and becomes empty.
+    Returning,
+    /// One serves what is wanted, the other one is empty.
+    Done,
+}
+
 /// Where a request comes from. The order is who gives way: what a person asks for goes over what a workload
 /// wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,6 +124,8 @@ pub struct UpdateReport {
     pub message: String,
     /// Where each container stands that the request changes, in the order of the pod.
     pub containers: Vec<ContainerUpdate>,
+    /// Where each swap stands.
+    pub swaps: Vec<SwapReport>,
     /// How it ended; `None` before the end.
     pub outcome: Option<UpdateOutcome>,
     /// Why the way back was begun, and when.
@@ -145,18 +189,34 @@ impl UpdateRequest {
     /// Returns the images and metadata that the request wants of the pod now: what it asks for, or on its way
     /// back what was before.
     pub(super) fn wanted(&self, seen: &Observed) -> (BTreeMap<ContainerName, Arc<str>>, Metadata) {
-        match (&self.reported.rolling_back, &self.reported.previous) {
+        let (mut images, mut metadata) = match (&self.reported.rolling_back, &self.reported.previous) {
             (Some(_), Some(before)) => (before.images.clone(), self.values_back(before, seen)),
             _ => (self.images.clone(), self.metadata.clone()),
+        };
+        for staged in self.stages(seen) {
+            images.extend(staged.images);
+            metadata.extend(staged.metadata);
         }
+        (images, metadata)
+    }
+
+    /// Stages of its swaps. One that makes no sense is refused before anybody asks.
+    pub(super) fn stages(&self, seen: &Observed) -> Vec<Staged> {
+        stages(self, seen).unwrap_or_default()
+    }
+
+    /// Keys of annotations that are shared: only own members of them are changed.
+    pub(super) fn shared(&self) -> impl Iterator<Item = &str> {
+        let working = (!self.swaps.is_empty()).then_some(WORKING);
+        self.merges.keys().chain(self.defaults.keys()).map(String::as_str).chain(working)
     }
 
     /// The labels and annotations of a way back. Of an annotation that is shared only the own members go
     /// back, which [`super::resolve`] has computed; one that was only set because there was none stays.
     fn values_back(&self, before: &Before, seen: &Observed) -> Metadata {
         let mut values = before.values(seen);
-        for key in self.merges.keys().chain(self.defaults.keys()) {
-            let key = MetadataKey::Annotation(key.clone());
+        for key in self.shared() {
+            let key = MetadataKey::Annotation(key.to_owned());
             match self.metadata.get(&key) {
                 Some(value) => values.insert(key, value.clone()),
                 None => values.remove(&key),

@@ -11,8 +11,10 @@ use std::{
 
 use crate::{
     in_place_update::{
-        Failure, FailureReason, MetadataKey, Observed, UpdateReport, UpdateRequest, UpdateSource,
-        answer::end, merge_patch::MergeError,
+        Failure, FailureReason, MetadataKey, Observed, UpdateReport, UpdateRequest, UpdateSource, WORKING,
+        answer::end,
+        merge_patch::MergeError,
+        stage::{stages, twins},
     },
     model::RequestId,
 };
@@ -28,10 +30,16 @@ pub(super) fn resolve<'a>(
     let open = || requests.iter().filter(|request| request.ended.is_none());
     let entries = open().filter(|request| request.source == UpdateSource::NodePodUpdate);
     let owners: BTreeSet<_> = entries.map(|request| &request.owner).collect();
-    if owners.len() < 2 && open().all(|request| request.merges.is_empty() && request.defaults.is_empty()) {
+    if owners.len() < 2 && open().all(|request| request.shared().next().is_none()) {
         return (Cow::Borrowed(requests), Vec::new());
     }
     let mut refused = contradictions(open());
+    for request in open() {
+        if let Err(message) = stages(request, seen) {
+            let failure = Failure { reason: FailureReason::InvalidRequest, message };
+            refused.entry(request.id.clone()).or_insert(failure);
+        }
+    }
     let values = values(open().filter(|request| !refused.contains_key(&request.id)), seen);
     let mut resolved = Vec::with_capacity(requests.len());
     for request in requests {
@@ -94,7 +102,11 @@ fn things(entry: &UpdateRequest) -> Vec<(Thing, String)> {
         MetadataKey::Annotation(key) => (format!("annotation {key}"), format!("{value:?}")),
     });
     let merged = entry.merges.keys().map(|key| (format!("annotation {key}"), "it merged".to_owned()));
-    images.chain(metadata).chain(merged).collect()
+    let swaps = entry.swaps.iter().flat_map(|(name, swap)| {
+        let wanted = format!("a swap of {name} to {}", swap.image);
+        twins(name).map(|twin| (format!("container {twin}"), wanted.clone()))
+    });
+    images.chain(swaps).chain(metadata).chain(merged).collect()
 }
 
 type Values = BTreeMap<MetadataKey, String>;
@@ -139,6 +151,9 @@ fn values_there(
         let value = patch.merge(current(&key, on_top, seen)).map_err(|error| (name.clone(), error))?;
         own.insert(key, value);
     }
+    if let Some((key, value)) = working(request, on_top, seen) {
+        own.insert(key, value.map_err(|error| (WORKING.to_owned(), error))?);
+    }
     for (name, default) in &request.defaults {
         let key = MetadataKey::Annotation(name.clone());
         let value = current(&key, on_top, seen).unwrap_or(default).to_owned();
@@ -156,5 +171,22 @@ fn values_back(request: &UpdateRequest, on_top: &Values, seen: &Observed) -> Val
         let value = patch.inverse(before.as_deref()).merge(current(&key, on_top, seen)).ok()?;
         Some((key, value))
     });
-    back.collect()
+    let working = working(request, on_top, seen).and_then(|(key, value)| Some((key, value.ok()?)));
+    back.chain(working).collect()
+}
+
+/// Value of the annotation of working twins with those of this request's swaps in it.
+fn working(
+    request: &UpdateRequest,
+    on_top: &Values,
+    seen: &Observed,
+) -> Option<(MetadataKey, Result<String, MergeError>)> {
+    if request.swaps.is_empty() {
+        return None;
+    }
+    let key = MetadataKey::Annotation(WORKING.to_owned());
+    let before = current(&key, on_top, seen).unwrap_or_default().to_owned();
+    let patches = request.stages(seen).into_iter().filter_map(|staged| staged.working);
+    let after = patches.fold(Ok(before), |value, patch| patch.merge(Some(&value?)));
+    Some((key, after)).filter(|(_, value)| value.as_ref().map_or(true, |value| !value.is_empty()))
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    in_place_update::{FailureReason, Metadata, Record, Records, Update},
+    in_place_update::{FailureReason, Metadata, Record, Records, Stage, Update},
     model::{ContainerId, ContainerName},
 };
 
@@ -32,6 +32,8 @@ pub enum Next {
     Patch(PodPatch),
     /// Restart these instances of these containers, each once however often it is said.
     Recreate(BTreeMap<ContainerName, ContainerId>),
+    /// Stop these instances without the kubelet: it is held by their hooks, and nobody wants them.
+    Stop(BTreeMap<ContainerName, ContainerId>),
     /// Write the condition `InPlaceUpdateReady` True.
     SetReady,
     /// The pod is what is wanted, and all of it that was asked for is Ready.
@@ -52,6 +54,8 @@ pub struct PodPatch {
     pub metadata: Metadata,
     /// The state annotation, of all owners together.
     pub record: Record,
+    /// Stage of a swap that begins with it.
+    pub stage: Option<Stage>,
     /// The records to be written, by owner; [`super::plan`] fills it in.
     pub records: Records,
 }
@@ -67,6 +71,8 @@ pub enum Why {
     Kubelet,
     /// The container has to be started with what is wanted.
     Restart(ContainerName),
+    /// The new version of twins, in this container, has to take over.
+    Migration(ContainerName),
     /// The container runs what is wanted, and has to become Ready.
     Ready {
         /// Which one.
@@ -83,6 +89,9 @@ impl fmt::Display for Why {
             Self::Relist => f.write_str("the kubelet has not looked since exited instances were removed"),
             Self::Kubelet => f.write_str("the kubelet does not know the updated pod yet"),
             Self::Restart(container) => write!(f, "container {container} does not run what is wanted yet"),
+            Self::Migration(container) => {
+                write!(f, "the new version in container {container} has not taken over yet")
+            }
             Self::Ready { container, restarts } => {
                 write!(
                     f,

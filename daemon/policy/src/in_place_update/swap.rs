@@ -7,7 +7,7 @@
 //! ```
 //!
 //! [`swap_step`] is a total function of the pod as it is, so a swap goes on wherever an agent died. Which
-//! twin served before it began is what the entry's report says; it is never overwritten.
+//! twin served before it began the pod's annotations say (see `stage`); that one is never overwritten.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -103,7 +103,7 @@ impl Twin {
 }
 
 impl TwinsView {
-    fn of(&self, twin: Twin) -> &TwinView {
+    pub(super) fn of(&self, twin: Twin) -> &TwinView {
         match twin {
             Twin::First => &self.first,
             Twin::Second => &self.second,
@@ -137,10 +137,11 @@ pub fn swap_step(swap: &Swap, pod: &TwinsView, gave_up: bool) -> SwapStep {
     };
     let new = pod.of(target);
     match (new.has_taken_over, pod.of(target.other()).image == swap.image) {
+        // Also where another one is wanted, and be it that of before: the old twin may have given everything
+        // away, and the way there is from a pod with one version.
+        (true, _) => finish(swap, pod, target),
         // The version of before is wanted again.
-        (_, true) => go_back(swap, pod, target),
-        // Also where a newer one is wanted: the way there is from a pod with one version.
-        (true, false) => finish(swap, pod, target),
+        (false, true) => go_back(swap, pod, target),
         (false, false) if new.image != swap.image => start(swap, pod, target),
         (false, false) if gave_up => go_back(swap, pod, target),
         (false, false) => SwapStep::Wait(target),

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    in_place_update::{Metadata, MetadataKey, Observed, UpdateRequest},
+    in_place_update::{Metadata, MetadataKey, Migration, Observed, UpdateRequest},
     model::ContainerName,
 };
 
@@ -26,6 +26,8 @@ pub struct Update {
     pub rollback_on_failure: bool,
     /// By then all of it is Ready, or it failed.
     pub deadline: Option<Instant>,
+    /// Swaps that are in it.
+    pub migrations: Vec<Migration>,
 }
 
 /// State of a pod before an update. The caller takes it before the first step and keeps it until the update
@@ -52,7 +54,11 @@ impl Before {
         for container in
             seen.containers.iter().filter(|container| update.images.contains_key(&container.name))
         {
-            before.images.entry(container.name.clone()).or_insert_with(|| container.image.clone());
+            // What somebody else has begun to swap is no state to return to.
+            let mut migrations = update.migrations.iter();
+            let resting = migrations.find(|migration| migration.resting == container.name);
+            let image = || resting.map_or(&container.image, |migration| &migration.empty_image).clone();
+            before.images.entry(container.name.clone()).or_insert_with(image);
         }
         for key in update.metadata.keys() {
             let value = seen.metadata.get(key).cloned();
@@ -134,6 +140,7 @@ impl Before {
             grace: failed.grace,
             rollback_on_failure: false,
             deadline: None,
+            migrations: Vec::new(),
         }
     }
 }

@@ -9,6 +9,10 @@ pub enum Way {
     Recreate,
     /// An update that restarts a container for its env.
     Update,
+    /// A swap of twins that comes about.
+    Swap,
+    /// A swap of twins whose hook hangs.
+    SwapBack,
     /// The end of a job sidecar.
     JobSidecar,
     /// A pull.
@@ -105,6 +109,22 @@ points! {
     Patching = "patching" on Update;
     /// It is patched.
     Patched = "patched" on Update;
+    /// The patch that starts a new version beside the old one is about to be written.
+    SwapStarting = "swap-starting" on Swap | SwapBack;
+    /// It is written.
+    SwapStarted = "swap-started" on Swap | SwapBack;
+    /// The new version has taken over: the patch that empties the old one is about to be written.
+    SwapFinishing = "swap-finishing" on Swap;
+    /// It is written.
+    SwapFinished = "swap-finished" on Swap;
+    /// The patch that gives a new version up is about to be written.
+    SwapReturning = "swap-returning" on SwapBack;
+    /// It is written.
+    SwapReturned = "swap-returned" on SwapBack;
+    /// A container whose hook holds the kubelet is about to be stopped.
+    Unholding = "unholding" on SwapBack;
+    /// It is stopped.
+    Unheld = "unheld" on SwapBack;
     /// The pod is about to be set ready.
     Opening = "opening" on Update;
     /// It is.

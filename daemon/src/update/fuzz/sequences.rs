@@ -11,10 +11,10 @@ use berth_policy::{
     Config, ContainerId, ContainerState, Event, InstanceView, Node, Path, PodRef, RequestId, RestartPolicy,
     StepOutcome,
     in_place_update::{
-        ContainerStatusView, CreatedWith, DeclaredContainer, EnvHash, EnvReference, Fetched, GateView,
-        Liveness, MergePatch, MetadataKey, NodeView, PodView, Presence, Record, StoredRequest, UpdateAction,
-        UpdateEvent, UpdateOwner, UpdatePermission, UpdateReport, UpdateRequest, UpdateSource, Updates,
-        WriteOutcome,
+        ContainerStatusView, CreatedWith, DeclaredContainer, DeclaredHook, EnvHash, EnvReference, Fetched,
+        GateView, Liveness, MergePatch, MetadataKey, NodeView, PodView, Presence, Record, StoredRequest,
+        UpdateAction, UpdateEvent, UpdateOwner, UpdatePermission, UpdateReport, UpdateRequest, UpdateSource,
+        Updates, WantedSwap, WriteOutcome,
     },
     time::later,
 };
@@ -111,6 +111,7 @@ impl Play {
                     let failed = if which > 200 { instances } else { BTreeSet::new() };
                     UpdateEvent::Cleared { pod, failed, moment: self.node.moment() }
                 }
+                UpdateAction::Stop(pod, _) => UpdateEvent::Stopped(pod, which < 128),
                 UpdateAction::Write { pod, .. } => UpdateEvent::Written(pod.uid, self.outcome(which, length)),
                 UpdateAction::Report(request, report) => UpdateEvent::Reported(request.id, report, outcome),
                 UpdateAction::Delete(request) => UpdateEvent::Deleted(request.id, outcome),
@@ -158,7 +159,7 @@ impl Play {
                 .filter(|_| which.is_multiple_of(11))
                 .map(|owner| (owner, record()))
                 .collect(),
-            containers: ["m", "s"].map(|name| self.declared(name, which, length)).into(),
+            containers: ["m", "s", "twin-1", "twin-2"].map(|name| self.declared(name, which, length)).into(),
         }
     }
 
@@ -183,6 +184,7 @@ impl Play {
             references: BTreeMap::from([("K".to_owned(), EnvReference { key, is_expanded: which > 128 })]),
             env: EnvHash(u64::from(which)),
             is_probed: which > 64,
+            hook: [DeclaredHook::None, DeclaredHook::Command, DeclaredHook::Other][usize::from(which) % 3],
             status: (which < 250).then_some(status),
         }
     }
@@ -198,6 +200,7 @@ impl Play {
             attempt: u32::MAX,
             state,
             stopping: which > 200,
+            hooked: which % 5 == 4,
         };
         let exited = BTreeSet::from([instance("m", 0), instance("m", 1)]);
         let presences = [Presence::Present, Presence::Unknown, Presence::Failed("no".to_owned())];
@@ -247,6 +250,13 @@ fn record() -> Record {
     }
 }
 
+/// A swap of containers that the pod has, or has not.
+fn swaps(which: u8, limit: Duration) -> BTreeMap<String, WantedSwap> {
+    let image = Arc::from(format!("m:{}", which % 3));
+    let wanted = WantedSwap { image, empty_image: "m:0".into(), version: u64::MAX, limit };
+    BTreeMap::from([(if which > 100 { "m" } else { "twin" }.to_owned(), wanted)])
+}
+
 fn request(which: u8, source: UpdateSource, length: Duration, now: Instant) -> UpdateRequest {
     let image = |name: &str| (name.into(), Arc::from(format!("{name}:{}", which % 3)));
     let label = (MetadataKey::Label("k".to_owned()), format!("{}", which % 4));
@@ -261,6 +271,7 @@ fn request(which: u8, source: UpdateSource, length: Duration, now: Instant) -> U
         metadata: BTreeMap::from([label]),
         merges: if which.is_multiple_of(4) { merges(which) } else { BTreeMap::new() },
         defaults: BTreeMap::from([("d".to_owned(), which.to_string())]),
+        swaps: if which.is_multiple_of(5) { swaps(which, length) } else { BTreeMap::new() },
         owner: if which.is_multiple_of(2) { set(which) } else { UpdateOwner::Workload },
         keeps_service: which.is_multiple_of(3),
         leaves_pull: which.is_multiple_of(5),

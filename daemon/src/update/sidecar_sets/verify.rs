@@ -23,6 +23,8 @@ pub(super) struct SetView {
     pub(super) version: String,
     /// Images by container, of the spec and of approved revisions.
     images: BTreeMap<String, BTreeSet<String>>,
+    /// The same with the image of the twin that rests, of containers with hot upgrades.
+    twins: BTreeMap<String, BTreeSet<(String, String)>>,
     /// Values of `patchPodMetadata`, of the same.
     annotations: BTreeMap<String, BTreeSet<String>>,
 }
@@ -56,6 +58,21 @@ pub(in crate::update) enum Unasked {
         container: String,
         /// The image.
         image: String,
+    },
+    /// The set does not name the two images of a swap.
+    #[error(
+        "SidecarSet {set} does not name image {image} with hotUpgradeEmptyImage {empty} for container {container}, neither \
+         in its spec nor in a revision that its annotation {REVISIONS} has: correct the set"
+    )]
+    Swap {
+        /// Name of the set.
+        set: String,
+        /// Name of the container.
+        container: String,
+        /// The image.
+        image: String,
+        /// Image of the twin that rests.
+        empty: String,
     },
     /// An annotation that the set does not give pods.
     #[error(
@@ -100,7 +117,14 @@ impl SetView {
     fn add(&mut self, fields: &Map<String, Value>) {
         for container in objects(fields, "containers") {
             if let (Some(name), Some(image)) = (text(container, "name"), text(container, "image")) {
-                self.images.entry(name.to_owned()).or_default().insert(image.to_owned());
+                // One with hot upgrades has no container of its own name: it is swapped, or not at all.
+                match empty_image(container) {
+                    Some(empty) => {
+                        let twins = self.twins.entry(name.to_owned()).or_default();
+                        twins.insert((image.to_owned(), empty.to_owned()));
+                    }
+                    None => drop(self.images.entry(name.to_owned()).or_default().insert(image.to_owned())),
+                }
             }
         }
         for patch in objects(fields, "patchPodMetadata") {
@@ -127,6 +151,13 @@ impl SetView {
                 return Err(Unasked::Image { set: set(), container, image });
             }
         }
+        for swap in &entry.swaps {
+            let wanted = (swap.image.clone(), swap.empty_image.clone());
+            if !self.twins.get(&swap.name).is_some_and(|twins| twins.contains(&wanted)) {
+                let (container, (image, empty)) = (swap.name.clone(), wanted);
+                return Err(Unasked::Swap { set: set(), container, image, empty });
+            }
+        }
         let given = |key: &str, value: &str| self.annotations.get(key).is_some_and(|all| all.contains(value));
         // Each set has its own member there.
         let hash = |key: &str, value: &str| {
@@ -147,6 +178,12 @@ impl SetView {
     }
 }
 
+/// Image of the twin that rests, of a container with hot upgrades.
+fn empty_image(container: &Map<String, Value>) -> Option<&str> {
+    let strategy = container.get("upgradeStrategy")?.as_object()?;
+    (text(strategy, "upgradeType") == Some("HotUpgrade")).then(|| text(strategy, "hotUpgradeEmptyImage"))?
+}
+
 fn objects<'a>(of: &'a Map<String, Value>, member: &str) -> impl Iterator<Item = &'a Map<String, Value>> {
     of.get(member).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object)
 }
@@ -164,7 +201,14 @@ mod tests {
 
     fn fields(image: &str) -> Map<String, Value> {
         let fields = json!({
-            "containers": [{ "name": "mesh", "image": image }, { "name": "log", "image": "log:1" }],
+            "containers": [
+                { "name": "mesh", "image": image },
+                { "name": "log", "image": "log:1" },
+                {
+                    "name": "hot", "image": image,
+                    "upgradeStrategy": { "upgradeType": "HotUpgrade", "hotUpgradeEmptyImage": "empty:1" },
+                },
+            ],
             "patchPodMetadata": [{ "annotations": { "oom": "5" } }, { "annotations": { "conf": "{\"a\":1}" } }],
         });
         fields.as_object().cloned().unwrap_or_default()
@@ -202,6 +246,7 @@ mod tests {
     #[test]
     fn only_what_its_set_names_is_asked_for() {
         let image = |name: &str, image: &str| json!({ "containers": [{ "name": name, "image": image }] });
+        let swap = |name: &str, image: &str, empty: &str| json!({ "swaps": [{ "name": name, "image": image, "emptyImage": empty }] });
         let hash = |patch: &str| json!({ "mergeAnnotations": { names::HASH: patch } });
         let table = [
             (image("mesh", "mesh:3"), None),
@@ -210,6 +255,20 @@ mod tests {
             (image("mesh", "evil:1"), Some("does not name image evil:1")),
             (image("log", "mesh:3"), Some("for container log")),
             (image("main", "mesh:3"), Some("for container main")),
+            (swap("hot", "mesh:3", "empty:1"), None),
+            (swap("hot", "mesh:2", "empty:1"), None),
+            (swap("hot", "mesh:1", "empty:1"), Some("image mesh:1 with hotUpgradeEmptyImage empty:1")),
+            (swap("hot", "evil:1", "empty:1"), Some("image evil:1 with")),
+            (swap("hot", "mesh:3", "evil:1"), Some("hotUpgradeEmptyImage evil:1 for container hot")),
+            (swap("hot", "empty:1", "mesh:3"), Some("hotUpgradeEmptyImage mesh:3")),
+            (swap("mesh", "mesh:3", "empty:1"), Some("for container mesh")),
+            (image("hot", "mesh:3"), Some("for container hot")),
+            (image("hot-1", "mesh:3"), Some("for container hot-1")),
+            (json!({ "annotations": { names::WORKING: "{}" } }), Some("working-hotupgrade-container")),
+            (
+                json!({ "annotations": { "version.sidecarset.kruise.io/hot-1": "7" } }),
+                Some("version.sidecarset"),
+            ),
             (json!({ "ownerUid": "v" }), Some("has UID u")),
             (json!({ "labels": { "app": "web" } }), Some("no labels, and this entry has app")),
             (json!({ "annotations": { "oom": "5" } }), None),

@@ -44,7 +44,7 @@ fn pod(at: usize, letter: char) -> Candidate {
             ..old
         },
         'g' => Candidate { means: Means::NoAgent, ..old },
-        'h' => Candidate { means: Means::Hot, ..old },
+        'h' => Candidate { means: Means::NoSwaps, ..old },
         'c' => Candidate { changing: true, available: false, ..old },
         // Old ones that have been asked for.
         'p' => with(asked(true, None, 0)),

@@ -175,9 +175,10 @@ fn more_than_images() {
     assert_eq!(world.notes.len(), 1, "said once for a revision");
 }
 
-#[test]
-fn hot_upgrades_wait_and_say_so() {
+/// A set with hot upgrades to this image, and a pod with `log:1` in its first twin.
+fn hot(features: &[&str], annotation: Option<(&str, &str)>) -> World {
     let mut world = World::new();
+    world.node("n0", features);
     let mut hot = spec("log:2", json!({}));
     hot["containers"][0]["upgradeStrategy"] =
         json!({ "upgradeType": "HotUpgrade", "hotUpgradeEmptyImage": "empty:1" });
@@ -187,10 +188,56 @@ fn hot_upgrades_wait_and_say_so() {
             .into();
         it.working = [("log".into(), "log-1".into())].into();
     }));
-    world.set(SidecarSetSeen { spec: Ok(serde_json::from_value(hot).unwrap()), ..set("s", "log:2") });
+    let mut set = SidecarSetSeen { spec: Ok(serde_json::from_value(hot).unwrap()), ..set("s", "log:2") };
+    set.annotations.extend(annotation.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    world.set(set);
     world.pass(3_000);
+    world
+}
+
+#[test]
+fn hot_upgrades_wait_for_an_agent_that_can_swap() {
+    let mut world = hot(&["owners/v1"], None);
     assert_eq!((world.counts()[0], world.asked("n0")), (1, vec![]));
-    assert_eq!(world.reason("UpToDate"), "HotUpgradeNotCarriedOut");
+    assert_eq!(world.reason("UpToDate"), "AgentTooOld");
+    world.node("n0", &["owners/v1", "swaps/v1"]);
+    world.pass(3_000);
+    assert_eq!((world.asked("n0"), world.reason("UpToDate")), (vec!["a"], "InProgress"));
+}
+
+#[test]
+fn a_hot_upgrade_is_a_swap() {
+    let mut world = hot(&["owners/v1", "swaps/v1"], Some(("berth.dev/migration-seconds", "7")));
+    let entry = world.nodes["n0"].desired[0].clone();
+    assert_eq!((entry.containers.len(), entry.swaps.len(), entry.service), (0, 1, PodService::Keep));
+    let swap = &entry.swaps[0];
+    assert_eq!((&*swap.name, &*swap.image, &*swap.empty_image), ("log", "log:2", "empty:1"));
+    assert_eq!(swap.migration_seconds, Some(7));
+    assert_eq!(world.counts()[1], 0);
+    world.agent("n0", UpdatePhase::Succeeded);
+    world.pass(3_000);
+    assert_eq!((world.asked("n0"), world.counts()), (vec![], [1, 1, 1, 1, 0]));
+    assert_eq!(world.reason("UpToDate"), "Updated");
+}
+
+/// As OpenKruise leaves a pod that was rolled back after a failed upgrade: the hash is the newest, and the
+/// twin that failed is there.
+#[test]
+fn a_pod_in_the_middle_of_a_swap_is_swapped_to_the_end() {
+    let mut world = hot(&["owners/v1", "swaps/v1"], None);
+    world.agent("n0", UpdatePhase::Succeeded);
+    world.pass(3_000);
+    assert_eq!(world.asked("n0"), Vec::<&str>::new());
+    let stuck = world.pods["a"].clone();
+    world.pod(with(stuck, |it| drop(it.images.insert("log-1".into(), "log:bad".into()))));
+    world.pass(3_000);
+    assert_eq!((world.asked("n0"), world.reason("UpToDate")), (vec!["a"], "InProgress"));
+}
+
+#[test]
+fn a_time_that_is_none_is_said() {
+    let world = hot(&["owners/v1", "swaps/v1"], Some(("berth.dev/migration-seconds", "soon")));
+    assert_eq!((world.asked("n0"), world.reason("Accepted")), (vec![], "InvalidSpec"));
 }
 
 #[test]

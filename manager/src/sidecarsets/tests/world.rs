@@ -334,6 +334,7 @@ impl World {
                 message: None,
                 since: since.clone(),
                 containers: Vec::new(),
+                swaps: Vec::new(),
                 previous: None,
             };
             let known = self.nodes.get_mut(node).unwrap();
@@ -346,6 +347,14 @@ impl World {
             let patched = with(pod.clone(), |sidecars| {
                 for container in &entry.containers {
                     sidecars.images.insert(container.name.clone(), container.image.clone());
+                }
+                for swap in &entry.swaps {
+                    let twins = names::twins(&swap.name);
+                    let works = sidecars.working.get(&swap.name).cloned();
+                    let next = twins.iter().find(|twin| Some(*twin) != works.as_ref()).unwrap().clone();
+                    sidecars.images.extend(works.map(|works| (works, swap.empty_image.clone())));
+                    sidecars.images.insert(next.clone(), swap.image.clone());
+                    sidecars.working.insert(swap.name.clone(), next);
                 }
                 let merged: Value = serde_json::from_str(&entry.merge_annotations[names::HASH]).unwrap();
                 for (set, entry) in merged.as_object().unwrap() {

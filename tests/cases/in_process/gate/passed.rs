@@ -93,6 +93,7 @@ fn words(world: &World, from: usize) -> Vec<String> {
         Event::SandboxRemoved(sandbox) => format!("sandbox {sandbox} removed"),
         Event::ContainerCreated { container, .. } => format!("container {container} created"),
         Event::ContainerStarted(container) => format!("container {container} started"),
+        Event::HookEnded(container, well) => format!("hook of {container} ended, well: {well}"),
         Event::ContainerStopped(container) => format!("container {container} stopped"),
         Event::ContainerRemoved(container) => format!("container {container} removed"),
         Event::RelistAsked { .. } => "relist asked".to_owned(),

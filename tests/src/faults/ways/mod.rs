@@ -5,6 +5,7 @@ mod job;
 mod launch;
 mod pull;
 mod recreate;
+mod swap;
 mod update;
 
 use std::time::Instant;
@@ -14,6 +15,7 @@ use anyhow::Result;
 use self::job::JobRuns;
 use self::pull::Pulls;
 use self::recreate::Recreated;
+use self::swap::SwappedPod;
 use self::update::UpdatedPod;
 use super::bed::Bed;
 use super::matrix::{Row, Way};
@@ -24,6 +26,7 @@ use crate::recreate::Evidence;
 pub(super) struct Ways {
     recreate: Option<Recreated>,
     update: Option<UpdatedPod>,
+    swap: Option<SwappedPod>,
     job: Option<JobRuns>,
     pull: Option<Pulls>,
 }
@@ -46,6 +49,13 @@ impl Ways {
                     None => UpdatedPod::start(bed, row).await?,
                 };
                 self.update.insert(pod).play(bed, row).await
+            }
+            Way::Swap | Way::SwapBack => {
+                let pod = match self.swap.take() {
+                    Some(pod) => pod,
+                    None => SwappedPod::start(bed, row).await?,
+                };
+                self.swap.insert(pod).play(bed, row).await
             }
             Way::Job => {
                 let jobs = match self.job.take() {
@@ -71,6 +81,7 @@ impl Ways {
         match way {
             Way::Recreate => self.recreate = None,
             Way::Update => self.update = None,
+            Way::Swap | Way::SwapBack => self.swap = None,
             Way::Job | Way::Pull | Way::Launch | Way::HandOver => {}
         }
     }

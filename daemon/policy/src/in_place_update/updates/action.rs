@@ -29,6 +29,8 @@ pub enum UpdateAction {
     LetImageGo(PodUid, Arc<str>),
     /// Remove these exited instances. Answered by `Cleared`.
     Clear(PodUid, BTreeSet<ContainerId>),
+    /// Stop these instances upstream, so that their hooks end. Answered by `Stopped`.
+    Stop(PodUid, BTreeSet<ContainerId>),
     /// From now on create the containers of this pod with these env values. No answer; before any action that
     /// follows.
     SetEnv(PodUid, CreationEnv),

@@ -46,6 +46,8 @@ pub enum UpdateEvent {
         /// When the others were.
         moment: Moment,
     },
+    /// The answer to [`super::UpdateAction::Stop`]: all of them were stopped, or not.
+    Stopped(PodUid, bool),
     /// The answer to [`super::UpdateAction::Write`].
     Written(PodUid, WriteOutcome),
     /// The answer to [`super::UpdateAction::Report`].

@@ -4,7 +4,7 @@
 //! ```text
 //!   requests of three sources ── RequestSeen, .. ──┐                    ┌──▶ Fetch, Inspect, Report, Delete
 //!   the pod watch ── PodShown, PodGone, .. ────────┤                    ├──▶ Write: a patch, the readiness gate
-//!   instances, relists, images ── NodeSeen ────────┼─▶ Updates ─ plan ──┼──▶ Clear, WantImage ▶ the runtime, crate::Images
+//!   instances, relists, images ── NodeSeen ────────┼─▶ Updates ─ plan ──┼──▶ Clear, Stop, WantImage ▶ the runtime, crate::Images
 //!   answers to actions ────────────────────────────┘                    └──▶ Restart, SetEnv ─▶ crate::Node
 //!
 //!   one pod, at each plan
@@ -52,8 +52,8 @@ pub use self::{
     action::{InstanceQuestion, PodWrite, UpdateAction},
     event::{Fetched, StoredRequest, UpdateEvent, WriteOutcome},
     view::{
-        ContainerStatusView, CreatedWith, DeclaredContainer, EnvReference, GateView, NodeView, PodView,
-        UpdatePermission,
+        ContainerStatusView, CreatedWith, DeclaredContainer, DeclaredHook, EnvReference, GateView, NodeView,
+        PodView, UpdatePermission,
     },
 };
 use self::{
@@ -168,6 +168,14 @@ impl Updates {
                 if let Some(pod) = self.pods.get_mut(&pod) {
                     pod.step = None;
                     pod.removal = Some(Removal::new(failed, moment, now));
+                }
+            }
+            UpdateEvent::Stopped(pod, stopped) => {
+                if let Some(pod) = self.pods.get_mut(&pod) {
+                    pod.step = None;
+                    if !stopped {
+                        pod.attempts.failed(now);
+                    }
                 }
             }
             UpdateEvent::Written(pod, outcome) => self.written(&pod, outcome, now),
@@ -302,7 +310,7 @@ impl Updates {
                 match step {
                     Some(Step::Close) => pod.closed = Some(now),
                     Some(Step::Open) => pod.closed = None,
-                    Some(Step::Patch(_) | Step::Clear) | None => {}
+                    Some(Step::Patch(_) | Step::Clear | Step::Stop) | None => {}
                 }
                 // The watch will show it.
                 self.shown(view, self.watch.settles_after_write(self.path, now));

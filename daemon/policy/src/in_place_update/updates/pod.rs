@@ -59,6 +59,7 @@ pub(crate) struct UpdatedPod {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Clear,
+    Stop,
     Close,
     Open,
     /// With its revision.
@@ -95,9 +96,13 @@ impl UpdatedPod {
                 known.is_none_or(|known| known.attempt < *attempt || begun(known))
             });
             let newest = match newer {
-                Some((id, attempt)) => {
-                    Some(InstanceView { id, attempt, state: ContainerState::Running, stopping: false })
-                }
+                Some((id, attempt)) => Some(InstanceView {
+                    id,
+                    attempt,
+                    state: ContainerState::Running,
+                    stopping: false,
+                    hooked: false,
+                }),
                 None => known.cloned(),
             };
             instances.extend(newest.map(|newest| (container.name.clone(), newest)));

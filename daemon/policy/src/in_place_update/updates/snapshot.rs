@@ -10,7 +10,7 @@ use super::{
     clock::Clock,
     leftovers::leftovers,
     pod::UpdatedPod,
-    view::{ContainerStatusView, CreatedWith, DeclaredContainer, GateView, NodeView, PodView},
+    view::{ContainerStatusView, CreatedWith, DeclaredContainer, DeclaredHook, GateView, NodeView, PodView},
 };
 use crate::{
     in_place_update::{
@@ -68,6 +68,7 @@ pub(crate) fn snapshot(
         records: view.records.clone(),
         is_record_old: false,
         kubelet_knows: is_settled && is_worked_on(view),
+        kubelet_told: is_settled,
         images: look.images(),
         refused: pod.refused.clone(),
         before: None,
@@ -93,6 +94,12 @@ fn is_being_started(view: &PodView, instance: &InstanceView, image: ImageMatch) 
         ContainerState::Created => has_image,
         ContainerState::Running | ContainerState::Unknown => false,
     }
+}
+
+/// Nobody has said that its hook has ended: the kubelet says that it runs only after that.
+fn is_in_hook(container: &DeclaredContainer, newest: &InstanceView) -> bool {
+    let told = |status: &ContainerStatusView| status.id.as_ref() == Some(&newest.id) && status.runs;
+    container.hook != DeclaredHook::None && !newest.hooked && !container.status.as_ref().is_some_and(told)
 }
 
 impl Look<'_> {
@@ -157,6 +164,7 @@ impl Look<'_> {
             env: created.and_then(|created| created.env),
             life,
             early_ready: self.is_early_ready(container, newest),
+            in_hook: is_in_hook(container, newest),
             restarts: newest.attempt,
         }
     }
@@ -208,8 +216,14 @@ impl Look<'_> {
             status.runs && status.ready && newest.attempt == status.restarts.saturating_add(1)
         };
         let runs = newest.state == ContainerState::Running && !newest.stopping;
-        if container.is_probed || !runs || !container.status.as_ref().is_some_and(follows) {
+        let is_hooked = container.hook == DeclaredHook::Command && newest.hooked;
+        let waits_for_hook = container.hook != DeclaredHook::None && !is_hooked;
+        if container.is_probed || waits_for_hook || !runs || !container.status.as_ref().is_some_and(follows) {
             return false;
+        }
+        // What it says itself counts more than that it has run for a while.
+        if is_hooked {
+            return true;
         }
         let Some(since) = self.pod.running.get(&newest.id) else { return false };
         let steady = later(*since, STEADY);

@@ -159,6 +159,13 @@ impl Turn<'_> {
                     self.actions.push(UpdateAction::Clear(self.uid.clone(), exited));
                 }
             }
+            Some(Next::Stop(held)) => {
+                if self.may_ask(pod) && pod.step.is_none() {
+                    pod.step = Some(Step::Stop);
+                    let held = held.into_values().collect();
+                    self.actions.push(UpdateAction::Stop(self.uid.clone(), held));
+                }
+            }
             Some(Next::SetNotReady) => self.write(pod, Step::Close, PodWrite::Close),
             Some(Next::SetReady) => self.write(pod, Step::Open, PodWrite::Open),
             Some(Next::Patch(patch)) => {

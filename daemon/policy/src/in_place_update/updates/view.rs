@@ -71,10 +71,24 @@ pub struct DeclaredContainer {
     pub references: BTreeMap<String, EnvReference>,
     /// Hash of the values that they would have in a container created now.
     pub env: EnvHash,
-    /// A hook or a probe has to succeed before it is Ready.
+    /// A probe has to succeed before it is Ready.
     pub is_probed: bool,
+    /// Its postStart hook, which has to succeed before it is Ready.
+    pub hook: DeclaredHook,
     /// Its entry in `status.containerStatuses`.
     pub status: Option<ContainerStatusView>,
+}
+
+/// The postStart hook of a container.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeclaredHook {
+    /// There is none.
+    #[default]
+    None,
+    /// A command, whose end the shim sees.
+    Command,
+    /// The kubelet runs it by itself.
+    Other,
 }
 
 /// Source of an env variable.

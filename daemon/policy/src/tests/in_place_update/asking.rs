@@ -49,6 +49,7 @@ impl Asking {
             grace: NO_GRACE,
             ignore_failures: false,
             rollback_on_failure: false,
+            swaps: Default::default(),
             deadline: None,
             rollback_limit: Duration::from_secs(600),
             delete_after: None,

@@ -13,5 +13,6 @@ mod replaced;
 mod request_model;
 mod requests;
 mod swap;
+mod swaps;
 mod updates;
 mod world;

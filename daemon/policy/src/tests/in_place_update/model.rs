@@ -166,7 +166,12 @@ impl Truth {
                 }
             }
             Next::Failed(failure) => panic!("{failure:?}"),
-            Next::Pull(_) | Next::Clear(_) | Next::SetNotReady | Next::Wait { .. } | Next::RollBack(..) => {}
+            Next::Pull(_)
+            | Next::Clear(_)
+            | Next::Stop(_)
+            | Next::SetNotReady
+            | Next::Wait { .. }
+            | Next::RollBack(..) => {}
         }
     }
 

@@ -85,6 +85,7 @@ pub(super) fn update(revision: &str, images: &[(&str, &str)], annotations: &[(&s
         grace: NO_GRACE,
         rollback_on_failure: false,
         deadline: None,
+        migrations: Vec::new(),
     }
 }
 
@@ -141,6 +142,7 @@ impl World {
                     env: Some(env(&keys(reads), &metadata)),
                     life: Life::Running { ready: true },
                     early_ready: false,
+                    in_hook: false,
                     restarts: 0,
                 };
                 let (name, priority, reads) = ((*name).into(), *priority, keys(reads));
@@ -208,6 +210,7 @@ impl World {
             records: self.all_records(),
             is_record_old: false,
             kubelet_knows: self.version == self.known_version,
+            kubelet_told: true,
             images: refused.chain(images).collect(),
             refused: None,
             before: self.before.clone(),
@@ -241,6 +244,12 @@ impl World {
                     if matches!(&container.leftovers, Leftovers::There(these) if these.is_subset(ids)) {
                         container.leftovers = Leftovers::Removed { until };
                     }
+                }
+            }
+            Next::Stop(instances) => {
+                let stopped = |container: &&mut Simulated| instances.contains_key(&container.name);
+                for container in self.containers.iter_mut().filter(stopped) {
+                    container.instance.life = Life::Restarting;
                 }
             }
             Next::SetNotReady => self.gate = Gate::NotReady { since: self.now },
@@ -310,6 +319,7 @@ impl World {
                     env: Some(new),
                     life: Life::Running { ready: false },
                     early_ready: false,
+                    in_hook: false,
                     restarts: container.instance.restarts + 1,
                 };
                 container.marked = None;
@@ -342,6 +352,7 @@ pub(super) fn told(steps: &[Next]) -> Vec<String> {
     let tell = |step: &Next| match step {
         Next::Pull(images) => format!("pull {}", list(&mut images.iter().map(ToString::to_string))),
         Next::Clear(ids) => format!("clear {}", list(&mut ids.iter().map(ToString::to_string))),
+        Next::Stop(instances) => format!("stop {}", list(&mut instances.keys().map(ToString::to_string))),
         Next::SetNotReady => "not ready".to_owned(),
         Next::Wait { why, .. } => format!("wait: {why}"),
         Next::Patch(patch) => {

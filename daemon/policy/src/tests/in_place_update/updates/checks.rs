@@ -47,6 +47,7 @@ impl Truth {
                     "a newest instance is cleared"
                 );
             }
+            UpdateAction::Stop(..) => assert!(play.step.is_none(), "two steps at a time"),
             UpdateAction::Write { version, write, .. } => {
                 assert!(play.step.is_none(), "two steps at once");
                 assert!(!play.fetching && play.inspecting.is_none(), "written while it is asked");

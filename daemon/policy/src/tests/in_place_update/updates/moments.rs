@@ -24,6 +24,7 @@ fn told(action: &UpdateAction) -> String {
         UpdateAction::WantImage(_, image) => format!("want {image}"),
         UpdateAction::LetImageGo(_, image) => format!("let {image} go"),
         UpdateAction::Clear(_, ids) => format!("clear {}", ids.len()),
+        UpdateAction::Stop(_, ids) => format!("stop {}", ids.len()),
         UpdateAction::SetEnv(_, values) => format!("env of {}", values.len()),
         UpdateAction::Write { write: PodWrite::Close, .. } => "close".to_owned(),
         UpdateAction::Write { write: PodWrite::Open, .. } => "open".to_owned(),

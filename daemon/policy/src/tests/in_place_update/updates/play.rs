@@ -14,8 +14,8 @@ use crate::{
     ContainerId, ContainerName, ContainerState, CreationEnv, InstanceView, Moment, Path, PodUid, RequestId,
     RestartPolicy, StepOutcome,
     in_place_update::{
-        ContainerStatusView, CreatedWith, DeclaredContainer, EnvReference, Fetched, Gate, GateView,
-        InstanceQuestion, Life, Metadata, MetadataKey, Next, NodeView, PodView, PodWrite, Presence,
+        ContainerStatusView, CreatedWith, DeclaredContainer, DeclaredHook, EnvReference, Fetched, Gate,
+        GateView, InstanceQuestion, Life, Metadata, MetadataKey, Next, NodeView, PodView, PodWrite, Presence,
         StoredRequest, UpdateAction, UpdateEvent, UpdatePermission, UpdatePhase, UpdateReport, UpdateRequest,
         UpdateSource, Updates, WriteOutcome,
     },
@@ -188,6 +188,7 @@ impl Play {
                 references: references.collect(),
                 env: seen.env,
                 is_probed: self.probed.contains(&simulated.name),
+                hook: DeclaredHook::None,
                 status: Some(status.clone()),
             }
         };
@@ -225,6 +226,7 @@ impl Play {
                 attempt: container.instance.restarts,
                 state,
                 stopping: container.is_marked() && state != ContainerState::Running,
+                hooked: false,
             };
             (container.name.clone(), view)
         };
@@ -265,7 +267,9 @@ impl Play {
         match action {
             UpdateAction::Fetch(_) => self.fetching = true,
             UpdateAction::Inspect { instances, .. } => self.inspecting = Some(instances),
-            UpdateAction::Clear(..) | UpdateAction::Write { .. } => self.step = Some(action),
+            UpdateAction::Clear(..) | UpdateAction::Stop(..) | UpdateAction::Write { .. } => {
+                self.step = Some(action);
+            }
             UpdateAction::Report(request, report) => self.reports.push((request.id, *report)),
             UpdateAction::Delete(request) => self.deletions.push(request.id),
             UpdateAction::WantImage(_, image) => drop(self.images.insert(image)),

@@ -27,7 +27,7 @@ fn where_the_runtime_is_not_watched_the_status_tells_of_a_restart() {
         (1, ContainerState::Running, 1, "old"),
         (2, ContainerState::Running, 1, "old"),
     ] {
-        let old = InstanceView { id: id.clone(), attempt, state, stopping: false };
+        let old = InstanceView { id: id.clone(), attempt, state, stopping: false, hooked: false };
         node.instances.insert(name.clone(), old);
         let mut view = play.view();
         let status = view.containers[0].status.as_mut().unwrap();
@@ -36,8 +36,13 @@ fn where_the_runtime_is_not_watched_the_status_tells_of_a_restart() {
         let id = &pod.instances()[&name].id;
         assert_eq!(if id.as_str() == "new" { "new" } else { "old" }, newest, "{attempt}");
     }
-    let created =
-        InstanceView { id: id.clone(), attempt: 3, state: ContainerState::Created, stopping: false };
+    let created = InstanceView {
+        id: id.clone(),
+        attempt: 3,
+        state: ContainerState::Created,
+        stopping: false,
+        hooked: false,
+    };
     node.instances.insert(name.clone(), created);
     let mut view = play.view();
     let status = view.containers[0].status.as_mut().unwrap();
