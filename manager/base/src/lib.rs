@@ -1,0 +1,9 @@
+//! Base of Berth's central programs, the manager and the workloads: leader election, logs, pages of health
+//! and metrics, and the client of the API server. It knows nothing of what they decide.
+
+pub mod client;
+pub mod http;
+pub mod lease;
+pub mod outage;
+pub mod telemetry;
+pub mod time;
