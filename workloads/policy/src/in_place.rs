@@ -122,8 +122,10 @@ mod tests {
 
     #[test]
     fn images_labels_and_annotations_are_followed() {
-        let (from, to) =
-            (template(spec("b:1"), json!({ "x": "1" })), template(spec("b:2"), json!({ "x": "2", "y": "1" })));
+        let (from, to) = (
+            template(spec("b:1"), json!({ "x": "1" })),
+            template(spec("b:2"), json!({ "x": "2", "y": "1" })),
+        );
         let change = change(&from, &to).unwrap();
         assert_eq!(change.images, BTreeMap::from([("b".to_owned(), "b:2".to_owned())]));
         assert_eq!(change.labels.len(), 2);

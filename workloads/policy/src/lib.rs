@@ -1,5 +1,5 @@
-//! Workloads, decided: which pods a CloneSet or a StatefulSet makes, updates and deletes, and what its status
-//! says.
+//! Workloads, decided: which pods a CloneSet, a StatefulSet or a DaemonSet makes, updates and deletes, and what
+//! its status says.
 //!
 //! ```text
 //!   CloneSet, ControllerRevisions, pods, claims, now ──▶ clone_set::plan ──▶ Plan { actions, status, again }
@@ -15,6 +15,7 @@
 pub mod action;
 pub mod amount;
 pub mod clone_set;
+pub mod daemon_set;
 pub mod fault;
 mod hash;
 pub mod in_place;

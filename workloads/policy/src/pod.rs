@@ -43,6 +43,10 @@ pub struct PodView {
     pub finalizers: Vec<String>,
     /// Its owners.
     pub owners: Vec<OwnerReference>,
+    /// Types of its readiness gates.
+    pub gates: Vec<String>,
+    /// Node that it is tied to by its affinity; empty when it is tied to none.
+    pub placed_on: String,
     /// Its node; empty before it has one.
     pub node: String,
     /// Its phase.
@@ -73,6 +77,7 @@ impl PodView {
         let ready = condition("Ready").filter(|ready| ready.status == "True");
         let created = meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
         let cost = meta.annotations.as_ref().and_then(|all| all.get(DELETION_COST_ANNOTATION));
+        let gates = pod.spec.as_ref().and_then(|spec| spec.readiness_gates.as_ref()).into_iter().flatten();
         let containers = status.and_then(|status| status.container_statuses.as_ref());
         Self {
             namespace: meta.namespace.clone().unwrap_or_default(),
@@ -82,6 +87,8 @@ impl PodView {
             labels: meta.labels.clone().unwrap_or_default(),
             finalizers: meta.finalizers.clone().unwrap_or_default(),
             owners: meta.owner_references.clone().unwrap_or_default(),
+            gates: gates.map(|gate| gate.condition_type.clone()).collect(),
+            placed_on: placed_on(pod).unwrap_or_default(),
             node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default(),
             phase: phase(status.and_then(|status| status.phase.as_deref()).unwrap_or_default()),
             terminating: meta.deletion_timestamp.is_some(),
@@ -115,6 +122,11 @@ impl PodView {
         controller(&self.owners)
     }
 
+    /// Its node, or the one that it is for.
+    pub fn wanted_node(&self) -> &str {
+        if self.node.is_empty() { &self.placed_on } else { &self.node }
+    }
+
     /// Its instance: which claims are its own.
     pub fn instance(&self) -> &str {
         self.label(INSTANCE_LABEL)
@@ -139,6 +151,15 @@ impl Stored for PodView {
     fn version(&self) -> u64 {
         version(&self.version)
     }
+}
+
+/// Node that the affinity of a pod names.
+fn placed_on(pod: &Pod) -> Option<String> {
+    let affinity = pod.spec.as_ref()?.affinity.as_ref()?.node_affinity.as_ref()?;
+    let required = affinity.required_during_scheduling_ignored_during_execution.as_ref()?;
+    let fields = required.node_selector_terms.first()?.match_fields.as_ref()?;
+    let field = fields.iter().find(|field| field.key == "metadata.name" && field.operator == "In")?;
+    field.values.as_ref()?.first().cloned()
 }
 
 fn phase(name: &str) -> Phase {

@@ -4,9 +4,7 @@
 //! no update.
 
 use jiff::Timestamp;
-use k8s_openapi::{
-    api::apps::v1::ControllerRevision, apimachinery::pkg::apis::meta::v1::OwnerReference,
-};
+use k8s_openapi::{api::apps::v1::ControllerRevision, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -135,10 +133,7 @@ pub fn settle<'a>(
     let newest = revisions.iter().max_by_key(|one| (one.number, one.created, one.name.as_str()));
     let next = newest.map_or(1, |newest| newest.number.saturating_add(1));
     let same = |one: &&Revision| one.template == *template;
-    let equal = revisions
-        .iter()
-        .filter(same)
-        .max_by_key(|one| (one.number, one.created, one.name.as_str()));
+    let equal = revisions.iter().filter(same).max_by_key(|one| (one.number, one.created, one.name.as_str()));
     let Some(update) = equal else {
         return Err(Action::CreateRevision(new(owner, template, next, collisions)));
     };
@@ -197,7 +192,11 @@ pub fn surplus(revisions: &[Revision], limit: usize, is_live: impl Fn(&Revision)
 
 /// UID of the owner that decides; empty when there is none.
 pub(crate) fn controller(owners: &[OwnerReference]) -> &str {
-    owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str()).unwrap_or_default()
+    owners
+        .iter()
+        .find(|owner| owner.controller == Some(true))
+        .map(|owner| owner.uid.as_str())
+        .unwrap_or_default()
 }
 
 /// Hash at the end of a name or a label.
@@ -293,9 +292,8 @@ mod tests {
     #[test]
     fn the_oldest_that_nothing_needs_go() {
         let base = made(settle(owner("shop"), &template("a:1"), &[], None, 0).unwrap_err());
-        let all: Vec<Revision> = (1..=5)
-            .map(|number| Revision { name: format!("r-{number}"), ..filed(&base, number) })
-            .collect();
+        let all: Vec<Revision> =
+            (1..=5).map(|number| Revision { name: format!("r-{number}"), ..filed(&base, number) }).collect();
         let gone = surplus(&all, 2, |one| one.number == 2);
         let names: Vec<_> = gone
             .iter()

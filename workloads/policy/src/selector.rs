@@ -41,8 +41,7 @@ impl Selector {
                 ("Exists", true) => Must::Exist,
                 ("DoesNotExist", true) => Must::NotExist,
                 (other, _) => {
-                    let why =
-                        format!("has operator {other:?}: give In, NotIn, Exists or DoesNotExist");
+                    let why = format!("has operator {other:?}: give In, NotIn, Exists or DoesNotExist");
                     return Err(Fault::new(field, why));
                 }
             };

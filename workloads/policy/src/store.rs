@@ -29,12 +29,7 @@ pub struct Store<T> {
 
 impl<T> Default for Store<T> {
     fn default() -> Self {
-        Self {
-            objects: BTreeMap::new(),
-            written: BTreeSet::new(),
-            ended: BTreeSet::new(),
-            listed: None,
-        }
+        Self { objects: BTreeMap::new(), written: BTreeSet::new(), ended: BTreeSet::new(), listed: None }
     }
 }
 

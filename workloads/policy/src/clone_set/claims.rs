@@ -5,9 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::{
-    api::core::v1::PersistentVolumeClaim, apimachinery::pkg::apis::meta::v1::OwnerReference,
-};
+use k8s_openapi::{api::core::v1::PersistentVolumeClaim, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use serde_json::json;
 
 use super::Pass;

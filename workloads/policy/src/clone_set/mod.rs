@@ -31,12 +31,12 @@ use berth_proto::crd::{CloneSet, CloneSetStatus};
 use jiff::Timestamp;
 use serde_json::json;
 
-pub(crate) use self::{priority::trailing, rules::template_labels, status::condition};
 pub use self::{
     claims::ClaimView,
     rules::{Priority, Rules, UpdateType},
 };
 use self::{member::Member, numbers::numbers};
+pub(crate) use self::{priority::trailing, rules::template_labels, status::condition};
 use crate::{
     action::{Action, Note},
     hash::Suffixes,
@@ -167,11 +167,9 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         }
     };
     let active = ours.iter().copied().filter(|pod| pod.is_active());
-    let members: Vec<Member<'_>> =
-        active.map(|pod| Member::of(pod, &rules, live, input, now)).collect();
+    let members: Vec<Member<'_>> = active.map(|pod| Member::of(pod, &rules, live, input, now)).collect();
     let suffixes = Suffixes::new(input.seed);
-    let mut pass =
-        Pass { input, rules: &rules, owner, live, members, now, suffixes, plan, waits: None };
+    let mut pass = Pass { input, rules: &rules, owner, live, members, now, suffixes, plan, waits: None };
     if !is_going {
         pass.tidy_claims(&ours);
         let written = pass.plan.actions.len();
@@ -214,8 +212,7 @@ impl Pass<'_> {
 
     fn shorten_history(&mut self, pods: &[&PodView]) {
         let live = self.live;
-        let labels: BTreeSet<&str> =
-            pods.iter().map(|pod| pod.label(crate::names::REVISION_LABEL)).collect();
+        let labels: BTreeSet<&str> = pods.iter().map(|pod| pod.label(crate::names::REVISION_LABEL)).collect();
         let wanted: BTreeSet<&str> =
             self.input.in_place.values().map(|known| known.revision.as_str()).collect();
         let is_live = |one: &Revision| {

@@ -66,8 +66,7 @@ pub(super) fn numbers(rules: &Rules<'_>, members: &[Member<'_>], rolls_back: boo
     let (replicas, partition) = (rules.replicas, rules.partition);
     let unavailable = new.preparing + old.preparing + new.unavailable + old.unavailable;
     let specified = new.specified + old.specified;
-    let (mut old_over, mut new_over) =
-        (old.active() - partition, new.active() - (replicas - partition));
+    let (mut old_over, mut new_over) = (old.active() - partition, new.active() - (replicas - partition));
     if !rolls_back {
         old_over = old_over.max(0);
         new_over = new_over.min(0);
@@ -88,7 +87,8 @@ pub(super) fn numbers(rules: &Rules<'_>, members: &[Member<'_>], rolls_back: boo
         (0, 0)
     };
     let total = new.all + old.all;
-    let excluded = if rules.excludes_preparing { (new.preparing + old.preparing, old.preparing) } else { (0, 0) };
+    let excluded =
+        if rules.excludes_preparing { (new.preparing + old.preparing, old.preparing) } else { (0, 0) };
     let (counted, counted_old) = (total - excluded.0, old.all - excluded.1);
     let (expected, expected_old) = (replicas + surge, partition + surge_old);
     let up = (expected - counted).max(0);

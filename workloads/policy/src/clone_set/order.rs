@@ -75,10 +75,7 @@ fn ranks(members: &[Member<'_>], template: &Map<String, Value>, nodes: &Nodes) -
 }
 
 /// Position of each pod in its domain from the end, and the number of domains. Pods without one have 0.
-fn positions(
-    members: &[Member<'_>],
-    domain: impl Fn(&Member<'_>) -> Option<String>,
-) -> (Vec<f64>, usize) {
+fn positions(members: &[Member<'_>], domain: impl Fn(&Member<'_>) -> Option<String>) -> (Vec<f64>, usize) {
     let mut domains: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (at, member) in members.iter().enumerate() {
         if let Some(domain) = domain(member).filter(|domain| !domain.is_empty()) {
@@ -88,9 +85,7 @@ fn positions(
     let mut positions = vec![0.0; members.len()];
     let count = domains.len();
     for mut places in domains.into_values() {
-        places.sort_by(|one, other| {
-            compare(&members[*one], &members[*other], (0.0, 0.0), Keys::Delete)
-        });
+        places.sort_by(|one, other| compare(&members[*one], &members[*other], (0.0, 0.0), Keys::Delete));
         let last = places.len().saturating_sub(1);
         for (at, place) in places.into_iter().enumerate() {
             positions[place] = f64::from(u32::try_from(last.saturating_sub(at)).unwrap_or(u32::MAX));

@@ -23,9 +23,10 @@ pub(super) fn sort<'a>(
             weights.map(|(weight, _)| i64::from(*weight)).fold(0, i64::saturating_add).saturating_neg()
         }),
         Priority::Labels(keys) => waiting.sort_by_cached_key(|member| {
-            let found = keys.iter().enumerate().find_map(|(at, key)| {
-                Some((at, trailing(member.pod.labels.get(key)?).saturating_neg()))
-            });
+            let found = keys
+                .iter()
+                .enumerate()
+                .find_map(|(at, key)| Some((at, trailing(member.pod.labels.get(key)?).saturating_neg())));
             // Those with none of the keys come first.
             found.map_or((0, 0, 0), |(at, number)| (1, at, number))
         }),

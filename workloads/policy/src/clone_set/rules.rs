@@ -121,7 +121,11 @@ impl<'a> Rules<'a> {
             claims: &spec.volume_claim_templates,
             update_type,
             partition: partition.partition(replicas),
-            max_unavailable: if max_surge == 0 { unavailable.up(replicas) } else { unavailable.down(replicas) },
+            max_unavailable: if max_surge == 0 {
+                unavailable.up(replicas)
+            } else {
+                unavailable.down(replicas)
+            },
             max_surge,
             scale_max_unavailable: scale_unavailable.up(replicas),
             paused: update.is_some_and(|one| one.paused),

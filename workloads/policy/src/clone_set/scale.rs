@@ -32,9 +32,10 @@ impl<'a> Pass<'a> {
             self.plan.notes.push(Note { warning: true, reason: "ScaleUpLimited", text });
         }
         self.create(numbers, pods);
-        let prepared = self.members.iter().filter(|one| {
-            one.is_preparing_delete() && !holds(self.rules.pre_delete(), one.pod)
-        });
+        let prepared = self
+            .members
+            .iter()
+            .filter(|one| one.is_preparing_delete() && !holds(self.rules.pre_delete(), one.pod));
         let prepared: Vec<Member<'a>> = prepared.copied().collect();
         for member in prepared {
             self.delete_now(&member);
@@ -128,7 +129,11 @@ impl<'a> Pass<'a> {
         let preparing = |old_only: bool| {
             let all = self.members.iter().filter(|one| one.is_preparing_delete());
             // Excluded, they are in none of the numbers.
-            let counted = if self.rules.excludes_preparing { 0 } else { all.filter(|one| !old_only || !one.updated).count() };
+            let counted = if self.rules.excludes_preparing {
+                0
+            } else {
+                all.filter(|one| !old_only || !one.updated).count()
+            };
             count(counted)
         };
         let down = (numbers.down - preparing(false)).max(0);
@@ -142,9 +147,10 @@ impl<'a> Pass<'a> {
         if so_many <= 0 {
             return Vec::new();
         }
-        let side = self.members.iter().filter(|one| {
-            one.updated == updated && !one.specified && !one.is_preparing_delete()
-        });
+        let side = self
+            .members
+            .iter()
+            .filter(|one| one.updated == updated && !one.specified && !one.is_preparing_delete());
         let mut side: Vec<Member<'a>> = side.copied().collect();
         order::victims(&mut side, self.rules.template, self.input.nodes);
         side.truncate(usize::try_from(so_many).unwrap_or(usize::MAX));

@@ -61,7 +61,8 @@ impl<'a> Pass<'a> {
         match in_place {
             Ok(change) => self.update_in_place(member, target, change),
             Err(why) if self.rules.update_type == UpdateType::InPlaceOnly => {
-                self.waits.get_or_insert(format!("pod {} cannot be updated in place: {why}", member.pod.name));
+                self.waits
+                    .get_or_insert(format!("pod {} cannot be updated in place: {why}", member.pod.name));
             }
             Err(_) => self.delete(member, true),
         }

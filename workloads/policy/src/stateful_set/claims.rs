@@ -35,9 +35,9 @@ impl Pass<'_> {
             // It goes with a pod that is gone, so soon; a new pod would lose it.
             let of_a_pod = claim.owners.iter().find(|owner| owner.kind == "Pod")?;
             let pod = &of_a_pod.name;
-            self.rules
-                .deletes_with_pod
-                .then(|| format!("claim {name} still goes with an earlier pod {pod}: waiting for its deletion"))
+            self.rules.deletes_with_pod.then(|| {
+                format!("claim {name} still goes with an earlier pod {pod}: waiting for its deletion")
+            })
         })
     }
 
@@ -79,8 +79,7 @@ impl Pass<'_> {
                 self.rules.deletes_with_set.then(|| self.set_reference())
             };
             for claim in self.claim_names(member.ordinal).filter_map(|name| self.claim(&name)) {
-                let is_managed =
-                    |owner: &&OwnerReference| owner.uid == self.owner.uid || owner.kind == "Pod";
+                let is_managed = |owner: &&OwnerReference| owner.uid == self.owner.uid || owner.kind == "Pod";
                 let managed: Vec<&OwnerReference> = claim.owners.iter().filter(is_managed).collect();
                 let is_so = match &wanted {
                     Some(wanted) => managed.len() == 1 && managed[0].uid == wanted.uid,

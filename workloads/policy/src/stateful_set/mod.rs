@@ -108,7 +108,8 @@ struct Pass<'a> {
 /// Number at the end of a pod's name, if it is a pod of the set.
 fn ordinal(set: &str, pod: &str) -> Option<i64> {
     let digits = pod.strip_prefix(set)?.strip_prefix('-')?;
-    let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
+    let is_plain =
+        digits.bytes().all(|byte| byte.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
     if is_plain { digits.parse().ok() } else { None }
 }
 

@@ -94,9 +94,9 @@ impl<'a> Rules<'a> {
                 return Err(Fault::new(format!("{field}.podUpdatePolicy"), why));
             }
         };
-        let unordered = rolling.and_then(|one| one.unordered_update.as_ref()).map(|unordered| {
-            unordered.priority_strategy.as_ref().map_or(Ok(Priority::None), Priority::of)
-        });
+        let unordered = rolling
+            .and_then(|one| one.unordered_update.as_ref())
+            .map(|unordered| unordered.priority_strategy.as_ref().map_or(Ok(Priority::None), Priority::of));
         let retention = spec.persistent_volume_claim_retention_policy.as_ref();
         let deletes = |given: Option<&String>| given.is_some_and(|given| given == "Delete");
         Ok(Self {

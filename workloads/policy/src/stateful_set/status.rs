@@ -23,14 +23,11 @@ impl Pass<'_> {
             updated == replicas && replicas == ready && i64::from(replicas) == self.rules.replicas;
         let promoted = all_updated && !self.rules.on_delete;
         let current = if promoted { self.live.update } else { self.live.current };
-        let of_current = |one: &Member<'_>| {
-            one.pod.label(REVISION_LABEL) == current.name && !one.pod.terminating
-        };
+        let of_current =
+            |one: &Member<'_>| one.pod.label(REVISION_LABEL) == current.name && !one.pod.terminating;
         let conditions = before.map(|before| before.conditions.as_slice()).unwrap_or_default();
-        let failed = [
-            (FAILED_CREATE, self.create_waits.as_ref()),
-            (FAILED_UPDATE, self.update_waits.as_ref()),
-        ];
+        let failed =
+            [(FAILED_CREATE, self.create_waits.as_ref()), (FAILED_UPDATE, self.update_waits.as_ref())];
         let collisions = before.and_then(|before| before.collision_count).unwrap_or(0);
         let collisions = collisions.max(self.input.collisions);
         AdvancedStatefulSetStatus {
@@ -60,7 +57,8 @@ pub(super) fn faulty(input: &Input<'_>, fault: &Fault, now: Timestamp) -> Plan {
     let text = fault.to_string();
     let mut status = before.cloned().unwrap_or_default();
     status.observed_generation = input.set.metadata.generation;
-    status.conditions = [FAILED_CREATE, FAILED_UPDATE].map(|type_| condition(known, type_, &text, now)).into();
+    status.conditions =
+        [FAILED_CREATE, FAILED_UPDATE].map(|type_| condition(known, type_, &text, now)).into();
     let is_new = before != Some(&status);
     let notes = is_new.then(|| Note { warning: true, reason: "InvalidSpec", text });
     Plan { status: is_new.then_some(status), notes: notes.into_iter().collect(), ..Plan::default() }

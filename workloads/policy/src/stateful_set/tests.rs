@@ -62,6 +62,8 @@ fn pod(token: &str) -> PodView {
         labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
         finalizers: Vec::new(),
         owners: Vec::new(),
+        gates: Vec::new(),
+        placed_on: String::new(),
         node: NODE.to_owned(),
         phase: if has('F') { Phase::Ended } else { Phase::Running },
         terminating: has('T'),
@@ -274,12 +276,8 @@ fn pods_are_updated_in_place_and_labelled() {
     let spec = rolling(json!({ "podUpdatePolicy": "InPlaceIfPossible", "maxUnavailable": 2 }));
     let mut world = World::new(3, spec, "0o 1o 2o");
     assert_eq!(world.effect(), "~2 ~1");
-    let known = |phase| InPlaceState {
-        node: NODE.to_owned(),
-        revision: "db-new".to_owned(),
-        attempt: 0,
-        phase,
-    };
+    let known =
+        |phase| InPlaceState { node: NODE.to_owned(), revision: "db-new".to_owned(), attempt: 0, phase };
     world.in_place.insert("uid-2".to_owned(), known(InPlacePhase::Pending));
     assert_eq!(world.effect(), "~1");
     world.in_place.insert("uid-2".to_owned(), known(InPlacePhase::Done));
@@ -308,7 +306,8 @@ fn a_hook_holds_the_deletion() {
 
 #[test]
 fn the_status_counts() {
-    let status = World::new(5, rolling(json!({ "partition": 2 })), "0o 1o! 2n 3n! 4nT").plan().status.unwrap();
+    let status =
+        World::new(5, rolling(json!({ "partition": 2 })), "0o 1o! 2n 3n! 4nT").plan().status.unwrap();
     assert_eq!((status.replicas, status.ready_replicas, status.available_replicas), (5, 3, 2));
     assert_eq!((status.current_replicas, status.updated_replicas, status.updated_ready_replicas), (2, 2, 2));
     assert_eq!(status.current_revision.as_deref(), Some("db-old"));

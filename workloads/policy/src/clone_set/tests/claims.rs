@@ -2,10 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{
-    super::ClaimView,
-    world::World,
-};
+use super::{super::ClaimView, world::World};
 use crate::{action::Action, names::INSTANCE_LABEL, pod::Phase};
 
 fn spec(replicas: i32) -> Value {

@@ -60,7 +60,8 @@ fn a_pod_that_is_replaced_is_marked() {
 
 #[test]
 fn a_new_pod_counts_when_its_hook_is_there() {
-    let spec = json!({ "replicas": 1, "lifecycle": { "preNormal": { "labelsHandler": { "joined": "true" } } } });
+    let spec =
+        json!({ "replicas": 1, "lifecycle": { "preNormal": { "labelsHandler": { "joined": "true" } } } });
     let mut world = World::new(spec, "1n");
     let pod = World::new(world_spec(&world), "").plan();
     let Some(Action::CreatePod(pod)) = pod.actions.first() else { panic!("{pod:?}") };

@@ -96,7 +96,8 @@ fn a_hook_holds_the_pod_before_and_after() {
     assert_eq!(world.effect(), "update o");
     world.in_place.insert("uid-p2".to_owned(), known(InPlacePhase::Done));
     assert_eq!(world.effect(), "Updated o");
-    for (key, value) in [(REVISION_LABEL, "shop-new"), (TEMPLATE_HASH_LABEL, "new"), (STATE_LABEL, "Updated")] {
+    for (key, value) in [(REVISION_LABEL, "shop-new"), (TEMPLATE_HASH_LABEL, "new"), (STATE_LABEL, "Updated")]
+    {
         world.pods[2].labels.insert(key.to_owned(), value.to_owned());
     }
     assert_eq!(world.effect(), "forget");

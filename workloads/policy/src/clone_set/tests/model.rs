@@ -360,7 +360,8 @@ impl Cluster {
         let update = status.update_revision.unwrap();
         let old = self.pods.values().filter(|pod| pod.is_active() && pod.label(REVISION_LABEL) != update);
         assert!(old.count() as i64 <= wanted - expected);
-        let instances: Vec<&str> = self.pods.values().filter(|pod| pod.is_active()).map(PodView::instance).collect();
+        let instances: Vec<&str> =
+            self.pods.values().filter(|pod| pod.is_active()).map(PodView::instance).collect();
         let distinct: std::collections::BTreeSet<&str> = instances.iter().copied().collect();
         assert_eq!(distinct.len(), instances.len(), "an instance has one pod");
     }

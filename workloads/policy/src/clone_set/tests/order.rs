@@ -60,7 +60,11 @@ fn pods_stay_spread() {
     assert_eq!(deleted(&world), ["p1"]);
 }
 
-fn updated(strategy: serde_json::Value, pods: usize, label: impl Fn(usize) -> Vec<(&'static str, String)>) -> Vec<String> {
+fn updated(
+    strategy: serde_json::Value,
+    pods: usize,
+    label: impl Fn(usize) -> Vec<(&'static str, String)>,
+) -> Vec<String> {
     let mut strategy = strategy;
     strategy["maxUnavailable"] = json!("100%");
     let mut world = World::new(json!({ "replicas": pods, "updateStrategy": strategy }), &format!("{pods}o"));
@@ -81,9 +85,7 @@ fn priorities() {
         _ => vec![],
     };
     assert_eq!(updated(order, 3, labels), ["p02", "p01", "p00"]);
-    let term = |weight: i32, tier: &str| {
-        json!({ "weight": weight, "matchSelector": { "matchLabels": { "tier": tier } } })
-    };
+    let term = |weight: i32, tier: &str| json!({ "weight": weight, "matchSelector": { "matchLabels": { "tier": tier } } });
     let weights =
         json!({ "priorityStrategy": { "weightPriority": [term(10, "a"), term(20, "b"), term(5, "c")] } });
     let tiers = |at: usize| vec![("tier", ["c", "a", "b"][at].to_owned())];
@@ -104,9 +106,7 @@ fn of_one_priority_the_broken_one_comes_first() {
 fn scattered(with: usize, without: usize) -> String {
     let strategy = json!({ "scatterStrategy": [{ "key": "tier", "value": "m" }] });
     let pods = with + without;
-    let order = updated(strategy, pods, |at| {
-        if at < with { vec![("tier", "m".to_owned())] } else { vec![] }
-    });
+    let order = updated(strategy, pods, |at| if at < with { vec![("tier", "m".to_owned())] } else { vec![] });
     let mark = |name: &String| if name[1..].parse::<usize>().unwrap() < with { 'M' } else { 'u' };
     order.iter().map(mark).collect()
 }

@@ -85,12 +85,7 @@ fn spec(numbers: &str) -> Value {
 #[case::n24("5,0,0,1", "5n 1nd", "del1 surge1", "delete nd")]
 #[case::n27("10,50%,2,0", "5o 3n", "up2 limit2", "create n x2")]
 #[case::n28("6,3,2,0", "3o 5n", "down2 del4", "delete n x2")]
-fn worked_cases(
-    #[case] numbers: &str,
-    #[case] pods: &str,
-    #[case] calculates: &str,
-    #[case] effect: &str,
-) {
+fn worked_cases(#[case] numbers: &str, #[case] pods: &str, #[case] calculates: &str, #[case] effect: &str) {
     let world = World::new(spec(numbers), pods);
     let calculates = calculates.replace(" upd-0", "");
     assert_eq!(calculated(&world), calculates, "{numbers} with {pods}");

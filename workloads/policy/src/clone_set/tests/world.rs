@@ -205,6 +205,8 @@ pub(super) fn pod(name: &str, marks: &str) -> PodView {
         labels,
         finalizers: Vec::new(),
         owners: Vec::new(),
+        gates: Vec::new(),
+        placed_on: String::new(),
         node: NODE.to_owned(),
         phase: Phase::Running,
         terminating: false,
