@@ -123,7 +123,11 @@ async fn serve(config: Config) -> anyhow::Result<()> {
 
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
-    tasks.spawn(http::serve(health_page, Pages::Health(health::checks(readiness, admission_readiness)), stop.clone()));
+    tasks.spawn(http::serve(
+        health_page,
+        Pages::Health(health::checks(readiness, admission_readiness)),
+        stop.clone(),
+    ));
     let mut watches = JoinSet::new();
     admission::start(
         &config.admission,

@@ -10,12 +10,12 @@ use kube::{
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
-pub(crate) use berth_base::outage::{Failure, Outage};
 use crate::{
     metrics::Metrics,
     seen::{Kind, Object},
     wire::{Watchable, Watched},
 };
+pub(crate) use berth_base::outage::{Failure, Outage};
 
 /// Event of the objects of a kind.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use std::{
 use berth_base::{lease::Tenure, time::later};
 use berth_workloads_policy::{
     action::Note,
-    clone_set::{Failures, Settings},
+    clone_set::{Failures, Plan, Settings},
 };
 use jiff::Timestamp;
 use tokio::{
@@ -68,6 +68,8 @@ struct Memory {
     tries: usize,
     status_at: Option<Instant>,
     collisions: i32,
+    /// Term in which its objects were read.
+    read_in: Option<u64>,
     told: Option<(String, Instant)>,
 }
 
@@ -157,13 +159,19 @@ impl Controller {
                 continue;
             };
             let memory = state.memory.entry(uid.clone()).or_default();
-            let given = Given {
-                settings: self.settings,
-                failures: &memory.failures,
-                collisions: memory.collisions,
-                seed: RandomState::new().build_hasher().finish(),
-            };
-            let Some(mut plan) = state.cluster.plan(&uid, given, Timestamp::now()) else { continue };
+            // What the leader before this one wrote last may not have been shown yet.
+            if memory.read_in != self.tenure.term() && set.metadata.deletion_timestamp.is_none() {
+                state.in_flight.insert(uid);
+                plans.spawn(self.writer.clone().read(set));
+                continue;
+            }
+            let Some(mut plan) = self.plan(&state.cluster, &uid, memory) else { continue };
+            // Nothing is left to be done of what could not be done.
+            if plan.actions.is_empty() && memory.failures != Failures::default() {
+                memory.failures = Failures::default();
+                let Some(again) = self.plan(&state.cluster, &uid, memory) else { continue };
+                plan = again;
+            }
             self.metrics.passed();
             let notes = std::mem::take(&mut plan.notes);
             for note in notes {
@@ -193,6 +201,16 @@ impl Controller {
         }
     }
 
+    fn plan(&self, cluster: &Cluster, uid: &str, memory: &Memory) -> Option<Plan> {
+        let given = Given {
+            settings: self.settings,
+            failures: &memory.failures,
+            collisions: memory.collisions,
+            seed: RandomState::new().build_hasher().finish(),
+        };
+        cluster.plan(uid, given, Timestamp::now())
+    }
+
     /// Takes in what a plan has written.
     fn settle(&self, state: &mut State, report: Report) {
         let Report { uid, wrote, end } = report;
@@ -207,10 +225,12 @@ impl Controller {
                 Wrote::PodGone(uid) => cluster.pods.ended(&uid),
                 Wrote::ClaimGone(uid) => cluster.claims.ended(&uid),
                 Wrote::RevisionGone(uid) => cluster.revisions.ended(&uid),
-                Wrote::Read(pods, claims, revisions) => {
-                    cluster.pods.read(&uid, pods);
-                    cluster.claims.read(&uid, claims);
-                    cluster.revisions.read(&uid, revisions);
+                Wrote::Read(selector, pods, claims, revisions) => {
+                    cluster.pods.read(&uid, pods, |pod| selector.takes(&pod.labels));
+                    cluster.claims.read(&uid, claims, |_| true);
+                    cluster.revisions.read(&uid, revisions, |_| true);
+                    let memory = state.memory.entry(uid.clone()).or_default();
+                    memory.read_in = self.tenure.term();
                 }
             }
         }
@@ -250,9 +270,10 @@ impl Memory {
     /// Tells something, unless it was told a moment ago.
     fn tell(&mut self, now: Instant, note: &Note, tell: impl FnOnce()) {
         let text = format!("{} {}", note.reason, note.text);
-        let is_known = self.told.as_ref().is_some_and(|(told, at)| {
-            *told == text && now.saturating_duration_since(*at) < TELL_AGAIN
-        });
+        let is_known = self
+            .told
+            .as_ref()
+            .is_some_and(|(told, at)| *told == text && now.saturating_duration_since(*at) < TELL_AGAIN);
         if !is_known {
             self.told = Some((text, now));
             tell();

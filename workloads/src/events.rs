@@ -67,13 +67,18 @@ pub(crate) async fn write(client: Client, mut told: mpsc::Receiver<Told>) {
     }
 }
 
+/// Name of an Event has room for a number beside that of its object.
+fn cut(name: &str) -> String {
+    name.chars().take(200).collect()
+}
+
 fn event(set: &CloneSet, note: Note, now: Timestamp) -> Event {
     let meta = &set.metadata;
     let name = meta.name.clone().unwrap_or_default();
     Event {
         metadata: ObjectMeta {
             namespace: meta.namespace.clone(),
-            name: Some(format!("{name}.{:x}", now.as_nanosecond())),
+            name: Some(format!("{}.{:x}", cut(&name), now.as_nanosecond())),
             ..ObjectMeta::default()
         },
         regarding: Some(ObjectReference {

@@ -13,8 +13,8 @@
 //! It is a program of its own, with an identity of its own: Berth's manager and agents make and delete no
 //! pods, and go on without it.
 
-pub mod config;
 mod cluster;
+pub mod config;
 mod controller;
 mod events;
 mod mailbox;

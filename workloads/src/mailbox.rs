@@ -138,10 +138,8 @@ impl Mailbox {
 pub(crate) fn entry(update: &InPlaceUpdate, set: (&str, &str, &str), now: Timestamp) -> DesiredPod {
     let (namespace, name, uid) = set;
     let images: &BTreeMap<String, String> = &update.images;
-    let container = |(name, image): (&String, &String)| UpdateContainer {
-        name: name.clone(),
-        image: image.clone(),
-    };
+    let container =
+        |(name, image): (&String, &String)| UpdateContainer { name: name.clone(), image: image.clone() };
     DesiredPod {
         uid: update.uid.clone(),
         owner: owner(name),

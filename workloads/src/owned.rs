@@ -123,11 +123,12 @@ impl<T: Ownable> Owned<T> {
         self.store.ended(uid);
     }
 
-    /// All objects of an owner, as they were read at once: what is not among them is gone.
-    pub(crate) fn read(&mut self, owner: &str, objects: Vec<T>) {
-        let there: BTreeSet<String> = objects.iter().map(|object| object.uid().to_owned()).collect();
-        let known = self.by_owner.get(owner).cloned().unwrap_or_default();
-        known.difference(&there).for_each(|uid| self.ended(uid));
+    /// All objects of an owner that are `selected`, as they were read at once: what is not among them is gone.
+    pub(crate) fn read(&mut self, owner: &str, objects: Vec<T>, selected: impl Fn(&T) -> bool) {
+        let there: BTreeSet<&str> = objects.iter().map(Stored::uid).collect();
+        let known = self.of(owner).filter(|known| selected(known) && !there.contains(known.uid()));
+        let gone: Vec<String> = known.map(|known| known.uid().to_owned()).collect();
+        gone.iter().for_each(|uid| self.ended(uid));
         objects.into_iter().for_each(|object| self.wrote(object));
     }
 
@@ -201,10 +202,11 @@ mod tests {
         let mut owned = Owned::default();
         owned.wrote(Object("gone", 1, "x"));
         owned.wrote(Object("others", 1, "y"));
-        owned.read("x", vec![Object("new", 2, "x")]);
-        assert_eq!((of(&owned, "x"), of(&owned, "y")), (vec!["new"], vec!["others"]));
+        owned.wrote(Object("unselected", 1, "x"));
+        owned.read("x", vec![Object("new", 2, "x")], |object| object.0 != "unselected");
+        assert_eq!((of(&owned, "x"), of(&owned, "y")), (vec!["new", "unselected"], vec!["others"]));
         // A watch that is late does not bring it back.
         owned.take(Shown::Applied(Object("gone", 3, "x")));
-        assert_eq!(of(&owned, "x"), ["new"]);
+        assert_eq!(of(&owned, "x"), ["new", "unselected"]);
     }
 }

@@ -93,8 +93,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         partition_rollback: config.cloneset_partition_rollback,
         short_hash: config.cloneset_short_hash,
     };
-    let controller =
-        Controller { inputs, tenure, writer, settings, listed, metrics: metrics.clone() };
+    let controller = Controller { inputs, tenure, writer, settings, listed, metrics: metrics.clone() };
 
     let stop = CancellationToken::new();
     let (mut tasks, mut watches) = (JoinSet::new(), JoinSet::new());

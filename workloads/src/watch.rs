@@ -75,7 +75,8 @@ pub(crate) trait Watched: Send + 'static {
 /// Tells whether a CloneSet decides on the object.
 fn is_of_a_set(meta: &ObjectMeta) -> bool {
     let mut owners = meta.owner_references.iter().flatten();
-    owners.any(|owner| owner.controller == Some(true) && owner.kind == berth_workloads_policy::clone_set::KIND)
+    owners
+        .any(|owner| owner.controller == Some(true) && owner.kind == berth_workloads_policy::clone_set::KIND)
 }
 
 pub(crate) struct Sets;

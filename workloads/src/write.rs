@@ -27,7 +27,9 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions},
+    api::{
+        ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions,
+    },
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -61,8 +63,8 @@ pub(crate) enum Wrote {
     PodGone(String),
     ClaimGone(String),
     RevisionGone(String),
-    /// All there is of a set, read at once.
-    Read(Vec<PodView>, Vec<ClaimView>, Vec<Revision>),
+    /// All there is of a set by its selector, read at once.
+    Read(Selector, Vec<PodView>, Vec<ClaimView>, Vec<Revision>),
 }
 
 /// End of a plan.
@@ -121,6 +123,15 @@ impl Writer {
         let end = work.run(plan).await;
         Report { uid, wrote: work.wrote, end }
     }
+
+    /// Reads all objects of a set, as whoever wrote before may have left them.
+    pub(crate) async fn read(self, set: Arc<CloneSet>) -> Report {
+        let namespace = set.metadata.namespace.clone().unwrap_or_default();
+        let uid = set.metadata.uid.clone().unwrap_or_default();
+        let mut work = Work { writer: self, set, namespace, wrote: Vec::new() };
+        let end = work.read().await;
+        Report { uid, wrote: work.wrote, end }
+    }
 }
 
 impl Work {
@@ -166,7 +177,8 @@ impl Work {
             if batch.is_empty() {
                 return End::Done;
             }
-            let done = join_all(batch.into_iter().map(|unit| make(&self.writer, &self.namespace, unit))).await;
+            let done =
+                join_all(batch.into_iter().map(|unit| make(&self.writer, &self.namespace, unit))).await;
             let mut end = End::Done;
             for (wrote, failure) in done {
                 for wrote in wrote {
@@ -207,13 +219,25 @@ impl Work {
             Action::RaiseRevision(target, number) => {
                 let patch = json!({ "revision": number });
                 let written = self.patch::<ControllerRevision>(&target, patch).await;
-                self.settle::<Revisions>(written, &target.uid, Wrote::Revision, Wrote::RevisionGone, End::UpdateFailed)
-                    .await
+                self.settle::<Revisions>(
+                    written,
+                    &target.uid,
+                    Wrote::Revision,
+                    Wrote::RevisionGone,
+                    End::UpdateFailed,
+                )
+                .await
             }
             Action::DeleteRevision(target) => {
                 let deleted = self.delete::<ControllerRevision>(&target).await;
-                self.settle::<Revisions>(deleted, &target.uid, Wrote::Revision, Wrote::RevisionGone, End::UpdateFailed)
-                    .await
+                self.settle::<Revisions>(
+                    deleted,
+                    &target.uid,
+                    Wrote::Revision,
+                    Wrote::RevisionGone,
+                    End::UpdateFailed,
+                )
+                .await
             }
             Action::PatchPod(target, patch) => {
                 let written = self.patch::<Pod>(&target, patch).await;
@@ -229,11 +253,13 @@ impl Work {
             }
             Action::PatchClaim(target, patch) => {
                 let written = self.patch::<PersistentVolumeClaim>(&target, patch).await;
-                self.settle::<Claims>(written, &target.uid, Wrote::Claim, Wrote::ClaimGone, End::ScaleFailed).await
+                self.settle::<Claims>(written, &target.uid, Wrote::Claim, Wrote::ClaimGone, End::ScaleFailed)
+                    .await
             }
             Action::DeleteClaim(target) => {
                 let deleted = self.delete::<PersistentVolumeClaim>(&target).await;
-                self.settle::<Claims>(deleted, &target.uid, Wrote::Claim, Wrote::ClaimGone, End::ScaleFailed).await
+                self.settle::<Claims>(deleted, &target.uid, Wrote::Claim, Wrote::ClaimGone, End::ScaleFailed)
+                    .await
             }
             Action::KeepPodsToDelete(names) => self.keep_pods_to_delete(names).await,
             // Made together.
@@ -265,7 +291,9 @@ impl Work {
         for _ in 0..MAILBOX_TRIES {
             let mailbox = match self.writer.ask("nodepodupdate_read", api.get(node)).await {
                 Ok(object) => Mailbox::of(object),
-                Err(failure) => return self.failed(failure, "FailedUpdatePodInPlace", End::UpdateFailed).await,
+                Err(failure) => {
+                    return self.failed(failure, "FailedUpdatePodInPlace", End::UpdateFailed).await;
+                }
             };
             let Some(body) = change(&mailbox) else {
                 self.wrote.push(Wrote::Mailbox(mailbox));
@@ -279,7 +307,9 @@ impl Work {
                 }
                 // Its agent or another set was faster.
                 Err(Failure::Changed) => {}
-                Err(failure) => return self.failed(failure, "FailedUpdatePodInPlace", End::UpdateFailed).await,
+                Err(failure) => {
+                    return self.failed(failure, "FailedUpdatePodInPlace", End::UpdateFailed).await;
+                }
             }
         }
         End::Changed
@@ -375,7 +405,7 @@ impl Work {
             end => return end,
         }
         let found = self.wrote.get(before..).unwrap_or_default().iter().any(|wrote| match wrote {
-            Wrote::Read(_, _, revisions) => {
+            Wrote::Read(_, _, _, revisions) => {
                 revisions.iter().any(|revision| revision.template == self.set.spec.template.0)
             }
             _ => false,
@@ -386,11 +416,11 @@ impl Work {
     /// Reads all objects of the set.
     async fn read(&mut self) -> End {
         let selector = match Selector::parse("spec.selector", &self.set.spec.selector) {
-            Ok(selector) => selector.text(),
+            Ok(selector) => selector,
             Err(fault) => return End::UpdateFailed(fault.to_string()),
         };
         let (client, namespace) = (self.writer.client.clone(), self.namespace.clone());
-        let params = ListParams::default().labels(&selector);
+        let params = ListParams::default().labels(&selector.text());
         let uid = self.set.metadata.uid.clone().unwrap_or_default();
         let pods = Api::<Pod>::namespaced(client.clone(), &namespace);
         let claims = Api::<PersistentVolumeClaim>::namespaced(client.clone(), &namespace);
@@ -408,7 +438,8 @@ impl Work {
                     claims.items.into_iter().filter_map(Claims::view).filter(|claim| claim.owner() == uid);
                 let revisions =
                     revisions.items.into_iter().filter_map(Revisions::view).filter(|one| one.owner == uid);
-                self.wrote.push(Wrote::Read(pods.collect(), claims.collect(), revisions.collect()));
+                let (pods, claims, revisions) = (pods.collect(), claims.collect(), revisions.collect());
+                self.wrote.push(Wrote::Read(selector, pods, claims, revisions));
                 End::Done
             }
             Err(failure) => End::UpdateFailed(failure.text()),
@@ -440,7 +471,11 @@ impl Work {
 impl Writer {
     async fn create<K>(&self, namespace: &str, object: &K) -> Result<K, Failure>
     where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned + Serialize,
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + Debug
+            + DeserializeOwned
+            + Serialize,
     {
         let api = Api::<K>::namespaced(self.client.clone(), namespace);
         let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };

@@ -154,7 +154,8 @@ fn asks_for(set: &CloneSet, entry: &DesiredPod) -> Word {
         let all = template.get("metadata").and_then(|metadata| metadata.get(field));
         all.and_then(|all| all.get(key)).and_then(Value::as_str) == Some(value)
     };
-    let label = entry.labels.iter().find(|(key, value)| *key != REVISION_LABEL && !given("labels", key, value));
+    let label =
+        entry.labels.iter().find(|(key, value)| *key != REVISION_LABEL && !given("labels", key, value));
     let annotation = entry.annotations.iter().find(|(key, value)| !given("annotations", key, value));
     let others = entry.merge_annotations.iter().chain(&entry.default_annotations).next();
     match label.or(annotation).or(others) {
@@ -219,7 +220,9 @@ mod tests {
             let word = asks_for(&set, &entry(change.clone())).map_err(|why| why.to_string());
             match why {
                 None => assert_eq!(word, Ok(()), "{change}"),
-                Some(why) => assert!(word.as_ref().is_err_and(|text| text.contains(why)), "{change}: {word:?}"),
+                Some(why) => {
+                    assert!(word.as_ref().is_err_and(|text| text.contains(why)), "{change}: {word:?}")
+                }
             }
         }
         let plain = entry(json!({ "owner": "" }));

@@ -86,7 +86,9 @@ pub(super) enum Flaw {
         why: &'static str,
     },
     /// Neither a workload nor a SidecarSet.
-    #[error("owner {0:?} is none that this agent knows: leave it empty, or give SidecarSet/<name> or CloneSet/<name>")]
+    #[error(
+        "owner {0:?} is none that this agent knows: leave it empty, or give SidecarSet/<name> or CloneSet/<name>"
+    )]
     Owner(String),
     /// A merge patch that is none.
     #[error("mergeAnnotations[{0}] is no JSON object: give a JSON merge patch of an object")]

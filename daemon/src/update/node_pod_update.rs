@@ -217,9 +217,7 @@ impl NodeUpdates {
             let entry = entry(desired, answered, known.version, first_seen, clock);
             match (entry.request.ended, self.sets.word(desired)) {
                 (Some(_), _) | (None, Some(Ok(()))) => Some(entry),
-                (None, Some(Err(why))) => {
-                    Some(StoredRequest { flaw: entry.flaw.or(Some(why)), ..entry })
-                }
+                (None, Some(Err(why))) => Some(StoredRequest { flaw: entry.flaw.or(Some(why)), ..entry }),
                 (None, None) => None,
             }
         });

@@ -28,9 +28,7 @@ pub use bounds::{
     LONGEST_MESSAGE, MOST_ANNOTATION_BYTES, MOST_CONTAINERS, MOST_HISTORY_BYTES, MOST_SANDBOX_BYTES,
     MOST_SECONDS,
 };
-pub use clone_set::{
-    CloneSet, CloneSetScaleStrategy, CloneSetSpec, CloneSetStatus, CloneSetUpdateStrategy,
-};
+pub use clone_set::{CloneSet, CloneSetScaleStrategy, CloneSetSpec, CloneSetStatus, CloneSetUpdateStrategy};
 pub use container_recreate_request::{
     ContainerRecreateRequest, ContainerRecreateRequestSpec, ContainerRecreateRequestStatus, FailurePolicy,
     RecreateContainer, RecreatePhase, RecreateState, RecreateStrategy, SpecStatusContext, StatusContext,

@@ -1,6 +1,7 @@
 //! CloneSets at a real API server with a real kubelet: berth-workloads has the rights and the policy of
 //! `deploy/workloads`, and no others.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -89,17 +90,23 @@ impl<'a> Stage<'a> {
     }
 
     /// Waits for a rollout, and sees to it that never fewer pods are Ready.
-    async fn rolls_out(&self, what: &str, least: usize, holds: impl Fn(&CloneSetStatus) -> bool) -> Result<()> {
-        let mut fewest = usize::MAX;
+    async fn rolls_out(
+        &self,
+        what: &str,
+        least: usize,
+        holds: impl Fn(&CloneSetStatus) -> bool,
+    ) -> Result<()> {
+        let fewest = Cell::new(usize::MAX);
         await_condition(format!("CloneSet {SET}: {what}"), PATIENCE, async || {
             let ready = self.pods().await?.iter().filter(|pod| is_ready(pod).is_ok()).count();
-            fewest = fewest.min(ready);
+            fewest.set(fewest.get().min(ready));
             let set = self.sets.get(SET).await?;
             let status = set.status.clone().context("no status")?;
             ensure!(status.observed_generation == set.metadata.generation && holds(&status), "{status:?}");
             Ok(())
         })
         .await?;
+        let fewest = fewest.get();
         ensure!(fewest >= least, "only {fewest} pods were Ready while {what}");
         Ok(())
     }
@@ -152,7 +159,10 @@ async fn plays(stage: &Stage<'_>) -> Result<()> {
     ensure!((status.replicas, status.ready_replicas, status.updated_replicas) == (3, 3, 3), "{status:?}");
     ensure!(status.updated_ready_replicas == 3 && status.expected_updated_replicas == 3, "{status:?}");
     ensure!(status.label_selector.as_deref() == Some("app=shop"), "{status:?}");
-    ensure!(status.current_revision.is_some() && status.current_revision == status.update_revision, "{status:?}");
+    ensure!(
+        status.current_revision.is_some() && status.current_revision == status.update_revision,
+        "{status:?}"
+    );
     let first = status.update_revision.context("no revision")?;
     for pod in stage.pods().await? {
         ensure!(pod.labels()["controller-revision-hash"] == first, "{:?}", pod.labels());
@@ -184,15 +194,22 @@ async fn plays(stage: &Stage<'_>) -> Result<()> {
     ensure!(scale.status.as_ref().is_some_and(|scale| scale.replicas == 4), "{scale:?}");
 
     // Half of them, and never more than one out of service.
-    stage.patch(json!({ "updateStrategy": { "partition": "50%" }, "template": template(BUSYBOX_NEXT) })).await?;
-    let is_half = |status: &CloneSetStatus| status.updated_ready_replicas == 2 && status.available_replicas == 4;
+    stage
+        .patch(json!({ "updateStrategy": { "partition": "50%" }, "template": template(BUSYBOX_NEXT) }))
+        .await?;
+    let is_half =
+        |status: &CloneSetStatus| status.updated_ready_replicas == 2 && status.available_replicas == 4;
     stage.rolls_out("half of the pods are updated", 3, is_half).await?;
     let status = stage.status("half of them are new", is_half).await?;
     ensure!((status.expected_updated_replicas, status.updated_replicas) == (2, 2), "{status:?}");
     ensure!(status.current_revision.as_deref() == Some(&*first), "{status:?}");
     let second = status.update_revision.context("no revision")?;
     ensure!(second != first, "{second}");
-    ensure!(stage.images().await? == [BUSYBOX, BUSYBOX, BUSYBOX_NEXT, BUSYBOX_NEXT], "{:?}", stage.images().await?);
+    ensure!(
+        stage.images().await? == [BUSYBOX, BUSYBOX, BUSYBOX_NEXT, BUSYBOX_NEXT],
+        "{:?}",
+        stage.images().await?
+    );
 
     // The rest, with the program killed in the midst of it.
     stage.patch(json!({ "updateStrategy": { "partition": 0 } })).await?;
@@ -200,12 +217,14 @@ async fn plays(stage: &Stage<'_>) -> Result<()> {
     stage.workloads.service().kill()?;
     stage.workloads.service().start()?;
     stage.workloads.ready().await?;
-    let is_all = |status: &CloneSetStatus| status.updated_ready_replicas == 4 && status.available_replicas == 4;
+    let is_all =
+        |status: &CloneSetStatus| status.updated_ready_replicas == 4 && status.available_replicas == 4;
     stage.rolls_out("all pods are updated", 3, is_all).await?;
     let status = stage.status("all are new", is_all).await?;
     ensure!(status.current_revision.as_deref() == Some(&*second), "{status:?}");
     ensure!(stage.images().await? == [BUSYBOX_NEXT; 4], "{:?}", stage.images().await?);
-    let revisions: Api<ControllerRevision> = Api::namespaced(stage.sets.clone().into_client(), &stage.case.namespace);
+    let revisions: Api<ControllerRevision> =
+        Api::namespaced(stage.sets.clone().into_client(), &stage.case.namespace);
     ensure!(revisions.list(&ListParams::default()).await?.items.len() == 2, "one revision a template");
     is_left_alone(stage).await
 }
@@ -224,7 +243,8 @@ async fn updates_in_place(stage: &Stage<'_>) -> Result<()> {
     stage.status("all pods run", |status| status.available_replicas == 2).await?;
     let before = stage.pods().await?;
     stage.patch(json!({ "template": template(BUSYBOX_NEXT) })).await?;
-    let is_all = |status: &CloneSetStatus| status.updated_ready_replicas == 2 && status.available_replicas == 2;
+    let is_all =
+        |status: &CloneSetStatus| status.updated_ready_replicas == 2 && status.available_replicas == 2;
     stage.rolls_out("all pods are updated in place", 1, is_all).await?;
     let status = stage.status("all are new", is_all).await?;
     ensure!(status.current_revision == status.update_revision && status.conditions.is_empty(), "{status:?}");
@@ -255,7 +275,9 @@ async fn updates_in_place(stage: &Stage<'_>) -> Result<()> {
     stage.patch(json!({ "template": other })).await?;
     let says = |status: &CloneSetStatus| {
         let failed = status.conditions.iter().find(|condition| condition.type_ == "FailedUpdate");
-        failed.is_some_and(|failed| failed.message.as_deref().is_some_and(|why| why.contains("more than images")))
+        failed.is_some_and(|failed| {
+            failed.message.as_deref().is_some_and(|why| why.contains("more than images"))
+        })
     };
     stage.status("it says what it waits for", says).await?;
     ensure!(uids(&stage.pods().await?) == uids(&before), "the same pods");

@@ -60,7 +60,8 @@ impl Workloads {
     pub async fn metric(&self, name: &str) -> Result<f64> {
         let text = http::get(&self.metrics, "/metrics").await?.body;
         let of_name = text.lines().filter_map(|line| line.strip_prefix(name));
-        let values = of_name.filter(|rest| rest.starts_with([' ', '{'])).filter_map(|rest| rest.rsplit(' ').next());
+        let values =
+            of_name.filter(|rest| rest.starts_with([' ', '{'])).filter_map(|rest| rest.rsplit(' ').next());
         values.map(|value| Ok(value.parse::<f64>()?)).sum()
     }
 }
