@@ -13,6 +13,11 @@
 //! It is a program of its own, with an identity of its own: Berth's manager and agents make and delete no
 //! pods, and go on without it.
 
+#![cfg_attr(
+    test,
+    allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should")
+)]
+
 mod cluster;
 pub mod config;
 mod controller;

@@ -129,16 +129,16 @@ pub fn settle<'a>(
     revisions: &'a [Revision],
     current: Option<&str>,
     collisions: i32,
-) -> Result<Live<'a>, Action> {
+) -> Result<Live<'a>, Box<Action>> {
     let newest = revisions.iter().max_by_key(|one| (one.number, one.created, one.name.as_str()));
     let next = newest.map_or(1, |newest| newest.number.saturating_add(1));
     let same = |one: &&Revision| one.template == *template;
     let equal = revisions.iter().filter(same).max_by_key(|one| (one.number, one.created, one.name.as_str()));
     let Some(update) = equal else {
-        return Err(Action::CreateRevision(new(owner, template, next, collisions)));
+        return Err(Box::new(Action::CreateRevision(new(owner, template, next, collisions))));
     };
     if newest.is_some_and(|newest| newest.number > update.number) {
-        return Err(Action::RaiseRevision(update.target(), next));
+        return Err(Box::new(Action::RaiseRevision(update.target(), next)));
     }
     let current = revisions.iter().find(|one| Some(one.name.as_str()) == current).unwrap_or(update);
     Ok(Live { update, current })
@@ -241,21 +241,24 @@ mod tests {
 
     #[test]
     fn a_template_gets_one_revision_and_its_old_one_back() {
-        let first = made(settle(owner("shop"), &template("a:1"), &[], None, 0).unwrap_err());
+        let first = made(*settle(owner("shop"), &template("a:1"), &[], None, 0).unwrap_err());
         assert_eq!(first["revision"], 1);
         assert_eq!(first["metadata"]["labels"]["app"], "shop");
         assert_eq!(first["data"]["spec"]["template"]["$patch"], "replace");
         let one = filed(&first, 1);
         assert_eq!(one.template, template("a:1"), "newer fields stay");
         let second =
-            made(settle(owner("shop"), &template("a:2"), std::slice::from_ref(&one), None, 0).unwrap_err());
+            made(*settle(owner("shop"), &template("a:2"), std::slice::from_ref(&one), None, 0).unwrap_err());
         assert_eq!(second["revision"], 2);
         let all = [one.clone(), filed(&second, 2)];
         let live = settle(owner("shop"), &template("a:2"), &all, Some(&one.name), 0).unwrap();
         assert_eq!((live.update.number, live.current.number), (2, 1));
         // Back to the first.
         let raised = settle(owner("shop"), &template("a:1"), &all, Some(&one.name), 0).unwrap_err();
-        assert!(matches!(&raised, Action::RaiseRevision(target, 3) if target.name == one.name), "{raised:?}");
+        assert!(
+            matches!(&*raised, Action::RaiseRevision(target, 3) if target.name == one.name),
+            "{raised:?}"
+        );
         // A current one that is gone is the newest.
         let live = settle(owner("shop"), &template("a:2"), &all, Some("shop-gone"), 0).unwrap();
         assert_eq!(live.current.name, live.update.name);
@@ -267,7 +270,7 @@ mod tests {
         let (one, other) = (object(r#"{"a":{"x":1,"y":2},"b":1}"#), object(r#"{"b":1,"a":{"y":2,"x":1}}"#));
         assert_eq!(sorted(&one).to_string(), sorted(&other).to_string());
         let name = |collisions| {
-            made(settle(owner("shop"), &template("a:1"), &[], None, collisions).unwrap_err())["metadata"]
+            made(*settle(owner("shop"), &template("a:1"), &[], None, collisions).unwrap_err())["metadata"]
                 ["name"]
                 .clone()
         };
@@ -277,13 +280,13 @@ mod tests {
     #[test]
     fn a_long_name_is_cut() {
         let name = "ä".repeat(200);
-        let made = made(settle(owner(&name), &template("a:1"), &[], None, 0).unwrap_err());
+        let made = made(*settle(owner(&name), &template("a:1"), &[], None, 0).unwrap_err());
         assert!(made["metadata"]["name"].as_str().unwrap().len() <= 253);
     }
 
     #[test]
     fn long_and_short_labels_mix() {
-        let made = made(settle(owner("shop-a"), &template("a:1"), &[], None, 0).unwrap_err());
+        let made = made(*settle(owner("shop-a"), &template("a:1"), &[], None, 0).unwrap_err());
         let revision = filed(&made, 1);
         assert!(revision.is_of(&revision.name) && revision.is_of(revision.hash()) && !revision.is_of(""));
         assert!(!revision.is_of("shop-a-bcdfg"));
@@ -291,7 +294,7 @@ mod tests {
 
     #[test]
     fn the_oldest_that_nothing_needs_go() {
-        let base = made(settle(owner("shop"), &template("a:1"), &[], None, 0).unwrap_err());
+        let base = made(*settle(owner("shop"), &template("a:1"), &[], None, 0).unwrap_err());
         let all: Vec<Revision> =
             (1..=5).map(|number| Revision { name: format!("r-{number}"), ..filed(&base, number) }).collect();
         let gone = surplus(&all, 2, |one| one.number == 2);

@@ -162,7 +162,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         Ok(live) => live,
         Err(_) if is_going => return plan,
         Err(action) => {
-            plan.actions.push(action);
+            plan.actions.push(*action);
             return plan;
         }
     };

@@ -83,6 +83,6 @@ pub(super) fn faulty(input: &Input<'_>, fault: &Fault, now: Timestamp) -> Plan {
     let known = before.map(|before| before.conditions.as_slice()).unwrap_or_default();
     status.conditions = [FAILED_SCALE, FAILED_UPDATE].map(|type_| condition(known, type_, &text, now)).into();
     let is_new = before != Some(&status);
-    let notes = is_new.then(|| Note { warning: true, reason: "InvalidSpec", text });
+    let notes = is_new.then_some(Note { warning: true, reason: "InvalidSpec", text });
     Plan { status: is_new.then_some(status), notes: notes.into_iter().collect(), ..Plan::default() }
 }

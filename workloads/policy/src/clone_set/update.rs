@@ -34,8 +34,7 @@ impl<'a> Pass<'a> {
         let is_out = |one: &&Member<'_>| !one.available;
         let mut out = count(self.members.iter().filter(is_out).count());
         let arriving = self.members.iter().filter(|one| one.updated == to_update).filter(is_out).count();
-        let mut taken = count(arriving);
-        for member in waiting {
+        for (taken, member) in (count(arriving)..).zip(waiting) {
             if taken >= numbers.update_unavailable {
                 return;
             }
@@ -45,7 +44,6 @@ impl<'a> Pass<'a> {
                 }
                 out += 1;
             }
-            taken += 1;
             // It is deleted already.
             if !member.specified {
                 self.update_one(&member, target);

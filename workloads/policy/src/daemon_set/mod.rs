@@ -152,7 +152,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     let counted = set.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0);
     let live = match settle(owner, rules.template, input.revisions, None, counted.max(input.collisions)) {
         Ok(live) => Live { current: earlier(input, live.update), ..live },
-        Err(action) => return Plan { actions: vec![action], ..Plan::default() },
+        Err(action) => return Plan { actions: vec![*action], ..Plan::default() },
     };
     let places = places(input, &rules, live, now);
     let desired = places.values().filter(|place| place.should_run).count();

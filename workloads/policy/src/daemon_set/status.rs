@@ -45,6 +45,6 @@ pub(super) fn faulty(input: &Input<'_>, fault: &Fault, now: Timestamp) -> Plan {
     status.observed_generation = input.set.metadata.generation;
     status.conditions = vec![condition(known, INVALID, &text, now)];
     let is_new = before != Some(&status);
-    let notes = is_new.then(|| Note { warning: true, reason: INVALID, text });
+    let notes = is_new.then_some(Note { warning: true, reason: INVALID, text });
     Plan { status: is_new.then_some(status), notes: notes.into_iter().collect(), ..Plan::default() }
 }

@@ -27,7 +27,7 @@ impl<'a> Pass<'a> {
             }
             let is_going = |one: &Member<'_>| State::of(one.pod) == State::PreparingDelete;
             // Without a pod it is nobody's yet: the partition says whose it will be.
-            if !place.members.is_empty() && place.active().all(|one| is_going(one)) {
+            if !place.members.is_empty() && place.active().all(is_going) {
                 return Some(1);
             }
             selected(place).then_some(2)

@@ -137,7 +137,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     let live = match settle(owner, rules.template, input.revisions, current, counted.max(input.collisions)) {
         Ok(live) => live,
         Err(_) if is_going => return Plan::default(),
-        Err(action) => return Plan { actions: vec![action], ..Plan::default() },
+        Err(action) => return Plan { actions: vec![*action], ..Plan::default() },
     };
     let members = input.pods.iter().filter_map(|pod| {
         let ordinal = ordinal(name, &pod.name)?;

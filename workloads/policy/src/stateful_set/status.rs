@@ -60,6 +60,6 @@ pub(super) fn faulty(input: &Input<'_>, fault: &Fault, now: Timestamp) -> Plan {
     status.conditions =
         [FAILED_CREATE, FAILED_UPDATE].map(|type_| condition(known, type_, &text, now)).into();
     let is_new = before != Some(&status);
-    let notes = is_new.then(|| Note { warning: true, reason: "InvalidSpec", text });
+    let notes = is_new.then_some(Note { warning: true, reason: "InvalidSpec", text });
     Plan { status: is_new.then_some(status), notes: notes.into_iter().collect(), ..Plan::default() }
 }

@@ -65,7 +65,7 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 enum Event {
-    Applied(PodView),
+    Applied(Box<PodView>),
     Gone(String),
 }
 
@@ -110,7 +110,7 @@ impl Cluster {
         change(pod);
         pod.version = version;
         let pod = pod.clone();
-        self.events.push_back(Event::Applied(pod.clone()));
+        self.events.push_back(Event::Applied(Box::new(pod.clone())));
         Some(pod)
     }
 
@@ -170,7 +170,7 @@ impl Cluster {
 
     fn deliver(&mut self) {
         match self.events.pop_front() {
-            Some(Event::Applied(pod)) => drop(self.seen.applied(pod)),
+            Some(Event::Applied(pod)) => drop(self.seen.applied(*pod)),
             Some(Event::Gone(uid)) => drop(self.seen.gone(&uid)),
             None => {}
         }
@@ -280,7 +280,7 @@ impl Cluster {
                 pod.uid = format!("uid-{}", pod.version);
                 pod.created = self.now;
                 self.pods.insert(pod.uid.clone(), pod.clone());
-                self.events.push_back(Event::Applied(pod.clone()));
+                self.events.push_back(Event::Applied(Box::new(pod.clone())));
                 self.seen.wrote(pod);
             }
             Action::DeletePod(Target { uid, .. }) => {
