@@ -1,6 +1,9 @@
 //! Is this replica ready? When every kind has been listed once, or is known not to be installed: then it
 //! could lead at once. And when its admission server, if it has one, could answer.
 
+use berth_base::http::{Check, Checks};
+use tokio::sync::watch;
+
 use crate::seen::Kind;
 
 /// The kinds that have been listed, or that there are none of.
@@ -55,6 +58,16 @@ impl Admits {
             ]
         })
     }
+}
+
+/// Checks of this replica, as they are whenever somebody asks.
+pub fn checks(listed: watch::Receiver<Listed>, admits: watch::Receiver<Admits>) -> Checks {
+    Box::new(move || {
+        let kinds = listed.borrow().checks();
+        let kinds = kinds.map(|(name, done)| Check { name, done, missing: "not listed yet" });
+        let admission = admits.borrow().checks();
+        kinds.chain(admission.map(|(name, done, missing)| Check { name, done, missing })).collect()
+    })
 }
 
 #[cfg(test)]

@@ -37,10 +37,8 @@ pub mod controller;
 pub mod fuzzing;
 pub mod health;
 mod hex;
-pub mod http;
 pub mod images;
 pub mod index;
-pub mod lease;
 pub mod metrics;
 pub mod notes;
 pub mod pod_updates;
@@ -52,11 +50,13 @@ pub mod seen;
 mod selector;
 pub mod sidecarsets;
 mod size;
-pub mod telemetry;
-mod time;
 mod timers;
 pub mod virtual_nodes;
 pub mod watch;
 pub mod wire;
 pub mod write;
 pub mod writer;
+
+pub use berth_base::{http, lease, telemetry};
+
+use berth_base::time;

@@ -12,6 +12,8 @@ use prometheus_client::{
     registry::Registry,
 };
 
+use berth_base::lease::Counters;
+
 use crate::{images, probes, requests, seen::Kind, sidecarsets};
 
 type Pair = [(&'static str, &'static str); 2];
@@ -207,14 +209,6 @@ impl Metrics {
         self.queued.set(number(count));
     }
 
-    pub(crate) fn leads(&self, leads: bool) {
-        self.leads.set(i64::from(leads));
-    }
-
-    pub(crate) fn lease_failed(&self) {
-        self.lease_failures.inc();
-    }
-
     pub(crate) fn watch_failed(&self, kind: Kind) {
         self.watch_failures.get_or_create(&[("kind", kind.name())]).inc();
     }
@@ -266,6 +260,16 @@ impl Metrics {
             self.sets.get_or_create(&[("stage", stage)]).set(number(count));
         }
         self.injected.set(number(members));
+    }
+}
+
+impl Counters for Metrics {
+    fn leads(&self, leads: bool) {
+        self.leads.set(i64::from(leads));
+    }
+
+    fn lease_failed(&self) {
+        self.lease_failures.inc();
     }
 }
 

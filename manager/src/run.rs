@@ -13,11 +13,8 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
+use berth_base::client::{client, identity};
 use clap::Parser;
-use kube::{
-    Client,
-    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
-};
 use prometheus_client::registry::Registry;
 use tokio::{
     net::TcpListener,
@@ -32,7 +29,7 @@ use crate::{
     admission, allocator,
     config::Config,
     controller::Controller,
-    health::{Admits, Listed},
+    health::{self, Admits, Listed},
     http::{self, Pages},
     index::Indexes,
     lease::{Candidate, Terms},
@@ -95,8 +92,8 @@ fn run(config: Config) -> anyhow::Result<()> {
 async fn serve(config: Config) -> anyhow::Result<()> {
     // Before anything is taken: a stop that is asked for during the start is a clean one too.
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let client = client(&config).await?;
-    let health = TcpListener::bind(config.health_address).await.context("--health-address")?;
+    let client = client(config.kubeconfig.as_deref()).await?;
+    let health_page = TcpListener::bind(config.health_address).await.context("--health-address")?;
     let scraped = TcpListener::bind(config.metrics_address).await.context("--metrics-address")?;
     let terms = terms(&config)?;
     info!(version = env!("CARGO_PKG_VERSION"), identity = terms.identity, "berth-manager starts");
@@ -130,7 +127,11 @@ async fn serve(config: Config) -> anyhow::Result<()> {
 
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
-    tasks.spawn(http::serve(health, Pages::Health(readiness, admission_readiness), stop.clone()));
+    tasks.spawn(http::serve(
+        health_page,
+        Pages::Health(health::checks(readiness, admission_readiness)),
+        stop.clone(),
+    ));
     let mut watches = JoinSet::new();
     admission::start(
         &config.admission,
@@ -186,40 +187,11 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     }
 }
 
-async fn client(config: &Config) -> anyhow::Result<Client> {
-    let found = match &config.kubeconfig {
-        Some(path) => {
-            let read = || format!("--kubeconfig {}", path.display());
-            let kubeconfig = Kubeconfig::read_from(path).map_err(|error| match error {
-                // It would quote lines, and lines of it have tokens.
-                KubeconfigError::Parse(error) => {
-                    anyhow!("no kubeconfig, line {}", error.location().map_or(0, |at| at.line()))
-                }
-                error => error.into(),
-            });
-            let kubeconfig = kubeconfig.with_context(read)?;
-            let options = KubeConfigOptions::default();
-            kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.with_context(read)?
-        }
-        None => kube::Config::incluster().context("not in a pod with a ServiceAccount; give --kubeconfig")?,
-    };
-    Client::try_from(found).context("client of the API server")
-}
-
 fn terms(config: &Config) -> anyhow::Result<Terms> {
-    let identity = match &config.identity {
-        Some(identity) => identity.clone(),
-        // Replicas in the host's network share its name, and in containers even the number of the process.
-        None => {
-            let host = std::fs::read_to_string("/proc/sys/kernel/hostname").context("the host's name")?;
-            let started = jiff::Timestamp::now().as_nanosecond();
-            format!("{}-{}-{started}", host.trim(), std::process::id())
-        }
-    };
     Ok(Terms {
         namespace: config.namespace.clone(),
         name: config.lease_name.clone(),
-        identity,
+        identity: identity(config.identity.as_deref())?,
         duration: config.lease_duration(),
     })
 }

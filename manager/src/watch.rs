@@ -1,7 +1,5 @@
 //! The watches: what the API server shows, in the index's words. Conversion only; nothing is decided here.
 
-mod outage;
-
 use std::pin::pin;
 
 use futures::StreamExt;
@@ -12,12 +10,12 @@ use kube::{
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
-pub(crate) use self::outage::{Failure, Outage};
 use crate::{
     metrics::Metrics,
     seen::{Kind, Object},
     wire::{Watchable, Watched},
 };
+pub(crate) use berth_base::outage::{Failure, Outage};
 
 /// Event of the objects of a kind.
 #[derive(Debug)]

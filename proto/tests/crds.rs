@@ -3,8 +3,9 @@
 use std::{fs, path::PathBuf};
 
 use berth_proto::crd::{
-    ContainerRecreateRequest, ContainerUpdateRequest, ImagePullJob, MOST_SECONDS, NodeImage, NodePodProbe,
-    NodePodUpdate, PodProbeMarker, SidecarSet, documents,
+    AdvancedDaemonSet, AdvancedStatefulSet, CloneSet, ContainerRecreateRequest, ContainerUpdateRequest,
+    ImagePullJob, MOST_SECONDS, NodeImage, NodePodProbe, NodePodUpdate, PodProbeMarker, SidecarSet,
+    documents,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -43,7 +44,17 @@ const WITHOUT: [(&str, &str); 1] = [("date-time", "a text that is a time is as l
 
 /// Objects of Kubernetes' own types that are kept as they were given, newer fields included: the API server
 /// bounds the size of the whole object, and admission what it reads of them.
-const AS_GIVEN: [&str; 3] = [
+const AS_GIVEN: [&str; 13] = [
+    "clonesets.yaml.spec.template",
+    "clonesets.yaml.spec.template.metadata",
+    "clonesets.yaml.spec.volumeClaimTemplates[]",
+    "clonesets.yaml.spec.volumeClaimTemplates[].metadata",
+    "daemonsets.yaml.spec.template",
+    "daemonsets.yaml.spec.template.metadata",
+    "statefulsets.yaml.spec.template",
+    "statefulsets.yaml.spec.template.metadata",
+    "statefulsets.yaml.spec.volumeClaimTemplates[]",
+    "statefulsets.yaml.spec.volumeClaimTemplates[].metadata",
     "sidecarsets.yaml.spec.containers[]",
     "sidecarsets.yaml.spec.initContainers[]",
     "sidecarsets.yaml.spec.volumes[]",
@@ -132,6 +143,9 @@ fn no_field_of_an_openkruise_manifest_is_lost() {
     keeps::<NodePodProbe>("node-pod-probe");
     keeps::<SidecarSet>("sidecar-set-plain");
     keeps::<SidecarSet>("sidecar-set-all-fields");
+    keeps::<CloneSet>("clone-set-all-fields");
+    keeps::<AdvancedStatefulSet>("stateful-set-all-fields");
+    keeps::<AdvancedDaemonSet>("daemon-set-all-fields");
 }
 
 /// With everything a status can say.

@@ -14,7 +14,7 @@ const NAMELESS: [&str; 5] = ["What", "Whoever", "Who", "Of", "Those"];
 /// Crates that generated code names, which is not among the sources.
 const GENERATED: [(&str, &str); 2] = [("proto", "prost"), ("proto", "tonic-prost")];
 /// Folders with sources.
-const SOURCES: [&str; 7] = ["daemon", "fuzz", "manager", "proto", "shim", "sidecarset", "tests"];
+const SOURCES: [&str; 8] = ["daemon", "fuzz", "manager", "proto", "shim", "sidecarset", "tests", "workloads"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()

@@ -97,7 +97,9 @@ pub(super) enum Flaw {
         why: &'static str,
     },
     /// Neither a workload nor a SidecarSet.
-    #[error("owner {0:?} is none that this agent knows: leave it empty, or give SidecarSet/<name>")]
+    #[error(
+        "owner {0:?} is none that this agent knows: leave it empty, or give SidecarSet/<name> or CloneSet/<name>"
+    )]
     Owner(String),
     /// A merge patch that is none.
     #[error("mergeAnnotations[{0}] is no JSON object: give a JSON merge patch of an object")]
@@ -247,6 +249,7 @@ fn owner(text: &str) -> Option<UpdateOwner> {
         Some(("SidecarSet", name)) if names::is_dns_subdomain(name) => {
             Some(UpdateOwner::SidecarSet(name.to_owned()))
         }
+        Some(("CloneSet", name)) if names::is_dns_subdomain(name) => Some(UpdateOwner::Workload),
         _ => None,
     }
 }

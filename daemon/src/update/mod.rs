@@ -19,6 +19,7 @@
 //! - `submit`: the way in for `berthctl update`. `keys`: Kubernetes' rules for metadata.
 
 mod admin_requests;
+mod clone_sets;
 mod convert;
 mod effects;
 mod env;
@@ -26,6 +27,7 @@ mod env;
 pub(crate) mod fuzz;
 mod keys;
 mod node_pod_update;
+mod owners;
 mod pods;
 mod readiness_gate;
 mod reconciler;

@@ -26,9 +26,10 @@ use tracing::warn;
 
 use self::newest::Newest;
 use super::{
-    convert, report,
+    convert,
+    owners::Owners,
+    report,
     shared::{SharedUpdates, StoredRequest},
-    sidecar_sets::SidecarSets,
 };
 use crate::{
     agent::now,
@@ -49,7 +50,7 @@ use crate::{
 /// Condition: every entry can be carried out.
 const UNDERSTOOD: &str = "Understood";
 /// Abilities of this agent, for the manager: it gives no entry to one that would not understand it.
-const FEATURES: [&str; 2] = ["owners/v1", "swaps/v1"];
+const FEATURES: [&str; 3] = ["owners/v1", "swaps/v1", "clonesets/v1"];
 /// How long owners are read at most before the others go on.
 const JUDGE_FOR: Duration = Duration::from_secs(10);
 /// Before owners that could not be read are read again.
@@ -67,7 +68,7 @@ pub(super) struct NodeUpdates {
     /// Reports that wait for the next write.
     waiting: std::sync::Mutex<Vec<Waiting>>,
     /// The owners of entries.
-    sets: SidecarSets,
+    sets: Owners,
 }
 
 /// A report that waits for a write. All that wait are written together.
@@ -107,7 +108,7 @@ impl NodeUpdates {
             node,
             object: Mutex::new(None),
             waiting: std::sync::Mutex::default(),
-            sets: SidecarSets::default(),
+            sets: Owners::default(),
         }
     }
 
@@ -189,7 +190,7 @@ impl NodeUpdates {
         // Cancel-safe: what is without a word is asked for again.
         let judged = self.sets.judge(&self.connection, &unjudged);
         if tokio::time::timeout(JUDGE_FOR, judged).await.is_err() {
-            warn!(node = self.node, "SidecarSets are read slowly, trying again");
+            warn!(node = self.node, "Owners of updates are read slowly, trying again");
         }
         self.list(updates, clock).await;
         !self.unjudged().await.is_empty()
@@ -216,9 +217,7 @@ impl NodeUpdates {
             let entry = entry(desired, answered, known.version, first_seen, clock);
             match (entry.request.ended, self.sets.word(desired)) {
                 (Some(_), _) | (None, Some(Ok(()))) => Some(entry),
-                (None, Some(Err(why))) => {
-                    Some(StoredRequest { flaw: entry.flaw.or(Some(why.to_string())), ..entry })
-                }
+                (None, Some(Err(why))) => Some(StoredRequest { flaw: entry.flaw.or(Some(why)), ..entry }),
                 (None, None) => None,
             }
         });
@@ -354,13 +353,13 @@ fn desired_key(desired: &DesiredPod) -> Key {
 }
 
 /// Whether all of it makes sense.
-fn understood(status: &NodePodUpdateStatus, sets: &SidecarSets) -> Vec<Condition> {
+fn understood(status: &NodePodUpdateStatus, sets: &Owners) -> Vec<Condition> {
     let clock = Clock::read();
     let faults: Vec<String> = status
         .desired_pods
         .iter()
         .filter_map(|desired| {
-            let unasked = || Some(sets.word(desired)?.err()?.to_string());
+            let unasked = || sets.word(desired)?.err();
             let flaw = entry(desired, None, 0, Instant::now(), &clock).flaw.or_else(unasked)?;
             let owner = if desired.owner.is_empty() { "" } else { "," };
             Some(format!("desiredPods[{}{owner}{}]: {flaw}", desired.uid, desired.owner))

@@ -17,10 +17,9 @@ use serde_json::json;
 use tokio::time::Instant;
 use tower::service_fn;
 
-use super::{
-    outage::{ABSENT_PAUSE, PAUSES},
-    *,
-};
+use berth_base::outage::{ABSENT_PAUSE, PAUSES};
+
+use super::*;
 use crate::wire::Updates;
 
 /// A client whose first `times` requests are answered with `code`, lists with one object, and watches never.

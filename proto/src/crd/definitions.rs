@@ -11,13 +11,16 @@ use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
 use super::{
-    ContainerRecreateRequest, ContainerUpdateRequest, ImagePullJob, NodeImage, NodePodProbe, NodePodUpdate,
-    PodProbeMarker, SidecarSet, bounds::bound,
+    AdvancedDaemonSet, AdvancedStatefulSet, CloneSet, ContainerRecreateRequest, ContainerUpdateRequest,
+    ImagePullJob, NodeImage, NodePodProbe, NodePodUpdate, PodProbeMarker, SidecarSet, bounds::bound,
 };
 
 /// Every kind's definition.
 pub fn definitions() -> Vec<CustomResourceDefinition> {
     let mut definitions = vec![
+        AdvancedDaemonSet::crd(),
+        AdvancedStatefulSet::crd(),
+        CloneSet::crd(),
         with_strategy(ContainerRecreateRequest::crd()),
         ContainerUpdateRequest::crd(),
         ImagePullJob::crd(),

@@ -8,8 +8,10 @@
 //! nothing at its top level is required, and its lists are maps.
 
 mod bounds;
+mod clone_set;
 mod container_recreate_request;
 mod container_update_request;
+mod daemon_set;
 mod definitions;
 mod image_pull_job;
 mod invalid;
@@ -18,13 +20,16 @@ mod node_pod_probe;
 mod node_pod_update;
 mod pod_probe_marker;
 mod sidecar_set;
+mod stateful_set;
 mod swap;
+mod workload;
 
 pub use berth_reasons::FailureReason;
 pub use bounds::{
     LONGEST_MESSAGE, MOST_ANNOTATION_BYTES, MOST_CONTAINERS, MOST_HISTORY_BYTES, MOST_SANDBOX_BYTES,
     MOST_SECONDS,
 };
+pub use clone_set::{CloneSet, CloneSetScaleStrategy, CloneSetSpec, CloneSetStatus, CloneSetUpdateStrategy};
 pub use container_recreate_request::{
     ContainerRecreateRequest, ContainerRecreateRequestSpec, ContainerRecreateRequestStatus, FailurePolicy,
     RecreateContainer, RecreatePhase, RecreateState, RecreateStrategy, SpecStatusContext, StatusContext,
@@ -32,6 +37,10 @@ pub use container_recreate_request::{
 pub use container_update_request::{
     ContainerUpdateRequest, ContainerUpdateRequestSpec, ContainerUpdateRequestStatus, PreviousState,
     UpdateContainer, UpdateMetadata, UpdatePhase, UpdateState, UpdateStrategy,
+};
+pub use daemon_set::{
+    AdvancedDaemonSet, AdvancedDaemonSetRollingUpdate, AdvancedDaemonSetSpec, AdvancedDaemonSetStatus,
+    AdvancedDaemonSetUpdateStrategy,
 };
 pub use definitions::{definitions, documents};
 pub use image_pull_job::{
@@ -61,4 +70,12 @@ pub use sidecar_set::{
     SidecarSetUpdateStrategy, SidecarVolume, UpdatePriorityOrderTerm, UpdatePriorityStrategy,
     UpdatePriorityWeightTerm, UpdateScatterTerm,
 };
+pub use stateful_set::{
+    AdvancedStatefulSet, AdvancedStatefulSetRollingUpdate, AdvancedStatefulSetScaleStrategy,
+    AdvancedStatefulSetSpec, AdvancedStatefulSetStatus, AdvancedStatefulSetUpdateStrategy,
+    ClaimRetentionPolicy, UnorderedUpdate,
+};
 pub use swap::{MIGRATION_SECONDS, TwinSwap, TwinSwapState, TwinSwapStep};
+pub use workload::{
+    ClaimTemplate, InPlaceUpdateStrategy, LifecycleHook, PodTemplate, WorkloadCondition, WorkloadLifecycle,
+};

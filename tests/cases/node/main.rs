@@ -9,6 +9,7 @@ mod bad_input;
 mod baseline;
 mod case;
 mod centre;
+mod clone_sets;
 mod cluster_mode;
 mod cri;
 mod deployed;

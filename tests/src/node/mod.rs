@@ -35,6 +35,7 @@ mod service;
 mod systemd;
 pub mod token;
 pub mod tool;
+mod workloads;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -58,6 +59,7 @@ pub use self::registry::{PASSWORD, Registry, USER};
 pub use self::run_dir::{Port, Run};
 pub use self::service::Service;
 pub use self::systemd::{PrivateSystemd, SystemdNode};
+pub use self::workloads::Workloads;
 use crate::observe::node_ready;
 use crate::wait::await_condition;
 

@@ -51,6 +51,11 @@ pub fn manager() -> Result<PathBuf> {
     up_to_date("berth-manager")
 }
 
+/// `berth-workloads`.
+pub fn workloads() -> Result<PathBuf> {
+    up_to_date("berth-workloads")
+}
+
 fn up_to_date(program: &str) -> Result<PathBuf> {
     if let Some(dir) = env::var_os(BIN_DIR) {
         return present(Path::new(&dir).join(program));

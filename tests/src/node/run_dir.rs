@@ -61,6 +61,10 @@ pub enum Port {
     ManagerAdmission,
     /// The admission server of a second replica of berth-manager.
     ManagerNextAdmission,
+    /// `/livez` and `/readyz` of berth-workloads.
+    Workloads,
+    /// `/metrics` of berth-workloads.
+    WorkloadsMetrics,
 }
 
 /// A run in progress; its lock is released when the process that holds it ends, however it ends.

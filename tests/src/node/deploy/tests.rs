@@ -1,3 +1,5 @@
+mod workloads;
+
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::admissionregistration::v1::{

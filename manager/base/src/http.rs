@@ -9,26 +9,34 @@ use http_body_util::Full;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::registry::Registry;
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::watch,
-};
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, info, warn};
-
-use crate::health::{Admits, Listed};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// A client that sends no request for so long is dropped.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// One check of readiness.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// Its name.
+    pub name: &'static str,
+    /// It passed.
+    pub done: bool,
+    /// What is missing while it has not.
+    pub missing: &'static str,
+}
+
+/// Checks of readiness, as they are now.
+pub type Checks = Box<dyn Fn() -> Vec<Check> + Send + Sync>;
+
 /// Pages of an address.
-#[derive(Debug)]
 pub enum Pages {
     /// Alive and ready.
-    Health(watch::Receiver<Listed>, watch::Receiver<Admits>),
-    /// Metrics of the manager.
+    Health(Checks),
+    /// Metrics of the program.
     Metrics(Registry),
 }
 
@@ -82,7 +90,7 @@ impl Pages {
             // One thread does everything: if it answers, it turns. A task that ends takes the process with
             // it.
             (Self::Health(..), "/livez" | "/healthz") => page(StatusCode::OK, TEXT, "ok\n".to_owned()),
-            (Self::Health(listed, admits), "/readyz") => ready(*listed.borrow(), *admits.borrow()),
+            (Self::Health(checks), "/readyz") => ready(&checks()),
             (Self::Metrics(registry), "/metrics") => metrics(registry),
             (Self::Health(..), _) => {
                 page(StatusCode::NOT_FOUND, TEXT, "there are /livez and /readyz\n".to_owned())
@@ -93,14 +101,12 @@ impl Pages {
 }
 
 /// As the API server answers: `ok`, or the list of checks when one failed.
-fn ready(listed: Listed, admits: Admits) -> Response<Full<Bytes>> {
-    let listed = listed.checks().map(|(kind, done)| (kind, done, "not listed yet"));
-    let checks: Vec<_> = listed.chain(admits.checks()).collect();
-    if checks.iter().all(|(_, done, _)| *done) {
+fn ready(checks: &[Check]) -> Response<Full<Bytes>> {
+    if checks.iter().all(|check| check.done) {
         return page(StatusCode::OK, TEXT, "ok\n".to_owned());
     }
-    let lines = checks.iter().map(|(check, done, missing)| {
-        if *done { format!("[+] {check} ok\n") } else { format!("[-] {check} failed: {missing}\n") }
+    let lines = checks.iter().map(|Check { name, done, missing }| {
+        if *done { format!("[+] {name} ok\n") } else { format!("[-] {name} failed: {missing}\n") }
     });
     page(StatusCode::SERVICE_UNAVAILABLE, TEXT, lines.collect())
 }

@@ -36,7 +36,7 @@ pub fn init(filter: Targets, format: LogFormat) {
 
 /// An error with all that caused it. The client's errors repeat their causes in their own text: those are
 /// left out. Values that a parser quotes are left out as well: they may be a Secret's.
-pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
+pub fn chain(error: &(dyn Error + 'static)) -> String {
     let said = quoting::texts(error).into_iter();
     said.reduce(|text, words| if text.contains(&words) { text } else { format!("{text}: {words}") })
         .unwrap_or_default()

@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use self::decision::{Move, Observed};
-use crate::{metrics::Metrics, telemetry::chain, time::later_timer};
+use crate::{telemetry::chain, time::later_timer};
 
 /// Which lease, for whom, and for how long.
 #[derive(Clone, Debug)]
@@ -93,8 +93,8 @@ impl Tenure {
     }
 
     /// One that ends as its sender says.
-    #[cfg(test)]
-    pub(crate) fn of_test() -> (watch::Sender<Option<Term>>, Self) {
+    #[cfg(feature = "testing")]
+    pub fn of_test() -> (watch::Sender<Option<Term>>, Self) {
         let (sender, receiver) = watch::channel(None);
         (sender, Self(receiver))
     }
@@ -102,8 +102,8 @@ impl Tenure {
 
 impl Term {
     /// A first term.
-    #[cfg(test)]
-    pub(crate) fn of_test(until: Instant) -> Self {
+    #[cfg(feature = "testing")]
+    pub fn of_test(until: Instant) -> Self {
         Self { number: 0, until }
     }
 
@@ -114,12 +114,20 @@ impl Term {
     }
 }
 
+/// Counters of an election.
+pub trait Counters: Send + 'static {
+    /// The lease could not be taken or renewed.
+    fn lease_failed(&self);
+    /// Whether this replica leads now.
+    fn leads(&self, leads: bool);
+}
+
 /// Takes part in the election.
 #[derive(Debug)]
-pub struct Candidate {
+pub struct Candidate<C> {
     api: Api<Lease>,
     terms: Terms,
-    metrics: Metrics,
+    metrics: C,
     tenure: watch::Sender<Option<Term>>,
     /// How many terms there have been.
     terms_so_far: u64,
@@ -128,9 +136,9 @@ pub struct Candidate {
     observed: Option<Observed>,
 }
 
-impl Candidate {
+impl<C: Counters> Candidate<C> {
     /// One that takes part from [`Candidate::run`] on.
-    pub fn new(client: Client, terms: Terms, metrics: Metrics) -> (Self, Tenure) {
+    pub fn new(client: Client, terms: Terms, metrics: C) -> (Self, Tenure) {
         let (sender, receiver) = watch::channel(None);
         let api = Api::namespaced(client, &terms.namespace);
         let candidate =

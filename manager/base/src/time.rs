@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// The instant so much later, at most [`LONGEST`] from `at`.
-pub(crate) fn later(at: Instant, by: Duration) -> Instant {
+pub fn later(at: Instant, by: Duration) -> Instant {
     at.checked_add(by.min(LONGEST)).unwrap_or(at)
 }
 
 /// The same on the clock of timers.
-pub(crate) fn later_timer(at: tokio::time::Instant, by: Duration) -> tokio::time::Instant {
+pub fn later_timer(at: tokio::time::Instant, by: Duration) -> tokio::time::Instant {
     tokio::time::Instant::from_std(later(at.into_std(), by))
 }
 

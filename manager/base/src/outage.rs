@@ -8,7 +8,7 @@ use crate::telemetry::chain;
 
 /// Pauses between attempts to reach the API server; the last one is repeated. Ours and not the watcher's own:
 /// that begins anew before every list, so it would never grow while lists fail.
-pub(crate) const PAUSES: [Duration; 5] = [
+pub const PAUSES: [Duration; 5] = [
     Duration::from_millis(200),
     Duration::from_millis(500),
     Duration::from_secs(1),
@@ -17,11 +17,11 @@ pub(crate) const PAUSES: [Duration; 5] = [
 ];
 /// The pause before a kind is looked for again that is not installed: nobody waits for it but who installs
 /// it.
-pub(crate) const ABSENT_PAUSE: Duration = Duration::from_secs(10);
+pub const ABSENT_PAUSE: Duration = Duration::from_secs(10);
 
 /// The outage of one watch, if there is one.
 #[derive(Debug, Default)]
-pub(crate) struct Outage {
+pub struct Outage {
     /// The cause that was said last.
     said: Option<String>,
     failures: usize,
@@ -29,18 +29,18 @@ pub(crate) struct Outage {
 
 /// One failed attempt.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub struct Failure {
     /// The kind is not installed.
-    pub(crate) absent: bool,
+    pub absent: bool,
     /// The cause, if it was not said of this outage: it is said once, and not at each attempt.
-    pub(crate) news: Option<String>,
+    pub news: Option<String>,
     /// Time until the next attempt.
-    pub(crate) pause: Duration,
+    pub pause: Duration,
 }
 
 impl Outage {
     /// Counts a failure.
-    pub(crate) fn fails(&mut self, error: &watcher::Error) -> Failure {
+    pub fn fails(&mut self, error: &watcher::Error) -> Failure {
         let (absent, text) = (is_absent(error), chain(error));
         let news = (self.said.as_ref() != Some(&text)).then(|| text.clone());
         self.said = Some(text);
@@ -53,7 +53,7 @@ impl Outage {
     }
 
     /// Ends the outage: the watch shows something. Returns whether there was one.
-    pub(crate) fn ends(&mut self) -> bool {
+    pub fn ends(&mut self) -> bool {
         self.failures = 0;
         self.said.take().is_some()
     }

@@ -1,0 +1,14 @@
+//! Base of Berth's central programs, the manager and the workloads: leader election, logs, pages of health
+//! and metrics, and the client of the API server. It knows nothing of what they decide.
+
+#![cfg_attr(
+    test,
+    allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should")
+)]
+
+pub mod client;
+pub mod http;
+pub mod lease;
+pub mod outage;
+pub mod telemetry;
+pub mod time;

@@ -1,0 +1,67 @@
+//! berth-workloads, one replica.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use super::http;
+use super::programs;
+use super::run_dir::{Port, Run};
+use super::service::Service;
+use crate::wait::await_condition;
+
+/// A replica of berth-workloads.
+#[derive(Debug)]
+pub struct Workloads {
+    service: Service,
+    health: String,
+    metrics: String,
+}
+
+impl Workloads {
+    /// Starts it as whomever the kubeconfig stands for, with its Lease in a namespace, and waits until it is
+    /// ready.
+    pub async fn start(run: &Arc<Run>, kubeconfig: &Path, namespace: &str) -> Result<Self> {
+        let (health, metrics) = (run.address(Port::Workloads), run.address(Port::WorkloadsMetrics));
+        let args = vec![
+            format!("--kubeconfig={}", kubeconfig.display()),
+            format!("--namespace={namespace}"),
+            "--lease-duration=3".to_owned(),
+            format!("--health-address={health}"),
+            format!("--metrics-address={metrics}"),
+            "-v".to_owned(),
+        ];
+        let service = Service::new(run, "workloads", programs::workloads()?, args);
+        let workloads = Self { service, health, metrics };
+        workloads.service.start()?;
+        workloads.ready().await?;
+        Ok(workloads)
+    }
+
+    /// Its process.
+    pub fn service(&self) -> &Service {
+        &self.service
+    }
+
+    /// Waits until it has listed everything once.
+    pub async fn ready(&self) -> Result<()> {
+        await_condition("berth-workloads is ready", Duration::from_secs(60), async || {
+            self.service.check_running()?;
+            let answer = http::get(&self.health, "/readyz").await?;
+            ensure!(answer.status == 200, "/readyz: {} {}", answer.status, answer.body);
+            Ok(())
+        })
+        .await
+    }
+
+    /// The sum of a metric over all its labels; one that was never counted is 0.
+    pub async fn metric(&self, name: &str) -> Result<f64> {
+        let text = http::get(&self.metrics, "/metrics").await?.body;
+        let of_name = text.lines().filter_map(|line| line.strip_prefix(name));
+        let values =
+            of_name.filter(|rest| rest.starts_with([' ', '{'])).filter_map(|rest| rest.rsplit(' ').next());
+        values.map(|value| Ok(value.parse::<f64>()?)).sum()
+    }
+}

@@ -1,0 +1,84 @@
+//! Writes that a plan asks for, as values.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// An object that is written, as it was seen: one that has changed since refuses the write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Its name.
+    pub name: String,
+    /// Which one of that name.
+    pub uid: String,
+    /// The version that the write was decided on.
+    pub version: String,
+}
+
+/// One write.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Makes a revision.
+    CreateRevision(Value),
+    /// Makes an old revision the newest one.
+    RaiseRevision(Target, i64),
+    /// Deletes a revision that nothing needs.
+    DeleteRevision(Target),
+    /// Makes a claim; one that is there already is as good.
+    CreateClaim(Value),
+    /// Deletes a claim.
+    DeleteClaim(Target),
+    /// Changes metadata of a claim by a JSON merge patch.
+    PatchClaim(Target, Value),
+    /// Makes a pod, after its claims.
+    CreatePod(Value),
+    /// Deletes a pod.
+    DeletePod(Target),
+    /// Changes metadata of a pod by a JSON merge patch.
+    PatchPod(Target, Value),
+    /// Tells the node of a pod to update it in place.
+    UpdateInPlace(InPlaceUpdate),
+    /// Takes that back, or forgets that it is over.
+    ForgetInPlace {
+        /// Node of the pod.
+        node: String,
+        /// UID of the pod.
+        uid: String,
+    },
+    /// Takes names out of `podsToDelete`; these stay.
+    KeepPodsToDelete(Vec<String>),
+}
+
+/// An update of a pod that its node is to carry out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InPlaceUpdate {
+    /// Node of the pod.
+    pub node: String,
+    /// Name of the pod.
+    pub name: String,
+    /// UID of the pod.
+    pub uid: String,
+    /// Name of the revision that it gets.
+    pub revision: String,
+    /// Number of the try.
+    pub attempt: i32,
+    /// New images, by container.
+    pub images: BTreeMap<String, String>,
+    /// Labels to set.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations to set.
+    pub annotations: BTreeMap<String, String>,
+    /// Seconds out of service before the first change.
+    pub grace_seconds: Option<i32>,
+}
+
+/// Something to tell of an object, as an Event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// It is bad news.
+    pub warning: bool,
+    /// For programs.
+    pub reason: &'static str,
+    /// For people.
+    pub text: String,
+}

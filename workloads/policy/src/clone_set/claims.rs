@@ -1,0 +1,155 @@
+//! Claims of a set, and instances: the part that a pod and its claims have in common.
+//!
+//! The instance is not the pod's name. So a pod that was evicted keeps nobody from using its claims, though
+//! its object is still there.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::{api::core::v1::PersistentVolumeClaim, apimachinery::pkg::apis::meta::v1::OwnerReference};
+use serde_json::json;
+
+use super::Pass;
+use crate::{
+    action::{Action, Target},
+    names::INSTANCE_LABEL,
+    pod::{Phase, PodView},
+    revision::controller,
+    store::{Stored, version},
+};
+
+/// A claim.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClaimView {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Which one of that name.
+    pub uid: String,
+    /// Its version.
+    pub version: String,
+    /// Its instance.
+    pub instance: String,
+    /// Its owners.
+    pub owners: Vec<OwnerReference>,
+    /// It is being deleted.
+    pub terminating: bool,
+}
+
+impl ClaimView {
+    /// Reads a claim.
+    pub fn of(claim: &PersistentVolumeClaim) -> Self {
+        let meta = &claim.metadata;
+        let instance = meta.labels.as_ref().and_then(|labels| labels.get(INSTANCE_LABEL));
+        Self {
+            namespace: meta.namespace.clone().unwrap_or_default(),
+            name: meta.name.clone().unwrap_or_default(),
+            uid: meta.uid.clone().unwrap_or_default(),
+            version: meta.resource_version.clone().unwrap_or_default(),
+            instance: instance.cloned().unwrap_or_default(),
+            owners: meta.owner_references.clone().unwrap_or_default(),
+            terminating: meta.deletion_timestamp.is_some(),
+        }
+    }
+
+    /// UID of the owner that decides on it; empty when there is none.
+    pub fn owner(&self) -> &str {
+        controller(&self.owners)
+    }
+
+    pub(crate) fn target(&self) -> Target {
+        Target { name: self.name.clone(), uid: self.uid.clone(), version: self.version.clone() }
+    }
+}
+
+impl Stored for ClaimView {
+    fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    fn version(&self) -> u64 {
+        version(&self.version)
+    }
+}
+
+/// Instances that new pods may get.
+#[derive(Debug, Default)]
+pub(super) struct Instances {
+    /// Claims wait for a pod.
+    pub(super) free: Vec<String>,
+    /// Claims are still mounted by a pod that is going: to wait for it is to keep the data.
+    pub(super) held: usize,
+    /// Names and instances that are taken.
+    pub(super) taken: BTreeSet<String>,
+}
+
+impl Pass<'_> {
+    /// Where claims are not used again, those of pods that are over go with them.
+    pub(super) fn tidy_claims(&mut self, pods: &[&PodView]) {
+        if self.rules.reuses_claims {
+            return;
+        }
+        for claim in self.input.claims.iter().filter(|claim| !claim.terminating) {
+            let mut of_instance = pods.iter().filter(|pod| pod.instance() == claim.instance);
+            if of_instance.clone().any(|pod| pod.is_active()) {
+                continue;
+            }
+            let action = match of_instance.next() {
+                // The garbage collector deletes it once the pod is gone.
+                Some(pod) => {
+                    let mut owners: Vec<_> =
+                        claim.owners.iter().filter(|owner| owner.uid != self.owner.uid).cloned().collect();
+                    owners.push(OwnerReference {
+                        api_version: "v1".to_owned(),
+                        kind: "Pod".to_owned(),
+                        name: pod.name.clone(),
+                        uid: pod.uid.clone(),
+                        ..OwnerReference::default()
+                    });
+                    let patch = json!({ "metadata": { "ownerReferences": owners } });
+                    Action::PatchClaim(claim.target(), patch)
+                }
+                None => Action::DeleteClaim(claim.target()),
+            };
+            self.plan.actions.push(action);
+        }
+    }
+
+    /// Deletes the claims of a pod that is deleted by the set's own doing.
+    pub(super) fn delete_claims(&mut self, pod: &PodView) {
+        let claims = self.input.claims.iter().filter(|claim| {
+            !claim.terminating && !claim.instance.is_empty() && claim.instance == pod.instance()
+        });
+        let deletes: Vec<_> = claims.map(|claim| Action::DeleteClaim(claim.target())).collect();
+        self.plan.actions.extend(deletes);
+    }
+
+    pub(super) fn instances(&self, pods: &[&PodView]) -> Instances {
+        let mut instances = Instances::default();
+        let names = pods.iter().flat_map(|pod| [pod.name.clone(), pod.instance().to_owned()]);
+        instances.taken = names.chain(self.input.claims.iter().map(|one| one.instance.clone())).collect();
+        if !self.rules.reuses_claims || self.rules.claims.is_empty() {
+            return instances;
+        }
+        let with_claims: BTreeSet<&str> = self
+            .input
+            .claims
+            .iter()
+            .filter(|claim| !claim.terminating && !claim.instance.is_empty())
+            .map(|claim| claim.instance.as_str())
+            .collect();
+        for instance in with_claims {
+            let mut pods = pods.iter().filter(|pod| pod.instance() == instance);
+            if pods.clone().any(|pod| pod.is_active()) {
+                continue;
+            }
+            // A pod that has ended mounts nothing, whether its object goes or stays.
+            if pods.any(|pod| pod.terminating && pod.phase != Phase::Ended) {
+                instances.held = instances.held.saturating_add(1);
+            } else {
+                instances.free.push(instance.to_owned());
+            }
+        }
+        instances
+    }
+}

@@ -1,0 +1,236 @@
+//! CloneSet: the next writes that bring its pods to what its spec says.
+//!
+//! ```text
+//!   claims nobody uses ▶ pods that left ▶ revisions ▶ scale ▶ update ▶ status, podsToDelete, history
+//! ```
+//!
+//! A pass that makes or deletes pods updates none: the numbers are calculated anew first. Everything else is
+//! independent: a pod that a hook holds stops no other one.
+
+mod build;
+mod claims;
+mod member;
+mod numbers;
+mod order;
+mod priority;
+mod refresh;
+mod rules;
+mod scale;
+mod status;
+mod update;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use berth_proto::crd::{CloneSet, CloneSetStatus};
+use jiff::Timestamp;
+use serde_json::json;
+
+pub use self::{
+    claims::ClaimView,
+    rules::{Priority, Rules, UpdateType},
+};
+use self::{member::Member, numbers::numbers};
+pub(crate) use self::{priority::trailing, rules::template_labels, status::condition};
+use crate::{
+    action::{Action, Note},
+    hash::Suffixes,
+    in_place::InPlaceState,
+    pod::PodView,
+    revision::{Live, Owner, Revision, settle, surplus},
+    selector::Labels,
+    time::until,
+};
+
+/// Group and version of the kind.
+pub const API_VERSION: &str = "apps.kruise.io/v1alpha1";
+/// The kind.
+pub const KIND: &str = "CloneSet";
+
+/// Labels of nodes, by node.
+pub type Nodes = BTreeMap<String, Labels>;
+
+/// Choices of the installation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// A partition that is raised brings pods back to the current revision.
+    pub partition_rollback: bool,
+    /// Pods are labelled with the hash of their revision alone.
+    pub short_hash: bool,
+}
+
+/// Failures of the last writes, for the status.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Failures {
+    /// A pod or a claim could not be made or deleted.
+    pub scale: Option<String>,
+    /// A pod could not be updated.
+    pub update: Option<String>,
+}
+
+/// A CloneSet, and all that is known of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    /// The set.
+    pub set: &'a CloneSet,
+    /// Revisions that it owns.
+    pub revisions: &'a [Revision],
+    /// Pods that it owns.
+    pub pods: &'a [&'a PodView],
+    /// Claims that it owns.
+    pub claims: &'a [&'a ClaimView],
+    /// Updates in place of its pods, by UID.
+    pub in_place: &'a BTreeMap<String, InPlaceState>,
+    /// Nodes, as far as their labels count.
+    pub nodes: &'a Nodes,
+    /// Nodes whose agents update pods in place.
+    pub updating_nodes: &'a BTreeSet<String>,
+    /// Choices of the installation.
+    pub settings: Settings,
+    /// Failures of the last writes.
+    pub failures: &'a Failures,
+    /// How often the name of a new revision was taken, as far as the status does not say so yet.
+    pub collisions: i32,
+    /// Seed of new names.
+    pub seed: u64,
+}
+
+/// Writes that are due.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// Writes, in their order. New pods may be made several at once.
+    pub actions: Vec<Action>,
+    /// Status, when it differs from the one on file.
+    pub status: Option<CloneSetStatus>,
+    /// Time after which something else may be due, though nothing changes.
+    pub again: Option<Duration>,
+    /// Things to tell.
+    pub notes: Vec<Note>,
+}
+
+/// State of a pass.
+struct Pass<'a> {
+    input: &'a Input<'a>,
+    rules: &'a Rules<'a>,
+    owner: Owner<'a>,
+    live: Live<'a>,
+    members: Vec<Member<'a>>,
+    now: Timestamp,
+    suffixes: Suffixes,
+    plan: Plan,
+    /// Why the update does not go on.
+    waits: Option<String>,
+}
+
+/// Decides on the next writes.
+pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
+    let set = input.set;
+    let rules = match Rules::of(set) {
+        Ok(rules) => rules,
+        Err(fault) => return status::faulty(input, &fault, now),
+    };
+    let none = Labels::new();
+    let owner = Owner {
+        api_version: API_VERSION,
+        kind: KIND,
+        namespace: set.metadata.namespace.as_deref().unwrap_or_default(),
+        name: set.metadata.name.as_deref().unwrap_or_default(),
+        uid: set.metadata.uid.as_deref().unwrap_or_default(),
+        annotations: set.metadata.annotations.as_ref().unwrap_or(&none),
+    };
+    let is_going = set.metadata.deletion_timestamp.is_some();
+    let mut plan = Plan::default();
+    // Pods that are not selected any more are given free, unless all are about to go.
+    let (ours, left): (Vec<&PodView>, Vec<&PodView>) =
+        input.pods.iter().copied().partition(|pod| is_going || rules.selector.takes(&pod.labels));
+    plan.actions.extend(left.into_iter().map(|pod| release(pod, owner.uid)));
+    let status = set.status.as_ref();
+    let counted = status.and_then(|status| status.collision_count).unwrap_or(0);
+    let live = settle(
+        owner,
+        rules.template,
+        input.revisions,
+        status.and_then(|status| status.current_revision.as_deref()),
+        counted.max(input.collisions),
+    );
+    let live = match live {
+        Ok(live) => live,
+        Err(_) if is_going => return plan,
+        Err(action) => {
+            plan.actions.push(*action);
+            return plan;
+        }
+    };
+    let active = ours.iter().copied().filter(|pod| pod.is_active());
+    let members: Vec<Member<'_>> = active.map(|pod| Member::of(pod, &rules, live, input, now)).collect();
+    let suffixes = Suffixes::new(input.seed);
+    let mut pass = Pass { input, rules: &rules, owner, live, members, now, suffixes, plan, waits: None };
+    if !is_going {
+        pass.tidy_claims(&ours);
+        let written = pass.plan.actions.len();
+        let numbers = numbers(&rules, &pass.members, pass.rolls_back());
+        pass.scale(&numbers, &ours);
+        if pass.plan.actions.len() == written {
+            pass.update(&numbers);
+        }
+        pass.keep_pods_to_delete();
+        pass.shorten_history(&ours);
+    }
+    pass.plan.again = pass.again();
+    let status = pass.status();
+    let mut plan = pass.plan;
+    plan.status = (set.status.as_ref() != Some(&status)).then_some(status);
+    plan
+}
+
+/// Takes the set off the owners of a pod.
+fn release(pod: &PodView, uid: &str) -> Action {
+    let others: Vec<_> = pod.owners.iter().filter(|owner| owner.uid != uid).collect();
+    Action::PatchPod(pod.target(), json!({ "metadata": { "ownerReferences": others } }))
+}
+
+impl Pass<'_> {
+    fn rolls_back(&self) -> bool {
+        self.input.settings.partition_rollback && self.live.current.name != self.live.update.name
+    }
+
+    /// Names of pods that are gone need not be named any longer.
+    fn keep_pods_to_delete(&mut self) {
+        let scale = self.input.set.spec.scale_strategy.as_ref();
+        let named = scale.map(|scale| scale.pods_to_delete.as_slice()).unwrap_or_default();
+        let there: BTreeSet<&str> = self.members.iter().map(|member| member.pod.name.as_str()).collect();
+        let kept: Vec<String> = named.iter().filter(|name| there.contains(name.as_str())).cloned().collect();
+        if kept.len() < named.len() {
+            self.plan.actions.push(Action::KeepPodsToDelete(kept));
+        }
+    }
+
+    fn shorten_history(&mut self, pods: &[&PodView]) {
+        let live = self.live;
+        let labels: BTreeSet<&str> = pods.iter().map(|pod| pod.label(crate::names::REVISION_LABEL)).collect();
+        let wanted: BTreeSet<&str> =
+            self.input.in_place.values().map(|known| known.revision.as_str()).collect();
+        let is_live = |one: &Revision| {
+            one.name == live.current.name
+                || one.name == live.update.name
+                || labels.iter().any(|label| one.is_of(label))
+                || wanted.contains(one.name.as_str())
+        };
+        self.plan.actions.extend(surplus(self.input.revisions, self.rules.history_limit, is_live));
+    }
+
+    /// Time until the next pod has served for long enough.
+    fn again(&self) -> Option<Duration> {
+        let seconds = self.rules.min_ready_seconds;
+        let waiting = self.members.iter().filter(|member| member.ready && !member.available);
+        waiting
+            .filter_map(|member| Some(until(member.pod.ready_since?, seconds, self.now)))
+            .filter(|left| !left.is_zero())
+            .min()
+    }
+}

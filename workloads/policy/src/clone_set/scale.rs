@@ -1,0 +1,207 @@
+//! Scaling: pods that are missing are made, pods that are too many or not wanted any more are deleted.
+//!
+//! A pod that is not available may be deleted at any time. One that is available may be, as long as enough
+//! others are: the budget counts what it protects, so pods that are ready and not available yet hold nothing
+//! up.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{Pass, build, claims::Instances, member::Member, numbers::Numbers, order};
+use crate::{
+    action::{Action, Note},
+    lifecycle::{State, entering, holds},
+    names::SPECIFIED_DELETE_LABEL,
+    pod::PodView,
+};
+
+/// The most pods that one pass makes; the next pass goes on.
+const MOST_CREATED: i64 = 500;
+
+impl<'a> Pass<'a> {
+    pub(super) fn scale(&mut self, numbers: &Numbers, pods: &[&PodView]) {
+        if self.cancel_deletions() {
+            return;
+        }
+        if numbers.up > numbers.limit {
+            let text = format!(
+                "{} pods are missing, and {} are made now: more pods than scaleStrategy.maxUnavailable ({}) would \
+                 be unavailable",
+                numbers.up, numbers.limit, self.rules.scale_max_unavailable
+            );
+            self.plan.notes.push(Note { warning: true, reason: "ScaleUpLimited", text });
+        }
+        self.create(numbers, pods);
+        let prepared = self
+            .members
+            .iter()
+            .filter(|one| one.is_preparing_delete() && !holds(self.rules.pre_delete(), one.pod));
+        let prepared: Vec<Member<'a>> = prepared.copied().collect();
+        for member in prepared {
+            self.delete_now(&member);
+        }
+        let mut budget = numbers.delete;
+        let specified: Vec<Member<'a>> =
+            self.members.iter().filter(|one| one.specified && !one.is_preparing_delete()).copied().collect();
+        for member in specified {
+            self.delete_within(&member, &mut budget);
+        }
+        for member in self.victims(numbers) {
+            self.delete_within(&member, &mut budget);
+        }
+    }
+
+    /// Pods that wait for their deletion come back when they are needed again. True: some do.
+    fn cancel_deletions(&mut self) -> bool {
+        let hook = self.rules.pre_delete();
+        // Such a pod was taken out of service for good.
+        if hook.is_some_and(|hook| hook.mark_pod_not_ready) {
+            return false;
+        }
+        let going = self.members.iter().filter(|one| one.specified || one.is_preparing_delete()).count();
+        let mut missing = self.rules.replicas - count(self.members.len()) + count(going);
+        let state = if self.rules.pre_normal().is_some() { State::PreparingNormal } else { State::Normal };
+        let mut cancels = Vec::new();
+        for member in self.members.iter().filter(|one| one.is_preparing_delete() && !one.specified) {
+            if missing <= 0 {
+                break;
+            }
+            missing -= 1;
+            cancels.push(enter(member.pod, state, self.now));
+        }
+        let some = !cancels.is_empty();
+        self.plan.actions.extend(cancels);
+        some
+    }
+
+    fn create(&mut self, numbers: &Numbers, pods: &[&PodView]) {
+        let limit = numbers.limit.min(MOST_CREATED);
+        if limit <= 0 {
+            return;
+        }
+        let mut instances = self.instances(pods);
+        let old = numbers.up_old.min(limit);
+        let mut reused = std::mem::take(&mut instances.free).into_iter();
+        let fresh = limit - count(reused.len().saturating_add(instances.held));
+        let mut fresh = fresh.max(0);
+        for at in 0..limit {
+            let revision = if at < old { self.live.current } else { self.live.update };
+            let instance = match reused.next() {
+                Some(instance) => instance,
+                None if fresh > 0 => {
+                    fresh -= 1;
+                    self.free_name(&mut instances, None)
+                }
+                // The others get the instances of pods that are going.
+                None => return,
+            };
+            let name = self.free_name(&mut instances, Some(&instance));
+            let (set, rules, owner) = (self.input.set, self.rules, self.owner);
+            let has = |name: &str| self.input.claims.iter().any(|claim| claim.name == name);
+            let claims = build::claims(set, rules, owner, &instance, has);
+            self.plan.actions.extend(claims.into_iter().map(Action::CreateClaim));
+            let names = build::Names { pod: &name, instance: &instance };
+            let settings = self.input.settings;
+            let pod = build::pod(set, rules, owner, revision, names, settings, self.now);
+            self.plan.actions.push(Action::CreatePod(pod));
+        }
+    }
+
+    /// An instance that nobody has; or the name of a pod: that of its instance where it is free.
+    fn free_name(&mut self, instances: &mut Instances, of: Option<&str>) -> String {
+        let name = |suffix: &str| format!("{}-{suffix}", self.owner.name);
+        if let Some(instance) = of
+            && instances.taken.insert(name(instance))
+        {
+            return name(instance);
+        }
+        loop {
+            let suffix = self.suffixes.next();
+            let wanted = if of.is_some() { name(&suffix) } else { suffix.clone() };
+            if !instances.taken.contains(&name(&suffix)) && instances.taken.insert(wanted.clone()) {
+                return wanted;
+            }
+        }
+    }
+
+    /// Pods that are too many, beside those that go anyway.
+    fn victims(&self, numbers: &Numbers) -> Vec<Member<'a>> {
+        let preparing = |old_only: bool| {
+            let all = self.members.iter().filter(|one| one.is_preparing_delete());
+            // Excluded, they are in none of the numbers.
+            let counted = if self.rules.excludes_preparing {
+                0
+            } else {
+                all.filter(|one| !old_only || !one.updated).count()
+            };
+            count(counted)
+        };
+        let down = (numbers.down - preparing(false)).max(0);
+        let down_old = (numbers.down_old - preparing(true)).clamp(0, down);
+        let mut victims = self.first_of(false, down_old);
+        victims.extend(self.first_of(true, down - down_old));
+        victims
+    }
+
+    fn first_of(&self, updated: bool, so_many: i64) -> Vec<Member<'a>> {
+        if so_many <= 0 {
+            return Vec::new();
+        }
+        let side = self
+            .members
+            .iter()
+            .filter(|one| one.updated == updated && !one.specified && !one.is_preparing_delete());
+        let mut side: Vec<Member<'a>> = side.copied().collect();
+        order::victims(&mut side, self.rules.template, self.input.nodes);
+        side.truncate(usize::try_from(so_many).unwrap_or(usize::MAX));
+        side
+    }
+
+    fn delete_within(&mut self, member: &Member<'a>, budget: &mut i64) {
+        if member.available {
+            if *budget <= 0 {
+                return;
+            }
+            *budget -= 1;
+        }
+        self.delete(member, false);
+    }
+
+    /// Deletes a pod, or has it wait for its hook. `replaced`: though it is not too many.
+    pub(super) fn delete(&mut self, member: &Member<'a>, replaced: bool) {
+        if !holds(self.rules.pre_delete(), member.pod) {
+            return self.delete_now(member);
+        }
+        let mut metadata = entering(State::PreparingDelete, self.now);
+        if replaced && let Some(labels) = metadata.get_mut("labels").and_then(Value::as_object_mut) {
+            // Otherwise it would be called back at once.
+            labels.insert(SPECIFIED_DELETE_LABEL.to_owned(), "true".into());
+        }
+        let patch = json!({ "metadata": metadata });
+        self.plan.actions.push(Action::PatchPod(member.pod.target(), patch));
+    }
+
+    fn delete_now(&mut self, member: &Member<'a>) {
+        self.forget(member);
+        self.plan.actions.push(Action::DeletePod(member.pod.target()));
+        self.delete_claims(member.pod);
+    }
+
+    /// An update of a pod that goes is taken back first.
+    pub(super) fn forget(&mut self, member: &Member<'a>) {
+        if let Some(known) = member.in_place {
+            let (node, uid) = (known.node.clone(), member.pod.uid.clone());
+            self.plan.actions.push(Action::ForgetInPlace { node, uid });
+        }
+    }
+}
+
+/// Brings a pod into a state.
+pub(super) fn enter(pod: &PodView, state: State, now: Timestamp) -> Action {
+    Action::PatchPod(pod.target(), json!({ "metadata": entering(state, now) }))
+}
+
+/// A number of pods, as the numbers have it.
+pub(super) fn count(pods: usize) -> i64 {
+    i64::try_from(pods).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,110 @@
+//! Claims, and which pod gets which.
+
+use serde_json::{Value, json};
+
+use super::{super::ClaimView, world::World};
+use crate::{action::Action, names::INSTANCE_LABEL, pod::Phase};
+
+fn spec(replicas: i32) -> Value {
+    json!({
+        "replicas": replicas,
+        "volumeClaimTemplates": [{ "metadata": { "name": "data" }, "spec": { "aFieldOfLater": 1 } }],
+    })
+}
+
+fn claim(instance: &str) -> ClaimView {
+    ClaimView {
+        namespace: "ns".to_owned(),
+        name: format!("data-shop-{instance}"),
+        uid: format!("claim-{instance}"),
+        version: "1".to_owned(),
+        instance: instance.to_owned(),
+        owners: Vec::new(),
+        terminating: false,
+    }
+}
+
+/// Instance and name of each new pod.
+fn made(world: &World) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let pods = world.plan().actions.into_iter().filter_map(|action| match action {
+        Action::CreatePod(pod) => {
+            let meta = &pod["metadata"];
+            let volume = &pod["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"];
+            let instance = text(&meta["labels"][INSTANCE_LABEL]);
+            assert_eq!(text(volume), format!("data-shop-{instance}"));
+            Some((instance, text(&meta["name"])))
+        }
+        _ => None,
+    });
+    pods.collect()
+}
+
+#[test]
+fn a_new_pod_has_claims_of_its_own_before_it() {
+    let world = World::new(spec(1), "");
+    let plan = world.plan();
+    let [Action::CreateClaim(claim), Action::CreatePod(pod)] = plan.actions.as_slice() else {
+        panic!("{plan:?}")
+    };
+    let instance = &pod["metadata"]["labels"][INSTANCE_LABEL];
+    assert_eq!(&claim["metadata"]["labels"][INSTANCE_LABEL], instance);
+    assert_eq!(claim["metadata"]["labels"]["app"], "shop");
+    assert_eq!(claim["metadata"]["ownerReferences"][0]["kind"], "CloneSet");
+    assert_eq!(claim["spec"]["aFieldOfLater"], 1);
+    assert_eq!(pod["spec"]["aFieldOfLater"], json!([1]));
+}
+
+/// A pod that was deleted by somebody else leaves its claims to the next one.
+#[test]
+fn claims_are_used_again() {
+    let mut world = World::new(spec(2), "1n");
+    world.claims = vec![claim("p0"), claim("lost")];
+    assert_eq!(made(&world), [("lost".to_owned(), "shop-lost".to_owned())]);
+    assert!(!world.effect().contains("claim"), "it has all of them");
+}
+
+/// While they are mounted, the replacement waits and gets no others.
+#[test]
+fn claims_of_a_pod_that_is_going_are_waited_for() {
+    let mut world = World::new(spec(2), "2n");
+    world.claims = vec![claim("p0"), claim("p1")];
+    world.pods[1].terminating = true;
+    assert_eq!(world.effect(), "");
+    world.pods.pop();
+    assert_eq!(made(&world), [("p1".to_owned(), "shop-p1".to_owned())]);
+}
+
+/// In OpenKruise the object of an evicted pod keeps its name, and so its replacement from being made.
+#[test]
+fn a_pod_that_was_evicted_keeps_nobody_from_its_claims() {
+    let mut world = World::new(spec(2), "2n");
+    world.claims = vec![claim("p0"), claim("p1")];
+    world.pods[1].phase = Phase::Ended;
+    world.pods[1].name = "shop-p1".to_owned();
+    let made = made(&world);
+    assert_eq!(made[0].0, "p1");
+    assert_ne!(made[0].1, "shop-p1");
+}
+
+#[test]
+fn claims_go_with_a_pod_that_the_set_deletes() {
+    let mut world = World::new(spec(1), "2n");
+    world.claims = vec![claim("p0"), claim("p1")];
+    assert_eq!(world.effect(), "delete n, delete claim");
+}
+
+#[test]
+fn claims_that_are_not_used_again_go_with_their_pod() {
+    let mut spec = spec(1);
+    spec["scaleStrategy"] = json!({ "disablePVCReuse": true });
+    let mut world = World::new(spec, "2n");
+    world.claims = vec![claim("p0"), claim("p1"), claim("lost")];
+    world.pods[1].terminating = true;
+    let plan = world.plan();
+    let [Action::PatchClaim(held, patch), Action::DeleteClaim(lost)] = plan.actions.as_slice() else {
+        panic!("{plan:?}")
+    };
+    assert_eq!((held.name.as_str(), lost.name.as_str()), ("data-shop-p1", "data-shop-lost"));
+    assert_eq!(patch["metadata"]["ownerReferences"][0]["kind"], "Pod");
+}

@@ -1,0 +1,120 @@
+//! Updates in place.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::world::{NODE, World};
+use crate::{
+    action::Action,
+    in_place::{InPlacePhase, InPlaceState},
+    names::{REVISION_LABEL, STATE_LABEL, TEMPLATE_HASH_LABEL},
+};
+
+fn spec(type_: &str) -> Value {
+    json!({
+        "replicas": 3,
+        "updateStrategy": { "type": type_, "maxUnavailable": 1, "inPlaceUpdateStrategy": { "gracePeriodSeconds": 5 } },
+    })
+}
+
+fn known(phase: InPlacePhase) -> InPlaceState {
+    InPlaceState { node: NODE.to_owned(), revision: "shop-new".to_owned(), attempt: 0, phase }
+}
+
+#[test]
+fn the_node_is_told() {
+    let world = World::new(spec("InPlaceIfPossible"), "3o");
+    let plan = world.plan();
+    let [Action::UpdateInPlace(update)] = plan.actions.as_slice() else { panic!("{plan:?}") };
+    assert_eq!((update.node.as_str(), update.revision.as_str()), (NODE, "shop-new"));
+    assert_eq!(update.images, BTreeMap::from([("main".to_owned(), "a:2".to_owned())]));
+    assert_eq!(update.labels[REVISION_LABEL], "shop-new");
+    assert_eq!(update.grace_seconds, Some(5));
+}
+
+#[test]
+fn one_after_the_other() {
+    let mut world = World::new(spec("InPlaceIfPossible"), "3o");
+    world.in_place.insert("uid-p0".to_owned(), known(InPlacePhase::Pending));
+    assert_eq!(world.effect(), "", "one is out of service already");
+    let status = world.plan().status.unwrap();
+    assert_eq!((status.updated_replicas, status.available_replicas), (1, 2));
+}
+
+#[test]
+fn a_pod_that_is_done_is_labelled_and_forgotten() {
+    let mut world = World::new(spec("InPlaceIfPossible"), "2n 1o");
+    world.in_place.insert("uid-p2".to_owned(), known(InPlacePhase::Done));
+    world.pods[2].labels.insert(REVISION_LABEL.to_owned(), "shop-new".to_owned());
+    let plan = world.plan();
+    let [Action::PatchPod(_, patch)] = plan.actions.as_slice() else { panic!("{plan:?}") };
+    assert_eq!(patch["metadata"]["labels"][TEMPLATE_HASH_LABEL], "new");
+    assert_eq!(patch["metadata"]["labels"][STATE_LABEL], "Normal");
+    world.pods[2].labels.insert(TEMPLATE_HASH_LABEL.to_owned(), "new".to_owned());
+    assert_eq!(world.effect(), "forget");
+}
+
+#[test]
+fn what_cannot_be_done_in_place_is_done_by_a_new_pod_or_not_at_all() {
+    type Change = fn(&mut World);
+    let table: [(&str, Change); 4] = [
+        ("more than images", |world| world.revisions[0].template["spec"]["hostNetwork"] = json!(true)),
+        ("is not on file", |world| drop(world.revisions.remove(0))),
+        ("has no agent", |world| world.updating_nodes.clear()),
+        ("could not do it: no such image", |world| {
+            for at in 0..3 {
+                let failed = known(InPlacePhase::Failed("no such image".to_owned()));
+                world.in_place.insert(format!("uid-p{at}"), failed);
+            }
+        }),
+    ];
+    for (why, change) in table {
+        let mut world = World::new(spec("InPlaceIfPossible"), "3o");
+        change(&mut world);
+        let effect = world.effect();
+        assert!(effect.ends_with("delete o"), "{why}: {effect}");
+        let mut world = World::new(spec("InPlaceOnly"), "3o");
+        change(&mut world);
+        assert_eq!(world.effect(), "", "{why}");
+        let condition = world.plan().status.unwrap().conditions.remove(0);
+        assert_eq!(condition.type_, "FailedUpdate");
+        assert!(condition.message.unwrap().contains(why), "{why}");
+    }
+}
+
+#[test]
+fn a_hook_holds_the_pod_before_and_after() {
+    let mut spec = spec("InPlaceOnly");
+    spec["lifecycle"] = json!({ "inPlaceUpdate": { "labelsHandler": { "hook": "true" } } });
+    let mut world = World::new(spec, "2n 1o");
+    world.pods[2].labels.insert("hook".to_owned(), "true".to_owned());
+    assert_eq!(world.effect(), "PreparingUpdate o");
+    world.pods[2].labels.insert(STATE_LABEL.to_owned(), "PreparingUpdate".to_owned());
+    assert_eq!(world.effect(), "");
+    world.pods[2].labels.remove("hook");
+    assert_eq!(world.effect(), "update o");
+    world.in_place.insert("uid-p2".to_owned(), known(InPlacePhase::Done));
+    assert_eq!(world.effect(), "Updated o");
+    for (key, value) in [(REVISION_LABEL, "shop-new"), (TEMPLATE_HASH_LABEL, "new"), (STATE_LABEL, "Updated")]
+    {
+        world.pods[2].labels.insert(key.to_owned(), value.to_owned());
+    }
+    assert_eq!(world.effect(), "forget");
+    world.in_place.clear();
+    assert_eq!(world.plan().status.unwrap().available_replicas, 2);
+    world.pods[2].labels.insert("hook".to_owned(), "true".to_owned());
+    assert_eq!(world.effect(), "Normal n");
+}
+
+/// A newer revision does not wait for the one that goes on.
+#[test]
+fn an_update_that_goes_on_gets_the_newest_revision() {
+    let mut world = World::new(spec("InPlaceIfPossible"), "3o");
+    let mut older = known(InPlacePhase::Pending);
+    older.revision = "shop-between".to_owned();
+    world.in_place.insert("uid-p0".to_owned(), older);
+    let plan = world.plan();
+    let [Action::UpdateInPlace(update)] = plan.actions.as_slice() else { panic!("{plan:?}") };
+    assert_eq!((update.name.as_str(), update.revision.as_str(), update.attempt), ("p0", "shop-new", 1));
+}

@@ -1,0 +1,9 @@
+//! Tables of cases, and histories played at random.
+
+mod claims;
+mod hooks;
+mod in_place;
+mod model;
+mod order;
+mod worked;
+mod world;

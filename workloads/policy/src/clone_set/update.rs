@@ -1,0 +1,110 @@
+//! Updates: which pods get another revision now, and how.
+
+use super::{
+    Pass,
+    member::Member,
+    numbers::Numbers,
+    priority,
+    rules::UpdateType,
+    scale::{count, enter},
+};
+use crate::{
+    action::{Action, InPlaceUpdate},
+    in_place::{Change, InPlacePhase, change},
+    lifecycle::{State, holds},
+    names::REVISION_LABEL,
+    revision::Revision,
+};
+
+impl<'a> Pass<'a> {
+    pub(super) fn update(&mut self, numbers: &Numbers) {
+        if self.refresh() || self.rules.paused || numbers.update == 0 {
+            return;
+        }
+        let to_update = numbers.update > 0;
+        let target = if to_update { self.live.update } else { self.live.current };
+        let mut waiting: Vec<Member<'a>> = self
+            .members
+            .iter()
+            .filter(|one| one.updated != to_update && !one.is_preparing_delete())
+            .copied()
+            .collect();
+        priority::sort(&mut waiting, &self.members, &self.rules.priority, self.rules.scatter);
+        waiting.truncate(usize::try_from(numbers.update.unsigned_abs()).unwrap_or(usize::MAX));
+        let is_out = |one: &&Member<'_>| !one.available;
+        let mut out = count(self.members.iter().filter(is_out).count());
+        let arriving = self.members.iter().filter(|one| one.updated == to_update).filter(is_out).count();
+        for (taken, member) in (count(arriving)..).zip(waiting) {
+            if taken >= numbers.update_unavailable {
+                return;
+            }
+            if member.available {
+                if out >= numbers.update_unavailable {
+                    return;
+                }
+                out += 1;
+            }
+            // It is deleted already.
+            if !member.specified {
+                self.update_one(&member, target);
+            }
+        }
+    }
+
+    fn update_one(&mut self, member: &Member<'a>, target: &Revision) {
+        let in_place = match self.rules.update_type {
+            UpdateType::ReCreate => Err("the update strategy is ReCreate".to_owned()),
+            UpdateType::InPlaceIfPossible | UpdateType::InPlaceOnly => self.possible(member, target),
+        };
+        match in_place {
+            Ok(change) => self.update_in_place(member, target, change),
+            Err(why) if self.rules.update_type == UpdateType::InPlaceOnly => {
+                self.waits
+                    .get_or_insert(format!("pod {} cannot be updated in place: {why}", member.pod.name));
+            }
+            Err(_) => self.delete(member, true),
+        }
+    }
+
+    /// Finds out whether the pod can be updated in place, or why not.
+    fn possible(&self, member: &Member<'a>, target: &Revision) -> Result<Change, String> {
+        let pod = member.pod;
+        let label = pod.label(REVISION_LABEL);
+        let from = self.input.revisions.iter().find(|one| one.is_of(label));
+        let from = from.ok_or_else(|| format!("its revision {label:?} is not on file"))?;
+        let change = change(&from.template, &target.template)
+            .ok_or("more than images, labels and annotations has changed")?;
+        if pod.node.is_empty() || !self.input.updating_nodes.contains(&pod.node) {
+            return Err(format!("node {:?} has no agent that updates pods of CloneSets", pod.node));
+        }
+        match member.in_place.map(|known| (&known.phase, known.revision == target.name)) {
+            Some((InPlacePhase::Failed(why), true)) => Err(format!("its node could not do it: {why}")),
+            _ => Ok(change),
+        }
+    }
+
+    fn update_in_place(&mut self, member: &Member<'a>, target: &Revision, change: Change) {
+        let pod = member.pod;
+        if holds(self.rules.in_place_update(), pod) {
+            if member.state != State::PreparingUpdate {
+                self.plan.actions.push(enter(pod, State::PreparingUpdate, self.now));
+            }
+            return;
+        }
+        let label = if self.input.settings.short_hash { target.hash() } else { &target.name };
+        let mut labels = change.labels;
+        labels.insert(REVISION_LABEL.to_owned(), label.to_owned());
+        let attempt = member.in_place.map_or(0, |known| known.attempt.saturating_add(1));
+        self.plan.actions.push(Action::UpdateInPlace(InPlaceUpdate {
+            node: pod.node.clone(),
+            name: pod.name.clone(),
+            uid: pod.uid.clone(),
+            revision: target.name.clone(),
+            attempt,
+            images: change.images,
+            labels,
+            annotations: change.annotations,
+            grace_seconds: self.rules.grace_seconds,
+        }));
+    }
+}

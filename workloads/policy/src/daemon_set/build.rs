@@ -1,0 +1,57 @@
+//! New pods, built from a template and their node.
+
+use serde_json::{Map, Value, json};
+
+use super::{Rules, fit};
+use crate::{
+    names::{IN_PLACE_GATE, REVISION_LABEL},
+    revision::{Owner, Revision},
+};
+
+/// Builds the pod of a node.
+pub(super) fn pod(rules: &Rules<'_>, owner: Owner<'_>, revision: &Revision, name: &str, node: &str) -> Value {
+    let given = object(revision.template.get("metadata"));
+    let mut labels = object(given.get("labels"));
+    labels.insert(REVISION_LABEL.to_owned(), revision.hash().into());
+    let mut metadata = Map::new();
+    metadata.insert("namespace".to_owned(), owner.namespace.into());
+    metadata.insert("name".to_owned(), name.into());
+    metadata.insert("labels".to_owned(), labels.into());
+    metadata.insert("annotations".to_owned(), object(given.get("annotations")).into());
+    if let Some(finalizers) = given.get("finalizers").filter(|given| given.is_array()) {
+        metadata.insert("finalizers".to_owned(), finalizers.clone());
+    }
+    metadata.insert("ownerReferences".to_owned(), json!([owner.reference()]));
+    let mut spec = object(revision.template.get("spec"));
+    let mut tolerations = spec.get("tolerations").and_then(Value::as_array).cloned().unwrap_or_default();
+    let own = fit::tolerations(&spec);
+    tolerations.extend(own.into_iter().filter(|one| !tolerations.contains(one)).collect::<Vec<_>>());
+    spec.insert("tolerations".to_owned(), tolerations.into());
+    place(&mut spec, node);
+    if rules.in_place {
+        let gates = spec.entry("readinessGates").or_insert_with(|| json!([]));
+        if let Some(gates) = gates.as_array_mut()
+            && gates.iter().all(|gate| gate.get("conditionType") != Some(&IN_PLACE_GATE.into()))
+        {
+            gates.push(json!({ "conditionType": IN_PLACE_GATE }));
+        }
+    }
+    json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec })
+}
+
+/// Ties the pod to its node: the scheduler sees to the rest. What the template requires was judged before.
+fn place(spec: &mut Map<String, Value>, node: &str) {
+    let mut affinity = object(spec.get("affinity"));
+    let mut of_nodes = object(affinity.get("nodeAffinity"));
+    let term = json!({ "matchFields": [{ "key": "metadata.name", "operator": "In", "values": [node] }] });
+    of_nodes.insert(
+        "requiredDuringSchedulingIgnoredDuringExecution".to_owned(),
+        json!({ "nodeSelectorTerms": [term] }),
+    );
+    affinity.insert("nodeAffinity".to_owned(), of_nodes.into());
+    spec.insert("affinity".to_owned(), affinity.into());
+}
+
+fn object(value: Option<&Value>) -> Map<String, Value> {
+    value.and_then(Value::as_object).cloned().unwrap_or_default()
+}

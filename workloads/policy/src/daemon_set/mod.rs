@@ -1,0 +1,368 @@
+//! Advanced DaemonSet: the next writes that bring a pod of it to each node that it fits.
+//!
+//! ```text
+//!   revisions ▶ each node: make, delete, one too many ▶ update, names descending ▶ status, history
+//! ```
+//!
+//! Both templates count. OpenKruise makes every pod of the newest one, so a pod that is lost on a node which
+//! the partition holds back comes back new; here it comes back as it was. The budget counts every node without
+//! an available pod, pods are taken in the order of their nodes, and a share of the burst is never none.
+
+mod build;
+mod fit;
+mod rules;
+mod status;
+mod update;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use berth_proto::crd::{AdvancedDaemonSet, AdvancedDaemonSetStatus};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use self::fit::Fit;
+pub use self::rules::Rules;
+use crate::{
+    action::{Action, Note},
+    hash::Suffixes,
+    in_place::{InPlacePhase, InPlaceState},
+    lifecycle::{State, entering, holds},
+    names::REVISION_LABEL,
+    pod::{Phase, PodView},
+    revision::{Live, Owner, Revision, settle, surplus},
+    selector::Labels,
+    time::until,
+};
+
+/// Group and version of the kind.
+pub const API_VERSION: &str = "apps.kruise.io/v1alpha1";
+/// The kind.
+pub const KIND: &str = "DaemonSet";
+
+/// A node.
+#[derive(Clone, Debug, Default)]
+pub struct NodeView {
+    /// Its name.
+    pub name: String,
+    /// Its labels.
+    pub labels: Labels,
+    /// Its taints, as the API has them.
+    pub taints: Vec<Value>,
+}
+
+/// A DaemonSet, and all that is known of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    /// The set.
+    pub set: &'a AdvancedDaemonSet,
+    /// Revisions that it owns.
+    pub revisions: &'a [Revision],
+    /// Pods that it owns.
+    pub pods: &'a [&'a PodView],
+    /// All nodes.
+    pub nodes: &'a [&'a NodeView],
+    /// Updates in place of its pods, by UID.
+    pub in_place: &'a BTreeMap<String, InPlaceState>,
+    /// Nodes whose agents update pods in place.
+    pub updating_nodes: &'a BTreeSet<String>,
+    /// Nodes whose pods have ended again and again, and when they may have another one.
+    pub rests_until: &'a BTreeMap<String, Timestamp>,
+    /// How often the name of a new revision was taken, as far as the status does not say so yet.
+    pub collisions: i32,
+    /// Seed of new names.
+    pub seed: u64,
+}
+
+/// Writes that are due.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// Writes, in their order.
+    pub actions: Vec<Action>,
+    /// Status, when it differs from the one on file.
+    pub status: Option<AdvancedDaemonSetStatus>,
+    /// Time after which something else may be due, though nothing changes.
+    pub again: Option<Duration>,
+    /// Things to tell.
+    pub notes: Vec<Note>,
+}
+
+/// A pod of the set.
+#[derive(Clone, Copy, Debug)]
+struct Member<'a> {
+    pod: &'a PodView,
+    updated: bool,
+    available: bool,
+    in_place: Option<&'a InPlaceState>,
+}
+
+/// A node and the pods on it, the oldest first.
+#[derive(Debug, Default)]
+struct Place<'a> {
+    node: Option<&'a NodeView>,
+    should_run: bool,
+    may_go_on: bool,
+    members: Vec<Member<'a>>,
+}
+
+/// State of a pass.
+struct Pass<'a> {
+    input: &'a Input<'a>,
+    rules: &'a Rules<'a>,
+    owner: Owner<'a>,
+    live: Live<'a>,
+    places: BTreeMap<String, Place<'a>>,
+    /// Nodes that should have a pod.
+    desired: i64,
+    surge: i64,
+    now: Timestamp,
+    suffixes: Suffixes,
+    plan: Plan,
+    /// Nodes that this pass makes pods on.
+    made: BTreeSet<String>,
+    creates_left: i64,
+    deletes_left: i64,
+}
+
+/// Decides on the next writes.
+pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
+    let set = input.set;
+    // As upstream: one that is going is left to the garbage collector.
+    if set.metadata.deletion_timestamp.is_some() {
+        return Plan::default();
+    }
+    let rules = match Rules::of(set) {
+        Ok(rules) => rules,
+        Err(fault) => return status::faulty(input, &fault, now),
+    };
+    let none = Labels::new();
+    let owner = Owner {
+        api_version: API_VERSION,
+        kind: KIND,
+        namespace: set.metadata.namespace.as_deref().unwrap_or_default(),
+        name: set.metadata.name.as_deref().unwrap_or_default(),
+        uid: set.metadata.uid.as_deref().unwrap_or_default(),
+        annotations: set.metadata.annotations.as_ref().unwrap_or(&none),
+    };
+    let counted = set.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0);
+    let live = match settle(owner, rules.template, input.revisions, None, counted.max(input.collisions)) {
+        Ok(live) => Live { current: earlier(input, live.update), ..live },
+        Err(action) => return Plan { actions: vec![*action], ..Plan::default() },
+    };
+    let places = places(input, &rules, live, now);
+    let desired = places.values().filter(|place| place.should_run).count();
+    let desired = i64::try_from(desired).unwrap_or(i64::MAX);
+    let burst = rules.burst.up(desired);
+    let mut pass = Pass {
+        input,
+        rules: &rules,
+        owner,
+        live,
+        places,
+        desired,
+        surge: rules.max_surge.up(desired),
+        now,
+        suffixes: Suffixes::new(input.seed),
+        plan: Plan::default(),
+        made: BTreeSet::new(),
+        creates_left: burst,
+        deletes_left: burst,
+    };
+    pass.manage();
+    if !pass.refresh() && pass.plan.actions.is_empty() {
+        pass.update();
+    }
+    pass.shorten_history();
+    pass.plan.again = pass.again();
+    let status = pass.status();
+    let mut plan = pass.plan;
+    plan.status = (set.status.as_ref() != Some(&status)).then_some(status);
+    plan
+}
+
+/// Revision that pods on nodes which are held back have: the newest one that a pod still has, or the one before
+/// the newest.
+fn earlier<'a>(input: &Input<'a>, update: &'a Revision) -> &'a Revision {
+    let labels: BTreeSet<&str> = input.pods.iter().map(|pod| pod.label(REVISION_LABEL)).collect();
+    let others = input.revisions.iter().filter(|one| one.name != update.name);
+    let newest = |one: &&Revision| (labels.iter().any(|label| one.is_of(label)), one.number);
+    others.max_by_key(newest).unwrap_or(update)
+}
+
+fn places<'a>(
+    input: &Input<'a>,
+    rules: &Rules<'_>,
+    live: Live<'_>,
+    now: Timestamp,
+) -> BTreeMap<String, Place<'a>> {
+    let fit = Fit::of(rules.template);
+    let mut places: BTreeMap<String, Place<'a>> = BTreeMap::new();
+    for node in input.nodes {
+        let (should_run, may_go_on) = fit.on(node);
+        let place = Place { node: Some(node), should_run, may_go_on, members: Vec::new() };
+        places.insert(node.name.clone(), place);
+    }
+    for pod in input.pods.iter().filter(|pod| rules.selector.takes(&pod.labels)) {
+        let in_place = input.in_place.get(&pod.uid);
+        let pending = in_place.filter(|known| known.phase == InPlacePhase::Pending);
+        let updated = match pending {
+            Some(pending) => pending.revision == live.update.name,
+            None => live.update.is_of(pod.label(REVISION_LABEL)),
+        };
+        let available = pod.is_active()
+            && pending.is_none()
+            && State::of(pod).serves()
+            && pod.is_ready_for(rules.min_ready_seconds, now);
+        let member = Member { pod, updated, available, in_place };
+        places.entry(pod.wanted_node().to_owned()).or_default().members.push(member);
+    }
+    for place in places.values_mut() {
+        place.members.sort_by(|one, other| {
+            let key = |member: &Member<'a>| (member.pod.node.is_empty(), member.pod.created);
+            key(one).cmp(&key(other)).then_with(|| one.pod.name.cmp(&other.pod.name))
+        });
+    }
+    places
+}
+
+impl<'a> Place<'a> {
+    fn active(&self) -> impl Iterator<Item = &Member<'a>> {
+        self.members.iter().filter(|member| member.pod.is_active())
+    }
+
+    /// It should have an available pod, and has none.
+    fn is_out(&self) -> bool {
+        self.should_run && !self.active().any(|member| member.available)
+    }
+}
+
+impl<'a> Pass<'a> {
+    /// Makes and deletes pods, node by node.
+    fn manage(&mut self) {
+        let held = self.held_back();
+        let mut progress = self.progress();
+        let names: Vec<String> = self.places.keys().cloned().collect();
+        for name in names {
+            let Some(place) = self.places.get(&name) else { continue };
+            let active: Vec<Member<'a>> = place.active().copied().collect();
+            let ended: Vec<Member<'a>> = place
+                .members
+                .iter()
+                .filter(|one| one.pod.phase == Phase::Ended && !one.pod.terminating)
+                .copied()
+                .collect();
+            let terminating = place.members.iter().any(|one| one.pod.terminating);
+            let (should_run, may_go_on) = (place.should_run, place.may_go_on);
+            if !may_go_on {
+                active.iter().chain(&ended).for_each(|one| self.delete(one));
+                continue;
+            }
+            let rests = self.input.rests_until.get(&name).is_some_and(|until| *until > self.now);
+            for one in ended.iter().filter(|_| !rests) {
+                let text = format!("pod {} on node {name} has ended, and is made anew", one.pod.name);
+                self.plan.notes.push(Note { warning: true, reason: "FailedDaemonPod", text });
+                self.delete(one);
+            }
+            // One that is going is waited for, unless there may be two.
+            let is_empty = active.is_empty() && ended.is_empty() && (!terminating || self.surge > 0);
+            if should_run && is_empty && !rests {
+                let revision = if held.contains(&name) { self.live.current } else { self.live.update };
+                let is_new = revision.name == self.live.update.name;
+                if progress.as_ref().is_none_or(|left| *left > 0 && is_new) {
+                    self.create(&name, revision);
+                    progress = progress.map(|left| left - 1);
+                }
+            }
+            self.delete_surplus(&active);
+        }
+    }
+
+    /// Of several pods on a node one stays; while pods surge, one of each template.
+    fn delete_surplus(&mut self, active: &[Member<'a>]) {
+        let (new, old): (Vec<Member<'a>>, Vec<Member<'a>>) = active.iter().partition(|one| one.updated);
+        if self.surge == 0 {
+            active.iter().skip(1).for_each(|one| self.delete(one));
+            return;
+        }
+        new.iter().skip(1).chain(old.iter().skip(1)).for_each(|one| self.delete(one));
+        if let (Some(new), Some(old)) = (new.first(), old.first())
+            && (new.available || !old.pod.is_ready())
+        {
+            self.delete(old);
+        }
+    }
+
+    /// Pods that may be made while they are made progressively; `None`: as many as are missing.
+    fn progress(&self) -> Option<i64> {
+        let partition = self.rules.partition.up(self.desired).min(self.desired);
+        if !self.rules.progressive || partition == 0 {
+            return None;
+        }
+        let new = self.places.values().filter(|place| place.active().any(|one| one.updated)).count();
+        Some((self.desired - i64::try_from(new).unwrap_or(i64::MAX) - partition).max(0))
+    }
+
+    /// Makes a pod of a node.
+    fn create(&mut self, node: &str, revision: &Revision) {
+        if self.creates_left <= 0 {
+            return;
+        }
+        self.creates_left -= 1;
+        let taken = |name: &str| self.input.pods.iter().any(|pod| pod.name == name);
+        let name = loop {
+            let name = format!("{}-{}", self.owner.name, self.suffixes.next());
+            if !taken(&name) {
+                break name;
+            }
+        };
+        self.made.insert(node.to_owned());
+        let pod = build::pod(self.rules, self.owner, revision, &name, node);
+        self.plan.actions.push(Action::CreatePod(pod));
+    }
+
+    /// Deletes a pod, or has it wait for its hook.
+    fn delete(&mut self, member: &Member<'a>) {
+        if self.deletes_left <= 0 {
+            return;
+        }
+        self.deletes_left -= 1;
+        if !holds(self.rules.pre_delete, member.pod) {
+            if let Some(known) = member.in_place {
+                let (node, uid) = (known.node.clone(), member.pod.uid.clone());
+                self.plan.actions.push(Action::ForgetInPlace { node, uid });
+            }
+            self.plan.actions.push(Action::DeletePod(member.pod.target()));
+        } else if State::of(member.pod) != State::PreparingDelete {
+            let patch = json!({ "metadata": entering(State::PreparingDelete, self.now) });
+            self.plan.actions.push(Action::PatchPod(member.pod.target(), patch));
+        }
+    }
+
+    fn shorten_history(&mut self) {
+        let live = self.live;
+        let labels: BTreeSet<&str> = self.input.pods.iter().map(|pod| pod.label(REVISION_LABEL)).collect();
+        let is_live = |one: &Revision| {
+            one.name == live.current.name
+                || one.name == live.update.name
+                || labels.iter().any(|label| one.is_of(label))
+                || self.input.in_place.values().any(|known| known.revision == one.name)
+        };
+        self.plan.actions.extend(surplus(self.input.revisions, self.rules.history_limit, is_live));
+    }
+
+    /// Time until the next pod has served for long enough, or a node has rested.
+    fn again(&self) -> Option<Duration> {
+        let members = self.places.values().flat_map(|place| place.active());
+        let waiting = members.filter(|member| member.pod.is_ready() && !member.available);
+        let ready = waiting.filter_map(|member| {
+            Some(until(member.pod.ready_since?, self.rules.min_ready_seconds, self.now))
+        });
+        let rested = self.input.rests_until.values().map(|at| until(*at, 0, self.now));
+        ready.chain(rested).filter(|left| !left.is_zero()).min()
+    }
+}

@@ -1,0 +1,50 @@
+//! Status of a DaemonSet, over the nodes that should have a pod.
+
+use berth_proto::crd::AdvancedDaemonSetStatus;
+use jiff::Timestamp;
+
+use super::{Input, Member, Pass, Place, Plan};
+use crate::{action::Note, clone_set::condition, fault::Fault};
+
+/// Condition: the spec makes no sense.
+const INVALID: &str = "InvalidSpec";
+
+impl Pass<'_> {
+    pub(super) fn status(&self) -> AdvancedDaemonSetStatus {
+        let before = self.input.set.status.as_ref();
+        let of = |takes: &dyn Fn(&Place<'_>) -> bool| {
+            i32::try_from(self.places.values().filter(|place| takes(place)).count()).unwrap_or(i32::MAX)
+        };
+        let with =
+            |takes: fn(&Member<'_>) -> bool| of(&move |place| place.should_run && place.active().any(takes));
+        let (desired, available) = (of(&|place| place.should_run), with(|one| one.available));
+        let collisions = before.and_then(|before| before.collision_count).unwrap_or(0);
+        let collisions = collisions.max(self.input.collisions);
+        AdvancedDaemonSetStatus {
+            observed_generation: self.input.set.metadata.generation,
+            desired_number_scheduled: desired,
+            current_number_scheduled: with(|_| true),
+            number_misscheduled: of(&|place| !place.should_run && place.active().next().is_some()),
+            number_ready: with(|one| one.pod.is_ready()),
+            updated_number_scheduled: with(|one| one.updated),
+            number_available: available,
+            number_unavailable: desired.saturating_sub(available),
+            collision_count: (collisions > 0).then_some(collisions),
+            daemon_set_hash: Some(self.live.update.hash().to_owned()),
+            conditions: Vec::new(),
+        }
+    }
+}
+
+/// Plan for a set whose spec has a fault: to say so, and nothing else.
+pub(super) fn faulty(input: &Input<'_>, fault: &Fault, now: Timestamp) -> Plan {
+    let before = input.set.status.as_ref();
+    let known = before.map(|before| before.conditions.as_slice()).unwrap_or_default();
+    let text = fault.to_string();
+    let mut status = before.cloned().unwrap_or_default();
+    status.observed_generation = input.set.metadata.generation;
+    status.conditions = vec![condition(known, INVALID, &text, now)];
+    let is_new = before != Some(&status);
+    let notes = is_new.then_some(Note { warning: true, reason: INVALID, text });
+    Plan { status: is_new.then_some(status), notes: notes.into_iter().collect(), ..Plan::default() }
+}

@@ -1,0 +1,242 @@
+//! Tables of cases, with ten nodes a to j. `b:o` is an old pod on b; `!` broken, `P` held, `T` going, `F` ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::{Input, NodeView, Plan, plan};
+use crate::{
+    action::Action,
+    lifecycle::State,
+    names::{IN_PLACE_GATE, REVISION_LABEL, STATE_LABEL},
+    pod::{Phase, PodView},
+    revision::Revision,
+};
+
+const NOW: Timestamp = Timestamp::constant(1_000_000, 0);
+const NODES: &str = "abcdefghij";
+
+fn template(image: &str) -> Value {
+    json!({
+        "metadata": { "labels": { "app": "log" } },
+        "spec": { "containers": [{ "name": "main", "image": image }], "aFieldOfLater": [1] },
+    })
+}
+
+fn revision(name: &str, number: i64, image: &str) -> Revision {
+    Revision {
+        name: name.to_owned(),
+        uid: name.to_owned(),
+        version: "1".to_owned(),
+        number,
+        created: Timestamp::UNIX_EPOCH,
+        owner: "set".to_owned(),
+        template: template(image).as_object().cloned().unwrap(),
+    }
+}
+
+fn pod(token: &str, at: usize) -> PodView {
+    let (node, marks) = token.split_once(':').unwrap();
+    let has = |mark| marks.contains(mark);
+    let state = if has('P') { State::PreparingDelete } else { State::None };
+    let hash = if has('o') { "old" } else { "new" };
+    let mut labels = BTreeMap::from(
+        [("app", "log"), (REVISION_LABEL, hash), (STATE_LABEL, state.name())]
+            .map(|(key, value)| (key.to_owned(), value.to_owned())),
+    );
+    if has('P') || has('h') {
+        labels.insert("hook".to_owned(), "true".to_owned());
+    }
+    let is_ready = !has('!') && !has('F');
+    PodView {
+        namespace: "ns".to_owned(),
+        name: format!("log-{at}-{node}"),
+        uid: format!("uid-{at}"),
+        version: "1".to_owned(),
+        labels,
+        finalizers: Vec::new(),
+        owners: Vec::new(),
+        gates: vec![IN_PLACE_GATE.to_owned()],
+        placed_on: String::new(),
+        node: node.to_owned(),
+        phase: if has('F') { Phase::Ended } else { Phase::Running },
+        terminating: has('T'),
+        ready_since: is_ready.then_some(Timestamp::constant(900_000, 0)),
+        gate: None,
+        restarts: 0,
+        created: Timestamp::constant(100 + i64::try_from(at).unwrap(), 0),
+        deletion_cost: 0,
+    }
+}
+
+struct World {
+    spec: Value,
+    annotations: Value,
+    pods: Vec<PodView>,
+    nodes: Vec<NodeView>,
+    rests: BTreeMap<String, Timestamp>,
+}
+
+/// Ten pods of this kind, one a node.
+fn ten(marks: &str) -> String {
+    NODES.chars().map(|node| format!("{node}:{marks} ")).collect()
+}
+
+impl World {
+    fn new(rolling: Value, pods: &str) -> Self {
+        let node = |name: char| NodeView {
+            name: name.to_string(),
+            labels: if "ab".contains(name) {
+                [("canary".to_owned(), "1".to_owned())].into()
+            } else {
+                [].into()
+            },
+            taints: Vec::new(),
+        };
+        Self {
+            spec: json!({
+                "selector": { "matchLabels": { "app": "log" } },
+                "template": template("a:2"),
+                "updateStrategy": { "rollingUpdate": rolling },
+            }),
+            annotations: json!({}),
+            pods: pods.split_whitespace().enumerate().map(|(at, token)| pod(token, at)).collect(),
+            nodes: NODES.chars().map(node).collect(),
+            rests: BTreeMap::new(),
+        }
+    }
+
+    fn plan(&self) -> Plan {
+        let set = json!({
+            "apiVersion": super::API_VERSION,
+            "kind": super::KIND,
+            "metadata": { "namespace": "ns", "name": "log", "uid": "set", "annotations": self.annotations },
+            "spec": self.spec,
+        });
+        let set = serde_json::from_value(set).unwrap();
+        let (pods, nodes): (Vec<_>, Vec<_>) = (self.pods.iter().collect(), self.nodes.iter().collect());
+        let input = Input {
+            set: &set,
+            revisions: &[revision("log-old", 1, "a:1"), revision("log-new", 2, "a:2")],
+            pods: &pods,
+            nodes: &nodes,
+            in_place: &BTreeMap::new(),
+            updating_nodes: &NODES.chars().map(String::from).collect::<BTreeSet<_>>(),
+            rests_until: &self.rests,
+            collisions: 0,
+            seed: 7,
+        };
+        plan(&input, NOW)
+    }
+
+    /// Effect of a pass: `+bn` is made on b of the newest template, `-a` deleted, `~c` updated in place.
+    fn effect(&self) -> String {
+        let node = |name: &str| name.rsplit('-').next().unwrap().to_owned();
+        let effects = self.plan().actions.into_iter().map(|action| match action {
+            Action::CreatePod(pod) => {
+                let terms = &pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+                let on = terms["nodeSelectorTerms"][0]["matchFields"][0]["values"][0].as_str().unwrap();
+                let label = pod["metadata"]["labels"][REVISION_LABEL].as_str().unwrap();
+                format!("+{on}{}", label.chars().next().unwrap())
+            }
+            Action::DeletePod(target) => format!("-{}", node(&target.name)),
+            Action::UpdateInPlace(update) => format!("~{}", node(&update.name)),
+            Action::PatchPod(target, _) => format!("held {}", node(&target.name)),
+            other => panic!("{other:?}"),
+        });
+        effects.collect::<Vec<_>>().join(" ")
+    }
+}
+
+#[rstest]
+#[case::n1(json!({ "maxUnavailable": 2 }), ten("o"), "-j -i")]
+#[case::n1_made_again(json!({ "maxUnavailable": 2 }), ten("o").replace("j:o", "").replace("i:o", ""), "+in +jn")]
+#[case::n2_broken_ones_first_cost_nothing(json!({}), ten("o").replace("c:o", "c:o!"), "-c")]
+#[case::n2_and_no_more_than_may_be_out(json!({}), ten("o").replace("c:o", "c:o!").replace("d:o", "d:o!"), "-d")]
+#[case::n3(json!({ "partition": 7, "maxUnavailable": 9 }), ten("o"), "-j -i -h")]
+#[case::n4(json!({ "partition": 9, "selector": { "matchLabels": { "canary": "1" } } }), ten("o"), "-b")]
+#[case::n6_beside(json!({ "maxSurge": "30%", "maxUnavailable": 0 }), ten("o"), "+jn +in +hn")]
+#[case::n6_not_available(json!({ "maxSurge": 1, "maxUnavailable": 0 }), format!("{} j:n!", ten("o")), "")]
+#[case::n6_the_old_one_goes(json!({ "maxSurge": 1, "maxUnavailable": 0 }), format!("{} j:n", ten("o")), "-j")]
+#[case::n8_comes_back_as_it_was(json!({ "partition": 7 }), ten("o").replace("b:o", ""), "+bo")]
+#[case::n8_or_new(json!({ "partition": 7 }), ten("o").replace("j:o", ""), "+jn")]
+#[case::n9_a_new_pod_that_is_broken(json!({}), ten("o").replace("j:o", "j:n!"), "")]
+#[case::surging(json!({ "rollingUpdateType": "Surging" }), ten("o"), "+jn")]
+#[case::in_place(json!({ "rollingUpdateType": "InPlaceIfPossible" }), ten("o"), "~j")]
+#[case::at_rest(json!({ "paused": true }), ten("o"), "")]
+#[case::two_on_a_node(json!({}), format!("{} c:n", ten("n")), "-c")]
+#[case::one_that_goes_is_waited_for(json!({}), ten("n").replace("c:n", "c:nT"), "")]
+#[case::one_that_has_ended(json!({}), ten("n").replace("c:n", "c:nF"), "-c")]
+fn cases(#[case] rolling: Value, #[case] pods: String, #[case] effect: &str) {
+    assert_eq!(World::new(rolling, &pods).effect(), effect);
+}
+
+#[test]
+fn n5_a_canary_stays_new_when_its_label_goes() {
+    let rolling = json!({ "partition": 9, "selector": { "matchLabels": { "canary": "1" } } });
+    let mut world = World::new(rolling, &ten("o").replace("b:o", "b:n"));
+    world.nodes[1].labels.clear();
+    assert_eq!(world.effect(), "");
+}
+
+#[test]
+fn n7_pods_come_progressively() {
+    let mut world = World::new(json!({ "partition": 7 }), "");
+    world.annotations = json!({ "daemonset.kruise.io/progressive-create-pod": "true" });
+    assert_eq!(world.effect().split_whitespace().count(), 3);
+}
+
+#[test]
+fn n10_one_is_held_at_a_time() {
+    let hook = json!({ "preDelete": { "labelsHandler": { "hook": "true" } } });
+    let mut world = World::new(json!({}), &ten("oh"));
+    world.spec["lifecycle"] = hook.clone();
+    assert_eq!(world.effect(), "held j");
+    let mut world = World::new(json!({}), &ten("oh").replace("j:oh", "j:oP"));
+    world.spec["lifecycle"] = hook;
+    assert_eq!(world.effect(), "");
+}
+
+#[test]
+fn nodes_that_do_not_fit() {
+    let taint = |effect: &str| vec![json!({ "key": "x", "effect": effect })];
+    let mut world = World::new(json!({}), &ten("n").replace("c:n", ""));
+    world.nodes[2].taints = taint("NoSchedule");
+    world.nodes[3].taints = taint("NoSchedule");
+    world.nodes[4].taints = taint("NoExecute");
+    assert_eq!(world.effect(), "-e", "c gets none, d keeps its own");
+    let status = world.plan().status.unwrap();
+    assert_eq!((status.desired_number_scheduled, status.number_misscheduled), (7, 2));
+}
+
+#[test]
+fn a_share_of_the_burst_is_never_none() {
+    let mut world = World::new(json!({}), "");
+    world.spec["burstReplicas"] = json!("5%");
+    assert_eq!(world.effect().split_whitespace().count(), 1);
+}
+
+#[test]
+fn a_node_that_rests_gets_no_pod() {
+    let mut world = World::new(json!({}), &ten("n").replace("c:n", "c:nF"));
+    world.rests.insert("c".to_owned(), Timestamp::constant(1_000_030, 0));
+    assert_eq!(world.effect(), "");
+    assert_eq!(world.plan().again, Some(std::time::Duration::from_secs(30)));
+}
+
+#[test]
+fn the_status_counts() {
+    let status = World::new(json!({ "paused": true }), &ten("o").replace("a:o", "").replace("b:o", "b:n!"))
+        .plan()
+        .status
+        .unwrap();
+    let counts = (status.desired_number_scheduled, status.current_number_scheduled, status.number_ready);
+    assert_eq!(counts, (10, 9, 8));
+    assert_eq!(
+        (status.updated_number_scheduled, status.number_available, status.number_unavailable),
+        (1, 8, 2)
+    );
+    assert_eq!(status.daemon_set_hash.as_deref(), Some("new"));
+}

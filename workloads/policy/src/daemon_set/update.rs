@@ -1,0 +1,170 @@
+//! Updates of a DaemonSet: node by node, their names descending, as far as the partition lets go.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
+use super::{Member, Pass, Place};
+use crate::{
+    action::{Action, InPlaceUpdate},
+    in_place::{Change, InPlacePhase, change},
+    lifecycle::State,
+    names::{IN_PLACE_GATE, REVISION_LABEL},
+};
+
+impl<'a> Pass<'a> {
+    /// Nodes in the order in which they get the newest template: those that have it, those that are getting it,
+    /// then the others that are selected; as many as the partition lets go.
+    fn let_go(&self) -> Vec<&str> {
+        let selected = |place: &Place<'_>| match (&self.rules.nodes, place.node) {
+            (Some(selector), Some(node)) => selector.takes(&node.labels),
+            (Some(_), None) => false,
+            (None, _) => true,
+        };
+        let rank = |place: &Place<'_>| {
+            if place.active().any(|one| one.updated) {
+                return Some(0);
+            }
+            let is_going = |one: &Member<'_>| State::of(one.pod) == State::PreparingDelete;
+            // Without a pod it is nobody's yet: the partition says whose it will be.
+            if !place.members.is_empty() && place.active().all(is_going) {
+                return Some(1);
+            }
+            selected(place).then_some(2)
+        };
+        let counts = |place: &&Place<'_>| place.should_run || !place.members.is_empty();
+        let total = self.places.values().filter(counts).count();
+        let mut ranked: Vec<(i32, &str)> = self
+            .places
+            .iter()
+            .rev()
+            .filter(|(_, place)| counts(place))
+            .filter_map(|(name, place)| Some((rank(place)?, name.as_str())))
+            .collect();
+        // Stable: names stay descending.
+        ranked.sort_by_key(|(rank, _)| *rank);
+        let partition = self.rules.partition.up(self.desired);
+        let total = i64::try_from(total).unwrap_or(i64::MAX);
+        ranked.truncate(usize::try_from((total - partition).max(0)).unwrap_or(usize::MAX));
+        ranked.into_iter().map(|(_, name)| name).collect()
+    }
+
+    /// Nodes that keep what they have.
+    pub(super) fn held_back(&self) -> BTreeSet<String> {
+        let let_go: BTreeSet<&str> = self.let_go().into_iter().collect();
+        self.places.keys().filter(|name| !let_go.contains(name.as_str())).cloned().collect()
+    }
+
+    pub(super) fn update(&mut self) {
+        if self.rules.paused || self.rules.on_delete {
+            return;
+        }
+        let names: Vec<String> = self.let_go().into_iter().map(str::to_owned).collect();
+        if self.surge > 0 {
+            return self.update_surging(&names);
+        }
+        let most = self.rules.max_unavailable.up(self.desired).max(1);
+        let count = |takes: &dyn Fn(&Place<'_>) -> bool| {
+            i64::try_from(self.places.values().filter(|place| takes(place)).count()).unwrap_or(i64::MAX)
+        };
+        let mut out = count(&|place| place.is_out());
+        let has_old = |place: &Place<'_>| place.active().any(|one| !one.updated);
+        let mut taken = count(&|place| place.is_out() && !has_old(place));
+        for name in names {
+            let Some(place) = self.places.get(&name).filter(|place| place.should_run) else { continue };
+            let old: Vec<Member<'a>> = place.active().filter(|one| !one.updated).copied().collect();
+            if old.is_empty() {
+                continue;
+            }
+            if taken >= most {
+                return;
+            }
+            if !place.is_out() {
+                if out >= most {
+                    // One that is broken may still be mended: it costs nothing.
+                    continue;
+                }
+                out += 1;
+            }
+            taken += 1;
+            old.iter().for_each(|one| self.update_one(one));
+        }
+    }
+
+    /// New pods beside the old ones; an old one goes once the new one is available.
+    fn update_surging(&mut self, names: &[String]) {
+        let both = |place: &&Place<'_>| {
+            place.active().any(|one| one.updated) && place.active().any(|one| !one.updated)
+        };
+        let surging = self.places.values().filter(both).count();
+        let mut left = self.surge - i64::try_from(surging).unwrap_or(i64::MAX);
+        for name in names {
+            let Some(place) = self.places.get(name).filter(|place| place.should_run) else { continue };
+            let is_old = place.active().any(|one| !one.updated) && !place.active().any(|one| one.updated);
+            if is_old && left > 0 {
+                left -= 1;
+                self.create(name, self.live.update);
+            }
+        }
+    }
+
+    fn update_one(&mut self, member: &Member<'a>) {
+        match self.possible(member) {
+            Some(change) => {
+                let (pod, target) = (member.pod, self.live.update);
+                let mut labels = change.labels;
+                labels.insert(REVISION_LABEL.to_owned(), target.hash().to_owned());
+                self.plan.actions.push(Action::UpdateInPlace(InPlaceUpdate {
+                    node: pod.node.clone(),
+                    name: pod.name.clone(),
+                    uid: pod.uid.clone(),
+                    revision: target.name.clone(),
+                    attempt: member.in_place.map_or(0, |known| known.attempt.saturating_add(1)),
+                    images: change.images,
+                    labels,
+                    annotations: change.annotations,
+                    grace_seconds: None,
+                }));
+            }
+            None => self.delete(member),
+        }
+    }
+
+    /// Change that the pod can follow in place; `None`: it is made anew.
+    fn possible(&self, member: &Member<'a>) -> Option<Change> {
+        let (pod, target) = (member.pod, self.live.update);
+        if !self.rules.in_place || !pod.gates.iter().any(|gate| gate == IN_PLACE_GATE) {
+            return None;
+        }
+        let from = self.input.revisions.iter().find(|one| one.is_of(pod.label(REVISION_LABEL)))?;
+        let change = change(&from.template, &target.template)?;
+        if pod.node.is_empty() || !self.input.updating_nodes.contains(&pod.node) {
+            return None;
+        }
+        let failed = member.in_place.is_some_and(|known| {
+            matches!(known.phase, InPlacePhase::Failed(_)) && known.revision == target.name
+        });
+        (!failed).then_some(change)
+    }
+
+    /// Labels of pods that their nodes have updated; then the updates are forgotten. True: something was
+    /// written.
+    pub(super) fn refresh(&mut self) -> bool {
+        let mut actions = Vec::new();
+        for member in self.places.values().flat_map(|place| place.active()) {
+            let Some(known) = member.in_place.filter(|known| known.phase == InPlacePhase::Done) else {
+                continue;
+            };
+            let hash = crate::revision::short(&known.revision);
+            let pod = member.pod;
+            actions.push(if crate::revision::short(pod.label(REVISION_LABEL)) == hash {
+                Action::ForgetInPlace { node: known.node.clone(), uid: pod.uid.clone() }
+            } else {
+                Action::PatchPod(pod.target(), json!({ "metadata": { "labels": { REVISION_LABEL: hash } } }))
+            });
+        }
+        let some = !actions.is_empty();
+        self.plan.actions.extend(actions);
+        some
+    }
+}

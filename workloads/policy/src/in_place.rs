@@ -1,0 +1,149 @@
+//! Difference of two templates, as far as a running pod can follow it: images, labels and annotations.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+/// Change that a running pod can follow.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// New images, by container.
+    pub images: BTreeMap<String, String>,
+    /// Labels that are new or have another value.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations that are new or have another value.
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// Standing of an update in place, as the node tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InPlaceState {
+    /// Node that carries it out.
+    pub node: String,
+    /// Name of the revision that the pod gets.
+    pub revision: String,
+    /// Number of the try.
+    pub attempt: i32,
+    /// How far it is.
+    pub phase: InPlacePhase,
+}
+
+/// How far an update in place is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InPlacePhase {
+    /// Asked for, or going on.
+    Pending,
+    /// The pod has the revision.
+    Done,
+    /// It cannot be done; why.
+    Failed(String),
+}
+
+/// Finds the change from one template to another; `None`: a running pod cannot follow it.
+pub fn change(from: &Map<String, Value>, to: &Map<String, Value>) -> Option<Change> {
+    let mut change = Change {
+        labels: added(from, to, "labels")?,
+        annotations: added(from, to, "annotations")?,
+        ..Change::default()
+    };
+    let (mut old, mut new) = (from.clone(), to.clone());
+    for template in [&mut old, &mut new] {
+        for key in ["labels", "annotations"] {
+            if let Some(metadata) = template.get_mut("metadata").and_then(Value::as_object_mut) {
+                metadata.remove(key);
+            }
+        }
+        if template.get("metadata").is_some_and(is_empty) {
+            template.remove("metadata");
+        }
+    }
+    let before = images(&mut old);
+    let after = images(&mut new);
+    if old != new || before.len() != after.len() {
+        return None;
+    }
+    for ((name, from), (same, to)) in before.into_iter().zip(after) {
+        if name != same || to.is_empty() {
+            return None;
+        }
+        if from != to {
+            change.images.insert(name, to);
+        }
+    }
+    Some(change)
+}
+
+fn is_empty(metadata: &Value) -> bool {
+    metadata.as_object().is_none_or(|fields| fields.values().all(Value::is_null))
+}
+
+/// Takes the images of the containers out of a template.
+fn images(template: &mut Map<String, Value>) -> Vec<(String, String)> {
+    let containers = template.get_mut("spec").and_then(|spec| spec.get_mut("containers"));
+    let containers = containers.and_then(Value::as_array_mut).into_iter().flatten();
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
+    containers
+        .filter_map(Value::as_object_mut)
+        .map(|one| {
+            let image = one.remove("image");
+            (text(one.get("name")), text(image.as_ref()))
+        })
+        .collect()
+}
+
+/// Entries that are new or changed; `None`: one is gone, or is no text.
+fn added(from: &Map<String, Value>, to: &Map<String, Value>, key: &str) -> Option<BTreeMap<String, String>> {
+    let of = |template: &Map<String, Value>| {
+        let all = template.get("metadata").and_then(|metadata| metadata.get(key));
+        all.and_then(Value::as_object).cloned().unwrap_or_default()
+    };
+    let (from, to) = (of(from), of(to));
+    if from.keys().any(|key| !to.contains_key(key)) {
+        return None;
+    }
+    let changed = to.into_iter().filter(|(key, value)| from.get(key) != Some(value));
+    changed.map(|(key, value)| Some((key, value.as_str()?.to_owned()))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    fn template(spec: Value, labels: Value) -> Map<String, Value> {
+        json!({ "metadata": { "labels": labels }, "spec": spec }).as_object().cloned().unwrap()
+    }
+
+    fn spec(image: &str) -> Value {
+        json!({ "containers": [{ "name": "a", "image": "a:1" }, { "name": "b", "image": image, "env": [1] }] })
+    }
+
+    #[test]
+    fn images_labels_and_annotations_are_followed() {
+        let (from, to) = (
+            template(spec("b:1"), json!({ "x": "1" })),
+            template(spec("b:2"), json!({ "x": "2", "y": "1" })),
+        );
+        let change = change(&from, &to).unwrap();
+        assert_eq!(change.images, BTreeMap::from([("b".to_owned(), "b:2".to_owned())]));
+        assert_eq!(change.labels.len(), 2);
+    }
+
+    #[rstest]
+    #[case::a_field(json!({ "containers": [{ "name": "a", "image": "a:1" }, { "name": "b", "image": "b:1" }] }))]
+    #[case::a_container(json!({ "containers": [{ "name": "a", "image": "a:1" }] }))]
+    #[case::another_order(json!({ "containers": [{ "name": "b", "image": "b:1", "env": [1] }, { "name": "a", "image": "a:1" }] }))]
+    #[case::a_new_field(json!({ "containers": spec("b:1")["containers"], "later": 1 }))]
+    #[case::no_image(json!({ "containers": [{ "name": "a", "image": "a:1" }, { "name": "b", "env": [1] }] }))]
+    fn nothing_else_is(#[case] to: Value) {
+        assert_eq!(change(&template(spec("b:1"), json!({})), &template(to, json!({}))), None);
+    }
+
+    #[test]
+    fn a_label_that_is_gone_is_not_followed() {
+        let (from, to) = (template(spec("b:1"), json!({ "x": "1" })), template(spec("b:1"), json!({})));
+        assert_eq!(change(&from, &to), None);
+    }
+}

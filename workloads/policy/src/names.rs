@@ -1,0 +1,22 @@
+//! Labels, annotations and conditions of workloads and their pods, as OpenKruise has them.
+
+/// Label of a pod: the revision it has.
+pub const REVISION_LABEL: &str = "controller-revision-hash";
+/// Label of a pod: the hash of that revision alone.
+pub const TEMPLATE_HASH_LABEL: &str = "pod-template-hash";
+/// Label of a ControllerRevision: its hash.
+pub const HASH_LABEL: &str = "controller.kubernetes.io/hash";
+/// Label of a pod and of its claims: which claims belong to which pod.
+pub const INSTANCE_LABEL: &str = "apps.kruise.io/cloneset-instance-id";
+/// Label of a pod that is to be deleted, whatever its value.
+pub const SPECIFIED_DELETE_LABEL: &str = "apps.kruise.io/specified-delete";
+/// Label of a pod: where it is between its creation and its end.
+pub const STATE_LABEL: &str = "lifecycle.apps.kruise.io/state";
+/// Annotation of a pod: since when it is there.
+pub const STATE_SINCE_ANNOTATION: &str = "lifecycle.apps.kruise.io/timestamp";
+/// Label of a CloneSet: pods that wait for their deletion do not count.
+pub const EXCLUDE_PREPARING_DELETE_LABEL: &str = "apps.kruise.io/cloneset-scaling-exclude-preparing-delete";
+/// Annotation of a pod: pods with the lower number are deleted first.
+pub const DELETION_COST_ANNOTATION: &str = "controller.kubernetes.io/pod-deletion-cost";
+/// Readiness gate of pods that are updated in place.
+pub const IN_PLACE_GATE: &str = "InPlaceUpdateReady";

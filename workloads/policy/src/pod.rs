@@ -1,0 +1,222 @@
+//! Pods, reduced to what is decided by.
+
+use jiff::Timestamp;
+use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::OwnerReference};
+
+use crate::{
+    action::Target,
+    names::{DELETION_COST_ANNOTATION, IN_PLACE_GATE, INSTANCE_LABEL},
+    revision::controller,
+    selector::Labels,
+    store::{Stored, version},
+    time::until,
+};
+
+/// Phase of a pod, in the order in which pods are deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Not running yet.
+    #[default]
+    Pending,
+    /// Its node is silent.
+    Unknown,
+    /// Running.
+    Running,
+    /// Over.
+    Ended,
+}
+
+/// A pod.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodView {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Which one of that name.
+    pub uid: String,
+    /// Its version.
+    pub version: String,
+    /// Its labels.
+    pub labels: Labels,
+    /// Its finalizers.
+    pub finalizers: Vec<String>,
+    /// Its owners.
+    pub owners: Vec<OwnerReference>,
+    /// Types of its readiness gates.
+    pub gates: Vec<String>,
+    /// Node that it is tied to by its affinity; empty when it is tied to none.
+    pub placed_on: String,
+    /// Its node; empty before it has one.
+    pub node: String,
+    /// Its phase.
+    pub phase: Phase,
+    /// It is being deleted.
+    pub terminating: bool,
+    /// Since when it is Ready.
+    pub ready_since: Option<Timestamp>,
+    /// Whether its gate of updates in place is open, where somebody has said so.
+    pub gate: Option<bool>,
+    /// Restarts of the container that was restarted most often.
+    pub restarts: i32,
+    /// When it was made.
+    pub created: Timestamp,
+    /// The lower, the sooner it is deleted.
+    pub deletion_cost: i32,
+}
+
+impl PodView {
+    /// Reads a pod.
+    pub fn of(pod: &Pod) -> Self {
+        let meta = &pod.metadata;
+        let status = pod.status.as_ref();
+        let condition = |type_: &str| {
+            let all = status.and_then(|status| status.conditions.as_ref());
+            all.into_iter().flatten().find(|condition| condition.type_ == type_)
+        };
+        let ready = condition("Ready").filter(|ready| ready.status == "True");
+        let created = meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
+        let cost = meta.annotations.as_ref().and_then(|all| all.get(DELETION_COST_ANNOTATION));
+        let gates = pod.spec.as_ref().and_then(|spec| spec.readiness_gates.as_ref()).into_iter().flatten();
+        let containers = status.and_then(|status| status.container_statuses.as_ref());
+        Self {
+            namespace: meta.namespace.clone().unwrap_or_default(),
+            name: meta.name.clone().unwrap_or_default(),
+            uid: meta.uid.clone().unwrap_or_default(),
+            version: meta.resource_version.clone().unwrap_or_default(),
+            labels: meta.labels.clone().unwrap_or_default(),
+            finalizers: meta.finalizers.clone().unwrap_or_default(),
+            owners: meta.owner_references.clone().unwrap_or_default(),
+            gates: gates.map(|gate| gate.condition_type.clone()).collect(),
+            placed_on: placed_on(pod).unwrap_or_default(),
+            node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default(),
+            phase: phase(status.and_then(|status| status.phase.as_deref()).unwrap_or_default()),
+            terminating: meta.deletion_timestamp.is_some(),
+            ready_since: ready
+                .map(|ready| ready.last_transition_time.as_ref().map_or(created, |time| time.0)),
+            gate: condition(IN_PLACE_GATE).map(|gate| gate.status == "True"),
+            restarts: containers.into_iter().flatten().map(|one| one.restart_count).max().unwrap_or(0),
+            created,
+            deletion_cost: cost.and_then(|cost| deletion_cost(cost)).unwrap_or(0),
+        }
+    }
+
+    /// Tells whether it counts: it has not ended, and is not being deleted.
+    pub fn is_active(&self) -> bool {
+        self.phase != Phase::Ended && !self.terminating
+    }
+
+    /// Tells whether it serves.
+    pub fn is_ready(&self) -> bool {
+        self.phase == Phase::Running && self.ready_since.is_some() && self.gate != Some(false)
+    }
+
+    /// Tells whether it has served for so many seconds.
+    pub fn is_ready_for(&self, seconds: i64, now: Timestamp) -> bool {
+        self.is_ready()
+            && self.ready_since.is_some_and(|since| seconds <= 0 || until(since, seconds, now).is_zero())
+    }
+
+    /// UID of the owner that decides on it; empty when there is none.
+    pub fn owner(&self) -> &str {
+        controller(&self.owners)
+    }
+
+    /// Its node, or the one that it is for.
+    pub fn wanted_node(&self) -> &str {
+        if self.node.is_empty() { &self.placed_on } else { &self.node }
+    }
+
+    /// Its instance: which claims are its own.
+    pub fn instance(&self) -> &str {
+        self.label(INSTANCE_LABEL)
+    }
+
+    /// Value of a label; empty when it has none.
+    pub fn label(&self, key: &str) -> &str {
+        self.labels.get(key).map(String::as_str).unwrap_or_default()
+    }
+
+    /// Names it for a write.
+    pub fn target(&self) -> Target {
+        Target { name: self.name.clone(), uid: self.uid.clone(), version: self.version.clone() }
+    }
+}
+
+impl Stored for PodView {
+    fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    fn version(&self) -> u64 {
+        version(&self.version)
+    }
+}
+
+/// Node that the affinity of a pod names.
+fn placed_on(pod: &Pod) -> Option<String> {
+    let affinity = pod.spec.as_ref()?.affinity.as_ref()?.node_affinity.as_ref()?;
+    let required = affinity.required_during_scheduling_ignored_during_execution.as_ref()?;
+    let fields = required.node_selector_terms.first()?.match_fields.as_ref()?;
+    let field = fields.iter().find(|field| field.key == "metadata.name" && field.operator == "In")?;
+    field.values.as_ref()?.first().cloned()
+}
+
+fn phase(name: &str) -> Phase {
+    match name {
+        "Running" => Phase::Running,
+        "Succeeded" | "Failed" => Phase::Ended,
+        "Unknown" => Phase::Unknown,
+        _ => Phase::Pending,
+    }
+}
+
+/// Reads a cost as Kubernetes does: neither a plus sign nor zeros before the number.
+fn deletion_cost(text: &str) -> Option<i32> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit())
+        && (digits == "0" || !digits.starts_with('0'))
+        && text != "-0";
+    if is_plain { text.parse().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn costs_are_read_as_kubernetes_does() {
+        for (text, cost) in [
+            ("5", Some(5)),
+            ("-5", Some(-5)),
+            ("0", Some(0)),
+            ("+5", None),
+            ("05", None),
+            ("", None),
+            ("-0", None),
+            ("2147483648", None),
+        ] {
+            assert_eq!(deletion_cost(text), cost, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_pod_with_a_shut_gate_does_not_serve() {
+        let pod = |gate: &str| {
+            let pod = serde_json::from_value(json!({
+                "metadata": { "name": "p", "uid": "u" },
+                "status": { "phase": "Running", "conditions": [
+                    { "type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z" },
+                    { "type": gate, "status": "False" },
+                ]},
+            }));
+            PodView::of(&pod.unwrap())
+        };
+        assert!(!pod(IN_PLACE_GATE).is_ready());
+        let ready = pod("Other");
+        let then: Timestamp = "2026-01-01T00:00:09Z".parse().unwrap();
+        assert!(ready.is_ready() && ready.is_ready_for(9, then) && !ready.is_ready_for(10, then));
+    }
+}

@@ -1,0 +1,310 @@
+//! Revisions of a template: which one pods are to have, and which one those within the partition keep.
+//!
+//! A template that was there before gets its old revision back, name and hash: pods that still have it need
+//! no update.
+
+use jiff::Timestamp;
+use k8s_openapi::{api::apps::v1::ControllerRevision, apimachinery::pkg::apis::meta::v1::OwnerReference};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    action::{Action, Target},
+    hash,
+    names::HASH_LABEL,
+    selector::Labels,
+    store::{Stored, version},
+};
+
+/// The longest part of an owner's name that stands in the name of a revision.
+const LONGEST_OWNER: usize = 223;
+/// Says that a template replaces the one before whole.
+const PATCH: &str = "$patch";
+
+/// A revision that is on file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Revision {
+    /// Its name.
+    pub name: String,
+    /// Which one of that name.
+    pub uid: String,
+    /// Its version.
+    pub version: String,
+    /// Its number; the largest is the newest.
+    pub number: i64,
+    /// When it was made.
+    pub created: Timestamp,
+    /// Owner that decides on it.
+    pub owner: String,
+    /// Template that it has.
+    pub template: Map<String, Value>,
+}
+
+/// Owner of revisions, in the words of an owner reference.
+#[derive(Clone, Copy, Debug)]
+pub struct Owner<'a> {
+    /// Group and version.
+    pub api_version: &'a str,
+    /// Kind.
+    pub kind: &'a str,
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// Which one of that name.
+    pub uid: &'a str,
+    /// Its annotations.
+    pub annotations: &'a Labels,
+}
+
+/// Revisions that count.
+#[derive(Clone, Copy, Debug)]
+pub struct Live<'a> {
+    /// The newest: pods are to have it.
+    pub update: &'a Revision,
+    /// Revision that pods within the partition have.
+    pub current: &'a Revision,
+}
+
+impl Revision {
+    /// Reads a revision; `None`: it has no template.
+    pub fn of(revision: &ControllerRevision) -> Option<Self> {
+        let mut template = revision.data.as_ref()?.0.pointer("/spec/template")?.as_object()?.clone();
+        template.remove(PATCH);
+        let meta = &revision.metadata;
+        Some(Self {
+            name: meta.name.clone()?,
+            uid: meta.uid.clone().unwrap_or_default(),
+            version: meta.resource_version.clone().unwrap_or_default(),
+            number: revision.revision,
+            created: meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+            owner: controller(meta.owner_references.as_deref().unwrap_or_default()).to_owned(),
+            template,
+        })
+    }
+
+    /// Its hash alone.
+    pub fn hash(&self) -> &str {
+        short(&self.name)
+    }
+
+    /// Tells whether a pod with this label has it. Long and short labels mix.
+    pub fn is_of(&self, label: &str) -> bool {
+        !label.is_empty() && short(label) == self.hash()
+    }
+
+    fn target(&self) -> Target {
+        Target { name: self.name.clone(), uid: self.uid.clone(), version: self.version.clone() }
+    }
+}
+
+impl Owner<'_> {
+    /// Reference to it as the one that decides.
+    pub fn reference(&self) -> Value {
+        json!({
+            "apiVersion": self.api_version,
+            "kind": self.kind,
+            "name": self.name,
+            "uid": self.uid,
+            "controller": true,
+            "blockOwnerDeletion": true,
+        })
+    }
+}
+
+impl Stored for Revision {
+    fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    fn version(&self) -> u64 {
+        version(&self.version)
+    }
+}
+
+/// Finds the revisions that count, or the write that comes first. `current`: name of the current one, as the
+/// status has it.
+pub fn settle<'a>(
+    owner: Owner<'_>,
+    template: &Map<String, Value>,
+    revisions: &'a [Revision],
+    current: Option<&str>,
+    collisions: i32,
+) -> Result<Live<'a>, Box<Action>> {
+    let newest = revisions.iter().max_by_key(|one| (one.number, one.created, one.name.as_str()));
+    let next = newest.map_or(1, |newest| newest.number.saturating_add(1));
+    let same = |one: &&Revision| one.template == *template;
+    let equal = revisions.iter().filter(same).max_by_key(|one| (one.number, one.created, one.name.as_str()));
+    let Some(update) = equal else {
+        return Err(Box::new(Action::CreateRevision(new(owner, template, next, collisions))));
+    };
+    if newest.is_some_and(|newest| newest.number > update.number) {
+        return Err(Box::new(Action::RaiseRevision(update.target(), next)));
+    }
+    let current = revisions.iter().find(|one| Some(one.name.as_str()) == current).unwrap_or(update);
+    Ok(Live { update, current })
+}
+
+fn new(owner: Owner<'_>, template: &Map<String, Value>, number: i64, collisions: i32) -> Value {
+    let mut content = template.clone();
+    content.insert(PATCH.to_owned(), "replace".into());
+    let data = json!({ "spec": { "template": content } });
+    let hash = hash::revision(sorted(&data).to_string().as_bytes(), collisions);
+    let cut = owner.name.char_indices().map(|(at, _)| at).find(|at| *at >= LONGEST_OWNER);
+    let name = format!("{}-{hash}", &owner.name[..cut.unwrap_or(owner.name.len())]);
+    let labels = template.get("metadata").and_then(|metadata| metadata.get("labels"));
+    let mut labels = labels.and_then(Value::as_object).cloned().unwrap_or_default();
+    labels.insert(HASH_LABEL.to_owned(), hash.into());
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "ControllerRevision",
+        "metadata": {
+            "namespace": owner.namespace,
+            "name": name,
+            "labels": labels,
+            "annotations": owner.annotations,
+            "ownerReferences": [owner.reference()],
+        },
+        "data": data,
+        "revision": number,
+    })
+}
+
+/// The same with the keys of all objects sorted, whatever order they came in.
+fn sorted(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let mut keys: Vec<_> = fields.iter().collect();
+            keys.sort_by_key(|(key, _)| key.as_str());
+            Value::Object(keys.into_iter().map(|(key, value)| (key.clone(), sorted(value))).collect())
+        }
+        Value::Array(values) => Value::Array(values.iter().map(sorted).collect()),
+        other => other.clone(),
+    }
+}
+
+/// Revisions beyond the limit that nothing needs, the oldest first. `is_live`: a pod has it, or it counts.
+pub fn surplus(revisions: &[Revision], limit: usize, is_live: impl Fn(&Revision) -> bool) -> Vec<Action> {
+    let mut rest: Vec<&Revision> = revisions.iter().filter(|one| !is_live(one)).collect();
+    rest.sort_by_key(|one| (one.number, one.created, one.name.as_str()));
+    let surplus = rest.len().saturating_sub(limit);
+    rest.into_iter().take(surplus).map(|one| Action::DeleteRevision(one.target())).collect()
+}
+
+/// UID of the owner that decides; empty when there is none.
+pub(crate) fn controller(owners: &[OwnerReference]) -> &str {
+    owners
+        .iter()
+        .find(|owner| owner.controller == Some(true))
+        .map(|owner| owner.uid.as_str())
+        .unwrap_or_default()
+}
+
+/// Hash at the end of a name or a label.
+pub(crate) fn short(name: &str) -> &str {
+    name.rsplit('-').next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn template(image: &str) -> Map<String, Value> {
+        let template = json!({
+            "metadata": { "labels": { "app": "shop" } },
+            "spec": { "containers": [{ "name": "main", "image": image }], "aFieldOfLater": { "b": 1 } },
+        });
+        template.as_object().cloned().unwrap()
+    }
+
+    fn owner(name: &str) -> Owner<'_> {
+        static NONE: Labels = Labels::new();
+        Owner {
+            api_version: "apps.kruise.io/v1alpha1",
+            kind: "CloneSet",
+            namespace: "ns",
+            name,
+            uid: "u",
+            annotations: &NONE,
+        }
+    }
+
+    fn filed(object: &Value, number: i64) -> Revision {
+        let mut revision: ControllerRevision = serde_json::from_value(object.clone()).unwrap();
+        revision.revision = number;
+        Revision::of(&revision).unwrap()
+    }
+
+    fn made(action: Action) -> Value {
+        let Action::CreateRevision(object) = action else { panic!("{action:?}") };
+        object
+    }
+
+    #[test]
+    fn a_template_gets_one_revision_and_its_old_one_back() {
+        let first = made(*settle(owner("shop"), &template("a:1"), &[], None, 0).unwrap_err());
+        assert_eq!(first["revision"], 1);
+        assert_eq!(first["metadata"]["labels"]["app"], "shop");
+        assert_eq!(first["data"]["spec"]["template"]["$patch"], "replace");
+        let one = filed(&first, 1);
+        assert_eq!(one.template, template("a:1"), "newer fields stay");
+        let second =
+            made(*settle(owner("shop"), &template("a:2"), std::slice::from_ref(&one), None, 0).unwrap_err());
+        assert_eq!(second["revision"], 2);
+        let all = [one.clone(), filed(&second, 2)];
+        let live = settle(owner("shop"), &template("a:2"), &all, Some(&one.name), 0).unwrap();
+        assert_eq!((live.update.number, live.current.number), (2, 1));
+        // Back to the first.
+        let raised = settle(owner("shop"), &template("a:1"), &all, Some(&one.name), 0).unwrap_err();
+        assert!(
+            matches!(&*raised, Action::RaiseRevision(target, 3) if target.name == one.name),
+            "{raised:?}"
+        );
+        // A current one that is gone is the newest.
+        let live = settle(owner("shop"), &template("a:2"), &all, Some("shop-gone"), 0).unwrap();
+        assert_eq!(live.current.name, live.update.name);
+    }
+
+    #[test]
+    fn the_order_of_keys_makes_no_revision() {
+        let object = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+        let (one, other) = (object(r#"{"a":{"x":1,"y":2},"b":1}"#), object(r#"{"b":1,"a":{"y":2,"x":1}}"#));
+        assert_eq!(sorted(&one).to_string(), sorted(&other).to_string());
+        let name = |collisions| {
+            made(*settle(owner("shop"), &template("a:1"), &[], None, collisions).unwrap_err())["metadata"]
+                ["name"]
+                .clone()
+        };
+        assert_ne!(name(0), name(1), "a name that is taken is not tried again");
+    }
+
+    #[test]
+    fn a_long_name_is_cut() {
+        let name = "ä".repeat(200);
+        let made = made(*settle(owner(&name), &template("a:1"), &[], None, 0).unwrap_err());
+        assert!(made["metadata"]["name"].as_str().unwrap().len() <= 253);
+    }
+
+    #[test]
+    fn long_and_short_labels_mix() {
+        let made = made(*settle(owner("shop-a"), &template("a:1"), &[], None, 0).unwrap_err());
+        let revision = filed(&made, 1);
+        assert!(revision.is_of(&revision.name) && revision.is_of(revision.hash()) && !revision.is_of(""));
+        assert!(!revision.is_of("shop-a-bcdfg"));
+    }
+
+    #[test]
+    fn the_oldest_that_nothing_needs_go() {
+        let base = made(*settle(owner("shop"), &template("a:1"), &[], None, 0).unwrap_err());
+        let all: Vec<Revision> =
+            (1..=5).map(|number| Revision { name: format!("r-{number}"), ..filed(&base, number) }).collect();
+        let gone = surplus(&all, 2, |one| one.number == 2);
+        let names: Vec<_> = gone
+            .iter()
+            .map(|action| match action {
+                Action::DeleteRevision(target) => target.name.as_str(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(names, ["r-1", "r-3"]);
+    }
+}

@@ -1,0 +1,118 @@
+//! Claims of a StatefulSet, and what they go with.
+//!
+//! | whenScaled | whenDeleted | a pod with a slot | a pod without one |
+//! |---|---|---|---|
+//! | Retain | Retain | nothing | nothing |
+//! | Retain | Delete | the set | the set |
+//! | Delete | Retain | nothing | the pod |
+//! | Delete | Delete | the set | the pod |
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde_json::{Value, json};
+
+use super::{
+    API_VERSION, KIND, Pass,
+    build::{claim_name, object},
+};
+use crate::{action::Action, clone_set::ClaimView, pod::PodView};
+
+impl Pass<'_> {
+    fn claim(&self, name: &str) -> Option<&ClaimView> {
+        self.input.claims.iter().copied().find(|claim| claim.name == name)
+    }
+
+    fn claim_names(&self, ordinal: i64) -> impl Iterator<Item = String> {
+        self.rules.claims.iter().map(move |claim| claim_name(claim.name(), self.owner.name, ordinal))
+    }
+
+    /// Reason why a pod with these claims is not made yet.
+    pub(super) fn claims_in_the_way(&self, ordinal: i64) -> Option<String> {
+        self.claim_names(ordinal).find_map(|name| {
+            let claim = self.claim(&name)?;
+            if claim.terminating {
+                return Some(format!("claim {name} is being deleted: its pod is made when it is gone"));
+            }
+            // It goes with a pod that is gone, so soon; a new pod would lose it.
+            let of_a_pod = claim.owners.iter().find(|owner| owner.kind == "Pod")?;
+            let pod = &of_a_pod.name;
+            self.rules.deletes_with_pod.then(|| {
+                format!("claim {name} still goes with an earlier pod {pod}: waiting for its deletion")
+            })
+        })
+    }
+
+    /// Claims of a number that are not there.
+    pub(super) fn missing_claims(&self, ordinal: i64) -> Vec<Value> {
+        let missing = self.rules.claims.iter().filter_map(|template| {
+            let name = claim_name(template.name(), self.owner.name, ordinal);
+            if self.claim(&name).is_some() {
+                return None;
+            }
+            let mut claim = template.0.clone();
+            let mut metadata = object(claim.get("metadata"));
+            let mut labels = object(metadata.get("labels"));
+            let selected = self.rules.match_labels.iter();
+            labels.extend(selected.map(|(key, value)| (key.clone(), value.as_str().into())));
+            metadata.insert("labels".to_owned(), labels.into());
+            metadata.insert("name".to_owned(), name.into());
+            metadata.insert("namespace".to_owned(), self.owner.namespace.into());
+            if self.rules.deletes_with_set {
+                metadata.insert("ownerReferences".to_owned(), json!([self.set_reference()]));
+            }
+            claim.insert("apiVersion".to_owned(), "v1".into());
+            claim.insert("kind".to_owned(), "PersistentVolumeClaim".into());
+            claim.insert("metadata".to_owned(), metadata.into());
+            claim.remove("status");
+            Some(Value::Object(claim))
+        });
+        missing.collect()
+    }
+
+    /// Writes what the claims of the pods that are there go with.
+    pub(super) fn keep_claims(&mut self) {
+        let mut patches = Vec::new();
+        for member in self.members.values() {
+            let has_slot = self.slots.binary_search(&member.ordinal).is_ok();
+            let wanted = if self.rules.deletes_with_pod && !has_slot {
+                Some(pod_reference(member.pod))
+            } else {
+                self.rules.deletes_with_set.then(|| self.set_reference())
+            };
+            for claim in self.claim_names(member.ordinal).filter_map(|name| self.claim(&name)) {
+                let is_managed = |owner: &&OwnerReference| owner.uid == self.owner.uid || owner.kind == "Pod";
+                let managed: Vec<&OwnerReference> = claim.owners.iter().filter(is_managed).collect();
+                let is_so = match &wanted {
+                    Some(wanted) => managed.len() == 1 && managed[0].uid == wanted.uid,
+                    None => managed.is_empty(),
+                };
+                if !is_so {
+                    let others = claim.owners.iter().filter(|owner| !is_managed(owner));
+                    let owners: Vec<&OwnerReference> = others.chain(&wanted).collect();
+                    let patch = json!({ "metadata": { "ownerReferences": owners } });
+                    patches.push(Action::PatchClaim(claim.target(), patch));
+                }
+            }
+        }
+        self.plan.actions.extend(patches);
+    }
+
+    fn set_reference(&self) -> OwnerReference {
+        OwnerReference {
+            api_version: API_VERSION.to_owned(),
+            kind: KIND.to_owned(),
+            name: self.owner.name.to_owned(),
+            uid: self.owner.uid.to_owned(),
+            ..OwnerReference::default()
+        }
+    }
+}
+
+fn pod_reference(pod: &PodView) -> OwnerReference {
+    OwnerReference {
+        api_version: "v1".to_owned(),
+        kind: "Pod".to_owned(),
+        name: pod.name.clone(),
+        uid: pod.uid.clone(),
+        ..OwnerReference::default()
+    }
+}

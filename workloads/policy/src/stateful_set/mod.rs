@@ -1,0 +1,313 @@
+//! Advanced StatefulSet: the next writes that bring its pods to what its spec says.
+//!
+//! ```text
+//!   revisions ▶ slots, ascending ▶ pods without a slot, descending ▶ update ▶ status, history
+//! ```
+//!
+//! A slot is the number of a pod that there is to be; reserved numbers are none. Three things are done other
+//! than in OpenKruise 1.4. The budget of an update counts every pod that is not available, wherever it stands
+//! in the order; a pod that is broken is updated though others are waited for, or a set could not get out of a
+//! broken template; and claims count as scaled away by slot, not by number, so those of a pod beyond a reserved
+//! number are kept.
+
+mod build;
+mod claims;
+mod rules;
+mod status;
+mod update;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use berth_proto::crd::{AdvancedStatefulSet, AdvancedStatefulSetStatus};
+use jiff::Timestamp;
+use serde_json::json;
+
+pub use self::rules::Rules;
+use crate::{
+    action::{Action, Note},
+    clone_set::ClaimView,
+    in_place::{InPlacePhase, InPlaceState},
+    lifecycle::{State, entering, holds},
+    names::REVISION_LABEL,
+    pod::{Phase, PodView},
+    revision::{Live, Owner, Revision, settle, surplus},
+    selector::Labels,
+    time::until,
+};
+
+/// Group and version of the kind.
+pub const API_VERSION: &str = "apps.kruise.io/v1beta1";
+/// The kind.
+pub const KIND: &str = "StatefulSet";
+
+/// A StatefulSet, and all that is known of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    /// The set.
+    pub set: &'a AdvancedStatefulSet,
+    /// Revisions that it owns.
+    pub revisions: &'a [Revision],
+    /// Pods that it owns.
+    pub pods: &'a [&'a PodView],
+    /// Claims with names of the set's.
+    pub claims: &'a [&'a ClaimView],
+    /// Updates in place of its pods, by UID.
+    pub in_place: &'a BTreeMap<String, InPlaceState>,
+    /// Nodes whose agents update pods in place.
+    pub updating_nodes: &'a BTreeSet<String>,
+    /// How often the name of a new revision was taken, as far as the status does not say so yet.
+    pub collisions: i32,
+}
+
+/// Writes that are due.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// Writes, in their order.
+    pub actions: Vec<Action>,
+    /// Status, when it differs from the one on file.
+    pub status: Option<AdvancedStatefulSetStatus>,
+    /// Time after which something else may be due, though nothing changes.
+    pub again: Option<Duration>,
+    /// Things to tell.
+    pub notes: Vec<Note>,
+}
+
+/// A pod with a number.
+#[derive(Clone, Copy, Debug)]
+struct Member<'a> {
+    pod: &'a PodView,
+    ordinal: i64,
+    /// It has the newest revision, or is being brought to it.
+    updated: bool,
+    available: bool,
+    in_place: Option<&'a InPlaceState>,
+}
+
+/// State of a pass.
+struct Pass<'a> {
+    input: &'a Input<'a>,
+    rules: &'a Rules<'a>,
+    owner: Owner<'a>,
+    live: Live<'a>,
+    slots: Vec<i64>,
+    members: BTreeMap<i64, Member<'a>>,
+    now: Timestamp,
+    plan: Plan,
+    /// Why a pod is not made.
+    create_waits: Option<String>,
+    /// Why the update does not go on.
+    update_waits: Option<String>,
+}
+
+/// Number at the end of a pod's name, if it is a pod of the set.
+fn ordinal(set: &str, pod: &str) -> Option<i64> {
+    let digits = pod.strip_prefix(set)?.strip_prefix('-')?;
+    let is_plain =
+        digits.bytes().all(|byte| byte.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
+    if is_plain { digits.parse().ok() } else { None }
+}
+
+/// Decides on the next writes.
+pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
+    let set = input.set;
+    let rules = match Rules::of(set) {
+        Ok(rules) => rules,
+        Err(fault) => return status::faulty(input, &fault, now),
+    };
+    let none = Labels::new();
+    let name = set.metadata.name.as_deref().unwrap_or_default();
+    let owner = Owner {
+        api_version: API_VERSION,
+        kind: KIND,
+        namespace: set.metadata.namespace.as_deref().unwrap_or_default(),
+        name,
+        uid: set.metadata.uid.as_deref().unwrap_or_default(),
+        annotations: set.metadata.annotations.as_ref().unwrap_or(&none),
+    };
+    let is_going = set.metadata.deletion_timestamp.is_some();
+    let status = set.status.as_ref();
+    let counted = status.and_then(|status| status.collision_count).unwrap_or(0);
+    let current = status.and_then(|status| status.current_revision.as_deref());
+    let live = match settle(owner, rules.template, input.revisions, current, counted.max(input.collisions)) {
+        Ok(live) => live,
+        Err(_) if is_going => return Plan::default(),
+        Err(action) => return Plan { actions: vec![*action], ..Plan::default() },
+    };
+    let members = input.pods.iter().filter_map(|pod| {
+        let ordinal = ordinal(name, &pod.name)?;
+        Some((ordinal, Member::of(pod, ordinal, &rules, live, input, now)))
+    });
+    let mut pass = Pass {
+        input,
+        rules: &rules,
+        owner,
+        live,
+        slots: rules.slots(),
+        members: members.collect(),
+        now,
+        plan: Plan::default(),
+        create_waits: None,
+        update_waits: None,
+    };
+    if !is_going {
+        pass.keep_claims();
+        let may_go_on = pass.fill();
+        if may_go_on {
+            pass.condemn();
+        }
+        pass.update();
+        pass.shorten_history();
+    }
+    pass.plan.again = pass.again();
+    let status = pass.status();
+    let mut plan = pass.plan;
+    plan.status = (set.status.as_ref() != Some(&status)).then_some(status);
+    plan
+}
+
+impl<'a> Member<'a> {
+    fn of(
+        pod: &'a PodView,
+        ordinal: i64,
+        rules: &Rules<'_>,
+        live: Live<'_>,
+        input: &Input<'a>,
+        now: Timestamp,
+    ) -> Self {
+        let in_place = input.in_place.get(&pod.uid);
+        let pending = in_place.filter(|known| known.phase == InPlacePhase::Pending);
+        let updated = match pending {
+            Some(pending) => pending.revision == live.update.name,
+            None => pod.label(REVISION_LABEL) == live.update.name,
+        };
+        let available = pod.is_active()
+            && pending.is_none()
+            && State::of(pod).serves()
+            && pod.is_ready_for(rules.min_ready_seconds, now);
+        Self { pod, ordinal, updated, available, in_place }
+    }
+}
+
+impl<'a> Pass<'a> {
+    /// Goes over the slots: makes what is missing, replaces what has ended. True: what comes after the slots
+    /// need not wait for them.
+    fn fill(&mut self) -> bool {
+        // A budget of pods that are out while others are made.
+        let mut left = self.rules.scale_max_unavailable.unwrap_or(i64::MAX);
+        for ordinal in self.slots.clone() {
+            if left <= 0 {
+                return true;
+            }
+            let Some(member) = self.members.get(&ordinal).copied() else {
+                let made = self.create(ordinal);
+                if self.rules.ordered || !made {
+                    return !self.rules.ordered;
+                }
+                left -= 1;
+                continue;
+            };
+            if member.pod.phase == Phase::Ended && !member.pod.terminating {
+                let text = format!("pod {} has ended, and is made anew", member.pod.name);
+                self.plan.notes.push(Note { warning: true, reason: "RecreatingFailedPod", text });
+                self.plan.actions.push(Action::DeletePod(member.pod.target()));
+            }
+            if !member.available {
+                if self.rules.ordered {
+                    return false;
+                }
+                left -= 1;
+            }
+        }
+        true
+    }
+
+    /// False: something is in its way.
+    fn create(&mut self, ordinal: i64) -> bool {
+        if let Some(why) = self.claims_in_the_way(ordinal) {
+            self.create_waits.get_or_insert(why);
+            return false;
+        }
+        let revision = self.revision_of(ordinal);
+        let claims = self.missing_claims(ordinal);
+        self.plan.actions.extend(claims.into_iter().map(Action::CreateClaim));
+        let pod = build::pod(self.rules, self.owner, revision, ordinal, self.now);
+        self.plan.actions.push(Action::CreatePod(pod));
+        true
+    }
+
+    /// Revision that a new pod of this number gets.
+    fn revision_of(&self, ordinal: i64) -> &'a Revision {
+        if self.rules.on_delete {
+            return self.live.update;
+        }
+        let keeps = if self.rules.unordered.is_some() {
+            let old = self.slots.iter().filter(|slot| **slot != ordinal);
+            let old = old.filter(|slot| self.members.get(slot).is_some_and(|member| !member.updated));
+            i64::try_from(old.count()).unwrap_or(i64::MAX) < self.rules.partition
+        } else {
+            ordinal < self.rules.partition
+        };
+        if keeps { self.live.current } else { self.live.update }
+    }
+
+    /// Pods without a slot go, the highest first.
+    fn condemn(&mut self) {
+        let slots: BTreeSet<i64> = self.slots.iter().copied().collect();
+        let condemned: Vec<Member<'a>> =
+            self.members.values().rev().filter(|one| !slots.contains(&one.ordinal)).copied().collect();
+        // One after the other, and none while another one is on its way.
+        if self.rules.ordered && condemned.iter().any(|one| one.pod.terminating) {
+            return;
+        }
+        for member in condemned {
+            if !member.pod.terminating {
+                self.delete(&member);
+                if self.rules.ordered {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Deletes a pod, or has it wait for its hook.
+    fn delete(&mut self, member: &Member<'a>) {
+        if !holds(self.rules.pre_delete, member.pod) {
+            if let Some(known) = member.in_place {
+                let (node, uid) = (known.node.clone(), member.pod.uid.clone());
+                self.plan.actions.push(Action::ForgetInPlace { node, uid });
+            }
+            self.plan.actions.push(Action::DeletePod(member.pod.target()));
+        } else if State::of(member.pod) != State::PreparingDelete {
+            let patch = json!({ "metadata": entering(State::PreparingDelete, self.now) });
+            self.plan.actions.push(Action::PatchPod(member.pod.target(), patch));
+        }
+    }
+
+    fn shorten_history(&mut self) {
+        let live = self.live;
+        let labels: BTreeSet<&str> =
+            self.members.values().map(|member| member.pod.label(REVISION_LABEL)).collect();
+        let is_live = |one: &Revision| {
+            one.name == live.current.name
+                || one.name == live.update.name
+                || labels.contains(one.name.as_str())
+                || self.input.in_place.values().any(|known| known.revision == one.name)
+        };
+        self.plan.actions.extend(surplus(self.input.revisions, self.rules.history_limit, is_live));
+    }
+
+    /// Time until the next pod has served for long enough.
+    fn again(&self) -> Option<Duration> {
+        let waiting = self.members.values().filter(|member| member.pod.is_ready() && !member.available);
+        waiting
+            .filter_map(|member| Some(until(member.pod.ready_since?, self.rules.min_ready_seconds, self.now)))
+            .filter(|left| !left.is_zero())
+            .min()
+    }
+}

@@ -1,0 +1,65 @@
+//! Status of a StatefulSet.
+
+use berth_proto::crd::AdvancedStatefulSetStatus;
+use jiff::Timestamp;
+
+use super::{Input, Member, Pass, Plan};
+use crate::{action::Note, clone_set::condition, fault::Fault, names::REVISION_LABEL};
+
+/// Condition: a pod cannot be made.
+const FAILED_CREATE: &str = "FailedCreatePod";
+/// Condition: a pod cannot be updated.
+const FAILED_UPDATE: &str = "FailedUpdatePod";
+
+impl Pass<'_> {
+    pub(super) fn status(&self) -> AdvancedStatefulSetStatus {
+        let before = self.input.set.status.as_ref();
+        let of = |takes: &dyn Fn(&Member<'_>) -> bool| {
+            i32::try_from(self.members.values().filter(|member| takes(member)).count()).unwrap_or(i32::MAX)
+        };
+        let (replicas, ready) = (of(&|_| true), of(&|one| one.pod.is_ready()));
+        let updated = of(&|one| one.updated && !one.pod.terminating);
+        let all_updated =
+            updated == replicas && replicas == ready && i64::from(replicas) == self.rules.replicas;
+        let promoted = all_updated && !self.rules.on_delete;
+        let current = if promoted { self.live.update } else { self.live.current };
+        let of_current =
+            |one: &Member<'_>| one.pod.label(REVISION_LABEL) == current.name && !one.pod.terminating;
+        let conditions = before.map(|before| before.conditions.as_slice()).unwrap_or_default();
+        let failed =
+            [(FAILED_CREATE, self.create_waits.as_ref()), (FAILED_UPDATE, self.update_waits.as_ref())];
+        let collisions = before.and_then(|before| before.collision_count).unwrap_or(0);
+        let collisions = collisions.max(self.input.collisions);
+        AdvancedStatefulSetStatus {
+            observed_generation: self.input.set.metadata.generation,
+            replicas,
+            ready_replicas: ready,
+            available_replicas: of(&|one| one.available),
+            current_replicas: of(&of_current),
+            updated_replicas: updated,
+            updated_ready_replicas: of(&|one| one.updated && one.pod.is_ready()),
+            current_revision: Some(current.name.clone()),
+            update_revision: Some(self.live.update.name.clone()),
+            collision_count: (collisions > 0).then_some(collisions),
+            label_selector: Some(self.rules.selector.text()),
+            conditions: failed
+                .into_iter()
+                .filter_map(|(type_, message)| Some(condition(conditions, type_, message?, self.now)))
+                .collect(),
+        }
+    }
+}
+
+/// Plan for a set whose spec has a fault: to say so, and nothing else.
+pub(super) fn faulty(input: &Input<'_>, fault: &Fault, now: Timestamp) -> Plan {
+    let before = input.set.status.as_ref();
+    let known = before.map(|before| before.conditions.as_slice()).unwrap_or_default();
+    let text = fault.to_string();
+    let mut status = before.cloned().unwrap_or_default();
+    status.observed_generation = input.set.metadata.generation;
+    status.conditions =
+        [FAILED_CREATE, FAILED_UPDATE].map(|type_| condition(known, type_, &text, now)).into();
+    let is_new = before != Some(&status);
+    let notes = is_new.then_some(Note { warning: true, reason: "InvalidSpec", text });
+    Plan { status: is_new.then_some(status), notes: notes.into_iter().collect(), ..Plan::default() }
+}

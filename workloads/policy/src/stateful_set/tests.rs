@@ -1,0 +1,330 @@
+//! Tables of cases. `4o! 3n` are pods 4 and 3, of the old revision and broken, and of the newest one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::{Input, Plan, plan};
+use crate::{
+    action::Action,
+    clone_set::ClaimView,
+    in_place::{InPlacePhase, InPlaceState},
+    lifecycle::State,
+    names::{REVISION_LABEL, STATE_LABEL},
+    pod::{Phase, PodView},
+    revision::Revision,
+};
+
+const NOW: Timestamp = Timestamp::constant(1_000_000, 0);
+const NODE: &str = "node-1";
+
+struct World {
+    spec: Value,
+    revisions: Vec<Revision>,
+    pods: Vec<PodView>,
+    claims: Vec<ClaimView>,
+    in_place: BTreeMap<String, InPlaceState>,
+}
+
+fn template(image: &str) -> Value {
+    json!({
+        "metadata": { "labels": { "app": "db" } },
+        "spec": { "containers": [{ "name": "main", "image": image }], "aFieldOfLater": [1] },
+    })
+}
+
+fn revision(name: &str, number: i64, image: &str) -> Revision {
+    Revision {
+        name: name.to_owned(),
+        uid: name.to_owned(),
+        version: "1".to_owned(),
+        number,
+        created: Timestamp::UNIX_EPOCH,
+        owner: "set".to_owned(),
+        template: template(image).as_object().cloned().unwrap(),
+    }
+}
+
+fn pod(token: &str) -> PodView {
+    let marks = token.trim_start_matches(|c: char| c.is_ascii_digit());
+    let ordinal = &token[..token.len() - marks.len()];
+    let has = |mark| marks.contains(mark);
+    let revision = if has('o') { "db-old" } else { "db-new" };
+    let labels = [("app", "db"), (REVISION_LABEL, revision), (STATE_LABEL, State::Normal.name())];
+    let is_ready = !has('!') && !has('F');
+    PodView {
+        namespace: "ns".to_owned(),
+        name: format!("db-{ordinal}"),
+        uid: format!("uid-{ordinal}"),
+        version: "1".to_owned(),
+        labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+        finalizers: Vec::new(),
+        owners: Vec::new(),
+        gates: Vec::new(),
+        placed_on: String::new(),
+        node: NODE.to_owned(),
+        phase: if has('F') { Phase::Ended } else { Phase::Running },
+        terminating: has('T'),
+        ready_since: is_ready.then_some(Timestamp::constant(900_000, 0)),
+        gate: None,
+        restarts: 0,
+        created: Timestamp::UNIX_EPOCH,
+        deletion_cost: 0,
+    }
+}
+
+impl World {
+    /// A set of so many pods; what else its spec says.
+    fn new(replicas: i32, spec: Value, pods: &str) -> Self {
+        let mut all = json!({
+            "replicas": replicas,
+            "selector": { "matchLabels": { "app": "db" } },
+            "template": template("a:2"),
+            "podManagementPolicy": "Parallel",
+        });
+        for (key, value) in spec.as_object().unwrap() {
+            all[key] = value.clone();
+        }
+        Self {
+            spec: all,
+            revisions: vec![revision("db-old", 1, "a:1"), revision("db-new", 2, "a:2")],
+            pods: pods.split_whitespace().map(pod).collect(),
+            claims: Vec::new(),
+            in_place: BTreeMap::new(),
+        }
+    }
+
+    fn plan(&self) -> Plan {
+        let set = json!({
+            "apiVersion": super::API_VERSION,
+            "kind": super::KIND,
+            "metadata": { "namespace": "ns", "name": "db", "uid": "set", "generation": 1 },
+            "spec": self.spec,
+            "status": { "currentRevision": "db-old" },
+        });
+        let set = serde_json::from_value(set).unwrap();
+        let (pods, claims): (Vec<_>, Vec<_>) = (self.pods.iter().collect(), self.claims.iter().collect());
+        let input = Input {
+            set: &set,
+            revisions: &self.revisions,
+            pods: &pods,
+            claims: &claims,
+            in_place: &self.in_place,
+            updating_nodes: &BTreeSet::from([NODE.to_owned()]),
+            collisions: 0,
+        };
+        plan(&input, NOW)
+    }
+
+    /// Effect of a pass: `+3n` is made, `-4` is deleted, `~2` is updated in place.
+    fn effect(&self) -> String {
+        let ordinal = |name: &str| name.rsplit('-').next().unwrap().to_owned();
+        let effects = self.plan().actions.into_iter().filter_map(|action| match action {
+            Action::CreatePod(pod) => {
+                let label = pod["metadata"]["labels"][REVISION_LABEL].as_str().unwrap();
+                let side = if label == "db-old" { 'o' } else { 'n' };
+                Some(format!("+{}{side}", ordinal(pod["metadata"]["name"].as_str().unwrap())))
+            }
+            Action::DeletePod(target) => Some(format!("-{}", ordinal(&target.name))),
+            Action::UpdateInPlace(update) => Some(format!("~{}", ordinal(&update.name))),
+            Action::PatchPod(target, patch) => {
+                let state = patch["metadata"]["labels"][STATE_LABEL].as_str().unwrap().to_owned();
+                Some(format!("{state}{}", ordinal(&target.name)))
+            }
+            _ => None,
+        });
+        effects.collect::<Vec<_>>().join(" ")
+    }
+}
+
+fn rolling(fields: Value) -> Value {
+    json!({ "updateStrategy": { "rollingUpdate": fields } })
+}
+
+fn ordered(mut spec: Value) -> Value {
+    spec["podManagementPolicy"] = "OrderedReady".into();
+    spec
+}
+
+#[rstest]
+#[case::n1_the_first(3, ordered(json!({})), "", "+0n")]
+#[case::n1_not_available_yet(3, ordered(json!({})), "0n!", "")]
+#[case::n1_the_second(3, ordered(json!({})), "0n", "+1n")]
+#[case::n2_scale_up(10, json!({ "scaleStrategy": { "maxUnavailable": 2 } }), "0n 1n 2n", "+3n +4n")]
+#[case::n2_held(10, json!({ "scaleStrategy": { "maxUnavailable": 2 } }), "0n 1n 2n 3n! 4n!", "")]
+#[case::n2_next(10, json!({ "scaleStrategy": { "maxUnavailable": 2 } }), "0n 1n 2n 3n 4n!", "+5n")]
+#[case::n3_two(5, rolling(json!({ "maxUnavailable": 2 })), "0o 1o 2o 3o 4o", "-4 -3")]
+#[case::n3_next(5, rolling(json!({ "maxUnavailable": 2 })), "0o 1o 2o 3n! 4n", "-2")]
+#[case::n4_floor(5, rolling(json!({ "maxUnavailable": "10%" })), "0o 1o 2o 3o 4o", "-4")]
+#[case::n5_one_is_broken(5, rolling(json!({ "maxUnavailable": 2 })), "0o! 1o 2o 3o 4o", "-4 -0")]
+#[case::n6_all_are_broken(5, rolling(json!({ "maxUnavailable": 2 })), "0o! 1o! 2o! 3o! 4o!", "-4 -3")]
+#[case::n6_all_at_once(3, rolling(json!({ "maxUnavailable": "100%" })), "0o! 1o! 2o!", "-2 -1 -0")]
+#[case::n7_lost_pods(5, rolling(json!({ "partition": 3 })), "0o 2o 3n", "+1o +4n")]
+#[case::n8_reserved(4, with_reserved(rolling(json!({ "partition": 2, "maxUnavailable": 4 })), json!([1])), "0o 2o 3o 4o", "-4 -3 -2")]
+#[case::n9_unordered(5, unordered(2, 5), "0o 1n 2o 3o 4n", "-3")]
+#[case::n10_reserved_later(4, json!({ "reserveOrdinals": [1, 3] }), "0n 2n 3n 4n", "+5n -3")]
+#[case::n11_all_at_once(4, json!({}), "0n 1n 2n 3n 4n 5n 6n", "-6 -5 -4")]
+#[case::n11_one_by_one(4, ordered(json!({})), "0n 1n 2n 3n 4n 5n 6n", "-6")]
+#[case::n11_on_its_way(4, ordered(json!({})), "0n 1n 2n 3n 4n 5n 6nT", "")]
+#[case::n13_out_of_a_broken_template(3, ordered(json!({})), "0o 1o! 2o", "-1")]
+#[case::n14_partition_lifted(4, rolling(json!({ "partition": 3 })), "0o 1n", "+2o +3n")]
+#[case::failed_pods_are_made_anew(2, json!({}), "0n 1nF", "-1")]
+#[case::only_by_hand(2, json!({ "updateStrategy": { "type": "OnDelete" } }), "0o", "+1n")]
+#[case::at_rest(2, rolling(json!({ "paused": true })), "0o 1o", "")]
+#[case::a_name_that_is_none(1, json!({}), "0n", "")]
+fn cases(#[case] replicas: i32, #[case] spec: Value, #[case] pods: &str, #[case] effect: &str) {
+    assert_eq!(World::new(replicas, spec, pods).effect(), effect);
+}
+
+fn with_reserved(mut spec: Value, reserved: Value) -> Value {
+    spec["reserveOrdinals"] = reserved;
+    spec
+}
+
+fn unordered(partition: i32, most: i32) -> Value {
+    rolling(json!({
+        "partition": partition,
+        "maxUnavailable": most,
+        "unorderedUpdate": { "priorityStrategy": { "orderPriority": [{ "orderedKey": "none" }] } },
+    }))
+}
+
+#[rstest]
+#[case(4, json!([1]), &[0, 2, 3, 4])]
+#[case(4, json!([1, 3]), &[0, 2, 4, 5])]
+#[case(3, json!([1, 3]), &[0, 2, 4])]
+fn reserved_numbers_are_left_out(#[case] replicas: i32, #[case] reserved: Value, #[case] slots: &[i64]) {
+    let world = World::new(replicas, json!({ "reserveOrdinals": reserved }), "");
+    let made: Vec<i64> = world
+        .effect()
+        .split_whitespace()
+        .map(|effect| effect.trim_matches(['+', 'n']).parse().unwrap())
+        .collect();
+    assert_eq!(made, slots);
+}
+
+fn claim(ordinal: i64) -> ClaimView {
+    ClaimView {
+        namespace: "ns".to_owned(),
+        name: format!("data-db-{ordinal}"),
+        uid: format!("claim-{ordinal}"),
+        version: "1".to_owned(),
+        instance: String::new(),
+        owners: Vec::new(),
+        terminating: false,
+    }
+}
+
+fn with_claims(deleted: &str, scaled: &str) -> Value {
+    json!({
+        "volumeClaimTemplates": [{ "metadata": { "name": "data", "labels": { "own": "1" } } }],
+        "persistentVolumeClaimRetentionPolicy": { "whenDeleted": deleted, "whenScaled": scaled },
+    })
+}
+
+/// Each row: the policy, and what the claims of a pod with a slot and of one without go with.
+#[rstest]
+#[case("Retain", "Retain", None, None)]
+#[case("Delete", "Retain", Some("set"), Some("set"))]
+#[case("Retain", "Delete", None, Some("uid-4"))]
+#[case("Delete", "Delete", Some("set"), Some("uid-4"))]
+fn claims_go_with(
+    #[case] deleted: &str,
+    #[case] scaled: &str,
+    #[case] slot: Option<&str>,
+    #[case] condemned: Option<&str>,
+) {
+    // With a reserved number, pod 3 of 3 has a slot; OpenKruise 1.4 gives its claims away.
+    let mut spec = with_claims(deleted, scaled);
+    spec["reserveOrdinals"] = json!([0]);
+    let mut world = World::new(3, spec, "1n 2n 3n 4n");
+    world.claims = vec![claim(3), claim(4)];
+    let mut found = BTreeMap::new();
+    for action in world.plan().actions {
+        if let Action::PatchClaim(target, patch) = action {
+            let owners = patch["metadata"]["ownerReferences"].as_array().unwrap().clone();
+            found.insert(target.name, owners[0]["uid"].as_str().unwrap().to_owned());
+        }
+    }
+    assert_eq!(found.get("data-db-3").map(String::as_str), slot);
+    assert_eq!(found.get("data-db-4").map(String::as_str), condemned);
+}
+
+#[test]
+fn a_claim_that_goes_holds_its_pod_up() {
+    let mut world = World::new(2, with_claims("Retain", "Delete"), "0n");
+    world.claims = vec![claim(0), claim(1)];
+    world.claims[1].terminating = true;
+    assert_eq!(world.effect(), "");
+    let condition = world.plan().status.unwrap().conditions.remove(0);
+    assert_eq!(condition.type_, "FailedCreatePod");
+    assert!(condition.message.unwrap().contains("data-db-1 is being deleted"));
+    world.claims.pop();
+    let plan = world.plan();
+    let [Action::CreateClaim(claim), Action::CreatePod(pod), ..] = plan.actions.as_slice() else {
+        panic!("{plan:?}")
+    };
+    assert_eq!(claim["metadata"]["labels"], json!({ "own": "1", "app": "db" }));
+    assert_eq!(pod["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"], "data-db-1");
+    assert_eq!((&pod["spec"]["hostname"], &pod["spec"]["aFieldOfLater"]), (&json!("db-1"), &json!([1])));
+}
+
+#[test]
+fn pods_are_updated_in_place_and_labelled() {
+    let spec = rolling(json!({ "podUpdatePolicy": "InPlaceIfPossible", "maxUnavailable": 2 }));
+    let mut world = World::new(3, spec, "0o 1o 2o");
+    assert_eq!(world.effect(), "~2 ~1");
+    let known =
+        |phase| InPlaceState { node: NODE.to_owned(), revision: "db-new".to_owned(), attempt: 0, phase };
+    world.in_place.insert("uid-2".to_owned(), known(InPlacePhase::Pending));
+    assert_eq!(world.effect(), "~1");
+    world.in_place.insert("uid-2".to_owned(), known(InPlacePhase::Done));
+    assert_eq!(world.effect(), "Normal2");
+    // One that its node cannot update is made anew, or not at all.
+    world.in_place.insert("uid-2".to_owned(), known(InPlacePhase::Failed("no room".to_owned())));
+    assert_eq!(world.effect(), "-2 ~1");
+    world.spec["updateStrategy"]["rollingUpdate"]["podUpdatePolicy"] = "InPlaceOnly".into();
+    assert_eq!(world.effect(), "~1");
+    let condition = world.plan().status.unwrap().conditions.remove(0);
+    assert!(condition.message.unwrap().contains("pod db-2 cannot be updated in place: its node could not"));
+}
+
+#[test]
+fn a_hook_holds_the_deletion() {
+    let mut spec = json!({ "lifecycle": { "preDelete": { "finalizersHandler": ["example.com/hook"] } } });
+    spec["updateStrategy"] = json!({ "rollingUpdate": { "partition": 9 } });
+    let mut world = World::new(1, spec, "0n 1n");
+    world.pods[1].finalizers.push("example.com/hook".to_owned());
+    assert_eq!(world.effect(), "PreparingDelete1");
+    world.pods[1].labels.insert(STATE_LABEL.to_owned(), "PreparingDelete".to_owned());
+    assert_eq!(world.effect(), "");
+    world.pods[1].finalizers.clear();
+    assert_eq!(world.effect(), "-1");
+}
+
+#[test]
+fn the_status_counts() {
+    let status =
+        World::new(5, rolling(json!({ "partition": 2 })), "0o 1o! 2n 3n! 4nT").plan().status.unwrap();
+    assert_eq!((status.replicas, status.ready_replicas, status.available_replicas), (5, 3, 2));
+    assert_eq!((status.current_replicas, status.updated_replicas, status.updated_ready_replicas), (2, 2, 2));
+    assert_eq!(status.current_revision.as_deref(), Some("db-old"));
+    let all = World::new(2, json!({}), "0n 1n").plan().status.unwrap();
+    assert_eq!(all.current_revision.as_deref(), Some("db-new"));
+}
+
+#[test]
+fn a_spec_that_makes_no_sense_does_nothing_and_says_so() {
+    for (change, says) in [
+        (rolling(json!({ "maxUnavailable": "many" })), "maxUnavailable is many"),
+        (json!({ "podManagementPolicy": "parallel" }), "spec.podManagementPolicy is \"parallel\""),
+        (json!({ "selector": {} }), "spec.selector selects all pods"),
+    ] {
+        let plan = World::new(3, change, "0o").plan();
+        assert!(plan.actions.is_empty());
+        let message = plan.status.unwrap().conditions[0].message.clone().unwrap();
+        assert!(message.contains(says), "{message}");
+    }
+}

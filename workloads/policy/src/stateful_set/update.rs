@@ -1,0 +1,168 @@
+//! Updates of a StatefulSet: from the highest number down, as many at once as may be out of service.
+
+use serde_json::{Value, json};
+
+use super::{Member, Pass};
+use crate::{
+    action::{Action, InPlaceUpdate},
+    clone_set::{Priority, UpdateType},
+    in_place::{Change, InPlacePhase, change},
+    lifecycle::{State, entering, has_all, holds},
+    names::REVISION_LABEL,
+    revision::Revision,
+};
+
+impl<'a> Pass<'a> {
+    pub(super) fn update(&mut self) {
+        if self.refresh() || self.rules.on_delete || self.rules.paused {
+            return;
+        }
+        let in_slots = |one: &&Member<'_>| self.slots.binary_search(&one.ordinal).is_ok();
+        let all: Vec<Member<'a>> = self.members.values().filter(in_slots).copied().collect();
+        // Numbers without a pod are out of service as well.
+        let empty = self.slots.len().saturating_sub(all.len());
+        let mut out = all.iter().filter(|one| !one.available).count().saturating_add(empty);
+        let arriving = all.iter().filter(|one| one.updated && !one.available).count();
+        let mut taken = arriving.saturating_add(empty);
+        let most = usize::try_from(self.rules.max_unavailable).unwrap_or(usize::MAX);
+        for member in self.order(all) {
+            if taken >= most {
+                return;
+            }
+            if member.updated || member.pod.terminating {
+                continue;
+            }
+            if member.available {
+                if out >= most {
+                    // One that is broken may still be mended: it costs nothing.
+                    continue;
+                }
+                out = out.saturating_add(1);
+            }
+            taken = taken.saturating_add(1);
+            self.update_one(&member);
+        }
+    }
+
+    /// Pods that are to have the newest revision, in the order in which they get it.
+    fn order(&self, mut all: Vec<Member<'a>>) -> Vec<Member<'a>> {
+        all.sort_by_key(|one| std::cmp::Reverse(one.ordinal));
+        let Some(priority) = &self.rules.unordered else {
+            all.retain(|one| one.ordinal >= self.rules.partition);
+            return all;
+        };
+        match priority {
+            Priority::None => {}
+            Priority::Weights(terms) => all.sort_by_cached_key(|one| {
+                let weights = terms.iter().filter(|(_, selector)| selector.takes(&one.pod.labels));
+                weights.map(|(weight, _)| i64::from(*weight)).fold(0, i64::saturating_add).saturating_neg()
+            }),
+            Priority::Labels(keys) => all.sort_by_cached_key(|one| {
+                let found = keys.iter().enumerate().find_map(|(at, key)| {
+                    let number = crate::clone_set::trailing(one.pod.labels.get(key)?);
+                    Some((at, number.saturating_neg()))
+                });
+                found.map_or((0, 0, 0), |(at, number)| (1, at, number))
+            }),
+        }
+        // Those that have it already are of the number that is to have it.
+        all.sort_by_key(|one| !(one.updated || one.pod.terminating));
+        all.truncate(usize::try_from(self.rules.replicas - self.rules.partition).unwrap_or(0));
+        all
+    }
+
+    /// Brings states and labels up to date. True: a pod was written.
+    fn refresh(&mut self) -> bool {
+        let mut actions = Vec::new();
+        for member in self.members.values().filter(|one| one.pod.is_active()) {
+            let (pod, state) = (member.pod, State::of(member.pod));
+            let after = if has_all(self.rules.in_place_update, pod) { State::Normal } else { State::Updated };
+            match member.in_place.map(|known| (&known.phase, known)) {
+                Some((InPlacePhase::Done, known)) => {
+                    let is_labelled = pod.label(REVISION_LABEL) == known.revision
+                        && (state == after || state == State::None);
+                    actions.push(if is_labelled {
+                        Action::ForgetInPlace { node: known.node.clone(), uid: pod.uid.clone() }
+                    } else {
+                        let mut metadata = entering(after, self.now);
+                        if let Some(labels) = metadata.get_mut("labels").and_then(Value::as_object_mut) {
+                            labels.insert(REVISION_LABEL.to_owned(), known.revision.as_str().into());
+                        }
+                        Action::PatchPod(pod.target(), json!({ "metadata": metadata }))
+                    });
+                }
+                Some(_) => {}
+                None => {
+                    let next = match state {
+                        State::Updated if after == State::Normal => Some(State::Normal),
+                        State::Updating | State::PreparingUpdate if member.updated => Some(after),
+                        State::PreparingNormal => Some(State::Normal),
+                        _ => None,
+                    };
+                    actions.extend(next.map(|next| {
+                        Action::PatchPod(pod.target(), json!({ "metadata": entering(next, self.now) }))
+                    }));
+                }
+            }
+        }
+        let some = !actions.is_empty();
+        self.plan.actions.extend(actions);
+        some
+    }
+
+    fn update_one(&mut self, member: &Member<'a>) {
+        let target = self.live.update;
+        let in_place = match self.rules.update_type {
+            UpdateType::ReCreate => Err(String::new()),
+            UpdateType::InPlaceIfPossible | UpdateType::InPlaceOnly => self.possible(member, target),
+        };
+        match in_place {
+            Ok(change) => self.update_in_place(member, target, change),
+            Err(why) if self.rules.update_type == UpdateType::InPlaceOnly => {
+                self.update_waits
+                    .get_or_insert(format!("pod {} cannot be updated in place: {why}", member.pod.name));
+            }
+            Err(_) => self.delete(member),
+        }
+    }
+
+    fn possible(&self, member: &Member<'a>, target: &Revision) -> Result<Change, String> {
+        let pod = member.pod;
+        let label = pod.label(REVISION_LABEL);
+        let from = self.input.revisions.iter().find(|one| one.name == label);
+        let from = from.ok_or_else(|| format!("its revision {label:?} is not on file"))?;
+        let change = change(&from.template, &target.template)
+            .ok_or("more than images, labels and annotations has changed")?;
+        if pod.node.is_empty() || !self.input.updating_nodes.contains(&pod.node) {
+            return Err(format!("node {:?} has no agent that updates pods of StatefulSets", pod.node));
+        }
+        match member.in_place.map(|known| (&known.phase, known.revision == target.name)) {
+            Some((InPlacePhase::Failed(why), true)) => Err(format!("its node could not do it: {why}")),
+            _ => Ok(change),
+        }
+    }
+
+    fn update_in_place(&mut self, member: &Member<'a>, target: &Revision, change: Change) {
+        let pod = member.pod;
+        if holds(self.rules.in_place_update, pod) {
+            if State::of(pod) != State::PreparingUpdate {
+                let patch = json!({ "metadata": entering(State::PreparingUpdate, self.now) });
+                self.plan.actions.push(Action::PatchPod(pod.target(), patch));
+            }
+            return;
+        }
+        let mut labels = change.labels;
+        labels.insert(REVISION_LABEL.to_owned(), target.name.clone());
+        self.plan.actions.push(Action::UpdateInPlace(InPlaceUpdate {
+            node: pod.node.clone(),
+            name: pod.name.clone(),
+            uid: pod.uid.clone(),
+            revision: target.name.clone(),
+            attempt: member.in_place.map_or(0, |known| known.attempt.saturating_add(1)),
+            images: change.images,
+            labels,
+            annotations: change.annotations,
+            grace_seconds: self.rules.grace_seconds,
+        }));
+    }
+}

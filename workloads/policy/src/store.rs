@@ -1,0 +1,160 @@
+//! Store of what the cluster shows, which never goes back behind what was written here.
+//!
+//! A watch is late by nature. Whoever decides on it alone makes a pod twice. So what a write answered goes in
+//! at once, and what the watch shows later is taken only if it is newer; a list that was begun before a write
+//! takes nothing of that write away. An event that is lost is mended by the next list. Nothing waits for an
+//! event, so no lost one can hold anything up.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// An object in a store.
+pub trait Stored {
+    /// Tells it from all others.
+    fn uid(&self) -> &str;
+    /// Its version, as the API server counts; larger is newer.
+    fn version(&self) -> u64;
+}
+
+/// Objects by UID.
+#[derive(Clone, Debug)]
+pub struct Store<T> {
+    objects: BTreeMap<String, T>,
+    /// Written since the last list began.
+    written: BTreeSet<String>,
+    /// Ended by a write, and not seen to be gone: they do not come back.
+    ended: BTreeSet<String>,
+    /// A list that comes in: what it has shown so far.
+    listed: Option<BTreeMap<String, T>>,
+}
+
+impl<T> Default for Store<T> {
+    fn default() -> Self {
+        Self { objects: BTreeMap::new(), written: BTreeSet::new(), ended: BTreeSet::new(), listed: None }
+    }
+}
+
+impl<T: Stored> Store<T> {
+    /// The object of that UID.
+    pub fn get(&self, uid: &str) -> Option<&T> {
+        self.objects.get(uid)
+    }
+
+    /// All objects.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.objects.values()
+    }
+
+    /// A list begins: all objects follow.
+    pub fn list_begins(&mut self) {
+        self.listed = Some(BTreeMap::new());
+        self.written.clear();
+    }
+
+    /// The list is complete; what is not in it is gone.
+    pub fn list_ends(&mut self) {
+        let Some(listed) = self.listed.take() else { return };
+        // Written after the list began: it may be missing there.
+        self.objects.retain(|uid, _| listed.contains_key(uid) || self.written.contains(uid));
+        self.ended.retain(|uid| listed.contains_key(uid));
+        for object in listed.into_values() {
+            self.applied(object);
+        }
+    }
+
+    /// The watch shows an object. False: something newer is known, or it counts at the end of the list.
+    pub fn applied(&mut self, object: T) -> bool {
+        if let Some(listed) = &mut self.listed {
+            listed.insert(object.uid().to_owned(), object);
+            return false;
+        }
+        self.take(object)
+    }
+
+    /// The watch shows that an object is gone.
+    pub fn gone(&mut self, uid: &str) -> Option<T> {
+        self.ended.remove(uid);
+        if let Some(listed) = &mut self.listed {
+            listed.remove(uid);
+        }
+        self.objects.remove(uid)
+    }
+
+    /// A write was answered with this object.
+    pub fn wrote(&mut self, object: T) {
+        let uid = object.uid().to_owned();
+        if self.take(object) {
+            self.written.insert(uid);
+        }
+    }
+
+    /// A write has ended this object: it is gone, whatever a late watch shows.
+    pub fn ended(&mut self, uid: &str) {
+        self.objects.remove(uid);
+        self.ended.insert(uid.to_owned());
+    }
+
+    fn take(&mut self, object: T) -> bool {
+        let is_old = self.objects.get(object.uid()).is_some_and(|known| known.version() >= object.version());
+        if is_old || self.ended.contains(object.uid()) {
+            return false;
+        }
+        self.objects.insert(object.uid().to_owned(), object);
+        true
+    }
+}
+
+/// Reads a version; one that is no number is older than all others.
+pub fn version(text: &str) -> u64 {
+    text.parse().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Debug, PartialEq)]
+    struct Object(&'static str, u64);
+
+    impl Stored for Object {
+        fn uid(&self) -> &str {
+            self.0
+        }
+
+        fn version(&self) -> u64 {
+            self.1
+        }
+    }
+
+    fn shown(store: &Store<Object>) -> Vec<(&'static str, u64)> {
+        store.iter().map(|object| (object.0, object.1)).collect()
+    }
+
+    #[test]
+    fn a_late_watch_takes_nothing_back() {
+        let mut store = Store::default();
+        store.wrote(Object("a", 5));
+        assert!(!store.applied(Object("a", 3)));
+        assert_eq!(shown(&store), [("a", 5)]);
+        store.ended("a");
+        assert!(!store.applied(Object("a", 6)));
+        assert_eq!(shown(&store), []);
+        store.gone("a");
+        assert!(store.applied(Object("b", 7)));
+    }
+
+    #[test]
+    fn a_list_that_was_begun_before_a_write_takes_nothing_of_it_away() {
+        let mut store = Store::default();
+        store.applied(Object("old", 1));
+        store.wrote(Object("before", 2));
+        store.list_begins();
+        store.applied(Object("x", 3));
+        store.wrote(Object("during", 4));
+        store.ended("x");
+        store.list_ends();
+        assert_eq!(shown(&store), [("during", 4)]);
+        store.list_begins();
+        store.list_ends();
+        assert_eq!(shown(&store), []);
+    }
+}

@@ -1,0 +1,94 @@
+//! The command line: every flag also as an environment variable, complete before anything is bound.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use berth_base::telemetry::LogFormat;
+use clap::{ArgAction, Parser};
+use tracing_subscriber::filter::Targets;
+
+/// Berth's workloads: makes, updates and deletes the pods of CloneSets.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "berth-workloads", version)]
+pub struct Config {
+    /// Kubeconfig file; without it, the ServiceAccount of the pod it runs in
+    #[arg(long, env = "BERTH_KUBECONFIG")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Namespace of the program, where its Lease is
+    #[arg(long, env = "POD_NAMESPACE", default_value = "berth-system", value_parser = not_empty)]
+    pub namespace: String,
+    /// Name of the Lease by which the replicas elect their leader
+    #[arg(long, env = "BERTH_LEASE_NAME", default_value = "berth-workloads", value_parser = not_empty)]
+    pub lease_name: String,
+    /// Seconds without a sign of life after which a leader is followed by another replica
+    #[arg(long, env = "BERTH_LEASE_DURATION", default_value_t = 15, value_parser = clap::value_parser!(u16).range(3..))]
+    pub lease_duration: u16,
+    /// Name of this replica in the Lease; no other may have it. Made up when left out
+    #[arg(long, env = "POD_NAME")]
+    pub identity: Option<String>,
+    /// Address of /livez and /readyz
+    #[arg(long, env = "BERTH_HEALTH_ADDRESS", default_value = "0.0.0.0:8000")]
+    pub health_address: SocketAddr,
+    /// Address of /metrics
+    #[arg(long, env = "BERTH_METRICS_ADDRESS", default_value = "0.0.0.0:8080")]
+    pub metrics_address: SocketAddr,
+    /// Bring pods of a CloneSet back to its current revision when its partition is raised
+    #[arg(long, env = "BERTH_CLONESET_PARTITION_ROLLBACK")]
+    pub cloneset_partition_rollback: bool,
+    /// Label pods of CloneSets with the hash of their revision alone
+    #[arg(long, env = "BERTH_CLONESET_SHORT_HASH")]
+    pub cloneset_short_hash: bool,
+    /// Format of log lines
+    #[arg(long, env = "BERTH_LOG_FORMAT", value_enum, default_value_t)]
+    pub log_format: LogFormat,
+    /// Log level (error, warn, info, debug, trace), or a filter such as berth_workloads=debug,info
+    #[arg(long, env = "BERTH_LOG_LEVEL", default_value = "info")]
+    pub log_level: Targets,
+    /// Log more of the program's own doing; -vv still more
+    #[arg(short, action = ArgAction::Count, conflicts_with = "log_level")]
+    pub verbose: u8,
+}
+
+impl Config {
+    /// Returns the filter of the log.
+    pub fn log_filter(&self) -> Targets {
+        match self.verbose {
+            0 => self.log_level.clone(),
+            1 => self.log_level.clone().with_target("berth_workloads", tracing::Level::DEBUG),
+            _ => self.log_level.clone().with_target("berth_workloads", tracing::Level::TRACE),
+        }
+    }
+
+    /// `--lease-duration`.
+    pub fn lease_duration(&self) -> Duration {
+        Duration::from_secs(self.lease_duration.into())
+    }
+}
+
+fn not_empty(value: &str) -> Result<String, &'static str> {
+    if value.is_empty() { Err("is empty") } else { Ok(value.to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[test]
+    fn defaults() {
+        let config = Config::try_parse_from(["berth-workloads"]).unwrap();
+        assert_eq!(config.lease_duration(), Duration::from_secs(15));
+        assert_eq!(config.lease_name, "berth-workloads");
+        assert!(!config.cloneset_partition_rollback && !config.cloneset_short_hash);
+    }
+
+    #[rstest]
+    #[case::no_address(&["--health-address", "8000"])]
+    #[case::two_levels(&["-v", "--log-level", "warn"])]
+    #[case::short_lease(&["--lease-duration", "2"])]
+    #[case::empty_name(&["--lease-name", ""])]
+    #[case::unknown(&["--leader-elect"])]
+    fn bad_usage(#[case] args: &[&str]) {
+        assert!(Config::try_parse_from([&["berth-workloads"], args].concat()).is_err());
+    }
+}

@@ -1,0 +1,120 @@
+//! Events of workloads, written one after the other and no faster than people read. One that cannot be
+//! written is lost; the set's status says what lasts.
+
+use std::{sync::Arc, time::Duration};
+
+use berth_base::telemetry::chain;
+use berth_proto::crd::CloneSet;
+use berth_workloads_policy::{
+    action::Note,
+    clone_set::{API_VERSION, KIND},
+};
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::{core::v1::ObjectReference, events::v1::Event},
+    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
+};
+use kube::{Api, Client, api::PostParams};
+use tokio::{sync::mpsc, time::timeout};
+use tracing::{debug, warn};
+
+/// The longest note the API takes, in characters of at most four bytes.
+const LONGEST_NOTE: usize = 256;
+/// Author of the Events.
+const CONTROLLER: &str = "berth-workloads";
+/// An Event without an answer is given up after it.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// Pause after each.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Events that wait; one more is lost.
+const MOST_WAITING: usize = 512;
+
+/// Something to tell of a set.
+pub(crate) type Told = (Arc<CloneSet>, Note);
+
+/// The entrance.
+#[derive(Clone, Debug)]
+pub(crate) struct Events(mpsc::Sender<Told>);
+
+impl Events {
+    /// Takes something to tell.
+    pub(crate) fn tell(&self, set: &Arc<CloneSet>, note: Note) {
+        if let Err(error) = self.0.try_send((set.clone(), note)) {
+            debug!(%error, "Event not written, too many wait");
+        }
+    }
+}
+
+/// Returns the entrance, and what comes out of it.
+pub(crate) fn channel() -> (Events, mpsc::Receiver<Told>) {
+    let (sender, told) = mpsc::channel(MOST_WAITING);
+    (Events(sender), told)
+}
+
+/// Writes what is told, for ever. Ends when nobody tells any more.
+pub(crate) async fn write(client: Client, mut told: mpsc::Receiver<Told>) {
+    while let Some((set, note)) = told.recv().await {
+        let reason = note.reason;
+        let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
+        let events = Api::<Event>::namespaced(client.clone(), namespace);
+        let event = event(&set, note, Timestamp::now());
+        match timeout(ANSWER_WITHIN, events.create(&PostParams::default(), &event)).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => warn!(reason, error = chain(&error), "Event not written"),
+            Err(_) => warn!(reason, "Event not written: no answer"),
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Name of an Event has room for a number beside that of its object.
+fn cut(name: &str) -> String {
+    name.chars().take(200).collect()
+}
+
+fn event(set: &CloneSet, note: Note, now: Timestamp) -> Event {
+    let meta = &set.metadata;
+    let name = meta.name.clone().unwrap_or_default();
+    Event {
+        metadata: ObjectMeta {
+            namespace: meta.namespace.clone(),
+            name: Some(format!("{}.{:x}", cut(&name), now.as_nanosecond())),
+            ..ObjectMeta::default()
+        },
+        regarding: Some(ObjectReference {
+            api_version: Some(API_VERSION.to_owned()),
+            kind: Some(KIND.to_owned()),
+            namespace: meta.namespace.clone(),
+            name: Some(name),
+            uid: meta.uid.clone(),
+            resource_version: meta.resource_version.clone(),
+            ..ObjectReference::default()
+        }),
+        type_: Some(if note.warning { "Warning" } else { "Normal" }.to_owned()),
+        reason: Some(note.reason.to_owned()),
+        action: Some(note.reason.to_owned()),
+        note: Some(note.text.chars().take(LONGEST_NOTE).collect()),
+        event_time: Some(MicroTime(now)),
+        reporting_controller: Some(CONTROLLER.to_owned()),
+        reporting_instance: Some(CONTROLLER.to_owned()),
+        ..Event::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_about_its_set() {
+        let mut set = CloneSet::new("shop", Default::default());
+        set.metadata.namespace = Some("ns".to_owned());
+        set.metadata.uid = Some("u".to_owned());
+        let note = Note { warning: true, reason: "FailedCreate", text: "ä".repeat(2000) };
+        let event = event(&set, note, Timestamp::constant(1_700_000_000, 0));
+        let regarding = event.regarding.unwrap();
+        assert_eq!((regarding.name.as_deref(), regarding.uid.as_deref()), (Some("shop"), Some("u")));
+        assert_eq!(event.metadata.namespace.as_deref(), Some("ns"));
+        assert!(event.note.unwrap().len() <= 1024);
+    }
+}

@@ -1,0 +1,30 @@
+//! Berth's workloads: makes, updates and deletes the pods of CloneSets.
+//!
+//! ```text
+//!   watches ──▶ Controller { picture of the cluster } ──▶ plan ──▶ writes ──▶ API server
+//!                  ▲                                                  │
+//!                  └──────── what the API server answered ────────────┘
+//! ```
+//!
+//! The decisions are those of `berth-workloads-policy`, which is pure. Here are the watches, the picture that
+//! they give, and the writes. What a write was answered goes into the picture at once, so no decision is made
+//! on a picture from before it; of one set at most one plan is carried out at a time.
+//!
+//! It is a program of its own, with an identity of its own: Berth's manager and agents make and delete no
+//! pods, and go on without it.
+
+#![cfg_attr(
+    test,
+    allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should")
+)]
+
+mod cluster;
+pub mod config;
+mod controller;
+mod events;
+mod mailbox;
+mod metrics;
+mod owned;
+pub mod run;
+mod watch;
+mod write;

@@ -1,0 +1,224 @@
+//! Updates in place: entries of CloneSets in the objects of nodes, and what the nodes say of them.
+//!
+//! An object of a node has many writers. Each change of the entries is made on the version that was just read
+//! and fails if that has changed: so two sets with pods on one node take nothing from each other.
+
+use std::collections::BTreeMap;
+
+use berth_proto::crd::{
+    DesiredPod, NodePodUpdate, NodePodUpdateStatus, PodService, UpdateContainer, UpdatePhase, UpdatedPod,
+};
+use berth_workloads_policy::{
+    action::InPlaceUpdate,
+    clone_set::KIND,
+    in_place::{InPlacePhase, InPlaceState},
+    store::{Stored, version},
+};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::{Value, json};
+
+/// Ability of an agent that checks entries of CloneSets.
+const FEATURE: &str = "clonesets/v1";
+
+/// Object of a node, as far as it is about CloneSets.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Mailbox {
+    pub(crate) uid: String,
+    version: String,
+    pub(crate) node: String,
+    /// Its agent checks entries of CloneSets.
+    pub(crate) updates: bool,
+    entries: Vec<DesiredPod>,
+    /// How far they are.
+    pods: Vec<UpdatedPod>,
+}
+
+/// Owner of the entries of a set.
+fn owner(set: &str) -> String {
+    format!("{KIND}/{set}")
+}
+
+fn is_ours(owner: &str) -> bool {
+    owner.strip_prefix(KIND).is_some_and(|rest| rest.starts_with('/'))
+}
+
+impl Stored for Mailbox {
+    fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    fn version(&self) -> u64 {
+        version(&self.version)
+    }
+}
+
+impl Mailbox {
+    /// Reads the object of a node.
+    pub(crate) fn of(object: NodePodUpdate) -> Self {
+        let NodePodUpdateStatus { desired_pods, pods, features, .. } = object.status.unwrap_or_default();
+        Self {
+            uid: object.metadata.uid.unwrap_or_default(),
+            version: object.metadata.resource_version.unwrap_or_default(),
+            node: object.metadata.name.unwrap_or_default(),
+            updates: features.iter().any(|feature| feature == FEATURE),
+            entries: desired_pods.into_iter().filter(|entry| is_ours(&entry.owner)).collect(),
+            pods: pods.into_iter().filter(|pod| is_ours(&pod.owner)).collect(),
+        }
+    }
+
+    /// UIDs of the sets that it is about.
+    pub(crate) fn sets(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().map(|entry| entry.owner_uid.as_str())
+    }
+
+    /// Updates of the pods of a set, by UID.
+    pub(crate) fn states(&self, set: &str) -> impl Iterator<Item = (String, InPlaceState)> {
+        let entries = self.entries.iter().filter(move |entry| entry.owner_uid == set);
+        entries.map(|entry| (entry.uid.clone(), self.state(entry)))
+    }
+
+    fn state(&self, entry: &DesiredPod) -> InPlaceState {
+        let answer = self.pods.iter().find(|pod| {
+            pod.uid == entry.uid
+                && pod.owner == entry.owner
+                && pod.revision == entry.revision
+                && pod.attempt == entry.attempt
+        });
+        let phase = match answer.map(|answer| (&answer.phase, answer)) {
+            Some((UpdatePhase::Succeeded, _)) => InPlacePhase::Done,
+            Some((UpdatePhase::Failed, answer)) => {
+                let why = answer.message.clone().or_else(|| answer.reason.clone());
+                InPlacePhase::Failed(why.unwrap_or_else(|| "its node does not say why".to_owned()))
+            }
+            _ => InPlacePhase::Pending,
+        };
+        InPlaceState {
+            node: self.node.clone(),
+            revision: entry.revision.clone(),
+            attempt: entry.attempt,
+            phase,
+        }
+    }
+
+    /// Body that makes this the entry of its pod. `None`: it is there.
+    pub(crate) fn with(&self, entry: &DesiredPod) -> Option<Value> {
+        let is_there = |known: &DesiredPod| {
+            known.uid == entry.uid
+                && known.owner == entry.owner
+                && known.revision == entry.revision
+                && known.attempt == entry.attempt
+        };
+        if self.entries.iter().any(is_there) {
+            return None;
+        }
+        let others = self.entries.iter().filter(|known| known.uid != entry.uid || known.owner != entry.owner);
+        Some(self.body(&others.chain([entry]).collect::<Vec<_>>()))
+    }
+
+    /// Body without the entry of this pod. `None`: there is none.
+    pub(crate) fn without(&self, uid: &str, set: &str) -> Option<Value> {
+        let owner = owner(set);
+        let left: Vec<&DesiredPod> =
+            self.entries.iter().filter(|entry| entry.uid != uid || entry.owner != owner).collect();
+        (left.len() < self.entries.len()).then(|| self.body(&left))
+    }
+
+    fn body(&self, entries: &[&DesiredPod]) -> Value {
+        json!({
+            "apiVersion": "berth.dev/v1alpha1",
+            "kind": "NodePodUpdate",
+            "metadata": { "name": self.node, "uid": self.uid, "resourceVersion": self.version },
+            "status": { "desiredPods": entries },
+        })
+    }
+}
+
+/// Entry for an update of a pod of a set.
+pub(crate) fn entry(update: &InPlaceUpdate, set: (&str, &str, &str), now: Timestamp) -> DesiredPod {
+    let (namespace, name, uid) = set;
+    let images: &BTreeMap<String, String> = &update.images;
+    let container =
+        |(name, image): (&String, &String)| UpdateContainer { name: name.clone(), image: image.clone() };
+    DesiredPod {
+        uid: update.uid.clone(),
+        owner: owner(name),
+        owner_uid: uid.to_owned(),
+        namespace: namespace.to_owned(),
+        name: update.name.clone(),
+        revision: update.revision.clone(),
+        attempt: update.attempt,
+        service: PodService::Drain,
+        containers: images.iter().map(container).collect(),
+        labels: update.labels.clone(),
+        annotations: update.annotations.clone(),
+        since: Some(Time(Timestamp::from_second(now.as_second()).unwrap_or(now))),
+        grace_period_seconds: update.grace_seconds.filter(|seconds| *seconds > 0),
+        ..DesiredPod::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn update(uid: &str) -> InPlaceUpdate {
+        InPlaceUpdate {
+            node: "n".to_owned(),
+            name: format!("pod-{uid}"),
+            uid: uid.to_owned(),
+            revision: "shop-new".to_owned(),
+            attempt: 0,
+            images: [("main".to_owned(), "a:2".to_owned())].into(),
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
+            grace_seconds: Some(0),
+        }
+    }
+
+    fn made(uid: &str) -> DesiredPod {
+        entry(&update(uid), ("ns", "shop", "set"), Timestamp::UNIX_EPOCH)
+    }
+
+    /// A mailbox with an entry of `p`, one of a SidecarSet, and what the node says.
+    fn mailbox(phase: Option<&str>) -> Mailbox {
+        let answer = json!({ "uid": "p", "owner": "CloneSet/shop", "revision": "shop-new", "phase": phase, "message": "no room" });
+        let answers = phase.map(|_| answer).into_iter().collect::<Vec<_>>();
+        let object = json!({
+            "apiVersion": "berth.dev/v1alpha1",
+            "kind": "NodePodUpdate",
+            "metadata": { "name": "n", "uid": "u", "resourceVersion": "7" },
+            "spec": {},
+            "status": {
+                "features": ["owners/v1", "clonesets/v1"],
+                "desiredPods": [made("p"), { "uid": "p", "owner": "SidecarSet/mesh", "namespace": "ns", "name": "pod-p", "revision": "r" }],
+                "pods": answers,
+            },
+        });
+        Mailbox::of(serde_json::from_value(object).unwrap())
+    }
+
+    #[test]
+    fn entries_of_others_are_theirs() {
+        let mailbox = mailbox(None);
+        assert!(mailbox.updates);
+        assert_eq!(mailbox.with(&made("p")), None, "it is there");
+        let body = mailbox.with(&made("q")).unwrap();
+        assert_eq!(body["status"]["desiredPods"].as_array().unwrap().len(), 2);
+        assert_eq!(body["metadata"]["resourceVersion"], "7");
+        let body = mailbox.without("p", "shop").unwrap();
+        assert_eq!(body["status"]["desiredPods"], json!([]));
+        assert_eq!(mailbox.without("q", "shop"), None);
+        assert_eq!(mailbox.without("p", "other"), None);
+    }
+
+    #[test]
+    fn a_node_says_how_far_it_is() {
+        let phase = |phase| mailbox(phase).states("set").next().unwrap().1.phase;
+        assert_eq!(phase(None), InPlacePhase::Pending);
+        assert_eq!(phase(Some("Updating")), InPlacePhase::Pending);
+        assert_eq!(phase(Some("Succeeded")), InPlacePhase::Done);
+        assert_eq!(phase(Some("Failed")), InPlacePhase::Failed("no room".to_owned()));
+        assert_eq!(mailbox(None).states("another").count(), 0);
+    }
+}

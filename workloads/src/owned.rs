@@ -1,0 +1,212 @@
+//! Objects of a kind, and which set has which of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_workloads_policy::{
+    clone_set::ClaimView,
+    pod::PodView,
+    revision::Revision,
+    store::{Store, Stored},
+};
+
+use crate::watch::Shown;
+
+/// An object that a set decides on.
+pub(crate) trait Ownable: Stored {
+    /// UID of the set.
+    fn owner(&self) -> &str;
+}
+
+impl Ownable for PodView {
+    fn owner(&self) -> &str {
+        Self::owner(self)
+    }
+}
+
+impl Ownable for ClaimView {
+    fn owner(&self) -> &str {
+        Self::owner(self)
+    }
+}
+
+impl Ownable for Revision {
+    fn owner(&self) -> &str {
+        &self.owner
+    }
+}
+
+/// Objects by UID and by owner.
+#[derive(Debug)]
+pub(crate) struct Owned<T> {
+    store: Store<T>,
+    by_owner: BTreeMap<String, BTreeSet<String>>,
+    /// All of them were listed once.
+    pub(crate) listed: bool,
+}
+
+impl<T> Default for Owned<T> {
+    fn default() -> Self {
+        Self { store: Store::default(), by_owner: BTreeMap::new(), listed: false }
+    }
+}
+
+/// Sets that an event concerns.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Concerned {
+    None,
+    /// These, by UID.
+    Some(Vec<String>),
+    All,
+}
+
+impl<T: Ownable> Owned<T> {
+    /// Takes in what the watch shows.
+    pub(crate) fn take(&mut self, shown: Shown<T>) -> Concerned {
+        match shown {
+            Shown::ListBegins => {
+                self.store.list_begins();
+                Concerned::None
+            }
+            Shown::ListEnds => {
+                self.store.list_ends();
+                self.by_owner.clear();
+                for object in self.store.iter() {
+                    let owner = self.by_owner.entry(object.owner().to_owned()).or_default();
+                    owner.insert(object.uid().to_owned());
+                }
+                self.listed = true;
+                Concerned::All
+            }
+            Shown::Applied(object) => {
+                let (uid, owner) = (object.uid().to_owned(), object.owner().to_owned());
+                let before = self.store.get(&uid).map(|known| known.owner().to_owned());
+                if !self.store.applied(object) {
+                    return Concerned::None;
+                }
+                let mut concerned = vec![owner.clone()];
+                if let Some(before) = before.filter(|before| *before != owner) {
+                    self.unlink(&before, &uid);
+                    concerned.push(before);
+                }
+                self.link(owner, uid);
+                Concerned::Some(concerned)
+            }
+            Shown::Gone(uid) => match self.store.gone(&uid) {
+                Some(object) => {
+                    let owner = object.owner().to_owned();
+                    self.unlink(&owner, &uid);
+                    Concerned::Some(vec![owner])
+                }
+                None => Concerned::None,
+            },
+        }
+    }
+
+    /// A write was answered with this object.
+    pub(crate) fn wrote(&mut self, object: T) {
+        let (uid, owner) = (object.uid().to_owned(), object.owner().to_owned());
+        let before = self.store.get(&uid).map(|known| known.owner().to_owned());
+        self.store.wrote(object);
+        if self.store.get(&uid).is_some_and(|known| known.owner() == owner) {
+            if let Some(before) = before.filter(|before| *before != owner) {
+                self.unlink(&before, &uid);
+            }
+            self.link(owner, uid);
+        }
+    }
+
+    /// A write has ended this object.
+    pub(crate) fn ended(&mut self, uid: &str) {
+        if let Some(owner) = self.store.get(uid).map(|known| known.owner().to_owned()) {
+            self.unlink(&owner, uid);
+        }
+        self.store.ended(uid);
+    }
+
+    /// All objects of an owner that are `selected`, as they were read at once: what is not among them is gone.
+    pub(crate) fn read(&mut self, owner: &str, objects: Vec<T>, selected: impl Fn(&T) -> bool) {
+        let there: BTreeSet<&str> = objects.iter().map(Stored::uid).collect();
+        let known = self.of(owner).filter(|known| selected(known) && !there.contains(known.uid()));
+        let gone: Vec<String> = known.map(|known| known.uid().to_owned()).collect();
+        gone.iter().for_each(|uid| self.ended(uid));
+        objects.into_iter().for_each(|object| self.wrote(object));
+    }
+
+    /// Objects of an owner.
+    pub(crate) fn of(&self, owner: &str) -> impl Iterator<Item = &T> {
+        self.by_owner.get(owner).into_iter().flatten().filter_map(|uid| self.store.get(uid))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_owner.values().map(BTreeSet::len).fold(0, usize::saturating_add)
+    }
+
+    fn link(&mut self, owner: String, uid: String) {
+        self.by_owner.entry(owner).or_default().insert(uid);
+    }
+
+    fn unlink(&mut self, owner: &str, uid: &str) {
+        if let Some(uids) = self.by_owner.get_mut(owner) {
+            uids.remove(uid);
+            if uids.is_empty() {
+                self.by_owner.remove(owner);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Debug)]
+    struct Object(&'static str, u64, &'static str);
+
+    impl Stored for Object {
+        fn uid(&self) -> &str {
+            self.0
+        }
+
+        fn version(&self) -> u64 {
+            self.1
+        }
+    }
+
+    impl Ownable for Object {
+        fn owner(&self) -> &str {
+            self.2
+        }
+    }
+
+    fn of(owned: &Owned<Object>, owner: &str) -> Vec<&'static str> {
+        owned.of(owner).map(|object| object.0).collect()
+    }
+
+    #[test]
+    fn an_object_is_found_by_its_owner_of_today() {
+        let mut owned = Owned::default();
+        assert_eq!(owned.take(Shown::Applied(Object("a", 1, "x"))), Concerned::Some(vec!["x".to_owned()]));
+        assert_eq!(owned.take(Shown::Applied(Object("a", 1, "x"))), Concerned::None);
+        let moved = owned.take(Shown::Applied(Object("a", 2, "y")));
+        assert_eq!(moved, Concerned::Some(vec!["y".to_owned(), "x".to_owned()]));
+        assert_eq!((of(&owned, "x"), of(&owned, "y")), (vec![], vec!["a"]));
+        owned.wrote(Object("b", 3, "y"));
+        owned.ended("a");
+        assert_eq!(of(&owned, "y"), ["b"]);
+        assert_eq!(owned.take(Shown::Gone("b".to_owned())), Concerned::Some(vec!["y".to_owned()]));
+        assert_eq!(owned.len(), 0);
+    }
+
+    #[test]
+    fn what_is_read_at_once_is_all_there_is() {
+        let mut owned = Owned::default();
+        owned.wrote(Object("gone", 1, "x"));
+        owned.wrote(Object("others", 1, "y"));
+        owned.wrote(Object("unselected", 1, "x"));
+        owned.read("x", vec![Object("new", 2, "x")], |object| object.0 != "unselected");
+        assert_eq!((of(&owned, "x"), of(&owned, "y")), (vec!["new", "unselected"], vec!["others"]));
+        // A watch that is late does not bring it back.
+        owned.take(Shown::Applied(Object("gone", 3, "x")));
+        assert_eq!(of(&owned, "x"), ["new", "unselected"]);
+    }
+}

@@ -1,0 +1,137 @@
+//! Wires the program together, and takes it apart in order.
+//!
+//! Every replica watches and keeps the picture; only the one that holds the lease plans. Stop: no more plans
+//! are begun, and the lease is given up.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, anyhow};
+use berth_base::{
+    client::{client, identity},
+    http::{self, Check, Pages},
+    lease::{Candidate, Terms},
+    telemetry,
+};
+use berth_workloads_policy::clone_set::Settings;
+use clap::Parser;
+use prometheus_client::registry::Registry;
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info};
+
+use crate::{
+    cluster::Cluster,
+    config::Config,
+    controller::Controller,
+    events,
+    metrics::Metrics,
+    watch::{Claims, Mailboxes, Nodes, Pods, Revisions, Sets, follow},
+    write::Writer,
+};
+
+/// sysexits(3): the command line is wrong. Nothing was bound.
+const EX_USAGE: u8 = 64;
+/// Inputs that wait for the picture. Past them the watches wait, and with them the API server.
+const INPUTS: usize = 1024;
+
+/// The whole program: parses the command line and runs until it is told to stop.
+pub fn main() -> ExitCode {
+    let config = match Config::try_parse() {
+        Ok(config) => config,
+        Err(error) => {
+            let code = if error.use_stderr() { EX_USAGE } else { 0 };
+            // Nothing is left to be done if even this cannot be written.
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    telemetry::init(config.log_filter(), config.log_format);
+    match run(config) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            error!(error = format!("{error:#}"), "berth-workloads ended");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(config: Config) -> anyhow::Result<()> {
+    // One provider for the process; without it rustls panics at the first use when features bring in two.
+    rustls::crypto::ring::default_provider()
+        .install_default()
+        .map_err(|_| anyhow!("a TLS provider is installed already"))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(serve(config))
+}
+
+async fn serve(config: Config) -> anyhow::Result<()> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let client = client(config.kubeconfig.as_deref()).await?;
+    let health = TcpListener::bind(config.health_address).await.context("--health-address")?;
+    let scraped = TcpListener::bind(config.metrics_address).await.context("--metrics-address")?;
+    let terms = Terms {
+        namespace: config.namespace.clone(),
+        name: config.lease_name.clone(),
+        identity: identity(config.identity.as_deref())?,
+        duration: config.lease_duration(),
+    };
+    info!(version = env!("CARGO_PKG_VERSION"), identity = terms.identity, "berth-workloads starts");
+
+    let mut registry = Registry::default();
+    let metrics = Metrics::register(&mut registry);
+    let (listed, readiness) = watch::channel(Cluster::default().listed());
+    let (sender, inputs) = mpsc::channel(INPUTS);
+    let (candidate, tenure) = Candidate::new(client.clone(), terms, metrics.clone());
+    let (events, told) = events::channel();
+    let writer = Writer { client: client.clone(), metrics: metrics.clone(), events };
+    let settings = Settings {
+        partition_rollback: config.cloneset_partition_rollback,
+        short_hash: config.cloneset_short_hash,
+    };
+    let controller = Controller { inputs, tenure, writer, settings, listed, metrics: metrics.clone() };
+
+    let stop = CancellationToken::new();
+    let (mut tasks, mut watches) = (JoinSet::new(), JoinSet::new());
+    let checks = Box::new(move || {
+        let check = |(name, done)| Check { name, done, missing: "not listed yet" };
+        readiness.borrow().map(check).to_vec()
+    });
+    tasks.spawn(http::serve(health, Pages::Health(checks), stop.clone()));
+    tasks.spawn(http::serve(scraped, Pages::Metrics(registry), stop.clone()));
+    watches.spawn(follow::<Sets>(client.clone(), sender.clone(), metrics.clone()));
+    watches.spawn(follow::<Pods>(client.clone(), sender.clone(), metrics.clone()));
+    watches.spawn(follow::<Claims>(client.clone(), sender.clone(), metrics.clone()));
+    watches.spawn(follow::<Revisions>(client.clone(), sender.clone(), metrics.clone()));
+    watches.spawn(follow::<Nodes>(client.clone(), sender.clone(), metrics.clone()));
+    watches.spawn(follow::<Mailboxes>(client.clone(), sender, metrics));
+    watches.spawn(events::write(client, told));
+    watches.spawn(controller.run());
+    // The lease is given up when nothing is written any more.
+    let written = CancellationToken::new();
+    tasks.spawn(candidate.run(written.clone()));
+
+    // Cancel-safe: a signal that is not taken stays pending, and no task's end is awaited before the stop but
+    // to report it.
+    let ended = tokio::select! {
+        _ = terminate.recv() => None,
+        _ = interrupt.recv() => None,
+        ended = tasks.join_next() => Some(ended),
+        ended = watches.join_next() => Some(ended),
+    };
+    stop.cancel();
+    // Writes on their way end with the controller; whoever follows reads what came of them.
+    watches.shutdown().await;
+    written.cancel();
+    while tasks.join_next().await.is_some() {}
+    info!("berth-workloads stopped");
+    match ended.flatten() {
+        None => Ok(()),
+        Some(Ok(())) => Err(anyhow!("a task ended before it was told to")),
+        Some(Err(error)) => Err(error).context("a task ended before it was told to"),
+    }
+}

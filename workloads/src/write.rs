@@ -1,0 +1,326 @@
+//! The writes of a plan, in their order; what was answered goes back to the picture.
+//!
+//! The first failure ends the plan: the rest is decided anew. After an answer that did not come nobody knows
+//! what there is: the set's objects are read from the API server before anything else is decided.
+
+mod create;
+mod failure;
+mod in_place;
+mod read;
+
+use std::{fmt::Debug, sync::Arc};
+
+use berth_proto::crd::CloneSet;
+use berth_workloads_policy::{
+    action::{Action, Note, Target},
+    clone_set::{ClaimView, Plan},
+    pod::PodView,
+    revision::Revision,
+    selector::Selector,
+};
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::{
+        apps::v1::ControllerRevision,
+        core::v1::{PersistentVolumeClaim, Pod},
+    },
+};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use self::failure::Failure;
+use crate::{
+    events::Events,
+    mailbox::Mailbox,
+    metrics::Metrics,
+    watch::{Claims, Pods, Revisions, Watched},
+};
+
+/// The owner of what is written, as `managedFields` shows it.
+pub(crate) const FIELD_MANAGER: &str = "berth-workloads";
+
+/// Objects as the API server answered them.
+#[derive(Debug)]
+pub(crate) enum Wrote {
+    Pod(PodView),
+    Claim(ClaimView),
+    Revision(Revision),
+    Set(Box<CloneSet>),
+    Mailbox(Mailbox),
+    /// Not the set's any more, or gone: UIDs.
+    PodGone(String),
+    ClaimGone(String),
+    RevisionGone(String),
+    /// All there is of a set by its selector, read at once.
+    Read(Selector, Vec<PodView>, Vec<ClaimView>, Vec<Revision>),
+}
+
+/// End of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Done,
+    /// Something has changed since; decided anew at once.
+    Changed,
+    /// A revision's name is taken by another one.
+    NameTaken,
+    /// A pod or claim could not be made or deleted.
+    ScaleFailed(String),
+    /// Anything else could not be written.
+    UpdateFailed(String),
+}
+
+/// Report of a plan.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) uid: String,
+    pub(crate) wrote: Vec<Wrote>,
+    pub(crate) end: End,
+}
+
+/// Writer of plans.
+#[derive(Clone)]
+pub(crate) struct Writer {
+    pub(crate) client: Client,
+    pub(crate) metrics: Metrics,
+    pub(crate) events: Events,
+}
+
+/// One plan that is carried out.
+struct Work {
+    writer: Writer,
+    set: Arc<CloneSet>,
+    namespace: String,
+    wrote: Vec<Wrote>,
+}
+
+impl Writer {
+    /// Carries out a plan.
+    pub(crate) async fn carry_out(self, set: Arc<CloneSet>, plan: Plan) -> Report {
+        let namespace = set.metadata.namespace.clone().unwrap_or_default();
+        let uid = set.metadata.uid.clone().unwrap_or_default();
+        let mut work = Work { writer: self, set, namespace, wrote: Vec::new() };
+        let end = work.run(plan).await;
+        Report { uid, wrote: work.wrote, end }
+    }
+
+    /// Reads all objects of a set, as whoever wrote before may have left them.
+    pub(crate) async fn read(self, set: Arc<CloneSet>) -> Report {
+        let namespace = set.metadata.namespace.clone().unwrap_or_default();
+        let uid = set.metadata.uid.clone().unwrap_or_default();
+        let mut work = Work { writer: self, set, namespace, wrote: Vec::new() };
+        let end = work.read().await;
+        Report { uid, wrote: work.wrote, end }
+    }
+}
+
+impl Work {
+    async fn run(&mut self, plan: Plan) -> End {
+        let mut actions = plan.actions.into_iter().peekable();
+        while let Some(action) = actions.next() {
+            let end = if is_new(&action) {
+                let mut new = vec![action];
+                while let Some(action) = actions.next_if(is_new) {
+                    new.push(action);
+                }
+                self.create(new).await
+            } else {
+                self.write(action).await
+            };
+            if end != End::Done {
+                return end;
+            }
+        }
+        match plan.status {
+            Some(status) => self.status(json!(status)).await,
+            None => End::Done,
+        }
+    }
+
+    async fn write(&mut self, action: Action) -> End {
+        match action {
+            Action::CreateRevision(object) => {
+                let object = typed::<ControllerRevision>(object);
+                let made = match object {
+                    Ok(object) => self.writer.create::<ControllerRevision>(&self.namespace, &object).await,
+                    Err(failure) => Err(failure),
+                };
+                match made {
+                    Ok(object) => self.wrote.extend(Revision::of(&object).map(Wrote::Revision)),
+                    Err(Failure::Taken) => return self.name_taken().await,
+                    Err(failure) => return self.failed(failure, "FailedUpdate", End::UpdateFailed).await,
+                }
+                End::Done
+            }
+            Action::RaiseRevision(target, number) => {
+                let patch = json!({ "revision": number });
+                let written = self.patch::<ControllerRevision>(&target, patch).await;
+                self.settle::<Revisions>(
+                    written,
+                    &target.uid,
+                    Wrote::Revision,
+                    Wrote::RevisionGone,
+                    End::UpdateFailed,
+                )
+                .await
+            }
+            Action::DeleteRevision(target) => {
+                let deleted = self.delete::<ControllerRevision>(&target).await;
+                self.settle::<Revisions>(
+                    deleted,
+                    &target.uid,
+                    Wrote::Revision,
+                    Wrote::RevisionGone,
+                    End::UpdateFailed,
+                )
+                .await
+            }
+            Action::PatchPod(target, patch) => {
+                let written = self.patch::<Pod>(&target, patch).await;
+                self.settle::<Pods>(written, &target.uid, Wrote::Pod, Wrote::PodGone, End::UpdateFailed).await
+            }
+            Action::DeletePod(target) => {
+                let deleted = self.delete::<Pod>(&target).await;
+                if deleted.is_ok() {
+                    let text = format!("succeed to delete pod {}", target.name);
+                    self.tell(false, "SuccessfulDelete", text);
+                }
+                self.settle::<Pods>(deleted, &target.uid, Wrote::Pod, Wrote::PodGone, End::ScaleFailed).await
+            }
+            Action::PatchClaim(target, patch) => {
+                let written = self.patch::<PersistentVolumeClaim>(&target, patch).await;
+                self.settle::<Claims>(written, &target.uid, Wrote::Claim, Wrote::ClaimGone, End::ScaleFailed)
+                    .await
+            }
+            Action::DeleteClaim(target) => {
+                let deleted = self.delete::<PersistentVolumeClaim>(&target).await;
+                self.settle::<Claims>(deleted, &target.uid, Wrote::Claim, Wrote::ClaimGone, End::ScaleFailed)
+                    .await
+            }
+            Action::KeepPodsToDelete(names) => self.keep_pods_to_delete(names).await,
+            // Made together.
+            new @ (Action::CreateClaim(_) | Action::CreatePod(_)) => self.create(vec![new]).await,
+            Action::UpdateInPlace(update) => self.update_in_place(&update).await,
+            Action::ForgetInPlace { node, uid } => {
+                let set = self.set.name_any();
+                self.mailbox(&node, |mailbox| mailbox.without(&uid, &set)).await
+            }
+        }
+    }
+
+    async fn keep_pods_to_delete(&mut self, names: Vec<String>) -> End {
+        let meta = &self.set.metadata;
+        let patch = json!({
+            "metadata": { "uid": meta.uid, "resourceVersion": meta.resource_version },
+            "spec": { "scaleStrategy": { "podsToDelete": names } },
+        });
+        let api = Api::<CloneSet>::namespaced(self.writer.client.clone(), &self.namespace);
+        let (name, params) = (self.set.name_any(), params());
+        let patch = Patch::Merge(&patch);
+        let written = self.writer.ask("cloneset", api.patch(&name, &params, &patch)).await;
+        self.settle_set(written).await
+    }
+
+    async fn status(&mut self, status: Value) -> End {
+        // What is not in it any more is taken out.
+        let mut status = status;
+        for field in ["conditions", "collisionCount"] {
+            if status.get(field).is_none() {
+                status[field] = Value::Null;
+            }
+        }
+        let patch = json!({ "metadata": { "uid": self.set.metadata.uid }, "status": status });
+        let api = Api::<CloneSet>::namespaced(self.writer.client.clone(), &self.namespace);
+        let (name, params) = (self.set.name_any(), params());
+        let patch = Patch::Merge(&patch);
+        let written = self.writer.ask("cloneset_status", api.patch_status(&name, &params, &patch)).await;
+        self.settle_set(written).await
+    }
+
+    async fn settle_set(&mut self, written: Result<CloneSet, Failure>) -> End {
+        match written {
+            Ok(set) => {
+                self.wrote.push(Wrote::Set(Box::new(set)));
+                End::Done
+            }
+            Err(Failure::Gone) => End::Changed,
+            Err(failure) => self.failed(failure, "FailedUpdate", End::UpdateFailed).await,
+        }
+    }
+
+    /// Takes in the answer of a write to an object that was there.
+    async fn settle<W: Watched>(
+        &mut self,
+        answer: Result<Option<W::Object>, Failure>,
+        uid: &str,
+        there: fn(W::View) -> Wrote,
+        gone: fn(String) -> Wrote,
+        end: fn(String) -> End,
+    ) -> End {
+        let wrote = match answer {
+            Ok(Some(object)) => W::view(object).map_or_else(|| gone(uid.to_owned()), there),
+            Ok(None) | Err(Failure::Gone) => gone(uid.to_owned()),
+            Err(failure) => return self.failed(failure, "FailedUpdate", end).await,
+        };
+        self.wrote.push(wrote);
+        End::Done
+    }
+
+    async fn patch<K>(&self, target: &Target, mut patch: Value) -> Result<Option<K>, Failure>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+    {
+        patch["metadata"]["uid"] = target.uid.as_str().into();
+        patch["metadata"]["resourceVersion"] = target.version.as_str().into();
+        let api = Api::<K>::namespaced(self.writer.client.clone(), &self.namespace);
+        let (params, patch) = (params(), Patch::Merge(&patch));
+        self.writer.ask("patch", api.patch(&target.name, &params, &patch)).await.map(Some)
+    }
+
+    /// `None`: gone at once.
+    async fn delete<K>(&self, target: &Target) -> Result<Option<K>, Failure>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+    {
+        let preconditions = Preconditions { uid: Some(target.uid.clone()), resource_version: None };
+        let params = DeleteParams::default().preconditions(preconditions);
+        let api = Api::<K>::namespaced(self.writer.client.clone(), &self.namespace);
+        let answer = self.writer.ask("delete", api.delete(&target.name, &params)).await?;
+        // One that is gone at once is answered by its last state.
+        Ok(answer.left().filter(|object| object.meta().deletion_timestamp.is_some()))
+    }
+
+    fn tell(&self, warning: bool, reason: &'static str, text: String) {
+        self.writer.events.tell(&self.set, Note { warning, reason, text });
+    }
+}
+
+impl Writer {
+    async fn create<K>(&self, namespace: &str, object: &K) -> Result<K, Failure>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + Debug
+            + DeserializeOwned
+            + Serialize,
+    {
+        let api = Api::<K>::namespaced(self.client.clone(), namespace);
+        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        self.ask("create", api.create(&params, object)).await
+    }
+}
+
+fn is_new(action: &Action) -> bool {
+    matches!(action, Action::CreateClaim(_) | Action::CreatePod(_))
+}
+
+fn typed<T: DeserializeOwned>(object: Value) -> Result<T, Failure> {
+    serde_json::from_value(object).map_err(|error| Failure::Refused(error.to_string()))
+}
+
+fn params() -> PatchParams {
+    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
+}

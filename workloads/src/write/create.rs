@@ -1,0 +1,106 @@
+//! New pods and their claims: first one, then twice as many each time, so that a quota that is used up is not
+//! asked for a thousand pods.
+
+use berth_workloads_policy::{action::Action, clone_set::ClaimView, pod::PodView};
+use futures::future::join_all;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use kube::{
+    Api, Resource,
+    api::{ApiResource, DynamicObject, PostParams},
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{End, FIELD_MANAGER, Work, Writer, Wrote, failure::Failure, typed};
+
+/// The most pods that are made at once for one set.
+const MOST_AT_ONCE: usize = 32;
+
+impl Work {
+    /// Makes pods, each after its claims.
+    pub(super) async fn create(&mut self, actions: Vec<Action>) -> End {
+        let mut units: Vec<Vec<Action>> = Vec::new();
+        let mut unit = Vec::new();
+        for action in actions {
+            let is_pod = matches!(action, Action::CreatePod(_));
+            unit.push(action);
+            if is_pod {
+                units.push(std::mem::take(&mut unit));
+            }
+        }
+        if !unit.is_empty() {
+            units.push(unit);
+        }
+        let (mut units, mut at_once) = (units.into_iter(), 1);
+        loop {
+            let batch: Vec<_> = units.by_ref().take(at_once).collect();
+            if batch.is_empty() {
+                return End::Done;
+            }
+            let done =
+                join_all(batch.into_iter().map(|unit| make(&self.writer, &self.namespace, unit))).await;
+            let mut end = End::Done;
+            for (wrote, failure) in done {
+                for wrote in wrote {
+                    if let Wrote::Pod(pod) = &wrote {
+                        self.tell(false, "SuccessfulCreate", format!("succeed to create pod {}", pod.name));
+                    }
+                    self.wrote.push(wrote);
+                }
+                if let Some(failure) = failure {
+                    let failed = self.failed(failure, "FailedCreate", End::ScaleFailed).await;
+                    if end == End::Done {
+                        end = failed;
+                    }
+                }
+            }
+            if end != End::Done {
+                return end;
+            }
+            at_once = at_once.saturating_mul(2).min(MOST_AT_ONCE);
+        }
+    }
+}
+
+impl Writer {
+    /// Makes an object as it is given: a field that no type knows goes with it.
+    async fn create_untyped<K>(&self, namespace: &str, object: Value) -> Result<K, Failure>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned,
+    {
+        let object: DynamicObject = typed(object)?;
+        let resource = ApiResource::erase::<K>(&());
+        let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), namespace, &resource);
+        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        let made = self.ask("create", api.create(&params, &object)).await?;
+        made.try_parse().map_err(|error| Failure::Unknown(error.to_string()))
+    }
+}
+
+/// Makes the claims of a pod, and the pod.
+async fn make(writer: &Writer, namespace: &str, unit: Vec<Action>) -> (Vec<Wrote>, Option<Failure>) {
+    let mut wrote = Vec::new();
+    for action in unit {
+        let made = match action {
+            Action::CreateClaim(object) => {
+                let made = writer.create_untyped::<PersistentVolumeClaim>(namespace, object).await;
+                match made {
+                    Ok(claim) => Ok(Wrote::Claim(ClaimView::of(&claim))),
+                    // Made before: the watch shows it.
+                    Err(Failure::Taken) => continue,
+                    Err(failure) => Err(failure),
+                }
+            }
+            Action::CreatePod(object) => {
+                let made = writer.create_untyped::<Pod>(namespace, object).await;
+                made.map(|pod| Wrote::Pod(PodView::of(&pod)))
+            }
+            _ => continue,
+        };
+        match made {
+            Ok(made) => wrote.push(made),
+            Err(failure) => return (wrote, Some(failure)),
+        }
+    }
+    (wrote, None)
+}

@@ -1,0 +1,94 @@
+//! Failures of writes, and what follows from each.
+
+use std::time::Duration;
+
+use berth_base::telemetry::chain;
+use tokio::time::timeout;
+
+use super::{End, Work, Writer};
+
+/// A write without an answer has an unknown end after it.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// Why a write was not done.
+pub(super) enum Failure {
+    Changed,
+    Gone,
+    Taken,
+    Unknown(String),
+    Refused(String),
+}
+
+impl Work {
+    /// Consequence of a failure.
+    pub(super) async fn failed(
+        &mut self,
+        failure: Failure,
+        reason: &'static str,
+        end: fn(String) -> End,
+    ) -> End {
+        let text = failure.text();
+        match failure {
+            Failure::Changed | Failure::Gone => End::Changed,
+            Failure::Taken | Failure::Unknown(_) => match self.read().await {
+                // What there is now says what is left to do.
+                End::Done => End::Changed,
+                _ => end(text),
+            },
+            Failure::Refused(_) => {
+                self.tell(true, reason, text.clone());
+                end(text)
+            }
+        }
+    }
+}
+
+impl Writer {
+    /// One request to the API server.
+    pub(super) async fn ask<T>(
+        &self,
+        what: &'static str,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, Failure> {
+        let answer = match timeout(ANSWER_WITHIN, request).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => Err(Failure::of(&error)),
+            Err(_) => Err(Failure::Unknown(format!("no answer within {} s", ANSWER_WITHIN.as_secs()))),
+        };
+        let outcome = answer.as_ref().map_or_else(Failure::name, |_| "done");
+        self.metrics.wrote(what, outcome);
+        answer
+    }
+}
+
+impl Failure {
+    pub(super) fn of(error: &kube::Error) -> Self {
+        let kube::Error::Api(status) = error else { return Self::Unknown(chain(error)) };
+        match status.code {
+            404 => Self::Gone,
+            409 if status.reason == "AlreadyExists" => Self::Taken,
+            409 => Self::Changed,
+            400..=499 => Self::Refused(status.message.clone()),
+            _ => Self::Unknown(status.message.clone()),
+        }
+    }
+
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Changed => "conflict",
+            Self::Gone => "gone",
+            Self::Taken => "taken",
+            Self::Unknown(_) => "unknown",
+            Self::Refused(_) => "refused",
+        }
+    }
+
+    pub(super) fn text(&self) -> String {
+        match self {
+            Self::Changed => "the object has changed since".to_owned(),
+            Self::Gone => "the object is gone".to_owned(),
+            Self::Taken => "the name is taken".to_owned(),
+            Self::Unknown(text) | Self::Refused(text) => text.clone(),
+        }
+    }
+}
