@@ -9,6 +9,7 @@ mod components;
 mod data_path;
 pub mod flags;
 mod from_config;
+mod link;
 pub mod open_files;
 mod signals;
 mod sockets;
@@ -140,7 +141,7 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
     components.await_requests().await;
     let serving = Serving {
         gate: Arc::new(ImageGate::new(components.agent.clone(), components.images.clone())),
-        clients: Clients { kubelet: config.kubelet_processes },
+        clients: Clients { kubelet: config.kubelet_processes.clone() },
         metrics: components.shim_metrics.clone(),
         heartbeat: heartbeat.clone(),
         shutdown: shutdown.clone(),
@@ -148,7 +149,13 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
     };
     let kept = fd_store::take_over(start.passed.connections);
     tasks.serving.spawn(fd_store::hold(kept, tasks.stop.clone()));
-    let ended = serve_calls(front.data_path, serving)?;
+    let ended = match (&config.shim_socket, front.data_path) {
+        (Some(shim), _) => {
+            link::start(shim.as_path(), serving, &components, tasks.work.clone())?;
+            None
+        }
+        (None, data_path) => serve_calls(data_path, serving)?,
+    };
     if let Some(old) = old {
         Point::Accepting.reached();
         old.ready().await?;

@@ -2,7 +2,10 @@
 
 use std::{future::Future, path::PathBuf, sync::Arc, time::Duration};
 
-use berth_shim::{Clients, Listener, Metrics, RuntimeEndpoint, Shutdown};
+use berth_shim::{
+    Clients, Gate, Listener, Metrics, RuntimeEndpoint, Shutdown,
+    remote::{AgentLink, Line, RemoteGate, Resync},
+};
 use berth_tests::fake::{Exchange, FakeKubelet, FakeRuntime};
 use tokio::{sync::mpsc, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -37,7 +40,7 @@ impl Shim {
         let serving = tokio::spawn(berth_shim::serve(
             listener,
             runtime,
-            gate.clone(),
+            seen_by_the_data_path(&gate),
             clients,
             metrics.clone(),
             shutdown.clone(),
@@ -46,6 +49,26 @@ impl Shim {
         let Shutdown { token: shutdown, succeeded, .. } = shutdown;
         Self { gate, metrics, shutdown, succeeded, serving }
     }
+}
+
+/// The gate itself; with `BERTH_TESTS_LINE=1`, the gate at the other end of a line, as in a process of its own.
+fn seen_by_the_data_path(gate: &Arc<ScriptedGate>) -> Arc<dyn Gate> {
+    if std::env::var_os("BERTH_TESTS_LINE").is_none_or(|value| value != "1") {
+        return gate.clone();
+    }
+    let remote = RemoteGate::new(Metrics::default());
+    let directory = tempfile::tempdir().unwrap();
+    let (gate, seen) = (gate.clone(), remote.clone());
+    tokio::spawn(async move {
+        let socket = directory.path().join("shim.sock");
+        let runtime = RuntimeEndpoint::from(directory.path().join("runtime.sock"));
+        let listener = berth_shim::bind(&socket, &runtime).await.unwrap();
+        let line = Line::new(listener).serve(remote, CancellationToken::new());
+        let resync: Resync = Arc::new(|| Box::pin(std::future::ready(())));
+        let link = AgentLink::new(gate.clone(), gate, resync, Metrics::default());
+        tokio::join!(line, link.run(&socket, CancellationToken::new()));
+    });
+    seen
 }
 
 impl World {

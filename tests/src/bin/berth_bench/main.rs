@@ -34,6 +34,7 @@ use crate::report::{Bench, Row};
 /// Every bench, in the order of `berth-bench list`.
 const BENCHES: &[Bench] = &[
     proxy_bench::BENCH,
+    proxy::two_programs::BENCH,
     launch::BENCH,
     recreate::BENCH,
     update::BENCH,
@@ -59,6 +60,8 @@ enum Command {
     List,
     /// CRI calls through berthd against a direct connection, and berthd's cost on an idle node.
     Proxy(Options),
+    /// `berth-shim` and `berthd` as two programs, against `berthd` alone.
+    Shim(Options),
     /// The stub runtime of `proxy`, in a process of its own.
     #[command(name = proxy::STUB_COMMAND, hide = true)]
     ProxyStub { socket: PathBuf },
@@ -124,6 +127,7 @@ async fn main() -> Result<()> {
         Command::List => return report::list(BENCHES),
         Command::ProxyStub { socket } => return proxy::serve_stub(socket).await,
         Command::Proxy(options) => (proxy_bench::BENCH, options),
+        Command::Shim(options) => (proxy::two_programs::BENCH, options),
         Command::Launch(options) => (launch::BENCH, options),
         Command::Recreate(options) => (recreate::BENCH, options),
         Command::Update(options) => (update::BENCH, options),
@@ -143,6 +147,7 @@ async fn main() -> Result<()> {
 async fn run(command: &Command) -> Result<Vec<Row>> {
     match command {
         Command::Proxy(options) => proxy_bench::run(options).await,
+        Command::Shim(options) => proxy::two_programs::run(options).await,
         Command::Launch(options) => launch::run(options).await,
         Command::Recreate(options) => recreate::run(options).await,
         Command::Update(options) => update::run(options).await,
