@@ -84,7 +84,7 @@ fn run(flags: Flags, passed: Passed) -> anyhow::Result<()> {
     runtime.block_on(serve(flags, passed))
 }
 
-async fn serve(flags: Flags, passed: Passed) -> anyhow::Result<()> {
+async fn serve(flags: Flags, mut passed: Passed) -> anyhow::Result<()> {
     // Before anything is taken: a stop that is asked for during the start is a clean one too.
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let endpoint = flags.runtime_endpoint;
@@ -92,11 +92,11 @@ async fn serve(flags: Flags, passed: Passed) -> anyhow::Result<()> {
         endpoint.path() != flags.socket && flags.shim_socket != flags.socket,
         "--socket, --shim-socket and --runtime-endpoint must be three sockets"
     );
-    let cri = match passed.cri {
+    let cri = match passed.take(&flags.socket) {
         Some(socket) => Listener::adopt(socket, &endpoint)?,
         None => berth_shim::bind(&flags.socket, &endpoint).await.context("--socket")?,
     };
-    let agent = match passed.agent {
+    let agent = match passed.take(&flags.shim_socket) {
         Some(socket) => Listener::adopt(socket, &endpoint)?,
         None => berth_shim::bind(&flags.shim_socket, &endpoint).await.context("--shim-socket")?,
     };
