@@ -26,6 +26,12 @@ pub trait Gate: Send + Sync + 'static {
         Box::pin(decide_by_asking(self, call, holds))
     }
 
+    /// Takes note of a call that goes on without having been asked about. Only where the data path is another
+    /// process.
+    fn passed(&self, call: &Call) {
+        let _ = call;
+    }
+
     /// Something happened on the way. Never blocks, never fails.
     fn observe(&self, event: Event);
 

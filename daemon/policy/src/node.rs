@@ -165,6 +165,24 @@ impl Node {
         verdict
     }
 
+    /// Takes note of a call that goes on already: what is known in advance has let it, or an agent before this
+    /// one.
+    pub fn passed(&mut self, call: &Call) {
+        self.meet(call.connection, call.arrived);
+        match &call.request {
+            Request::CreateContainer(request) => self.note_create(call, request),
+            Request::StopContainer(request) => {
+                if let Some(instance) = self.instance_mut(&request.container) {
+                    instance.stop_asked = true;
+                }
+                self.stop_passed(call, request);
+            }
+        }
+        if self.recreates.has_marks() {
+            self.foretold += 1;
+        }
+    }
+
     /// Takes a fact. Total: whatever comes, in whatever order, and however often.
     pub fn apply(&mut self, event: Event, now: Instant) {
         self.seq += 1;

@@ -288,6 +288,14 @@ impl Gate for Agent {
         verdict
     }
 
+    fn passed(&self, call: &Call) {
+        self.guarded(|| {
+            let mut node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
+            node.passed(call);
+            self.foretell(&node);
+        });
+    }
+
     fn observe(&self, event: Event) {
         let point = match &event {
             Event::ContainerStopped(_) => Some(Point::Stopped),

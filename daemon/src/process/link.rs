@@ -9,17 +9,22 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::{components::Components, data_path::Serving};
-use crate::base::causes::chain;
+use crate::{base::causes::chain, images::gate::ImageGate};
+
+/// Makes a link around the gate of these components.
+pub(super) fn of(gate: Arc<ImageGate>, components: &Components) -> AgentLink {
+    let metrics = components.shim_metrics.clone();
+    AgentLink::new(gate, components.agent.clone(), resync(components), metrics)
+}
 
 /// Starts the thread. It ends with the work that the agent does of its own accord: a successor decides then.
 pub(super) fn start(
+    link: AgentLink,
     socket: &Path,
     serving: Serving,
-    components: &Components,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
-    let Serving { gate, metrics, heartbeat, shutdown, .. } = serving;
-    let link = AgentLink::new(gate, components.agent.clone(), resync(components), metrics);
+    let Serving { heartbeat, shutdown, .. } = serving;
     let (socket, stopped) = (socket.to_owned(), shutdown.token);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     thread::Builder::new().name("shim-link".to_owned()).spawn(move || {

@@ -19,7 +19,7 @@ mod text_pages;
 use std::{path::PathBuf, sync::Arc};
 
 use anyhow::{Context, anyhow};
-use berth_shim::{Clients, RuntimeEndpoint, Shutdown};
+use berth_shim::{Clients, RuntimeEndpoint, Shutdown, remote::AgentLink};
 use sd_notify::NotifyState;
 use tokio::{runtime::Handle, sync::oneshot};
 use tracing::info;
@@ -91,6 +91,8 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
     let tasks = Tasks::default();
     let view = components.begin(&config, &endpoint, &tasks).await;
 
+    let gate = Arc::new(ImageGate::new(components.agent.clone(), components.images.clone()));
+    let link = config.shim_socket.as_ref().map(|_| link::of(gate.clone(), &components));
     let heartbeat = Arc::new(Heartbeat::new());
     let health = Health {
         agent: components.agent.clone(),
@@ -98,6 +100,7 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
         heartbeat: heartbeat.clone(),
         mode: config.pod_view.mode,
         place: front.place.clone(),
+        shim: link.as_ref().map(AgentLink::linked),
         api: view,
         threads: [("control", Handle::current())]
             .into_iter()
@@ -140,7 +143,7 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
 
     components.await_requests().await;
     let serving = Serving {
-        gate: Arc::new(ImageGate::new(components.agent.clone(), components.images.clone())),
+        gate,
         clients: Clients { kubelet: config.kubelet_processes.clone() },
         metrics: components.shim_metrics.clone(),
         heartbeat: heartbeat.clone(),
@@ -149,12 +152,12 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
     };
     let kept = fd_store::take_over(start.passed.connections);
     tasks.serving.spawn(fd_store::hold(kept, tasks.stop.clone()));
-    let ended = match (&config.shim_socket, front.data_path) {
-        (Some(shim), _) => {
-            link::start(shim.as_path(), serving, &components, tasks.work.clone())?;
+    let ended = match (&config.shim_socket, link) {
+        (Some(socket), Some(link)) => {
+            link::start(link, socket.as_path(), serving, tasks.work.clone())?;
             None
         }
-        (None, data_path) => serve_calls(data_path, serving)?,
+        _ => serve_calls(front.data_path, serving)?,
     };
     if let Some(old) = old {
         Point::Accepting.reached();

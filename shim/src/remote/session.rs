@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, future::poll_fn, sync::Arc, task::Poll, time::Instant};
 
-use berth_policy::{Call, CallId, ConnectionId, CredentialKey, Event, HoldReason, InAdvance, Verdict};
+use berth_policy::{Call, CallId, ConnectionId, CredentialKey, Event, HoldReason, InAdvance};
 use tokio::{
     net::unix::OwnedReadHalf,
     sync::watch,
@@ -33,7 +33,6 @@ pub(super) struct Session<'a> {
     early: BTreeMap<u64, Asks>,
     running: BTreeMap<u64, AbortHandle>,
     answers: JoinSet<(u64, Answers)>,
-    persisting: JoinSet<()>,
     /// The table as the shim has it, and when it was foretold.
     told: Option<(u64, InAdvance)>,
     version: u64,
@@ -54,7 +53,6 @@ impl<'a> Session<'a> {
             early: BTreeMap::new(),
             running: BTreeMap::new(),
             answers: JoinSet::new(),
-            persisting: JoinSet::new(),
             told: None,
             version: 0,
         }
@@ -92,7 +90,6 @@ impl<'a> Session<'a> {
                     self.running.remove(&id);
                     self.answer(id, answers)?;
                 },
-                Some(_) = self.persisting.join_next() => {}
                 Ok(()) = changes.changed() => if self.told.is_some() {
                     self.tell_table()?;
                 },
@@ -122,11 +119,7 @@ impl<'a> Session<'a> {
             }
             Some(Told::Passed(made)) => {
                 let call = self.own(call_of(made, Instant::now())?);
-                // It has gone on: what is said of it is only remembered.
-                if let Verdict::Latch(latch) = self.link.gate.admit(&call) {
-                    let gate = self.link.gate.clone();
-                    self.persisting.spawn(async move { gate.persist(latch).await });
-                }
+                self.link.gate.passed(&call);
             }
             Some(Told::Event(told)) => self.event(told)?,
             Some(Told::Ping(_)) => self.say(Said::Pong(Nothing {}))?,

@@ -83,6 +83,10 @@ impl Gate for Authority {
         }
     }
 
+    fn passed(&self, call: &Call) {
+        self.hear(format!("passed {}", named(&call.request)));
+    }
+
     fn observe(&self, event: Event) {
         self.hear(format!("{event:?}"));
     }
@@ -296,8 +300,8 @@ async fn an_agent_that_comes_after_one_that_was_killed_takes_over_what_waits_and
     let mut heard = { last }.heard();
     heard.retain(|word| !word.starts_with("ConnectionClosed"));
     let expected = [
-        "admit passing closed",
-        "admit waits closed",
+        "passed passing",
+        "passed waits",
         "RelistAsked { call: CallId(3), connection: ConnectionId(1) }",
         "resync",
     ];
@@ -323,7 +327,7 @@ async fn what_the_table_says_waits_for_nobody_and_is_told() {
     // An answer never overtakes the table.
     bed.gate.answer(Query::Hook { connection: ConnectionId(1), container: &"x".into() }).await;
     assert_eq!(bed.decide(call(1, create("a"))).0.await.unwrap(), PASS);
-    agent.hears("admit a closed").await;
+    agent.hears("passed a").await;
     let Request::CreateContainer(asked) = create("a") else { unreachable!() };
     let env = Answer::WithEnv(EnvValues(vec![("K".to_owned(), "V".to_owned())]));
     assert_eq!(bed.gate.answer(Query::Create(&asked)).await, env);
@@ -331,7 +335,7 @@ async fn what_the_table_says_waits_for_nobody_and_is_told() {
     assert_eq!(bed.decide(call(2, create("a"))).0.await.unwrap(), PASS);
     assert_eq!(bed.gate.answer(Query::Create(&asked)).await, env);
     let mut next = bed.agent().await;
-    next.hears("admit a closed").await;
+    next.hears("passed a").await;
 }
 
 #[tokio::test]

@@ -1,9 +1,11 @@
 //! What is foretold. That a call passes which was foretold to pass is tried by all tests: their world looks.
 
+use std::time::Duration;
+
 use super::world::{World, latch, pod};
 use crate::{
-    CallId, Config, ConnectionId, CreationEnv, Creations, Declared, EnvValues, Event, Foretold, HookTurn,
-    InAdvance, RestartPolicy, Showing, ShownInAdvance,
+    CallId, Config, ConnectionId, CreateContainer, CreationEnv, Creations, Declared, EnvValues, Event,
+    Foretold, HookTurn, InAdvance, Request, RestartPolicy, Showing, ShownInAdvance, StopContainer, Verdict,
 };
 
 fn foretold(world: &World) -> InAdvance {
@@ -82,4 +84,44 @@ fn a_request_that_names_what_is_not_there_foretells_nothing() {
     let pod = pod(&[("a", "0")]);
     world.create_in(&pod, "imagined", "a", Declared::default());
     assert!(foretold(&world).sandboxes.is_empty());
+}
+
+#[test]
+fn a_call_that_goes_on_already_is_known_and_waits_for_nobody() {
+    let mut world = World::new();
+    let ordered = pod(&[("a", "2"), ("b", "1")]);
+    world.apply(ordered.seen());
+    world.launch(&ordered, "a");
+    // An agent before this one has let it go.
+    let request = CreateContainer {
+        sandbox: "sandbox".into(),
+        pod: ordered.pod.clone(),
+        container: "b".into(),
+        attempt: 0,
+        declared: Declared::default(),
+        images: Vec::new(),
+    };
+    let create = world.call(Request::CreateContainer(request));
+    world.node.passed(&create);
+    assert!(!world.node.is_waiting() && world.node.size().calls == 1);
+    world.apply(Event::ContainerCreated { call: create.id, container: "b-0".into() });
+    world.apply(Event::CallEnded(create.id));
+    assert_eq!(creations(&world), names(&["a", "b"]), "it is there");
+    // The stop of the lower container is the sign that the whole pod ends.
+    let stop = |container: &str| {
+        Request::StopContainer(StopContainer {
+            container: container.into(),
+            timeout: Duration::from_secs(30),
+        })
+    };
+    let lower = world.call(stop("b-0"));
+    world.node.passed(&lower);
+    world.apply(Event::ContainerStarted("b-0".into()));
+    let id = foretold(&world).containers.keys().find(|id| id.as_str() != "b-0").unwrap().clone();
+    let (higher, verdict) = world.stop(id.as_str(), 30);
+    let Verdict::Hold { why, .. } = &verdict else { panic!("{verdict:?}") };
+    assert_ne!(why.label(), "pod-kill-unclear", "the other stop is known");
+    world.end(&higher);
+    world.end(&lower);
+    assert_eq!(world.node.size().calls, 0);
 }
