@@ -38,7 +38,7 @@ pub struct InAdvance {
 pub enum Creations {
     /// All of them: nothing is ordered.
     All,
-    /// Those of these containers: their barrier is open, or has no container above it.
+    /// The ones of these containers: their barrier is open, or has no container above it.
     Of(BTreeSet<ContainerName>),
 }
 
@@ -171,7 +171,10 @@ impl Node {
                 | Event::KubeletPollStarted
                 | Event::KubeletPollEnded
         );
-        if !told_often_and_alters_nothing || self.recreates.has_marks() {
+        // The kubelet looks: it need not be nudged any more.
+        let looks =
+            matches!(event, Event::StatusAsked { container, .. } if self.sidecars.is_marked(container));
+        if !told_often_and_alters_nothing || looks || self.recreates.has_marks() {
             self.foretold += 1;
         }
     }

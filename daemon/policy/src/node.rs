@@ -165,8 +165,8 @@ impl Node {
         verdict
     }
 
-    /// Takes note of a call that goes on already: what is known in advance has let it, or an agent before this
-    /// one.
+    /// Takes note of a call that goes on already: what is known in advance has let it, or an agent before
+    /// this one.
     pub fn passed(&mut self, call: &Call) {
         self.meet(call.connection, call.arrived);
         match &call.request {

@@ -38,8 +38,8 @@ pub struct Configuration {
     pub kind: Kind,
     /// The CRI socket berthd listens on.
     pub socket: SocketPath,
-    /// The socket of a `berth-shim` that has the CRI socket in this process's place; `None` = this process has
-    /// it.
+    /// The socket of a `berth-shim` that has the CRI socket in this process's place; `None` = this process
+    /// has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shim_socket: Option<SocketPath>,
     /// The runtime; `None` = found as crictl finds it.

@@ -34,7 +34,7 @@ const HELLO: Duration = Duration::from_secs(5);
 /// Between two attempts to connect, at first and at most.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
-/// What an agent can say before it is asked.
+/// Source of what an agent can say before it is asked.
 pub trait Foresight: Send + Sync + 'static {
     /// A number that grows with every change that may alter what is foretold.
     fn changes(&self) -> watch::Receiver<u64>;

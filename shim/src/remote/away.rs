@@ -9,6 +9,8 @@
 //! | a hook | done, or it runs | undecided: waits for [`PATIENCE`], then it runs; not heard of: it runs |
 //! | a list of containers | | passes without a nudge |
 //! | `PullImage` | | passes |
+//!
+//! Before an agent has come for the first time nothing is known, and statuses and hooks are undecided, too.
 
 use std::time::Duration;
 
@@ -51,6 +53,7 @@ pub(crate) fn of_status(
     let showing = match table.container(container).map(|row| row.status) {
         Some(Some(shown)) if shown.only_to.is_none_or(|only| only == connection) => shown.showing,
         Some(None) if waited < PATIENCE => return None,
+        None if waited < PATIENCE && !table.is_whole() => return None,
         Some(_) | None => Showing::Truth,
     };
     Some(Answer::Shown(showing))
@@ -61,6 +64,7 @@ pub(crate) fn of_hook(table: &Table, container: &ContainerId, waited: Duration) 
     match table.container(container).map(|row| row.hook) {
         Some(Some(HookTurn::AlreadyRun)) => Some(Answer::Done),
         Some(None) if waited < PATIENCE => None,
+        None if waited < PATIENCE && !table.is_whole() => None,
         Some(_) | None => Some(Answer::Pass),
     }
 }

@@ -47,7 +47,7 @@ pub(crate) fn list<T, U>(entries: &[T], each: impl Fn(&T) -> Result<U, Beyond>) 
 // === calls ===
 
 pub(crate) fn call_to_wire(call: &Call, now: Instant) -> Result<CallMade, Beyond> {
-    let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let wants = match &call.request {
         Request::CreateContainer(create) => Wants::Create(Create {
             sandbox: name(create.sandbox.as_str())?,
@@ -64,8 +64,8 @@ pub(crate) fn call_to_wire(call: &Call, now: Instant) -> Result<CallMade, Beyond
     Ok(CallMade {
         id: call.id.0,
         connection: call.connection.0,
-        age_us: us(now.saturating_duration_since(call.arrived)),
-        left_us: call.deadline.map(|deadline| us(deadline.saturating_duration_since(now))),
+        age_ns: ns(now.saturating_duration_since(call.arrived)),
+        left_ns: call.deadline.map(|deadline| ns(deadline.saturating_duration_since(now))),
         wants: Some(wants),
     })
 }
@@ -88,8 +88,8 @@ pub(crate) fn call_of(made: CallMade, now: Instant) -> Result<Call, Beyond> {
     Ok(Call {
         id: CallId(made.id),
         connection: ConnectionId(made.connection),
-        arrived: now.checked_sub(Duration::from_micros(made.age_us)).unwrap_or(now),
-        deadline: made.left_us.and_then(|left| now.checked_add(Duration::from_micros(left))),
+        arrived: now.checked_sub(Duration::from_nanos(made.age_ns)).unwrap_or(now),
+        deadline: made.left_ns.and_then(|left| now.checked_add(Duration::from_nanos(left))),
         request,
     })
 }

@@ -451,7 +451,7 @@ impl Gate for RemoteGate {
 }
 
 impl RemoteGate {
-    /// What a container is shown as that is not in the middle of a change.
+    /// State that a container is shown in which is not in the middle of a change.
     fn status_known(&self, container: &ContainerId) -> Option<Answer> {
         let state = locked(&self.state);
         let row = state.table.container(container).filter(|row| !row.changing)?;

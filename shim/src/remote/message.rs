@@ -128,7 +128,7 @@ pub(crate) struct PullMade {
     pub(crate) credential: u64,
 }
 
-/// Times are in microseconds from when the message is written.
+/// Times are in nanoseconds from when the message is written.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct CallMade {
     #[prost(uint64, tag = "1")]
@@ -136,9 +136,9 @@ pub(crate) struct CallMade {
     #[prost(uint64, tag = "2")]
     pub(crate) connection: u64,
     #[prost(uint64, tag = "3")]
-    pub(crate) age_us: u64,
+    pub(crate) age_ns: u64,
     #[prost(uint64, optional, tag = "4")]
-    pub(crate) left_us: Option<u64>,
+    pub(crate) left_ns: Option<u64>,
     #[prost(oneof = "Wants", tags = "5, 6")]
     pub(crate) wants: Option<Wants>,
 }

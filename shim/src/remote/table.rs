@@ -22,7 +22,7 @@ const MAX_ENV: usize = 8 << 20;
 /// Bytes of rows after which the next message begins.
 const PART: usize = 128 << 10;
 
-/// What is known before it is asked.
+/// Everything that is known before it is asked.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     sandboxes: HashMap<SandboxId, Row>,
@@ -30,6 +30,8 @@ pub(crate) struct Table {
     env: HashMap<PodUid, HashMap<ContainerName, EnvValues>>,
     env_bytes: usize,
     nudges: bool,
+    /// An agent has said all of it, once.
+    whole: bool,
     /// The version of the last change.
     pub(crate) version: u64,
 }
@@ -49,8 +51,9 @@ impl Table {
         let containers = list_of_rows(&change.containers, container_of)?;
         let pods = list_of_rows(&change.pods, pod_of)?;
         if change.reset {
-            *self = Self::default();
+            *self = Self { whole: self.whole, ..Self::default() };
         }
+        self.whole |= change.complete;
         for (id, row) in sandboxes {
             put(&mut self.sandboxes, id, row);
         }
@@ -85,9 +88,14 @@ impl Table {
         self.containers.get(container).is_some_and(|row| row.stop_passes)
     }
 
-    /// What is known of this container.
+    /// Row of this container.
     pub(crate) fn container(&self, container: &ContainerId) -> Option<&Foretold> {
         self.containers.get(container)
+    }
+
+    /// An agent has said all that it knew: what is not there then was nothing to it.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.whole
     }
 
     /// The values that this container is created with.

@@ -389,10 +389,16 @@ async fn without_an_agent_each_call_has_its_default_after_the_patience() {
     let (connection, container) = (ConnectionId(1), ContainerId::from("c"));
     let truth = Answer::Shown(Showing::Truth);
     assert_eq!(gate.answer(Query::Status { connection, container: &container }).await, truth);
+    assert_eq!(begun.elapsed().as_secs(), 15, "no agent has ever come");
+    let (number, _outgoing) = gate.begin();
+    let whole = TableChange { reset: true, complete: true, ..Default::default() };
+    gate.heard(number, ToShim { said: Some(Said::Table(whole)) }).unwrap();
+    gate.ended(number);
+    assert_eq!(gate.answer(Query::Status { connection, container: &container }).await, truth);
     assert_eq!(gate.answer(Query::Hook { connection, container: &container }).await, Answer::Pass);
     let pull = Query::Pull { call: CallId(9), image: "i", credential: CredentialKey(1) };
     assert_eq!(gate.answer(pull).await, Answer::Pass);
-    assert_eq!(begun.elapsed().as_secs(), 10, "nobody waits for these");
+    assert_eq!(begun.elapsed().as_secs(), 15, "nobody waits for these");
 }
 
 #[tokio::test(start_paused = true)]

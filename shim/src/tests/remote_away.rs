@@ -128,3 +128,13 @@ fn hooks() {
         assert_eq!((of(Duration::ZERO), of(PATIENCE)), (first, last), "{container}");
     }
 }
+
+#[test]
+fn before_the_first_agent_has_come_everything_is_undecided() {
+    let table = Table::default();
+    let container = "plain".into();
+    let status = |waited| of_status(&table, KUBELET, &container, waited);
+    assert_eq!((status(Duration::ZERO), status(PATIENCE)), (None, Some(Answer::Shown(Showing::Truth))));
+    let hook = |waited| of_hook(&table, &container, waited);
+    assert_eq!((hook(Duration::ZERO), hook(PATIENCE)), (None, Some(Answer::Pass)));
+}

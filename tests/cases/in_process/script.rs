@@ -108,7 +108,7 @@ impl ScriptedGate {
     }
 }
 
-/// What can be said before it is asked, where the gate is at the other end of a line.
+/// Answers that can be given before they are asked for, where the gate is at the other end of a line.
 impl Foresight for ScriptedGate {
     fn changes(&self) -> watch::Receiver<u64> {
         self.foretold.subscribe()

@@ -28,6 +28,8 @@ pub(crate) struct Shim {
     pub(crate) shutdown: CancellationToken,
     pub(crate) succeeded: CancellationToken,
     pub(crate) serving: JoinHandle<()>,
+    /// The line to the gate, where there is one.
+    line: Option<Arc<RemoteGate>>,
 }
 
 pub(crate) const DRAIN_LIMIT: Duration = Duration::from_secs(60);
@@ -37,24 +39,25 @@ impl Shim {
         let gate = Arc::new(ScriptedGate::new());
         let metrics = Metrics::default();
         let shutdown = Shutdown::new(DRAIN_LIMIT);
+        let line = line(&gate);
         let serving = tokio::spawn(berth_shim::serve(
             listener,
             runtime,
-            seen_by_the_data_path(&gate),
+            line.clone().map_or(gate.clone() as Arc<dyn Gate>, |line| line),
             clients,
             metrics.clone(),
             shutdown.clone(),
             None,
         ));
         let Shutdown { token: shutdown, succeeded, .. } = shutdown;
-        Self { gate, metrics, shutdown, succeeded, serving }
+        Self { gate, metrics, shutdown, succeeded, serving, line }
     }
 }
 
-/// The gate itself; with `BERTH_TESTS_LINE=1`, the gate at the other end of a line, as in a process of its own.
-fn seen_by_the_data_path(gate: &Arc<ScriptedGate>) -> Arc<dyn Gate> {
+/// With `BERTH_TESTS_LINE=1`, a line to this gate, as if it were in a process of its own.
+fn line(gate: &Arc<ScriptedGate>) -> Option<Arc<RemoteGate>> {
     if std::env::var_os("BERTH_TESTS_LINE").is_none_or(|value| value != "1") {
-        return gate.clone();
+        return None;
     }
     let remote = RemoteGate::new(Metrics::default());
     let directory = tempfile::tempdir().unwrap();
@@ -68,7 +71,7 @@ fn seen_by_the_data_path(gate: &Arc<ScriptedGate>) -> Arc<dyn Gate> {
         let link = AgentLink::new(gate.clone(), gate, resync, Metrics::default());
         tokio::join!(line, link.run(&socket, CancellationToken::new()));
     });
-    seen
+    Some(seen)
 }
 
 impl World {
@@ -82,7 +85,10 @@ impl World {
         let directory = tempfile::tempdir().unwrap();
         let runtime = RuntimeEndpoint::from(directory.path().join("runtime.sock"));
         let listener = berth_shim::bind(&directory.path().join("cri.sock"), &runtime).await.unwrap();
-        let Shim { gate, metrics, shutdown, serving, .. } = Shim::serve(listener, runtime, clients);
+        let Shim { gate, metrics, shutdown, serving, line, .. } = Shim::serve(listener, runtime, clients);
+        while line.as_ref().is_some_and(|line| !line.has_agent()) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
         Self { gate, metrics, shutdown, serving, directory }
     }
 

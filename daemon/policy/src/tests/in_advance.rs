@@ -1,11 +1,12 @@
-//! What is foretold. That a call passes which was foretold to pass is tried by all tests: their world looks.
+//! Answers that are foretold. That a call passes which was foretold to pass all tests try: their world looks.
 
 use std::time::Duration;
 
 use super::world::{World, latch, pod};
 use crate::{
-    CallId, Config, ConnectionId, CreateContainer, CreationEnv, Creations, Declared, EnvValues, Event,
-    Foretold, HookTurn, InAdvance, Request, RestartPolicy, Showing, ShownInAdvance, StopContainer, Verdict,
+    CallId, Config, ConnectionId, Container, ContainerState, CreateContainer, CreationEnv, Creations,
+    Declared, EnvValues, Event, Foretold, HookTurn, InAdvance, Request, RestartPolicy, Showing,
+    ShownInAdvance, StopContainer, Verdict,
 };
 
 fn foretold(world: &World) -> InAdvance {
@@ -117,6 +118,9 @@ fn a_call_that_goes_on_already_is_known_and_waits_for_nobody() {
     let lower = world.call(stop("b-0"));
     world.node.passed(&lower);
     world.apply(Event::ContainerStarted("b-0".into()));
+    let container =
+        Container { id: "b-0".into(), name: "b".into(), attempt: 0, state: ContainerState::Running };
+    world.runtime.insert("b-0".into(), ("sandbox".into(), container));
     let id = foretold(&world).containers.keys().find(|id| id.as_str() != "b-0").unwrap().clone();
     let (higher, verdict) = world.stop(id.as_str(), 30);
     let Verdict::Hold { why, .. } = &verdict else { panic!("{verdict:?}") };

@@ -86,7 +86,7 @@ pub(crate) async fn run(options: &Options) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// What a case costs on one side.
+/// Cost of a case on one side.
 struct Cost {
     p50: f64,
     p99: f64,
