@@ -5,8 +5,8 @@
 use std::{
     collections::HashMap,
     fmt,
-    hash::{BuildHasher, RandomState},
-    sync::OnceLock,
+    hash::{BuildHasher, Hash, Hasher, RandomState},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
@@ -122,10 +122,32 @@ pub fn container_status(status: cri::ContainerStatus) -> Result<Container, Missi
     })
 }
 
-/// Which credentials a pull has: equal for equal ones, and for none and empty ones. The hash is keyed anew in
-/// each process, so that it says nothing about them to whoever should see it.
+/// The key of the hash of credentials, anew in each process, so that it says nothing about them to whoever
+/// should see it.
+static HASH_KEY: Mutex<Option<HashKey>> = Mutex::new(None);
+
+/// Key of the hash of credentials. Two processes that compare hashes have to have one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct HashKey(pub u64, pub u64);
+
+impl HashKey {
+    /// The key of this process.
+    pub fn own() -> Self {
+        let random = || RandomState::new().hash_one(());
+        *HASH_KEY
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get_or_insert_with(|| Self(random(), random()))
+    }
+
+    /// Makes this process use the key of another one.
+    pub fn adopt(self) {
+        *HASH_KEY.lock().unwrap_or_else(PoisonError::into_inner) = Some(self);
+    }
+}
+
+/// Which credentials a pull has: equal for equal ones, and for none and empty ones.
 pub fn credential_key(auth: Option<&cri::AuthConfig>) -> CredentialKey {
-    static KEYED: OnceLock<RandomState> = OnceLock::new();
     let nothing = cri::AuthConfig::default();
     let auth = auth.unwrap_or(&nothing);
     // Each by its name: a field that the message may get is missed here by the compiler. Where a credential
@@ -133,7 +155,11 @@ pub fn credential_key(auth: Option<&cri::AuthConfig>) -> CredentialKey {
     let cri::AuthConfig { username, password, auth, server_address: _, identity_token, registry_token } =
         auth;
     let fields = (username, password, auth, identity_token, registry_token);
-    CredentialKey(KEYED.get_or_init(RandomState::new).hash_one(fields))
+    let HashKey(key, other) = HashKey::own();
+    #[expect(deprecated, reason = "the only hasher of std that takes a key, which two processes share")]
+    let mut hasher = std::hash::SipHasher::new_with_keys(key, other);
+    fields.hash(&mut hasher);
+    CredentialKey(hasher.finish())
 }
 
 /// Reads the declarations about the order of its pod from the labels and annotations of a sandbox.

@@ -3,10 +3,12 @@
 use std::{future::Future, pin::Pin};
 
 use berth_policy::{
-    Call, CallId, ConnectionId, ContainerId, CreateContainer, CredentialKey, EnvValues, Event, Latch, Nudge,
-    Showing, Verdict,
+    Amendment, Call, CallId, ConnectionId, ContainerId, CreateContainer, CredentialKey, EnvValues, Event,
+    HoldReason, Latch, Nudge, Refusal, Showing, Verdict,
 };
 use tokio::sync::watch;
+
+use crate::hold::decide_by_asking;
 
 /// A future on the heap: the gate is used as `dyn`.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -17,6 +19,18 @@ pub trait Gate: Send + Sync + 'static {
     /// May this call proceed? Never blocks. Asked again with the same call after each change while it is
     /// held.
     fn admit(&self, call: &Call) -> Verdict;
+
+    /// The verdict on this call that lets it go, whenever that is: by asking again after each change, where
+    /// the authority is in this process. Says each time why the call waits. Dropped, it ends the wait.
+    fn decide<'a>(&'a self, call: &'a Call, holds: &'a dyn Holds) -> BoxFuture<'a, Decision> {
+        Box::pin(decide_by_asking(self, call, holds))
+    }
+
+    /// Takes note of a call that goes on without having been asked about. Only where the data path is another
+    /// process.
+    fn passed(&self, call: &Call) {
+        let _ = call;
+    }
 
     /// Something happened on the way. Never blocks, never fails.
     fn observe(&self, event: Event);
@@ -40,6 +54,21 @@ pub trait Gate: Send + Sync + 'static {
         let _ = container;
         false
     }
+}
+
+/// Witness of the holds of one call.
+pub trait Holds: Send + Sync {
+    /// The call waits now, for this reason. Said again with each look at it.
+    fn held(&self, why: &HoldReason);
+}
+
+/// End of the wait of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Send it on, changed in this way and no other.
+    Pass(Option<Amendment>),
+    /// Answer with an error; the runtime never sees the call.
+    Refuse(Refusal),
 }
 
 /// A call that may be answered otherwise than by the runtime alone, with its facts.

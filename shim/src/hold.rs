@@ -13,7 +13,11 @@
 //!
 //! Dropping the future ends the hold: a call whose client is gone is never sent on.
 
-use std::{future::pending, time::Duration};
+use std::{
+    future::pending,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use berth_policy::{Amendment, Call, HoldReason, Refusal, Request, Verdict, time::later};
 use tokio::{
@@ -23,7 +27,12 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
-use crate::{gate::Gate, intercept::Method, metrics::Metrics, serve::Leaving};
+use crate::{
+    gate::{Decision, Gate, Holds},
+    intercept::Method,
+    metrics::{Counted, Metrics},
+    serve::Leaving,
+};
 
 /// A hold that is over before it begins would turn the loop into a spin; this bounds a mistake of the policy.
 const SHORTEST_WAIT: Duration = Duration::from_millis(1);
@@ -54,51 +63,21 @@ pub(crate) async fn pass(
     leaving: &Leaving,
     metrics: &Metrics,
 ) -> Passage {
-    let mut changes = gate.changes();
-    let mut hold: Option<(Instant, _)> = None;
-    let mut told = None;
-    let mut waits_for_others = false;
-    let passage = loop {
-        // A change after this mark wakes us, also one that comes before we wait.
-        changes.mark_unchanged();
-        let (until, why) = match gate.admit(call) {
-            Verdict::Hold { until, why } => (until, why),
-            Verdict::Refuse(refusal) => break Passage::Refuse(refusal),
-            Verdict::Latch(latch) => {
-                gate.persist(latch).await;
-                break Passage::Pass { amended: None, held: Duration::ZERO };
-            }
-            Verdict::Forward => break Passage::Pass { amended: None, held: Duration::ZERO },
-            Verdict::Amend(amendment) => {
-                break Passage::Pass { amended: Some(amendment), held: Duration::ZERO };
-            }
-        };
-        let now = Instant::now();
-        if told != Some(why.label()) {
-            told = Some(why.label());
-            waits_for_others |= !why.waiting_for().is_empty();
-            tell_held(method, call, &why);
-        }
-        hold.get_or_insert_with(|| (now, metrics.hold_began()));
-        let until = Instant::from_std(until).max(Instant::from_std(later(now.into_std(), SHORTEST_WAIT)));
-        // All arms are cancel-safe: none of them takes anything with it when another one wins.
-        tokio::select! {
-            () = changed(&mut changes) => {}
-            () = sleep_until(until) => {}
-            () = drained(&leaving.goodbye, &call.request) => break match leaving.succeeded.is_cancelled() {
-                true => Passage::Unprocessed,
-                false => Passage::Refuse(Refusal::Draining),
-            },
-            () = deadline(call) => break Passage::DeadlinePassed,
-        }
+    let holding = Holding { call, method, metrics, state: Mutex::default() };
+    // Cancel-safe: whoever is not decided about was not sent on.
+    let passage = tokio::select! {
+        biased;
+        decision = gate.decide(call, &holding) => match decision {
+            Decision::Pass(amended) => Passage::Pass { amended, held: Duration::ZERO },
+            Decision::Refuse(refusal) => Passage::Refuse(refusal),
+        },
+        () = drained(&leaving.goodbye, &call.request) => match leaving.succeeded.is_cancelled() {
+            true => Passage::Unprocessed,
+            false => Passage::Refuse(Refusal::Draining),
+        },
+        () = deadline(call) => Passage::DeadlinePassed,
     };
-    let held = hold.map_or(Duration::ZERO, |(since, _)| since.elapsed());
-    if !held.is_zero() {
-        if waits_for_others {
-            info!(rpc = method.name(), call = call.id.0, held = ?held, "Hold ended");
-        }
-        metrics.hold_ended(method, held);
-    }
+    let held = holding.end();
     match passage {
         Passage::Pass { amended, .. } => Passage::Pass { amended, held },
         Passage::Refuse(refusal) => {
@@ -116,6 +95,74 @@ pub(crate) async fn pass(
             Passage::Unprocessed
         }
         Passage::DeadlinePassed => Passage::DeadlinePassed,
+    }
+}
+
+/// Subscribes, asks, and asks again after each change and at the end of each hold.
+pub(crate) async fn decide_by_asking<G: Gate + ?Sized>(gate: &G, call: &Call, holds: &dyn Holds) -> Decision {
+    let mut changes = gate.changes();
+    loop {
+        // A change after this mark wakes us, also one that comes before we wait.
+        changes.mark_unchanged();
+        let (until, why) = match gate.admit(call) {
+            Verdict::Hold { until, why } => (until, why),
+            Verdict::Refuse(refusal) => return Decision::Refuse(refusal),
+            Verdict::Latch(latch) => {
+                gate.persist(latch).await;
+                return Decision::Pass(None);
+            }
+            Verdict::Forward => return Decision::Pass(None),
+            Verdict::Amend(amendment) => return Decision::Pass(Some(amendment)),
+        };
+        holds.held(&why);
+        let shortest = Instant::from_std(later(Instant::now().into_std(), SHORTEST_WAIT));
+        // Cancel-safe: neither arm takes anything with it when the other one wins.
+        tokio::select! {
+            () = changed(&mut changes) => {}
+            () = sleep_until(Instant::from_std(until).max(shortest)) => {}
+        }
+    }
+}
+
+/// Account of the holds of one call, for people and metrics.
+struct Holding<'a> {
+    call: &'a Call,
+    method: Method,
+    metrics: &'a Metrics,
+    state: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    since: Option<(Instant, Counted)>,
+    told: Option<&'static str>,
+    waits_for_others: bool,
+}
+
+impl Holds for Holding<'_> {
+    fn held(&self, why: &HoldReason) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.told != Some(why.label()) {
+            state.told = Some(why.label());
+            state.waits_for_others |= !why.waiting_for().is_empty();
+            tell_held(self.method, self.call, why);
+        }
+        state.since.get_or_insert_with(|| (Instant::now(), self.metrics.hold_began()));
+    }
+}
+
+impl Holding<'_> {
+    /// Gives the time that the call was held; zero when it was not.
+    fn end(self) -> Duration {
+        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let held = state.since.map_or(Duration::ZERO, |(since, _)| since.elapsed());
+        if !held.is_zero() {
+            if state.waits_for_others {
+                info!(rpc = self.method.name(), call = self.call.id.0, held = ?held, "Hold ended");
+            }
+            self.metrics.hold_ended(self.method, held);
+        }
+        held
     }
 }
 

@@ -144,6 +144,13 @@ impl Metrics {
         self.held.get()
     }
 
+    /// Takes the gauges of a data path in another process.
+    pub fn told(&self, connections: i64, kubelet_connections: i64, held: i64) {
+        self.connections.set(connections);
+        self.kubelet_connections.set(kubelet_connections);
+        self.held.set(held);
+    }
+
     /// Calls that were sent to the runtime a second time.
     pub fn replays(&self) -> u64 {
         self.replays.get()

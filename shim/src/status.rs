@@ -84,9 +84,11 @@ impl Status {
 impl From<&Refusal> for Status {
     fn from(refusal: &Refusal) -> Self {
         let code = match refusal {
-            Refusal::Waiting(_) | Refusal::Terminating | Refusal::PodUnknown | Refusal::RuntimeSilent => {
-                Code::FailedPrecondition
-            }
+            Refusal::Waiting(_)
+            | Refusal::Terminating
+            | Refusal::PodUnknown
+            | Refusal::RuntimeSilent
+            | Refusal::AgentAway => Code::FailedPrecondition,
             Refusal::BadOrder(_) => Code::InvalidArgument,
             Refusal::Draining => Code::Unavailable,
         };

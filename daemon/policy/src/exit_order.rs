@@ -43,23 +43,37 @@ impl Node {
         if !self.config.exit_order {
             return Verdict::Forward;
         }
-        self.track(
-            call.id,
-            call.connection,
-            InFlightKind::Stop {
-                sandbox: sandbox.clone(),
-                container: request.container.clone(),
-                whole_pod: false,
-                grace: None,
-            },
-        );
-        let grace = self.note_grace(call.id, &sandbox);
-        let whole_pod = self.note_pod_kill(call.id, &sandbox, &request.container);
+        let (grace, whole_pod) = self.note_stop(call, &sandbox, &request.container);
         match self.reason_to_wait(call, request, &sandbox, whole_pod, grace, now) {
             Some((limit, why)) if now < later(call.arrived, limit.min(budget)) => {
                 Verdict::Hold { until: later(call.arrived, limit.min(budget)), why }
             }
             Some(_) | None => pass_on(request.timeout, now.saturating_duration_since(call.arrived), grace),
+        }
+    }
+
+    /// Takes note of a stop, whatever is decided about it.
+    fn note_stop(&mut self, call: &Call, sandbox: &SandboxId, container: &ContainerId) -> (Grace, bool) {
+        self.track(
+            call.id,
+            call.connection,
+            InFlightKind::Stop {
+                sandbox: sandbox.clone(),
+                container: container.clone(),
+                whole_pod: false,
+                grace: None,
+            },
+        );
+        (self.note_grace(call.id, sandbox), self.note_pod_kill(call.id, sandbox, container))
+    }
+
+    /// Takes note of a stop that goes on already.
+    pub(crate) fn stop_passed(&mut self, call: &Call, request: &StopContainer) {
+        if self.admit_marked_stop(call, request).is_some() {
+            return;
+        }
+        if let Some(sandbox) = self.containers.get(&request.container).cloned() {
+            self.note_stop(call, &sandbox, &request.container);
         }
     }
 

@@ -78,6 +78,17 @@ pub(crate) enum Source<'a> {
 
 impl Node {
     pub(crate) fn admit_create(&mut self, call: &Call, request: &CreateContainer, now: Instant) -> Verdict {
+        self.note_create(call, request);
+        let verdict = self.decide_create(call, request, now);
+        self.note_waiting(request, &verdict, call.arrived);
+        if let (Verdict::Latch(latch), Some(sandbox)) = (&verdict, self.sandboxes.get_mut(&request.sandbox)) {
+            sandbox.latched.insert(latch.priority);
+        }
+        verdict
+    }
+
+    /// Takes note of a creation, whatever is decided about it.
+    pub(crate) fn note_create(&mut self, call: &Call, request: &CreateContainer) {
         let seq = self.seq;
         let new = self.track(
             call.id,
@@ -94,12 +105,6 @@ impl Node {
         if new {
             self.note_attempt(call, request);
         }
-        let verdict = self.decide_create(call, request, now);
-        self.note_waiting(request, &verdict, call.arrived);
-        if let (Verdict::Latch(latch), Some(sandbox)) = (&verdict, self.sandboxes.get_mut(&request.sandbox)) {
-            sandbox.latched.insert(latch.priority);
-        }
-        verdict
     }
 
     fn note_attempt(&mut self, call: &Call, request: &CreateContainer) {

@@ -60,6 +60,7 @@ mod exit_order;
 mod explain;
 mod followed;
 mod images;
+mod in_advance;
 mod in_flight;
 mod instances;
 mod job_sidecars;
@@ -91,6 +92,7 @@ pub use images::{
     ImagesSize, JoinedPull, PullFailure, PullId, PullOrder, PulledImage, Settled, Wish, WishId, WishPhase,
     WishReport, WishSource,
 };
+pub use in_advance::{Creations, Foretold, InAdvance, Shown as ShownInAdvance};
 pub use instances::{InstanceView, Moment};
 pub use job_sidecars::{JOB_SIDECAR_ENV, SidecarMark, is_job_sidecar};
 pub use model::{

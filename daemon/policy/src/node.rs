@@ -61,6 +61,8 @@ pub struct Node {
     pub(crate) listing_asked: Seq,
     /// A successor does what is due. Left to do here is only what the calls need that still wait.
     pub(crate) handed_over: bool,
+    /// Grows with what may alter what is known in advance.
+    pub(crate) foretold: u64,
 }
 
 /// A call that was admitted or watched and has not ended.
@@ -132,6 +134,7 @@ impl Node {
             creation_env: BTreeMap::new(),
             listing_asked: 0,
             handed_over: false,
+            foretold: 0,
         }
     }
 
@@ -148,6 +151,9 @@ impl Node {
                 self.admit_stop(call, request, now)
             }
         };
+        if matches!(verdict, Verdict::Latch(_)) || self.recreates.has_marks() {
+            self.foretold += 1;
+        }
         if let Some(in_flight) = self.calls.get_mut(&call.id) {
             in_flight.hold = match &verdict {
                 Verdict::Hold { until, why } => {
@@ -159,9 +165,28 @@ impl Node {
         verdict
     }
 
+    /// Takes note of a call that goes on already: what is known in advance has let it, or an agent before
+    /// this one.
+    pub fn passed(&mut self, call: &Call) {
+        self.meet(call.connection, call.arrived);
+        match &call.request {
+            Request::CreateContainer(request) => self.note_create(call, request),
+            Request::StopContainer(request) => {
+                if let Some(instance) = self.instance_mut(&request.container) {
+                    instance.stop_asked = true;
+                }
+                self.stop_passed(call, request);
+            }
+        }
+        if self.recreates.has_marks() {
+            self.foretold += 1;
+        }
+    }
+
     /// Takes a fact. Total: whatever comes, in whatever order, and however often.
     pub fn apply(&mut self, event: Event, now: Instant) {
         self.seq += 1;
+        self.note_foretold(&event);
         match event {
             Event::PodSeen(pod) => self.pod_seen(*pod, now),
             Event::PodGone(uid) => {

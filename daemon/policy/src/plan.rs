@@ -135,7 +135,7 @@ impl Node {
                     }
                 }
                 HoldReason::NotReady(_) | HoldReason::StillRunning(_) => Some((id, again)),
-                HoldReason::PodUnknown | HoldReason::PodKillUnclear => None,
+                HoldReason::PodUnknown | HoldReason::PodKillUnclear | HoldReason::AgentAway => None,
             }
         })
     }
@@ -147,7 +147,10 @@ impl Node {
                 // A pod the API server does not show (yet) may be a static one.
                 HoldReason::PodUnknown => true,
                 HoldReason::NotReady(_) => !self.view_fresh,
-                HoldReason::Inspection | HoldReason::PodKillUnclear | HoldReason::StillRunning(_) => false,
+                HoldReason::Inspection
+                | HoldReason::PodKillUnclear
+                | HoldReason::StillRunning(_)
+                | HoldReason::AgentAway => false,
             });
         let waits_for_view = waits_for_view || (!self.view_fresh && self.recreates_wait_for_view());
         (waits_for_view && self.config.kubelet_poll && !self.kubelet_poll.in_flight)

@@ -97,6 +97,8 @@ pub enum HoldReason {
     PodKillUnclear,
     /// These lower containers have not exited yet.
     StillRunning(Vec<ContainerName>),
+    /// The agent, a process of its own, is away. Only the data path says so.
+    AgentAway,
 }
 
 impl HoldReason {
@@ -108,6 +110,7 @@ impl HoldReason {
             Self::NotReady(_) => "not-ready",
             Self::PodKillUnclear => "pod-kill-unclear",
             Self::StillRunning(_) => "still-running",
+            Self::AgentAway => "agent-away",
         }
     }
 
@@ -115,7 +118,7 @@ impl HoldReason {
     pub fn waiting_for(&self) -> &[ContainerName] {
         match self {
             Self::NotReady(names) | Self::StillRunning(names) => names,
-            Self::PodUnknown | Self::Inspection | Self::PodKillUnclear => &[],
+            Self::PodUnknown | Self::Inspection | Self::PodKillUnclear | Self::AgentAway => &[],
         }
     }
 }
@@ -144,6 +147,9 @@ pub enum Refusal {
     /// The agent is going away; the kubelet asks again.
     #[error("launch order: the agent is restarting")]
     Draining,
+    /// The agent, a process of its own, is away, and nobody else knows whether the container's turn has come.
+    #[error("launch order: not ready, the agent is away; it is asked again")]
+    AgentAway,
 }
 
 impl Refusal {
@@ -156,6 +162,7 @@ impl Refusal {
             Self::PodUnknown => "pod-unknown",
             Self::RuntimeSilent => "runtime-silent",
             Self::Draining => "draining",
+            Self::AgentAway => "agent-away",
         }
     }
 }

@@ -30,6 +30,8 @@ pub(crate) struct Health {
     pub mode: ViewMode,
     /// The runtime's place, where it is taken.
     pub place: Option<Arc<RuntimePlace>>,
+    /// Whether a `berth-shim` is connected, where it has the data path.
+    pub shim: Option<watch::Receiver<bool>>,
     /// The watch, where there is one.
     pub api: Option<watch::Receiver<pods::api::Health>>,
     /// The threads that have tasks, by what they do.
@@ -51,6 +53,11 @@ impl Health {
         checks.push(("runtime", self.runtime.version().await.map(drop).map_err(|error| chain(&error))));
         if let Some(place) = &self.place {
             checks.push(("place", place.health()));
+        }
+        if let Some(linked) = &self.shim {
+            let linked = *linked.borrow();
+            let away = || "no berth-shim is connected at shimSocket".to_owned();
+            checks.push(("shim", linked.then_some(()).ok_or_else(away)));
         }
         let synced = |view: pods::api::Health| {
             if view.synced { Ok(()) } else { Err(view.error.unwrap_or_else(|| "not listed yet".to_owned())) }

@@ -19,11 +19,11 @@ use std::{
 };
 
 use berth_policy::{
-    Call, CallId, ConnectionId, ContainerId, CreateContainer, CreationEnv, EnvValues, Event, HookTurn, Latch,
-    MarkPhase, Node, Nudge, PodUid, RecreateMark, Request, RequestId, Restate, SetAsideView, Showing,
-    SidecarMark, Step, Turn, Verdict, time::later,
+    Call, CallId, ConnectionId, ContainerId, CreateContainer, CreationEnv, EnvValues, Event, HookTurn,
+    InAdvance, Latch, MarkPhase, Node, Nudge, PodUid, RecreateMark, Request, RequestId, Restate,
+    SetAsideView, Showing, SidecarMark, Step, Turn, Verdict, time::later,
 };
-use berth_shim::{Answer, BoxFuture, Gate, Query};
+use berth_shim::{Answer, BoxFuture, Gate, Query, remote::Foresight};
 use tokio::{sync::watch, time::Instant};
 use tracing::{debug, error, info};
 
@@ -55,6 +55,8 @@ pub struct Agent {
     facts: watch::Sender<u64>,
     /// Whether there are pods for which the end of a container counts.
     follows: watch::Sender<bool>,
+    /// Grows with what alters what is known before it is asked.
+    foretold: watch::Sender<u64>,
     store: Arc<Store>,
     metrics: AgentMetrics,
 }
@@ -68,6 +70,7 @@ impl Agent {
             due: watch::Sender::new(0),
             facts: watch::Sender::new(0),
             follows: watch::Sender::new(false),
+            foretold: watch::Sender::new(0),
             store,
             metrics,
         };
@@ -130,6 +133,7 @@ impl Agent {
         self.guarded(|| {
             let mut node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
             node.apply(Event::CreationEnvSet(pod.clone(), values), now());
+            self.foretell(&node);
         });
     }
 
@@ -230,6 +234,12 @@ impl Agent {
         &self.metrics
     }
 
+    /// Wakes who tells what is known in advance, if that has changed.
+    fn foretell(&self, node: &Node) {
+        let now = node.foretold();
+        self.foretold.send_if_modified(|before| std::mem::replace(before, now) != now);
+    }
+
     fn guarded<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
         // The state may be half-changed after a panic; every later decision still goes through the same
         // checks, and a node that goes on with an imperfect order is better than one that stops.
@@ -262,7 +272,9 @@ impl Gate for Agent {
     fn admit(&self, call: &Call) -> Verdict {
         let ask = || {
             let mut node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
-            node.admit(call, now())
+            let verdict = node.admit(call, now());
+            self.foretell(&node);
+            verdict
         };
         let verdict = self.guarded(ask).unwrap_or(Verdict::Forward);
         self.metrics.verdict(call, &verdict);
@@ -274,6 +286,14 @@ impl Gate for Agent {
             self.due.send_modify(|due| *due += 1);
         }
         verdict
+    }
+
+    fn passed(&self, call: &Call) {
+        self.guarded(|| {
+            let mut node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
+            node.passed(call);
+            self.foretell(&node);
+        });
     }
 
     fn observe(&self, event: Event) {
@@ -289,6 +309,7 @@ impl Gate for Agent {
         let take = || {
             let mut node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
             node.apply(event, now());
+            self.foretell(&node);
             (node.is_waiting(), node.follows())
         };
         // Whoever begins to wait later asks after this fact was taken.
@@ -335,6 +356,21 @@ impl Gate for Agent {
             self.write("Latch not written", move |store| store.latch(&latch)).await;
             Point::Latched.reached();
         })
+    }
+}
+
+impl Foresight for Agent {
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.foretold.subscribe()
+    }
+
+    fn foretold(&self) -> u64 {
+        *self.foretold.borrow()
+    }
+
+    fn in_advance(&self) -> InAdvance {
+        // What is not known is asked.
+        self.guarded(|| self.read(Node::in_advance)).unwrap_or_default()
     }
 }
 

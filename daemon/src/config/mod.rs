@@ -38,6 +38,10 @@ pub struct Configuration {
     pub kind: Kind,
     /// The CRI socket berthd listens on.
     pub socket: SocketPath,
+    /// The socket of a `berth-shim` that has the CRI socket in this process's place; `None` = this process
+    /// has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shim_socket: Option<SocketPath>,
     /// The runtime; `None` = found as crictl finds it.
     pub runtime_endpoint: Option<Endpoint>,
     /// The process names of what is, or contains, the kubelet.
@@ -200,6 +204,7 @@ impl Default for Configuration {
             api_version: ApiVersion::V1Alpha1,
             kind: Kind::BerthdConfiguration,
             socket: SocketPath::fixed("/run/berth/cri.sock"),
+            shim_socket: None,
             runtime_endpoint: None,
             kubelet_processes: ["kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent", "rke2"]
                 .map(str::to_owned)
@@ -309,6 +314,15 @@ impl Configuration {
                 "kubeletProcesses",
                 &format!("{name:?} is no name of a process: the kernel keeps 1 to 15 bytes"),
             );
+        }
+        if self.shim_socket.is_some() && self.path != PathMode::Inline {
+            return conflict(
+                "shimSocket",
+                "goes with path: inline, for it is berth-shim that is in the path",
+            );
+        }
+        if self.shim_socket.as_ref().is_some_and(|shim| [&self.socket, &self.admin_socket].contains(&shim)) {
+            return conflict("shimSocket", "must differ from socket and adminSocket");
         }
         if self.socket == self.admin_socket {
             return conflict("adminSocket", "must differ from socket");

@@ -21,6 +21,7 @@ fn the_commented_fields_of_the_printed_defaults_are_valid_too() {
             {
                 let known = [
                     "runtimeEndpoint:",
+                    "shimSocket:",
                     "nodeName:",
                     "kubeconfig:",
                     "kubelet:",

@@ -35,6 +35,13 @@ impl Gate for ImageGate {
         verdict
     }
 
+    fn passed(&self, call: &Call) {
+        self.agent.passed(call);
+        if let Request::CreateContainer(create) = &call.request {
+            self.images.used(&create.images);
+        }
+    }
+
     fn observe(&self, event: Event) {
         match &event {
             Event::PullPassed { call, image, credential } => self.images.passed(*call, image, *credential),

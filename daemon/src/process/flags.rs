@@ -56,6 +56,9 @@ pub struct RunFlags {
     /// CRI socket to listen on
     #[arg(long, env = "BERTH_SOCKET")]
     pub socket: Option<SocketPath>,
+    /// Socket of a berth-shim, which has the CRI socket in berthd's place
+    #[arg(long, env = "BERTH_SHIM_SOCKET")]
+    pub shim_socket: Option<SocketPath>,
     /// Endpoint of the runtime
     #[arg(long, short = 'r', env = "BERTH_RUNTIME_ENDPOINT")]
     pub runtime_endpoint: Option<Endpoint>,
@@ -98,6 +101,7 @@ impl RunFlags {
             }
         }
         put(&mut config.socket, self.socket);
+        put(&mut config.shim_socket, self.shim_socket.map(Some));
         put(&mut config.runtime_endpoint, self.runtime_endpoint.map(Some));
         put(&mut config.admin_socket, self.admin_socket);
         put(&mut config.state_dir, self.state_dir);

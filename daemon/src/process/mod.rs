@@ -9,6 +9,7 @@ mod components;
 mod data_path;
 pub mod flags;
 mod from_config;
+mod link;
 pub mod open_files;
 mod signals;
 mod sockets;
@@ -18,7 +19,7 @@ mod text_pages;
 use std::{path::PathBuf, sync::Arc};
 
 use anyhow::{Context, anyhow};
-use berth_shim::{Clients, RuntimeEndpoint, Shutdown};
+use berth_shim::{Clients, RuntimeEndpoint, Shutdown, remote::AgentLink};
 use sd_notify::NotifyState;
 use tokio::{runtime::Handle, sync::oneshot};
 use tracing::info;
@@ -90,6 +91,8 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
     let tasks = Tasks::default();
     let view = components.begin(&config, &endpoint, &tasks).await;
 
+    let gate = Arc::new(ImageGate::new(components.agent.clone(), components.images.clone()));
+    let link = config.shim_socket.as_ref().map(|_| link::of(gate.clone(), &components));
     let heartbeat = Arc::new(Heartbeat::new());
     let health = Health {
         agent: components.agent.clone(),
@@ -97,6 +100,7 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
         heartbeat: heartbeat.clone(),
         mode: config.pod_view.mode,
         place: front.place.clone(),
+        shim: link.as_ref().map(AgentLink::linked),
         api: view,
         threads: [("control", Handle::current())]
             .into_iter()
@@ -139,8 +143,8 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
 
     components.await_requests().await;
     let serving = Serving {
-        gate: Arc::new(ImageGate::new(components.agent.clone(), components.images.clone())),
-        clients: Clients { kubelet: config.kubelet_processes },
+        gate,
+        clients: Clients { kubelet: config.kubelet_processes.clone() },
         metrics: components.shim_metrics.clone(),
         heartbeat: heartbeat.clone(),
         shutdown: shutdown.clone(),
@@ -148,7 +152,13 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
     };
     let kept = fd_store::take_over(start.passed.connections);
     tasks.serving.spawn(fd_store::hold(kept, tasks.stop.clone()));
-    let ended = serve_calls(front.data_path, serving)?;
+    let ended = match (&config.shim_socket, link) {
+        (Some(socket), Some(link)) => {
+            link::start(link, socket.as_path(), serving, tasks.work.clone())?;
+            None
+        }
+        _ => serve_calls(front.data_path, serving)?,
+    };
     if let Some(old) = old {
         Point::Accepting.reached();
         old.ready().await?;

@@ -67,6 +67,8 @@ impl Front {
                 descriptors.add(Name::Cri, socket);
                 Some(data_path)
             }
+            // berth-shim has the socket.
+            (PathMode::Inline, _) if config.shim_socket.is_some() => None,
             (PathMode::Inline, _) => {
                 let path = config.socket.as_path();
                 let theirs = inherited.take_unix(Name::Cri, path);

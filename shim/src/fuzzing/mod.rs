@@ -9,17 +9,21 @@ mod frames;
 mod wire_edit;
 
 pub use self::{append::append, calls::calls, edit::edit, env::env, frames::frames, wire_edit::wire_edit};
+pub use crate::remote::fuzz::{line_table, line_to_agent, line_to_shim};
 
 /// A target.
 pub type Target = fn(&[u8]);
 
 /// All of them, by name.
-pub const TARGETS: [(&str, Target); 6] = [
+pub const TARGETS: [(&str, Target); 9] = [
     ("append", append),
     ("calls", calls),
     ("edit", edit),
     ("env", env),
     ("frames", frames),
+    ("line_table", line_table),
+    ("line_to_agent", line_to_agent),
+    ("line_to_shim", line_to_shim),
     ("wire_edit", wire_edit),
 ];
 

@@ -11,6 +11,7 @@
 //! | `restart` | a shim that is killed or replaced leaves nothing half-done |
 //! | `bounds` | too much of anything is shed and counted, and the kubelet goes on |
 //! | `bad_input` | a clear error for each kind of nonsense, and no harm to other calls |
+//! | `two_programs` | a `berthd` that is killed, stopped or away costs no call that passes through `berth-shim` |
 //! | `canary` | no Secret and no env value in logs, answers or files (a whole `berthd`) |
 
 #![allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should")]
@@ -28,4 +29,5 @@ mod pulls;
 mod replay;
 mod restart;
 mod script;
+mod two_programs;
 mod world;

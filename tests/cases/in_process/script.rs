@@ -2,8 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Mutex};
 
-use berth_policy::{Call, CallId, ContainerId, Event, Latch, Nudge, Showing, Verdict};
-use berth_shim::{Answer, BoxFuture, Gate, Query};
+use berth_policy::{
+    Call, CallId, ContainerId, Event, Foretold, InAdvance, Latch, Nudge, Showing, ShownInAdvance, Verdict,
+};
+use berth_shim::{Answer, BoxFuture, Gate, Query, remote::Foresight};
 use tokio::sync::watch;
 
 type Script = Box<dyn FnMut(&Call) -> Verdict + Send>;
@@ -13,6 +15,7 @@ pub(crate) struct ScriptedGate {
     script: Mutex<Script>,
     events: watch::Sender<Vec<Event>>,
     changes: watch::Sender<u64>,
+    foretold: watch::Sender<u64>,
     latched: Mutex<Vec<Latch>>,
     marked: Mutex<Vec<ContainerId>>,
     ended: Mutex<Vec<ContainerId>>,
@@ -30,6 +33,7 @@ impl ScriptedGate {
             script: Mutex::new(Box::new(|_| Verdict::Forward)),
             events: watch::Sender::new(Vec::new()),
             changes: watch::Sender::new(0),
+            foretold: watch::Sender::new(0),
             latched: Mutex::new(Vec::new()),
             marked: Mutex::new(Vec::new()),
             ended: Mutex::new(Vec::new()),
@@ -64,6 +68,7 @@ impl ScriptedGate {
     /// there.
     pub(crate) fn end(&self, container: &str) {
         self.ended.lock().unwrap().push(container.into());
+        self.foretold.send_modify(|number| *number += 1);
     }
 
     /// From now on says that the hook of this container was begun before.
@@ -100,6 +105,25 @@ impl ScriptedGate {
         wanted(&pulls.borrow())?;
         let ended = pulls.wait_for(|pulls| wanted(pulls).is_none_or(|image_ref| image_ref.is_some())).await;
         ended.ok().and_then(|pulls| wanted(&pulls).flatten())
+    }
+}
+
+/// Answers that can be given before they are asked for, where the gate is at the other end of a line.
+impl Foresight for ScriptedGate {
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.foretold.subscribe()
+    }
+
+    fn foretold(&self) -> u64 {
+        *self.foretold.borrow()
+    }
+
+    fn in_advance(&self) -> InAdvance {
+        let completed = ShownInAdvance { showing: Showing::Completed, only_to: None };
+        let row = Foretold { stop_passes: false, status: Some(completed), hook: None, changing: false };
+        let ended = self.ended.lock().unwrap();
+        let containers = ended.iter().map(|container| (container.clone(), row)).collect();
+        InAdvance { containers, nudges: true, ..InAdvance::default() }
     }
 }
 

@@ -2,7 +2,10 @@
 
 use std::{future::Future, path::PathBuf, sync::Arc, time::Duration};
 
-use berth_shim::{Clients, Listener, Metrics, RuntimeEndpoint, Shutdown};
+use berth_shim::{
+    Clients, Gate, Listener, Metrics, RuntimeEndpoint, Shutdown,
+    remote::{AgentLink, Line, RemoteGate, Resync},
+};
 use berth_tests::fake::{Exchange, FakeKubelet, FakeRuntime};
 use tokio::{sync::mpsc, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -25,6 +28,8 @@ pub(crate) struct Shim {
     pub(crate) shutdown: CancellationToken,
     pub(crate) succeeded: CancellationToken,
     pub(crate) serving: JoinHandle<()>,
+    /// The line to the gate, where there is one.
+    line: Option<Arc<RemoteGate>>,
 }
 
 pub(crate) const DRAIN_LIMIT: Duration = Duration::from_secs(60);
@@ -34,18 +39,39 @@ impl Shim {
         let gate = Arc::new(ScriptedGate::new());
         let metrics = Metrics::default();
         let shutdown = Shutdown::new(DRAIN_LIMIT);
+        let line = line(&gate);
         let serving = tokio::spawn(berth_shim::serve(
             listener,
             runtime,
-            gate.clone(),
+            line.clone().map_or(gate.clone() as Arc<dyn Gate>, |line| line),
             clients,
             metrics.clone(),
             shutdown.clone(),
             None,
         ));
         let Shutdown { token: shutdown, succeeded, .. } = shutdown;
-        Self { gate, metrics, shutdown, succeeded, serving }
+        Self { gate, metrics, shutdown, succeeded, serving, line }
     }
+}
+
+/// With `BERTH_TESTS_LINE=1`, a line to this gate, as if it were in a process of its own.
+fn line(gate: &Arc<ScriptedGate>) -> Option<Arc<RemoteGate>> {
+    if std::env::var_os("BERTH_TESTS_LINE").is_none_or(|value| value != "1") {
+        return None;
+    }
+    let remote = RemoteGate::new(Metrics::default());
+    let directory = tempfile::tempdir().unwrap();
+    let (gate, seen) = (gate.clone(), remote.clone());
+    tokio::spawn(async move {
+        let socket = directory.path().join("shim.sock");
+        let runtime = RuntimeEndpoint::from(directory.path().join("runtime.sock"));
+        let listener = berth_shim::bind(&socket, &runtime).await.unwrap();
+        let line = Line::new(listener).serve(remote, CancellationToken::new());
+        let resync: Resync = Arc::new(|| Box::pin(std::future::ready(())));
+        let link = AgentLink::new(gate.clone(), gate, resync, Metrics::default());
+        tokio::join!(line, link.run(&socket, CancellationToken::new()));
+    });
+    Some(seen)
 }
 
 impl World {
@@ -59,7 +85,10 @@ impl World {
         let directory = tempfile::tempdir().unwrap();
         let runtime = RuntimeEndpoint::from(directory.path().join("runtime.sock"));
         let listener = berth_shim::bind(&directory.path().join("cri.sock"), &runtime).await.unwrap();
-        let Shim { gate, metrics, shutdown, serving, .. } = Shim::serve(listener, runtime, clients);
+        let Shim { gate, metrics, shutdown, serving, line, .. } = Shim::serve(listener, runtime, clients);
+        while line.as_ref().is_some_and(|line| !line.has_agent()) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
         Self { gate, metrics, shutdown, serving, directory }
     }
 

@@ -35,6 +35,9 @@ const PROVIDER_DIR: &str = "berth/providers";
 const PROVIDER: &str = "berth/providers/provider";
 const TOKEN: &str = "berth/token";
 
+/// Set to 1, gives each inline berthd a `berth-shim`, which has the CRI socket and the data path.
+const TWO_PROGRAMS: &str = "BERTH_TESTS_TWO_PROGRAMS";
+
 /// Where berthd learns what the pods are.
 #[derive(Clone, Debug)]
 pub enum PodView {
@@ -65,6 +68,8 @@ pub enum PathMode {
 pub struct Berthd {
     run: Arc<Run>,
     service: Service,
+    /// The data path, where it is a program of its own; ends after berthd.
+    shim: Option<Service>,
     socket: PathBuf,
     admin: PathBuf,
     desired: PathBuf,
@@ -79,11 +84,14 @@ impl Berthd {
         let (socket, admin) = (dir.join("cri.sock"), dir.join("admin.sock"));
         let desired = run.make_dir("berth/desired")?;
         let http = run.address(Port::Berthd);
+        let two =
+            place == PathMode::Inline && std::env::var_os(TWO_PROGRAMS).is_some_and(|value| value == "1");
+        let shim_socket = dir.join("shim.sock");
         let config = format!(
             "apiVersion: berth.dev/v1alpha1
 kind: BerthdConfiguration
 socket: {socket}
-runtimeEndpoint: unix://{runtime}
+{shim}runtimeEndpoint: unix://{runtime}
 adminSocket: {admin}
 stateDir: {state}
 desiredDir: {desired}
@@ -98,6 +106,7 @@ images:
 podView:
 {view}",
             socket = socket.display(),
+            shim = if two { format!("shimSocket: {}\n", shim_socket.display()) } else { String::new() },
             runtime = runtime.display(),
             admin = admin.display(),
             state = run.make_dir(STATE)?.display(),
@@ -114,11 +123,13 @@ podView:
         );
         let config = run.write(CONFIG, &config)?;
         let args = vec!["--config".to_owned(), config.display().to_string()];
+        let shim = if two { Some(shim(run, &socket, &shim_socket, runtime)?) } else { None };
         let fault_file = dir.join("fault");
         let berthd = Self {
             run: run.clone(),
             service: Service::new(run, "berthd", programs::berth("berthd")?, args)
                 .env("BERTH_FAULT_FILE", fault_file.display().to_string()),
+            shim,
             fault_file,
             socket: match place {
                 PathMode::Inline => socket,
@@ -131,6 +142,11 @@ podView:
         berthd.service.start()?;
         berthd.ready().await?;
         Ok(berthd)
+    }
+
+    /// The process of `berth-shim`, where that has the data path.
+    pub fn shim(&self) -> Option<&Service> {
+        self.shim.as_ref()
     }
 
     /// Its process.
@@ -314,4 +330,13 @@ fn pod_view(run: &Run, view: &PodView) -> String {
         PodView::Kubelet => format!("  mode: kubelet\n{kubelet}"),
         PodView::None => "  mode: none\n".to_owned(),
     }
+}
+
+/// Starts a `berth-shim`, which waits for its berthd.
+fn shim(run: &Arc<Run>, socket: &Path, agent: &Path, runtime: &Path) -> Result<Service> {
+    let sockets = [("--socket", socket), ("--shim-socket", agent), ("--runtime-endpoint", runtime)];
+    let args = sockets.iter().flat_map(|(flag, path)| [(*flag).to_owned(), path.display().to_string()]);
+    let service = Service::new(run, "berth-shim", programs::berth("berth-shim")?, args.collect());
+    service.start()?;
+    Ok(service)
 }

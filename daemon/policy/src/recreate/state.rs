@@ -229,6 +229,21 @@ impl Recreates {
         marked.is_some_and(|marked| self.requests.contains(&marked.mark.request))
     }
 
+    /// Any container is marked.
+    pub(crate) fn has_marks(&self) -> bool {
+        !self.marks.is_empty()
+    }
+
+    /// This instance is marked.
+    pub(crate) fn has_mark_of(&self, container: &ContainerId) -> bool {
+        self.mark_of(container).is_some()
+    }
+
+    /// The connection that was shown its mark.
+    pub(crate) fn shown_to(&self, container: &ContainerId) -> Option<ConnectionId> {
+        self.mark_of(container)?.shown_to
+    }
+
     pub(super) fn mark_of_mut(&mut self, container: &ContainerId) -> Option<&mut Marked> {
         self.marks.values_mut().find(|marked| marked.mark.container == *container)
     }

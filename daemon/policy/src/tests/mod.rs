@@ -7,6 +7,7 @@ mod exit_order;
 mod extremes;
 mod handed_over;
 mod images;
+mod in_advance;
 mod in_place_update;
 mod inspections;
 mod instances;

@@ -48,7 +48,12 @@ impl World {
     }
 
     pub(super) fn apply(&mut self, event: Event) {
+        let (number, before) = (self.node.foretold(), self.node.in_advance(self.now));
+        let told = format!("{event:?}");
         self.node.apply(event, self.now);
+        if self.node.foretold() == number {
+            assert_eq!(self.node.in_advance(self.now), before, "foretold under the same number after {told}");
+        }
     }
 
     pub(super) fn pass(&mut self, time: Duration) {
@@ -84,7 +89,14 @@ impl World {
 
     /// Asks, and asks again after the inspection that the first answer may have wanted.
     pub(super) fn ask(&mut self, call: &Call) -> Verdict {
+        let (number, before) = (self.node.foretold(), self.node.in_advance(self.now));
         let first = self.node.admit(call, self.now);
+        if before.passes(&call.request) {
+            assert_eq!(first, Verdict::Forward, "it was foretold that {call:?} passes");
+        }
+        if self.node.foretold() == number {
+            assert_eq!(self.node.in_advance(self.now), before, "foretold under the same number");
+        }
         self.inspect();
         if matches!(first, Verdict::Hold { .. }) { self.node.admit(call, self.now) } else { first }
     }

@@ -4,7 +4,8 @@
 //! each start, are made and deleted all the time; four clients call berthd all the time, and one pulls and
 //! removes an image. `upgrade` replaces it by `berthctl upgrade`, `kill` by SIGKILL and a new start on a
 //! socket that was kept, as systemd does it, `kill-rebind` the same where the new one has to bind the socket
-//! anew. Then everything is counted that went wrong: calls of the clients, restarts of containers, pods that
+//! anew; `stand-still` stops it for ten seconds (SIGSTOP) and lets it go on. With `BERTH_TESTS_TWO_PROGRAMS=1`
+//! the node has `berth-shim` and berthd, and it is berthd that is replaced. Then everything is counted that went wrong: calls of the clients, restarts of containers, pods that
 //! failed, what the kubelet complains of, and whether the node was ever not Ready. `none` is the same churn
 //! with nothing replaced, the baseline of the others.
 
@@ -14,6 +15,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use berth_tests::node::Node;
 use berth_tests::observe::Caller;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use tokio::time::sleep;
 
 use crate::Options;
@@ -36,7 +39,13 @@ const METRICS: &[&str] = &[
 pub(crate) const BENCH: Bench = Bench {
     name: "handover",
     about: "berthd replaced ten times while 60 pods come and go; baseline: the same churn without",
-    cases: &[("none", METRICS), ("upgrade", METRICS), ("kill", METRICS), ("kill-rebind", METRICS)],
+    cases: &[
+        ("none", METRICS),
+        ("upgrade", METRICS),
+        ("kill", METRICS),
+        ("kill-rebind", METRICS),
+        ("stand-still", METRICS),
+    ],
 };
 const SHAPE: Shape = Shape { pods: 60, containers: &[2], probes: true };
 /// Made and deleted in one step.
@@ -46,6 +55,7 @@ const PAUSE: Duration = Duration::from_secs(3);
 /// Between two replacements.
 const APART: Duration = Duration::from_secs(9);
 const REPLACED: usize = 10;
+const STANDS_STILL: Duration = Duration::from_secs(10);
 /// Between two pulls of the client that pulls.
 const PULL_PAUSE: Duration = Duration::from_millis(500);
 
@@ -117,6 +127,13 @@ async fn churn(bed: &Bed, case: &str) -> Result<Seen> {
             "upgrade" => berthd.upgrade(&berthd.program()?, &["--watch=0s"]).await?,
             "kill" => berthd.crash_on_kept_socket().await?,
             "kill-rebind" => berthd.crash().await?,
+            "stand-still" => {
+                let pid = berthd.service().pid().context("berthd does not run")?;
+                let pid = Pid::from_raw(i32::try_from(pid).context("pid")?);
+                kill(pid, Signal::SIGSTOP).context("stop berthd")?;
+                sleep(STANDS_STILL).await;
+                kill(pid, Signal::SIGCONT).context("let berthd go on")?;
+            }
             _ => {}
         }
         if case != "none" {

@@ -36,6 +36,7 @@ use crate::report::{Bench, Row};
 /// Every bench, in the order of `berth-bench list`.
 const BENCHES: &[Bench] = &[
     proxy_bench::BENCH,
+    proxy::two_programs::BENCH,
     launch::BENCH,
     recreate::BENCH,
     update::BENCH,
@@ -62,6 +63,8 @@ enum Command {
     List,
     /// CRI calls through berthd against a direct connection, and berthd's cost on an idle node.
     Proxy(Options),
+    /// `berth-shim` and `berthd` as two programs, against `berthd` alone.
+    Shim(Options),
     /// Runs all benches, and writes their tables into the page of figures.
     Figures(figures::Figures),
     /// The stub runtime of `proxy`, in a process of its own.
@@ -133,6 +136,7 @@ async fn main() -> Result<()> {
         Command::Figures(options) => return figures::run(options, BENCHES).await,
         Command::ProxyStub { socket } => return proxy::serve_stub(socket).await,
         Command::Proxy(options) => (proxy_bench::BENCH, options),
+        Command::Shim(options) => (proxy::two_programs::BENCH, options),
         Command::Launch(options) => (launch::BENCH, options),
         Command::Recreate(options) => (recreate::BENCH, options),
         Command::Update(options) => (update::BENCH, options),
@@ -153,6 +157,7 @@ async fn main() -> Result<()> {
 async fn run(command: &Command) -> Result<Vec<Row>> {
     match command {
         Command::Proxy(options) => proxy_bench::run(options).await,
+        Command::Shim(options) => proxy::two_programs::run(options).await,
         Command::Launch(options) => launch::run(options).await,
         Command::Recreate(options) => recreate::run(options).await,
         Command::Update(options) => update::run(options).await,

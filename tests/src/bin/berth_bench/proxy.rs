@@ -9,6 +9,7 @@
 mod load;
 mod processes;
 mod stub;
+pub(crate) mod two_programs;
 
 use std::path::Path;
 

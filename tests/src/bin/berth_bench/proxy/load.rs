@@ -3,7 +3,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use berth_proto::cri::{ListContainersResponse, VersionResponse};
+use berth_proto::cri::{
+    ContainerConfig, ContainerMetadata, ContainerStatusRequest, CreateContainerRequest,
+    ListContainersResponse, PodSandboxConfig, PodSandboxMetadata, StopContainerRequest, VersionResponse,
+};
 use berth_tests::fake::FakeKubelet;
 use futures::future::try_join_all;
 use prost::Message;
@@ -23,6 +26,7 @@ pub(super) struct Load {
 /// A call and what is to come of it.
 pub(super) struct Call {
     path: &'static str,
+    message: fn() -> Vec<u8>,
     check: fn(&[u8]) -> Result<()>,
 }
 
@@ -36,6 +40,7 @@ pub(super) struct Round {
 /// The smallest call there is.
 pub(super) const VERSION: Call = Call {
     path: "/runtime.v1.RuntimeService/Version",
+    message: Vec::new,
     check: |body| {
         let answer = VersionResponse::decode(body)?;
         ensure!(answer.runtime_name == "stub", "another runtime answers: {answer:?}");
@@ -47,6 +52,7 @@ pub(super) const VERSION: Call = Call {
 pub(super) const fn list() -> Call {
     Call {
         path: "/runtime.v1.RuntimeService/ListContainers",
+        message: Vec::new,
         check: |body| {
             let answer = ListContainersResponse::decode(body)?;
             ensure!(answer.containers.len() == CONTAINERS, "{} containers", answer.containers.len());
@@ -54,6 +60,47 @@ pub(super) const fn list() -> Call {
         },
     }
 }
+
+/// A creation that nothing is known of.
+pub(super) const CREATE: Call = Call {
+    path: "/runtime.v1.RuntimeService/CreateContainer",
+    message: || {
+        let metadata = ContainerMetadata { name: "main".to_owned(), attempt: 0 };
+        let pod = PodSandboxMetadata {
+            name: "some-pod-5d8f7c6b9-x2x7q".to_owned(),
+            uid: "3f1c3c5e-0d0e-4c3f-9f6b-2f5a4d1f9a11".to_owned(),
+            namespace: "some-namespace".to_owned(),
+            attempt: 0,
+        };
+        let request = CreateContainerRequest {
+            pod_sandbox_id: format!("{:064x}", 7),
+            config: Some(ContainerConfig { metadata: Some(metadata), ..Default::default() }),
+            sandbox_config: Some(PodSandboxConfig { metadata: Some(pod), ..Default::default() }),
+        };
+        request.encode_to_vec()
+    },
+    check: |_| Ok(()),
+};
+
+/// The stop of a container that nothing is known of.
+pub(super) const STOP: Call = Call {
+    path: "/runtime.v1.RuntimeService/StopContainer",
+    message: || StopContainerRequest { container_id: format!("{:064x}", 7), timeout: 30 }.encode_to_vec(),
+    check: |_| Ok(()),
+};
+
+/// The status of one, which only the kubelet may be shown otherwise.
+pub(super) const STATUS: Call = Call {
+    path: "/runtime.v1.RuntimeService/ContainerStatus",
+    message: || {
+        ContainerStatusRequest { container_id: format!("{:064x}", 7), verbose: false }.encode_to_vec()
+    },
+    check: |_| Ok(()),
+};
+
+/// The first half of a relist.
+pub(super) const SANDBOXES: Call =
+    Call { path: "/runtime.v1.RuntimeService/ListPodSandbox", message: Vec::new, check: |_| Ok(()) };
 
 // === impl Load ===
 
@@ -84,7 +131,7 @@ impl Load {
 
 impl Call {
     pub(super) async fn once(&self, kubelet: &FakeKubelet) -> Result<()> {
-        let reply = kubelet.call(self.path, &[]).await?;
+        let reply = kubelet.call(self.path, &(self.message)()).await?;
         ensure!(reply.status() == Some(0), "{}: {}", self.path, reply.message());
         (self.check)(reply.body().get(5..).unwrap_or_default())
     }

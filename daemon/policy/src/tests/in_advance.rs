@@ -1,0 +1,131 @@
+//! Answers that are foretold. That a call passes which was foretold to pass all tests try: their world looks.
+
+use std::time::Duration;
+
+use super::world::{World, latch, pod};
+use crate::{
+    CallId, Config, ConnectionId, Container, ContainerState, CreateContainer, CreationEnv, Creations,
+    Declared, EnvValues, Event, Foretold, HookTurn, InAdvance, Request, RestartPolicy, Showing,
+    ShownInAdvance, StopContainer, Verdict,
+};
+
+fn foretold(world: &World) -> InAdvance {
+    world.node.in_advance(world.now)
+}
+
+fn creations(world: &World) -> Option<Creations> {
+    foretold(world).sandboxes.get(&"sandbox".into()).cloned()
+}
+
+fn names(names: &[&str]) -> Option<Creations> {
+    Some(Creations::Of(names.iter().map(|name| (*name).into()).collect()))
+}
+
+#[test]
+fn creations_pass_where_nothing_is_ordered_and_where_a_barrier_is_open() {
+    let mut world = World::new();
+    let ordered = pod(&[("a", "2"), ("b", "1")]);
+    world.apply(ordered.seen());
+    assert_eq!(creations(&world), None, "what is not known is asked");
+    world.launch(&ordered, "a");
+    assert_eq!(creations(&world), names(&["a"]));
+    let (_, verdict) = world.create(&ordered, "b");
+    assert_eq!(verdict, latch(1));
+    assert_eq!(creations(&world), names(&["a", "b"]));
+    world.apply(ordered.clone().deleting(30).seen());
+    assert_eq!(creations(&world), names(&["a"]), "only restarts, in a pod that ends");
+
+    let mut world = World::new();
+    let plain = pod(&[("a", "0"), ("b", "0")]);
+    world.apply(plain.seen());
+    world.launch(&plain, "a");
+    assert_eq!(creations(&world), Some(Creations::All));
+    world.apply(Event::PodGone(plain.pod.uid.clone()));
+    assert_eq!(creations(&world), names(&["a"]), "a pod that is not seen may have any order");
+
+    let mut world = World::with(Config { launch_order: false, ..Config::default() });
+    world.apply(ordered.seen());
+    world.launch(&ordered, "a");
+    assert_eq!(creations(&world), Some(Creations::All));
+}
+
+#[test]
+fn containers_of_an_order_and_of_none() {
+    let truth = Some(ShownInAdvance { showing: Showing::Truth, only_to: None });
+    for (priority, exit_order, stop_passes) in [("0", true, true), ("1", true, false), ("1", false, true)] {
+        let mut world = World::with(Config { exit_order, ..Config::default() });
+        let pod = pod(&[("a", priority), ("b", "0")]).restarts(RestartPolicy::Never);
+        world.apply(pod.seen());
+        world.launch(&pod, "a");
+        let known = foretold(&world).containers;
+        let row = known.values().next().unwrap();
+        let expected = Foretold { stop_passes, status: truth, hook: Some(HookTurn::Run), changing: false };
+        assert_eq!(*row, expected, "{priority} {exit_order}");
+    }
+}
+
+#[test]
+fn env_values_are_told_and_the_number_grows_with_them() {
+    let mut world = World::new();
+    let before = world.node.foretold();
+    let values = EnvValues(vec![("K".to_owned(), "V".to_owned())]);
+    let env: CreationEnv = [("a".into(), values)].into();
+    world.apply(Event::CreationEnvSet("u".into(), env.clone()));
+    assert!(world.node.foretold() > before);
+    assert_eq!(foretold(&world).env, [("u".into(), env)].into());
+    let now = world.node.foretold();
+    world.apply(Event::RelistAsked { call: CallId(1), connection: ConnectionId(1) });
+    world.apply(Event::CallEnded(CallId(1)));
+    assert_eq!(world.node.foretold(), now, "a list each second alters nothing");
+}
+
+#[test]
+fn a_request_that_names_what_is_not_there_foretells_nothing() {
+    let mut world = World::new();
+    let pod = pod(&[("a", "0")]);
+    world.create_in(&pod, "imagined", "a", Declared::default());
+    assert!(foretold(&world).sandboxes.is_empty());
+}
+
+#[test]
+fn a_call_that_goes_on_already_is_known_and_waits_for_nobody() {
+    let mut world = World::new();
+    let ordered = pod(&[("a", "2"), ("b", "1")]);
+    world.apply(ordered.seen());
+    world.launch(&ordered, "a");
+    // An agent before this one has let it go.
+    let request = CreateContainer {
+        sandbox: "sandbox".into(),
+        pod: ordered.pod.clone(),
+        container: "b".into(),
+        attempt: 0,
+        declared: Declared::default(),
+        images: Vec::new(),
+    };
+    let create = world.call(Request::CreateContainer(request));
+    world.node.passed(&create);
+    assert!(!world.node.is_waiting() && world.node.size().calls == 1);
+    world.apply(Event::ContainerCreated { call: create.id, container: "b-0".into() });
+    world.apply(Event::CallEnded(create.id));
+    assert_eq!(creations(&world), names(&["a", "b"]), "it is there");
+    // The stop of the lower container is the sign that the whole pod ends.
+    let stop = |container: &str| {
+        Request::StopContainer(StopContainer {
+            container: container.into(),
+            timeout: Duration::from_secs(30),
+        })
+    };
+    let lower = world.call(stop("b-0"));
+    world.node.passed(&lower);
+    world.apply(Event::ContainerStarted("b-0".into()));
+    let container =
+        Container { id: "b-0".into(), name: "b".into(), attempt: 0, state: ContainerState::Running };
+    world.runtime.insert("b-0".into(), ("sandbox".into(), container));
+    let id = foretold(&world).containers.keys().find(|id| id.as_str() != "b-0").unwrap().clone();
+    let (higher, verdict) = world.stop(id.as_str(), 30);
+    let Verdict::Hold { why, .. } = &verdict else { panic!("{verdict:?}") };
+    assert_ne!(why.label(), "pod-kill-unclear", "the other stop is known");
+    world.end(&higher);
+    world.end(&lower);
+    assert_eq!(world.node.size().calls, 0);
+}

@@ -1,0 +1,54 @@
+//! The thread that answers a `berth-shim`, where that has the data path. A thread of its own, because what
+//! the API server sends takes milliseconds to read.
+
+use std::{path::Path, sync::Arc, thread};
+
+use berth_shim::remote::{AgentLink, Resync};
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use super::{components::Components, data_path::Serving};
+use crate::{base::causes::chain, images::gate::ImageGate};
+
+/// Makes a link around the gate of these components.
+pub(super) fn of(gate: Arc<ImageGate>, components: &Components) -> AgentLink {
+    let metrics = components.shim_metrics.clone();
+    AgentLink::new(gate, components.agent.clone(), resync(components), metrics)
+}
+
+/// Starts the thread. It ends with the work that the agent does of its own accord: a successor decides then.
+pub(super) fn start(
+    link: AgentLink,
+    socket: &Path,
+    serving: Serving,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    let Serving { heartbeat, shutdown, .. } = serving;
+    let (socket, stopped) = (socket.to_owned(), shutdown.token);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    thread::Builder::new().name("shim-link".to_owned()).spawn(move || {
+        runtime.block_on(async {
+            tokio::spawn(async move { heartbeat.beat(stopped).await });
+            link.run(&socket, stop).await;
+        });
+    })?;
+    Ok(())
+}
+
+/// Lists the runtime, on the thread whose connection to it is used.
+fn resync(components: &Components) -> Resync {
+    let (executor, control) = (components.executor.clone(), Handle::current());
+    Arc::new(move || {
+        let executor = executor.clone();
+        let listed = control.spawn(async move { executor.resync().await });
+        Box::pin(async move {
+            match listed.await {
+                Ok(Ok(())) => {}
+                // Its calls fail as well, and it is listed again soon.
+                Ok(Err(error)) => warn!(error = %chain(&error), "Runtime not listed for the shim"),
+                Err(error) => warn!(%error, "Runtime not listed for the shim"),
+            }
+        })
+    })
+}

@@ -1,0 +1,152 @@
+//! `berth-shim`: has the kubelet's socket and passes the bytes. What it does not know itself it asks a
+//! `berthd`, which connects to it and may be killed, changed or stopped at any time.
+//!
+//! One thread, no credential, no network, no file but its two sockets. It is changed rarely.
+
+mod passed;
+
+use std::{path::PathBuf, process::ExitCode, time::Duration};
+
+use anyhow::Context;
+use berth_shim::{Clients, Listener, Metrics, RuntimeEndpoint, Shutdown, remote::Line, remote::RemoteGate};
+use clap::Parser;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use sd_notify::NotifyState;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+use tracing_subscriber::{filter::Targets, layer::SubscriberExt, util::SubscriberInitExt};
+
+use self::passed::Passed;
+
+/// sysexits(3): the command line is wrong. Nothing was bound.
+const EX_USAGE: u8 = 64;
+
+/// Berth's data path: passes the kubelet's calls to the container runtime, and asks a berthd about those that
+/// have to be decided.
+#[derive(Debug, Parser)]
+#[command(name = "berth-shim", version)]
+struct Flags {
+    /// CRI socket to listen on
+    #[arg(long, env = "BERTH_SOCKET", default_value = "/run/berth/cri.sock")]
+    socket: PathBuf,
+    /// Socket for berthd, which has it as shimSocket
+    #[arg(long, env = "BERTH_SHIM_SOCKET", default_value = "/run/berth/shim.sock")]
+    shim_socket: PathBuf,
+    /// Endpoint of the runtime
+    #[arg(long, short = 'r', env = "BERTH_RUNTIME_ENDPOINT")]
+    runtime_endpoint: RuntimeEndpoint,
+    /// Process that is, or contains, the kubelet, as in /proc/PID/comm
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_values = ["kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent", "rke2"]
+    )]
+    kubelet_processes: Vec<String>,
+    /// Seconds that open calls may go on after a stop was asked for
+    #[arg(long, default_value_t = 150, value_parser = clap::value_parser!(u64).range(..=3600))]
+    drain_timeout: u64,
+    /// Log level or filter
+    #[arg(long, env = "BERTH_LOG_LEVEL", default_value = "info")]
+    log_level: Targets,
+}
+
+fn main() -> ExitCode {
+    let flags = match Flags::try_parse() {
+        Ok(flags) => flags,
+        Err(error) => {
+            let code = if error.use_stderr() { EX_USAGE } else { 0 };
+            // Nothing is left to be done if even this cannot be written.
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
+    tracing_subscriber::registry().with(layer).with(flags.log_level.clone()).init();
+    // No core file has our memory: env values of pods are in it.
+    if let Err(error) = nix::sys::prctl::set_dumpable(false) {
+        warn!(%error, "Core files not switched off");
+    }
+    raise_open_files();
+    // Before any thread is started: it reads the environment and owns bare descriptors.
+    let passed = passed::passed();
+    match run(flags, passed) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(error = format!("{error:#}"), "berth-shim ended");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(flags: Flags, passed: Passed) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(serve(flags, passed))
+}
+
+async fn serve(flags: Flags, mut passed: Passed) -> anyhow::Result<()> {
+    // Before anything is taken: a stop that is asked for during the start is a clean one too.
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let endpoint = flags.runtime_endpoint;
+    anyhow::ensure!(
+        endpoint.path() != flags.socket && flags.shim_socket != flags.socket,
+        "--socket, --shim-socket and --runtime-endpoint must be three sockets"
+    );
+    let cri = match passed.take(&flags.socket) {
+        Some(socket) => Listener::adopt(socket, &endpoint)?,
+        None => berth_shim::bind(&flags.socket, &endpoint).await.context("--socket")?,
+    };
+    let agent = match passed.take(&flags.shim_socket) {
+        Some(socket) => Listener::adopt(socket, &endpoint)?,
+        None => berth_shim::bind(&flags.shim_socket, &endpoint).await.context("--shim-socket")?,
+    };
+    info!(
+        version = env!("CARGO_PKG_VERSION"),
+        socket = %flags.socket.display(),
+        agent = %flags.shim_socket.display(),
+        runtime = %endpoint,
+        "berth-shim serves"
+    );
+    let (metrics, shutdown) = (Metrics::default(), Shutdown::new(Duration::from_secs(flags.drain_timeout)));
+    let gate = RemoteGate::new(metrics.clone());
+    // Answers to the end of the last call.
+    let answering = CancellationToken::new();
+    let line = tokio::spawn(Line::new(agent).serve(gate.clone(), answering.clone()));
+    let clients = Clients { kubelet: flags.kubelet_processes };
+    let serving = berth_shim::serve(cri, endpoint, gate, clients, metrics, shutdown.clone(), None);
+    let mut serving = std::pin::pin!(serving);
+    notify(&[NotifyState::Ready]);
+    loop {
+        // Cancel-safe: a signal that comes while another one is handled stays pending.
+        tokio::select! {
+            () = &mut serving => break,
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        if shutdown.token.is_cancelled() {
+            warn!("Second signal, open calls are cut");
+            break;
+        }
+        notify(&[NotifyState::Stopping]);
+        shutdown.token.cancel();
+    }
+    answering.cancel();
+    line.await?;
+    info!("berth-shim stopped");
+    Ok(())
+}
+
+/// Each connection takes two descriptors, and the usual limit is 1024.
+fn raise_open_files() {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(_, most)| setrlimit(Resource::RLIMIT_NOFILE, most, most));
+    if let Err(error) = raised {
+        warn!(%error, "Limit of open files not raised");
+    }
+}
+
+fn notify(state: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        debug!(%error, "systemd not notified");
+    }
+}

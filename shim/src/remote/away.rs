@@ -1,0 +1,74 @@
+//! Decisions without the agent: the default of each kind of call, as a pure function of the table and of how
+//! long the call has waited for the agent to come back.
+//!
+//! | Call | The table knows | It does not |
+//! |---|---|---|
+//! | `CreateContainer` | its barrier is open: passes | waits for [`PATIENCE`], then refused as not ready |
+//! | `StopContainer` | nothing is ordered: passes | waits for [`PATIENCE`], then passes with the rest of its time |
+//! | `ContainerStatus` | shown so | undecided: waits for [`PATIENCE`], then the truth; of a container that it has not heard of: the truth |
+//! | a hook | done, or it runs | undecided: waits for [`PATIENCE`], then it runs; not heard of: it runs |
+//! | a list of containers | | passes without a nudge |
+//! | `PullImage` | | passes |
+//!
+//! Before an agent has come for the first time nothing is known, and statuses and hooks are undecided, too.
+
+use std::time::Duration;
+
+use berth_policy::{Amendment, ConnectionId, ContainerId, HookTurn, Refusal, Request, Showing};
+
+use super::table::Table;
+use crate::gate::{Answer, Decision};
+
+/// How long a call waits for an agent that comes back: systemd takes a second, and the kubelet's own patience
+/// is two minutes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+/// Minimum time that a container always gets between the stop signal and SIGKILL, the kubelet's own.
+const FLOOR: Duration = Duration::from_secs(2);
+
+/// The decision about a call that has waited so long; `None` while it goes on waiting.
+pub(crate) fn of_call(table: &Table, request: &Request, waited: Duration) -> Option<Decision> {
+    let patient = waited < PATIENCE;
+    match request {
+        Request::CreateContainer(create) if table.creates(create) => Some(Decision::Pass(None)),
+        Request::StopContainer(stop) if table.stops(&stop.container) => Some(Decision::Pass(None)),
+        Request::CreateContainer(_) | Request::StopContainer(_) if patient => None,
+        Request::CreateContainer(_) => Some(Decision::Refuse(Refusal::AgentAway)),
+        Request::StopContainer(stop) => {
+            // Whole seconds, rounded up, as with an exit order.
+            let left = stop.timeout.saturating_sub(waited);
+            let whole = left.as_secs().saturating_add(u64::from(left.subsec_nanos() > 0));
+            let left = Duration::from_secs(whole).max(FLOOR).min(stop.timeout);
+            Some(Decision::Pass((left != stop.timeout).then_some(Amendment::StopTimeout(left))))
+        }
+    }
+}
+
+/// The answer to the kubelet that asks for the status of a container.
+pub(crate) fn of_status(
+    table: &Table,
+    connection: ConnectionId,
+    container: &ContainerId,
+    waited: Duration,
+) -> Option<Answer> {
+    let showing = match table.container(container).map(|row| row.status) {
+        Some(Some(shown)) if shown.only_to.is_none_or(|only| only == connection) => shown.showing,
+        Some(None) if waited < PATIENCE => return None,
+        None if waited < PATIENCE && !table.is_whole() => return None,
+        Some(_) | None => Showing::Truth,
+    };
+    Some(Answer::Shown(showing))
+}
+
+/// The answer to a hook that begins.
+pub(crate) fn of_hook(table: &Table, container: &ContainerId, waited: Duration) -> Option<Answer> {
+    match table.container(container).map(|row| row.hook) {
+        Some(Some(HookTurn::AlreadyRun)) => Some(Answer::Done),
+        Some(None) if waited < PATIENCE => None,
+        None if waited < PATIENCE && !table.is_whole() => None,
+        Some(_) | None => Some(Answer::Pass),
+    }
+}
+
+#[cfg(test)]
+#[path = "../tests/remote_away.rs"]
+mod tests;

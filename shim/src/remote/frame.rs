@@ -1,0 +1,179 @@
+//! Frames of the line: a length in four bytes, and a message. What is written in one turn goes out in one
+//! system call.
+
+use std::{
+    io,
+    sync::{Mutex, PoisonError},
+};
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use prost::Message;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::unix::{OwnedReadHalf, OwnedWriteHalf},
+    sync::Notify,
+};
+
+/// The longest message. The longest that is sent is the env of one pod, which the API server bounds to less.
+pub(crate) const MAX_FRAME: usize = 4 << 20;
+/// Bytes that may wait for the other side to read. One that does not read is left, and has to come back.
+const MAX_WAITING: usize = 16 << 20;
+const PREFIX: usize = 4;
+
+/// The other side does not keep to the frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a message of {0} bytes, more than {MAX_FRAME}")]
+pub(crate) struct TooLong(pub(crate) usize);
+
+/// The other side does not read what is written to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("more than {MAX_WAITING} bytes wait for the other side to read them")]
+pub(crate) struct Unread;
+
+/// Frames as they come in.
+#[derive(Debug, Default)]
+pub(crate) struct Incoming {
+    buffer: BytesMut,
+}
+
+/// Frames that wait to be written. Whoever has one writes it.
+#[derive(Debug, Default)]
+pub(crate) struct Outgoing {
+    buffer: Mutex<BytesMut>,
+    more: Notify,
+}
+
+// === impl Incoming ===
+
+impl Incoming {
+    /// Takes what has come.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The next whole message; `None` until there is one.
+    pub(crate) fn next(&mut self) -> Result<Option<Bytes>, TooLong> {
+        let Some(prefix) = self.buffer.first_chunk::<PREFIX>() else { return Ok(None) };
+        let length = u32::from_be_bytes(*prefix) as usize;
+        if length > MAX_FRAME {
+            return Err(TooLong(length));
+        }
+        if self.buffer.len() - PREFIX < length {
+            return Ok(None);
+        }
+        self.buffer.advance(PREFIX);
+        Ok(Some(self.buffer.split_to(length).freeze()))
+    }
+
+    /// Reads more of them. An error of the kind `UnexpectedEof` is the end of the line. Cancel-safe.
+    pub(crate) async fn read(&mut self, from: &mut OwnedReadHalf) -> io::Result<()> {
+        // What is reserved grows with what arrives, not with what a prefix announces.
+        self.buffer.reserve(4096);
+        match from.read_buf(&mut self.buffer).await? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+// === impl Outgoing ===
+
+impl Outgoing {
+    /// Takes a message to be written. One that is too long is not taken.
+    pub(crate) fn put(&self, message: &impl Message) -> Result<(), Unput> {
+        let length = message.encoded_len();
+        let Some(prefix) = u32::try_from(length).ok().filter(|_| length <= MAX_FRAME) else {
+            return Err(Unput::TooLong(TooLong(length)));
+        };
+        let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        if buffer.len() + length > MAX_WAITING {
+            return Err(Unput::Unread(Unread));
+        }
+        buffer.reserve(PREFIX + length);
+        buffer.put_u32(prefix);
+        // There is room.
+        let _ = message.encode(&mut *buffer);
+        drop(buffer);
+        self.more.notify_one();
+        Ok(())
+    }
+
+    /// Wakes the writer, so that it looks whether it is still wanted.
+    pub(crate) fn wake(&self) {
+        self.more.notify_one();
+    }
+
+    /// All that waits now; waits for it where there is nothing. Empty when it was only woken.
+    pub(crate) async fn take(&self) -> Bytes {
+        let take = || self.buffer.lock().unwrap_or_else(PoisonError::into_inner).split().freeze();
+        let waiting = take();
+        if !waiting.is_empty() {
+            return waiting;
+        }
+        self.more.notified().await;
+        take()
+    }
+
+    /// Writes what is put until the line breaks, or `wanted` is no more.
+    pub(crate) async fn write(&self, to: &mut OwnedWriteHalf, wanted: impl Fn() -> bool) -> io::Result<()> {
+        while wanted() {
+            let bytes = self.take().await;
+            to.write_all(&bytes).await?;
+        }
+        Ok(())
+    }
+}
+
+/// A message was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unput {
+    /// It is too long.
+    #[error(transparent)]
+    TooLong(TooLong),
+    /// Too many wait already.
+    #[error(transparent)]
+    Unread(Unread),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::remote::message::{Said, ToShim};
+
+    #[tokio::test]
+    async fn frames_come_out_as_they_went_in_however_they_are_cut() {
+        let outgoing = Outgoing::default();
+        let pong = ToShim { said: Some(Said::Pong(Default::default())) };
+        for message in [&pong, &ToShim::default(), &pong] {
+            outgoing.put(message).unwrap();
+        }
+        let bytes = outgoing.take().await;
+        for cut in 0..bytes.len() {
+            let mut incoming = Incoming::default();
+            let mut found = Vec::new();
+            for part in [&bytes[..cut], &bytes[cut..]] {
+                incoming.push(part);
+                while let Some(frame) = incoming.next().unwrap() {
+                    found.push(ToShim::decode(frame).unwrap());
+                }
+            }
+            assert_eq!(found, [pong.clone(), ToShim::default(), pong.clone()], "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn who_announces_too_much_or_reads_too_little_is_left() {
+        let mut incoming = Incoming::default();
+        incoming.push(&u32::MAX.to_be_bytes());
+        assert_eq!(incoming.next(), Err(TooLong(u32::MAX as usize)));
+        let outgoing = Outgoing::default();
+        let large =
+            |bytes| crate::remote::message::PullMade { image: "x".repeat(bytes), ..Default::default() };
+        assert!(matches!(outgoing.put(&large(MAX_FRAME)), Err(Unput::TooLong(_))));
+        let put = || outgoing.put(&large(MAX_FRAME - 16));
+        let four: Vec<_> = (0..4).map(|_| put()).collect();
+        assert_eq!(four, [Ok(()); 4]);
+        assert_eq!(put(), Err(Unput::Unread(Unread)));
+    }
+}

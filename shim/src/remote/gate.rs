@@ -1,0 +1,536 @@
+//! The gate of a data path whose agent is another process: from the table where it says, by a question where
+//! it does not, by the default of the call where nobody answers.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use berth_policy::{
+    Call, CallId, ConnectionId, ContainerId, CredentialKey, Event, HoldReason, Latch, Showing, Verdict,
+};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
+use tracing::{debug, info, warn};
+
+use super::{
+    VERSION,
+    answers::{answer_of, decision_of, held_of},
+    asked::{Heard, Question, Questions, locked},
+    away::{self, PATIENCE},
+    calls::{Beyond, call_to_wire, event_to_wire},
+    frame::{Outgoing, Unput},
+    message::{Answers, Counts, Nothing, Said, ShimHello, ToAgent, ToShim, Told},
+    table::Table,
+};
+use crate::{
+    convert::HashKey,
+    gate::{Answer, BoxFuture, Decision, Gate, Holds, Query},
+    metrics::Metrics,
+};
+
+/// An agent that was asked something and has said nothing for so long is asked whether it is there.
+const SILENT: Duration = Duration::from_secs(1);
+/// One that does not answer that for so long is away.
+const GONE: Duration = Duration::from_secs(2);
+
+/// Gate of the data path that asks an agent over a [`super::Line`].
+pub struct RemoteGate {
+    state: Mutex<State>,
+    presence: watch::Sender<Presence>,
+    /// Never changes: what is held here waits for an answer and not for a change.
+    changes: watch::Sender<u64>,
+    /// By which the agent knows whether it is the same shim as before.
+    process: u64,
+    metrics: Metrics,
+}
+
+/// Whether an agent answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Presence {
+    Here,
+    AwaySince(Instant),
+}
+
+#[derive(Default)]
+struct State {
+    table: Table,
+    questions: Questions,
+    /// Calls that have gone on and not ended.
+    going: BTreeMap<CallId, Going>,
+    connections: BTreeSet<ConnectionId>,
+    link: Option<Link>,
+    links: u64,
+}
+
+/// A call that goes on, as it is told to an agent that comes later.
+enum Going {
+    Call(Arc<Call>),
+    Relist(ConnectionId),
+    Pull(String, CredentialKey),
+}
+
+/// The connection of the agent.
+struct Link {
+    number: u64,
+    outgoing: Arc<Outgoing>,
+    /// When it last said something, and when it was asked whether it is there.
+    heard: Instant,
+    pinged: Option<Instant>,
+    /// It has said all that it knows.
+    complete: bool,
+    told: Counts,
+}
+
+/// A question that is withdrawn when this is dropped.
+struct Asked<'a> {
+    gate: &'a RemoteGate,
+    id: u64,
+    heard: watch::Receiver<Heard>,
+    presence: watch::Receiver<Presence>,
+    since: Instant,
+    answered: bool,
+}
+
+/// The next thing that happens to a question.
+enum Turn {
+    Held(HoldReason),
+    Answer(Answers),
+    /// Time to look whether the call goes on by itself.
+    Look,
+}
+
+impl RemoteGate {
+    /// A gate without an agent, and with an empty table.
+    pub fn new(metrics: Metrics) -> Arc<Self> {
+        let HashKey(process, _) = HashKey::own();
+        Arc::new(Self {
+            state: Mutex::default(),
+            presence: watch::Sender::new(Presence::AwaySince(Instant::now())),
+            changes: watch::Sender::new(0),
+            process,
+            metrics,
+        })
+    }
+
+    /// Reports whether an agent is there, and has said all that it knows.
+    pub fn has_agent(&self) -> bool {
+        *self.presence.borrow() == Presence::Here
+    }
+
+    fn ask(&self, question: Question) -> Result<Asked<'_>, Beyond> {
+        let mut state = locked(&self.state);
+        let (id, heard) = state.questions.ask(question.clone());
+        match question.to_wire(id, std::time::Instant::now()) {
+            Ok(question) => self.tell(&mut state, Told::Question(question)),
+            Err(error) => {
+                debug!(%error, "Not asked");
+                state.questions.withdraw(id);
+                return Err(error);
+            }
+        }
+        let presence = self.presence.subscribe();
+        Ok(Asked { gate: self, id, heard, presence, since: Instant::now(), answered: false })
+    }
+
+    /// Notes that a call goes on, and tells it where no answer says so.
+    fn goes_on(&self, call: &Call, tell: bool) {
+        let mut state = locked(&self.state);
+        state.going.insert(call.id, Going::Call(Arc::new(call.clone())));
+        state.connections.insert(call.connection);
+        if tell {
+            self.tell_passed(&mut state, call);
+        }
+    }
+
+    fn tell_passed(&self, state: &mut State, call: &Call) {
+        match call_to_wire(call, std::time::Instant::now()) {
+            Ok(call) => self.tell(state, Told::Passed(call)),
+            Err(error) => debug!(%error, "Call not told"),
+        }
+    }
+
+    fn tell(&self, state: &mut State, told: Told) {
+        let Some(link) = &state.link else { return };
+        match link.outgoing.put(&ToAgent { told: Some(told) }) {
+            Ok(()) => {}
+            Err(Unput::TooLong(error)) => debug!(%error, "Not told"),
+            Err(Unput::Unread(error)) => {
+                warn!(%error, "The agent is left");
+                self.unlink(state);
+            }
+        }
+    }
+
+    fn unlink(&self, state: &mut State) {
+        if let Some(link) = state.link.take() {
+            link.outgoing.wake();
+            self.is_away(Instant::now());
+        }
+    }
+
+    fn is_away(&self, since: Instant) {
+        self.presence.send_if_modified(|presence| match presence {
+            Presence::Here => {
+                *presence = Presence::AwaySince(since);
+                true
+            }
+            Presence::AwaySince(_) => false,
+        });
+    }
+
+    async fn decided(&self, call: &Call, holds: &dyn Holds) -> Decision {
+        let known = away::of_call(&locked(&self.state).table, &call.request, Duration::ZERO);
+        if known.is_some() {
+            self.goes_on(call, true);
+            return Decision::Pass(None);
+        }
+        let Ok(mut asked) = self.ask(Question::Call(Arc::new(call.clone()))) else {
+            // Of nothing that exists: the runtime will say so.
+            return Decision::Pass(None);
+        };
+        loop {
+            if let Some(waited) = asked.alone() {
+                let decision = away::of_call(&locked(&self.state).table, &call.request, waited);
+                if let Some(decision) = decision {
+                    drop(asked);
+                    info!(call = call.id.0, ?waited, ?decision, "Call decided without the agent");
+                    if matches!(decision, Decision::Pass(_)) {
+                        self.goes_on(call, true);
+                    }
+                    return decision;
+                }
+                holds.held(&HoldReason::AgentAway);
+            }
+            match asked.next().await {
+                Turn::Look => {}
+                Turn::Held(why) => holds.held(&why),
+                Turn::Answer(answer) => match decision_of(answer) {
+                    Ok(decision) => {
+                        if matches!(decision, Decision::Pass(_)) {
+                            self.goes_on(call, false);
+                        }
+                        return decision;
+                    }
+                    Err(error) => {
+                        warn!(%error, "Answer of the agent not understood");
+                        let decision = away::of_call(&locked(&self.state).table, &call.request, PATIENCE);
+                        return decision.unwrap_or(Decision::Pass(None));
+                    }
+                },
+            }
+        }
+    }
+
+    /// The answer to a question, or what `alone` says without the agent.
+    async fn answered(
+        &self,
+        question: Question,
+        alone: impl Fn(&Table, Duration) -> Option<Answer>,
+    ) -> Answer {
+        let last = |table: &Table| alone(table, PATIENCE).unwrap_or(Answer::Pass);
+        let Ok(mut asked) = self.ask(question) else { return last(&locked(&self.state).table) };
+        loop {
+            if let Some(waited) = asked.alone()
+                && let Some(answer) = alone(&locked(&self.state).table, waited)
+            {
+                return answer;
+            }
+            match asked.next().await {
+                Turn::Look | Turn::Held(_) => {}
+                Turn::Answer(answer) => {
+                    return answer_of(answer).unwrap_or_else(|error| {
+                        warn!(%error, "Answer of the agent not understood");
+                        last(&locked(&self.state).table)
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// The side of the line.
+impl RemoteGate {
+    /// An agent has come: it takes the place of the one before. Gives the number of its connection, and what
+    /// is to be written to it: first of all, what goes on and what waits.
+    pub(super) fn begin(&self) -> (u64, Arc<Outgoing>) {
+        let mut state = locked(&self.state);
+        self.unlink(&mut state);
+        state.links += 1;
+        let (number, outgoing) = (state.links, Arc::new(Outgoing::default()));
+        state.link = Some(Link {
+            number,
+            outgoing: outgoing.clone(),
+            heard: Instant::now(),
+            pinged: None,
+            complete: false,
+            told: Counts::default(),
+        });
+        let hello = ShimHello {
+            version: VERSION,
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            process: self.process,
+            connections: state.connections.iter().map(|connection| connection.0).collect(),
+        };
+        let now = std::time::Instant::now();
+        let mut words = vec![Told::Hello(hello)];
+        for (id, going) in &state.going {
+            words.extend(going.told(*id, now));
+        }
+        let waiting = state.questions.all().filter_map(|(id, question)| question.to_wire(id, now).ok());
+        words.extend(waiting.map(Told::Question));
+        words.push(Told::CaughtUp(Nothing {}));
+        words.into_iter().for_each(|told| self.tell(&mut state, told));
+        (number, outgoing)
+    }
+
+    /// Whether this connection is the agent's.
+    pub(super) fn is_current(&self, number: u64) -> bool {
+        locked(&self.state).link.as_ref().is_some_and(|link| link.number == number)
+    }
+
+    /// The connection has ended.
+    pub(super) fn ended(&self, number: u64) {
+        let mut state = locked(&self.state);
+        if state.link.as_ref().is_some_and(|link| link.number == number) {
+            self.unlink(&mut state);
+        }
+    }
+
+    /// Takes a word of the agent.
+    pub(super) fn heard(&self, number: u64, word: ToShim) -> Result<(), Beyond> {
+        let mut state = locked(&self.state);
+        let State { table, questions, link: Some(link), .. } = &mut *state else { return Ok(()) };
+        if link.number != number {
+            return Ok(());
+        }
+        link.heard = Instant::now();
+        link.pinged = None;
+        match word.said {
+            // One that a later version says.
+            None | Some(Said::Hello(_) | Said::Pong(_)) => {}
+            Some(Said::Table(change)) => {
+                let complete = change.complete;
+                table.change(change)?;
+                link.complete |= complete;
+            }
+            Some(Said::Answer(answer)) => {
+                let answers = answer.answer.ok_or(Beyond("an answer of another kind"))?;
+                questions.heard(answer.question, Heard::Answer(answers));
+            }
+            Some(Said::Held(held)) => questions.heard(held.question, Heard::Held(held_of(&held)?)),
+        }
+        if link.complete {
+            self.presence
+                .send_if_modified(|presence| std::mem::replace(presence, Presence::Here) != Presence::Here);
+        }
+        Ok(())
+    }
+
+    /// Looks, now and then, whether the agent is there, and tells it how many connections there are.
+    pub(super) fn look(&self, number: u64) {
+        let mut state = locked(&self.state);
+        let asked = !state.questions.is_empty();
+        let counts = Counts {
+            connections: self.metrics.connections_open(),
+            kubelet: self.metrics.kubelet_connections_open(),
+            held: self.metrics.held_now(),
+        };
+        let Some(link) = state.link.as_mut().filter(|link| link.number == number) else { return };
+        let mut words = Vec::new();
+        if std::mem::replace(&mut link.told, counts) != counts {
+            words.push(Told::Counts(counts));
+        }
+        match link.pinged {
+            Some(pinged) if pinged.elapsed() >= GONE => self.is_away(pinged),
+            Some(_) => {}
+            None if asked && link.heard.elapsed() >= SILENT => {
+                link.pinged = Some(Instant::now());
+                words.push(Told::Ping(Nothing {}));
+            }
+            None => {}
+        }
+        words.into_iter().for_each(|told| self.tell(&mut state, told));
+    }
+}
+
+impl Gate for RemoteGate {
+    /// The verdict where nobody can be asked.
+    fn admit(&self, call: &Call) -> Verdict {
+        match away::of_call(&locked(&self.state).table, &call.request, PATIENCE) {
+            None | Some(Decision::Pass(None)) => Verdict::Forward,
+            Some(Decision::Pass(Some(amendment))) => Verdict::Amend(amendment),
+            Some(Decision::Refuse(refusal)) => Verdict::Refuse(refusal),
+        }
+    }
+
+    fn decide<'a>(&'a self, call: &'a Call, holds: &'a dyn Holds) -> BoxFuture<'a, Decision> {
+        Box::pin(self.decided(call, holds))
+    }
+
+    fn observe(&self, event: Event) {
+        let mut state = locked(&self.state);
+        match &event {
+            Event::RelistAsked { call, connection } => {
+                state.going.insert(*call, Going::Relist(*connection));
+                state.connections.insert(*connection);
+            }
+            Event::StatusAsked { connection, .. } => {
+                state.connections.insert(*connection);
+            }
+            Event::PullPassed { call, image, credential } => {
+                state.going.insert(*call, Going::Pull(image.clone(), *credential));
+            }
+            Event::CallEnded(call) => {
+                state.going.remove(call);
+            }
+            Event::ConnectionClosed(connection) => {
+                state.connections.remove(connection);
+            }
+            _ => {}
+        }
+        if state.link.is_none() {
+            return; // the agent that comes lists the runtime
+        }
+        match event_to_wire(&event) {
+            Ok(Some(event)) => self.tell(&mut state, Told::Event(event)),
+            Ok(None) => {}
+            Err(error) => debug!(%error, "Event not told"),
+        }
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// The agent does so before it answers.
+    fn persist(&self, _: Latch) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
+    fn answer<'a>(&'a self, query: Query<'a>) -> BoxFuture<'a, Answer> {
+        Box::pin(async move {
+            match query {
+                Query::Status { connection, container } => {
+                    if let Some(answer) = self.status_known(container) {
+                        return answer;
+                    }
+                    let question = Question::Status { connection, container: container.clone() };
+                    let alone = |table: &Table, waited| away::of_status(table, connection, container, waited);
+                    self.answered(question, alone).await
+                }
+                Query::Hook { connection, container } => {
+                    if self.is_plain(container) {
+                        return Answer::Pass;
+                    }
+                    let question = Question::Hook { connection, container: container.clone() };
+                    self.answered(question, |table, waited| away::of_hook(table, container, waited)).await
+                }
+                Query::Relist(call) => {
+                    if !locked(&self.state).table.nudges() {
+                        return Answer::Nudged(Vec::new());
+                    }
+                    self.answered(Question::Relist(call), |_, _| Some(Answer::Nudged(Vec::new()))).await
+                }
+                Query::Create(create) => Answer::WithEnv(locked(&self.state).table.env(create)),
+                Query::Pull { call, image, credential } => {
+                    let question = Question::Pull { call, image: image.to_owned(), credential };
+                    self.answered(question, |_, _| Some(Answer::Pass)).await
+                }
+            }
+        })
+    }
+
+    fn is_completed(&self, container: &ContainerId) -> bool {
+        locked(&self.state).table.is_completed(container)
+    }
+}
+
+impl RemoteGate {
+    /// State that a container is shown in which is not in the middle of a change.
+    fn status_known(&self, container: &ContainerId) -> Option<Answer> {
+        let state = locked(&self.state);
+        let row = state.table.container(container).filter(|row| !row.changing)?;
+        let shown = row.status.filter(|shown| shown.only_to.is_none())?;
+        matches!(shown.showing, Showing::Truth | Showing::Completed).then_some(Answer::Shown(shown.showing))
+    }
+
+    /// Whether its hooks run, whatever the agent does now.
+    fn is_plain(&self, container: &ContainerId) -> bool {
+        let state = locked(&self.state);
+        let row = state.table.container(container);
+        row.is_some_and(|row| !row.changing && row.hook == Some(berth_policy::HookTurn::Run))
+    }
+}
+
+impl Going {
+    fn told(&self, id: CallId, now: std::time::Instant) -> Option<Told> {
+        let event = match self {
+            Self::Call(call) => return call_to_wire(call, now).ok().map(Told::Passed),
+            Self::Relist(connection) => Event::RelistAsked { call: id, connection: *connection },
+            Self::Pull(image, credential) => {
+                Event::PullPassed { call: id, image: image.clone(), credential: *credential }
+            }
+        };
+        event_to_wire(&event).ok().flatten().map(Told::Event)
+    }
+}
+
+// === impl Asked ===
+
+impl Asked<'_> {
+    /// How long it has waited without an agent; `None` while there is one.
+    fn alone(&mut self) -> Option<Duration> {
+        match *self.presence.borrow_and_update() {
+            Presence::Here => None,
+            Presence::AwaySince(since) => Some(since.max(self.since).elapsed()),
+        }
+    }
+
+    /// Cancel-safe.
+    async fn next(&mut self) -> Turn {
+        let presence = *self.presence.borrow();
+        let bound = async {
+            match presence {
+                Presence::AwaySince(since) => {
+                    let since = since.max(self.since);
+                    sleep_until(since.checked_add(PATIENCE).unwrap_or(since)).await;
+                }
+                Presence::Here => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            Ok(()) = self.heard.changed() => match self.heard.borrow_and_update().clone() {
+                Heard::Nothing => Turn::Look,
+                Heard::Held(why) => Turn::Held(why),
+                Heard::Answer(answer) => {
+                    self.answered = true;
+                    Turn::Answer(answer)
+                }
+            },
+            Ok(()) = self.presence.changed() => Turn::Look,
+            () = bound => Turn::Look,
+        }
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        let mut state = locked(&self.gate.state);
+        state.questions.withdraw(self.id);
+        if !self.answered {
+            self.gate.tell(&mut state, Told::Withdrawn(self.id));
+        }
+    }
+}
+
+impl fmt::Debug for RemoteGate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteGate").field("presence", &*self.presence.borrow()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,438 @@
+//! Messages of the line, as they lie on the wire. Either side may be the newer one: fields are only ever
+//! added, and a word that is not known is passed over.
+
+use prost::{Message, Oneof};
+
+/// A word of the agent.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ToShim {
+    #[prost(oneof = "Said", tags = "1, 2, 3, 4, 5")]
+    pub(crate) said: Option<Said>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub(crate) enum Said {
+    #[prost(message, tag = "1")]
+    Hello(AgentHello),
+    #[prost(message, tag = "2")]
+    Table(TableChange),
+    #[prost(message, tag = "3")]
+    Answer(AnswerTo),
+    #[prost(message, tag = "4")]
+    Held(HeldCall),
+    #[prost(message, tag = "5")]
+    Pong(Nothing),
+}
+
+/// A word of the shim.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ToAgent {
+    #[prost(oneof = "Told", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
+    pub(crate) told: Option<Told>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub(crate) enum Told {
+    #[prost(message, tag = "1")]
+    Hello(ShimHello),
+    #[prost(message, tag = "2")]
+    Question(Question),
+    #[prost(uint64, tag = "3")]
+    Withdrawn(u64),
+    #[prost(message, tag = "4")]
+    Passed(CallMade),
+    #[prost(message, tag = "5")]
+    Event(EventTold),
+    #[prost(message, tag = "6")]
+    Ping(Nothing),
+    #[prost(message, tag = "7")]
+    Counts(Counts),
+    #[prost(message, tag = "8")]
+    CaughtUp(Nothing),
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct Nothing {}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct AgentHello {
+    #[prost(uint32, tag = "1")]
+    pub(crate) version: u32,
+    #[prost(string, tag = "2")]
+    pub(crate) program: String,
+    #[prost(fixed64, tag = "3")]
+    pub(crate) credential_key_0: u64,
+    #[prost(fixed64, tag = "4")]
+    pub(crate) credential_key_1: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ShimHello {
+    #[prost(uint32, tag = "1")]
+    pub(crate) version: u32,
+    #[prost(string, tag = "2")]
+    pub(crate) program: String,
+    #[prost(fixed64, tag = "3")]
+    pub(crate) process: u64,
+    #[prost(uint64, repeated, tag = "4")]
+    pub(crate) connections: Vec<u64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct Counts {
+    #[prost(int64, tag = "1")]
+    pub(crate) connections: i64,
+    #[prost(int64, tag = "2")]
+    pub(crate) kubelet: i64,
+    #[prost(int64, tag = "3")]
+    pub(crate) held: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Question {
+    #[prost(uint64, tag = "1")]
+    pub(crate) id: u64,
+    #[prost(oneof = "Asks", tags = "2, 3, 4, 5, 6")]
+    pub(crate) asks: Option<Asks>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub(crate) enum Asks {
+    #[prost(message, tag = "2")]
+    Call(CallMade),
+    #[prost(message, tag = "3")]
+    Status(OfContainer),
+    #[prost(message, tag = "4")]
+    Hook(OfContainer),
+    #[prost(uint64, tag = "5")]
+    Relist(u64),
+    #[prost(message, tag = "6")]
+    Pull(PullMade),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct OfContainer {
+    #[prost(uint64, tag = "1")]
+    pub(crate) connection: u64,
+    #[prost(string, tag = "2")]
+    pub(crate) container: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct PullMade {
+    #[prost(uint64, tag = "1")]
+    pub(crate) call: u64,
+    #[prost(string, tag = "2")]
+    pub(crate) image: String,
+    #[prost(fixed64, tag = "3")]
+    pub(crate) credential: u64,
+}
+
+/// Times are in nanoseconds from when the message is written.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct CallMade {
+    #[prost(uint64, tag = "1")]
+    pub(crate) id: u64,
+    #[prost(uint64, tag = "2")]
+    pub(crate) connection: u64,
+    #[prost(uint64, tag = "3")]
+    pub(crate) age_ns: u64,
+    #[prost(uint64, optional, tag = "4")]
+    pub(crate) left_ns: Option<u64>,
+    #[prost(oneof = "Wants", tags = "5, 6")]
+    pub(crate) wants: Option<Wants>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub(crate) enum Wants {
+    #[prost(message, tag = "5")]
+    Create(Create),
+    #[prost(message, tag = "6")]
+    Stop(Stop),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Create {
+    #[prost(string, tag = "1")]
+    pub(crate) sandbox: String,
+    #[prost(message, optional, tag = "2")]
+    pub(crate) pod: Option<Pod>,
+    #[prost(string, tag = "3")]
+    pub(crate) container: String,
+    #[prost(uint32, tag = "4")]
+    pub(crate) attempt: u32,
+    #[prost(message, optional, tag = "5")]
+    pub(crate) declared: Option<Declares>,
+    #[prost(string, repeated, tag = "6")]
+    pub(crate) images: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Stop {
+    #[prost(string, tag = "1")]
+    pub(crate) container: String,
+    #[prost(uint64, tag = "2")]
+    pub(crate) timeout_s: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Pod {
+    #[prost(string, tag = "1")]
+    pub(crate) uid: String,
+    #[prost(string, tag = "2")]
+    pub(crate) namespace: String,
+    #[prost(string, tag = "3")]
+    pub(crate) name: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Declares {
+    #[prost(oneof = "Plan", tags = "1, 2")]
+    pub(crate) plan: Option<Plan>,
+    #[prost(bool, tag = "3")]
+    pub(crate) hinted: bool,
+    #[prost(bool, tag = "4")]
+    pub(crate) foreign: bool,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub(crate) enum Plan {
+    #[prost(message, tag = "1")]
+    Entries(PlanEntries),
+    #[prost(message, tag = "2")]
+    Unreadable(BadOrder),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct PlanEntries {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) entries: Vec<PlanEntry>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct PlanEntry {
+    #[prost(string, tag = "1")]
+    pub(crate) container: String,
+    #[prost(sint64, tag = "2")]
+    pub(crate) priority: i64,
+}
+
+/// `kind` is the number of the error.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct BadOrder {
+    #[prost(uint32, tag = "1")]
+    pub(crate) kind: u32,
+    #[prost(string, tag = "2")]
+    pub(crate) container: String,
+    #[prost(string, tag = "3")]
+    pub(crate) text: String,
+    #[prost(sint64, tag = "4")]
+    pub(crate) number: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct EventTold {
+    #[prost(oneof = "Happened", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13")]
+    pub(crate) happened: Option<Happened>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub(crate) enum Happened {
+    #[prost(message, tag = "1")]
+    SandboxCreated(SandboxMade),
+    #[prost(string, tag = "2")]
+    SandboxStopping(String),
+    #[prost(string, tag = "3")]
+    SandboxRemoved(String),
+    #[prost(message, tag = "4")]
+    ContainerCreated(ContainerMade),
+    #[prost(string, tag = "5")]
+    ContainerStarted(String),
+    #[prost(string, tag = "6")]
+    ContainerStopped(String),
+    #[prost(string, tag = "7")]
+    ContainerRemoved(String),
+    #[prost(message, tag = "8")]
+    RelistAsked(Relist),
+    #[prost(message, tag = "9")]
+    RelistAnswered(Relist),
+    #[prost(message, tag = "10")]
+    StatusAsked(OfContainer),
+    #[prost(message, tag = "11")]
+    PullPassed(PullMade),
+    #[prost(uint64, tag = "12")]
+    CallEnded(u64),
+    #[prost(uint64, tag = "13")]
+    ConnectionClosed(u64),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct SandboxMade {
+    #[prost(string, tag = "1")]
+    pub(crate) sandbox: String,
+    #[prost(message, optional, tag = "2")]
+    pub(crate) pod: Option<Pod>,
+    #[prost(message, optional, tag = "3")]
+    pub(crate) declared: Option<Declares>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ContainerMade {
+    #[prost(uint64, tag = "1")]
+    pub(crate) call: u64,
+    #[prost(string, tag = "2")]
+    pub(crate) container: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct Relist {
+    #[prost(uint64, tag = "1")]
+    pub(crate) call: u64,
+    #[prost(uint64, tag = "2")]
+    pub(crate) connection: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct AnswerTo {
+    #[prost(uint64, tag = "1")]
+    pub(crate) question: u64,
+    #[prost(oneof = "Answers", tags = "2, 3, 4, 5, 6, 7, 8")]
+    pub(crate) answer: Option<Answers>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub(crate) enum Answers {
+    #[prost(message, tag = "2")]
+    Pass(Nothing),
+    /// `StopContainerRequest.timeout`, in seconds.
+    #[prost(uint64, tag = "3")]
+    StopTimeout(u64),
+    #[prost(message, tag = "4")]
+    Refuse(Refused),
+    /// The number of a [`berth_policy::Showing`].
+    #[prost(uint32, tag = "5")]
+    Shown(u32),
+    #[prost(message, tag = "6")]
+    Done(Nothing),
+    #[prost(message, tag = "7")]
+    Nudged(Nudges),
+    /// The image's `image_ref`.
+    #[prost(string, tag = "8")]
+    Pulled(String),
+}
+
+/// `kind` is the number of the refusal.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Refused {
+    #[prost(uint32, tag = "1")]
+    pub(crate) kind: u32,
+    #[prost(string, repeated, tag = "2")]
+    pub(crate) containers: Vec<String>,
+    #[prost(message, optional, tag = "3")]
+    pub(crate) order: Option<BadOrder>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Nudges {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) nudges: Vec<NudgeOf>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct NudgeOf {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) pod: Option<Pod>,
+    #[prost(string, tag = "2")]
+    pub(crate) sandbox: String,
+    #[prost(string, tag = "3")]
+    pub(crate) container: String,
+}
+
+/// `why` is the number of the reason.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct HeldCall {
+    #[prost(uint64, tag = "1")]
+    pub(crate) question: u64,
+    #[prost(uint32, tag = "2")]
+    pub(crate) why: u32,
+    #[prost(string, repeated, tag = "3")]
+    pub(crate) containers: Vec<String>,
+}
+
+/// A part of the table that has changed.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct TableChange {
+    /// The table is empty before this.
+    #[prost(bool, tag = "1")]
+    pub(crate) reset: bool,
+    #[prost(message, repeated, tag = "2")]
+    pub(crate) sandboxes: Vec<SandboxRow>,
+    #[prost(message, repeated, tag = "3")]
+    pub(crate) containers: Vec<ContainerRow>,
+    #[prost(message, repeated, tag = "4")]
+    pub(crate) pods: Vec<PodRow>,
+    #[prost(bool, tag = "5")]
+    pub(crate) nudges: bool,
+    /// Nothing is missing after this.
+    #[prost(bool, tag = "6")]
+    pub(crate) complete: bool,
+    #[prost(uint64, tag = "7")]
+    pub(crate) version: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct SandboxRow {
+    #[prost(string, tag = "1")]
+    pub(crate) sandbox: String,
+    #[prost(bool, tag = "2")]
+    pub(crate) gone: bool,
+    #[prost(bool, tag = "3")]
+    pub(crate) all: bool,
+    #[prost(string, repeated, tag = "4")]
+    pub(crate) open: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ContainerRow {
+    #[prost(string, tag = "1")]
+    pub(crate) container: String,
+    #[prost(bool, tag = "2")]
+    pub(crate) gone: bool,
+    #[prost(bool, tag = "3")]
+    pub(crate) stop_passes: bool,
+    /// The number of a [`berth_policy::Showing`]; 0 where it has to be asked.
+    #[prost(uint32, tag = "4")]
+    pub(crate) status: u32,
+    #[prost(uint64, optional, tag = "5")]
+    pub(crate) only_to: Option<u64>,
+    /// 1: it runs; 2: it counts as done; 0: it has to be asked.
+    #[prost(uint32, tag = "6")]
+    pub(crate) hook: u32,
+    #[prost(bool, tag = "7")]
+    pub(crate) changing: bool,
+}
+
+/// The env values of a pod; without any, as the kubelet says.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct PodRow {
+    #[prost(string, tag = "1")]
+    pub(crate) pod: String,
+    #[prost(message, repeated, tag = "2")]
+    pub(crate) containers: Vec<EnvOf>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct EnvOf {
+    #[prost(string, tag = "1")]
+    pub(crate) container: String,
+    #[prost(message, repeated, tag = "2")]
+    pub(crate) values: Vec<EnvValue>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct EnvValue {
+    #[prost(string, tag = "1")]
+    pub(crate) name: String,
+    #[prost(string, tag = "2")]
+    pub(crate) value: String,
+}

@@ -1,0 +1,271 @@
+//! One connection of the agent to its shim: events in, questions in, answers and the table out.
+
+use std::{collections::BTreeMap, future::poll_fn, sync::Arc, task::Poll, time::Instant};
+
+use berth_policy::{Call, CallId, ConnectionId, CredentialKey, Event, HoldReason, InAdvance};
+use tokio::{
+    net::unix::OwnedReadHalf,
+    sync::watch,
+    task::{AbortHandle, JoinSet},
+};
+use tracing::{debug, info};
+
+use super::{
+    agent::AgentLink,
+    answers::{answer_to_wire, decision_to_wire, held_to_wire},
+    calls::{Beyond, call_of, event_of, name, text},
+    frame::{Incoming, Outgoing},
+    line::{LineError, next},
+    message::{AnswerTo, Answers, Asks, EventTold, Nothing, Question, Said, ToAgent, ToShim, Told},
+    table,
+};
+use crate::gate::{BoxFuture, Holds, Query};
+
+/// The most questions that wait while the runtime is listed. More than calls that any kubelet makes.
+const MAX_QUESTIONS: usize = 64 << 10;
+
+/// The state of one connection.
+pub(super) struct Session<'a> {
+    link: &'a mut AgentLink,
+    outgoing: Arc<Outgoing>,
+    linked: watch::Sender<bool>,
+    /// Questions that came before the table was told.
+    early: BTreeMap<u64, Asks>,
+    running: BTreeMap<u64, AbortHandle>,
+    answers: JoinSet<(u64, Answers)>,
+    /// The table as the shim has it, and when it was foretold.
+    told: Option<(u64, InAdvance)>,
+    version: u64,
+}
+
+/// Says to the shim why a call waits.
+struct HoldsOfShim {
+    question: u64,
+    outgoing: Arc<Outgoing>,
+}
+
+impl<'a> Session<'a> {
+    pub(super) fn new(link: &'a mut AgentLink, outgoing: Arc<Outgoing>, linked: watch::Sender<bool>) -> Self {
+        Self {
+            link,
+            outgoing,
+            linked,
+            early: BTreeMap::new(),
+            running: BTreeMap::new(),
+            answers: JoinSet::new(),
+            told: None,
+            version: 0,
+        }
+    }
+
+    /// Talks until the connection breaks.
+    pub(super) async fn talk(
+        mut self,
+        mut incoming: Incoming,
+        mut reader: OwnedReadHalf,
+    ) -> Result<(), LineError> {
+        let mut changes = self.link.foresight.changes();
+        let mut resync: Option<BoxFuture<'static, ()>> = None;
+        loop {
+            // Cancel-safe: what is read stays in `incoming`, and a future that did not win goes on.
+            tokio::select! {
+                word = next::<ToAgent>(&mut incoming, &mut reader) => {
+                    if let Some(Told::CaughtUp(_)) = &word.as_ref().ok().and_then(|word| word.told.as_ref()) {
+                        self.link.known.caught_up(&*self.link.gate);
+                        resync = Some((self.link.resync)());
+                    } else {
+                        self.heard(word?).await?;
+                    }
+                }
+                () = async { match &mut resync { Some(resync) => resync.await, None => std::future::pending().await } } => {
+                    resync = None;
+                    self.tell_table()?;
+                    info!("The shim knows what the agent knows");
+                    self.linked.send_replace(true);
+                    for (id, asks) in std::mem::take(&mut self.early) {
+                        self.ask(id, asks).await?;
+                    }
+                }
+                Some(answered) = self.answers.join_next() => if let Ok((id, answers)) = answered {
+                    self.running.remove(&id);
+                    self.answer(id, answers)?;
+                },
+                Ok(()) = changes.changed() => if self.told.is_some() {
+                    self.tell_table()?;
+                },
+            }
+        }
+    }
+
+    async fn heard(&mut self, word: ToAgent) -> Result<(), LineError> {
+        match word.told {
+            // One that a later version says.
+            None | Some(Told::Hello(_) | Told::CaughtUp(_)) => {}
+            Some(Told::Question(Question { id, asks })) => {
+                let asks = asks.ok_or(Beyond("a question of another kind"))?;
+                if self.told.is_some() {
+                    self.ask(id, asks).await?;
+                } else if self.early.len() >= MAX_QUESTIONS {
+                    return Err(Beyond("the number of questions").into());
+                } else {
+                    self.early.insert(id, asks);
+                }
+            }
+            Some(Told::Withdrawn(id)) => {
+                self.early.remove(&id);
+                if let Some(running) = self.running.remove(&id) {
+                    running.abort();
+                }
+            }
+            Some(Told::Passed(made)) => {
+                let call = self.own(call_of(made, Instant::now())?);
+                self.link.gate.passed(&call);
+            }
+            Some(Told::Event(told)) => self.event(told)?,
+            Some(Told::Ping(_)) => self.say(Said::Pong(Nothing {}))?,
+            Some(Told::Counts(counts)) => {
+                self.link.metrics.told(counts.connections.max(0), counts.kubelet.max(0), counts.held.max(0));
+            }
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, told: EventTold) -> Result<(), Beyond> {
+        let Some(event) = event_of(told)? else { return Ok(()) };
+        let known = &mut self.link.known;
+        let mut call = |id: CallId| CallId(known.own(id.0));
+        let event = match event {
+            Event::ContainerCreated { call: id, container } => {
+                Event::ContainerCreated { call: call(id), container }
+            }
+            Event::RelistAsked { call: id, connection } => {
+                Event::RelistAsked { call: call(id), connection: ConnectionId(known.own(connection.0)) }
+            }
+            Event::RelistAnswered { call: id, connection } => {
+                Event::RelistAnswered { call: call(id), connection: ConnectionId(known.own(connection.0)) }
+            }
+            Event::StatusAsked { container, connection } => {
+                Event::StatusAsked { container, connection: ConnectionId(known.own(connection.0)) }
+            }
+            Event::PullPassed { call: id, image, credential } => {
+                Event::PullPassed { call: call(id), image, credential }
+            }
+            Event::CallEnded(id) => Event::CallEnded(call(id)),
+            Event::ConnectionClosed(id) => Event::ConnectionClosed(ConnectionId(known.own(id.0))),
+            other => other,
+        };
+        known.note(&event);
+        self.link.gate.observe(event);
+        Ok(())
+    }
+
+    /// The call by the identities of the agent.
+    fn own(&mut self, call: Call) -> Call {
+        let known = &mut self.link.known;
+        let call = Call {
+            id: CallId(known.own(call.id.0)),
+            connection: ConnectionId(known.own(call.connection.0)),
+            ..call
+        };
+        known.call(call.id, Some(call.connection));
+        call
+    }
+
+    /// Asks the gate, and answers at once where it can.
+    async fn ask(&mut self, id: u64, asks: Asks) -> Result<(), LineError> {
+        let gate = self.link.gate.clone();
+        let mut answer: BoxFuture<'static, Answers> = match asks {
+            Asks::Call(made) => {
+                let call = self.own(call_of(made, Instant::now())?);
+                let holds = HoldsOfShim { question: id, outgoing: self.outgoing.clone() };
+                Box::pin(async move { decision_to_wire(&gate.decide(&call, &holds).await) })
+            }
+            Asks::Status(of) => {
+                let (connection, container) = (self.connection(of.connection), name(&of.container)?.into());
+                Box::pin(async move {
+                    let query = Query::Status { connection, container: &container };
+                    answer_to_wire(&gate.answer(query).await)
+                })
+            }
+            Asks::Hook(of) => {
+                let (connection, container) = (self.connection(of.connection), name(&of.container)?.into());
+                Box::pin(async move {
+                    let query = Query::Hook { connection, container: &container };
+                    answer_to_wire(&gate.answer(query).await)
+                })
+            }
+            Asks::Relist(call) => {
+                let call = CallId(self.link.known.own(call));
+                Box::pin(async move { answer_to_wire(&gate.answer(Query::Relist(call)).await) })
+            }
+            Asks::Pull(pull) => {
+                let (call, image) = (CallId(self.link.known.own(pull.call)), text(&pull.image)?);
+                let credential = CredentialKey(pull.credential);
+                Box::pin(async move {
+                    let query = Query::Pull { call, image: &image, credential };
+                    answer_to_wire(&gate.answer(query).await)
+                })
+            }
+        };
+        match poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))).await {
+            Poll::Ready(answers) => self.answer(id, answers)?,
+            Poll::Pending => {
+                let running = self.answers.spawn(async move { (id, answer.await) });
+                self.running.insert(id, running);
+            }
+        }
+        Ok(())
+    }
+
+    fn connection(&mut self, theirs: u64) -> ConnectionId {
+        ConnectionId(self.link.known.own(theirs))
+    }
+
+    /// Answers, after what the table has to say.
+    fn answer(&mut self, id: u64, answers: Answers) -> Result<(), LineError> {
+        self.tell_table()?;
+        self.say(Said::Answer(AnswerTo { question: id, answer: Some(answers) }))
+    }
+
+    /// Tells what the table has to say that the shim does not know.
+    fn tell_table(&mut self) -> Result<(), LineError> {
+        let foretold = self.link.foresight.foretold();
+        if self.told.as_ref().is_some_and(|(told, _)| *told == foretold) {
+            return Ok(());
+        }
+        let mut known = self.link.foresight.in_advance();
+        for row in known.containers.values_mut() {
+            if let Some(shown) = &mut row.status {
+                shown.only_to = shown.only_to.map(|connection| self.link.known.theirs(connection));
+            }
+        }
+        let before = self.told.as_ref().map(|(_, before)| before);
+        if before == Some(&known) {
+            self.told = Some((foretold, known));
+            return Ok(());
+        }
+        self.version += 1;
+        let changes = table::changes(before, &known, self.version);
+        debug!(version = self.version, parts = changes.len(), "Table told");
+        for change in changes {
+            self.say(Said::Table(change))?;
+        }
+        self.told = Some((foretold, known));
+        Ok(())
+    }
+
+    fn say(&self, said: Said) -> Result<(), LineError> {
+        match self.outgoing.put(&ToShim { said: Some(said) }) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(LineError::Io(std::io::Error::other(error))),
+        }
+    }
+}
+
+impl Holds for HoldsOfShim {
+    fn held(&self, why: &HoldReason) {
+        // An answer that cannot be written ends the connection; this one is only for people.
+        let held = held_to_wire(self.question, why);
+        let _ = self.outgoing.put(&ToShim { said: Some(Said::Held(held)) });
+    }
+}

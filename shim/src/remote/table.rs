@@ -1,0 +1,298 @@
+//! The table: what the agent has said before it is asked. It stays in force while the agent is away.
+//!
+//! One that the table does not know is of interest: its calls are asked about.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use berth_policy::{
+    ConnectionId, ContainerId, ContainerName, CreateContainer, Creations, EnvValues, Foretold, HookTurn,
+    InAdvance, PodUid, SandboxId, Showing, ShownInAdvance,
+};
+
+use super::{
+    answers::{showing_of, showing_to_wire},
+    calls::{Beyond, list, name},
+    message::{ContainerRow, EnvOf, EnvValue, PodRow, SandboxRow, TableChange},
+};
+
+/// The most rows of each kind. A node has 110 pods; what is beyond is asked about.
+pub(crate) const MAX_ROWS: usize = 16 << 10;
+/// The most bytes of env values. An update of all pods of a node at once has less.
+const MAX_ENV: usize = 8 << 20;
+/// Bytes of rows after which the next message begins.
+const PART: usize = 128 << 10;
+
+/// Everything that is known before it is asked.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    sandboxes: HashMap<SandboxId, Row>,
+    containers: HashMap<ContainerId, Foretold>,
+    env: HashMap<PodUid, HashMap<ContainerName, EnvValues>>,
+    env_bytes: usize,
+    nudges: bool,
+    /// An agent has said all of it, once.
+    whole: bool,
+    /// The version of the last change.
+    pub(crate) version: u64,
+}
+
+#[derive(Debug)]
+enum Row {
+    All,
+    Of(HashSet<ContainerName>),
+}
+
+// === impl Table ===
+
+impl Table {
+    /// Takes a change as a whole, or nothing of it.
+    pub(crate) fn change(&mut self, change: TableChange) -> Result<(), Beyond> {
+        let sandboxes = list_of_rows(&change.sandboxes, sandbox_of)?;
+        let containers = list_of_rows(&change.containers, container_of)?;
+        let pods = list_of_rows(&change.pods, pod_of)?;
+        if change.reset {
+            *self = Self { whole: self.whole, ..Self::default() };
+        }
+        self.whole |= change.complete;
+        for (id, row) in sandboxes {
+            put(&mut self.sandboxes, id, row);
+        }
+        for (id, row) in containers {
+            put(&mut self.containers, id, row);
+        }
+        for (pod, row) in pods {
+            let before = self.env.remove(&pod).map_or(0, |row| bytes_of(&row));
+            self.env_bytes = self.env_bytes.saturating_sub(before);
+            let bytes = bytes_of(&row);
+            if !row.is_empty() && self.env.len() < MAX_ROWS && self.env_bytes + bytes <= MAX_ENV {
+                self.env_bytes += bytes;
+                self.env.insert(pod, row);
+            }
+        }
+        self.nudges = change.nudges;
+        self.version = change.version;
+        Ok(())
+    }
+
+    /// The creation of this container goes on without a question.
+    pub(crate) fn creates(&self, create: &CreateContainer) -> bool {
+        match self.sandboxes.get(&create.sandbox) {
+            Some(Row::All) => true,
+            Some(Row::Of(open)) => open.contains(&create.container),
+            None => false,
+        }
+    }
+
+    /// The stop of this container goes on without a question.
+    pub(crate) fn stops(&self, container: &ContainerId) -> bool {
+        self.containers.get(container).is_some_and(|row| row.stop_passes)
+    }
+
+    /// Row of this container.
+    pub(crate) fn container(&self, container: &ContainerId) -> Option<&Foretold> {
+        self.containers.get(container)
+    }
+
+    /// An agent has said all that it knew: what is not there then was nothing to it.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.whole
+    }
+
+    /// The values that this container is created with.
+    pub(crate) fn env(&self, create: &CreateContainer) -> EnvValues {
+        let pod = self.env.get(&create.pod.uid);
+        pod.and_then(|pod| pod.get(&create.container)).cloned().unwrap_or_default()
+    }
+
+    /// A list of containers may have to carry a nudge.
+    pub(crate) fn nudges(&self) -> bool {
+        self.nudges
+    }
+
+    /// Whether this container is shown as one that ended well.
+    pub(crate) fn is_completed(&self, container: &ContainerId) -> bool {
+        let status = self.containers.get(container).and_then(|row| row.status);
+        status.is_some_and(|shown| shown.showing == Showing::Completed)
+    }
+}
+
+#[cfg(any(test, feature = "fuzzing"))]
+impl Table {
+    pub(super) fn check_bounds(&self) {
+        assert!(self.sandboxes.len() <= MAX_ROWS && self.containers.len() <= MAX_ROWS);
+        assert!(self.env.len() <= MAX_ROWS && self.env_bytes <= MAX_ENV);
+        assert_eq!(self.env.values().map(bytes_of).sum::<usize>(), self.env_bytes);
+    }
+
+    pub(super) fn check_empty(&self) {
+        assert!(self.sandboxes.is_empty() && self.containers.is_empty() && self.env.is_empty());
+        assert!(self.env_bytes == 0 && !self.nudges);
+    }
+}
+
+/// Bytes of the values, and of what is around them.
+fn bytes_of(row: &HashMap<ContainerName, EnvValues>) -> usize {
+    let values = row.values().flat_map(|values| &values.0);
+    values.map(|(name, value)| name.len() + value.len() + 64).sum()
+}
+
+fn put<K: std::hash::Hash + Eq, V>(rows: &mut HashMap<K, V>, key: K, row: Option<V>) {
+    match row {
+        None => {
+            rows.remove(&key);
+        }
+        // What is not known is asked about.
+        Some(_) if rows.len() >= MAX_ROWS && !rows.contains_key(&key) => {}
+        Some(row) => {
+            rows.insert(key, row);
+        }
+    }
+}
+
+fn list_of_rows<T, U>(rows: &[T], each: impl Fn(&T) -> Result<U, Beyond>) -> Result<Vec<U>, Beyond> {
+    if rows.len() > MAX_ROWS {
+        return Err(Beyond("a part of the table"));
+    }
+    rows.iter().map(each).collect()
+}
+
+fn sandbox_of(row: &SandboxRow) -> Result<(SandboxId, Option<Row>), Beyond> {
+    let known = match row {
+        SandboxRow { gone: true, .. } => None,
+        SandboxRow { all: true, .. } => Some(Row::All),
+        SandboxRow { open, .. } => {
+            Some(Row::Of(list(open, |container| Ok(name(container)?.into()))?.into_iter().collect()))
+        }
+    };
+    Ok((name(&row.sandbox)?.into(), known))
+}
+
+fn container_of(row: &ContainerRow) -> Result<(ContainerId, Option<Foretold>), Beyond> {
+    let id = name(&row.container)?.into();
+    if row.gone {
+        return Ok((id, None));
+    }
+    let hook = match row.hook {
+        1 => Some(HookTurn::Run),
+        2 => Some(HookTurn::AlreadyRun),
+        _ => None,
+    };
+    let status = showing_of(row.status)
+        .map(|showing| ShownInAdvance { showing, only_to: row.only_to.map(ConnectionId) });
+    Ok((id, Some(Foretold { stop_passes: row.stop_passes, status, hook, changing: row.changing })))
+}
+
+fn pod_of(row: &PodRow) -> Result<(PodUid, HashMap<ContainerName, EnvValues>), Beyond> {
+    let values = list(&row.containers, |of| {
+        let values = list_of_rows(&of.values, |value| Ok((value.name.clone(), value.value.clone())))?;
+        Ok((ContainerName::from(name(&of.container)?), EnvValues(values)))
+    })?;
+    Ok((name(&row.pod)?.into(), values.into_iter().collect()))
+}
+
+// === the agent's side ===
+
+/// The messages that make a table that says `before` say `after`. Without a `before`: the whole table, and
+/// that nothing is missing.
+pub(crate) fn changes(before: Option<&InAdvance>, after: &InAdvance, version: u64) -> Vec<TableChange> {
+    let nothing = InAdvance::default();
+    let old = before.unwrap_or(&nothing);
+    let mut parts = Parts { parts: Vec::new(), bytes: 0 };
+    parts.begin();
+    for (id, row) in differences(&old.sandboxes, &after.sandboxes) {
+        let Ok(sandbox) = name(id.as_str()) else { continue };
+        let row = match row {
+            None => SandboxRow { sandbox, gone: true, ..Default::default() },
+            Some(Creations::All) => SandboxRow { sandbox, all: true, ..Default::default() },
+            Some(Creations::Of(open)) => {
+                let open =
+                    open.iter().take(super::calls::MAX_LIST).filter_map(|open| name(open.as_str()).ok());
+                SandboxRow { sandbox, open: open.collect(), ..Default::default() }
+            }
+        };
+        parts.add(&row).sandboxes.push(row);
+    }
+    for (id, row) in differences(&old.containers, &after.containers) {
+        let Ok(container) = name(id.as_str()) else { continue };
+        let row = match row {
+            None => ContainerRow { container, gone: true, ..Default::default() },
+            Some(row) => container_row(container, row),
+        };
+        parts.add(&row).containers.push(row);
+    }
+    for (pod, row) in differences(&old.env, &after.env) {
+        let Ok(pod) = name(pod.as_str()) else { continue };
+        let of = |(container, values): (&ContainerName, &EnvValues)| EnvOf {
+            container: container.as_str().to_owned(),
+            values: values
+                .0
+                .iter()
+                .map(|(name, value)| EnvValue { name: name.clone(), value: value.clone() })
+                .collect(),
+        };
+        let row = PodRow { pod, containers: row.iter().flat_map(|row| row.iter()).map(of).collect() };
+        parts.add(&row).pods.push(row);
+    }
+    let mut parts = parts.parts;
+    let count = parts.len();
+    for (index, part) in parts.iter_mut().enumerate() {
+        part.reset = before.is_none() && index == 0;
+        part.complete = index + 1 == count;
+        part.nudges = after.nudges;
+        part.version = version;
+    }
+    parts
+}
+
+fn container_row(container: String, row: &Foretold) -> ContainerRow {
+    ContainerRow {
+        container,
+        gone: false,
+        stop_passes: row.stop_passes,
+        status: row.status.map_or(0, |shown| showing_to_wire(shown.showing)),
+        only_to: row.status.and_then(|shown| shown.only_to).map(|connection| connection.0),
+        hook: match row.hook {
+            None => 0,
+            Some(HookTurn::Run) => 1,
+            Some(HookTurn::AlreadyRun) => 2,
+        },
+        changing: row.changing,
+    }
+}
+
+/// The rows that are other ones now; `None` where they are gone.
+fn differences<'a, K: Ord, V: PartialEq>(
+    before: &'a BTreeMap<K, V>,
+    after: &'a BTreeMap<K, V>,
+) -> impl Iterator<Item = (&'a K, Option<&'a V>)> {
+    let gone = before.keys().filter(|key| !after.contains_key(key)).map(|key| (key, None));
+    let other = after.iter().filter(|(key, row)| before.get(key) != Some(row));
+    gone.chain(other.map(|(key, row)| (key, Some(row))))
+}
+
+/// A change, in messages of a bounded length.
+struct Parts {
+    parts: Vec<TableChange>,
+    bytes: usize,
+}
+
+impl Parts {
+    fn begin(&mut self) {
+        self.parts.push(TableChange::default());
+        self.bytes = 0;
+    }
+
+    /// The message that this row goes into.
+    fn add(&mut self, row: &impl prost::Message) -> &mut TableChange {
+        if self.bytes > PART {
+            self.begin();
+        }
+        self.bytes += row.encoded_len() + 8;
+        let last = self.parts.len() - 1;
+        &mut self.parts[last]
+    }
+}
+
+#[cfg(test)]
+#[path = "../tests/remote_table.rs"]
+mod tests;

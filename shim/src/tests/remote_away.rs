@@ -1,0 +1,140 @@
+//! Each kind of call, for each thing that the table may say, before the patience has ended and after.
+
+use berth_policy::{
+    CreateContainer, Creations, Declared, Foretold, InAdvance, PodRef, ShownInAdvance, StopContainer,
+};
+
+use super::*;
+use crate::remote::table::changes;
+
+const SECOND: Duration = Duration::from_secs(1);
+const KUBELET: ConnectionId = ConnectionId(7);
+
+fn table() -> Table {
+    let plain = Foretold {
+        stop_passes: true,
+        status: Some(ShownInAdvance { showing: Showing::Truth, only_to: None }),
+        hook: Some(HookTurn::Run),
+        changing: false,
+    };
+    let shown = |showing, only_to| Foretold {
+        status: Some(ShownInAdvance { showing, only_to }),
+        stop_passes: false,
+        changing: true,
+        ..plain
+    };
+    let known = InAdvance {
+        sandboxes: [
+            ("plain".into(), Creations::All),
+            ("ordered".into(), Creations::Of(["open".into()].into())),
+        ]
+        .into(),
+        containers: [
+            ("plain".into(), plain),
+            ("ordered".into(), Foretold { stop_passes: false, ..plain }),
+            ("ended".into(), shown(Showing::Completed, None)),
+            ("replaced".into(), shown(Showing::OtherDefinition, Some(KUBELET))),
+            ("hooked".into(), Foretold { hook: Some(HookTurn::AlreadyRun), ..plain }),
+            ("undecided".into(), Foretold { status: None, hook: None, ..plain }),
+        ]
+        .into(),
+        ..InAdvance::default()
+    };
+    let mut table = Table::default();
+    changes(None, &known, 1).into_iter().for_each(|change| table.change(change).unwrap());
+    table
+}
+
+fn create(sandbox: &str, container: &str) -> Request {
+    Request::CreateContainer(CreateContainer {
+        sandbox: sandbox.into(),
+        pod: PodRef { uid: "u".into(), namespace: "ns".to_owned(), name: "pod".to_owned() },
+        container: container.into(),
+        attempt: 0,
+        declared: Declared::default(),
+        images: Vec::new(),
+    })
+}
+
+fn stop(container: &str, timeout: u64) -> Request {
+    Request::StopContainer(StopContainer {
+        container: container.into(),
+        timeout: Duration::from_secs(timeout),
+    })
+}
+
+#[test]
+fn calls() {
+    let pass = Some(Decision::Pass(None));
+    let refused = Some(Decision::Refuse(Refusal::AgentAway));
+    let shorter = |seconds| Some(Decision::Pass(Some(Amendment::StopTimeout(seconds * SECOND))));
+    // call, at once, a moment before the end of the patience, at it
+    let table_of_calls = [
+        (create("plain", "any"), pass.clone(), pass.clone(), pass.clone()),
+        (create("ordered", "open"), pass.clone(), pass.clone(), pass.clone()),
+        (create("ordered", "closed"), None, None, refused.clone()),
+        (create("unknown", "open"), None, None, refused),
+        (stop("plain", 30), pass.clone(), pass.clone(), pass.clone()),
+        (stop("ordered", 30), None, None, shorter(25)),
+        (stop("unknown", 30), None, None, shorter(25)),
+        // Never below the kubelet's own floor, and never more than was asked for.
+        (stop("ordered", 6), None, None, shorter(2)),
+        (stop("ordered", 2), None, None, pass.clone()),
+        (stop("ordered", 0), None, None, pass),
+    ];
+    let table = table();
+    let moment = Duration::from_nanos(1);
+    for (request, first, before, last) in table_of_calls {
+        assert_eq!(of_call(&table, &request, Duration::ZERO), first, "{request:?}");
+        assert_eq!(of_call(&table, &request, PATIENCE - moment), before, "{request:?}");
+        assert_eq!(of_call(&table, &request, PATIENCE), last, "{request:?}");
+    }
+    let endless = of_call(&table, &stop("unknown", u64::MAX / 1_000_000_000_000), Duration::MAX);
+    assert_eq!(endless, shorter(2));
+}
+
+#[test]
+fn statuses() {
+    let shown = |showing| Some(Answer::Shown(showing));
+    let (truth, other) = (shown(Showing::Truth), shown(Showing::OtherDefinition));
+    // container, connection, at once, at the end of the patience
+    let table_of_statuses = [
+        ("plain", 7, truth.clone(), truth.clone()),
+        ("ended", 7, shown(Showing::Completed), shown(Showing::Completed)),
+        ("replaced", 7, other.clone(), other),
+        ("replaced", 8, truth.clone(), truth.clone()),
+        ("undecided", 7, None, truth.clone()),
+        ("unknown", 7, truth.clone(), truth),
+    ];
+    let table = table();
+    for (container, connection, first, last) in table_of_statuses {
+        let of = |waited| of_status(&table, ConnectionId(connection), &container.into(), waited);
+        assert_eq!((of(Duration::ZERO), of(PATIENCE)), (first, last), "{container} {connection}");
+    }
+}
+
+#[test]
+fn hooks() {
+    let (runs, done) = (Some(Answer::Pass), Some(Answer::Done));
+    let table_of_hooks = [
+        ("plain", runs.clone(), runs.clone()),
+        ("hooked", done.clone(), done),
+        ("undecided", None, runs.clone()),
+        ("unknown", runs.clone(), runs),
+    ];
+    let table = table();
+    for (container, first, last) in table_of_hooks {
+        let of = |waited| of_hook(&table, &container.into(), waited);
+        assert_eq!((of(Duration::ZERO), of(PATIENCE)), (first, last), "{container}");
+    }
+}
+
+#[test]
+fn before_the_first_agent_has_come_everything_is_undecided() {
+    let table = Table::default();
+    let container = "plain".into();
+    let status = |waited| of_status(&table, KUBELET, &container, waited);
+    assert_eq!((status(Duration::ZERO), status(PATIENCE)), (None, Some(Answer::Shown(Showing::Truth))));
+    let hook = |waited| of_hook(&table, &container, waited);
+    assert_eq!((hook(Duration::ZERO), hook(PATIENCE)), (None, Some(Answer::Pass)));
+}

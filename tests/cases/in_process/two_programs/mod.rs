@@ -1,0 +1,137 @@
+//! `berth-shim` and `berthd` as two programs: what becomes of the kubelet's calls when the one that decides
+//! is killed, stands still, or is not there.
+
+mod node;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use berth_proto::cri;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use tokio::{task::JoinSet, time::sleep};
+
+use self::node::{Node, STOP};
+use crate::world::within;
+
+/// `FAILED_PRECONDITION`: refused by order.
+const REFUSED: Option<u32> = Some(9);
+
+/// A pod that ends: the higher container waits for the lower one, whose stop takes its time. berthd is killed
+/// meanwhile, and comes back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_that_is_held_goes_on_in_its_order_when_berthd_is_killed() {
+    within(async {
+        let mut node = Node::start().await.unwrap();
+        let kubelet = Arc::new(node.kubelet().await.unwrap());
+        kubelet.launch().await.unwrap();
+        let stops: JoinSet<_> = ["second", "first"]
+            .into_iter()
+            .map(|container| {
+                let kubelet = kubelet.clone();
+                async move { kubelet.stop(container).await }
+            })
+            .collect();
+        sleep(STOP / 4).await;
+        assert!(node.asked("stop second").is_some() && node.asked("stop first").is_none(), "not held");
+        node.kill_agent().unwrap();
+        sleep(STOP / 8).await;
+        node.start_agent().unwrap();
+        for stopped in stops.join_all().await {
+            stopped.unwrap();
+        }
+        let (ended, began) = (node.asked("stopped second").unwrap(), node.asked("stop first").unwrap());
+        assert!(began >= ended, "out of order, {:?} too early", ended - began);
+    })
+    .await;
+}
+
+/// Nobody comes back: the stop goes on after the patience, and what is not known to be ready is refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_berthd_stops_go_on_restarts_pass_and_closed_barriers_are_refused() {
+    within(async {
+        let mut node = Node::start().await.unwrap();
+        let kubelet = node.kubelet().await.unwrap();
+        kubelet.launch().await.unwrap();
+        node.kill_agent().unwrap();
+        let begun = Instant::now();
+        // The table has its barrier as open: it was there before.
+        assert_eq!(kubelet.create("second", 1).await.unwrap().status(), Some(0));
+        kubelet.done("Version", &cri::VersionRequest::default()).await.unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+        let refused = kubelet.create("unknown", 0).await.unwrap();
+        assert_eq!(refused.status(), REFUSED, "{}", refused.message());
+        let waited = begun.elapsed();
+        assert!((4..8).contains(&waited.as_secs()), "{waited:?}");
+        kubelet.stop("first").await.unwrap();
+        // Whoever comes back decides from then on.
+        node.start_agent().unwrap();
+        let first = kubelet.create("first", 1).await.unwrap();
+        assert_eq!(first.status(), Some(0), "{}", first.message());
+    })
+    .await;
+}
+
+/// Ten times, while calls of all kinds pass.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_call_fails_while_berthd_is_killed_again_and_again() {
+    within(async {
+        let mut node = Node::start().await.unwrap();
+        node.kubelet().await.unwrap().launch().await.unwrap();
+        let (stop, calls) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let mut load = JoinSet::new();
+        for number in 0..4_u32 {
+            let kubelet = node.kubelet().await.unwrap();
+            let (stop, calls) = (stop.clone(), calls.clone());
+            load.spawn(async move {
+                let mut attempt = number * 100_000;
+                while !stop.load(Ordering::Relaxed) {
+                    attempt += 1;
+                    kubelet.done("Version", &cri::VersionRequest::default()).await?;
+                    kubelet.done("ListPodSandbox", &cri::ListPodSandboxRequest::default()).await?;
+                    kubelet.done("ListContainers", &cri::ListContainersRequest::default()).await?;
+                    let status =
+                        cri::ContainerStatusRequest { container_id: "first".to_owned(), verbose: false };
+                    kubelet.done("ContainerStatus", &status).await?;
+                    let created = kubelet.create("second", attempt).await?;
+                    anyhow::ensure!(created.status() == Some(0), "{}", created.message());
+                    kubelet.start("second").await?;
+                    calls.fetch_add(6, Ordering::Relaxed);
+                }
+                anyhow::Ok(())
+            });
+        }
+        let mut before = 0;
+        for time in 0..10 {
+            sleep(Duration::from_millis(300 + 70 * time)).await;
+            node.kill_agent().unwrap();
+            sleep(Duration::from_millis(100 + 50 * time)).await;
+            node.start_agent().unwrap();
+            let now = calls.load(Ordering::Relaxed);
+            assert!(now > before, "nothing passes");
+            before = now;
+        }
+        // It stands still, which is worse than dead: nobody comes in its place.
+        let agent = Pid::from_raw(node.agent_pid().unwrap().try_into().unwrap());
+        kill(agent, Signal::SIGSTOP).unwrap();
+        sleep(Duration::from_secs(10)).await;
+        assert!(calls.load(Ordering::Relaxed) > before, "nothing passes");
+        kill(agent, Signal::SIGCONT).unwrap();
+        sleep(Duration::from_secs(1)).await;
+        stop.store(true, Ordering::Relaxed);
+        for ended in load.join_all().await {
+            ended.unwrap();
+        }
+        let calls = calls.load(Ordering::Relaxed);
+        println!("{calls} calls, none failed; berth-shim has {} MB", node::rss_mb(node.shim_pid()).unwrap());
+        assert!(calls > 1000, "{calls} calls are no load");
+    })
+    .await;
+}
