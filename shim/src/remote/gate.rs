@@ -1,6 +1,9 @@
 //! The gate of a data path whose agent is another process: from the table where it says, by a question where
 //! it does not, by the default of the call where nobody answers.
 
+mod told;
+mod waiting;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -11,20 +14,17 @@ use std::{
 use berth_policy::{
     Call, CallId, ConnectionId, ContainerId, CredentialKey, Event, HoldReason, Latch, Showing, Verdict,
 };
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep_until},
-};
+use tokio::{sync::watch, time::Instant};
 use tracing::{debug, info, warn};
 
+use self::waiting::{Asked, Turn};
 use super::{
-    VERSION,
-    answers::{answer_of, decision_of, held_of},
-    asked::{Heard, Question, Questions, locked},
+    answers::{answer_of, decision_of},
+    asked::{Question, Questions, locked},
     away::{self, PATIENCE},
     calls::{Beyond, call_to_wire, event_to_wire},
     frame::{Outgoing, Unput},
-    message::{Answers, Counts, Nothing, Said, ShimHello, ToAgent, ToShim, Told},
+    message::{Counts, ToAgent, Told},
     table::Table,
 };
 use crate::{
@@ -84,24 +84,6 @@ struct Link {
     /// It has said all that it knows.
     complete: bool,
     told: Counts,
-}
-
-/// A question that is withdrawn when this is dropped.
-struct Asked<'a> {
-    gate: &'a RemoteGate,
-    id: u64,
-    heard: watch::Receiver<Heard>,
-    presence: watch::Receiver<Presence>,
-    since: Instant,
-    answered: bool,
-}
-
-/// The next thing that happens to a question.
-enum Turn {
-    Held(HoldReason),
-    Answer(Answers),
-    /// Time to look whether the call goes on by itself.
-    Look,
 }
 
 impl RemoteGate {
@@ -253,111 +235,6 @@ impl RemoteGate {
     }
 }
 
-/// The side of the line.
-impl RemoteGate {
-    /// An agent has come: it takes the place of the one before. Gives the number of its connection, and what
-    /// is to be written to it: first of all, what goes on and what waits.
-    pub(super) fn begin(&self) -> (u64, Arc<Outgoing>) {
-        let mut state = locked(&self.state);
-        self.unlink(&mut state);
-        state.links += 1;
-        let (number, outgoing) = (state.links, Arc::new(Outgoing::default()));
-        state.link = Some(Link {
-            number,
-            outgoing: outgoing.clone(),
-            heard: Instant::now(),
-            pinged: None,
-            complete: false,
-            told: Counts::default(),
-        });
-        let hello = ShimHello {
-            version: VERSION,
-            program: env!("CARGO_PKG_VERSION").to_owned(),
-            process: self.process,
-            connections: state.connections.iter().map(|connection| connection.0).collect(),
-        };
-        let now = std::time::Instant::now();
-        let mut words = vec![Told::Hello(hello)];
-        for (id, going) in &state.going {
-            words.extend(going.told(*id, now));
-        }
-        let waiting = state.questions.all().filter_map(|(id, question)| question.to_wire(id, now).ok());
-        words.extend(waiting.map(Told::Question));
-        words.push(Told::CaughtUp(Nothing {}));
-        words.into_iter().for_each(|told| self.tell(&mut state, told));
-        (number, outgoing)
-    }
-
-    /// Whether this connection is the agent's.
-    pub(super) fn is_current(&self, number: u64) -> bool {
-        locked(&self.state).link.as_ref().is_some_and(|link| link.number == number)
-    }
-
-    /// The connection has ended.
-    pub(super) fn ended(&self, number: u64) {
-        let mut state = locked(&self.state);
-        if state.link.as_ref().is_some_and(|link| link.number == number) {
-            self.unlink(&mut state);
-        }
-    }
-
-    /// Takes a word of the agent.
-    pub(super) fn heard(&self, number: u64, word: ToShim) -> Result<(), Beyond> {
-        let mut state = locked(&self.state);
-        let State { table, questions, link: Some(link), .. } = &mut *state else { return Ok(()) };
-        if link.number != number {
-            return Ok(());
-        }
-        link.heard = Instant::now();
-        link.pinged = None;
-        match word.said {
-            // One that a later version says.
-            None | Some(Said::Hello(_) | Said::Pong(_)) => {}
-            Some(Said::Table(change)) => {
-                let complete = change.complete;
-                table.change(change)?;
-                link.complete |= complete;
-            }
-            Some(Said::Answer(answer)) => {
-                let answers = answer.answer.ok_or(Beyond("an answer of another kind"))?;
-                questions.heard(answer.question, Heard::Answer(answers));
-            }
-            Some(Said::Held(held)) => questions.heard(held.question, Heard::Held(held_of(&held)?)),
-        }
-        if link.complete {
-            self.presence
-                .send_if_modified(|presence| std::mem::replace(presence, Presence::Here) != Presence::Here);
-        }
-        Ok(())
-    }
-
-    /// Looks, now and then, whether the agent is there, and tells it how many connections there are.
-    pub(super) fn look(&self, number: u64) {
-        let mut state = locked(&self.state);
-        let asked = !state.questions.is_empty();
-        let counts = Counts {
-            connections: self.metrics.connections_open(),
-            kubelet: self.metrics.kubelet_connections_open(),
-            held: self.metrics.held_now(),
-        };
-        let Some(link) = state.link.as_mut().filter(|link| link.number == number) else { return };
-        let mut words = Vec::new();
-        if std::mem::replace(&mut link.told, counts) != counts {
-            words.push(Told::Counts(counts));
-        }
-        match link.pinged {
-            Some(pinged) if pinged.elapsed() >= GONE => self.is_away(pinged),
-            Some(_) => {}
-            None if asked && link.heard.elapsed() >= SILENT => {
-                link.pinged = Some(Instant::now());
-                words.push(Told::Ping(Nothing {}));
-            }
-            None => {}
-        }
-        words.into_iter().for_each(|told| self.tell(&mut state, told));
-    }
-}
-
 impl Gate for RemoteGate {
     /// The verdict where nobody can be asked.
     fn admit(&self, call: &Call) -> Verdict {
@@ -477,55 +354,6 @@ impl Going {
             }
         };
         event_to_wire(&event).ok().flatten().map(Told::Event)
-    }
-}
-
-// === impl Asked ===
-
-impl Asked<'_> {
-    /// How long it has waited without an agent; `None` while there is one.
-    fn alone(&mut self) -> Option<Duration> {
-        match *self.presence.borrow_and_update() {
-            Presence::Here => None,
-            Presence::AwaySince(since) => Some(since.max(self.since).elapsed()),
-        }
-    }
-
-    /// Cancel-safe.
-    async fn next(&mut self) -> Turn {
-        let presence = *self.presence.borrow();
-        let bound = async {
-            match presence {
-                Presence::AwaySince(since) => {
-                    let since = since.max(self.since);
-                    sleep_until(since.checked_add(PATIENCE).unwrap_or(since)).await;
-                }
-                Presence::Here => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            biased;
-            Ok(()) = self.heard.changed() => match self.heard.borrow_and_update().clone() {
-                Heard::Nothing => Turn::Look,
-                Heard::Held(why) => Turn::Held(why),
-                Heard::Answer(answer) => {
-                    self.answered = true;
-                    Turn::Answer(answer)
-                }
-            },
-            Ok(()) = self.presence.changed() => Turn::Look,
-            () = bound => Turn::Look,
-        }
-    }
-}
-
-impl Drop for Asked<'_> {
-    fn drop(&mut self) {
-        let mut state = locked(&self.gate.state);
-        state.questions.withdraw(self.id);
-        if !self.answered {
-            self.gate.tell(&mut state, Told::Withdrawn(self.id));
-        }
     }
 }
 

@@ -1,0 +1,119 @@
+//! The gate as its line sees it: agents that come, say something, are silent, and go.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::{GONE, Link, Presence, RemoteGate, SILENT, State};
+use crate::remote::{
+    VERSION,
+    answers::held_of,
+    asked::{Heard, locked},
+    calls::Beyond,
+    frame::Outgoing,
+    message::{Counts, Nothing, Said, ShimHello, ToShim, Told},
+};
+
+impl RemoteGate {
+    /// An agent has come: it takes the place of the one before. Gives the number of its connection, and what
+    /// is to be written to it: first of all, what goes on and what waits.
+    pub(in crate::remote) fn begin(&self) -> (u64, Arc<Outgoing>) {
+        let mut state = locked(&self.state);
+        self.unlink(&mut state);
+        state.links += 1;
+        let (number, outgoing) = (state.links, Arc::new(Outgoing::default()));
+        state.link = Some(Link {
+            number,
+            outgoing: outgoing.clone(),
+            heard: Instant::now(),
+            pinged: None,
+            complete: false,
+            told: Counts::default(),
+        });
+        let hello = ShimHello {
+            version: VERSION,
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            process: self.process,
+            connections: state.connections.iter().map(|connection| connection.0).collect(),
+        };
+        let now = std::time::Instant::now();
+        let mut words = vec![Told::Hello(hello)];
+        for (id, going) in &state.going {
+            words.extend(going.told(*id, now));
+        }
+        let waiting = state.questions.all().filter_map(|(id, question)| question.to_wire(id, now).ok());
+        words.extend(waiting.map(Told::Question));
+        words.push(Told::CaughtUp(Nothing {}));
+        words.into_iter().for_each(|told| self.tell(&mut state, told));
+        (number, outgoing)
+    }
+
+    /// Whether this connection is the agent's.
+    pub(in crate::remote) fn is_current(&self, number: u64) -> bool {
+        locked(&self.state).link.as_ref().is_some_and(|link| link.number == number)
+    }
+
+    /// The connection has ended.
+    pub(in crate::remote) fn ended(&self, number: u64) {
+        let mut state = locked(&self.state);
+        if state.link.as_ref().is_some_and(|link| link.number == number) {
+            self.unlink(&mut state);
+        }
+    }
+
+    /// Takes a word of the agent.
+    pub(in crate::remote) fn heard(&self, number: u64, word: ToShim) -> Result<(), Beyond> {
+        let mut state = locked(&self.state);
+        let State { table, questions, link: Some(link), .. } = &mut *state else { return Ok(()) };
+        if link.number != number {
+            return Ok(());
+        }
+        link.heard = Instant::now();
+        link.pinged = None;
+        match word.said {
+            // One that a later version says.
+            None | Some(Said::Hello(_) | Said::Pong(_)) => {}
+            Some(Said::Table(change)) => {
+                let complete = change.complete;
+                table.change(change)?;
+                link.complete |= complete;
+            }
+            Some(Said::Answer(answer)) => {
+                let answers = answer.answer.ok_or(Beyond("an answer of another kind"))?;
+                questions.heard(answer.question, Heard::Answer(answers));
+            }
+            Some(Said::Held(held)) => questions.heard(held.question, Heard::Held(held_of(&held)?)),
+        }
+        if link.complete {
+            self.presence
+                .send_if_modified(|presence| std::mem::replace(presence, Presence::Here) != Presence::Here);
+        }
+        Ok(())
+    }
+
+    /// Looks, now and then, whether the agent is there, and tells it how many connections there are.
+    pub(in crate::remote) fn look(&self, number: u64) {
+        let mut state = locked(&self.state);
+        let asked = !state.questions.is_empty();
+        let counts = Counts {
+            connections: self.metrics.connections_open(),
+            kubelet: self.metrics.kubelet_connections_open(),
+            held: self.metrics.held_now(),
+        };
+        let Some(link) = state.link.as_mut().filter(|link| link.number == number) else { return };
+        let mut words = Vec::new();
+        if std::mem::replace(&mut link.told, counts) != counts {
+            words.push(Told::Counts(counts));
+        }
+        match link.pinged {
+            Some(pinged) if pinged.elapsed() >= GONE => self.is_away(pinged),
+            Some(_) => {}
+            None if asked && link.heard.elapsed() >= SILENT => {
+                link.pinged = Some(Instant::now());
+                words.push(Told::Ping(Nothing {}));
+            }
+            None => {}
+        }
+        words.into_iter().for_each(|told| self.tell(&mut state, told));
+    }
+}
