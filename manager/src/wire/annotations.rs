@@ -13,13 +13,14 @@ use serde::{
 pub(super) const STATE: &str = "kruise.io/sidecarset-inplace-update-state";
 
 /// Keys that are kept.
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 9] = [
     names::HASH,
     names::HASH_WITHOUT_IMAGE,
     names::INJECTED_LIST,
     names::WORKING,
     names::CANARY,
     names::CANARY_BASE,
+    names::MIGRATION_SECONDS,
     names::MIRROR,
     STATE,
 ];

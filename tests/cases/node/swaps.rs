@@ -184,6 +184,10 @@ impl Stage<'_> {
             let entry = status.pods.first().context("no entry")?;
             ensure!(entry.phase == UpdatePhase::Failed, "{entry:?}");
             ensure!(entry.reason.as_deref() == Some(reason), "{entry:?}");
+            // The time is what the set says.
+            let late = reason == "MigrationTimeout";
+            let message = entry.message.as_deref().unwrap_or_default();
+            ensure!(!late || message.contains("within 20 s"), "{entry:?}");
             ensure!(entry.swaps.iter().all(|swap| swap.step != TwinSwapStep::Migrating), "{entry:?}");
             Ok(())
         })

@@ -217,7 +217,8 @@ impl Decision<'_> {
         Some(self.fail(
             FailureReason::MigrationTimeout,
             format!(
-                "the new version in container {} has not taken over within {} s; look at its postStart hook, or give                  it more time (migrationSeconds)",
+                "the new version in container {} has not taken over within {} s; look at its postStart hook, or give it \
+                 more time (migrationSeconds)",
                 late.name,
                 limit.as_secs()
             ),
