@@ -40,8 +40,8 @@ fn web(tag: &str) -> String {
     format!("berth.test/web:{tag}")
 }
 
-/// The server as images: some that work, the empty one, one whose hook hangs, one that dies. Each has an ID of
-/// its own: by that the manager sees which one runs.
+/// The server as images: some that work, the empty one, one whose hook hangs, one that dies. Each has an ID
+/// of its own: by that the manager sees which one runs.
 pub(crate) async fn bring_images(case: &Case) -> Result<()> {
     let program = Path::new(env!("CARGO_BIN_EXE_berth-web"));
     let tags = ["1", "2", "3", "4", "5", "6", "7", "empty", "hangs", "dies"];
