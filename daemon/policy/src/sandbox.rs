@@ -75,7 +75,7 @@ pub(crate) struct Instance {
     pub(crate) created: Option<Instant>,
 }
 
-/// What was seen of the postStart hook of an instance.
+/// Sight of the postStart hook of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PostStart {
     /// Nobody saw the start: whatever hook ends may be another one.

@@ -20,6 +20,7 @@ const KEYS: [&str; 9] = [
     names::WORKING,
     names::CANARY,
     names::CANARY_BASE,
+    names::MIGRATION_SECONDS,
     names::MIRROR,
     names::REFRESH_METADATA,
     STATE,

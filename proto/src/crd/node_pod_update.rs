@@ -41,7 +41,8 @@ pub struct NodePodUpdateStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["uid", "owner"]))]
     pub pods: Vec<UpdatedPod>,
-    /// Abilities of the agent of the node beyond entries without an owner, such as `owners/v1` and `swaps/v1`.
+    /// Abilities of the agent of the node beyond entries without an owner, such as `owners/v1` and
+    /// `swaps/v1`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub features: Vec<String>,

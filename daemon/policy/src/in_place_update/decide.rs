@@ -185,8 +185,8 @@ impl Decision<'_> {
         (!held.is_empty()).then_some(Next::Stop(held))
     }
 
-    /// All that is to be patched makes old twins empty, and whatever else there is runs what the spec says: the
-    /// new ones that run are the sign that the kubelet has got so far.
+    /// All that is to be patched makes old twins empty, and whatever else there is runs what the spec says:
+    /// the new ones that run are the sign that the kubelet has got so far.
     fn only_finishes_swaps(&self) -> bool {
         // One that the kubelet has told of may be from before: it may have another version still to come.
         let is_new = |name: &ContainerName| {
@@ -217,7 +217,8 @@ impl Decision<'_> {
         Some(self.fail(
             FailureReason::MigrationTimeout,
             format!(
-                "the new version in container {} has not taken over within {} s; look at its postStart hook, or give                  it more time (migrationSeconds)",
+                "the new version in container {} has not taken over within {} s; look at its postStart hook, or give it \
+                 more time (migrationSeconds)",
                 late.name,
                 limit.as_secs()
             ),

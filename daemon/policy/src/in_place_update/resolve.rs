@@ -186,7 +186,7 @@ fn working(
     }
     let key = MetadataKey::Annotation(WORKING.to_owned());
     let before = current(&key, on_top, seen).unwrap_or_default().to_owned();
-    let patches = request.stages(seen).into_iter().filter_map(|staged| staged.working);
-    let after = patches.fold(Ok(before), |value, patch| patch.merge(Some(&value?)));
+    let mut patches = request.stages(seen).into_iter().filter_map(|staged| staged.working);
+    let after = patches.try_fold(before, |value, patch| patch.merge(Some(&value)));
     Some((key, after)).filter(|(_, value)| value.as_ref().map_or(true, |value| !value.is_empty()))
 }

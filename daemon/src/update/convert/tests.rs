@@ -42,8 +42,51 @@ fn an_entry_of_a_set() {
 }
 
 #[test]
+fn a_swap_always_has_a_way_back() {
+    let swap = json!([{ "name": "hot", "image": "hot:2", "emptyImage": "empty:1", "version": 7, "migrationSeconds": 9 }]);
+    let (request, sound) = converted(&entry(json!({ "containers": [], "swaps": swap })));
+    assert_eq!(sound, Ok(()));
+    let wanted = &request.swaps["hot"];
+    assert_eq!((&*wanted.image, &*wanted.empty_image, wanted.version), ("hot:2", "empty:1", 7));
+    assert_eq!(wanted.limit, Duration::from_secs(9));
+    assert!(request.rollback_on_failure && request.deadline.is_some());
+}
+
+/// The pure policy spells them itself.
+#[test]
+fn the_names_of_twins_are_those_of_injection() {
+    use berth_policy::in_place_update::{WORKING, other_version_key, version_key};
+    use berth_sidecarset::names;
+    assert_eq!(WORKING, names::WORKING);
+    for (own, theirs) in twins("mesh").iter().zip(names::twins("mesh")) {
+        assert_eq!(own.as_str(), theirs);
+        assert_eq!(version_key(own), names::version_key(&theirs));
+        assert_eq!(other_version_key(own), names::other_version_key(&theirs));
+    }
+}
+
+#[test]
 fn what_is_wrong_with_an_entry_is_said() {
+    let swap = |name: &str, image: &str, more: Value| {
+        let mut swap = json!({ "name": name, "image": image, "emptyImage": "empty:1" });
+        for (key, value) in more.as_object().unwrap() {
+            swap[key] = value.clone();
+        }
+        json!({ "swaps": [swap] })
+    };
+    let twice = |name: &str| json!({ "name": name, "image": "hot:2", "emptyImage": "empty:1" });
     let table = [
+        (swap("hot", "empty:1", json!({})), "swaps[hot].image: it is the empty image"),
+        (swap("hot", "No Image", json!({})), "swaps[hot].image: "),
+        (swap("hot", "hot:2", json!({ "emptyImage": "" })), "swaps[hot].emptyImage: "),
+        (swap("hot", "hot:2", json!({ "version": -1 })), "swaps[hot].version: -1 is below 0"),
+        (swap("hot", "hot:2", json!({ "migrationSeconds": 0 })), "migrationSeconds"),
+        (swap("hot", "hot:2", json!({ "migrationSeconds": i32::MAX })), "migrationSeconds"),
+        (json!({ "swaps": [twice("hot"), twice("hot")] }), "hot"),
+        (
+            json!({ "swaps": [twice("hot")], "containers": [{ "name": "hot-2", "image": "x:1" }] }),
+            "swaps[hot].name: container hot-2 is one of its twins",
+        ),
         (json!({ "owner": "CloneSet/web" }), "owner \"CloneSet/web\" is none"),
         (json!({ "owner": "SidecarSet/" }), "give SidecarSet/<name>"),
         (json!({ "owner": "SidecarSet/a b" }), "give SidecarSet/<name>"),

@@ -1,4 +1,5 @@
-//! The twins of a sidecar are swapped by `berthctl swap`; or a hook hangs, and the pod returns to what it was.
+//! The twins of a sidecar are swapped by `berthctl swap`; or a hook hangs, and the pod returns to what it
+//! was.
 //! Somebody serves all the time, and the app runs on.
 
 use std::time::Instant;

@@ -53,7 +53,7 @@ fn the_next_step_of_a_swap() {
         ("v2", v1(), twin("v2", 2, true), first, false, "finish 1=empty version 0 others [2, 0] working 2"),
         ("v2", none(), twin("v2", 2, true), first, false, "done 2"),
         ("v3", none(), twin("v2", 2, true), second, false, "start 1=v3 version 3 others [2, 3] working 1"),
-        // It takes too long; or the version of before is wanted again, before it has taken over and after that.
+        // It takes too long; or the version of before is wanted again, before it has taken over, and after.
         ("v2", v1(), twin("v2", 2, false), first, true, "back 2=empty version 0 others [0, 1] working 1"),
         ("v2", v1(), twin("v2", 2, true), first, true, "finish 1=empty version 0 others [2, 0] working 2"),
         ("v1", v1(), twin("v2", 2, false), first, false, "back 2=empty version 0 others [0, 1] working 1"),
