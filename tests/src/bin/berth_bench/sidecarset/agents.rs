@@ -44,7 +44,7 @@ struct Shared {
     writes: AtomicU32,
 }
 
-/// What one agent knows.
+/// Knowledge of one agent.
 #[derive(Default)]
 struct Agent {
     /// Entries that stand.
