@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(revisions(&unreadable), [""]);
     }
 
-    /// What the author writes there counts for nothing, nor does that he leaves it out.
+    /// A value that the author writes there counts for nothing, nor does that he leaves it out.
     #[test]
     fn an_update_adds_to_what_is_stored() {
         let mut stored = set("log:1", None);

@@ -124,8 +124,8 @@ impl Handler {
         sidecar_sets::judge(request, &others, &white_list)
     }
 
-    /// Waits until the entry of a new set stands: its pods may be made as soon as it is. Where that takes long,
-    /// the set is stored without, and has its entry a little later.
+    /// Waits until the entry of a new set stands: its pods may be made as soon as it is. Where that takes
+    /// long, the set is stored without, and has its entry a little later.
     async fn open_the_door(&self, request: &Request) {
         if request.dry_run || !request.old_object.is_null() {
             return;

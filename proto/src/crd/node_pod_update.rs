@@ -82,7 +82,7 @@ pub struct DesiredPod {
     /// Service of the pod while its containers are restarted.
     #[serde(default, skip_serializing_if = "PodService::is_drained")]
     pub service: PodService,
-    /// Whether its images must be on the node before anything is stopped for them.
+    /// Pull of its images, before anything is stopped for them.
     #[serde(default, skip_serializing_if = "PodPull::is_required")]
     pub pull: PodPull,
     /// The containers that get another image.
@@ -138,14 +138,14 @@ impl PodService {
     }
 }
 
-/// Pull of the images of an entry, before anything is stopped for them.
+/// Pull of the images of an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum PodPull {
     /// An image that the agent cannot pull fails the entry, and the pod stays as it is.
     #[default]
     Required,
-    /// One that it cannot pull is left to the kubelet, which has the pod's own credentials: without them, too,
-    /// the pod waits for its image.
+    /// One that it cannot pull is left to the kubelet, which has the pod's own credentials; where it cannot
+    /// either, the pod waits for its image.
     BestEffort,
 }
 

@@ -53,7 +53,8 @@ pub(super) struct Strangers {
 }
 
 impl Strangers {
-    /// Adds to the entries that are wanted those that stand and may be of a set that follows, where they stand.
+    /// Adds to the entries that are wanted those that stand and may be of a set that follows, each where it
+    /// stands.
     pub(super) fn spare<'a>(
         &mut self,
         wanted: &mut Vec<MutatingWebhook>,

@@ -1,4 +1,4 @@
-//! What a real API server stores of pods that are injected: rows of the table of the pure core, past
+//! Pods as a real API server stores them after injection: rows of the table of the pure core, past
 //! defaults, validation and other admission; and the namespaces that a set reaches.
 
 use std::collections::BTreeMap;
@@ -18,11 +18,11 @@ use crate::case::PATIENCE;
 /// A set, a pod, and what is looked at of the pod that is stored.
 struct Row {
     name: &'static str,
-    /// Of the set; its selector is added.
+    /// Spec of the set; its selector is added.
     spec: Value,
-    /// Of the pod; a container `app` is added where there is none.
+    /// Spec of the pod; a container `app` is added where there is none.
     pod: Value,
-    /// By JSON pointer into the view.
+    /// Values by their JSON pointers into the view.
     view: Value,
 }
 

@@ -54,6 +54,21 @@ async fn a_pod_gets_its_sidecars() -> Result<()> {
     Ok(())
 }
 
+/// As from one file with both: nobody waits in between.
+#[tokio::test]
+async fn a_pod_may_be_made_right_after_its_set() -> Result<()> {
+    let scene = Scene::set("admission-at-once").await?;
+    scene.set_of("first", json!({})).await?;
+    for turn in 0..10 {
+        let name = format!("at-once-{turn}");
+        let set = serde_json::from_value(sidecar_set(&name, &json!({})))?;
+        scene.sets.create(&PostParams::default(), &set).await.context("make a set")?;
+        let made = scene.pods.create(&PostParams::default(), &pod(&name, &name)?).await?;
+        ensure!(sidecars(&made) == 1, "pod {turn} was made without its sidecar");
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_bad_set_is_refused_with_its_field() -> Result<()> {
     let scene = Scene::set("admission-sets").await?;

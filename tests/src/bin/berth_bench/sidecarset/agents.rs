@@ -44,7 +44,7 @@ struct Shared {
     writes: AtomicU32,
 }
 
-/// What one agent knows.
+/// Knowledge of one agent.
 #[derive(Default)]
 struct Agent {
     /// Entries that stand.
@@ -225,8 +225,10 @@ impl Shared {
             json!({ "metadata": { "annotations": annotations }, "spec": { "containers": containers } });
         self.write(&pods, &entry.name, &Patch::Strategic(patch)).await;
         tokio::time::sleep(RESTART).await;
-        let status = json!({ "status": { "containerStatuses": [{ "name": "log", "image": image,
-            "imageID": id, "restartCount": 1 }] } });
+        // Statuses are one list, which a patch replaces.
+        let mut log = running(0, 2);
+        (log["image"], log["imageID"], log["restartCount"]) = (image.clone().into(), id.into(), 1.into());
+        let status = json!({ "status": { "containerStatuses": [running(0, 1), log] } });
         let shown = Patch::Strategic(&status);
         while let Err(error) = pods.patch_status(&entry.name, &params, &shown).await {
             eprintln!("a kubelet's status failed: {error}");
