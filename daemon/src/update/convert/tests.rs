@@ -42,7 +42,8 @@ fn an_entry_of_a_set() {
 #[test]
 fn what_is_wrong_with_an_entry_is_said() {
     let table = [
-        (json!({ "owner": "CloneSet/web" }), "owner \"CloneSet/web\" is none"),
+        (json!({ "owner": "Deployment/web" }), "owner \"Deployment/web\" is none"),
+        (json!({ "owner": "CloneSet/" }), "or CloneSet/<name>"),
         (json!({ "owner": "SidecarSet/" }), "give SidecarSet/<name>"),
         (json!({ "owner": "SidecarSet/a b" }), "give SidecarSet/<name>"),
         (json!({ "mergeAnnotations": { "k": "no JSON" } }), "mergeAnnotations[k] is no JSON object"),
