@@ -49,7 +49,7 @@ impl Stored for Set {
     }
 }
 
-/// What a set's plan depends on beside the cluster.
+/// Rest that a set's plan depends on, beside the cluster.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Given<'a> {
     pub(crate) settings: Settings,

@@ -61,7 +61,7 @@ pub(crate) struct Controller {
     pub(crate) metrics: Metrics,
 }
 
-/// What is remembered of a set beside its objects.
+/// Memory of a set beside its objects.
 #[derive(Debug, Default)]
 struct Memory {
     failures: Failures,

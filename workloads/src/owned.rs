@@ -123,7 +123,8 @@ impl<T: Ownable> Owned<T> {
         self.store.ended(uid);
     }
 
-    /// All objects of an owner that are `selected`, as they were read at once: what is not among them is gone.
+    /// All objects of an owner that are `selected`, as they were read at once: what is not among them is
+    /// gone.
     pub(crate) fn read(&mut self, owner: &str, objects: Vec<T>, selected: impl Fn(&T) -> bool) {
         let there: BTreeSet<&str> = objects.iter().map(Stored::uid).collect();
         let known = self.of(owner).filter(|known| selected(known) && !there.contains(known.uid()));

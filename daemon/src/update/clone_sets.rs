@@ -1,5 +1,5 @@
-//! The CloneSets that own entries of this node's `NodePodUpdate`, each read by its name when a new entry names
-//! it: an entry is carried out only if the template of its set asks for it.
+//! The CloneSets that own entries of this node's `NodePodUpdate`, each read by its name when a new entry
+//! names it: an entry is carried out only if the template of its set asks for it.
 //!
 //! berth-workloads writes the entries, and whoever steals its credential can. The template is its author's;
 //! the agent reads it itself. The word on an entry stands as long as the entry does.

@@ -1,5 +1,5 @@
-//! The owners of entries of this node's `NodePodUpdate`, of all kinds, and their word on what is done in their
-//! name.
+//! The owners of entries of this node's `NodePodUpdate`, of all kinds, and their word on what is done in
+//! their name.
 
 use berth_proto::crd::DesiredPod;
 

@@ -25,7 +25,7 @@ pub struct Check {
     pub name: &'static str,
     /// It passed.
     pub done: bool,
-    /// What is missing while it has not.
+    /// Part that is missing while it has not.
     pub missing: &'static str,
 }
 

@@ -147,7 +147,7 @@ pub struct AdvancedDaemonSetStatus {
     /// Hash of the newest template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub daemon_set_hash: Option<String>,
-    /// What stands in the way.
+    /// Obstacles that stand in the way.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<WorkloadCondition>,

@@ -1,12 +1,12 @@
-//! Workloads, decided: which pods a CloneSet, a StatefulSet or a DaemonSet makes, updates and deletes, and what
-//! its status says.
+//! Workloads, decided: which pods a CloneSet, a StatefulSet or a DaemonSet makes, updates and deletes, and
+//! what its status says.
 //!
 //! ```text
 //!   CloneSet, ControllerRevisions, pods, claims, now ──▶ clone_set::plan ──▶ Plan { actions, status, again }
 //! ```
 //!
 //! This crate is pure. It reads no clock and no file, talks to nobody, and what is random is an argument.
-//! What was decided on an old picture of the cluster harms nobody: each action names the object it was
+//! A decision on an old picture of the cluster harms nobody: each action names the object it was
 //! decided on, and [`store`] never goes back behind what was written.
 //!
 //! The contract is OpenKruise 1.4. Where it went wrong, what is done instead stands beside the code.

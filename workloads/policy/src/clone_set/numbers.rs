@@ -1,8 +1,8 @@
 //! Numbers of a pass: how many pods are made, deleted and updated.
 //!
-//! The names are those of the calculation in OpenKruise, whose results these are for the same pods. Two things
-//! differ: a set that is paused makes no pods beyond the wanted number, and pods that are to be deleted and
-//! do not serve count as such.
+//! The names are those of the calculation in OpenKruise, whose results these are for the same pods. Two
+//! things differ: a set that is paused makes no pods beyond the wanted number, and pods that are to be
+//! deleted and do not serve count as such.
 
 use super::{Rules, member::Member};
 
@@ -15,18 +15,18 @@ struct Side {
     unavailable: i64,
 }
 
-/// What is to be done, in pods. Negative numbers are none, but for `update`.
+/// Work of a pass, in pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Numbers {
     /// Pods that are missing.
     pub(super) up: i64,
-    /// Those of them that get the current revision.
+    /// Part of them that gets the current revision.
     pub(super) up_old: i64,
     /// How many may be made now.
     pub(super) limit: i64,
     /// Pods that are too many.
     pub(super) down: i64,
-    /// Those of them that are not of the newest revision.
+    /// Part of them that is not of the newest revision.
     pub(super) down_old: i64,
     /// Available pods that may be deleted now.
     pub(super) delete: i64,

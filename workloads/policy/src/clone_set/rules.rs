@@ -36,9 +36,9 @@ pub enum Priority {
     /// None.
     #[default]
     None,
-    /// Those with the largest sum of weights.
+    /// Pods with the largest sum of weights.
     Weights(Vec<(i32, Selector)>),
-    /// Those with none of these labels, then those with the first of them and the largest number at its end.
+    /// Pods with none of these labels, then those with the first of them and the largest number at its end.
     Labels(Vec<String>),
 }
 

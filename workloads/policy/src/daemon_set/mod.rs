@@ -5,8 +5,9 @@
 //! ```
 //!
 //! Both templates count. OpenKruise makes every pod of the newest one, so a pod that is lost on a node which
-//! the partition holds back comes back new; here it comes back as it was. The budget counts every node without
-//! an available pod, pods are taken in the order of their nodes, and a share of the burst is never none.
+//! the partition holds back comes back new; here it comes back as it was. The budget counts every node
+//! without an available pod, pods are taken in the order of their nodes, and a share of the burst is never
+//! none.
 
 mod build;
 mod fit;
@@ -185,8 +186,8 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     plan
 }
 
-/// Revision that pods on nodes which are held back have: the newest one that a pod still has, or the one before
-/// the newest.
+/// Revision that pods on nodes which are held back have: the newest one that a pod still has, or the one
+/// before the newest.
 fn earlier<'a>(input: &Input<'a>, update: &'a Revision) -> &'a Revision {
     let labels: BTreeSet<&str> = input.pods.iter().map(|pod| pod.label(REVISION_LABEL)).collect();
     let others = input.revisions.iter().filter(|one| one.name != update.name);
@@ -282,7 +283,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Of several pods on a node one stays; while pods surge, one of each template.
+    /// Leaves one of several pods on a node; while pods surge, one of each template.
     fn delete_surplus(&mut self, active: &[Member<'a>]) {
         let (new, old): (Vec<Member<'a>>, Vec<Member<'a>>) = active.iter().partition(|one| one.updated);
         if self.surge == 0 {

@@ -1,4 +1,5 @@
-//! Tables of cases, with ten nodes a to j. `b:o` is an old pod on b; `!` broken, `P` held, `T` going, `F` ended.
+//! Tables of cases, with ten nodes a to j. `b:o` is an old pod on b; `!` broken, `P` held, `T` going, `F`
+//! ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -13,8 +13,8 @@ use crate::{
 };
 
 impl<'a> Pass<'a> {
-    /// Nodes in the order in which they get the newest template: those that have it, those that are getting it,
-    /// then the others that are selected; as many as the partition lets go.
+    /// Nodes in the order in which they get the newest template: those that have it, those that are getting
+    /// it, then the others that are selected; as many as the partition lets go.
     fn let_go(&self) -> Vec<&str> {
         let selected = |place: &Place<'_>| match (&self.rules.nodes, place.node) {
             (Some(selector), Some(node)) => selector.takes(&node.labels),

@@ -6,9 +6,9 @@
 //!
 //! A slot is the number of a pod that there is to be; reserved numbers are none. Three things are done other
 //! than in OpenKruise 1.4. The budget of an update counts every pod that is not available, wherever it stands
-//! in the order; a pod that is broken is updated though others are waited for, or a set could not get out of a
-//! broken template; and claims count as scaled away by slot, not by number, so those of a pod beyond a reserved
-//! number are kept.
+//! in the order; a pod that is broken is updated though others are waited for, or a set could not get out
+//! of a broken template; and claims count as scaled away by slot, not by number, so those of a pod beyond a
+//! reserved number are kept.
 
 mod build;
 mod claims;

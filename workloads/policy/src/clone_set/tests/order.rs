@@ -46,7 +46,7 @@ fn victims() {
     }
 }
 
-/// Of the zone with more pods one goes, whatever else is said.
+/// The zone with more pods gives one, whatever else is said.
 #[test]
 fn pods_stay_spread() {
     let mut world = World::new(json!({ "replicas": 2 }), "3n");
