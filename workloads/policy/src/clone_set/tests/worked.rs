@@ -225,3 +225,14 @@ fn no_number_is_too_large() {
         panic!("{pods}");
     }
 }
+
+/// In OpenKruise both go at once, one more than may be out.
+#[test]
+fn a_pod_that_goes_and_does_not_serve_is_counted() {
+    assert_eq!(World::new(spec("3,0,1,0"), "1n 1nd 1n!d").effect(), "delete n!d");
+}
+
+#[test]
+fn a_pod_that_is_held_counts_against_the_update() {
+    assert_eq!(World::new(held(spec("5,0,1,0")), "4o 1odP").effect(), "");
+}
