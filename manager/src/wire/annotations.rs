@@ -13,7 +13,7 @@ use serde::{
 pub(super) const STATE: &str = "kruise.io/sidecarset-inplace-update-state";
 
 /// Keys that are kept.
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 10] = [
     names::HASH,
     names::HASH_WITHOUT_IMAGE,
     names::INJECTED_LIST,
