@@ -15,6 +15,8 @@ pub mod manifest;
 pub mod markers;
 pub mod node;
 pub mod observe;
+#[cfg(test)]
+mod pages;
 pub mod recreate;
 #[cfg(test)]
 mod repository;

@@ -1,4 +1,4 @@
-//! Checks of the repository's own text: comments, dependencies, the glossary. No node is needed for them.
+//! Checks of the repository's own text: comments and dependencies. No node is needed for them.
 
 use std::{
     fs,
@@ -7,8 +7,6 @@ use std::{
 
 /// The widest comment line, in characters.
 const WIDEST: usize = 110;
-/// The most words that the glossary explains.
-const MOST_WORDS: usize = 40;
 /// Beginnings of a doc line that name nothing: a doc line begins with the thing.
 const NAMELESS: [&str; 5] = ["What", "Whoever", "Who", "Of", "Those"];
 /// Crates that generated code names, which is not among the sources.
@@ -105,13 +103,6 @@ fn is_used(dependency: &str, sources: &str) -> bool {
     })
 }
 
-/// Entries of the glossary: lines of the README's section "Words" that begin with a word in bold.
-fn glossary(readme: &str) -> Vec<&str> {
-    let section = readme.split_once("\n### Words\n").map_or("", |(_, rest)| rest);
-    let section = section.split("\n#").next().unwrap_or_default();
-    section.lines().filter(|line| line.starts_with("- **")).collect()
-}
-
 /// Fails with one line for each finding.
 fn none(findings: &[String], remedy: &str) {
     assert!(findings.is_empty(), "{remedy}:\n{}", findings.join("\n"));
@@ -167,13 +158,6 @@ fn every_dependency_is_used() {
 }
 
 #[test]
-fn glossary_is_short() {
-    let readme = fs::read_to_string(root().join("README.md")).unwrap();
-    let words = glossary(&readme);
-    assert!((20..=MOST_WORDS).contains(&words.len()), "the glossary has {} words", words.len());
-}
-
-#[test]
 fn findings_are_found() {
     let wide = format!("fn f() {{}}\n    // {}\n{}\n// short", "x".repeat(WIDEST), "y".repeat(WIDEST + 1));
     assert_eq!(too_wide(&wide), [2]);
@@ -198,5 +182,4 @@ fn findings_are_found() {
     ] {
         assert_eq!(is_used("serde", source), used, "{source}");
     }
-    assert_eq!(glossary("# A\n### Words\n\n- **a**: b\ntext\n- **c**: d\n## B\n- **e**: f\n").len(), 2);
 }

@@ -20,7 +20,8 @@ use berth_policy::{
 use berth_proto::{
     crd::{
         ContainerUpdateRequestSpec, ContainerUpdateRequestStatus, DesiredPod, FailurePolicy, Invalid,
-        MIGRATION_SECONDS, PodPull, PodService, TwinSwap, UpdateContainer, distinct_containers, seconds_within,
+        MIGRATION_SECONDS, PodPull, PodService, TwinSwap, UpdateContainer, distinct_containers,
+        seconds_within,
     },
     image::Reference,
     names,
