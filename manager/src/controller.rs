@@ -64,7 +64,8 @@ impl Controller {
         loop {
             let next = self.indexes.all().next_deadline();
             // Cancel-safe: `recv` and `recv_many` take nothing unless they return it, the tenure and the
-            // webhooks keep their newest value, and a deadline that was not waited for to its end is still there.
+            // webhooks keep their newest value, and a deadline that was not waited for to its end is still
+            // there.
             tokio::select! {
                 count = self.inputs.recv_many(&mut inputs, BATCH) => {
                     if count == 0 {

@@ -59,8 +59,8 @@ pub fn approve(set: &mut Value, old: Option<&Value>) {
     }
 }
 
-/// Contents of a set's revision as the manager files them. A spec that cannot be read has none: the API server
-/// refuses it.
+/// Contents of a set's revision as the manager files them. A spec that cannot be read has none: the API
+/// server refuses it.
 fn contents(set: &Object) -> Option<Object> {
     let spec: SidecarSetSpec = serde_json::from_value(set.get("spec")?.clone()).ok()?;
     serde_json::to_value(spec).ok()?.as_object().map(fields_of)

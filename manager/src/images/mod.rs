@@ -30,10 +30,10 @@
 //! - a job never has more nodes asked than its parallelism, those included that are not selected any more and
 //!   whose entry is still there. Nodes are asked in the order of their names. Only a manager that lost the
 //!   lease without noticing can add the few writes it has on their way;
-//! - a node is asked once: its entry stays while the job runs and for [`KEPT`] after its end, or until another
-//!   job of the namespace needs its room, and what ended
-//!   is in the job's `endedNodes` before it is over. So an entry is taken back only when the job, as shown,
-//!   remembers the node, or is gone, or does not select the node any more before it ended;
+//! - a node is asked once: its entry stays while the job runs and for [`KEPT`] after its end, or until
+//!   another job of the namespace needs its room, and what ended is in the job's `endedNodes` before it is
+//!   over. So an entry is taken back only when the job, as shown, remembers the node, or is gone, or does not
+//!   select the node any more before it ended;
 //! - the entries of a node never take more than their namespace, and all together, may have there (`room`). A
 //!   wish without room takes no part of its job's parallelism, and comes in when there is some: the oldest
 //!   job of a namespace first, then the first by name;
@@ -92,8 +92,8 @@ use crate::{
 /// which it says nothing new, so long: the node has failed for the job. OpenKruise's 10 minutes; a kubelet's
 /// node is NotReady far sooner.
 pub const SILENCE: Duration = Duration::from_secs(600);
-/// How long entries stay after the end of their job, so that what it did can be looked up on the nodes. They go
-/// before that where another job of the namespace waits for the room.
+/// How long entries stay after the end of their job, so that what it did can be looked up on the nodes. They
+/// go before that where another job of the namespace waits for the room.
 pub const KEPT: Duration = Duration::from_secs(300);
 /// The status of a running job is written once in it at the most, its first and its last at once.
 pub const WRITTEN_EVERY: Duration = Duration::from_millis(500);

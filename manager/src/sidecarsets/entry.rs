@@ -77,8 +77,8 @@ pub(super) fn entry(newest: Newest<'_>, key: &Key, pod: &Pod, attempt: i32, now:
         revision: revision.to_owned(),
         attempt,
         service: PodService::Keep,
-        // The agent has none of the pod's secrets; and a bad image shows in the pod, as OpenKruise's users know
-        // it.
+        // The agent has none of the pod's secrets; and a bad image shows in the pod, as OpenKruise's users
+        // know it.
         pull: PodPull::BestEffort,
         containers: changed
             .map(|one| UpdateContainer { name: one.name.to_string(), image: one.image.to_string() })

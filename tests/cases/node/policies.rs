@@ -59,7 +59,8 @@ async fn the_whole_folder_is_accepted() -> Result<()> {
     Ok(())
 }
 
-/// The choice of cert-manager, as its file says: the manager only reads the Secret, which is not ours to make.
+/// The choice of cert-manager, as its file says: the manager only reads the Secret, which is not ours to
+/// make.
 #[tokio::test]
 async fn the_certificate_may_be_of_cert_manager() -> Result<()> {
     let kubectl = programs::kubernetes("kubectl")?.display().to_string();

@@ -33,8 +33,8 @@ fn what_does_not_fit_waits_and_comes_in() {
     );
 }
 
-/// An entry that is kept to be looked up gives way as soon as another job of its namespace waits, and not before;
-/// one whose job runs does not.
+/// An entry that is kept to be looked up gives way as soon as another job of its namespace waits, and not
+/// before; one whose job runs does not.
 #[test]
 fn an_ended_entry_gives_way() {
     let mut world = World::with_nodes(1);

@@ -4,10 +4,11 @@
 //! each start, are made and deleted all the time; four clients call berthd all the time, and one pulls and
 //! removes an image. `upgrade` replaces it by `berthctl upgrade`, `kill` by SIGKILL and a new start on a
 //! socket that was kept, as systemd does it, `kill-rebind` the same where the new one has to bind the socket
-//! anew; `stand-still` stops it for ten seconds (SIGSTOP) and lets it go on. With `BERTH_TESTS_TWO_PROGRAMS=1`
-//! the node has `berth-shim` and berthd, and it is berthd that is replaced. Then everything is counted that went wrong: calls of the clients, restarts of containers, pods that
-//! failed, what the kubelet complains of, and whether the node was ever not Ready. `none` is the same churn
-//! with nothing replaced, the baseline of the others.
+//! anew; `stand-still` stops it for ten seconds (SIGSTOP) and lets it go on. With
+//! `BERTH_TESTS_TWO_PROGRAMS=1` the node has `berth-shim` and berthd, and it is berthd that is replaced. Then
+//! everything is counted that went wrong: calls of the clients, restarts of containers, pods that failed,
+//! what the kubelet complains of, and whether the node was ever not Ready. `none` is the same churn with
+//! nothing replaced, the baseline of the others.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

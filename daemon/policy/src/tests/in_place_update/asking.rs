@@ -137,7 +137,8 @@ impl Asking {
                 };
                 let limits = self.requests.iter().filter(|request| request.ended.is_none());
                 let limits = limits.filter_map(UpdateRequest::limit).chain(until);
-                let next = limits.filter(|limit| *limit > self.world.now).min().expect("waits for ever");
+                let next = limits.filter(|limit| *limit > self.world.now).min();
+                let next = next.unwrap_or_else(|| panic!("waits for ever: {before:#?}, {:#?}", self.log));
                 self.world.pass(next - self.world.now);
             }
         }

@@ -226,6 +226,10 @@ fn an_image_that_the_agent_cannot_pull_may_be_left_to_the_kubelet() {
         let mut asking = pod();
         asking.world.refused.insert("a:2".into(), "no".to_owned());
         entry(&mut asking, "s", &[("a", "a:2")]).leaves_pull = leaves_pull;
+        asking.act();
+        assert_eq!(asking.log.iter().any(|step| step == "patch a:2"), leaves_pull, "{:?}", asking.log);
+        // The kubelet pulls it, with the credentials of the pod.
+        asking.world.on_node.insert("a:2".into());
         asking.play(&[]);
         let (image, outcome) = match leaves_pull {
             true => ("a:2", COMPLETE),
