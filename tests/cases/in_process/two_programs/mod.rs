@@ -28,8 +28,9 @@ const REFUSED: Option<u32> = Some(9);
 /// meanwhile, and comes back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stop_that_is_held_goes_on_in_its_order_when_berthd_is_killed() {
+    // It builds the programs where they are not there yet, and that takes the time it takes.
+    let mut node = Node::start().await.unwrap();
     within(async {
-        let mut node = Node::start().await.unwrap();
         let kubelet = Arc::new(node.kubelet().await.unwrap());
         kubelet.launch().await.unwrap();
         let stops: JoinSet<_> = ["second", "first"]
@@ -56,8 +57,9 @@ async fn a_stop_that_is_held_goes_on_in_its_order_when_berthd_is_killed() {
 /// Nobody comes back: the stop goes on after the patience, and what is not known to be ready is refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_berthd_stops_go_on_restarts_pass_and_closed_barriers_are_refused() {
+    // It builds the programs where they are not there yet, and that takes the time it takes.
+    let mut node = Node::start().await.unwrap();
     within(async {
-        let mut node = Node::start().await.unwrap();
         let kubelet = node.kubelet().await.unwrap();
         kubelet.launch().await.unwrap();
         node.kill_agent().unwrap();
@@ -82,8 +84,9 @@ async fn without_berthd_stops_go_on_restarts_pass_and_closed_barriers_are_refuse
 /// Ten times, while calls of all kinds pass.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_call_fails_while_berthd_is_killed_again_and_again() {
+    // It builds the programs where they are not there yet, and that takes the time it takes.
+    let mut node = Node::start().await.unwrap();
     within(async {
-        let mut node = Node::start().await.unwrap();
         node.kubelet().await.unwrap().launch().await.unwrap();
         let (stop, calls) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let mut load = JoinSet::new();
