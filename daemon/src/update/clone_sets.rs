@@ -221,7 +221,7 @@ mod tests {
             match why {
                 None => assert_eq!(word, Ok(()), "{change}"),
                 Some(why) => {
-                    assert!(word.as_ref().is_err_and(|text| text.contains(why)), "{change}: {word:?}")
+                    assert!(word.as_ref().is_err_and(|text| text.contains(why)), "{change}: {word:?}");
                 }
             }
         }

@@ -96,6 +96,7 @@ pub(crate) struct Question {
     pub(crate) asks: Option<Asks>,
 }
 
+#[expect(clippy::large_enum_variant, reason = "nearly every question is about a call")]
 #[derive(Clone, PartialEq, Oneof)]
 pub(crate) enum Asks {
     #[prost(message, tag = "2")]

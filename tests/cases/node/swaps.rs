@@ -29,7 +29,7 @@ const LABEL: &str = "swapped";
 const POD: &str = "pod";
 const EMPTY: &str = "berth.test/web:empty";
 /// Longer than anything takes that is answered.
-const ANSWERED: Duration = Duration::from_secs(5);
+const ANSWERED: Duration = Duration::from_secs(20);
 /// Between two requests without keep-alive.
 const APART: Duration = Duration::from_millis(10);
 /// Connections that are kept, and the pause between two requests of one.

@@ -134,10 +134,10 @@ impl Shared {
         let agent = nodes.entry(object.name_any()).or_default();
         agent.said.retain(|said, _| desired.iter().any(|entry| key(entry) == *said));
         for entry in &desired {
-            if !agent.said.contains_key(&key(entry)) {
-                agent.said.insert(key(entry), "Pending");
+            agent.said.entry(key(entry)).or_insert_with(|| {
                 agent.fresh.push(entry.clone());
-            }
+                "Pending"
+            });
         }
         agent.desired = desired;
         if !agent.fresh.is_empty() && !agent.busy {
