@@ -362,8 +362,7 @@ fn the_agent_in_the_runtimes_place_has_the_nodes_paths() {
 }
 
 /// In the runtime's place all requests of the node pass through it. Beside what they take at most it took 160
-/// MB on a node of 110 pods with a crowd on its socket (docs/benchmarks.md, `berth-bench overload`); a quarter
-/// is left free.
+/// MB on a node of 110 pods with a crowd on its socket (`berth-bench overload`); a quarter is left free.
 #[test]
 fn the_agent_in_the_runtimes_place_has_room_for_the_nodes_requests() {
     let [set] = &all::<DaemonSet>("takeover/agent.yaml", "DaemonSet")[..] else { panic!("one DaemonSet") };
