@@ -5,14 +5,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::repository::root;
+
 /// The most lines of the README: it is what a person reads before deciding to read more.
 const MOST_LINES: usize = 150;
 /// The most words that the glossary explains.
 const MOST_WORDS: usize = 40;
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
-}
 
 fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))

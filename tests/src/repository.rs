@@ -14,7 +14,8 @@ const GENERATED: [(&str, &str); 2] = [("proto", "prost"), ("proto", "tonic-prost
 /// Folders with sources.
 const SOURCES: [&str; 8] = ["daemon", "fuzz", "manager", "proto", "shim", "sidecarset", "tests", "workloads"];
 
-fn root() -> &'static Path {
+/// The root of the repository.
+pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 

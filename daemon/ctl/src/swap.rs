@@ -3,13 +3,12 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use berth_proto::admin::{TwinSwap, UpdateRequest, UpdateState};
+use berth_proto::admin::{TwinSwap, UpdateRequest};
 use clap::Args;
 
 use super::cli::Global;
 use super::follow::{self, FollowArgs};
-use super::output::full_name;
-use super::{admin, duration};
+use super::{duration, update};
 
 /// Flags of `swap`.
 #[derive(Args, Debug)]
@@ -36,12 +35,7 @@ pub(crate) struct SwapArgs {
 
 /// Runs `swap`.
 pub(crate) async fn swap(global: &Global, args: &SwapArgs) -> Result<ExitCode> {
-    let request = request(args)?;
-    let mut client = admin::connect(global).await?;
-    let answer = client.update(admin::request(global, request)).await;
-    let taken = answer.map_err(|status| follow::refused("Update", &status))?.into_inner();
-    let name = full_name(&taken.namespace, &taken.name);
-    follow::show::<UpdateState>(global, client, &name, &args.follow).await
+    update::ask(global, request(args)?, &args.follow).await
 }
 
 fn request(args: &SwapArgs) -> Result<UpdateRequest> {

@@ -68,12 +68,16 @@ fn pair(text: &str, remedy: &str) -> Result<Pair, String> {
 
 /// Runs `update`.
 pub(crate) async fn update(global: &Global, args: &UpdateArgs) -> Result<ExitCode> {
-    let request = request(args)?;
+    ask(global, request(args)?, &args.follow).await
+}
+
+/// Asks for an update, and shows how it goes.
+pub(crate) async fn ask(global: &Global, request: UpdateRequest, args: &FollowArgs) -> Result<ExitCode> {
     let mut client = admin::connect(global).await?;
     let answer = client.update(admin::request(global, request)).await;
     let taken = answer.map_err(|status| follow::refused("Update", &status))?.into_inner();
     let name = full_name(&taken.namespace, &taken.name);
-    follow::show::<UpdateState>(global, client, &name, &args.follow).await
+    follow::show::<UpdateState>(global, client, &name, args).await
 }
 
 fn request(args: &UpdateArgs) -> Result<UpdateRequest> {

@@ -5,17 +5,16 @@
 //! the agent reads it itself. The word on an entry stands as long as the entry does.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use berth_policy::RequestId;
 use berth_proto::crd::{CloneSet, DesiredPod};
 use kube::Api;
 use serde_json::{Map, Value};
 use tracing::warn;
 
-use super::convert::desired_id;
+use super::words::{REFUSALS, Words};
 use crate::{
     base::causes::chain,
     cluster::client::{CallError, Connection},
@@ -27,8 +26,6 @@ const KIND: &str = "CloneSet/";
 const REVISION_LABEL: &str = "controller-revision-hash";
 /// How many sets are read in one go.
 const READ: usize = 64;
-/// After so many refusals in a row one is meant.
-const REFUSALS: u32 = 3;
 
 /// The words on entries.
 #[derive(Debug, Default)]
@@ -36,7 +33,7 @@ pub(super) struct CloneSets(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    words: BTreeMap<RequestId, (DesiredPod, Word)>,
+    words: Words<Unasked>,
     refusals: u32,
 }
 
@@ -80,9 +77,7 @@ impl CloneSets {
         if owner(entry).is_none() {
             return Some(Ok(()));
         }
-        let state = self.state();
-        let (judged, word) = state.words.get(&desired_id(entry))?;
-        (judged == entry).then(|| word.clone())
+        self.state().words.on(entry)
     }
 
     /// Reads the sets of these entries, and says its word on them. Those whose set could not be read, and
@@ -110,15 +105,14 @@ impl CloneSets {
             }
             for entry in entries.iter().filter(|entry| owner(entry) == Some(of)) {
                 let word = read.as_ref().map_err(Clone::clone).and_then(|set| asks_for(set, entry));
-                state.words.insert(desired_id(entry), (entry.clone(), word));
+                state.words.say(entry, word);
             }
         }
     }
 
     /// Forgets the words on entries that are not there any more.
     pub(super) fn keep(&self, entries: &[DesiredPod]) {
-        let ids: BTreeSet<RequestId> = entries.iter().map(desired_id).collect();
-        self.state().words.retain(|id, _| ids.contains(id));
+        self.state().words.keep(entries);
     }
 
     fn is_refused_again(&self) -> bool {

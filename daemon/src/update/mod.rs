@@ -39,6 +39,7 @@ mod sidecar_sets;
 mod snapshot;
 mod state;
 mod submit;
+mod words;
 mod work_queue;
 mod write;
 

@@ -12,7 +12,6 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use berth_policy::RequestId;
 use berth_proto::crd::{DesiredPod, SidecarSet};
 use futures::{StreamExt, stream};
 use kube::Api;
@@ -20,7 +19,7 @@ use tracing::warn;
 
 use self::verify::SetView;
 pub(super) use self::verify::Unasked;
-use super::convert::desired_id;
+use super::words::{REFUSALS, Words};
 use crate::{
     base::causes::chain,
     cluster::client::{CallError, Connection},
@@ -31,8 +30,6 @@ const REMEMBERED: usize = 64;
 /// How many are read in one go, and how many of them at once.
 const READ: usize = 64;
 const AT_ONCE: usize = 8;
-/// After so many refusals in a row one is meant.
-const REFUSALS: u32 = 3;
 
 /// The sets, and the words on entries.
 #[derive(Debug, Default)]
@@ -41,7 +38,7 @@ pub(super) struct SidecarSets(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     sets: BTreeMap<String, Arc<SetView>>,
-    words: BTreeMap<RequestId, (DesiredPod, Word)>,
+    words: Words<Unasked>,
     /// How often each set was refused in a row.
     refused: BTreeMap<String, u32>,
 }
@@ -52,9 +49,7 @@ impl SidecarSets {
     /// The word on an entry; `None` before its set was read.
     pub(super) fn word(&self, entry: &DesiredPod) -> Option<Word> {
         let Some(_) = owner(entry) else { return Some(Ok(())) };
-        let state = self.state();
-        let (judged, word) = state.words.get(&desired_id(entry))?;
-        (judged == entry).then(|| word.clone())
+        self.state().words.on(entry)
     }
 
     /// Reads the sets of these entries, and says its word on them. Those whose set could not be read, and
@@ -83,15 +78,14 @@ impl SidecarSets {
             state.refused.remove(&name);
             for entry in entries.iter().filter(|entry| owner(entry) == Some(name.as_str())) {
                 let word = set.clone().and_then(|set| set.asks_for(entry));
-                state.words.insert(desired_id(entry), (entry.clone(), word));
+                state.words.say(entry, word);
             }
         }
     }
 
     /// Forgets the words on entries that are not there any more.
     pub(super) fn keep(&self, entries: &[DesiredPod]) {
-        let ids: BTreeSet<RequestId> = entries.iter().map(desired_id).collect();
-        self.state().words.retain(|id, _| ids.contains(id));
+        self.state().words.keep(entries);
     }
 
     fn is_refused_again(&self, name: &str) -> bool {
