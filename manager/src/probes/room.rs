@@ -19,8 +19,8 @@ pub(super) const OF_ALL: usize = 1 << 20;
 /// Room for the probes of one pod: those of markers that come later are not run there.
 pub(super) const OF_POD: usize = 64 << 10;
 /// Markers whose probes run on one pod. Each write of a node sends all that it has, whoever made it: with 64
-/// a namespace made the probes of another three times as slow, with 16 twice.
-pub(super) const MARKERS_OF_POD: usize = 8;
+/// a namespace made the probes of another three times as slow, with 8 nearly twice.
+pub(super) const MARKERS_OF_POD: usize = 4;
 /// Bytes of an answer: the probe's name, what it said (1 KiB at the most), and two times.
 const ANSWER: usize = 1 << 10;
 /// Bytes of a pod without a probe: its names, twice, and who owns which field.

@@ -185,6 +185,9 @@ impl Look<'_> {
             ready = false;
         }
         match newest.state {
+            // The kubelet has seen this very instance end. Nobody else need have: an exit between two looks
+            // at the runtime tells nobody.
+            ContainerState::Running if told.is_some_and(|status| status.backs_off) => Life::Crashing,
             ContainerState::Running if newest.stopping => Life::Restarting,
             ContainerState::Running => Life::Running { ready },
             ContainerState::Created | ContainerState::Unknown => Life::Restarting,

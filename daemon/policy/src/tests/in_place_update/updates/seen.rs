@@ -59,6 +59,29 @@ fn pod_of(view: PodView, node: NodeView) -> UpdatedPod {
     }
 }
 
+/// The runtime was looked at while it ran, and it has fallen over since: the kubelet's word is newer.
+#[test]
+fn one_from_which_the_kubelet_backs_off_has_ended() {
+    let play = one();
+    let node = play.node_view();
+    let name = crate::ContainerName::from("a");
+    let newest = node.instances[&name].id.clone();
+    for (told, life) in [
+        (Some(newest), Life::Crashing),
+        // The word is about the one before.
+        (Some("old".into()), Life::Running { ready: false }),
+        (None, Life::Running { ready: false }),
+    ] {
+        let mut view = play.view();
+        let status = view.containers[0].status.as_mut().unwrap();
+        (status.id, status.runs, status.ready, status.backs_off) = (told, false, false, true);
+        let pod = pod_of(view.clone(), node.clone());
+        let clock = Clock { now: play.world.now, wall: play.wall() };
+        let picture = snapshot(&pod, &view, clock.now, &node, &pod.instances(), clock);
+        assert_eq!(picture.observed.containers[0].instance.as_ref().map(|instance| instance.life), Some(life));
+    }
+}
+
 /// An instance that has exited may come again, for a while, whatever the restart policy says.
 #[test]
 fn an_end_is_an_end_after_a_while() {
