@@ -17,7 +17,8 @@ bytes() { # a seed that is no text is kept in hexadecimal
     printf "$(tr -d '\n' <"$1" | sed 's/../\\x&/g')"
 }
 
-for target in "${targets[@]}"; do
+fuzz() { # target
+    local target=$1 log=artifacts/$1/log
     mkdir -p "corpus/$target" "artifacts/$target"
     for seed in "seeds/$target"/*; do
         case $seed in
@@ -26,12 +27,23 @@ for target in "${targets[@]}"; do
         esac
     done
     [ "$target" != config ] || cp ../daemon/src/config/defaults.yaml corpus/config/
-    log=artifacts/$target/log
     if ! BERTH_FUZZ_TARGET=$target "$program" "corpus/$target" -dict=words.dict -max_total_time="$seconds" -seed="${BERTH_FUZZ_SEED:-0}" \
         -max_len=8192 -timeout=10 -rss_limit_mb=1024 -artifact_prefix="artifacts/$target/" >"$log" 2>&1; then
         tail -n 60 "$log" >&2
         echo "run.sh: $target failed, see fuzz/$log" >&2
-        exit 1
+        return 1
     fi
     printf '%-16s %s\n' "$target" "$(grep -a '^Done' "$log" | tail -n1)"
+}
+
+# Each is one thread: as many at once as there are processors.
+running=0
+for target in "${targets[@]}"; do
+    if [ "$running" -ge "$(nproc)" ]; then
+        wait -n
+        running=$((running - 1))
+    fi
+    fuzz "$target" &
+    running=$((running + 1))
 done
+for ((; running > 0; running--)); do wait -n; done

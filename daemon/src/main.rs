@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use berthd::{
     config::{Configuration, DEFAULTS, LogFormat, Logging},
     process::{
-        self, Start, allocator,
+        self, Start,
         flags::{Cli, Command, ConfigCommand},
         open_files, telemetry,
     },
@@ -69,7 +69,7 @@ fn guard(flags: &GuardianFlags) -> ExitCode {
 }
 
 fn start(config: Configuration, start: Start) -> ExitCode {
-    let settled = allocator::settle();
+    let settled = berth_malloc::settle();
     // After the last exec, which would undo it: no core file has our memory, and no process without
     // CAP_SYS_PTRACE reads it.
     let undumped = nix::sys::prctl::set_dumpable(false);

@@ -29,7 +29,6 @@
 )]
 
 pub mod admission;
-mod allocator;
 pub mod config;
 pub mod controller;
 #[cfg(any(test, feature = "fuzzing"))]

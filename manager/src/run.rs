@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use crate::{
-    admission, allocator,
+    admission,
     config::Config,
     controller::Controller,
     health::{self, Admits, Listed},
@@ -61,7 +61,7 @@ pub fn main() -> ExitCode {
             return ExitCode::from(code);
         }
     };
-    let unsettled = allocator::settle();
+    let unsettled = berth_malloc::settle();
     // It reads Secrets: no core file has its memory.
     let undumped = nix::sys::prctl::set_dumpable(false);
     telemetry::init(config.log_filter(), config.log_format);

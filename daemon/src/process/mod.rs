@@ -4,7 +4,6 @@
 //! *then* accept. Stop: no new connection, GOAWAY, open calls to their end within the drain limit, then
 //! everything else. A hand-over is a stop without a limit, by a successor that accepts already.
 
-pub mod allocator;
 mod components;
 mod data_path;
 pub mod flags;

@@ -61,8 +61,12 @@ fn main() -> ExitCode {
             return ExitCode::from(code);
         }
     };
+    let settled = berth_malloc::settle();
     let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
     tracing_subscriber::registry().with(layer).with(flags.log_level.clone()).init();
+    if let Err(error) = settled {
+        warn!(%error, "Allocator not set up, running with the system's settings");
+    }
     // No core file has our memory: env values of pods are in it.
     if let Err(error) = nix::sys::prctl::set_dumpable(false) {
         warn!(%error, "Core files not switched off");

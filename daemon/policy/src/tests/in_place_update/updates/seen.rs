@@ -78,7 +78,10 @@ fn one_from_which_the_kubelet_backs_off_has_ended() {
         let pod = pod_of(view.clone(), node.clone());
         let clock = Clock { now: play.world.now, wall: play.wall() };
         let picture = snapshot(&pod, &view, clock.now, &node, &pod.instances(), clock);
-        assert_eq!(picture.observed.containers[0].instance.as_ref().map(|instance| instance.life), Some(life));
+        assert_eq!(
+            picture.observed.containers[0].instance.as_ref().map(|instance| instance.life),
+            Some(life)
+        );
     }
 }
 

@@ -1,9 +1,9 @@
-//! Keeps the memory that a burst of large lists needs from staying with the agent after it.
+//! Keeps the memory that a burst of large lists needs from staying with a program after it.
 //!
 //! glibc's malloc keeps what was freed, the more the larger the pieces were: after 16 concurrent lists of 500
 //! containers the agent would hold 6 MB more than before, with these settings under 1 MB, at the same speed
-//! (`berth-bench proxy`). It reads its settings from the environment, once, when the program begins; so the
-//! program begins a second time.
+//! (`berth-bench proxy`); the manager with 2,000 nodes and 30,000 pods would hold 3 MB more. It reads its
+//! settings from the environment, once, when the program begins; so the program begins a second time.
 
 use std::{env, io, os::unix::process::CommandExt, process::Command};
 
@@ -18,8 +18,8 @@ const SETTINGS: [(&str, &str); 3] = [
 ];
 
 /// Replaces the process by itself with the settings in its environment, same PID and same open sockets.
-/// Returns when they are there already, whoever gave them, or when it does not work; the agent runs without
-/// them as well.
+/// Returns when they are there already, whoever gave them, or with the error when it does not work; a program
+/// runs without them as well.
 pub fn settle() -> io::Result<()> {
     let missing: Vec<_> = SETTINGS.into_iter().filter(|(name, _)| env::var_os(name).is_none()).collect();
     if missing.is_empty() {
