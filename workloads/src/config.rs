@@ -6,7 +6,7 @@ use berth_base::telemetry::LogFormat;
 use clap::{ArgAction, Parser};
 use tracing_subscriber::filter::Targets;
 
-/// Berth's workloads: makes, updates and deletes the pods of CloneSets.
+/// Berth's workloads: makes, updates and deletes the pods of CloneSets, StatefulSets and DaemonSets.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "berth-workloads", version)]
 pub struct Config {

@@ -1,14 +1,10 @@
 //! Events of workloads, written one after the other and no faster than people read. One that cannot be
 //! written is lost; the set's status says what lasts.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use berth_base::telemetry::chain;
-use berth_proto::crd::CloneSet;
-use berth_workloads_policy::{
-    action::Note,
-    clone_set::{API_VERSION, KIND},
-};
+use berth_workloads_policy::action::Note;
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{core::v1::ObjectReference, events::v1::Event},
@@ -17,6 +13,8 @@ use k8s_openapi::{
 use kube::{Api, Client, api::PostParams};
 use tokio::{sync::mpsc, time::timeout};
 use tracing::{debug, warn};
+
+use crate::kinds::{Set, Workload};
 
 /// The longest note the API takes, in characters of at most four bytes.
 const LONGEST_NOTE: usize = 256;
@@ -30,7 +28,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 const MOST_WAITING: usize = 512;
 
 /// Something to tell of a set.
-pub(crate) type Told = (Arc<CloneSet>, Note);
+pub(crate) type Told = (Set, Note);
 
 /// The entrance.
 #[derive(Clone, Debug)]
@@ -38,7 +36,7 @@ pub(crate) struct Events(mpsc::Sender<Told>);
 
 impl Events {
     /// Takes something to tell.
-    pub(crate) fn tell(&self, set: &Arc<CloneSet>, note: Note) {
+    pub(crate) fn tell(&self, set: &Set, note: Note) {
         if let Err(error) = self.0.try_send((set.clone(), note)) {
             debug!(%error, "Event not written, too many wait");
         }
@@ -55,9 +53,8 @@ pub(crate) fn channel() -> (Events, mpsc::Receiver<Told>) {
 pub(crate) async fn write(client: Client, mut told: mpsc::Receiver<Told>) {
     while let Some((set, note)) = told.recv().await {
         let reason = note.reason;
-        let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
-        let events = Api::<Event>::namespaced(client.clone(), namespace);
-        let event = event(&set, note, Timestamp::now());
+        let events = Api::<Event>::namespaced(client.clone(), set.namespace());
+        let event = event(set.as_ref(), note, Timestamp::now());
         match timeout(ANSWER_WITHIN, events.create(&PostParams::default(), &event)).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => warn!(reason, error = chain(&error), "Event not written"),
@@ -72,9 +69,9 @@ fn cut(name: &str) -> String {
     name.chars().take(200).collect()
 }
 
-fn event(set: &CloneSet, note: Note, now: Timestamp) -> Event {
-    let meta = &set.metadata;
-    let name = meta.name.clone().unwrap_or_default();
+fn event(set: &dyn Workload, note: Note, now: Timestamp) -> Event {
+    let meta = set.meta();
+    let name = set.name().to_owned();
     Event {
         metadata: ObjectMeta {
             namespace: meta.namespace.clone(),
@@ -82,8 +79,8 @@ fn event(set: &CloneSet, note: Note, now: Timestamp) -> Event {
             ..ObjectMeta::default()
         },
         regarding: Some(ObjectReference {
-            api_version: Some(API_VERSION.to_owned()),
-            kind: Some(KIND.to_owned()),
+            api_version: Some(set.kind().api_version()),
+            kind: Some(set.kind().name.to_owned()),
             namespace: meta.namespace.clone(),
             name: Some(name),
             uid: meta.uid.clone(),
@@ -103,6 +100,8 @@ fn event(set: &CloneSet, note: Note, now: Timestamp) -> Event {
 
 #[cfg(test)]
 mod tests {
+    use berth_proto::crd::CloneSet;
+
     use super::*;
 
     #[test]

@@ -29,8 +29,9 @@ use crate::{
     config::Config,
     controller::Controller,
     events,
+    kinds::KINDS,
     metrics::Metrics,
-    watch::{Claims, Mailboxes, Nodes, Pods, Revisions, Sets, follow},
+    watch::{Claims, Mailboxes, Nodes, Pods, Revisions, follow, follow_sets},
     write::Writer,
 };
 
@@ -99,11 +100,13 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let (mut tasks, mut watches) = (JoinSet::new(), JoinSet::new());
     let checks = Box::new(move || {
         let check = |(name, done)| Check { name, done, missing: "not listed yet" };
-        readiness.borrow().map(check).to_vec()
+        readiness.borrow().iter().copied().map(check).collect()
     });
     tasks.spawn(http::serve(health, Pages::Health(checks), stop.clone()));
     tasks.spawn(http::serve(scraped, Pages::Metrics(registry), stop.clone()));
-    watches.spawn(follow::<Sets>(client.clone(), sender.clone(), metrics.clone()));
+    for kind in KINDS {
+        watches.spawn(follow_sets(client.clone(), kind, sender.clone(), metrics.clone()));
+    }
     watches.spawn(follow::<Pods>(client.clone(), sender.clone(), metrics.clone()));
     watches.spawn(follow::<Claims>(client.clone(), sender.clone(), metrics.clone()));
     watches.spawn(follow::<Revisions>(client.clone(), sender.clone(), metrics.clone()));

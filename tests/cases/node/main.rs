@@ -41,3 +41,4 @@ mod swaps;
 mod takeover;
 mod update;
 mod waiting;
+mod workloads;

@@ -21,6 +21,7 @@ mod hash;
 pub mod in_place;
 pub mod lifecycle;
 pub mod names;
+pub mod plan;
 pub mod pod;
 pub mod revision;
 pub mod selector;
