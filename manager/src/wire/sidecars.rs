@@ -37,7 +37,7 @@ pub(super) struct Shown<'a> {
 struct Before {
     /// ID of its image.
     id: String,
-    /// When the pod's spec got the new image, in seconds; OpenKruise's records do not say it.
+    /// When the pod's spec got the new image, in seconds, if anything says it.
     patched: Option<i64>,
 }
 
@@ -55,7 +55,9 @@ pub(super) fn sidecars(
     }
     let known = |set: &str| listed.iter().any(|name| name == set);
     let (mut hashes, mut revisions, mut without_image) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-    for (set, entry) in object(annotations, names::HASH).into_iter().filter(|(set, _)| known(set)) {
+    let entries = object(annotations, names::HASH);
+    let before = recorded(annotations, &entries);
+    for (set, entry) in entries.into_iter().filter(|(set, _)| known(set)) {
         if let Some(revision) = entry.get("controllerRevision").and_then(Value::as_str) {
             revisions.insert(set.clone(), revision.to_owned());
         }
@@ -66,7 +68,6 @@ pub(super) fn sidecars(
     }
     let working = object(annotations, names::WORKING).into_iter().take(MOST_SETS);
     let working = working.filter_map(|(name, twin)| Some((name, twin.as_str()?.to_owned())));
-    let before = recorded(annotations);
     // As long as one container has no status, nothing is known of any.
     let complete = containers.iter().all(|container| container.status.is_some());
     let settled =
@@ -87,7 +88,7 @@ pub(super) fn sidecars(
 
 /// Whether a container runs the image of the spec. Without a record nothing has changed since the pod was
 /// made. Two tags may have one image ID, and the runtime tells one of them as it likes: then the container
-/// runs the new one if it was started since the pod's spec has it. Both times are of the node's clock.
+/// runs the new one if it was started since the pod's spec has it.
 fn is_settled(image: &str, status: Option<&Shown<'_>>, before: Option<&Before>) -> bool {
     let Some(status) = status else { return false };
     let Some(before) = before else { return true };
@@ -99,15 +100,20 @@ fn is_settled(image: &str, status: Option<&Shown<'_>>, before: Option<&Before>) 
     is_its || status.started.zip(before.patched).is_some_and(|(started, patched)| started >= patched)
 }
 
-/// Containers before their last upgrade.
-fn recorded(annotations: &BTreeMap<String, String>) -> BTreeMap<String, Before> {
+/// Containers before their last upgrade. An agent's record says when each was patched, by the node's clock;
+/// where OpenKruise wrote it, the set's entry does, by its manager's clock.
+fn recorded(
+    annotations: &BTreeMap<String, String>,
+    entries: &Map<String, Value>,
+) -> BTreeMap<String, Before> {
     let mut recorded = BTreeMap::new();
-    for (_, state) in object(annotations, STATE).into_iter().take(MOST_SETS) {
+    for (set, state) in object(annotations, STATE).into_iter().take(MOST_SETS) {
         let patched = patched(&state);
+        let upgraded = entries.get(&set).and_then(|entry| seconds(entry.get("updateTimestamp")?));
         let containers = state.get("lastContainerStatuses").and_then(Value::as_object);
         for (name, status) in containers.into_iter().flatten() {
             let id = status.get("imageID").and_then(Value::as_str).unwrap_or_default().to_owned();
-            recorded.insert(name.clone(), Before { id, patched: patched.get(&**name).copied() });
+            recorded.insert(name.clone(), Before { id, patched: patched.get(&**name).copied().or(upgraded) });
         }
     }
     recorded
@@ -117,15 +123,18 @@ fn recorded(annotations: &BTreeMap<String, String>) -> BTreeMap<String, Before> 
 fn patched(state: &Value) -> BTreeMap<&str, i64> {
     let mut patched = BTreeMap::new();
     for batch in state.get("containerBatchesRecord").and_then(Value::as_array).into_iter().flatten() {
-        let time = batch.get("timestamp").and_then(Value::as_str);
-        let Some(time) = time.and_then(|time| time.parse::<Timestamp>().ok()) else { continue };
+        let Some(time) = batch.get("timestamp").and_then(seconds) else { continue };
         let names = batch.get("containers").and_then(Value::as_array);
         for name in names.into_iter().flatten().filter_map(Value::as_str) {
             let last = patched.entry(name).or_insert(i64::MIN);
-            *last = time.as_second().max(*last);
+            *last = time.max(*last);
         }
     }
     patched
+}
+
+fn seconds(time: &Value) -> Option<i64> {
+    Some(time.as_str()?.parse::<Timestamp>().ok()?.as_second())
 }
 
 fn object(annotations: &BTreeMap<String, String>, key: &str) -> Map<String, Value> {
@@ -141,15 +150,16 @@ fn hash(entry: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
+    use serde_json::json;
 
     use super::*;
 
-    /// What the kubelet shows, with the second in which the container was started.
+    /// Status that the kubelet shows, with the second in which the container was started.
     fn shown(image: &'static str, id: &'static str, started: i64) -> Option<Shown<'static>> {
         Some(Shown { image, id, started: Some(started) })
     }
 
-    /// The record of an upgrade that OpenKruise wrote.
+    /// A record with no time at all.
     fn theirs(id: &str) -> Option<Before> {
         Some(Before { id: id.to_owned(), patched: None })
     }
@@ -191,11 +201,16 @@ mod tests {
                 {"timestamp":"1970-01-01T00:00:20Z","containers":["web-1","web-2"]},
                 {"timestamp":"1970-01-01T00:00:15Z","containers":["web-2",7]},7]}}"#;
         let annotations = [(STATE.to_owned(), state.to_owned())].into();
-        let recorded = recorded(&annotations);
-        let patched = |name: &str| recorded.get(name).map(|before| before.patched);
-        assert_eq!([patched("web-1"), patched("web-2")], [Some(Some(20)), Some(Some(20))]);
-        assert_eq!([patched("log"), patched("app")], [Some(None), None]);
-        assert_eq!(recorded["log"].id, "k");
+        let times = |entries: Value| {
+            let recorded = recorded(&annotations, entries.as_object().unwrap());
+            assert_eq!(recorded["log"].id, "k");
+            ["web-1", "web-2", "log", "app"].map(|name| recorded.get(name).map(|before| before.patched))
+        };
+        assert_eq!(times(json!({})), [Some(Some(20)), Some(Some(20)), Some(None), None]);
+        // Where the record says nothing, as OpenKruise's do, the set's entry counts.
+        let entry =
+            json!({ "s": { "updateTimestamp": "1970-01-01T00:00:30Z" }, "t": { "updateTimestamp": 7 } });
+        assert_eq!(times(entry), [Some(Some(20)), Some(Some(20)), Some(Some(30)), None]);
     }
 
     fn of(annotations: &[(&str, &str)]) -> Option<Box<SidecarsSeen>> {
