@@ -20,5 +20,6 @@ mod pages;
 pub mod recreate;
 #[cfg(test)]
 mod repository;
+pub mod swaps;
 pub mod update;
 pub mod wait;

@@ -1,6 +1,7 @@
 //! This node's `NodePodUpdate`: what workloads want of its pods, and how far that is.
 
 mod newest;
+mod understood;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,18 +14,18 @@ use berth_policy::{
     RequestId, StepOutcome,
     in_place_update::{UpdateReport, UpdateRequest, UpdateSource},
 };
-use berth_proto::crd::{DesiredPod, NodePodUpdate, NodePodUpdateStatus, UpdatedPod};
+use berth_proto::crd::{DesiredPod, NodePodUpdate, NodePodUpdateStatus, UpdatePhase, UpdatedPod};
 use futures::FutureExt;
-use k8s_openapi::{
-    apimachinery::pkg::apis::meta::v1::{Condition, Time},
-    jiff::Timestamp,
-};
+use k8s_openapi::jiff::Timestamp;
 use kube::{Api, Client, runtime::watcher};
 use serde_json::json;
 use tokio::sync::Mutex;
 use tracing::warn;
 
-use self::newest::Newest;
+use self::{
+    newest::Newest,
+    understood::{Standing, understood},
+};
 use super::{
     convert,
     owners::Owners,
@@ -33,11 +34,7 @@ use super::{
 };
 use crate::{
     agent::now,
-    base::{
-        causes::chain,
-        clock::Clock,
-        status::{bounded, whole_second},
-    },
+    base::{causes::chain, clock::Clock},
     cluster::{
         FIELD_MANAGER,
         client::Connection,
@@ -47,16 +44,12 @@ use crate::{
     },
 };
 
-/// Condition: every entry can be carried out.
-const UNDERSTOOD: &str = "Understood";
 /// Abilities of this agent, for the manager: it gives no entry to one that would not understand it.
 const FEATURES: [&str; 5] = ["owners/v1", "swaps/v1", "clonesets/v1", "daemonsets/v1", "statefulsets/v1"];
 /// How long owners are read at most before the others go on.
 const JUDGE_FOR: Duration = Duration::from_secs(10);
 /// Before owners that could not be read are read again.
 const JUDGE_AGAIN: Duration = Duration::from_secs(2);
-/// How many entries that make no sense are said.
-const MOST_FAULTS: usize = 32;
 
 /// The `NodePodUpdate` of this node.
 #[derive(Debug)]
@@ -90,13 +83,16 @@ struct Object {
     status: NodePodUpdateStatus,
     /// Answers of the agent. They run ahead of the written ones.
     pods: BTreeMap<Key, UpdatedPod>,
+    /// Entries whose owners could not be read when that was tried last.
+    unread: BTreeSet<RequestId>,
 }
 
 impl Object {
-    /// The agent has answered that this entry has ended.
-    fn has_ended(&self, entry: &DesiredPod) -> bool {
+    /// The agent has answered that this entry was carried out. One that failed may have been refused: what is
+    /// said of it takes the word of its owner, after a restart too.
+    fn is_done(&self, entry: &DesiredPod) -> bool {
         let answered = self.pods.get(&desired_key(entry)).filter(|answered| report::answers(answered, entry));
-        answered.is_some_and(report::is_end)
+        answered.is_some_and(|answered| report::is_end(answered) && answered.phase != UpdatePhase::Failed)
     }
 }
 
@@ -166,14 +162,18 @@ impl NodeUpdates {
         // What was written since is in it already, or comes.
         let mut pods: BTreeMap<Key, UpdatedPod> =
             status.pods.iter().map(|pod| ((pod.uid.clone(), pod.owner.clone()), pod.clone())).collect();
+        let mut unread = BTreeSet::new();
         match ahead {
             Some(ahead) if ahead.version > version => return *object = Some(ahead),
-            Some(ahead) => pods.extend(ahead.pods),
+            Some(ahead) => {
+                pods.extend(ahead.pods);
+                unread = ahead.unread;
+            }
             None => {}
         }
         let desired: BTreeSet<Key> = status.desired_pods.iter().map(desired_key).collect();
         pods.retain(|key, _| desired.contains(key));
-        *object = Some(Object { uid, version, status, pods });
+        *object = Some(Object { uid, version, status, pods, unread });
     }
 
     /// Tells the updates what is asked for. True: owners of some entries could not be read yet, and those
@@ -193,16 +193,22 @@ impl NodeUpdates {
             warn!(node = self.node, "Owners of updates are read slowly, trying again");
         }
         self.list(updates, clock).await;
-        !self.unjudged().await.is_empty()
+        let unread = self.unjudged().await;
+        if let Some(known) = self.object.lock().await.as_mut() {
+            // Others that came meanwhile are asked for next.
+            let tried = |entry: &&DesiredPod| unjudged.contains(entry);
+            known.unread = unread.iter().filter(tried).map(id).collect();
+        }
+        !unread.is_empty()
     }
 
-    /// The entries that go on, and whose owners were not read yet.
+    /// The entries whose owners were not read yet, but for those that are done.
     async fn unjudged(&self) -> Vec<DesiredPod> {
         let object = self.object.lock().await;
         let Some(known) = &*object else { return Vec::new() };
         self.sets.keep(&known.status.desired_pods);
         let entries = known.status.desired_pods.iter();
-        entries.filter(|entry| !known.has_ended(entry) && self.sets.word(entry).is_none()).cloned().collect()
+        entries.filter(|entry| !known.is_done(entry) && self.sets.word(entry).is_none()).cloned().collect()
     }
 
     async fn list(&self, updates: &SharedUpdates, clock: &Clock) {
@@ -284,7 +290,12 @@ impl NodeUpdates {
     /// Says all there is to say, unless the object says so.
     async fn answer(&self, known: &mut Object) -> StepOutcome {
         let wanted: Vec<UpdatedPod> = known.pods.values().cloned().collect();
-        let conditions = understood(&known.status, &self.sets);
+        let clock = Clock::read();
+        let entries = known.status.desired_pods.iter();
+        let named: Vec<(String, Standing)> =
+            entries.map(|entry| (named(entry), self.standing(known, entry, &clock))).collect();
+        let entries = named.iter().map(|(name, standing)| (&**name, standing.clone()));
+        let conditions = understood(&known.status.conditions, entries, Timestamp::now());
         let is_said = wanted == known.status.pods
             && conditions == known.status.conditions
             && FEATURES.iter().eq(&known.status.features);
@@ -310,6 +321,17 @@ impl NodeUpdates {
                 warn!(node = self.node, error = %chain(&error), "NodePodUpdate not answered, trying again");
                 StepOutcome::Failed
             }
+        }
+    }
+
+    fn standing(&self, known: &Object, desired: &DesiredPod, clock: &Clock) -> Standing {
+        let flaw = entry(desired, None, 0, Instant::now(), clock).flaw;
+        match (flaw, self.sets.word(desired)) {
+            (Some(why), _) | (None, Some(Err(why))) => Standing::Faulty(why),
+            (None, Some(Ok(()))) => Standing::Sound,
+            (None, None) if known.is_done(desired) => Standing::Sound,
+            (None, None) if known.unread.contains(&id(desired)) => Standing::Unread,
+            (None, None) => Standing::Unjudged,
         }
     }
 
@@ -352,34 +374,11 @@ fn desired_key(desired: &DesiredPod) -> Key {
     (desired.uid.clone(), desired.owner.clone())
 }
 
-/// Whether all of it makes sense.
-fn understood(status: &NodePodUpdateStatus, sets: &Owners) -> Vec<Condition> {
-    let clock = Clock::read();
-    let faults: Vec<String> = status
-        .desired_pods
-        .iter()
-        .filter_map(|desired| {
-            let unasked = || sets.word(desired)?.err();
-            let flaw = entry(desired, None, 0, Instant::now(), &clock).flaw.or_else(unasked)?;
-            let owner = if desired.owner.is_empty() { "" } else { "," };
-            Some(format!("desiredPods[{}{owner}{}]: {flaw}", desired.uid, desired.owner))
-        })
-        .take(MOST_FAULTS)
-        .collect();
-    if status.desired_pods.is_empty() && status.conditions.is_empty() {
-        return Vec::new();
-    }
-    let (holds, reason) = if faults.is_empty() { ("True", "Understood") } else { ("False", "InvalidEntry") };
-    let old = status.conditions.iter().find(|old| old.type_ == UNDERSTOOD && old.status == holds);
-    vec![Condition {
-        type_: UNDERSTOOD.to_owned(),
-        status: holds.to_owned(),
-        reason: reason.to_owned(),
-        message: bounded(&faults.join("; ")),
-        last_transition_time: old.map_or_else(
-            || Time(whole_second(Timestamp::now(), false)),
-            |old| old.last_transition_time.clone(),
-        ),
-        observed_generation: None,
-    }]
+/// Name of an entry for people.
+fn named(desired: &DesiredPod) -> String {
+    let owner = if desired.owner.is_empty() { "" } else { "," };
+    format!("desiredPods[{}{owner}{}]", desired.uid, desired.owner)
 }
+
+#[cfg(test)]
+mod tests;

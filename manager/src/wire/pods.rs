@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::{
     Watchable,
-    sidecars::{Running, sidecars},
+    sidecars::{Running, Shown, sidecars},
 };
 use crate::seen::{ContainerSeen, Kind, Object, Phase, PodSeen, PodStage, Role, SidecarsSeen};
 
@@ -77,6 +77,18 @@ struct ContainerStatus {
     image: String,
     #[serde(default, rename = "imageID")]
     image_id: String,
+    state: Option<State>,
+}
+
+#[derive(Debug, Deserialize)]
+struct State {
+    running: Option<RunningState>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RunningState {
+    started_at: Option<Time>,
 }
 
 impl Watchable for Pods {
@@ -135,6 +147,14 @@ impl Watchable for Pods {
     }
 }
 
+impl ContainerStatus {
+    /// When the process that runs was started, in seconds.
+    fn started(&self) -> Option<i64> {
+        let running = self.state.as_ref()?.running.as_ref()?;
+        Some(running.started_at.as_ref()?.0.as_second())
+    }
+}
+
 impl Condition {
     fn holds(&self, condition: &str) -> bool {
         self.type_ == condition && self.status == "True"
@@ -161,7 +181,11 @@ fn with_sidecars(
         Running {
             name: &container.name,
             image: container.image.as_deref().unwrap_or_default(),
-            status: status.map(|status| (&*status.image, &*status.image_id)),
+            status: status.map(|status| Shown {
+                image: &status.image,
+                id: &status.image_id,
+                started: status.started(),
+            }),
         }
     });
     let phase = match phase {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use berth_sidecarset::names;
+use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::annotations::STATE;
@@ -16,8 +17,28 @@ pub(super) struct Running<'a> {
     pub(super) name: &'a str,
     /// Image in the pod's spec.
     pub(super) image: &'a str,
-    /// `image` and `imageID` of its status; `None` without a status.
-    pub(super) status: Option<(&'a str, &'a str)>,
+    /// `None` before the kubelet has said anything of it.
+    pub(super) status: Option<Shown<'a>>,
+}
+
+/// Status of a container.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Shown<'a> {
+    /// `image`.
+    pub(super) image: &'a str,
+    /// `imageID`.
+    pub(super) id: &'a str,
+    /// When the process that runs was started, in seconds.
+    pub(super) started: Option<i64>,
+}
+
+/// A container before its last upgrade, as the pod's record tells it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Before {
+    /// ID of its image.
+    id: String,
+    /// When the pod's spec got the new image, in seconds, if anything says it.
+    patched: Option<i64>,
 }
 
 /// Reads annotations, spec and status; `None` for a pod in which no set has put anything.
@@ -34,7 +55,9 @@ pub(super) fn sidecars(
     }
     let known = |set: &str| listed.iter().any(|name| name == set);
     let (mut hashes, mut revisions, mut without_image) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-    for (set, entry) in object(annotations, names::HASH).into_iter().filter(|(set, _)| known(set)) {
+    let entries = object(annotations, names::HASH);
+    let before = recorded(annotations, &entries);
+    for (set, entry) in entries.into_iter().filter(|(set, _)| known(set)) {
         if let Some(revision) = entry.get("controllerRevision").and_then(Value::as_str) {
             revisions.insert(set.clone(), revision.to_owned());
         }
@@ -45,11 +68,10 @@ pub(super) fn sidecars(
     }
     let working = object(annotations, names::WORKING).into_iter().take(MOST_SETS);
     let working = working.filter_map(|(name, twin)| Some((name, twin.as_str()?.to_owned())));
-    let before = recorded(annotations);
     // As long as one container has no status, nothing is known of any.
     let complete = containers.iter().all(|container| container.status.is_some());
     let settled =
-        |one: &Running| complete && is_settled(one.image, one.status, before.get(one.name).map(|id| &**id));
+        |one: &Running| complete && is_settled(one.image, one.status.as_ref(), before.get(one.name));
     Some(Box::new(SidecarsSeen {
         hashes,
         without_image,
@@ -64,28 +86,55 @@ pub(super) fn sidecars(
     }))
 }
 
-/// Whether a container runs the image of the spec. `before` is the ID of its image before the last upgrade,
-/// if it had one: without it nothing has changed since the pod was made.
-fn is_settled(image: &str, status: Option<(&str, &str)>, before: Option<&str>) -> bool {
-    let Some((named, id)) = status else { return false };
-    match (image.split_once('@'), before) {
-        (_, None) => true,
-        (Some((_, digest)), _) => id.ends_with(digest),
-        (None, Some(before)) => id != before || named == image,
-    }
+/// Whether a container runs the image of the spec. Without a record nothing has changed since the pod was
+/// made. Two tags may have one image ID, and the runtime tells one of them as it likes: then the container
+/// runs the new one if it was started since the pod's spec has it.
+fn is_settled(image: &str, status: Option<&Shown<'_>>, before: Option<&Before>) -> bool {
+    let Some(status) = status else { return false };
+    let Some(before) = before else { return true };
+    let is_its = match image.split_once('@') {
+        Some((_, digest)) => status.id.ends_with(digest),
+        None => status.id != before.id || status.image == image,
+    };
+    // Both are whole seconds: one that is started in the second of the patch counts as started after it.
+    is_its || status.started.zip(before.patched).is_some_and(|(started, patched)| started >= patched)
 }
 
-/// IDs of the images before the last upgrade, by container.
-fn recorded(annotations: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let mut ids = BTreeMap::new();
-    for (_, state) in object(annotations, STATE).into_iter().take(MOST_SETS) {
+/// Containers before their last upgrade. An agent's record says when each was patched, by the node's clock;
+/// where OpenKruise wrote it, the set's entry does, by its manager's clock.
+fn recorded(
+    annotations: &BTreeMap<String, String>,
+    entries: &Map<String, Value>,
+) -> BTreeMap<String, Before> {
+    let mut recorded = BTreeMap::new();
+    for (set, state) in object(annotations, STATE).into_iter().take(MOST_SETS) {
+        let patched = patched(&state);
+        let upgraded = entries.get(&set).and_then(|entry| seconds(entry.get("updateTimestamp")?));
         let containers = state.get("lastContainerStatuses").and_then(Value::as_object);
         for (name, status) in containers.into_iter().flatten() {
-            let id = status.get("imageID").and_then(Value::as_str).unwrap_or_default();
-            ids.insert(name.clone(), id.to_owned());
+            let id = status.get("imageID").and_then(Value::as_str).unwrap_or_default().to_owned();
+            recorded.insert(name.clone(), Before { id, patched: patched.get(&**name).copied().or(upgraded) });
         }
     }
-    ids
+    recorded
+}
+
+/// When each container was patched last, in seconds.
+fn patched(state: &Value) -> BTreeMap<&str, i64> {
+    let mut patched = BTreeMap::new();
+    for batch in state.get("containerBatchesRecord").and_then(Value::as_array).into_iter().flatten() {
+        let Some(time) = batch.get("timestamp").and_then(seconds) else { continue };
+        let names = batch.get("containers").and_then(Value::as_array);
+        for name in names.into_iter().flatten().filter_map(Value::as_str) {
+            let last = patched.entry(name).or_insert(i64::MIN);
+            *last = time.max(*last);
+        }
+    }
+    patched
+}
+
+fn seconds(time: &Value) -> Option<i64> {
+    Some(time.as_str()?.parse::<Timestamp>().ok()?.as_second())
 }
 
 fn object(annotations: &BTreeMap<String, String>, key: &str) -> Map<String, Value> {
@@ -101,24 +150,67 @@ fn hash(entry: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
+    use serde_json::json;
 
     use super::*;
 
+    /// Status that the kubelet shows, with the second in which the container was started.
+    fn shown(image: &'static str, id: &'static str, started: i64) -> Option<Shown<'static>> {
+        Some(Shown { image, id, started: Some(started) })
+    }
+
+    /// A record with no time at all.
+    fn theirs(id: &str) -> Option<Before> {
+        Some(Before { id: id.to_owned(), patched: None })
+    }
+
+    /// The record of one that was patched in second 100.
+    fn ours(id: &str) -> Option<Before> {
+        Some(Before { id: id.to_owned(), patched: Some(100) })
+    }
+
     #[rstest]
-    #[case::never_upgraded("a:2", Some(("docker.io/a:1", "sha256:1")), None, true)]
+    #[case::never_upgraded("a:2", shown("docker.io/a:1", "sha256:1", 9), None, true)]
     #[case::no_status("a:2", None, None, false)]
-    #[case::another_image("a:2", Some(("other", "sha256:2")), Some("sha256:1"), true)]
-    #[case::still_the_old_one("a:2", Some(("a:1", "sha256:1")), Some("sha256:1"), false)]
-    #[case::the_same_by_two_names("a:2", Some(("a:2", "sha256:1")), Some("sha256:1"), true)]
-    #[case::by_digest("a@sha256:9", Some(("x", "a@sha256:9")), Some("sha256:9"), true)]
-    #[case::another_digest("a@sha256:9", Some(("x", "a@sha256:8")), Some("sha256:7"), false)]
+    #[case::another_image("a:2", shown("other", "sha256:2", 9), theirs("sha256:1"), true)]
+    #[case::still_the_old_one("a:2", shown("a:1", "sha256:1", 9), theirs("sha256:1"), false)]
+    #[case::the_same_by_two_names("a:2", shown("a:2", "sha256:1", 9), theirs("sha256:1"), true)]
+    #[case::by_digest("a@sha256:9", shown("x", "a@sha256:9", 9), theirs("sha256:9"), true)]
+    #[case::another_digest("a@sha256:9", shown("x", "a@sha256:8", 9), theirs("sha256:7"), false)]
+    #[case::two_tags_of_one_image("a:2", shown("a:1", "sha256:1", 101), ours("sha256:1"), true)]
+    #[case::in_the_second_of_the_patch("a:2", shown("a:1", "sha256:1", 100), ours("sha256:1"), true)]
+    #[case::not_restarted_yet("a:2", shown("a:1", "sha256:1", 99), ours("sha256:1"), false)]
+    #[case::it_does_not_run("a:2", Some(Shown { started: None, ..shown("a:1", "sha256:1", 0).unwrap() }), ours("sha256:1"), false)]
+    #[case::a_digest_of_another_kind("a@sha256:9", shown("x", "sha256:1", 101), ours("sha256:1"), true)]
     fn settled(
         #[case] image: &str,
-        #[case] status: Option<(&str, &str)>,
-        #[case] before: Option<&str>,
+        #[case] status: Option<Shown<'_>>,
+        #[case] before: Option<Before>,
         #[case] yes: bool,
     ) {
-        assert_eq!(is_settled(image, status, before), yes);
+        assert_eq!(is_settled(image, status.as_ref(), before.as_ref()), yes);
+    }
+
+    /// Two swaps: the second one is the last that `web-2` had a part in, and nothing else counts.
+    #[test]
+    fn a_record_says_when_a_container_was_patched() {
+        let state = r#"{"s":{"revision":"s-2","updateTimestamp":"1970-01-01T00:00:10Z",
+            "lastContainerStatuses":{"web-1":{"imageID":"i"},"web-2":{"imageID":"j"},"log":{"imageID":"k"}},
+            "containerBatchesRecord":[{"timestamp":"1970-01-01T00:00:11Z","containers":["web-2"]},
+                {"timestamp":"no time","containers":["web-2"]},
+                {"timestamp":"1970-01-01T00:00:20Z","containers":["web-1","web-2"]},
+                {"timestamp":"1970-01-01T00:00:15Z","containers":["web-2",7]},7]}}"#;
+        let annotations = [(STATE.to_owned(), state.to_owned())].into();
+        let times = |entries: Value| {
+            let recorded = recorded(&annotations, entries.as_object().unwrap());
+            assert_eq!(recorded["log"].id, "k");
+            ["web-1", "web-2", "log", "app"].map(|name| recorded.get(name).map(|before| before.patched))
+        };
+        assert_eq!(times(json!({})), [Some(Some(20)), Some(Some(20)), Some(None), None]);
+        // Where the record says nothing, as OpenKruise's do, the set's entry counts.
+        let entry =
+            json!({ "s": { "updateTimestamp": "1970-01-01T00:00:30Z" }, "t": { "updateTimestamp": 7 } });
+        assert_eq!(times(entry), [Some(Some(20)), Some(Some(20)), Some(Some(30)), None]);
     }
 
     fn of(annotations: &[(&str, &str)]) -> Option<Box<SidecarsSeen>> {

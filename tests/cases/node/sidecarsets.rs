@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::admission::{Door, install_admission};
 use crate::case::{Case, PATIENCE, container, run_updating_alone};
+use crate::probes;
 
 const SET: &str = "logs";
 const LABEL: &str = "injects";
@@ -120,7 +121,9 @@ async fn sidecars_are_upgraded_in_place() -> Result<()> {
         })
         .await?;
         let outcome = rolls_out(&stage).await;
+        // Whoever leads takes back what it has not asked for, before or after the agent has refused it.
         manager.service().stop()?;
+        probes::manager_rests().await?;
         let outcome = match outcome {
             Ok(()) => forged::only_what_the_author_asked_for(&stage, &kubeconfig).await,
             failed => failed,

@@ -1,5 +1,5 @@
-//! A web server for tests of hot upgrades: a sidecar with twins that hands its listening socket over to the
-//! next version, so that no connection is lost.
+//! A web server for tests of hot upgrades: a sidecar with twins whose next version listens before the old one
+//! ceases to, so that no connection is lost.
 //!
 //! ```text
 //!   SIDECARSET_VERSION, _ALT     0, any: rest     n, 0: listen     n > m: take over from the twin     n < m: rest
@@ -8,8 +8,13 @@
 //!   post-start ──▶ @berth-web-<n>    there as soon as the new one accepts
 //! ```
 //!
+//! With `SOCKETS=shared` nothing is handed over: both listen, with SO_REUSEPORT. By that alone connections
+//! fail: the kernel goes on giving some to the old one, and resets those that it has not accepted when it
+//! closes. So all new ones go to the newest socket (a program of one instruction), and the old one accepts
+//! what is left in its own queue before it closes.
+//!
 //! The old one answers what it has, with `Connection: close`, and ends on SIGTERM when all of it is answered.
-//! `WEB=hangs` has a hook that never ends, `WEB=dies` ends at once.
+//! `WEB=slow` has a hook that takes three seconds, `WEB=hangs` one that never ends, `WEB=dies` ends at once.
 
 use std::env;
 use std::io::{self, BufRead, BufReader, ErrorKind, IoSlice, IoSliceMut, Read, Write};
@@ -23,19 +28,30 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::cmsg_space;
 use nix::sys::signal::{SigSet, Signal};
-use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
+use nix::sys::socket::{
+    AddressFamily, Backlog, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, SockaddrIn,
+    bind, listen, recvmsg, sendmsg, setsockopt, socket, sockopt,
+};
+use nix::{cmsg_space, libc};
 
 const PORT: u16 = 8080;
 const CONTROL: &str = "berth-web";
 /// Time to answer what is there, and to find the twin.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// A handshake that began before the newest socket was there is over by then.
+const HANDSHAKE: Duration = Duration::from_millis(200);
+/// How long the hook of `WEB=slow` takes.
+const SLOW: Duration = Duration::from_secs(3);
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 1024;
 
 /// State that all threads share.
 #[derive(Default)]
 struct Server {
     version: u64,
+    /// It has a socket of its own, which is closed when it ends.
+    shares: bool,
     handed_over: AtomicBool,
     connections: AtomicUsize,
 }
@@ -78,7 +94,11 @@ fn post_start() -> io::Result<()> {
         }
     }
     let address = address(&format!("{CONTROL}-{own}"))?;
-    until("this version accepts", || UnixStream::connect_addr(&address).map(drop))
+    until("this version accepts", || UnixStream::connect_addr(&address).map(drop))?;
+    if mode("slow") {
+        thread::sleep(SLOW);
+    }
+    Ok(())
 }
 
 fn until<T>(what: &str, mut holds: impl FnMut() -> io::Result<T>) -> io::Result<T> {
@@ -106,28 +126,34 @@ fn serve() -> io::Result<()> {
         term.wait()?;
         return Ok(());
     }
-    let server = Arc::new(Server { version: own, ..Server::default() });
+    let shares = env::var("SOCKETS").is_ok_and(|sockets| sockets == "shared");
+    let server = Arc::new(Server { version: own, shares, ..Server::default() });
     let (listener, old) = match twin {
-        0 => (listen()?, None),
+        _ if shares => (listen_beside()?, None),
+        0 => (listen_alone()?, None),
         _ => match until("the twin hands over", take_over) {
             Ok((listener, old)) => (listener, Some(old)),
-            Err(_) => (listen()?, None),
+            Err(_) => (listen_alone()?, None),
         },
     };
     listener.set_nonblocking(true)?;
     let listener = Arc::new(listener);
     let (accepting, theirs) = (server.clone(), listener.clone());
-    thread::spawn(move || accept(&accepting, &theirs));
+    let accepts = thread::spawn(move || accept(&accepting, &theirs));
     if let Some(mut old) = old {
         old.write_all(b"!")?;
     }
-    let control = address(CONTROL)?;
-    let control = until("the twin lets go", || UnixListener::bind_addr(&control))?;
+    if !shares {
+        let control = address(CONTROL)?;
+        let control = until("the twin lets go", || UnixListener::bind_addr(&control))?;
+        let next = server.clone();
+        thread::spawn(move || hand_over(&next, &control, &listener));
+    }
     let _there = UnixListener::bind_addr(&address(&format!("{CONTROL}-{own}"))?)?;
-    let next = server.clone();
-    thread::spawn(move || hand_over(&next, &control, &listener));
     term.wait()?;
     server.handed_over.store(true, Ordering::SeqCst);
+    // What it has accepted last counts as a connection.
+    accepts.join().map_err(|_| io::Error::other("accept"))?;
     let begun = Instant::now();
     while server.connections.load(Ordering::SeqCst) > 0 && begun.elapsed() < PATIENCE {
         thread::sleep(Duration::from_millis(5));
@@ -135,12 +161,34 @@ fn serve() -> io::Result<()> {
     Ok(())
 }
 
-fn listen() -> io::Result<TcpListener> {
+fn listen_alone() -> io::Result<TcpListener> {
     until("the port is free", || TcpListener::bind(("0.0.0.0", PORT)))
 }
 
+/// Listens beside whoever does, and gets all connections that come from now on.
+fn listen_beside() -> io::Result<TcpListener> {
+    let socket = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+    setsockopt(&socket, sockopt::ReuseAddr, &true)?;
+    setsockopt(&socket, sockopt::ReusePort, &true)?;
+    bind(socket.as_raw_fd(), &SockaddrIn::new(0, 0, 0, 0, PORT))?;
+    listen(&socket, Backlog::new(BACKLOG)?)?;
+    // BPF_RET | BPF_K: "return 1", the second socket of the port. While there is one, no socket has that
+    // number, and it is taken.
+    let mut newest = [libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 1 }];
+    let program = libc::sock_fprog { len: 1, filter: newest.as_mut_ptr() };
+    setsockopt(&socket, sockopt::AttachReusePortCbpf, &program)?;
+    Ok(TcpListener::from(socket))
+}
+
 fn accept(server: &Arc<Server>, listener: &TcpListener) {
-    while !server.handed_over.load(Ordering::SeqCst) {
+    let mut ends = None;
+    loop {
+        if server.handed_over.load(Ordering::SeqCst) {
+            let last = if server.shares { HANDSHAKE } else { Duration::ZERO };
+            if ends.get_or_insert_with(Instant::now).elapsed() >= last {
+                return;
+            }
+        }
         match listener.accept() {
             Ok((stream, _)) => {
                 server.connections.fetch_add(1, Ordering::SeqCst);

@@ -63,6 +63,15 @@ async fn manager_leads(case: &Case, client: &Client) -> Result<()> {
     manager.leads().await
 }
 
+/// Ends the manager that these tests share, if it runs: it would take back entries that it did not write.
+/// The next of these tests starts it again.
+pub(crate) async fn manager_rests() -> Result<()> {
+    match &*MANAGER.lock().await {
+        Some(manager) if !manager.service().has_ended()? => manager.service().stop().map(drop),
+        Some(_) | None => Ok(()),
+    }
+}
+
 impl<'a> Stage<'a> {
     async fn set(case: &'a Case) -> Result<Self> {
         let client = case.node.client().await?;

@@ -5,10 +5,13 @@
 //! makes for an upgrade, and the statuses that a kubelet would. What is measured at the admission server is
 //! measured at its own door, by reviews as the API server sends them. Without the manager there is no such
 //! work, so there is no baseline.
+//!
+//! Swaps are made on a real node, under requests to the sidecar that is swapped.
 
 mod agents;
 mod door;
 mod rollout;
+mod swaps;
 
 use anyhow::Result;
 use berth_proto::crd::SidecarSet;
@@ -20,10 +23,13 @@ use crate::report::{Bench, Row};
 
 pub(crate) const BENCH: Bench = Bench {
     name: "sidecarset",
-    about: "pods admitted one after the other, 100 a second, with 50 SidecarSets of which one selects them: time of an answer; 30,000 pods on 1,000 nodes upgraded at maxUnavailable 10%: time, API writes of a pod, memory and CPU of the manager",
+    about: "pods admitted one after the other, 100 a second, with 50 SidecarSets of which one selects them: time of an answer; 30,000 pods on 1,000 nodes upgraded at maxUnavailable 10%: time, API writes of a pod, memory and CPU of the manager; ten hot upgrades in a row of a web server under 200 requests a second and 50 connections that are kept, and one case with everything that goes wrong: edit of the set to the new version's serving alone, requests that failed",
     cases: &[
         (door::CASE, &["p50_ms", "p99_ms", "failed"]),
         (rollout::CASE, &["elapsed_s", "writes_per_pod", "rss_mb", "cpu_s"]),
+        (swaps::HANDED_OVER, swaps::METRICS),
+        (swaps::SHARED, swaps::METRICS),
+        (swaps::FAULTS, &["failed", "requests"]),
     ],
 };
 
@@ -54,6 +60,7 @@ pub(crate) async fn run(options: &Scale) -> Result<Vec<Row>> {
     if options.common.wants(rollout::CASE) {
         rows.extend(rollout::run(options).await?);
     }
+    rows.extend(swaps::run(&options.common).await?);
     Ok(rows)
 }
 

@@ -4,15 +4,44 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
 use super::Berthd;
+use crate::wait::await_condition;
 
 impl Berthd {
     /// Lets it die the next time it reaches this point.
     pub fn die_at(&self, point: &str) -> Result<()> {
         self.at(point, "die")
+    }
+
+    /// Lets it die at each of these points, one after the other, and starts it again. `begin` begins what leads
+    /// past them.
+    pub async fn dies_at_each(
+        &self,
+        points: &[&str],
+        patience: Duration,
+        begin: impl AsyncFnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let (first, others) = points.split_first().context("no point")?;
+        self.die_at(first)?;
+        begin().await?;
+        for (at, point) in points.iter().enumerate() {
+            await_condition(format!("berthd dies at {point}"), patience, async || {
+                ensure!(self.service.has_ended()?, "it lives");
+                Ok(())
+            })
+            .await?;
+            // Before it is there again nothing gets past the next one.
+            if let Some(next) = others.get(at) {
+                self.die_at(next)?;
+            }
+            self.service.start()?;
+            self.serving().await?;
+        }
+        Ok(())
     }
 
     /// Lets it stand still, all of its process, the next time it reaches this point.
