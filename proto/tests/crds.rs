@@ -3,7 +3,7 @@
 use std::{fs, path::PathBuf};
 
 use berth_proto::crd::{
-    AdvancedDaemonSet, AdvancedStatefulSet, CloneSet, ContainerRecreateRequest, ContainerUpdateRequest,
+    AdvancedCronJob, AdvancedDaemonSet, AdvancedStatefulSet, BroadcastJob, CloneSet, ContainerRecreateRequest, ContainerUpdateRequest,
     ImagePullJob, MOST_SECONDS, NodeImage, NodePodProbe, NodePodUpdate, PodProbeMarker, SidecarSet,
     documents,
 };
@@ -44,7 +44,13 @@ const WITHOUT: [(&str, &str); 1] = [("date-time", "a text that is a time is as l
 
 /// Objects of Kubernetes' own types that are kept as they were given, newer fields included: the API server
 /// bounds the size of the whole object, and admission what it reads of them.
-const AS_GIVEN: [&str; 13] = [
+const AS_GIVEN: [&str; 19] = [
+    "advancedcronjobs.yaml.spec.template.broadcastJobTemplate",
+    "advancedcronjobs.yaml.spec.template.broadcastJobTemplate.metadata",
+    "advancedcronjobs.yaml.spec.template.jobTemplate",
+    "advancedcronjobs.yaml.spec.template.jobTemplate.metadata",
+    "broadcastjobs.yaml.spec.template",
+    "broadcastjobs.yaml.spec.template.metadata",
     "clonesets.yaml.spec.template",
     "clonesets.yaml.spec.template.metadata",
     "clonesets.yaml.spec.volumeClaimTemplates[]",
@@ -146,6 +152,9 @@ fn no_field_of_an_openkruise_manifest_is_lost() {
     keeps::<CloneSet>("clone-set-all-fields");
     keeps::<AdvancedStatefulSet>("stateful-set-all-fields");
     keeps::<AdvancedDaemonSet>("daemon-set-all-fields");
+    keeps::<BroadcastJob>("broadcast-job-all-fields");
+    keeps::<AdvancedCronJob>("advanced-cron-job-all-fields");
+    keeps::<AdvancedCronJob>("advanced-cron-job-broadcast");
 }
 
 /// With everything a status can say.

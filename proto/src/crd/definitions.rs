@@ -6,20 +6,23 @@
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+    ValidationRule,
 };
 use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
 use super::{
-    AdvancedDaemonSet, AdvancedStatefulSet, CloneSet, ContainerRecreateRequest, ContainerUpdateRequest,
+    AdvancedCronJob, AdvancedDaemonSet, AdvancedStatefulSet, BroadcastJob, CloneSet, ContainerRecreateRequest, ContainerUpdateRequest,
     ImagePullJob, NodeImage, NodePodProbe, NodePodUpdate, PodProbeMarker, SidecarSet, bounds::bound,
 };
 
 /// Every kind's definition.
 pub fn definitions() -> Vec<CustomResourceDefinition> {
     let mut definitions = vec![
+        with_short_name(AdvancedCronJob::crd(), "AdvancedCronJob", 52),
         AdvancedDaemonSet::crd(),
         AdvancedStatefulSet::crd(),
+        with_short_name(BroadcastJob::crd(), "BroadcastJob", 63),
         CloneSet::crd(),
         with_strategy(ContainerRecreateRequest::crd()),
         ContainerUpdateRequest::crd(),
@@ -88,6 +91,21 @@ fn with_strategy(mut definition: CustomResourceDefinition) -> CustomResourceDefi
         if let Some(policy) = property(strategy, "failurePolicy") {
             policy.default = Some(JSON(json!("Fail")));
         }
+    });
+    definition
+}
+
+/// A name is part of the names or labels of what its object makes.
+fn with_short_name(mut definition: CustomResourceDefinition, kind: &str, most: usize) -> CustomResourceDefinition {
+    for_schemas(&mut definition, |schema| {
+        schema.x_kubernetes_validations.get_or_insert_default().push(ValidationRule {
+            rule: format!("size(self.metadata.name) <= {most} && self.metadata.name.matches('^[a-zA-Z0-9-]+$')"),
+            message: Some(format!(
+                "the name of a {kind} has at most {most} letters, digits and dashes: choose another one"
+            )),
+            field_path: Some(".metadata.name".to_owned()),
+            ..ValidationRule::default()
+        });
     });
     definition
 }
