@@ -3,9 +3,9 @@
 use std::{fs, path::PathBuf};
 
 use berth_proto::crd::{
-    AdvancedCronJob, AdvancedDaemonSet, AdvancedStatefulSet, BroadcastJob, CloneSet, ContainerRecreateRequest, ContainerUpdateRequest,
-    ImagePullJob, MOST_SECONDS, NodeImage, NodePodProbe, NodePodUpdate, PodProbeMarker, SidecarSet,
-    documents,
+    AdvancedCronJob, AdvancedDaemonSet, AdvancedStatefulSet, BroadcastJob, CloneSet,
+    ContainerRecreateRequest, ContainerUpdateRequest, ImagePullJob, MOST_SECONDS, NodeImage, NodePodProbe,
+    NodePodUpdate, PodProbeMarker, SidecarSet, documents,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;

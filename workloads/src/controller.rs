@@ -1,29 +1,20 @@
 //! The one owner of the picture: takes in what watches and writes show, and begins the plans that are due.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    future::pending,
-    hash::{BuildHasher, Hasher, RandomState},
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, future::pending, time::Instant};
 
 use berth_base::{lease::Tenure, time::later};
-use berth_workloads_policy::{
-    action::Note,
-    clone_set::{Failures, Plan, Settings},
-};
-use jiff::Timestamp;
+use berth_workloads_policy::clone_set::Settings;
 use tokio::{
     sync::{mpsc, watch},
-    task::JoinSet,
+    task::{Id, JoinSet},
 };
 use tracing::{debug, info, warn};
 
 use crate::{
-    cluster::{Cluster, Given},
     metrics::Metrics,
     owned::Concerned,
-    watch::{Input, Shown},
+    state::{Look, Next, State},
+    watch::Input,
     write::{End, Report, Writer, Wrote},
 };
 
@@ -31,25 +22,9 @@ use crate::{
 const BATCH: usize = 256;
 /// Plans that are carried out at once.
 const AT_ONCE: usize = 16;
-/// The status of a set is written at most once in it.
-const STATUS_EVERY: Duration = Duration::from_secs(1);
-/// Time from a plan's end to the next one: what it wrote is often followed by more.
-const SPACING: Duration = Duration::from_millis(10);
-/// Pauses after failures in a row; the last one is repeated.
-const PAUSES: [Duration; 7] = [
-    Duration::from_millis(100),
-    Duration::from_millis(500),
-    Duration::from_secs(1),
-    Duration::from_secs(3),
-    Duration::from_secs(10),
-    Duration::from_secs(30),
-    Duration::from_secs(60),
-];
-/// The same is told again after it.
-const TELL_AGAIN: Duration = Duration::from_secs(60);
 
 /// Which kinds have been listed.
-pub(crate) type Listed = [(&'static str, bool); 6];
+pub(crate) type Listed = Vec<(&'static str, bool)>;
 
 /// The picture, and what it is connected to.
 pub(crate) struct Controller {
@@ -61,25 +36,12 @@ pub(crate) struct Controller {
     pub(crate) metrics: Metrics,
 }
 
-/// Memory of a set beside its objects.
-#[derive(Debug, Default)]
-struct Memory {
-    failures: Failures,
-    tries: usize,
-    status_at: Option<Instant>,
-    collisions: i32,
-    /// Term in which its objects were read.
-    read_in: Option<u64>,
-    told: Option<(String, Instant)>,
-}
-
+/// Plans on their way.
 #[derive(Default)]
-struct State {
-    cluster: Cluster,
-    /// When a set is looked at, by UID.
-    due: BTreeMap<String, Instant>,
-    in_flight: BTreeSet<String>,
-    memory: BTreeMap<String, Memory>,
+struct Plans {
+    tasks: JoinSet<Report>,
+    /// Workload of each.
+    of: BTreeMap<Id, String>,
 }
 
 impl Controller {
@@ -87,12 +49,12 @@ impl Controller {
     pub(crate) async fn run(mut self) {
         let mut state = State::default();
         let mut inputs = Vec::with_capacity(BATCH);
-        let mut plans: JoinSet<Report> = JoinSet::new();
+        let mut plans = Plans::default();
         let mut term = None;
         loop {
-            let next = state.next_deadline();
-            // Cancel-safe: `recv_many` and `join_next` take nothing unless they return it, the tenure keeps
-            // its newest value, and a deadline that was not waited for to its end is still there.
+            let next = state.next_deadline(AT_ONCE);
+            // Cancel-safe: `recv_many` and `join_next_with_id` take nothing unless they return it, the tenure
+            // keeps its newest value, and a deadline that was not waited for to its end is still there.
             tokio::select! {
                 count = self.inputs.recv_many(&mut inputs, BATCH) => {
                     if count == 0 {
@@ -102,10 +64,18 @@ impl Controller {
                         self.take(&mut state, input);
                     }
                 }
-                Some(report) = plans.join_next() => match report {
-                    Ok(report) => self.settle(&mut state, report),
-                    // One that panicked says so in the log; it would do so again.
-                    Err(error) => std::panic::resume_unwind(error.into_panic()),
+                Some(ended) = plans.tasks.join_next_with_id() => match ended {
+                    Ok((id, report)) => {
+                        plans.of.remove(&id);
+                        self.settle(&mut state, report);
+                    }
+                    // Said in the log already; the others go on.
+                    Err(error) => {
+                        let uid = plans.of.remove(&error.id());
+                        if let (Some(uid), Ok(panic)) = (uid, error.try_into_panic()) {
+                            state.set_aside(&uid, panic.as_ref(), self.look());
+                        }
+                    }
                 },
                 () = self.tenure.changed() => {}
                 () = deadline(next) => {}
@@ -120,16 +90,18 @@ impl Controller {
         }
     }
 
+    fn look(&self) -> Look<'_> {
+        Look {
+            now: Instant::now(),
+            term: self.tenure.term(),
+            settings: self.settings,
+            events: &self.writer.events,
+            metrics: &self.metrics,
+        }
+    }
+
     fn take(&self, state: &mut State, input: Input) {
-        let ends = matches!(
-            input,
-            Input::Set(Shown::ListEnds)
-                | Input::Pod(Shown::ListEnds)
-                | Input::Claim(Shown::ListEnds)
-                | Input::Revision(Shown::ListEnds)
-                | Input::Node(Shown::ListEnds)
-                | Input::Mailbox(Shown::ListEnds)
-        );
+        let ends = input.is_end();
         match state.cluster.take(input) {
             Concerned::None => {}
             Concerned::Some(sets) => {
@@ -147,97 +119,51 @@ impl Controller {
     }
 
     /// Begins the plans that are due.
-    fn begin(&self, state: &mut State, plans: &mut JoinSet<Report>) {
-        let now = Instant::now();
-        let due = state.due.iter().filter(|(uid, at)| **at <= now && !state.in_flight.contains(*uid));
-        let due: Vec<String> =
-            due.map(|(uid, _)| uid.clone()).take(AT_ONCE.saturating_sub(state.in_flight.len())).collect();
-        for uid in due {
-            state.due.remove(&uid);
-            let Some(set) = state.cluster.set(&uid).cloned() else {
-                state.memory.remove(&uid);
-                continue;
+    fn begin(&self, state: &mut State, plans: &mut Plans) {
+        let look = self.look();
+        for uid in state.take_due(look.now, AT_ONCE) {
+            let writer = self.writer.clone();
+            let task = match state.look(&uid, look) {
+                Next::Nothing => continue,
+                Next::Read(set) => plans.tasks.spawn(writer.read(set)),
+                Next::CarryOut(set, plan) => {
+                    debug!(set = set.name(), actions = plan.actions.len(), "Plan begins");
+                    plans.tasks.spawn(writer.carry_out(set, plan))
+                }
             };
-            let memory = state.memory.entry(uid.clone()).or_default();
-            // What the leader before this one wrote last may not have been shown yet.
-            if memory.read_in != self.tenure.term() && set.metadata.deletion_timestamp.is_none() {
-                state.in_flight.insert(uid);
-                plans.spawn(self.writer.clone().read(set));
-                continue;
-            }
-            let Some(mut plan) = self.plan(&state.cluster, &uid, memory) else { continue };
-            // Nothing is left to be done of what could not be done.
-            if plan.actions.is_empty() && memory.failures != Failures::default() {
-                memory.failures = Failures::default();
-                let Some(again) = self.plan(&state.cluster, &uid, memory) else { continue };
-                plan = again;
-            }
-            self.metrics.passed();
-            let notes = std::mem::take(&mut plan.notes);
-            for note in notes {
-                memory.tell(now, &note, || self.writer.events.tell(&set, note.clone()));
-            }
-            let mut again = plan.again.map(|again| later(now, again));
-            let status_at = memory.status_at.map(|at| later(at, STATUS_EVERY)).filter(|at| *at > now);
-            if let Some(at) = status_at.filter(|_| plan.status.is_some()) {
-                // Counters change with every pod; whoever looks once a second sees the same.
-                plan.status = None;
-                again = Some(again.map_or(at, |again| again.min(at)));
-            }
-            if let Some(at) = again {
-                state.set_due(uid.clone(), at);
-            }
-            if plan.actions.is_empty() && plan.status.is_none() {
-                continue;
-            }
-            if plan.status.is_some()
-                && let Some(memory) = state.memory.get_mut(&uid)
-            {
-                memory.status_at = Some(now);
-            }
-            debug!(set = set.metadata.name, actions = plan.actions.len(), "Plan begins");
-            state.in_flight.insert(uid);
-            plans.spawn(self.writer.clone().carry_out(set, plan));
+            plans.of.insert(task.id(), uid);
         }
-    }
-
-    fn plan(&self, cluster: &Cluster, uid: &str, memory: &Memory) -> Option<Plan> {
-        let given = Given {
-            settings: self.settings,
-            failures: &memory.failures,
-            collisions: memory.collisions,
-            seed: RandomState::new().build_hasher().finish(),
-        };
-        cluster.plan(uid, given, Timestamp::now())
     }
 
     /// Takes in what a plan has written.
     fn settle(&self, state: &mut State, report: Report) {
         let Report { uid, wrote, end } = report;
         let cluster = &mut state.cluster;
+        let mut was_read = false;
         for wrote in wrote {
             match wrote {
                 Wrote::Pod(pod) => cluster.pods.wrote(pod),
                 Wrote::Claim(claim) => cluster.claims.wrote(claim),
                 Wrote::Revision(revision) => cluster.revisions.wrote(revision),
-                Wrote::Set(set) => cluster.wrote_set(*set),
+                Wrote::Set(set) => cluster.wrote_set(set),
                 Wrote::Mailbox(mailbox) => cluster.wrote_mailbox(mailbox),
                 Wrote::PodGone(uid) => cluster.pods.ended(&uid),
                 Wrote::ClaimGone(uid) => cluster.claims.ended(&uid),
                 Wrote::RevisionGone(uid) => cluster.revisions.ended(&uid),
                 Wrote::Read(selector, pods, claims, revisions) => {
                     cluster.pods.read(&uid, pods, |pod| selector.takes(&pod.labels));
-                    cluster.claims.read(&uid, claims, |_| true);
+                    cluster.claims.read(&uid, claims);
                     cluster.revisions.read(&uid, revisions, |_| true);
-                    let memory = state.memory.entry(uid.clone()).or_default();
-                    memory.read_in = self.tenure.term();
+                    was_read = true;
                 }
             }
         }
-        state.in_flight.remove(&uid);
-        let memory = state.memory.entry(uid.clone()).or_default();
+        let name = cluster.set(&uid).map(|set| set.entry_owner());
+        let memory = state.landed(&uid);
+        if was_read {
+            memory.read_in = self.tenure.term();
+        }
         let pause = memory.ends(&end);
-        let name = state.cluster.set(&uid).and_then(|set| set.metadata.name.clone());
         match &end {
             End::Done | End::Changed => {}
             End::NameTaken => info!(set = name, "Name of a revision is taken, another one is made"),
@@ -249,89 +175,9 @@ impl Controller {
     }
 }
 
-impl Memory {
-    /// Takes in how a plan ended: the pause until the next one.
-    fn ends(&mut self, end: &End) -> Duration {
-        match end {
-            End::Done => {
-                *self = Self { failures: Failures::default(), tries: 0, ..std::mem::take(self) };
-                return SPACING;
-            }
-            End::Changed => {}
-            End::NameTaken => self.collisions = self.collisions.saturating_add(1),
-            End::ScaleFailed(error) => self.failures.scale = Some(error.clone()),
-            End::UpdateFailed(error) => self.failures.update = Some(error.clone()),
-        }
-        let pause = PAUSES[self.tries.min(PAUSES.len() - 1)];
-        self.tries = self.tries.saturating_add(1);
-        pause
-    }
-
-    /// Tells something, unless it was told a moment ago.
-    fn tell(&mut self, now: Instant, note: &Note, tell: impl FnOnce()) {
-        let text = format!("{} {}", note.reason, note.text);
-        let is_known = self
-            .told
-            .as_ref()
-            .is_some_and(|(told, at)| *told == text && now.saturating_duration_since(*at) < TELL_AGAIN);
-        if !is_known {
-            self.told = Some((text, now));
-            tell();
-        }
-    }
-}
-
-impl State {
-    /// The set is looked at then, or sooner.
-    fn set_due(&mut self, uid: String, at: Instant) {
-        let due = self.due.entry(uid).or_insert(at);
-        *due = (*due).min(at);
-    }
-
-    fn all_due(&mut self) {
-        let now = Instant::now();
-        let sets: Vec<String> = self.cluster.sets().map(str::to_owned).collect();
-        sets.into_iter().for_each(|uid| self.set_due(uid, now));
-    }
-
-    fn next_deadline(&self) -> Option<Instant> {
-        if self.in_flight.len() >= AT_ONCE {
-            return None;
-        }
-        self.due.iter().filter(|(uid, _)| !self.in_flight.contains(*uid)).map(|(_, at)| *at).min()
-    }
-}
-
 async fn deadline(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at.into()).await,
         None => pending().await,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn failures_in_a_row_are_tried_less_and_less() {
-        let mut memory = Memory::default();
-        let failed = End::ScaleFailed("no quota".to_owned());
-        let pauses: Vec<_> = (0..9).map(|_| memory.ends(&failed)).collect();
-        assert!(pauses.is_sorted() && pauses[8] == Duration::from_secs(60));
-        assert_eq!(memory.failures.scale.as_deref(), Some("no quota"));
-        memory.ends(&End::NameTaken);
-        assert_eq!(memory.ends(&End::Done), SPACING);
-        assert_eq!((memory.failures.scale.as_deref(), memory.collisions), (None, 1));
-    }
-
-    #[test]
-    fn the_same_is_told_once_a_minute() {
-        let (mut memory, mut told, now) = (Memory::default(), 0, Instant::now());
-        let note = |text: &str| Note { warning: true, reason: "ScaleUpLimited", text: text.to_owned() };
-        for (seconds, text) in [(0, "a"), (1, "a"), (2, "b"), (61, "b"), (63, "b")] {
-            memory.tell(now + Duration::from_secs(seconds), &note(text), || told += 1);
-        }
-        assert_eq!(told, 3);
     }
 }

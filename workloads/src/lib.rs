@@ -1,4 +1,5 @@
-//! Berth's workloads: makes, updates and deletes the pods of CloneSets.
+//! Berth's workloads: makes, updates and deletes the pods of CloneSets, Advanced StatefulSets and Advanced
+//! DaemonSets, and runs BroadcastJobs and AdvancedCronJobs.
 //!
 //! ```text
 //!   watches ──▶ Controller { picture of the cluster } ──▶ plan ──▶ writes ──▶ API server
@@ -18,13 +19,19 @@
     allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should")
 )]
 
+mod claims;
 mod cluster;
 pub mod config;
 mod controller;
 mod events;
+mod jobs;
+mod kinds;
 mod mailbox;
+mod mailboxes;
+mod memory;
 mod metrics;
 mod owned;
 pub mod run;
+mod state;
 mod watch;
 mod write;

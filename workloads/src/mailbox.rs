@@ -1,4 +1,4 @@
-//! Updates in place: entries of CloneSets in the objects of nodes, and what the nodes say of them.
+//! Updates in place: entries of workloads in the objects of nodes, and what the nodes say of them.
 //!
 //! An object of a node has many writers. Each change of the entries is made on the version that was just read
 //! and fails if that has changed: so two sets with pods on one node take nothing from each other.
@@ -10,7 +10,6 @@ use berth_proto::crd::{
 };
 use berth_workloads_policy::{
     action::InPlaceUpdate,
-    clone_set::KIND,
     in_place::{InPlacePhase, InPlaceState},
     store::{Stored, version},
 };
@@ -18,29 +17,19 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
-/// Ability of an agent that checks entries of CloneSets.
-const FEATURE: &str = "clonesets/v1";
+use crate::kinds::{KINDS, Workload, is_entry};
 
-/// Object of a node, as far as it is about CloneSets.
+/// Object of a node, as far as it is about workloads.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Mailbox {
     pub(crate) uid: String,
     version: String,
     pub(crate) node: String,
-    /// Its agent checks entries of CloneSets.
-    pub(crate) updates: bool,
+    /// Kinds whose entries its agent checks.
+    pub(crate) checks: Vec<&'static str>,
     entries: Vec<DesiredPod>,
     /// How far they are.
     pods: Vec<UpdatedPod>,
-}
-
-/// Owner of the entries of a set.
-fn owner(set: &str) -> String {
-    format!("{KIND}/{set}")
-}
-
-fn is_ours(owner: &str) -> bool {
-    owner.strip_prefix(KIND).is_some_and(|rest| rest.starts_with('/'))
 }
 
 impl Stored for Mailbox {
@@ -57,13 +46,14 @@ impl Mailbox {
     /// Reads the object of a node.
     pub(crate) fn of(object: NodePodUpdate) -> Self {
         let NodePodUpdateStatus { desired_pods, pods, features, .. } = object.status.unwrap_or_default();
+        let checked = KINDS.iter().filter(|kind| features.iter().any(|feature| feature == kind.feature));
         Self {
             uid: object.metadata.uid.unwrap_or_default(),
             version: object.metadata.resource_version.unwrap_or_default(),
             node: object.metadata.name.unwrap_or_default(),
-            updates: features.iter().any(|feature| feature == FEATURE),
-            entries: desired_pods.into_iter().filter(|entry| is_ours(&entry.owner)).collect(),
-            pods: pods.into_iter().filter(|pod| is_ours(&pod.owner)).collect(),
+            checks: checked.map(|kind| kind.name).collect(),
+            entries: desired_pods.into_iter().filter(|entry| is_entry(&entry.owner)).collect(),
+            pods: pods.into_iter().filter(|pod| is_entry(&pod.owner)).collect(),
         }
     }
 
@@ -117,8 +107,7 @@ impl Mailbox {
     }
 
     /// Body without the entry of this pod. `None`: there is none.
-    pub(crate) fn without(&self, uid: &str, set: &str) -> Option<Value> {
-        let owner = owner(set);
+    pub(crate) fn without(&self, uid: &str, owner: &str) -> Option<Value> {
         let left: Vec<&DesiredPod> =
             self.entries.iter().filter(|entry| entry.uid != uid || entry.owner != owner).collect();
         (left.len() < self.entries.len()).then(|| self.body(&left))
@@ -135,16 +124,15 @@ impl Mailbox {
 }
 
 /// Entry for an update of a pod of a set.
-pub(crate) fn entry(update: &InPlaceUpdate, set: (&str, &str, &str), now: Timestamp) -> DesiredPod {
-    let (namespace, name, uid) = set;
+pub(crate) fn entry(update: &InPlaceUpdate, set: &dyn Workload, now: Timestamp) -> DesiredPod {
     let images: &BTreeMap<String, String> = &update.images;
     let container =
         |(name, image): (&String, &String)| UpdateContainer { name: name.clone(), image: image.clone() };
     DesiredPod {
         uid: update.uid.clone(),
-        owner: owner(name),
-        owner_uid: uid.to_owned(),
-        namespace: namespace.to_owned(),
+        owner: set.entry_owner(),
+        owner_uid: set.uid().to_owned(),
+        namespace: set.namespace().to_owned(),
         name: update.name.clone(),
         revision: update.revision.clone(),
         attempt: update.attempt,
@@ -160,6 +148,8 @@ pub(crate) fn entry(update: &InPlaceUpdate, set: (&str, &str, &str), now: Timest
 
 #[cfg(test)]
 mod tests {
+    use berth_proto::crd::CloneSet;
+
     use super::*;
 
     fn update(uid: &str) -> InPlaceUpdate {
@@ -177,7 +167,9 @@ mod tests {
     }
 
     fn made(uid: &str) -> DesiredPod {
-        entry(&update(uid), ("ns", "shop", "set"), Timestamp::UNIX_EPOCH)
+        let mut set = CloneSet::new("shop", Default::default());
+        (set.metadata.namespace, set.metadata.uid) = (Some("ns".to_owned()), Some("set".to_owned()));
+        entry(&update(uid), &set, Timestamp::UNIX_EPOCH)
     }
 
     /// A mailbox with an entry of `p`, one of a SidecarSet, and what the node says.
@@ -201,15 +193,15 @@ mod tests {
     #[test]
     fn entries_of_others_are_theirs() {
         let mailbox = mailbox(None);
-        assert!(mailbox.updates);
+        assert_eq!(mailbox.checks, ["CloneSet"]);
         assert_eq!(mailbox.with(&made("p")), None, "it is there");
         let body = mailbox.with(&made("q")).unwrap();
         assert_eq!(body["status"]["desiredPods"].as_array().unwrap().len(), 2);
         assert_eq!(body["metadata"]["resourceVersion"], "7");
-        let body = mailbox.without("p", "shop").unwrap();
+        let body = mailbox.without("p", "CloneSet/shop").unwrap();
         assert_eq!(body["status"]["desiredPods"], json!([]));
-        assert_eq!(mailbox.without("q", "shop"), None);
-        assert_eq!(mailbox.without("p", "other"), None);
+        assert_eq!(mailbox.without("q", "CloneSet/shop"), None);
+        assert_eq!(mailbox.without("p", "StatefulSet/shop"), None);
     }
 
     #[test]

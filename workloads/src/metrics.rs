@@ -17,6 +17,7 @@ pub(crate) struct Metrics {
     watch_failures: Family<One, Counter>,
     writes: Family<Pair, Counter>,
     passes: Counter,
+    set_aside: Counter,
     objects: Family<One, Gauge>,
 }
 
@@ -31,6 +32,8 @@ impl Metrics {
         registry.register("watch_failures", "Watches that broke", metrics.watch_failures.clone());
         registry.register("writes", "Writes, and what became of them", metrics.writes.clone());
         registry.register("passes", "Plans that were made", metrics.passes.clone());
+        let help = "Objects that were set aside: nobody can read them, or what was decided on them failed";
+        registry.register("set_aside", help, metrics.set_aside.clone());
         registry.register("objects", "Objects that are watched", metrics.objects.clone());
         metrics
     }
@@ -45,6 +48,10 @@ impl Metrics {
 
     pub(crate) fn passed(&self) {
         self.passes.inc();
+    }
+
+    pub(crate) fn set_aside(&self) {
+        self.set_aside.inc();
     }
 
     pub(crate) fn objects(&self, kind: &'static str, count: usize) {

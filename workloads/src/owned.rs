@@ -133,6 +133,16 @@ impl<T: Ownable> Owned<T> {
         objects.into_iter().for_each(|object| self.wrote(object));
     }
 
+    /// The object of that UID.
+    pub(crate) fn get(&self, uid: &str) -> Option<&T> {
+        self.store.get(uid)
+    }
+
+    /// All objects.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.store.iter()
+    }
+
     /// Objects of an owner.
     pub(crate) fn of(&self, owner: &str) -> impl Iterator<Item = &T> {
         self.by_owner.get(owner).into_iter().flatten().filter_map(|uid| self.store.get(uid))

@@ -3,8 +3,8 @@
 use std::pin::pin;
 
 use berth_base::outage::Outage;
-use berth_proto::crd::{CloneSet, NodePodUpdate};
-use berth_workloads_policy::{clone_set::ClaimView, pod::PodView, revision::Revision, selector::Labels};
+use berth_proto::crd::NodePodUpdate;
+use berth_workloads_policy::{clone_set::ClaimView, plan::NodeView, pod::PodView, revision::Revision};
 use futures::StreamExt;
 use k8s_openapi::api::{
     apps::v1::ControllerRevision,
@@ -12,15 +12,20 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api, Client, Resource,
-    api::ObjectMeta,
-    core::PartialObjectMeta,
+    api::{DynamicObject, ObjectMeta},
     runtime::watcher::{self, Event},
 };
 use serde::de::DeserializeOwned;
+use serde_json::json;
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
-use crate::{cluster::Set, mailbox::Mailbox, metrics::Metrics};
+use crate::{
+    cluster::Filed,
+    kinds::{Kind, is_decided, is_number},
+    mailbox::Mailbox,
+    metrics::Metrics,
+};
 
 /// How long one watch request lasts. A connection that died without a word is noticed 5 s after it.
 const WATCH_SECONDS: u32 = 60;
@@ -38,26 +43,34 @@ pub(crate) enum Shown<T> {
     ListEnds,
 }
 
-/// A node.
-#[derive(Clone, Debug)]
-pub(crate) struct NodeView {
-    pub(crate) uid: String,
-    pub(crate) name: String,
-    pub(crate) labels: Labels,
-}
-
 /// Event of any kind.
 #[derive(Debug)]
 pub(crate) enum Input {
-    Set(Shown<Set>),
+    Set(&'static Kind, Shown<Filed>),
     Pod(Shown<PodView>),
     Claim(Shown<ClaimView>),
     Revision(Shown<Revision>),
-    Node(Shown<NodeView>),
+    /// With its UID.
+    Node(Shown<(String, NodeView)>),
     Mailbox(Shown<Mailbox>),
 }
 
-/// A kind that is watched.
+impl Input {
+    /// Tells whether a list is complete with it.
+    pub(crate) fn is_end(&self) -> bool {
+        matches!(
+            self,
+            Self::Set(_, Shown::ListEnds)
+                | Self::Pod(Shown::ListEnds)
+                | Self::Claim(Shown::ListEnds)
+                | Self::Revision(Shown::ListEnds)
+                | Self::Node(Shown::ListEnds)
+                | Self::Mailbox(Shown::ListEnds)
+        )
+    }
+}
+
+/// A type that is watched.
 pub(crate) trait Watched: Send + 'static {
     /// The kind, as its API has it.
     type Object: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static;
@@ -72,33 +85,11 @@ pub(crate) trait Watched: Send + 'static {
     fn input(shown: Shown<Self::View>) -> Input;
 }
 
-/// Tells whether a CloneSet decides on the object.
-fn is_of_a_set(meta: &ObjectMeta) -> bool {
-    let mut owners = meta.owner_references.iter().flatten();
-    owners
-        .any(|owner| owner.controller == Some(true) && owner.kind == berth_workloads_policy::clone_set::KIND)
-}
-
-pub(crate) struct Sets;
 pub(crate) struct Pods;
 pub(crate) struct Claims;
 pub(crate) struct Revisions;
 pub(crate) struct Nodes;
 pub(crate) struct Mailboxes;
-
-impl Watched for Sets {
-    type Object = CloneSet;
-    type View = Set;
-    const NAME: &'static str = "clonesets";
-
-    fn view(object: CloneSet) -> Option<Set> {
-        Some(Set::new(object))
-    }
-
-    fn input(shown: Shown<Set>) -> Input {
-        Input::Set(shown)
-    }
-}
 
 impl Watched for Pods {
     type Object = Pod;
@@ -106,7 +97,7 @@ impl Watched for Pods {
     const NAME: &'static str = "pods";
 
     fn view(object: Pod) -> Option<PodView> {
-        is_of_a_set(&object.metadata).then(|| PodView::of(&object))
+        is_decided(&object.metadata).then(|| PodView::of(&object))
     }
 
     fn input(shown: Shown<PodView>) -> Input {
@@ -120,7 +111,8 @@ impl Watched for Claims {
     const NAME: &'static str = "persistentvolumeclaims";
 
     fn view(object: PersistentVolumeClaim) -> Option<ClaimView> {
-        is_of_a_set(&object.metadata).then(|| ClaimView::of(&object))
+        let meta = &object.metadata;
+        (is_decided(meta) || may_be_named(meta)).then(|| ClaimView::of(&object))
     }
 
     fn input(shown: Shown<ClaimView>) -> Input {
@@ -134,7 +126,7 @@ impl Watched for Revisions {
     const NAME: &'static str = "controllerrevisions";
 
     fn view(object: ControllerRevision) -> Option<Revision> {
-        if is_of_a_set(&object.metadata) { Revision::of(&object) } else { None }
+        if is_decided(&object.metadata) { Revision::of(&object) } else { None }
     }
 
     fn input(shown: Shown<Revision>) -> Input {
@@ -143,16 +135,19 @@ impl Watched for Revisions {
 }
 
 impl Watched for Nodes {
-    type Object = PartialObjectMeta<Node>;
-    type View = NodeView;
+    type Object = Node;
+    type View = (String, NodeView);
     const NAME: &'static str = "nodes";
 
-    fn view(object: PartialObjectMeta<Node>) -> Option<NodeView> {
+    fn view(object: Node) -> Option<(String, NodeView)> {
         let meta = object.metadata;
-        Some(NodeView { uid: meta.uid?, name: meta.name?, labels: meta.labels.unwrap_or_default() })
+        let taints = object.spec.and_then(|spec| spec.taints).unwrap_or_default();
+        let taints = taints.into_iter().map(|taint| json!(taint)).collect();
+        let node = NodeView { name: meta.name?, labels: meta.labels.unwrap_or_default(), taints };
+        Some((meta.uid?, node))
     }
 
-    fn input(shown: Shown<NodeView>) -> Input {
+    fn input(shown: Shown<(String, NodeView)>) -> Input {
         Input::Node(shown)
     }
 }
@@ -171,43 +166,86 @@ impl Watched for Mailboxes {
     }
 }
 
-/// Watches all objects of a kind, for ever. Ends when nobody receives any more.
+/// Tells whether the claim may belong to a set by its name: nothing decides on it, and it ends in a number.
+fn may_be_named(meta: &ObjectMeta) -> bool {
+    let has_controller = meta.owner_references.iter().flatten().any(|owner| owner.controller == Some(true));
+    let number = meta.name.as_deref().and_then(|name| name.rsplit_once('-'));
+    !has_controller && number.is_some_and(|(_, digits)| is_number(digits))
+}
+
+/// Watches all objects of a type, for ever. Ends when nobody receives any more.
 pub(crate) async fn follow<W: Watched>(client: Client, inputs: mpsc::Sender<Input>, metrics: Metrics) {
-    let api: Api<W::Object> = Api::all(client);
-    let config = watcher::Config::default().timeout(WATCH_SECONDS);
-    let mut events = pin!(watcher::watcher(api, config));
+    let input = |event| W::input(shown(event, |object| W::view(object)));
+    let all = watcher::Config::default();
+    relay(Api::<W::Object>::all(client), all, W::NAME, input, inputs, &metrics).await;
+}
+
+/// Watches all workloads of a kind, for ever. Ends when nobody receives any more.
+pub(crate) async fn follow_sets(
+    client: Client,
+    kind: &'static Kind,
+    inputs: mpsc::Sender<Input>,
+    metrics: Metrics,
+) {
+    let api = Api::<DynamicObject>::all_with(client, &kind.resource());
+    let view = |object: DynamicObject| match kind.read(object) {
+        Ok(set) => Some(Filed::new(set)),
+        // One that nobody can read holds none of the others up.
+        Err(error) => {
+            warn!(kind = kind.name, error, "Object not understood, it is set aside");
+            metrics.set_aside();
+            None
+        }
+    };
+    let all = watcher::Config::default();
+    relay(api, all, kind.plural, |event| Input::Set(kind, shown(event, view)), inputs, &metrics).await;
+}
+
+/// Hands on what a watch shows, for ever. Ends when nobody receives any more.
+pub(crate) async fn relay<K, I>(
+    api: Api<K>,
+    config: watcher::Config,
+    name: &'static str,
+    input: impl Fn(Event<K>) -> I,
+    inputs: mpsc::Sender<I>,
+    metrics: &Metrics,
+) where
+    K: Resource + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
+{
+    let mut events = pin!(watcher::watcher(api, config.timeout(WATCH_SECONDS)));
     let mut outage = Outage::default();
     while let Some(event) = events.next().await {
-        let shown = match event {
-            Ok(event) => shown::<W>(event),
+        let event = match event {
+            Ok(event) => event,
             Err(error) => {
                 let failure = outage.fails(&error);
                 if let Some(text) = &failure.news {
-                    warn!(kind = W::NAME, error = text, "Watch lost, what it showed stays");
+                    warn!(kind = name, error = text, "Watch lost, what it showed stays");
                 }
-                metrics.watch_failed(W::NAME);
+                metrics.watch_failed(name);
                 tokio::time::sleep(failure.pause).await;
                 continue;
             }
         };
         // That a list begins is only an intention.
-        if !matches!(shown, Shown::ListBegins) && outage.ends() {
-            info!(kind = W::NAME, "Watch follows again");
+        if !matches!(event, Event::Init) && outage.ends() {
+            info!(kind = name, "Watch follows again");
         }
-        if inputs.send(W::input(shown)).await.is_err() {
+        if inputs.send(input(event)).await.is_err() {
             return;
         }
     }
 }
 
-fn shown<W: Watched>(event: Event<W::Object>) -> Shown<W::View> {
+/// Reduces what a watch shows.
+pub(crate) fn shown<K: Resource, V>(event: Event<K>, view: impl Fn(K) -> Option<V>) -> Shown<V> {
     let key = |meta: &ObjectMeta| meta.uid.clone().unwrap_or_default();
     match event {
         Event::Init => Shown::ListBegins,
         Event::InitDone => Shown::ListEnds,
         Event::InitApply(object) | Event::Apply(object) => {
             let uid = key(object.meta());
-            W::view(object).map_or(Shown::Gone(uid), Shown::Applied)
+            view(object).map_or(Shown::Gone(uid), Shown::Applied)
         }
         Event::Delete(object) => Shown::Gone(key(object.meta())),
     }

@@ -8,12 +8,11 @@ mod failure;
 mod in_place;
 mod read;
 
-use std::{fmt::Debug, sync::Arc};
+use std::fmt::Debug;
 
-use berth_proto::crd::CloneSet;
 use berth_workloads_policy::{
     action::{Action, Note, Target},
-    clone_set::{ClaimView, Plan},
+    clone_set::ClaimView,
     pod::PodView,
     revision::Revision,
     selector::Selector,
@@ -26,15 +25,16 @@ use k8s_openapi::{
     },
 };
 use kube::{
-    Api, Client, Resource, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    Api, Client, Resource,
+    api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use self::failure::Failure;
+pub(crate) use self::failure::Failure;
 use crate::{
     events::Events,
+    kinds::{Plan, Set},
     mailbox::Mailbox,
     metrics::Metrics,
     watch::{Claims, Pods, Revisions, Watched},
@@ -49,7 +49,7 @@ pub(crate) enum Wrote {
     Pod(PodView),
     Claim(ClaimView),
     Revision(Revision),
-    Set(Box<CloneSet>),
+    Set(Set),
     Mailbox(Mailbox),
     /// Not the set's any more, or gone: UIDs.
     PodGone(String),
@@ -92,25 +92,23 @@ pub(crate) struct Writer {
 /// One plan that is carried out.
 struct Work {
     writer: Writer,
-    set: Arc<CloneSet>,
+    set: Set,
     namespace: String,
     wrote: Vec<Wrote>,
 }
 
 impl Writer {
     /// Carries out a plan.
-    pub(crate) async fn carry_out(self, set: Arc<CloneSet>, plan: Plan) -> Report {
-        let namespace = set.metadata.namespace.clone().unwrap_or_default();
-        let uid = set.metadata.uid.clone().unwrap_or_default();
+    pub(crate) async fn carry_out(self, set: Set, plan: Plan) -> Report {
+        let (namespace, uid) = (set.namespace().to_owned(), set.uid().to_owned());
         let mut work = Work { writer: self, set, namespace, wrote: Vec::new() };
         let end = work.run(plan).await;
         Report { uid, wrote: work.wrote, end }
     }
 
     /// Reads all objects of a set, as whoever wrote before may have left them.
-    pub(crate) async fn read(self, set: Arc<CloneSet>) -> Report {
-        let namespace = set.metadata.namespace.clone().unwrap_or_default();
-        let uid = set.metadata.uid.clone().unwrap_or_default();
+    pub(crate) async fn read(self, set: Set) -> Report {
+        let (namespace, uid) = (set.namespace().to_owned(), set.uid().to_owned());
         let mut work = Work { writer: self, set, namespace, wrote: Vec::new() };
         let end = work.read().await;
         Report { uid, wrote: work.wrote, end }
@@ -135,7 +133,7 @@ impl Work {
             }
         }
         match plan.status {
-            Some(status) => self.status(json!(status)).await,
+            Some(status) => self.status(status).await,
             None => End::Done,
         }
     }
@@ -205,22 +203,20 @@ impl Work {
             new @ (Action::CreateClaim(_) | Action::CreatePod(_)) => self.create(vec![new]).await,
             Action::UpdateInPlace(update) => self.update_in_place(&update).await,
             Action::ForgetInPlace { node, uid } => {
-                let set = self.set.name_any();
-                self.mailbox(&node, |mailbox| mailbox.without(&uid, &set)).await
+                let owner = self.set.entry_owner();
+                self.mailbox(&node, |mailbox| mailbox.without(&uid, &owner)).await
             }
         }
     }
 
     async fn keep_pods_to_delete(&mut self, names: Vec<String>) -> End {
-        let meta = &self.set.metadata;
+        let meta = self.set.meta();
         let patch = json!({
             "metadata": { "uid": meta.uid, "resourceVersion": meta.resource_version },
             "spec": { "scaleStrategy": { "podsToDelete": names } },
         });
-        let api = Api::<CloneSet>::namespaced(self.writer.client.clone(), &self.namespace);
-        let (name, params) = (self.set.name_any(), params());
-        let patch = Patch::Merge(&patch);
-        let written = self.writer.ask("cloneset", api.patch(&name, &params, &patch)).await;
+        let (api, params, patch) = (self.sets(), params(), Patch::Merge(&patch));
+        let written = self.writer.ask("workload", api.patch(self.set.name(), &params, &patch)).await;
         self.settle_set(written).await
     }
 
@@ -232,18 +228,23 @@ impl Work {
                 status[field] = Value::Null;
             }
         }
-        let patch = json!({ "metadata": { "uid": self.set.metadata.uid }, "status": status });
-        let api = Api::<CloneSet>::namespaced(self.writer.client.clone(), &self.namespace);
-        let (name, params) = (self.set.name_any(), params());
-        let patch = Patch::Merge(&patch);
-        let written = self.writer.ask("cloneset_status", api.patch_status(&name, &params, &patch)).await;
+        let patch = json!({ "metadata": { "uid": self.set.uid() }, "status": status });
+        let (api, params, patch) = (self.sets(), params(), Patch::Merge(&patch));
+        let write = api.patch_status(self.set.name(), &params, &patch);
+        let written = self.writer.ask("workload_status", write).await;
         self.settle_set(written).await
     }
 
-    async fn settle_set(&mut self, written: Result<CloneSet, Failure>) -> End {
+    fn sets(&self) -> Api<DynamicObject> {
+        let resource = self.set.kind().resource();
+        Api::namespaced_with(self.writer.client.clone(), &self.namespace, &resource)
+    }
+
+    async fn settle_set(&mut self, written: Result<DynamicObject, Failure>) -> End {
         match written {
-            Ok(set) => {
-                self.wrote.push(Wrote::Set(Box::new(set)));
+            Ok(object) => {
+                // One that nobody can read is set aside when the watch shows it.
+                self.wrote.extend(self.set.kind().read(object).ok().map(Wrote::Set));
                 End::Done
             }
             Err(Failure::Gone) => End::Changed,

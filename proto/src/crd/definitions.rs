@@ -12,8 +12,9 @@ use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
 use super::{
-    AdvancedCronJob, AdvancedDaemonSet, AdvancedStatefulSet, BroadcastJob, CloneSet, ContainerRecreateRequest, ContainerUpdateRequest,
-    ImagePullJob, NodeImage, NodePodProbe, NodePodUpdate, PodProbeMarker, SidecarSet, bounds::bound,
+    AdvancedCronJob, AdvancedDaemonSet, AdvancedStatefulSet, BroadcastJob, CloneSet,
+    ContainerRecreateRequest, ContainerUpdateRequest, ImagePullJob, NodeImage, NodePodProbe, NodePodUpdate,
+    PodProbeMarker, SidecarSet, bounds::bound,
 };
 
 /// Every kind's definition.
@@ -96,10 +97,16 @@ fn with_strategy(mut definition: CustomResourceDefinition) -> CustomResourceDefi
 }
 
 /// A name is part of the names or labels of what its object makes.
-fn with_short_name(mut definition: CustomResourceDefinition, kind: &str, most: usize) -> CustomResourceDefinition {
+fn with_short_name(
+    mut definition: CustomResourceDefinition,
+    kind: &str,
+    most: usize,
+) -> CustomResourceDefinition {
     for_schemas(&mut definition, |schema| {
         schema.x_kubernetes_validations.get_or_insert_default().push(ValidationRule {
-            rule: format!("size(self.metadata.name) <= {most} && self.metadata.name.matches('^[a-zA-Z0-9-]+$')"),
+            rule: format!(
+                "size(self.metadata.name) <= {most} && self.metadata.name.matches('^[a-zA-Z0-9-]+$')"
+            ),
             message: Some(format!(
                 "the name of a {kind} has at most {most} letters, digits and dashes: choose another one"
             )),

@@ -24,6 +24,7 @@ pub mod in_place;
 pub mod jobs;
 pub mod lifecycle;
 pub mod names;
+pub mod plan;
 pub mod pod;
 pub mod revision;
 pub mod schedule;

@@ -47,8 +47,11 @@ impl Work {
                     }
                     self.wrote.push(wrote);
                 }
-                if let Some(failure) = failure {
-                    let failed = self.failed(failure, "FailedCreate", End::ScaleFailed).await;
+                if let Some((name, failure)) = failure {
+                    let failed = match failure {
+                        Failure::Taken => self.pod_taken(&name).await,
+                        failure => self.failed(failure, "FailedCreate", End::ScaleFailed).await,
+                    };
                     if end == End::Done {
                         end = failed;
                     }
@@ -59,6 +62,23 @@ impl Work {
             }
             at_once = at_once.saturating_mul(2).min(MOST_AT_ONCE);
         }
+    }
+
+    /// A pod of that name is there: the picture is old, or it is somebody else's.
+    async fn pod_taken(&mut self, name: &str) -> End {
+        let before = self.wrote.len();
+        let end = self.failed(Failure::Taken, "FailedCreate", End::ScaleFailed).await;
+        let read = self.wrote.get(before..).unwrap_or_default();
+        let is_own = read.iter().any(|wrote| match wrote {
+            Wrote::Read(_, pods, _, _) => pods.iter().any(|pod| pod.name == name),
+            _ => false,
+        });
+        if is_own || end != End::Changed {
+            return end;
+        }
+        let text = format!("pod {name} is there, and {} does not own it: delete it", self.set.entry_owner());
+        self.tell(true, "FailedCreate", text.clone());
+        End::ScaleFailed(text)
     }
 }
 
@@ -78,9 +98,16 @@ impl Writer {
 }
 
 /// Makes the claims of a pod, and the pod.
-async fn make(writer: &Writer, namespace: &str, unit: Vec<Action>) -> (Vec<Wrote>, Option<Failure>) {
+///
+/// A failure comes with the name of what could not be made.
+async fn make(
+    writer: &Writer,
+    namespace: &str,
+    unit: Vec<Action>,
+) -> (Vec<Wrote>, Option<(String, Failure)>) {
     let mut wrote = Vec::new();
     for action in unit {
+        let name = name(&action);
         let made = match action {
             Action::CreateClaim(object) => {
                 let made = writer.create_untyped::<PersistentVolumeClaim>(namespace, object).await;
@@ -99,8 +126,13 @@ async fn make(writer: &Writer, namespace: &str, unit: Vec<Action>) -> (Vec<Wrote
         };
         match made {
             Ok(made) => wrote.push(made),
-            Err(failure) => return (wrote, Some(failure)),
+            Err(failure) => return (wrote, Some((name, failure))),
         }
     }
     (wrote, None)
+}
+
+fn name(action: &Action) -> String {
+    let (Action::CreateClaim(object) | Action::CreatePod(object)) = action else { return String::new() };
+    object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
 }

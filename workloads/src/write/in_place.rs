@@ -4,7 +4,7 @@ use berth_proto::crd::NodePodUpdate;
 use berth_workloads_policy::action::InPlaceUpdate;
 use jiff::Timestamp;
 use kube::{
-    Api, ResourceExt,
+    Api,
     api::{Patch, PatchParams},
 };
 use serde_json::Value;
@@ -17,9 +17,7 @@ const MAILBOX_TRIES: usize = 5;
 
 impl Work {
     pub(super) async fn update_in_place(&mut self, update: &InPlaceUpdate) -> End {
-        let (namespace, name, uid) = (self.namespace.clone(), self.set.name_any(), self.set.uid());
-        let set = (namespace.as_str(), name.as_str(), uid.as_deref().unwrap_or_default());
-        let entry = mailbox::entry(update, set, Timestamp::now());
+        let entry = mailbox::entry(update, self.set.as_ref(), Timestamp::now());
         let end = self.mailbox(&update.node, |mailbox| mailbox.with(&entry)).await;
         if end == End::Done {
             let text = format!("update pod {} in place (revision {})", update.name, update.revision);

@@ -20,7 +20,7 @@ impl Work {
         }
         let found = self.wrote.get(before..).unwrap_or_default().iter().any(|wrote| match wrote {
             Wrote::Read(_, _, _, revisions) => {
-                revisions.iter().any(|revision| revision.template == self.set.spec.template.0)
+                revisions.iter().any(|revision| &revision.template == self.set.template())
             }
             _ => false,
         });
@@ -29,13 +29,13 @@ impl Work {
 
     /// Reads all objects of the set.
     pub(super) async fn read(&mut self) -> End {
-        let selector = match Selector::parse("spec.selector", &self.set.spec.selector) {
+        let selector = match Selector::parse("spec.selector", self.set.selector()) {
             Ok(selector) => selector,
             Err(fault) => return End::UpdateFailed(fault.to_string()),
         };
         let (client, namespace) = (self.writer.client.clone(), self.namespace.clone());
         let params = ListParams::default().labels(&selector.text());
-        let uid = self.set.metadata.uid.clone().unwrap_or_default();
+        let uid = self.set.uid().to_owned();
         let pods = Api::<Pod>::namespaced(client.clone(), &namespace);
         let claims = Api::<PersistentVolumeClaim>::namespaced(client.clone(), &namespace);
         let revisions = Api::<ControllerRevision>::namespaced(client, &namespace);
@@ -48,8 +48,8 @@ impl Work {
         match ask.await {
             Ok::<_, Failure>((pods, claims, revisions)) => {
                 let pods = pods.items.into_iter().filter_map(Pods::view).filter(|pod| pod.owner() == uid);
-                let claims =
-                    claims.items.into_iter().filter_map(Claims::view).filter(|claim| claim.owner() == uid);
+                let claims = claims.items.into_iter().filter_map(Claims::view);
+                let claims = claims.filter(|claim| self.set.has_claim(claim));
                 let revisions =
                     revisions.items.into_iter().filter_map(Revisions::view).filter(|one| one.owner == uid);
                 let (pods, claims, revisions) = (pods.collect(), claims.collect(), revisions.collect());

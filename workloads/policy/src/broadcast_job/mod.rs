@@ -38,8 +38,9 @@ pub use self::{
 use self::{resources::Resources, rules::OnFailure, status::Phase};
 use crate::{
     action::{Note, Target},
-    daemon_set::{self, fit::Fit},
+    daemon_set::fit::Fit,
     jobs::{Action, Kind, Plan as JobPlan},
+    plan,
     time::until,
 };
 
@@ -56,9 +57,9 @@ pub const UID_LABEL: &str = "broadcastjob-controller-uid";
 pub type Plan = JobPlan<BroadcastJobStatus>;
 
 /// A node.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeView {
-    node: daemon_set::NodeView,
+    node: plan::NodeView,
     unschedulable: bool,
     allocatable: Resources,
 }
@@ -96,28 +97,21 @@ impl NodeView {
         let allocatable = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
         let allocatable = allocatable.into_iter().flatten();
         Self {
-            node: daemon_set::NodeView {
+            node: plan::NodeView {
                 name: node.metadata.name.clone().unwrap_or_default(),
                 labels: node.metadata.labels.clone().unwrap_or_default(),
                 taints: taints.map(|taint| serde_json::json!(taint)).collect(),
             },
             unschedulable: spec.and_then(|spec| spec.unschedulable).unwrap_or(false),
-            allocatable: Resources::read(allocatable.map(|(name, amount)| (name.as_str(), amount.0.as_str()))),
+            allocatable: Resources::read(
+                allocatable.map(|(name, amount)| (name.as_str(), amount.0.as_str())),
+            ),
         }
     }
 
     /// Its name.
     pub fn name(&self) -> &str {
         &self.node.name
-    }
-
-    /// Tells whether a plan cannot tell it from the other one.
-    pub fn is_like(&self, other: &Self) -> bool {
-        self.unschedulable == other.unschedulable
-            && self.allocatable == other.allocatable
-            && self.node.name == other.node.name
-            && self.node.labels == other.node.labels
-            && self.node.taints == other.node.taints
     }
 }
 
@@ -146,7 +140,8 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     let mut plan = pass.plan;
     if input.job.status.as_ref() != Some(&status) {
         // A new phase is a decision, and so is what it was let go on with.
-        plan.status_first = before.phase != status.phase || before.accepted_failures != status.accepted_failures;
+        plan.status_first =
+            before.phase != status.phase || before.accepted_failures != status.accepted_failures;
         plan.status = Some(status);
     }
     plan
@@ -157,7 +152,7 @@ impl<'a> Pass<'a> {
     fn fit(&mut self) {
         let fit = Fit::with(self.rules.template, Vec::new());
         let needs = Resources::of_pod(self.rules.template);
-        let bare = |view: &NodeView| daemon_set::NodeView { taints: Vec::new(), ..view.node.clone() };
+        let bare = |view: &NodeView| plan::NodeView { taints: Vec::new(), ..view.node.clone() };
         let mut known: BTreeSet<&str> = BTreeSet::new();
         for view in self.input.nodes {
             let name = view.node.name.as_str();
@@ -201,7 +196,8 @@ impl<'a> Pass<'a> {
         match self.rules.on_failure {
             OnFailure::Pause if status.failed > accepted => {
                 if !was_paused {
-                    let text = "a pod failed: the job rests; correct it, set spec.paused, and take it back to go on";
+                    let text =
+                        "a pod failed: the job rests; correct it, set spec.paused, and take it back to go on";
                     self.tell(true, "Paused", text);
                 }
                 status.phase = Some(Phase::Paused.name().to_owned());

@@ -64,7 +64,7 @@ pub(super) fn pod(
 }
 
 /// Only where updates happen in place: every gate is one more write before a pod is Ready.
-fn add_gate(spec: &mut Map<String, Value>) {
+pub(crate) fn add_gate(spec: &mut Map<String, Value>) {
     let gates = spec.entry("readinessGates").or_insert_with(|| json!([]));
     if gates.is_null() {
         *gates = json!([]);

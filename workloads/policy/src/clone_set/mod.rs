@@ -29,18 +29,18 @@ use std::{
 
 use berth_proto::crd::{CloneSet, CloneSetStatus};
 use jiff::Timestamp;
-use serde_json::json;
 
+pub(crate) use self::{build::add_gate, priority::trailing, rules::template_labels, status::condition};
 pub use self::{
     claims::ClaimView,
     rules::{Priority, Rules, UpdateType},
 };
 use self::{member::Member, numbers::numbers};
-pub(crate) use self::{priority::trailing, rules::template_labels, status::condition};
 use crate::{
-    action::{Action, Note},
+    action::Action,
     hash::Suffixes,
     in_place::InPlaceState,
+    plan::{self, Failures, Nodes, release},
     pod::PodView,
     revision::{Live, Owner, Revision, settle, surplus},
     selector::Labels,
@@ -52,9 +52,6 @@ pub const API_VERSION: &str = "apps.kruise.io/v1alpha1";
 /// The kind.
 pub const KIND: &str = "CloneSet";
 
-/// Labels of nodes, by node.
-pub type Nodes = BTreeMap<String, Labels>;
-
 /// Choices of the installation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
@@ -62,15 +59,6 @@ pub struct Settings {
     pub partition_rollback: bool,
     /// Pods are labelled with the hash of their revision alone.
     pub short_hash: bool,
-}
-
-/// Failures of the last writes, for the status.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Failures {
-    /// A pod or a claim could not be made or deleted.
-    pub scale: Option<String>,
-    /// A pod could not be updated.
-    pub update: Option<String>,
 }
 
 /// A CloneSet, and all that is known of it.
@@ -101,17 +89,7 @@ pub struct Input<'a> {
 }
 
 /// Writes that are due.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Plan {
-    /// Writes, in their order. New pods may be made several at once.
-    pub actions: Vec<Action>,
-    /// Status, when it differs from the one on file.
-    pub status: Option<CloneSetStatus>,
-    /// Time after which something else may be due, though nothing changes.
-    pub again: Option<Duration>,
-    /// Things to tell.
-    pub notes: Vec<Note>,
-}
+pub type Plan = plan::Plan<CloneSetStatus>;
 
 /// State of a pass.
 struct Pass<'a> {
@@ -186,12 +164,6 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     let mut plan = pass.plan;
     plan.status = (set.status.as_ref() != Some(&status)).then_some(status);
     plan
-}
-
-/// Takes the set off the owners of a pod.
-fn release(pod: &PodView, uid: &str) -> Action {
-    let others: Vec<_> = pod.owners.iter().filter(|owner| owner.uid != uid).collect();
-    Action::PatchPod(pod.target(), json!({ "metadata": { "ownerReferences": others } }))
 }
 
 impl Pass<'_> {

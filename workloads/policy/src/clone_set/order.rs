@@ -4,8 +4,8 @@ use std::{cmp::Ordering, collections::BTreeMap};
 
 use serde_json::{Map, Value};
 
-use super::{Nodes, member::Member};
-use crate::selector::Labels;
+use super::member::Member;
+use crate::plan::Nodes;
 
 /// Node label that every node has, with its own name.
 const HOSTNAME: &str = "kubernetes.io/hostname";
@@ -63,7 +63,7 @@ fn ranks(members: &[Member<'_>], template: &Map<String, Value>, nodes: &Nodes) -
     for key in keys {
         let (positions, domains) = positions(members, |member| {
             let node = &member.pod.node;
-            let label = nodes.get(node).and_then(|node: &Labels| node.get(key)).cloned();
+            let label = nodes.get(node).and_then(|node| node.labels.get(key)).cloned();
             label.or_else(|| (key == HOSTNAME && !node.is_empty()).then(|| node.clone()))
         });
         let weight = f64::ln(f64::from(u32::try_from(domains).unwrap_or(u32::MAX)) + 2.0);

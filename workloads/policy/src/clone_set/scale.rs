@@ -12,11 +12,9 @@ use crate::{
     action::{Action, Note},
     lifecycle::{State, entering, holds},
     names::SPECIFIED_DELETE_LABEL,
+    plan::MOST_CREATED,
     pod::PodView,
 };
-
-/// The most pods that one pass makes; the next pass goes on.
-const MOST_CREATED: i64 = 500;
 
 impl<'a> Pass<'a> {
     pub(super) fn scale(&mut self, numbers: &Numbers, pods: &[&PodView]) {

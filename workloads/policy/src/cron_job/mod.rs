@@ -185,7 +185,11 @@ impl Pass<'_> {
         if let Some(missed) = self.missed_in(time, false, "a later run was due already") {
             self.miss(missed);
         }
-        let is_known = self.starting.as_ref().and_then(|one| one.schedule_time.as_ref()).is_some_and(|one| one.0 == time);
+        let is_known = self
+            .starting
+            .as_ref()
+            .and_then(|one| one.schedule_time.as_ref())
+            .is_some_and(|one| one.0 == time);
         if self.rules.ttl.is_none() {
             self.starting = None;
         } else if !is_known {

@@ -109,8 +109,9 @@ fn of_job(template: &Map<String, Value>) -> Result<Option<i64>, Fault> {
 fn broadcast(template: &Map<String, Value>) -> Result<Option<i64>, Fault> {
     let field = "spec.template.broadcastJobTemplate";
     let spec = template.get("spec").cloned().unwrap_or_default();
-    let spec: BroadcastJobSpec = serde_json::from_value(spec)
-        .map_err(|error| Fault::new(format!("{field}.spec"), format!("is no spec of a BroadcastJob: {error}")))?;
+    let spec: BroadcastJobSpec = serde_json::from_value(spec).map_err(|error| {
+        Fault::new(format!("{field}.spec"), format!("is no spec of a BroadcastJob: {error}"))
+    })?;
     let ttl = spec.completion_policy.as_ref().and_then(|policy| policy.ttl_seconds_after_finished);
     let job = BroadcastJob::new("", spec);
     broadcast_job::Rules::of(&job)

@@ -4,7 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::{Rules, fit};
 use crate::{
-    names::{IN_PLACE_GATE, REVISION_LABEL},
+    clone_set::add_gate,
+    names::REVISION_LABEL,
     revision::{Owner, Revision},
 };
 
@@ -29,12 +30,7 @@ pub(super) fn pod(rules: &Rules<'_>, owner: Owner<'_>, revision: &Revision, name
     spec.insert("tolerations".to_owned(), tolerations.into());
     place(&mut spec, node);
     if rules.in_place {
-        let gates = spec.entry("readinessGates").or_insert_with(|| json!([]));
-        if let Some(gates) = gates.as_array_mut()
-            && gates.iter().all(|gate| gate.get("conditionType") != Some(&IN_PLACE_GATE.into()))
-        {
-            gates.push(json!({ "conditionType": IN_PLACE_GATE }));
-        }
+        add_gate(&mut spec);
     }
     json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec })
 }

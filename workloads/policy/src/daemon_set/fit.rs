@@ -2,8 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::NodeView;
-use crate::selector::Labels;
+use crate::{plan::NodeView, selector::Labels};
 
 /// Taints that a pod of a DaemonSet tolerates by itself, with their effects, as in Kubernetes.
 const TOLERATED: [(&str, &str); 6] = [

@@ -11,6 +11,7 @@
 
 pub(crate) mod build;
 pub(crate) mod fit;
+mod rests;
 mod rules;
 mod status;
 mod update;
@@ -25,16 +26,17 @@ use std::{
 
 use berth_proto::crd::{AdvancedDaemonSet, AdvancedDaemonSetStatus};
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use self::fit::Fit;
-pub use self::rules::Rules;
+pub use self::{rests::Rests, rules::Rules};
 use crate::{
     action::{Action, Note},
     hash::Suffixes,
     in_place::{InPlacePhase, InPlaceState},
     lifecycle::{State, entering, holds},
     names::REVISION_LABEL,
+    plan::{self, Failures, NodeView, Nodes, release},
     pod::{Phase, PodView},
     revision::{Live, Owner, Revision, settle, surplus},
     selector::Labels,
@@ -46,17 +48,6 @@ pub const API_VERSION: &str = "apps.kruise.io/v1alpha1";
 /// The kind.
 pub const KIND: &str = "DaemonSet";
 
-/// A node.
-#[derive(Clone, Debug, Default)]
-pub struct NodeView {
-    /// Its name.
-    pub name: String,
-    /// Its labels.
-    pub labels: Labels,
-    /// Its taints, as the API has them.
-    pub taints: Vec<Value>,
-}
-
 /// A DaemonSet, and all that is known of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
@@ -67,13 +58,15 @@ pub struct Input<'a> {
     /// Pods that it owns.
     pub pods: &'a [&'a PodView],
     /// All nodes.
-    pub nodes: &'a [&'a NodeView],
+    pub nodes: &'a Nodes,
     /// Updates in place of its pods, by UID.
     pub in_place: &'a BTreeMap<String, InPlaceState>,
     /// Nodes whose agents update pods in place.
     pub updating_nodes: &'a BTreeSet<String>,
     /// Nodes whose pods have ended again and again, and when they may have another one.
     pub rests_until: &'a BTreeMap<String, Timestamp>,
+    /// Failures of the last writes.
+    pub failures: &'a Failures,
     /// How often the name of a new revision was taken, as far as the status does not say so yet.
     pub collisions: i32,
     /// Seed of new names.
@@ -81,17 +74,7 @@ pub struct Input<'a> {
 }
 
 /// Writes that are due.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Plan {
-    /// Writes, in their order.
-    pub actions: Vec<Action>,
-    /// Status, when it differs from the one on file.
-    pub status: Option<AdvancedDaemonSetStatus>,
-    /// Time after which something else may be due, though nothing changes.
-    pub again: Option<Duration>,
-    /// Things to tell.
-    pub notes: Vec<Note>,
-}
+pub type Plan = plan::Plan<AdvancedDaemonSetStatus>;
 
 /// A pod of the set.
 #[derive(Clone, Copy, Debug)]
@@ -151,9 +134,16 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         annotations: set.metadata.annotations.as_ref().unwrap_or(&none),
     };
     let counted = set.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0);
+    let mut plan = Plan::default();
+    // Pods that are not selected any more are given free.
+    let left = input.pods.iter().filter(|pod| !rules.selector.takes(&pod.labels));
+    plan.actions.extend(left.map(|pod| release(pod, owner.uid)));
     let live = match settle(owner, rules.template, input.revisions, None, counted.max(input.collisions)) {
         Ok(live) => Live { current: earlier(input, live.update), ..live },
-        Err(action) => return Plan { actions: vec![*action], ..Plan::default() },
+        Err(action) => {
+            plan.actions.push(*action);
+            return plan;
+        }
     };
     let places = places(input, &rules, live, now);
     let desired = places.values().filter(|place| place.should_run).count();
@@ -169,7 +159,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         surge: rules.max_surge.up(desired),
         now,
         suffixes: Suffixes::new(input.seed),
-        plan: Plan::default(),
+        plan,
         made: BTreeSet::new(),
         creates_left: burst,
         deletes_left: burst,
@@ -184,6 +174,17 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     let mut plan = pass.plan;
     plan.status = (set.status.as_ref() != Some(&status)).then_some(status);
     plan
+}
+
+/// Tells whether a change of a node changes anything for the set.
+pub fn minds(set: &AdvancedDaemonSet, before: Option<&NodeView>, after: Option<&NodeView>) -> bool {
+    let Ok(rules) = Rules::of(set) else { return false };
+    let fit = Fit::of(rules.template);
+    let seen = |node: Option<&NodeView>| {
+        let selected = |node: &NodeView| rules.nodes.as_ref().is_some_and(|one| one.takes(&node.labels));
+        node.map_or(((false, false), false), |node| (fit.on(node), selected(node)))
+    };
+    seen(before) != seen(after)
 }
 
 /// Revision that pods on nodes which are held back have: the newest one that a pod still has, or the one
@@ -203,7 +204,7 @@ fn places<'a>(
 ) -> BTreeMap<String, Place<'a>> {
     let fit = Fit::of(rules.template);
     let mut places: BTreeMap<String, Place<'a>> = BTreeMap::new();
-    for node in input.nodes {
+    for node in input.nodes.values() {
         let (should_run, may_go_on) = fit.on(node);
         let place = Place { node: Some(node), should_run, may_go_on, members: Vec::new() };
         places.insert(node.name.clone(), place);
@@ -267,6 +268,7 @@ impl<'a> Pass<'a> {
             for one in ended.iter().filter(|_| !rests) {
                 let text = format!("pod {} on node {name} has ended, and is made anew", one.pod.name);
                 self.plan.notes.push(Note { warning: true, reason: "FailedDaemonPod", text });
+                self.plan.ended_on.push(name.clone());
                 self.delete(one);
             }
             // One that is going is waited for, unless there may be two.

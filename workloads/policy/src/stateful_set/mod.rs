@@ -35,6 +35,7 @@ use crate::{
     in_place::{InPlacePhase, InPlaceState},
     lifecycle::{State, entering, holds},
     names::REVISION_LABEL,
+    plan::{self, Failures, MOST_CREATED, release},
     pod::{Phase, PodView},
     revision::{Live, Owner, Revision, settle, surplus},
     selector::Labels,
@@ -61,22 +62,14 @@ pub struct Input<'a> {
     pub in_place: &'a BTreeMap<String, InPlaceState>,
     /// Nodes whose agents update pods in place.
     pub updating_nodes: &'a BTreeSet<String>,
+    /// Failures of the last writes.
+    pub failures: &'a Failures,
     /// How often the name of a new revision was taken, as far as the status does not say so yet.
     pub collisions: i32,
 }
 
 /// Writes that are due.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Plan {
-    /// Writes, in their order.
-    pub actions: Vec<Action>,
-    /// Status, when it differs from the one on file.
-    pub status: Option<AdvancedStatefulSetStatus>,
-    /// Time after which something else may be due, though nothing changes.
-    pub again: Option<Duration>,
-    /// Things to tell.
-    pub notes: Vec<Note>,
-}
+pub type Plan = plan::Plan<AdvancedStatefulSetStatus>;
 
 /// A pod with a number.
 #[derive(Clone, Copy, Debug)]
@@ -99,6 +92,8 @@ struct Pass<'a> {
     members: BTreeMap<i64, Member<'a>>,
     now: Timestamp,
     plan: Plan,
+    /// Pods that this pass makes.
+    created: i64,
     /// Why a pod is not made.
     create_waits: Option<String>,
     /// Why the update does not go on.
@@ -134,12 +129,20 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     let status = set.status.as_ref();
     let counted = status.and_then(|status| status.collision_count).unwrap_or(0);
     let current = status.and_then(|status| status.current_revision.as_deref());
+    let mut plan = Plan::default();
+    // Pods that are not selected any more are given free, unless all are about to go.
+    let (ours, left): (Vec<&PodView>, Vec<&PodView>) =
+        input.pods.iter().copied().partition(|pod| is_going || rules.selector.takes(&pod.labels));
+    plan.actions.extend(left.into_iter().map(|pod| release(pod, owner.uid)));
     let live = match settle(owner, rules.template, input.revisions, current, counted.max(input.collisions)) {
         Ok(live) => live,
-        Err(_) if is_going => return Plan::default(),
-        Err(action) => return Plan { actions: vec![*action], ..Plan::default() },
+        Err(_) if is_going => return plan,
+        Err(action) => {
+            plan.actions.push(*action);
+            return plan;
+        }
     };
-    let members = input.pods.iter().filter_map(|pod| {
+    let members = ours.into_iter().filter_map(|pod| {
         let ordinal = ordinal(name, &pod.name)?;
         Some((ordinal, Member::of(pod, ordinal, &rules, live, input, now)))
     });
@@ -151,7 +154,8 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         slots: rules.slots(),
         members: members.collect(),
         now,
-        plan: Plan::default(),
+        plan,
+        created: 0,
         create_waits: None,
         update_waits: None,
     };
@@ -201,7 +205,7 @@ impl<'a> Pass<'a> {
         // A budget of pods that are out while others are made.
         let mut left = self.rules.scale_max_unavailable.unwrap_or(i64::MAX);
         for ordinal in self.slots.clone() {
-            if left <= 0 {
+            if left <= 0 || self.created >= MOST_CREATED {
                 return true;
             }
             let Some(member) = self.members.get(&ordinal).copied() else {
@@ -216,6 +220,11 @@ impl<'a> Pass<'a> {
                 let text = format!("pod {} has ended, and is made anew", member.pod.name);
                 self.plan.notes.push(Note { warning: true, reason: "RecreatingFailedPod", text });
                 self.plan.actions.push(Action::DeletePod(member.pod.target()));
+            }
+            if member.pod.phase == Phase::Pending && !member.pod.terminating {
+                // It waits for a claim that somebody has deleted.
+                let claims = self.missing_claims(ordinal);
+                self.plan.actions.extend(claims.into_iter().map(Action::CreateClaim));
             }
             if !member.available {
                 if self.rules.ordered {
@@ -238,6 +247,7 @@ impl<'a> Pass<'a> {
         self.plan.actions.extend(claims.into_iter().map(Action::CreateClaim));
         let pod = build::pod(self.rules, self.owner, revision, ordinal, self.now);
         self.plan.actions.push(Action::CreatePod(pod));
+        self.created += 1;
         true
     }
 

@@ -12,8 +12,8 @@ use crate::{
     selector::{Labels, Selector},
 };
 
-/// The most pods that a set may have; what is beyond is no number that anybody means.
-const MOST_REPLICAS: i64 = 1_000_000;
+/// The most pods that a set may have; no cluster has as many.
+const MOST_REPLICAS: i64 = 100_000;
 /// The longest time that a pod may have to be ready for, in seconds.
 const MOST_READY_SECONDS: i64 = 300;
 
@@ -54,7 +54,10 @@ impl<'a> Rules<'a> {
     /// Reads and checks the spec.
     pub fn of(set: &'a AdvancedStatefulSet) -> Result<Self, Fault> {
         let spec = &set.spec;
-        let replicas = i64::from(spec.replicas.unwrap_or(1)).clamp(0, MOST_REPLICAS);
+        let replicas = i64::from(spec.replicas.unwrap_or(1)).max(0);
+        if replicas > MOST_REPLICAS {
+            return Err(Fault::new("spec.replicas", format!("is {replicas}: give at most {MOST_REPLICAS}")));
+        }
         let selector = Selector::parse("spec.selector", &spec.selector)?;
         if selector.is_empty() {
             return Err(Fault::new("spec.selector", "selects all pods: give it labels of the template"));

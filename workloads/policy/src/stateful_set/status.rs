@@ -26,8 +26,11 @@ impl Pass<'_> {
         let of_current =
             |one: &Member<'_>| one.pod.label(REVISION_LABEL) == current.name && !one.pod.terminating;
         let conditions = before.map(|before| before.conditions.as_slice()).unwrap_or_default();
-        let failed =
-            [(FAILED_CREATE, self.create_waits.as_ref()), (FAILED_UPDATE, self.update_waits.as_ref())];
+        let failures = self.input.failures;
+        let failed = [
+            (FAILED_CREATE, failures.scale.as_ref().or(self.create_waits.as_ref())),
+            (FAILED_UPDATE, failures.update.as_ref().or(self.update_waits.as_ref())),
+        ];
         let collisions = before.and_then(|before| before.collision_count).unwrap_or(0);
         let collisions = collisions.max(self.input.collisions);
         AdvancedStatefulSetStatus {

@@ -12,7 +12,8 @@ use crate::{
     clone_set::ClaimView,
     in_place::{InPlacePhase, InPlaceState},
     lifecycle::State,
-    names::{REVISION_LABEL, STATE_LABEL},
+    names::{IN_PLACE_GATE, REVISION_LABEL, STATE_LABEL},
+    plan::Failures,
     pod::{Phase, PodView},
     revision::Revision,
 };
@@ -26,6 +27,7 @@ struct World {
     pods: Vec<PodView>,
     claims: Vec<ClaimView>,
     in_place: BTreeMap<String, InPlaceState>,
+    failures: Failures,
 }
 
 fn template(image: &str) -> Value {
@@ -93,6 +95,7 @@ impl World {
             pods: pods.split_whitespace().map(pod).collect(),
             claims: Vec::new(),
             in_place: BTreeMap::new(),
+            failures: Failures::default(),
         }
     }
 
@@ -113,6 +116,7 @@ impl World {
             claims: &claims,
             in_place: &self.in_place,
             updating_nodes: &BTreeSet::from([NODE.to_owned()]),
+            failures: &self.failures,
             collisions: 0,
         };
         plan(&input, NOW)
@@ -320,6 +324,7 @@ fn a_spec_that_makes_no_sense_does_nothing_and_says_so() {
     for (change, says) in [
         (rolling(json!({ "maxUnavailable": "many" })), "maxUnavailable is many"),
         (json!({ "podManagementPolicy": "parallel" }), "spec.podManagementPolicy is \"parallel\""),
+        (json!({ "replicas": 100_001 }), "spec.replicas is 100001: give at most 100000"),
         (json!({ "selector": {} }), "spec.selector selects all pods"),
     ] {
         let plan = World::new(3, change, "0o").plan();
@@ -327,4 +332,54 @@ fn a_spec_that_makes_no_sense_does_nothing_and_says_so() {
         let message = plan.status.unwrap().conditions[0].message.clone().unwrap();
         assert!(message.contains(says), "{message}");
     }
+}
+
+#[test]
+fn a_pass_is_bounded() {
+    assert_eq!(World::new(100_000, json!({}), "").effect().split_whitespace().count(), 500);
+}
+
+#[test]
+fn a_pod_that_is_not_selected_any_more_is_given_free() {
+    let mut world = World::new(2, json!({}), "0n 1n");
+    world.pods[1].labels.remove("app");
+    let actions = world.plan().actions;
+    let [Action::PatchPod(target, patch), Action::CreatePod(_)] = actions.as_slice() else {
+        panic!("{actions:?}")
+    };
+    assert_eq!((target.name.as_str(), &patch["metadata"]["ownerReferences"]), ("db-1", &json!([])));
+}
+
+#[test]
+fn a_claim_that_somebody_has_deleted_is_made_again() {
+    let mut world = World::new(1, with_claims("Retain", "Retain"), "0n!");
+    world.pods[0].phase = Phase::Pending;
+    let actions = world.plan().actions;
+    assert!(matches!(&actions[..], [Action::CreateClaim(_)]), "{actions:?}");
+    world.claims.push(claim(0));
+    assert_eq!(world.plan().actions, []);
+}
+
+#[test]
+fn pods_that_are_updated_in_place_have_the_gate() {
+    let gates = |policy: &str| {
+        let world = World::new(1, rolling(json!({ "podUpdatePolicy": policy })), "");
+        match &world.plan().actions[..] {
+            [Action::CreatePod(pod)] => pod["spec"]["readinessGates"].clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(gates("InPlaceIfPossible"), json!([{ "conditionType": IN_PLACE_GATE }]));
+    assert_eq!(gates("ReCreate"), Value::Null);
+}
+
+#[test]
+fn failures_of_writes_are_said() {
+    let mut world = World::new(1, json!({}), "0n");
+    world.failures.scale = Some("no quota".to_owned());
+    let condition = world.plan().status.unwrap().conditions.remove(0);
+    assert_eq!(
+        (condition.type_.as_str(), condition.message.as_deref()),
+        ("FailedCreatePod", Some("no quota"))
+    );
 }

@@ -50,7 +50,10 @@ fn change(world: &mut World, dice: &mut Dice) {
 /// Pods begin and end.
 fn run(world: &mut World, dice: &mut Dice) {
     let ready = |world: &World, pod: &PodView| {
-        world.nodes.get(&pod.node).is_some_and(|node| node["spec"] == json!({}) && node["status"] != json!({}))
+        world
+            .nodes
+            .get(&pod.node)
+            .is_some_and(|node| node["spec"] == json!({}) && node["status"] != json!({}))
     };
     let begins: BTreeSet<String> =
         world.pods.iter().filter(|(_, pod)| ready(world, pod)).map(|(name, _)| name.clone()).collect();

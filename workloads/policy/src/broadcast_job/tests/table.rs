@@ -19,17 +19,27 @@ fn a_pod_is_built_of_the_template_and_its_node() {
     let plan = world.plan();
     let [Action::Create(Kind::Pod, pod)] = &plan.actions[..] else { panic!("{plan:?}") };
     assert!(pod["metadata"]["name"].as_str().unwrap().starts_with("sweep-"));
-    assert_eq!(pod["metadata"]["labels"], json!({
-        "app": "sweep", "broadcastjob-name": "sweep", "broadcastjob-controller-uid": "u",
-    }));
-    assert_eq!(pod["metadata"]["ownerReferences"], json!([{
-        "apiVersion": "apps.kruise.io/v1alpha1", "kind": "BroadcastJob", "name": "sweep", "uid": "u",
-        "controller": true, "blockOwnerDeletion": true,
-    }]));
-    let terms = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
-    assert_eq!(pod.pointer(terms), Some(&json!([{
-        "matchFields": [{ "key": "metadata.name", "operator": "In", "values": ["a"] }],
-    }])));
+    assert_eq!(
+        pod["metadata"]["labels"],
+        json!({
+            "app": "sweep", "broadcastjob-name": "sweep", "broadcastjob-controller-uid": "u",
+        })
+    );
+    assert_eq!(
+        pod["metadata"]["ownerReferences"],
+        json!([{
+            "apiVersion": "apps.kruise.io/v1alpha1", "kind": "BroadcastJob", "name": "sweep", "uid": "u",
+            "controller": true, "blockOwnerDeletion": true,
+        }])
+    );
+    let terms =
+        "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
+    assert_eq!(
+        pod.pointer(terms),
+        Some(&json!([{
+            "matchFields": [{ "key": "metadata.name", "operator": "In", "values": ["a"] }],
+        }]))
+    );
     assert_eq!(pod["spec"]["aFieldOfLater"], 1);
     // That it began is on file before its first pod.
     assert!(plan.status_first && plan.status.unwrap().start_time.is_some());
@@ -253,7 +263,12 @@ fn a_failure_pauses_until_it_is_let_go() {
 #[rstest]
 #[case::within(3, "running", 1, 0)]
 #[case::over(4, "completed", 0, 1)]
-fn a_pod_that_is_restarted(#[case] restarts: i64, #[case] phase: &str, #[case] active: i32, #[case] failed: i32) {
+fn a_pod_that_is_restarted(
+    #[case] restarts: i64,
+    #[case] phase: &str,
+    #[case] active: i32,
+    #[case] failed: i32,
+) {
     let spec = json!({
         "template": { "spec": { "restartPolicy": "OnFailure", "containers": [] } },
         "failurePolicy": { "type": "Continue", "restartLimit": 3 },

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::world::{NODE, World};
-use crate::{action::Action, pod::Phase};
+use crate::{action::Action, plan::NodeView, pod::Phase};
 
 /// Names of the pods that a pass deletes, in order.
 fn deleted(world: &World) -> Vec<String> {
@@ -55,7 +55,7 @@ fn pods_stay_spread() {
     for (at, zone) in [(0, "a"), (1, "b"), (2, "b")] {
         world.pods[at].node = format!("node-{at}");
         let labels = [("zone".to_owned(), zone.to_owned())].into();
-        world.nodes.insert(format!("node-{at}"), labels);
+        world.nodes.insert(format!("node-{at}"), NodeView { labels, ..NodeView::default() });
     }
     assert_eq!(deleted(&world), ["p1"]);
 }

@@ -9,12 +9,13 @@ use berth_proto::crd::CloneSet;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::super::{ClaimView, Failures, Input, Nodes, Plan, Settings, plan};
+use super::super::{ClaimView, Input, Plan, Settings, plan};
 use crate::{
     action::Action,
     in_place::InPlaceState,
     lifecycle::State,
     names::{INSTANCE_LABEL, REVISION_LABEL, SPECIFIED_DELETE_LABEL, STATE_LABEL, TEMPLATE_HASH_LABEL},
+    plan::{Failures, Nodes},
     pod::{Phase, PodView},
     revision::Revision,
 };

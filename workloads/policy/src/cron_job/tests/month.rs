@@ -31,7 +31,12 @@ impl Dice {
 }
 
 /// Ends jobs, and takes away those that delete themselves.
-fn live(world: &mut World, ends: &mut BTreeMap<String, (Timestamp, Timestamp)>, dice: &mut Dice, ttl: Option<i64>) {
+fn live(
+    world: &mut World,
+    ends: &mut BTreeMap<String, (Timestamp, Timestamp)>,
+    dice: &mut Dice,
+    ttl: Option<i64>,
+) {
     let new: Vec<String> = world.children.keys().filter(|name| !ends.contains_key(*name)).cloned().collect();
     for name in new {
         let over = after(world.children[&name].started, dice.up_to(5400));
@@ -57,7 +62,9 @@ fn live(world: &mut World, ends: &mut BTreeMap<String, (Timestamp, Timestamp)>, 
 #[case::deletes_itself("*/10 * * * *", json!({}), Some(0))]
 #[case::deletes_itself_later("*/10 * * * *", json!({ "concurrencyPolicy": "Forbid" }), Some(30))]
 fn each_time_once_or_told(#[case] schedule: &str, #[case] spec: Value, #[case] ttl: Option<i64>) {
-    for seed in 1..=3 {
+    // The long ones once.
+    let seeds = if schedule == "* * * * *" || spec.get("timeZone").is_some() { 1 } else { 3 };
+    for seed in 1..=seeds {
         month(schedule, &spec, ttl, seed);
     }
 }
@@ -100,7 +107,7 @@ fn month(text: &str, spec: &Value, ttl: Option<i64>, seed: u64) {
             world.now = after(world.now, dice.up_to(away));
         } else if plan.actions.is_empty() && plan.status.is_none() {
             let again = plan.again.map_or(60, |again| i64::try_from(again.as_secs()).unwrap() + 1);
-            world.now = after(world.now, again.min(1 + dice.up_to(300)));
+            world.now = after(world.now, again.min(1 + dice.up_to(900)));
         } else {
             world.now = after(world.now, dice.up_to(2));
         }

@@ -55,22 +55,31 @@ fn a_job_is_built_of_the_template_and_its_time() {
     world.now = at("2026-01-01T11:00:02Z");
     let plan = world.plan();
     let [Action::Create(Kind::Job, job)] = &plan.actions[..] else { panic!("{plan:?}") };
-    assert_eq!(job["metadata"], json!({
-        "namespace": "ns", "name": "report-1767265200", "labels": { "app": "report" },
-        "annotations": { SCHEDULED_AT: "2026-01-01T11:00:00Z" },
-        "ownerReferences": [{
-            "apiVersion": "apps.kruise.io/v1alpha1", "kind": "AdvancedCronJob", "name": "report", "uid": "u",
-            "controller": true, "blockOwnerDeletion": true,
-        }],
-    }));
+    assert_eq!(
+        job["metadata"],
+        json!({
+            "namespace": "ns", "name": "report-1767265200", "labels": { "app": "report" },
+            "annotations": { SCHEDULED_AT: "2026-01-01T11:00:00Z" },
+            "ownerReferences": [{
+                "apiVersion": "apps.kruise.io/v1alpha1", "kind": "AdvancedCronJob", "name": "report", "uid": "u",
+                "controller": true, "blockOwnerDeletion": true,
+            }],
+        })
+    );
     assert_eq!(job["spec"]["aFieldOfLater"], 1);
     world.carry_out(&plan, usize::MAX);
     let plan = world.settle();
     let status = json!(world.job.status);
-    assert_eq!((&status["lastScheduleTime"], &status["type"]), (&json!("2026-01-01T11:00:00Z"), &json!("Job")));
-    assert_eq!(status["active"], json!([{
-        "apiVersion": "batch/v1", "kind": "Job", "name": "report-1767265200", "namespace": "ns", "uid": "child-1",
-    }]));
+    assert_eq!(
+        (&status["lastScheduleTime"], &status["type"]),
+        (&json!("2026-01-01T11:00:00Z"), &json!("Job"))
+    );
+    assert_eq!(
+        status["active"],
+        json!([{
+            "apiVersion": "batch/v1", "kind": "Job", "name": "report-1767265200", "namespace": "ns", "uid": "child-1",
+        }])
+    );
     assert_eq!(plan.again, Some(Duration::from_millis(3_598_001)));
 }
 
@@ -83,7 +92,10 @@ fn a_broadcast_job_is_built_too() {
     world.now = at("2026-01-01T11:00:00Z");
     let plan = world.plan();
     let [Action::Create(Kind::BroadcastJob, job)] = &plan.actions[..] else { panic!("{plan:?}") };
-    assert_eq!((&job["apiVersion"], &job["kind"]), (&json!("apps.kruise.io/v1alpha1"), &json!("BroadcastJob")));
+    assert_eq!(
+        (&job["apiVersion"], &job["kind"]),
+        (&json!("apps.kruise.io/v1alpha1"), &json!("BroadcastJob"))
+    );
 }
 
 /// The jobs of a time that has passed, with what their going on does to the next one.
@@ -194,7 +206,8 @@ fn a_run_that_may_have_been_made_is_not_made_again() {
         "ttlSecondsAfterFinished": 5, "template": { "spec": { "restartPolicy": "Never" } },
     }}});
     let new = || {
-        let mut world = World::new("2026-01-01T10:10:00Z", "@hourly", json!({ "template": template.clone() }));
+        let mut world =
+            World::new("2026-01-01T10:10:00Z", "@hourly", json!({ "template": template.clone() }));
         world.now = at("2026-01-01T11:00:00Z");
         let plan = world.plan();
         assert!(plan.status_first && plan.actions.len() == 1, "{plan:?}");

@@ -1,0 +1,72 @@
+//! Plan of a pass, the same for all kinds.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde_json::{Value, json};
+
+use crate::{
+    action::{Action, Note},
+    pod::PodView,
+    selector::Labels,
+};
+
+/// The most pods that one pass makes; the next pass goes on.
+pub(crate) const MOST_CREATED: i64 = 500;
+
+/// Writes that are due.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan<S> {
+    /// Writes, in their order. New pods may be made several at once.
+    pub actions: Vec<Action>,
+    /// Status, when it differs from the one on file.
+    pub status: Option<S>,
+    /// Time after which something else may be due, though nothing changes.
+    pub again: Option<Duration>,
+    /// Things to tell.
+    pub notes: Vec<Note>,
+    /// Nodes whose pods have ended and are made anew: they may end again and again.
+    pub ended_on: Vec<String>,
+}
+
+/// Failures of the last writes, for the status.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Failures {
+    /// A pod or a claim could not be made or deleted.
+    pub scale: Option<String>,
+    /// A pod could not be updated.
+    pub update: Option<String>,
+}
+
+/// A node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodeView {
+    /// Its name.
+    pub name: String,
+    /// Its labels.
+    pub labels: Labels,
+    /// Its taints, as the API has them.
+    pub taints: Vec<Value>,
+}
+
+/// Nodes by name.
+pub type Nodes = BTreeMap<String, NodeView>;
+
+impl<S> Default for Plan<S> {
+    fn default() -> Self {
+        Self { actions: Vec::new(), status: None, again: None, notes: Vec::new(), ended_on: Vec::new() }
+    }
+}
+
+impl<S> Plan<S> {
+    /// The same with another status.
+    pub fn map_status<T>(self, map: impl FnOnce(S) -> T) -> Plan<T> {
+        let Self { actions, status, again, notes, ended_on } = self;
+        Plan { actions, status: status.map(map), again, notes, ended_on }
+    }
+}
+
+/// Takes the set off the owners of a pod that is not selected any more.
+pub(crate) fn release(pod: &PodView, uid: &str) -> Action {
+    let others: Vec<_> = pod.owners.iter().filter(|owner| owner.uid != uid).collect();
+    Action::PatchPod(pod.target(), json!({ "metadata": { "ownerReferences": others } }))
+}

@@ -1,0 +1,60 @@
+//! Advanced DaemonSets.
+
+use berth_proto::crd::AdvancedDaemonSet;
+use berth_workloads_policy::{
+    daemon_set::{self, Input},
+    plan::NodeView,
+};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::api::ObjectMeta;
+use serde_json::{Map, Value, json};
+
+use super::{Kind, Known, Plan, Workload, read};
+
+pub(super) const KIND: Kind = Kind {
+    name: daemon_set::KIND,
+    version: "v1alpha1",
+    plural: "daemonsets",
+    feature: "daemonsets/v1",
+    read: read::<AdvancedDaemonSet>,
+};
+
+impl Workload for AdvancedDaemonSet {
+    fn kind(&self) -> &'static Kind {
+        &KIND
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn selector(&self) -> &LabelSelector {
+        &self.spec.selector
+    }
+
+    fn template(&self) -> &Map<String, Value> {
+        &self.spec.template.0
+    }
+
+    fn minds(&self, before: Option<&NodeView>, after: Option<&NodeView>) -> bool {
+        daemon_set::minds(self, before, after)
+    }
+
+    fn plan(&self, known: &Known<'_>, now: Timestamp) -> Plan {
+        let given = known.given;
+        let input = Input {
+            set: self,
+            revisions: known.revisions,
+            pods: known.pods,
+            nodes: known.nodes,
+            in_place: known.in_place,
+            updating_nodes: known.updating_nodes,
+            rests_until: given.rests.until(),
+            failures: given.failures,
+            collisions: given.collisions,
+            seed: given.seed,
+        };
+        daemon_set::plan(&input, now).map_status(|status| json!(status))
+    }
+}

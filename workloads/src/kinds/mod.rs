@@ -1,0 +1,224 @@
+//! Kinds of workloads. What they have in common works for all of them; what each adds is in a file of its
+//! own, and its line in [`KINDS`] is all that the rest knows of it.
+
+mod clone_set;
+mod daemon_set;
+mod stateful_set;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
+    sync::Arc,
+};
+
+use berth_workloads_policy::{
+    clone_set::{ClaimView, Settings},
+    daemon_set::Rests,
+    in_place::InPlaceState,
+    plan::{self, Failures, NodeView, Nodes},
+    pod::PodView,
+    revision::Revision,
+};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
+use kube::{
+    ResourceExt,
+    api::{ApiResource, DynamicObject, GroupVersionKind, ObjectMeta},
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+/// All kinds. A new one is a file and a line here.
+pub(crate) const KINDS: [&Kind; 3] = [&clone_set::KIND, &daemon_set::KIND, &stateful_set::KIND];
+
+/// Group of all of them. Kubernetes has kinds of the same names in another one.
+const GROUP: &str = "apps.kruise.io";
+
+/// Plan for an object of any kind.
+pub(crate) type Plan = plan::Plan<Value>;
+/// An object of any kind.
+pub(crate) type Set = Arc<dyn Workload>;
+
+/// A kind of workloads.
+pub(crate) struct Kind {
+    /// As objects name it.
+    pub(crate) name: &'static str,
+    /// Version of the group.
+    version: &'static str,
+    /// Name of the resource.
+    pub(crate) plural: &'static str,
+    /// Ability of an agent that checks entries of the kind.
+    pub(crate) feature: &'static str,
+    /// Reads an object as it was shown.
+    read: fn(DynamicObject) -> Result<Set, String>,
+}
+
+/// Object of a kind: what a kind adds.
+pub(crate) trait Workload: Debug + Send + Sync {
+    fn kind(&self) -> &'static Kind;
+
+    fn meta(&self) -> &ObjectMeta;
+
+    fn selector(&self) -> &LabelSelector;
+
+    fn template(&self) -> &Map<String, Value>;
+
+    /// Templates of claims that belong to it by their names, not by their owner.
+    fn named_claims(&self) -> Vec<&str> {
+        Vec::new()
+    }
+
+    /// Tells whether a change of a node changes anything for it.
+    fn minds(&self, _before: Option<&NodeView>, _after: Option<&NodeView>) -> bool {
+        false
+    }
+
+    /// Decides on the next writes.
+    fn plan(&self, known: &Known<'_>, now: Timestamp) -> Plan;
+}
+
+/// All that is known of an object beside itself.
+#[derive(Clone, Copy)]
+pub(crate) struct Known<'a> {
+    pub(crate) revisions: &'a [Revision],
+    pub(crate) pods: &'a [&'a PodView],
+    pub(crate) claims: &'a [&'a ClaimView],
+    /// Updates in place of its pods, by UID.
+    pub(crate) in_place: &'a BTreeMap<String, InPlaceState>,
+    pub(crate) nodes: &'a Nodes,
+    /// Nodes whose agents check its entries.
+    pub(crate) updating_nodes: &'a BTreeSet<String>,
+    pub(crate) given: Given<'a>,
+}
+
+/// Rest that a plan depends on, beside the cluster.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Given<'a> {
+    pub(crate) settings: Settings,
+    pub(crate) failures: &'a Failures,
+    /// Nodes on which its pods end again and again.
+    pub(crate) rests: &'a Rests,
+    pub(crate) collisions: i32,
+    pub(crate) seed: u64,
+}
+
+impl Kind {
+    /// Group and version, as objects name them.
+    pub(crate) fn api_version(&self) -> String {
+        format!("{GROUP}/{}", self.version)
+    }
+
+    /// Resource of the API.
+    pub(crate) fn resource(&self) -> ApiResource {
+        let kind = GroupVersionKind::gvk(GROUP, self.version, self.name);
+        ApiResource::from_gvk_with_plural(&kind, self.plural)
+    }
+
+    /// Reads an object as it was shown.
+    pub(crate) fn read(&self, object: DynamicObject) -> Result<Set, String> {
+        (self.read)(object)
+    }
+}
+
+impl Debug for Kind {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(self.name)
+    }
+}
+
+impl dyn Workload + '_ {
+    pub(crate) fn name(&self) -> &str {
+        self.meta().name.as_deref().unwrap_or_default()
+    }
+
+    pub(crate) fn namespace(&self) -> &str {
+        self.meta().namespace.as_deref().unwrap_or_default()
+    }
+
+    pub(crate) fn uid(&self) -> &str {
+        self.meta().uid.as_deref().unwrap_or_default()
+    }
+
+    /// Owner of its entries in the objects of nodes.
+    pub(crate) fn entry_owner(&self) -> String {
+        format!("{}/{}", self.kind().name, self.name())
+    }
+
+    /// Tells whether the claim belongs to it, by its owner or by its name.
+    pub(crate) fn has_claim(&self, claim: &ClaimView) -> bool {
+        let templates = self.named_claims();
+        if templates.is_empty() {
+            return claim.owner() == self.uid();
+        }
+        let of = |template: &&str| {
+            let rest = claim.name.strip_prefix(*template)?.strip_prefix('-')?.strip_prefix(self.name())?;
+            rest.strip_prefix('-').filter(|digits| is_number(digits))
+        };
+        claim.owner().is_empty()
+            && claim.namespace == self.namespace()
+            && templates.iter().any(|template| of(template).is_some())
+    }
+}
+
+/// Reads an object of a kind.
+fn read<W: Workload + DeserializeOwned + 'static>(object: DynamicObject) -> Result<Set, String> {
+    let name = object.name_any();
+    let read = serde_json::to_value(object).and_then(serde_json::from_value::<W>);
+    read.map(|set| Arc::new(set) as Set).map_err(|error| format!("{name}: {error}"))
+}
+
+/// Tells whether a workload of these kinds decides on the object.
+pub(crate) fn is_decided(meta: &ObjectMeta) -> bool {
+    meta.owner_references.iter().flatten().any(is_ours)
+}
+
+fn is_ours(owner: &OwnerReference) -> bool {
+    owner.controller == Some(true)
+        && owner.api_version.split_once('/').is_some_and(|(group, _)| group == GROUP)
+        && KINDS.iter().any(|kind| kind.name == owner.kind)
+}
+
+/// Tells whether an entry of a node's object is of one of these kinds.
+pub(crate) fn is_entry(owner: &str) -> bool {
+    owner.split_once('/').is_some_and(|(name, _)| KINDS.iter().any(|kind| kind.name == name))
+}
+
+/// Tells whether it is a number as pods and claims have it at the end of their names.
+pub(crate) fn is_number(digits: &str) -> bool {
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn kinds_of_kubernetes_of_the_same_names_are_none_of_ours() {
+        let meta = |api_version: &str, kind: &str, controller: bool| -> ObjectMeta {
+            let owner = json!({
+                "apiVersion": api_version, "kind": kind, "name": "a", "uid": "u", "controller": controller,
+            });
+            serde_json::from_value(json!({ "ownerReferences": [owner] })).unwrap()
+        };
+        for kind in KINDS {
+            assert!(is_decided(&meta(&kind.api_version(), kind.name, true)), "{kind:?}");
+            assert!(!is_decided(&meta(&kind.api_version(), kind.name, false)), "{kind:?}");
+            assert!(!is_decided(&meta("apps/v1", kind.name, true)), "{kind:?}");
+        }
+        assert!(!is_decided(&meta("apps.kruise.io/v1alpha1", "UnitedDeployment", true)));
+        assert!(is_entry("StatefulSet/db") && !is_entry("SidecarSet/mesh") && !is_entry(""));
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_says_which_and_why() {
+        let object: DynamicObject = serde_json::from_value(json!({
+            "apiVersion": "apps.kruise.io/v1beta1", "kind": "StatefulSet", "metadata": { "name": "db" },
+            "spec": { "replicas": "three" },
+        }))
+        .unwrap();
+        let error = stateful_set::KIND.read(object).unwrap_err();
+        assert!(error.starts_with("db: ") && error.contains("three"), "{error}");
+    }
+}

@@ -1,0 +1,54 @@
+//! Advanced StatefulSets.
+
+use berth_proto::crd::{AdvancedStatefulSet, ClaimTemplate};
+use berth_workloads_policy::stateful_set::{self, Input};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::api::ObjectMeta;
+use serde_json::{Map, Value, json};
+
+use super::{Kind, Known, Plan, Workload, read};
+
+pub(super) const KIND: Kind = Kind {
+    name: stateful_set::KIND,
+    version: "v1beta1",
+    plural: "statefulsets",
+    feature: "statefulsets/v1",
+    read: read::<AdvancedStatefulSet>,
+};
+
+impl Workload for AdvancedStatefulSet {
+    fn kind(&self) -> &'static Kind {
+        &KIND
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn selector(&self) -> &LabelSelector {
+        &self.spec.selector
+    }
+
+    fn template(&self) -> &Map<String, Value> {
+        &self.spec.template.0
+    }
+
+    fn named_claims(&self) -> Vec<&str> {
+        self.spec.volume_claim_templates.iter().map(ClaimTemplate::name).collect()
+    }
+
+    fn plan(&self, known: &Known<'_>, now: Timestamp) -> Plan {
+        let input = Input {
+            set: self,
+            revisions: known.revisions,
+            pods: known.pods,
+            claims: known.claims,
+            in_place: known.in_place,
+            updating_nodes: known.updating_nodes,
+            failures: known.given.failures,
+            collisions: known.given.collisions,
+        };
+        stateful_set::plan(&input, now).map_status(|status| json!(status))
+    }
+}
