@@ -90,7 +90,11 @@ async fn refuses(case: &Case, client: &Client) -> Result<()> {
     for (name, spec, words) in [
         ("a", json!({ "parallelism": -1 }), "parallelism"),
         ("a", json!({ "parallelism": "many" }), "give a number from 0 on"),
-        ("a", json!({ "completionPolicy": { "type": "Never", "ttlSecondsAfterFinished": 1 } }), "leave them out"),
+        (
+            "a",
+            json!({ "completionPolicy": { "type": "Never", "ttlSecondsAfterFinished": 1 } }),
+            "leave them out",
+        ),
         ("a", json!({ "completionPolicy": { "type": "Sometimes" } }), "neither Always nor Never"),
         ("a", json!({ "failurePolicy": { "type": "Weep" } }), "none of Continue, FailFast and Pause"),
         ("a", json!({ "failurePolicy": { "restartLimit": -1 } }), "restartLimit"),
@@ -116,7 +120,11 @@ async fn refuses(case: &Case, client: &Client) -> Result<()> {
         ("a", json!({ "startingDeadlineSeconds": -1 }), "startingDeadlineSeconds"),
         ("a", json!({ "failedJobsHistoryLimit": -1 }), "failedJobsHistoryLimit"),
         ("a", json!({ "template": {} }), "has not exactly one of jobTemplate"),
-        ("a", json!({ "template": { "jobTemplate": {}, "broadcastJobTemplate": {} } }), "has not exactly one"),
+        (
+            "a",
+            json!({ "template": { "jobTemplate": {}, "broadcastJobTemplate": {} } }),
+            "has not exactly one",
+        ),
         (&"a".repeat(53), json!({}), "at most 52 letters"),
     ] {
         let mut given = json!({ "schedule": "@daily", "template": { "jobTemplate": { "spec": {} } } });
@@ -198,7 +206,8 @@ async fn broadcasts(case: &Case, client: &Client) -> Result<()> {
     ensure!(at_last.phase.as_deref() == Some("completed"), "{at_last:?}");
     await_condition("the job deletes itself, and its pods go", PATIENCE, async || {
         ensure!(jobs.get_opt("sweep").await?.is_none(), "it is there");
-        let pods: Vec<Pod> = case.pods.list(&ListParams::default().labels("broadcastjob-name=sweep")).await?.items;
+        let pods: Vec<Pod> =
+            case.pods.list(&ListParams::default().labels("broadcastjob-name=sweep")).await?.items;
         ensure!(pods.is_empty(), "{} pods are there", pods.len());
         Ok(())
     })
@@ -256,7 +265,8 @@ async fn ticks(case: &Case, client: &Client, workloads: &Workloads) -> Result<()
     let made = made().await?;
     let (first, last) = (*made.first().context("no run")?, *made.last().context("no run")?);
     let missed = status.missed.as_ref();
-    let told = missed.and_then(|missed| Some(missed.first.as_ref()?.0.as_second()..=missed.last.as_ref()?.0.as_second()));
+    let told = missed
+        .and_then(|missed| Some(missed.first.as_ref()?.0.as_second()..=missed.last.as_ref()?.0.as_second()));
     for time in (first..=last).step_by(2) {
         let is_told = told.as_ref().is_some_and(|told| told.contains(&time));
         ensure!(made.contains(&time) != is_told, "{time}: {made:?} {missed:?}");
