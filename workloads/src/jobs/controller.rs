@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     future::pending,
     panic::{AssertUnwindSafe, catch_unwind},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use berth_base::time::later;
@@ -32,6 +32,8 @@ use crate::owned::Concerned;
 const BATCH: usize = 256;
 /// Plans that are carried out at once.
 const AT_ONCE: usize = 16;
+/// The longest time between two looks at what waits for a time: a clock that was set is noticed after it.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// The picture, and what it is connected to.
 pub(super) struct Controller {
@@ -126,22 +128,19 @@ impl Controller {
                 continue;
             };
             let memory = self.memory.entry(uid.clone()).or_default();
-            if memory.aside.is_some() && memory.aside == object.meta().resource_version {
+            if memory.is_aside(object.meta().resource_version.as_deref()) {
                 continue;
             }
-            memory.aside = None;
             // What the leader before this one wrote last may not have been shown yet.
             if memory.read_in != Some(term) && object.meta().deletion_timestamp.is_none() {
                 let read = write::read(self.connections.writer.clone(), object);
                 self.spawn(uid, read);
                 continue;
             }
-            let planned = catch_unwind(AssertUnwindSafe(|| {
-                self.picture.plan(&object, memory.refused.as_deref(), Timestamp::now())
-            }));
-            match planned {
-                Ok(plan) => self.carry_out(uid, object, plan, now),
-                Err(_) => self.set_aside(&uid),
+            let refused = memory.refused.as_deref();
+            match guarded(|| self.picture.plan(&object, refused, Timestamp::now())) {
+                Some(plan) => self.carry_out(uid, object, plan, now),
+                None => self.set_aside(&uid),
             }
         }
     }
@@ -154,7 +153,7 @@ impl Controller {
                 self.connections.writer.events.about(object.reference(), note);
             }
         }
-        let mut again = plan.again.map(|again| later(now, again));
+        let mut again = plan.again.map(|again| later(now, again.min(LONGEST_WAIT)));
         if plan.status.is_some() && !plan.status_first {
             // Counters change with every pod; whoever looks once a second sees the same.
             match memory.status_waits(now) {
@@ -249,9 +248,28 @@ impl Controller {
     }
 }
 
+/// Result of a plan; `None`: it ended in a panic.
+fn guarded<T>(plan: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(plan)).ok()
+}
+
 async fn deadline(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at.into()).await,
         None => pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_ends_one_plan_and_no_other() {
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(|_| {}));
+        let plans = [1_usize, 9, 2].map(|at| guarded(|| [7, 8, 9][at]));
+        std::panic::set_hook(hook);
+        assert_eq!(plans, [Some(8), None, Some(9)]);
     }
 }

@@ -38,7 +38,7 @@ pub(super) struct Memory {
     /// Name of an object that the API server has refused to make.
     pub(super) refused: Option<String>,
     /// Version of the object whose plan ended in a panic.
-    pub(super) aside: Option<String>,
+    aside: Option<String>,
 }
 
 /// Objects that are to be looked at.
@@ -64,6 +64,14 @@ impl Memory {
     /// Sets the object aside in this version of it.
     pub(super) fn set_aside(&mut self, version: &str) {
         self.aside = Some(version.to_owned());
+    }
+
+    /// Tells whether the object is set aside in this version of it; in another one it is not any more.
+    pub(super) fn is_aside(&mut self, version: Option<&str>) -> bool {
+        if self.aside.as_deref() != version {
+            self.aside = None;
+        }
+        self.aside.is_some()
     }
 
     /// Time from which a status that is no decision may be written; `None`: now.
@@ -137,6 +145,15 @@ mod tests {
         assert_eq!(told, [true, true, false, false, true]);
         let many = (0..100).filter(|number| memory.is_news(at(62), &note(&number.to_string()))).count();
         assert!(many < MOST_TOLD);
+    }
+
+    #[test]
+    fn an_object_is_set_aside_until_it_changes() {
+        let mut memory = Memory::default();
+        assert!(!memory.is_aside(Some("1")) && !memory.is_aside(None));
+        memory.set_aside("1");
+        assert!(memory.is_aside(Some("1")) && memory.is_aside(Some("1")));
+        assert!(!memory.is_aside(Some("2")) && !memory.is_aside(Some("1")));
     }
 
     #[test]
