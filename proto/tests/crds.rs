@@ -19,11 +19,8 @@ fn read(path: &str) -> Value {
 #[test]
 fn committed_definitions_are_current() {
     for (file, document) in documents() {
-        let committed = read(&format!("../deploy/crds/{file}"));
-        assert!(
-            committed == document,
-            "deploy/crds/{file} is old: run `cargo run -p berth-proto --example crds`"
-        );
+        let committed = read(&format!("../deploy/{file}"));
+        assert!(committed == document, "deploy/{file} is old: run `cargo run -p berth-proto --example crds`");
     }
 }
 
@@ -45,25 +42,25 @@ const WITHOUT: [(&str, &str); 1] = [("date-time", "a text that is a time is as l
 /// Objects of Kubernetes' own types that are kept as they were given, newer fields included: the API server
 /// bounds the size of the whole object, and admission what it reads of them.
 const AS_GIVEN: [&str; 19] = [
-    "advancedcronjobs.yaml.spec.template.broadcastJobTemplate",
-    "advancedcronjobs.yaml.spec.template.broadcastJobTemplate.metadata",
-    "advancedcronjobs.yaml.spec.template.jobTemplate",
-    "advancedcronjobs.yaml.spec.template.jobTemplate.metadata",
-    "broadcastjobs.yaml.spec.template",
-    "broadcastjobs.yaml.spec.template.metadata",
-    "clonesets.yaml.spec.template",
-    "clonesets.yaml.spec.template.metadata",
-    "clonesets.yaml.spec.volumeClaimTemplates[]",
-    "clonesets.yaml.spec.volumeClaimTemplates[].metadata",
-    "daemonsets.yaml.spec.template",
-    "daemonsets.yaml.spec.template.metadata",
-    "statefulsets.yaml.spec.template",
-    "statefulsets.yaml.spec.template.metadata",
-    "statefulsets.yaml.spec.volumeClaimTemplates[]",
-    "statefulsets.yaml.spec.volumeClaimTemplates[].metadata",
-    "sidecarsets.yaml.spec.containers[]",
-    "sidecarsets.yaml.spec.initContainers[]",
-    "sidecarsets.yaml.spec.volumes[]",
+    "jobs/crds/advancedcronjobs.yaml.spec.template.broadcastJobTemplate",
+    "jobs/crds/advancedcronjobs.yaml.spec.template.broadcastJobTemplate.metadata",
+    "jobs/crds/advancedcronjobs.yaml.spec.template.jobTemplate",
+    "jobs/crds/advancedcronjobs.yaml.spec.template.jobTemplate.metadata",
+    "jobs/crds/broadcastjobs.yaml.spec.template",
+    "jobs/crds/broadcastjobs.yaml.spec.template.metadata",
+    "workloads/crds/clonesets.yaml.spec.template",
+    "workloads/crds/clonesets.yaml.spec.template.metadata",
+    "workloads/crds/clonesets.yaml.spec.volumeClaimTemplates[]",
+    "workloads/crds/clonesets.yaml.spec.volumeClaimTemplates[].metadata",
+    "workloads/crds/daemonsets.yaml.spec.template",
+    "workloads/crds/daemonsets.yaml.spec.template.metadata",
+    "workloads/crds/statefulsets.yaml.spec.template",
+    "workloads/crds/statefulsets.yaml.spec.template.metadata",
+    "workloads/crds/statefulsets.yaml.spec.volumeClaimTemplates[]",
+    "workloads/crds/statefulsets.yaml.spec.volumeClaimTemplates[].metadata",
+    "crds/sidecarsets.yaml.spec.containers[]",
+    "crds/sidecarsets.yaml.spec.initContainers[]",
+    "crds/sidecarsets.yaml.spec.volumes[]",
 ];
 
 /// Every text, list, map and number has a bound, so that no author of an object decides how large others'
@@ -170,7 +167,7 @@ fn a_request_has_the_default_of_its_strategy() {
     let definitions = documents();
     let (_, document) = definitions
         .iter()
-        .find(|(file, _)| file == "containerrecreaterequests.yaml")
+        .find(|(file, _)| file == "crds/containerrecreaterequests.yaml")
         .expect("its definition");
     let strategy = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/strategy";
     let default = |of: &str| document.pointer(&format!("{strategy}{of}/default")).cloned();

@@ -29,7 +29,7 @@ use berth_proto::{
 
 use super::{
     keys::{self, LONGEST_ANNOTATIONS},
-    report, runtime_meta, state,
+    report, runtime_meta, state, workloads,
 };
 use crate::base::clock::Clock;
 
@@ -99,7 +99,8 @@ pub(super) enum Flaw {
     },
     /// Neither a workload nor a SidecarSet.
     #[error(
-        "owner {0:?} is none that this agent knows: leave it empty, or give SidecarSet/<name> or CloneSet/<name>"
+        "owner {0:?} is none that this agent knows: leave it empty, or give SidecarSet/<name>, CloneSet/<name>, \
+         DaemonSet/<name> or StatefulSet/<name>"
     )]
     Owner(String),
     /// A merge patch that is none.
@@ -250,7 +251,9 @@ fn owner(text: &str) -> Option<UpdateOwner> {
         Some(("SidecarSet", name)) if names::is_dns_subdomain(name) => {
             Some(UpdateOwner::SidecarSet(name.to_owned()))
         }
-        Some(("CloneSet", name)) if names::is_dns_subdomain(name) => Some(UpdateOwner::Workload),
+        Some((kind, name)) if workloads::is_kind(kind) && names::is_dns_subdomain(name) => {
+            Some(UpdateOwner::Workload)
+        }
         _ => None,
     }
 }

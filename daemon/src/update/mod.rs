@@ -19,7 +19,6 @@
 //! - `submit`: the way in for `berthctl update`. `keys`: Kubernetes' rules for metadata.
 
 mod admin_requests;
-mod clone_sets;
 mod convert;
 mod effects;
 mod env;
@@ -41,6 +40,7 @@ mod state;
 mod submit;
 mod words;
 mod work_queue;
+mod workloads;
 mod write;
 
 use std::{sync::Arc, time::Duration};

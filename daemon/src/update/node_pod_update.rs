@@ -50,7 +50,7 @@ use crate::{
 /// Condition: every entry can be carried out.
 const UNDERSTOOD: &str = "Understood";
 /// Abilities of this agent, for the manager: it gives no entry to one that would not understand it.
-const FEATURES: [&str; 3] = ["owners/v1", "swaps/v1", "clonesets/v1"];
+const FEATURES: [&str; 5] = ["owners/v1", "swaps/v1", "clonesets/v1", "daemonsets/v1", "statefulsets/v1"];
 /// How long owners are read at most before the others go on.
 const JUDGE_FOR: Duration = Duration::from_secs(10);
 /// Before owners that could not be read are read again.

@@ -3,35 +3,32 @@
 
 use berth_proto::crd::DesiredPod;
 
-use super::{clone_sets::CloneSets, sidecar_sets::SidecarSets};
+use super::{sidecar_sets::SidecarSets, workloads::Workloads};
 use crate::cluster::client::Connection;
 
 /// Owners of all kinds. Each kind has no objection to the entries of the others.
 #[derive(Debug, Default)]
 pub(super) struct Owners {
     sidecar_sets: SidecarSets,
-    clone_sets: CloneSets,
+    workloads: Workloads,
 }
 
 impl Owners {
     /// The word on an entry; `None` before its owner was read.
     pub(super) fn word(&self, entry: &DesiredPod) -> Option<Result<(), String>> {
         let sidecars = self.sidecar_sets.word(entry)?.map_err(|why| why.to_string());
-        let clones = self.clone_sets.word(entry)?.map_err(|why| why.to_string());
-        Some(sidecars.and(clones))
+        let workloads = self.workloads.word(entry)?.map_err(|why| why.to_string());
+        Some(sidecars.and(workloads))
     }
 
     /// Reads the owners of these entries.
     pub(super) async fn judge(&self, connection: &Connection, entries: &[DesiredPod]) {
-        tokio::join!(
-            self.sidecar_sets.judge(connection, entries),
-            self.clone_sets.judge(connection, entries)
-        );
+        tokio::join!(self.sidecar_sets.judge(connection, entries), self.workloads.judge(connection, entries));
     }
 
     /// Forgets the words on entries that are not there any more.
     pub(super) fn keep(&self, entries: &[DesiredPod]) {
         self.sidecar_sets.keep(entries);
-        self.clone_sets.keep(entries);
+        self.workloads.keep(entries);
     }
 }

@@ -40,6 +40,28 @@ use super::{
     printcolumn = r#"{"name":"SELECTOR","type":"string","priority":1,"jsonPath":".status.labelSelector"}"#
 )]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    {
+        "rule": "(has(self.selector.matchLabels) && size(self.selector.matchLabels) > 0) \
+                 || (has(self.selector.matchExpressions) && size(self.selector.matchExpressions) > 0)",
+        "message": "selector selects all pods: give it labels of the template",
+    },
+    {
+        "rule": "!has(self.selector.matchLabels) || (has(self.template.metadata) \
+                 && has(self.template.metadata.labels) && self.selector.matchLabels.all(key, \
+                 key in self.template.metadata.labels \
+                 && self.template.metadata.labels[key] == self.selector.matchLabels[key]))",
+        "message": "template.metadata.labels are not those of selector: give the template the labels that are selected",
+    },
+    {
+        "rule": "!has(self.updateStrategy) || !has(self.updateStrategy.maxUnavailable) \
+                 || (has(self.replicas) && self.replicas == 0) \
+                 || !(self.updateStrategy.maxUnavailable == 0 || self.updateStrategy.maxUnavailable == '0%') \
+                 || (has(self.updateStrategy.maxSurge) && self.updateStrategy.maxSurge != 0 \
+                 && self.updateStrategy.maxSurge != '0%')",
+        "message": "updateStrategy.maxUnavailable and maxSurge are both 0, so no pod could be updated: give one of them",
+    },
+]))]
 pub struct CloneSetSpec {
     /// How many pods; 1 when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -102,6 +124,21 @@ pub struct CloneSetScaleStrategy {
         "rule": "!has(self.type) || self.type != 'InPlaceOnly' || !has(self.maxSurge) \
                  || self.maxSurge == 0 || self.maxSurge == '0%'",
         "message": "maxSurge goes not with type InPlaceOnly, which makes no new pods: leave it out",
+    },
+    {
+        "rule": "!has(self.partition) || type(self.partition) == int \
+                 || self.partition.matches('^[0-9]{1,9}([.][0-9]{1,4})?%$')",
+        "message": "partition is neither a number nor a share: give a number, or a share such as 10%",
+    },
+    {
+        "rule": "!has(self.maxUnavailable) || type(self.maxUnavailable) == int \
+                 || self.maxUnavailable.matches('^[0-9]{1,9}([.][0-9]{1,4})?%$')",
+        "message": "maxUnavailable is neither a number nor a share: give a number, or a share such as 10%",
+    },
+    {
+        "rule": "!has(self.maxSurge) || type(self.maxSurge) == int \
+                 || self.maxSurge.matches('^[0-9]{1,9}([.][0-9]{1,4})?%$')",
+        "message": "maxSurge is neither a number nor a share: give a number, or a share such as 10%",
     },
 ]))]
 pub struct CloneSetUpdateStrategy {

@@ -33,6 +33,25 @@ use super::{PodTemplate, WorkloadCondition, WorkloadLifecycle};
     printcolumn = r#"{"name":"IMAGES","type":"string","priority":1,"jsonPath":".spec.template.spec.containers[*].image"}"#
 )]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    {
+        "rule": "(has(self.selector.matchLabels) && size(self.selector.matchLabels) > 0) \
+                 || (has(self.selector.matchExpressions) && size(self.selector.matchExpressions) > 0)",
+        "message": "selector selects all pods: give it labels of the template",
+    },
+    {
+        "rule": "!has(self.selector.matchLabels) || (has(self.template.metadata) \
+                 && has(self.template.metadata.labels) && self.selector.matchLabels.all(key, \
+                 key in self.template.metadata.labels \
+                 && self.template.metadata.labels[key] == self.selector.matchLabels[key]))",
+        "message": "template.metadata.labels are not those of selector: give the template the labels that are selected",
+    },
+    {
+        "rule": "!has(self.burstReplicas) || type(self.burstReplicas) == int \
+                 || self.burstReplicas.matches('^[0-9]{1,9}([.][0-9]{1,4})?%$')",
+        "message": "burstReplicas is neither a number nor a share: give a number, or a share such as 10%",
+    },
+]))]
 pub struct AdvancedDaemonSetSpec {
     /// The pods; it must select the template's labels, and cannot be changed.
     #[schemars(extend("x-kubernetes-validations" = [
@@ -43,7 +62,10 @@ pub struct AdvancedDaemonSetSpec {
     pub template: PodTemplate,
     /// How pods get a new template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = {}))]
+    #[schemars(extend("default" = {
+        "type": "RollingUpdate",
+        "rollingUpdate": { "maxUnavailable": 1, "maxSurge": 0 },
+    }))]
     pub update_strategy: Option<AdvancedDaemonSetUpdateStrategy>,
     /// Seconds that a pod must be ready to be available; 0 when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -85,11 +107,44 @@ pub struct AdvancedDaemonSetUpdateStrategy {
 /// How an update rolls over the nodes.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = [{
-    "rule": "!has(self.rollingUpdateType) \
-             || self.rollingUpdateType in ['', 'Standard', 'Surging', 'InPlaceIfPossible']",
-    "message": "rollingUpdateType is none of Standard, Surging and InPlaceIfPossible: give one of them",
-}]))]
+#[schemars(extend("x-kubernetes-validations" = [
+    {
+        "rule": "!has(self.rollingUpdateType) \
+                 || self.rollingUpdateType in ['', 'Standard', 'Surging', 'InPlaceIfPossible']",
+        "message": "rollingUpdateType is none of Standard, Surging and InPlaceIfPossible: give one of them",
+    },
+    {
+        "rule": "!has(self.maxUnavailable) || type(self.maxUnavailable) == int \
+                 || self.maxUnavailable.matches('^[0-9]{1,9}([.][0-9]{1,4})?%$')",
+        "message": "maxUnavailable is neither a number nor a share: give a number, or a share such as 10%",
+    },
+    {
+        "rule": "!has(self.maxSurge) || type(self.maxSurge) == int \
+                 || self.maxSurge.matches('^[0-9]{1,9}([.][0-9]{1,4})?%$')",
+        "message": "maxSurge is neither a number nor a share: give a number, or a share such as 10%",
+    },
+    {
+        "rule": "!has(self.partition) || type(self.partition) == int \
+                 || self.partition.matches('^[0-9]{1,9}([.][0-9]{1,4})?%$')",
+        "message": "partition is neither a number nor a share: give a number, or a share such as 10%",
+    },
+    {
+        "rule": "!has(self.maxUnavailable) || !has(self.maxSurge) \
+                 || (self.maxUnavailable == 0 || self.maxUnavailable == '0%') \
+                 != (self.maxSurge == 0 || self.maxSurge == '0%')",
+        "message": "maxUnavailable and maxSurge are both 0, or neither is: give one of them, and 0 for the other one",
+    },
+    {
+        "rule": "!has(self.rollingUpdateType) || self.rollingUpdateType != 'Surging' \
+                 || !has(self.maxUnavailable) || self.maxUnavailable == 0 || self.maxUnavailable == '0%'",
+        "message": "maxUnavailable goes not with rollingUpdateType Surging: leave it out, and give maxSurge",
+    },
+    {
+        "rule": "!has(self.rollingUpdateType) || self.rollingUpdateType != 'InPlaceIfPossible' \
+                 || !has(self.maxSurge) || self.maxSurge == 0 || self.maxSurge == '0%'",
+        "message": "maxSurge goes not with rollingUpdateType InPlaceIfPossible, which makes no second pod: leave it out",
+    },
+]))]
 pub struct AdvancedDaemonSetRollingUpdate {
     /// `Standard` (the default), `Surging` or `InPlaceIfPossible`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -43,7 +43,16 @@ pub fn definitions() -> Vec<CustomResourceDefinition> {
     definitions
 }
 
-/// The files of `deploy/crds` by name, as JSON values in the order of the API's documentation.
+/// Folder of the kinds that a program of their own makes work; the others are everybody's.
+const OF_WORKLOADS: [(&str, &str); 5] = [
+    ("advancedcronjobs", "jobs/crds"),
+    ("broadcastjobs", "jobs/crds"),
+    ("clonesets", "workloads/crds"),
+    ("daemonsets", "workloads/crds"),
+    ("statefulsets", "workloads/crds"),
+];
+
+/// The files of the kinds by their paths in `deploy`, as JSON values in the order of the API's documentation.
 pub fn documents() -> Vec<(String, Value)> {
     let document = |definition: CustomResourceDefinition| {
         let mut value = serde_json::to_value(&definition).unwrap_or_default();
@@ -52,7 +61,9 @@ pub fn documents() -> Vec<(String, Value)> {
             fields.remove("status");
         }
         whole_numbers(&mut value);
-        (format!("{}.yaml", definition.spec.names.plural), value)
+        let plural = &definition.spec.names.plural;
+        let folder = OF_WORKLOADS.iter().find(|(of, _)| of == plural).map_or("crds", |(_, folder)| folder);
+        (format!("{folder}/{plural}.yaml"), value)
     };
     definitions().into_iter().map(document).collect()
 }

@@ -40,6 +40,37 @@ use super::{
     printcolumn = r#"{"name":"IMAGES","type":"string","priority":1,"jsonPath":".spec.template.spec.containers[*].image"}"#
 )]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    {
+        "rule": "(has(self.selector.matchLabels) && size(self.selector.matchLabels) > 0) \
+                 || (has(self.selector.matchExpressions) && size(self.selector.matchExpressions) > 0)",
+        "message": "selector selects all pods: give it labels of the template",
+    },
+    {
+        "rule": "!has(self.selector.matchLabels) || (has(self.template.metadata) \
+                 && has(self.template.metadata.labels) && self.selector.matchLabels.all(key, \
+                 key in self.template.metadata.labels \
+                 && self.template.metadata.labels[key] == self.selector.matchLabels[key]))",
+        "message": "template.metadata.labels are not those of selector: give the template the labels that are selected",
+    },
+    {
+        "rule": "(has(self.serviceName) ? self.serviceName : '') \
+                 == (has(oldSelf.serviceName) ? oldSelf.serviceName : '')",
+        "message": "serviceName is immutable: make a new StatefulSet",
+    },
+    {
+        "rule": "(has(self.podManagementPolicy) && self.podManagementPolicy == 'Parallel') \
+                 || !has(self.scaleStrategy) || !has(self.scaleStrategy.maxUnavailable) \
+                 || self.scaleStrategy.maxUnavailable == 1",
+        "message": "scaleStrategy.maxUnavailable goes with podManagementPolicy Parallel: leave it out, or give Parallel",
+    },
+    {
+        "rule": "(has(self.podManagementPolicy) && self.podManagementPolicy == 'Parallel') \
+                 || !has(self.updateStrategy) || !has(self.updateStrategy.rollingUpdate) \
+                 || !has(self.updateStrategy.rollingUpdate.unorderedUpdate)",
+        "message": "unorderedUpdate goes with podManagementPolicy Parallel: leave it out, or give Parallel",
+    },
+]))]
 pub struct AdvancedStatefulSetSpec {
     /// How many pods; 1 when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -70,7 +101,7 @@ pub struct AdvancedStatefulSetSpec {
     pub pod_management_policy: Option<String>,
     /// How pods get a new template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = {}))]
+    #[schemars(extend("default" = { "type": "RollingUpdate", "rollingUpdate": {} }))]
     pub update_strategy: Option<AdvancedStatefulSetUpdateStrategy>,
     /// How many old revisions are kept; 10 when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -93,6 +124,13 @@ pub struct AdvancedStatefulSetSpec {
 /// How pods are added.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    {
+        "rule": "!has(self.maxUnavailable) || type(self.maxUnavailable) == int \
+                 || self.maxUnavailable.matches('^[0-9]{1,9}([.][0-9]{1,4})?%$')",
+        "message": "maxUnavailable is neither a number nor a share: give a number, or a share such as 10%",
+    },
+]))]
 pub struct AdvancedStatefulSetScaleStrategy {
     /// How many pods, or which share of them, may be unavailable; with `Parallel` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -142,11 +180,22 @@ pub struct AdvancedStatefulSetUpdateStrategy {
 /// How an update rolls over the pods.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = [{
-    "rule": "!has(self.podUpdatePolicy) \
-             || self.podUpdatePolicy in ['ReCreate', 'InPlaceIfPossible', 'InPlaceOnly']",
-    "message": "podUpdatePolicy is none of ReCreate, InPlaceIfPossible and InPlaceOnly: give one of them",
-}]))]
+#[schemars(extend("x-kubernetes-validations" = [
+    {
+        "rule": "!has(self.podUpdatePolicy) \
+                 || self.podUpdatePolicy in ['ReCreate', 'InPlaceIfPossible', 'InPlaceOnly']",
+        "message": "podUpdatePolicy is none of ReCreate, InPlaceIfPossible and InPlaceOnly: give one of them",
+    },
+    {
+        "rule": "!has(self.maxUnavailable) || type(self.maxUnavailable) == int \
+                 || self.maxUnavailable.matches('^[0-9]{1,9}([.][0-9]{1,4})?%$')",
+        "message": "maxUnavailable is neither a number nor a share: give a number, or a share such as 10%",
+    },
+    {
+        "rule": "!has(self.maxUnavailable) || !(self.maxUnavailable == 0 || self.maxUnavailable == '0%')",
+        "message": "maxUnavailable is 0, so no pod could be updated: give at least 1",
+    },
+]))]
 pub struct AdvancedStatefulSetRollingUpdate {
     /// Pods with a smaller number stay as they are; with `unorderedUpdate`, how many. 0 when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -9,10 +9,14 @@ use kube::{Api, Client, ResourceExt};
 use super::deploy;
 use crate::wait::await_condition;
 
-/// Applies `deploy/crds` and waits until the server serves every kind. Doing it twice changes nothing.
+/// Applies the kinds, those of the workloads too, and waits until the server serves every one. Doing it twice
+/// changes nothing.
 pub async fn install(client: &Client) -> Result<()> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    for applied in deploy::apply(client, "crds").await? {
+    let mut all = deploy::apply(client, "crds").await?;
+    all.extend(deploy::apply(client, "workloads/crds").await?);
+    all.extend(deploy::apply(client, "jobs/crds").await?);
+    for applied in all {
         let name = applied.name_any();
         await_condition(format!("{name} is served"), Duration::from_secs(60), async || {
             let definition = definitions.get(&name).await?;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::{
     action::{Action, Note},
@@ -11,7 +11,9 @@ use crate::{
 };
 
 /// The most pods that one pass makes; the next pass goes on.
-pub(crate) const MOST_CREATED: i64 = 500;
+const MOST_CREATED: i64 = 500;
+/// The most bytes that the pods of one pass have together: no author's large template fills the memory.
+const MOST_BYTES: usize = 4 << 20;
 
 /// Writes that are due.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,8 +67,28 @@ impl<S> Plan<S> {
     }
 }
 
+/// The most pods of a template that one pass makes.
+pub(crate) fn most_created(template: &Map<String, Value>) -> i64 {
+    let bytes = json!(template).to_string().len().max(1);
+    i64::try_from(MOST_BYTES / bytes).unwrap_or(i64::MAX).clamp(1, MOST_CREATED)
+}
+
 /// Takes the set off the owners of a pod that is not selected any more.
 pub(crate) fn release(pod: &PodView, uid: &str) -> Action {
     let others: Vec<_> = pod.owners.iter().filter(|owner| owner.uid != uid).collect();
     Action::PatchPod(pod.target(), json!({ "metadata": { "ownerReferences": others } }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_templates_are_made_a_few_at_a_time() {
+        let of = |bytes: usize| {
+            most_created(json!({ "text": "x".repeat(bytes) }).as_object().unwrap_or(&Map::new()))
+        };
+        assert_eq!((of(0), of(8_000)), (500, 500));
+        assert_eq!((of(1 << 20), of(8 << 20)), (3, 1));
+    }
 }

@@ -421,6 +421,24 @@ fn samples_are_what_they_say() {
     let broadcasts = all::<berth_proto::crd::BroadcastJob>("samples", "BroadcastJob");
     let crons = all::<berth_proto::crd::AdvancedCronJob>("samples", "AdvancedCronJob");
     assert_eq!((broadcasts.len(), crons.len()), (1, 1));
+    let [numbered] = &all::<berth_proto::crd::AdvancedStatefulSet>("samples", "StatefulSet")[..] else {
+        panic!("one StatefulSet")
+    };
+    let [everywhere] = &all::<berth_proto::crd::AdvancedDaemonSet>("samples", "DaemonSet")[..] else {
+        panic!("one DaemonSet")
+    };
+    let sets = [
+        (&numbered.spec.selector, &numbered.spec.template),
+        (&everywhere.spec.selector, &everywhere.spec.template),
+    ];
+    for (selector, template) in sets {
+        let labels = &template.0["metadata"]["labels"];
+        for (key, value) in selector.match_labels.as_ref().unwrap() {
+            assert_eq!(labels[key], *value);
+        }
+    }
+    let mounted = &numbered.spec.template.0["spec"]["containers"][0]["volumeMounts"][0]["name"];
+    assert_eq!(*mounted, *numbered.spec.volume_claim_templates[0].name());
     let jobs = all::<berth_proto::crd::ImagePullJob>("samples", "ImagePullJob");
     assert_eq!(jobs.len(), 2);
     let job = jobs.iter().find(|job| !job.spec.pull_secrets.is_empty()).unwrap();

@@ -12,7 +12,7 @@ use crate::{
     action::{Action, Note},
     lifecycle::{State, entering, holds},
     names::SPECIFIED_DELETE_LABEL,
-    plan::MOST_CREATED,
+    plan::most_created,
     pod::PodView,
 };
 
@@ -73,10 +73,10 @@ impl<'a> Pass<'a> {
     }
 
     fn create(&mut self, numbers: &Numbers, pods: &[&PodView]) {
-        let limit = numbers.limit.min(MOST_CREATED);
-        if limit <= 0 {
+        if numbers.limit <= 0 {
             return;
         }
+        let limit = numbers.limit.min(most_created(self.rules.template));
         let mut instances = self.instances(pods);
         let old = numbers.up_old.min(limit);
         let mut reused = std::mem::take(&mut instances.free).into_iter();

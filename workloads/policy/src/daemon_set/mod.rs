@@ -36,7 +36,7 @@ use crate::{
     in_place::{InPlacePhase, InPlaceState},
     lifecycle::{State, entering, holds},
     names::REVISION_LABEL,
-    plan::{self, Failures, NodeView, Nodes, release},
+    plan::{self, Failures, NodeView, Nodes, most_created, release},
     pod::{Phase, PodView},
     revision::{Live, Owner, Revision, settle, surplus},
     selector::Labels,
@@ -161,7 +161,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         suffixes: Suffixes::new(input.seed),
         plan,
         made: BTreeSet::new(),
-        creates_left: burst,
+        creates_left: burst.min(most_created(rules.template)),
         deletes_left: burst,
     };
     pass.manage();

@@ -35,7 +35,7 @@ use crate::{
     in_place::{InPlacePhase, InPlaceState},
     lifecycle::{State, entering, holds},
     names::REVISION_LABEL,
-    plan::{self, Failures, MOST_CREATED, release},
+    plan::{self, Failures, most_created, release},
     pod::{Phase, PodView},
     revision::{Live, Owner, Revision, settle, surplus},
     selector::Labels,
@@ -92,8 +92,8 @@ struct Pass<'a> {
     members: BTreeMap<i64, Member<'a>>,
     now: Timestamp,
     plan: Plan,
-    /// Pods that this pass makes.
-    created: i64,
+    /// Pods that this pass may still make.
+    creates_left: i64,
     /// Why a pod is not made.
     create_waits: Option<String>,
     /// Why the update does not go on.
@@ -155,7 +155,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         members: members.collect(),
         now,
         plan,
-        created: 0,
+        creates_left: most_created(rules.template),
         create_waits: None,
         update_waits: None,
     };
@@ -205,7 +205,7 @@ impl<'a> Pass<'a> {
         // A budget of pods that are out while others are made.
         let mut left = self.rules.scale_max_unavailable.unwrap_or(i64::MAX);
         for ordinal in self.slots.clone() {
-            if left <= 0 || self.created >= MOST_CREATED {
+            if left <= 0 || self.creates_left <= 0 {
                 return true;
             }
             let Some(member) = self.members.get(&ordinal).copied() else {
@@ -247,7 +247,7 @@ impl<'a> Pass<'a> {
         self.plan.actions.extend(claims.into_iter().map(Action::CreateClaim));
         let pod = build::pod(self.rules, self.owner, revision, ordinal, self.now);
         self.plan.actions.push(Action::CreatePod(pod));
-        self.created += 1;
+        self.creates_left -= 1;
         true
     }
 

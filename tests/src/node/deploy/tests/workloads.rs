@@ -31,9 +31,13 @@ fn the_workloads_write_this_and_nothing_else() {
         "patch /pods",
         "patch apps.kruise.io/clonesets",
         "patch apps.kruise.io/clonesets/status",
+        "patch apps.kruise.io/daemonsets/status",
+        "patch apps.kruise.io/statefulsets/status",
         "patch apps/controllerrevisions",
         "patch berth.dev/nodepodupdates/status",
         "update apps.kruise.io/clonesets/finalizers",
+        "update apps.kruise.io/daemonsets/finalizers",
+        "update apps.kruise.io/statefulsets/finalizers",
         "update coordination.k8s.io/leases only berth-workloads",
         "write berth.dev/statuses only nodepodupdates",
     ];
@@ -48,7 +52,7 @@ fn their_policy_lists_what_their_role_grants() {
     };
     // The API server and a policy only ask for these rights, and nothing is written by them.
     let of_owners =
-        |grant: &&String| grant.ends_with("clonesets/finalizers") || grant.contains(" berth.dev/statuses");
+        |grant: &&String| grant.ends_with("sets/finalizers") || grant.contains(" berth.dev/statuses");
     let granted = granted();
     let granted = granted.iter().filter(|grant| !READS.contains(&verb(grant)) && !of_owners(grant));
     assert_eq!(closed_list(policy), granted.map(|grant| admitted(grant)).collect());

@@ -1,5 +1,6 @@
-//! The CloneSets that own entries of this node's `NodePodUpdate`, each read by its name when a new entry
-//! names it: an entry is carried out only if the template of its set asks for it.
+//! The workloads that own entries of this node's `NodePodUpdate`, each read by its name when a new entry
+//! names it: an entry is carried out only if the template of its workload asks for it. The kinds differ by
+//! their names alone: each has a pod template at the same place.
 //!
 //! berth-workloads writes the entries, and whoever steals its credential can. The template is its author's;
 //! the agent reads it itself. The word on an entry stands as long as the entry does.
@@ -9,8 +10,11 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use berth_proto::crd::{CloneSet, DesiredPod};
-use kube::Api;
+use berth_proto::crd::DesiredPod;
+use kube::{
+    Api,
+    api::{ApiResource, DynamicObject, GroupVersionKind},
+};
 use serde_json::{Map, Value};
 use tracing::warn;
 
@@ -20,16 +24,22 @@ use crate::{
     cluster::client::{CallError, Connection},
 };
 
-/// Kind of the owners.
-const KIND: &str = "CloneSet/";
+/// Kinds of the owners: name, version, resource.
+const KINDS: [(&str, &str, &str); 3] = [
+    ("CloneSet", "v1alpha1", "clonesets"),
+    ("DaemonSet", "v1alpha1", "daemonsets"),
+    ("StatefulSet", "v1beta1", "statefulsets"),
+];
+/// Their group. Kubernetes has kinds of the same names in another one.
+const GROUP: &str = "apps.kruise.io";
 /// Label of a pod that says which revision it has.
 const REVISION_LABEL: &str = "controller-revision-hash";
-/// How many sets are read in one go.
+/// How many workloads are read in one go.
 const READ: usize = 64;
 
 /// The words on entries.
 #[derive(Debug, Default)]
-pub(super) struct CloneSets(Mutex<State>);
+pub(super) struct Workloads(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -42,37 +52,37 @@ type Word = Result<(), Unasked>;
 /// Reason why an entry is not carried out. `Display` names the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unasked {
-    /// There is no such set.
-    #[error("there is no CloneSet {0}")]
+    /// There is no such workload.
+    #[error("there is no {0}")]
     Absent(String),
-    /// Another set has the name.
-    #[error("CloneSet {0} is not the one of this entry: the set was made anew")]
+    /// Another one has the name.
+    #[error("{0} is not the one of this entry: it was made anew")]
     Other(String),
     /// The agent may not read it.
-    #[error("the agent may not read CloneSets, which have to ask for it: kubectl apply -k deploy/rbac")]
-    Forbidden,
-    /// The set does not name the image.
-    #[error("the template of CloneSet {set} does not name image {image} for container {container}")]
+    #[error("the agent may not read {0}, which have to ask for it: kubectl apply -k deploy/rbac")]
+    Forbidden(&'static str),
+    /// The workload does not name the image.
+    #[error("the template of {set} does not name image {image} for container {container}")]
     Image {
-        /// Namespace and name of the set.
+        /// Kind, namespace and name of the workload.
         set: String,
         /// Name of the container.
         container: String,
         /// The image.
         image: String,
     },
-    /// A label or an annotation that the set does not give pods.
-    #[error("the template of CloneSet {set} does not give pods {key} with this value")]
+    /// A label or an annotation that the workload does not give pods.
+    #[error("the template of {set} does not give pods {key} with this value")]
     Metadata {
-        /// Namespace and name of the set.
+        /// Kind, namespace and name of the workload.
         set: String,
         /// Key of the label or annotation.
         key: String,
     },
 }
 
-impl CloneSets {
-    /// The word on an entry; `None` before its set was read.
+impl Workloads {
+    /// The word on an entry; `None` before its workload was read.
     pub(super) fn word(&self, entry: &DesiredPod) -> Option<Word> {
         if owner(entry).is_none() {
             return Some(Ok(()));
@@ -80,27 +90,30 @@ impl CloneSets {
         self.state().words.on(entry)
     }
 
-    /// Reads the sets of these entries, and says its word on them. Those whose set could not be read, and
-    /// those that are too many for one go, stay without.
+    /// Reads the workloads of these entries, and says its word on them. Those whose workload could not be read,
+    /// and those that are too many for one go, stay without.
     pub(super) async fn judge(&self, connection: &Connection, entries: &[DesiredPod]) {
-        let named: BTreeSet<(&str, &str)> = entries.iter().filter_map(owner).take(READ).collect();
+        let named: BTreeSet<Owner<'_>> = entries.iter().filter_map(owner).take(READ).collect();
         for of in named {
-            let (namespace, name) = of;
-            let ask = async |client| Api::<CloneSet>::namespaced(client, namespace).get_opt(name).await;
+            let Owner { kind, namespace, name } = of;
+            let resource = resource(kind);
+            let ask = async |client| {
+                Api::<DynamicObject>::namespaced_with(client, namespace, &resource).get_opt(name).await
+            };
             let read = match connection.ask(ask).await {
                 Ok(Some(set)) => Ok(set),
-                Ok(None) => Err(Unasked::Absent(format!("{namespace}/{name}"))),
+                Ok(None) => Err(Unasked::Absent(of.to_string())),
                 // One that comes up refuses, too, for a moment.
                 Err(CallError::Refused { code: 403, .. }) if self.is_refused_again() => {
-                    Err(Unasked::Forbidden)
+                    Err(Unasked::Forbidden(kind.2))
                 }
                 Err(error) => {
-                    warn!(set = name, error = %chain(&error), "CloneSet not read, trying again");
+                    warn!(workload = %of, error = %chain(&error), "Workload not read, trying again");
                     continue;
                 }
             };
             let mut state = self.state();
-            if read != Err(Unasked::Forbidden) {
+            if !matches!(read, Err(Unasked::Forbidden(_))) {
                 state.refusals = 0;
             }
             for entry in entries.iter().filter(|entry| owner(entry) == Some(of)) {
@@ -126,18 +139,45 @@ impl CloneSets {
     }
 }
 
-/// Namespace and name of the set that an entry is of: a set's pods are in its own namespace.
-fn owner(entry: &DesiredPod) -> Option<(&str, &str)> {
-    entry.owner.strip_prefix(KIND).map(|name| (entry.namespace.as_str(), name))
+/// Owner of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Owner<'a> {
+    kind: (&'static str, &'static str, &'static str),
+    /// A workload's pods are in its own namespace.
+    namespace: &'a str,
+    name: &'a str,
 }
 
-/// Checks that the template of the set asks for all of this entry.
-fn asks_for(set: &CloneSet, entry: &DesiredPod) -> Word {
-    let name = format!("{}/{}", entry.namespace, set.metadata.name.as_deref().unwrap_or_default());
+impl std::fmt::Display for Owner<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}/{}", self.kind.0, self.namespace, self.name)
+    }
+}
+
+/// Tells whether owners of this kind are workloads.
+pub(super) fn is_kind(kind: &str) -> bool {
+    KINDS.iter().any(|known| known.0 == kind)
+}
+
+fn owner(entry: &DesiredPod) -> Option<Owner<'_>> {
+    let (kind, name) = entry.owner.split_once('/')?;
+    let kind = *KINDS.iter().find(|known| known.0 == kind)?;
+    Some(Owner { kind, namespace: &entry.namespace, name })
+}
+
+fn resource((kind, version, plural): (&str, &str, &str)) -> ApiResource {
+    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, version, kind), plural)
+}
+
+/// Checks that the template of the workload asks for all of this entry.
+fn asks_for(set: &DynamicObject, entry: &DesiredPod) -> Word {
+    let name = owner(entry).map(|owner| owner.to_string()).unwrap_or_default();
     if set.metadata.uid.as_ref() != Some(&entry.owner_uid) {
         return Err(Unasked::Other(name));
     }
-    let template = &set.spec.template.0;
+    let none = Map::new();
+    let template = set.data.get("spec").and_then(|spec| spec.get("template"));
+    let template = template.and_then(Value::as_object).unwrap_or(&none);
     for container in &entry.containers {
         if image(template, &container.name) != Some(&container.image) {
             let (container, image) = (container.name.clone(), container.image.clone());
@@ -171,11 +211,11 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn only_what_its_template_names_is_asked_for() {
-        let set: CloneSet = serde_json::from_value(json!({
+    /// Workload of a kind, and an entry of it with a change.
+    fn of(kind: &str) -> (DynamicObject, impl Fn(Value) -> DesiredPod) {
+        let set = serde_json::from_value(json!({
             "apiVersion": "apps.kruise.io/v1alpha1",
-            "kind": "CloneSet",
+            "kind": kind,
             "metadata": { "namespace": "shop", "name": "web", "uid": "u" },
             "spec": {
                 "selector": { "matchLabels": { "app": "web" } },
@@ -184,11 +224,11 @@ mod tests {
                     "spec": { "containers": [{ "name": "main", "image": "main:2" }, { "name": "log", "image": "log:1" }] },
                 },
             },
-        }))
-        .unwrap();
-        let entry = |change: Value| -> DesiredPod {
+        }));
+        let owner = format!("{kind}/web");
+        let entry = move |change: Value| -> DesiredPod {
             let mut entry = json!({
-                "uid": "p", "namespace": "shop", "name": "web-a", "owner": "CloneSet/web", "ownerUid": "u",
+                "uid": "p", "namespace": "shop", "name": "web-a", "owner": owner, "ownerUid": "u",
                 "revision": "web-3",
             });
             for (key, value) in change.as_object().unwrap() {
@@ -196,6 +236,11 @@ mod tests {
             }
             serde_json::from_value(entry).unwrap()
         };
+        (set.unwrap(), entry)
+    }
+
+    #[test]
+    fn only_what_its_template_names_is_asked_for() {
         let image = |name: &str, image: &str| json!({ "containers": [{ "name": name, "image": image }] });
         let table = [
             (image("main", "main:2"), None),
@@ -210,16 +255,30 @@ mod tests {
             (json!({ "mergeAnnotations": { "conf": "{}" } }), Some("conf with this value")),
             (json!({ "defaultAnnotations": { "conf": "b" } }), Some("conf with this value")),
         ];
-        for (change, why) in table {
-            let word = asks_for(&set, &entry(change.clone())).map_err(|why| why.to_string());
-            match why {
-                None => assert_eq!(word, Ok(()), "{change}"),
-                Some(why) => {
-                    assert!(word.as_ref().is_err_and(|text| text.contains(why)), "{change}: {word:?}");
+        for (kind, _, _) in KINDS {
+            let (set, entry) = of(kind);
+            for (change, why) in &table {
+                let word = asks_for(&set, &entry(change.clone())).map_err(|why| why.to_string());
+                match why {
+                    None => assert_eq!(word, Ok(()), "{change}"),
+                    Some(why) => {
+                        let says = |text: &String| text.contains(why) && text.contains(kind);
+                        assert!(word.as_ref().is_err_and(says), "{change}: {word:?}");
+                    }
                 }
             }
         }
-        let plain = entry(json!({ "owner": "" }));
-        assert_eq!(CloneSets::default().word(&plain), Some(Ok(())), "entries of others are theirs");
+    }
+
+    #[test]
+    fn entries_of_workloads_wait_for_a_word_and_those_of_others_do_not() {
+        for (kind, _, _) in KINDS {
+            let (_, entry) = of(kind);
+            assert_eq!(Workloads::default().word(&entry(json!({}))), None, "{kind} was not read yet");
+        }
+        let (_, entry) = of("SidecarSet");
+        for owner in ["", "SidecarSet/web"] {
+            assert_eq!(Workloads::default().word(&entry(json!({ "owner": owner }))), Some(Ok(())));
+        }
     }
 }
