@@ -20,10 +20,10 @@ use super::{
 /// Every kind's definition.
 pub fn definitions() -> Vec<CustomResourceDefinition> {
     let mut definitions = vec![
-        with_short_name(AdvancedCronJob::crd(), "AdvancedCronJob", 52),
+        with_short_name(AdvancedCronJob::crd(), 52),
         AdvancedDaemonSet::crd(),
         AdvancedStatefulSet::crd(),
-        with_short_name(BroadcastJob::crd(), "BroadcastJob", 63),
+        with_short_name(BroadcastJob::crd(), 63),
         CloneSet::crd(),
         with_strategy(ContainerRecreateRequest::crd()),
         ContainerUpdateRequest::crd(),
@@ -108,20 +108,15 @@ fn with_strategy(mut definition: CustomResourceDefinition) -> CustomResourceDefi
 }
 
 /// A name is part of the names or labels of what its object makes.
-fn with_short_name(
-    mut definition: CustomResourceDefinition,
-    kind: &str,
-    most: usize,
-) -> CustomResourceDefinition {
+fn with_short_name(mut definition: CustomResourceDefinition, most: usize) -> CustomResourceDefinition {
     for_schemas(&mut definition, |schema| {
         schema.x_kubernetes_validations.get_or_insert_default().push(ValidationRule {
             rule: format!(
                 "size(self.metadata.name) <= {most} && self.metadata.name.matches('^[a-zA-Z0-9-]+$')"
             ),
             message: Some(format!(
-                "the name of a {kind} has at most {most} letters, digits and dashes: choose another one"
+                "the metadata.name of this kind has at most {most} letters, digits and dashes: choose another one"
             )),
-            field_path: Some(".metadata.name".to_owned()),
             ..ValidationRule::default()
         });
     });

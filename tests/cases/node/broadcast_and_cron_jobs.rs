@@ -103,7 +103,7 @@ async fn refuses(case: &Case, client: &Client) -> Result<()> {
             json!({ "template": { "metadata": { "labels": { "broadcastjob-name": "x" } } } }),
             "are the controller's",
         ),
-        (&"a".repeat(64), json!({}), "at most 63 letters"),
+        (&"a".repeat(64), json!({}), "metadata.name of this kind has at most 63 letters"),
     ] {
         let mut given = json!({ "template": pod() });
         given.as_object_mut().context("a spec")?.extend(spec.as_object().cloned().context("a spec")?);
@@ -125,7 +125,7 @@ async fn refuses(case: &Case, client: &Client) -> Result<()> {
             json!({ "template": { "jobTemplate": {}, "broadcastJobTemplate": {} } }),
             "has not exactly one",
         ),
-        (&"a".repeat(53), json!({}), "at most 52 letters"),
+        (&"a".repeat(53), json!({}), "metadata.name of this kind has at most 52 letters"),
     ] {
         let mut given = json!({ "schedule": "@daily", "template": { "jobTemplate": { "spec": {} } } });
         given.as_object_mut().context("a spec")?.extend(spec.as_object().cloned().context("a spec")?);
