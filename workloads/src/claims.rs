@@ -1,7 +1,7 @@
 //! Claims: those that a set owns, and those that belong to a set by their names.
 //!
-//! A StatefulSet's claim outlives its pod and its set unless the set says otherwise, so nothing owns it; it is
-//! found by its name, `<template>-<set>-<number>`.
+//! A StatefulSet's claim outlives its pod and its set unless the set says otherwise, so nothing owns it; it
+//! is found by its name, `<template>-<set>-<number>`.
 
 use std::{collections::BTreeMap, ops::Bound};
 
@@ -75,8 +75,8 @@ impl Claims {
         self.owned.ended(uid);
     }
 
-    /// Claims of a set as they were read at once. What a set owns and is not among them is gone; of those that
-    /// belong to it by name, the watch says so.
+    /// Claims of a set as they were read at once. What a set owns and is not among them is gone; of those
+    /// that belong to it by name, the watch says so.
     pub(crate) fn read(&mut self, set: &str, claims: Vec<ClaimView>) {
         let (named, owned): (Vec<_>, Vec<_>) = claims.into_iter().partition(|claim| claim.owner().is_empty());
         self.owned.read(set, owned, |_| true);

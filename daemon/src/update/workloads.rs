@@ -90,8 +90,8 @@ impl Workloads {
         self.state().words.on(entry)
     }
 
-    /// Reads the workloads of these entries, and says its word on them. Those whose workload could not be read,
-    /// and those that are too many for one go, stay without.
+    /// Reads the workloads of these entries, and says its word on them. Those whose workload could not be
+    /// read, and those that are too many for one go, stay without.
     pub(super) async fn judge(&self, connection: &Connection, entries: &[DesiredPod]) {
         let named: BTreeSet<Owner<'_>> = entries.iter().filter_map(owner).take(READ).collect();
         for of in named {

@@ -42,3 +42,4 @@ mod swaps;
 mod takeover;
 mod update;
 mod waiting;
+mod workloads;

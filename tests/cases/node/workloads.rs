@@ -1,0 +1,122 @@
+//! berth-workloads beside an API server without kubelets: nodes and pods are there on paper, and a pod is
+//! Ready when the test says so. One program plays for all of these tests.
+
+mod daemon_sets;
+mod in_place;
+mod refusals;
+mod stateful_sets;
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use berth_tests::node::{ControlPlane, Workloads, crds, deploy, token};
+use berth_tests::wait::await_condition;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::{Client, ResourceExt};
+use serde_json::json;
+use tokio::sync::{Mutex, OnceCell};
+
+use crate::case::PATIENCE;
+use crate::centre::namespace;
+
+/// When it does not come up, every test says why, and none tries again.
+static PAPER: OnceCell<Result<Paper, String>> = OnceCell::const_new();
+
+/// The API server and the program, with its role and its policy.
+struct Paper {
+    plane: ControlPlane,
+    workloads: Workloads,
+    /// Held over a restart of the program.
+    turn: Mutex<()>,
+}
+
+impl Paper {
+    async fn start() -> Result<Self> {
+        let plane = ControlPlane::without_controllers().await?;
+        let client = plane.client().await?;
+        deploy::apply(&client, "namespace.yaml").await?;
+        crds::install(&client).await?;
+        deploy::apply(&client, "workloads/role.yaml").await?;
+        deploy::apply(&client, "workloads/policy.yaml").await?;
+        let token = token::of(&client, "berth-workloads", None).await?;
+        let kubeconfig = plane.api().kubeconfig_with("berth-workloads", &token)?;
+        let workloads = Workloads::start(plane.run(), &kubeconfig, "berth-system").await?;
+        Ok(Self { plane, workloads, turn: Mutex::new(()) })
+    }
+
+    /// Kills the program, has something done meanwhile, and starts it again.
+    async fn without_the_program(&self, meanwhile: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
+        let _turn = self.turn.lock().await;
+        self.workloads.service().kill()?;
+        let outcome = meanwhile().await;
+        self.workloads.service().start()?;
+        self.workloads.ready().await?;
+        outcome
+    }
+}
+
+/// A namespace on paper.
+struct Sheet {
+    paper: &'static Paper,
+    client: Client,
+    namespace: &'static str,
+    pods: Api<Pod>,
+}
+
+impl Sheet {
+    async fn take(name: &'static str) -> Result<Self> {
+        let bring_up = async || Paper::start().await.map_err(|error| format!("{error:#}"));
+        let paper = PAPER.get_or_init(bring_up).await;
+        let paper = paper.as_ref().map_err(|error| anyhow!("it did not come up: {error}"))?;
+        let client = paper.plane.client().await?;
+        namespace(&client, name).await?;
+        Ok(Self { paper, namespace: name, pods: Api::namespaced(client.clone(), name), client })
+    }
+
+    /// The pods by name.
+    async fn all(&self) -> Result<BTreeMap<String, Pod>> {
+        let pods = self.pods.list(&ListParams::default()).await?;
+        Ok(pods.into_iter().map(|pod| (pod.name_any(), pod)).collect())
+    }
+
+    async fn names(&self) -> Result<Vec<String>> {
+        Ok(self.all().await?.into_keys().collect())
+    }
+
+    /// Makes a pod Ready, as its kubelet would.
+    async fn serve(&self, name: &str) -> Result<()> {
+        let status = json!({ "status": {
+            "phase": "Running",
+            "conditions": [{ "type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z" }],
+        }});
+        self.pods.patch_status(name, &PatchParams::default(), &Patch::Strategic(&status)).await?;
+        Ok(())
+    }
+
+    /// Makes all pods Ready, one after the other as they come, until something holds.
+    async fn serves_until(&self, what: &str, holds: impl AsyncFn() -> Result<()>) -> Result<()> {
+        await_condition(what.to_owned(), PATIENCE, async || {
+            for (name, pod) in self.all().await? {
+                let is_running = pod.status.and_then(|status| status.phase).as_deref() == Some("Running");
+                if !is_running && pod.metadata.deletion_timestamp.is_none() {
+                    self.serve(&name).await.context("serve")?;
+                }
+            }
+            holds().await
+        })
+        .await
+    }
+}
+
+fn image(pod: &Pod) -> &str {
+    let container = pod.spec.as_ref().and_then(|spec| spec.containers.first());
+    container.and_then(|container| container.image.as_deref()).unwrap_or_default()
+}
+
+/// Says which of these pods have which image.
+fn has_images(pods: &BTreeMap<String, Pod>, wanted: &[(&str, &str)]) -> Result<()> {
+    let images: Vec<(&str, &str)> = pods.iter().map(|(name, pod)| (name.as_str(), image(pod))).collect();
+    ensure!(images == wanted, "{images:?}");
+    Ok(())
+}

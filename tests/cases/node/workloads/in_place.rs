@@ -1,0 +1,148 @@
+//! Updates in place of StatefulSets and DaemonSets, by the agent of a real node.
+
+use anyhow::{Context, Result, ensure};
+use berth_proto::crd::NodePodUpdate;
+use berth_tests::node::images::{BUSYBOX, BUSYBOX_NEXT};
+use berth_tests::node::{NODE_NAME, Workloads, deploy, token};
+use berth_tests::wait::await_condition;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use crate::case::{Case, PATIENCE, container, is_ready, run_updating_alone};
+
+const ENDS_AT_ONCE: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
+
+fn template(app: &str, image: &str) -> Value {
+    json!({
+        "metadata": { "labels": { "app": app } },
+        "spec": {
+            "terminationGracePeriodSeconds": 5,
+            "containers": [{ "name": "main", "image": image, "command": ["/bin/sh", "-c", ENDS_AT_ONCE] }],
+        },
+    })
+}
+
+fn set(kind: &str, version: &str, name: &str, namespace: &str, rolling: &Value) -> Result<DynamicObject> {
+    Ok(serde_json::from_value(json!({
+        "apiVersion": format!("apps.kruise.io/{version}"), "kind": kind,
+        "metadata": { "name": name, "namespace": namespace },
+        "spec": {
+            "selector": { "matchLabels": { "app": name } },
+            "template": template(name, BUSYBOX),
+            "updateStrategy": { "rollingUpdate": rolling },
+        },
+    }))?)
+}
+
+struct Stage<'a> {
+    case: &'a Case,
+    workloads: Workloads,
+    db: Api<DynamicObject>,
+    log: Api<DynamicObject>,
+}
+
+impl Stage<'_> {
+    /// The one pod of a set, with this image and Ready.
+    async fn runs(&self, app: &str, image: &str) -> Result<Pod> {
+        let what = format!("{app} runs {image}");
+        let params = ListParams::default().labels(&format!("app={app}"));
+        await_condition(what, PATIENCE, async || {
+            self.workloads.service().check_running()?;
+            let mut pods = self.case.pods.list(&params).await?.items;
+            ensure!(pods.len() == 1, "{} pods", pods.len());
+            let pod = pods.remove(0);
+            is_ready(&pod)?;
+            let status = container(&pod, "main")?;
+            ensure!(status.image.ends_with(image), "{status:?}");
+            Ok(pod)
+        })
+        .await
+    }
+
+    async fn plays(&self) -> Result<()> {
+        let (db, log) = (self.runs("db", BUSYBOX).await?, self.runs("log", BUSYBOX).await?);
+        ensure!(log.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(NODE_NAME));
+        let update = async |api: &Api<DynamicObject>, name: &str, rolling: Value| {
+            let spec = json!({
+                "template": template(name, BUSYBOX_NEXT), "updateStrategy": { "rollingUpdate": rolling },
+            });
+            let patch = json!({ "spec": spec });
+            api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await.context("edit")
+        };
+        update(&self.log, "log", json!({ "partition": 1 })).await?;
+        update(&self.db, "db", json!({})).await?;
+        let after = self.runs("db", BUSYBOX_NEXT).await?;
+        ensure!(after.uid() == db.uid() && container(&after, "main")?.restart_count == 1, "the same pod");
+        let held = self.runs("log", BUSYBOX).await?;
+        ensure!(
+            held.uid() == log.uid() && container(&held, "main")?.restart_count == 0,
+            "the partition holds it"
+        );
+
+        // The program is killed while the node works.
+        update(&self.log, "log", json!({ "partition": 0 })).await?;
+        let updates: Api<NodePodUpdate> = Api::all(self.db.clone().into_client());
+        let ours = async || {
+            let status = updates.get(NODE_NAME).await?.status.context("no status")?;
+            let ours = status.desired_pods.into_iter().filter(|entry| entry.owner == "DaemonSet/log");
+            anyhow::Ok(ours.count())
+        };
+        await_condition("the entry is there", PATIENCE, async || {
+            ensure!(ours().await? == 1, "none");
+            Ok(())
+        })
+        .await?;
+        self.workloads.service().kill()?;
+        self.workloads.service().start()?;
+        self.workloads.ready().await?;
+        let after = self.runs("log", BUSYBOX_NEXT).await?;
+        ensure!(after.uid() == log.uid() && container(&after, "main")?.restart_count == 1, "the same pod");
+        await_condition("the update is forgotten, and the status says it", PATIENCE, async || {
+            ensure!(ours().await? == 0, "it is there");
+            let status = &self.log.get("log").await?.data["status"];
+            ensure!(status["updatedNumberScheduled"] == 1 && status["numberAvailable"] == 1, "{status}");
+            let status = &self.db.get("db").await?.data["status"];
+            ensure!(
+                status["updatedReadyReplicas"] == 1 && status["currentRevision"] == status["updateRevision"],
+                "{status}"
+            );
+            Ok(())
+        })
+        .await
+    }
+}
+
+#[tokio::test]
+async fn stateful_and_daemon_sets_update_in_place() -> Result<()> {
+    run_updating_alone("stateful_and_daemon_sets_update_in_place", async |case: &Case| {
+        let client = case.node.client().await?;
+        deploy::apply(&client, "workloads/role.yaml").await?;
+        deploy::apply(&client, "workloads/policy.yaml").await?;
+        let token = token::of(&client, "berth-workloads", None).await?;
+        let kubeconfig = case.node.api()?.kubeconfig_with("berth-workloads", &token)?;
+        let workloads = Workloads::start(case.node.run(), &kubeconfig, "berth-system").await?;
+        let namespace = &case.namespace;
+        let db =
+            set("StatefulSet", "v1beta1", "db", namespace, &json!({ "podUpdatePolicy": "InPlaceOnly" }))?;
+        let rolling = json!({ "rollingUpdateType": "InPlaceIfPossible" });
+        let log = set("DaemonSet", "v1alpha1", "log", namespace, &rolling)?;
+        let stage =
+            Stage { case, workloads, db: deploy::api(&client, &db)?, log: deploy::api(&client, &log)? };
+        stage.db.create(&PostParams::default(), &db).await.context("make the StatefulSet")?;
+        stage.log.create(&PostParams::default(), &log).await.context("make the DaemonSet")?;
+        let outcome = stage.plays().await;
+        // Their pods would come back.
+        for (api, name) in [(&stage.db, "db"), (&stage.log, "log")] {
+            api.delete(name, &DeleteParams::foreground()).await.context("remove the set")?;
+            await_condition(format!("{name} is gone"), PATIENCE, async || {
+                ensure!(api.get_opt(name).await?.is_none(), "it is there");
+                Ok(())
+            })
+            .await?;
+        }
+        outcome
+    })
+    .await
+}

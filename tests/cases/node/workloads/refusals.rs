@@ -1,0 +1,132 @@
+//! What the schema of the workloads refuses, and what it fills in as OpenKruise's webhook does.
+
+use anyhow::{Context, Result, ensure};
+use berth_tests::node::deploy;
+use kube::api::{DynamicObject, PostParams};
+use serde_json::{Value, json};
+
+use crate::centre::{centre, namespace};
+
+const NAMESPACE: &str = "workload-kinds";
+
+/// A set of a kind with a change.
+fn set(kind: &str, change: &Value) -> Result<DynamicObject> {
+    let version = if kind == "StatefulSet" { "v1beta1" } else { "v1alpha1" };
+    let mut spec = json!({
+        "selector": { "matchLabels": { "app": "a" } },
+        "template": { "metadata": { "labels": { "app": "a" } }, "spec": { "containers": [{ "name": "a", "image": "a" }] } },
+    });
+    for (key, value) in change.as_object().into_iter().flatten() {
+        spec[key] = value.clone();
+    }
+    Ok(serde_json::from_value(json!({
+        "apiVersion": format!("apps.kruise.io/{version}"), "kind": kind,
+        "metadata": { "namespace": NAMESPACE, "name": "a" }, "spec": spec,
+    }))?)
+}
+
+fn rolling(change: &Value) -> Value {
+    json!({ "updateStrategy": { "rollingUpdate": change } })
+}
+
+#[tokio::test]
+async fn workloads_that_make_no_sense_are_refused_by_field() -> Result<()> {
+    let client = centre().await?.client().await?;
+    namespace(&client, NAMESPACE).await?;
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    let create = async |kind: &str, change: &Value| {
+        let object = set(kind, change)?;
+        anyhow::Ok(deploy::api(&client, &object)?.create(&dry, &object).await)
+    };
+    let other = json!({ "matchLabels": { "app": "b" } });
+    let mut refusals = vec![
+        ("StatefulSet", json!({ "replicas": -1 }), "spec.replicas"),
+        ("StatefulSet", json!({ "reserveOrdinals": [-1] }), "spec.reserveOrdinals"),
+        ("StatefulSet", json!({ "podManagementPolicy": "parallel" }), "neither OrderedReady nor Parallel"),
+        ("StatefulSet", rolling(&json!({ "podUpdatePolicy": "InPlace" })), "podUpdatePolicy is none of"),
+        ("StatefulSet", rolling(&json!({ "minReadySeconds": 301 })), "minReadySeconds"),
+        ("StatefulSet", rolling(&json!({ "maxUnavailable": 0 })), "give at least 1"),
+        ("StatefulSet", rolling(&json!({ "maxUnavailable": "many" })), "maxUnavailable is neither a number"),
+        ("StatefulSet", rolling(&json!({ "unorderedUpdate": {} })), "unorderedUpdate goes with"),
+        (
+            "StatefulSet",
+            json!({ "scaleStrategy": { "maxUnavailable": 2 } }),
+            "scaleStrategy.maxUnavailable goes with",
+        ),
+        (
+            "StatefulSet",
+            json!({ "persistentVolumeClaimRetentionPolicy": { "whenScaled": "Keep" } }),
+            "Retain or Delete",
+        ),
+        ("DaemonSet", json!({ "burstReplicas": "all" }), "burstReplicas is neither a number"),
+        ("DaemonSet", json!({ "minReadySeconds": -1 }), "spec.minReadySeconds"),
+        ("DaemonSet", rolling(&json!({ "rollingUpdateType": "Fast" })), "rollingUpdateType is none of"),
+        ("DaemonSet", rolling(&json!({ "maxUnavailable": 1, "maxSurge": 1 })), "both 0, or neither"),
+        ("DaemonSet", rolling(&json!({ "maxUnavailable": 0, "maxSurge": "0%" })), "both 0, or neither"),
+        (
+            "DaemonSet",
+            rolling(&json!({ "rollingUpdateType": "InPlaceIfPossible", "maxSurge": 1, "maxUnavailable": 0 })),
+            "maxSurge goes not with",
+        ),
+        (
+            "DaemonSet",
+            rolling(&json!({ "rollingUpdateType": "Surging", "maxUnavailable": 1 })),
+            "maxUnavailable goes not with",
+        ),
+        ("DaemonSet", json!({ "lifecycle": { "inPlaceUpdate": {} } }), "leave inPlaceUpdate out"),
+        ("CloneSet", json!({ "updateStrategy": { "partition": "half" } }), "partition is neither a number"),
+        ("CloneSet", json!({ "updateStrategy": { "maxUnavailable": 0 } }), "are both 0, so no pod"),
+    ];
+    for kind in ["CloneSet", "DaemonSet", "StatefulSet"] {
+        refusals.push((kind, json!({ "selector": {} }), "selector selects all pods"));
+        refusals.push((kind, json!({ "selector": other }), "are not those of selector"));
+        refusals.push((kind, json!({ "updateStrategy": { "type": "Now" } }), "give one of them"));
+    }
+    for (kind, change, says) in refusals {
+        match create(kind, &change).await? {
+            Ok(_) => anyhow::bail!("{kind} {change} was accepted"),
+            Err(kube::Error::Api(status)) => {
+                ensure!(
+                    status.code == 422 && status.message.contains(says),
+                    "{kind} {change}: {}",
+                    status.message
+                );
+            }
+            Err(error) => return Err(error).with_context(|| format!("{kind} {change}")),
+        }
+    }
+    let accepted = [
+        ("StatefulSet", rolling(&json!({ "partition": 3, "maxUnavailable": "25%" }))),
+        (
+            "StatefulSet",
+            json!({ "podManagementPolicy": "Parallel", "scaleStrategy": { "maxUnavailable": "10%" } }),
+        ),
+        ("StatefulSet", json!({ "updateStrategy": { "type": "OnDelete" } })),
+        ("DaemonSet", rolling(&json!({ "rollingUpdateType": "Surging" }))),
+        ("DaemonSet", rolling(&json!({ "maxSurge": "30%", "maxUnavailable": 0, "partition": 7 }))),
+        (
+            "CloneSet",
+            json!({ "updateStrategy": { "partition": "99.5%", "maxUnavailable": 0, "maxSurge": 1 } }),
+        ),
+        ("CloneSet", json!({ "replicas": 0, "updateStrategy": { "maxUnavailable": 0 } })),
+    ];
+    for (kind, change) in accepted {
+        create(kind, &change).await?.with_context(|| format!("{kind} {change}"))?;
+    }
+    // As OpenKruise's webhook fills it in.
+    let made = create("StatefulSet", &json!({})).await??;
+    let strategy = json!({
+        "type": "RollingUpdate",
+        "rollingUpdate": { "partition": 0, "maxUnavailable": 1, "podUpdatePolicy": "ReCreate", "minReadySeconds": 0 },
+    });
+    ensure!(made.data["spec"]["updateStrategy"] == strategy, "{}", made.data["spec"]);
+    ensure!(made.data["spec"]["podManagementPolicy"] == "OrderedReady", "{}", made.data["spec"]);
+    let made = create("DaemonSet", &json!({})).await??;
+    let strategy = json!({
+        "type": "RollingUpdate",
+        "rollingUpdate": { "partition": 0, "maxUnavailable": 1, "maxSurge": 0, "rollingUpdateType": "Standard" },
+    });
+    ensure!(made.data["spec"]["updateStrategy"] == strategy, "{}", made.data["spec"]);
+    ensure!(made.data["spec"]["burstReplicas"] == 250, "{}", made.data["spec"]);
+    Ok(())
+}
