@@ -57,7 +57,7 @@ pub struct AdvancedCronJobSpec {
     /// Seconds after its time within which a run may still begin; without end when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub starting_deadline_seconds: Option<i64>,
-    /// What becomes of a run while the one before it goes on: `Allow` (the default) both, `Forbid` it waits,
+    /// Fate of a run while the one before it goes on: `Allow` (the default) both, `Forbid` it waits,
     /// `Replace` the one before it is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "Allow", "x-kubernetes-validations" = [{
@@ -76,11 +76,11 @@ pub struct AdvancedCronJobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 1))]
     pub failed_jobs_history_limit: Option<i32>,
-    /// What is made: one of the two.
+    /// Template of what is made: one of the two.
     pub template: CronJobTemplate,
 }
 
-/// What an AdvancedCronJob makes.
+/// Template of an AdvancedCronJob.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
@@ -132,7 +132,7 @@ pub struct AdvancedCronJobStatus {
     /// The runs that were missed last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missed: Option<MissedRuns>,
-    /// What is wrong with it.
+    /// Faults of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<WorkloadCondition>,

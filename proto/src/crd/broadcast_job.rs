@@ -64,7 +64,7 @@ pub struct BroadcastJobSpec {
     /// Whether no new pods are made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
-    /// What follows from a pod that failed.
+    /// Consequence of a pod that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = {}))]
     pub failure_policy: Option<BroadcastFailurePolicy>,
@@ -90,7 +90,7 @@ pub struct BroadcastCompletionPolicy {
     pub ttl_seconds_after_finished: Option<i32>,
 }
 
-/// What follows from a pod of a BroadcastJob that failed.
+/// Consequence of a pod of a BroadcastJob that failed.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [{

@@ -1,4 +1,4 @@
-//! BroadcastJobs and AdvancedCronJobs at a real API server: berth-workloads has the rights and the policies of
+//! BroadcastJobs and AdvancedCronJobs at a real API server: berth-workloads has the rights and policies of
 //! `deploy/jobs`, and no others. One pod runs; the other nodes are objects alone.
 
 use std::collections::BTreeSet;

@@ -22,7 +22,7 @@ pub(super) enum Phase {
 /// Pods by what became of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
-    /// Those that run or wait, and were not restarted too often.
+    /// Pods that run or wait, and were not restarted too often.
     pub(super) active: usize,
     pub(super) succeeded: usize,
     pub(super) failed: usize,
