@@ -87,6 +87,7 @@ async fn refuses(case: &Case, client: &Client) -> Result<()> {
     let broadcast: Api<BroadcastJob> = Api::namespaced(client.clone(), &case.namespace);
     let cron: Api<AdvancedCronJob> = Api::namespaced(client.clone(), &case.namespace);
     let dry = PostParams { dry_run: true, ..PostParams::default() };
+    let (sixty_four, fifty_three) = ("a".repeat(64), "a".repeat(53));
     for (name, spec, words) in [
         ("a", json!({ "parallelism": -1 }), "parallelism"),
         ("a", json!({ "parallelism": "many" }), "give a number from 0 on"),
@@ -103,11 +104,11 @@ async fn refuses(case: &Case, client: &Client) -> Result<()> {
             json!({ "template": { "metadata": { "labels": { "broadcastjob-name": "x" } } } }),
             "are the controller's",
         ),
-        (&"a".repeat(64), json!({}), "metadata.name of this kind has at most 63 letters"),
+        (sixty_four.as_str(), json!({}), "metadata.name of this kind has at most 63 letters"),
     ] {
         let mut given = json!({ "template": pod() });
         given.as_object_mut().context("a spec")?.extend(spec.as_object().cloned().context("a spec")?);
-        let object = serde_json::from_value(json!({ "metadata": { "name": name }, "spec": given }))?;
+        let object = serde_json::from_value(named("BroadcastJob", name, given))?;
         refused(broadcast.create(&dry, &object).await.map(|_| ()), words)?;
     }
     for (name, spec, words) in [
@@ -125,14 +126,18 @@ async fn refuses(case: &Case, client: &Client) -> Result<()> {
             json!({ "template": { "jobTemplate": {}, "broadcastJobTemplate": {} } }),
             "has not exactly one",
         ),
-        (&"a".repeat(53), json!({}), "metadata.name of this kind has at most 52 letters"),
+        (fifty_three.as_str(), json!({}), "metadata.name of this kind has at most 52 letters"),
     ] {
         let mut given = json!({ "schedule": "@daily", "template": { "jobTemplate": { "spec": {} } } });
         given.as_object_mut().context("a spec")?.extend(spec.as_object().cloned().context("a spec")?);
-        let object = serde_json::from_value(json!({ "metadata": { "name": name }, "spec": given }))?;
+        let object = serde_json::from_value(named("AdvancedCronJob", name, given))?;
         refused(cron.create(&dry, &object).await.map(|_| ()), words)?;
     }
     Ok(())
+}
+
+fn named(kind: &str, name: &str, spec: Value) -> Value {
+    json!({ "apiVersion": "apps.kruise.io/v1alpha1", "kind": kind, "metadata": { "name": name }, "spec": spec })
 }
 
 fn refused(answer: kube::Result<()>, words: &str) -> Result<()> {
@@ -173,10 +178,8 @@ async fn broadcasts(case: &Case, client: &Client) -> Result<()> {
         simulate(name).await?;
     }
     let jobs: Api<BroadcastJob> = Api::namespaced(client.clone(), &case.namespace);
-    let job = serde_json::from_value(json!({
-        "metadata": { "name": "sweep" },
-        "spec": { "template": pod(), "completionPolicy": { "ttlSecondsAfterFinished": 3 } },
-    }))?;
+    let spec = json!({ "template": pod(), "completionPolicy": { "ttlSecondsAfterFinished": 3 } });
+    let job = serde_json::from_value(named("BroadcastJob", "sweep", spec))?;
     jobs.create(&PostParams::default(), &job).await.context("make the job")?;
     let status = async |what: &str, counts: (i32, i32, i32, i32)| {
         await_condition(format!("BroadcastJob: {what}"), PATIENCE, async || {
@@ -225,10 +228,8 @@ async fn ticks(case: &Case, client: &Client, workloads: &Workloads) -> Result<()
             "restartPolicy": "Never", "containers": [{ "name": "main", "image": BUSYBOX, "command": ["true"] }],
         }},
     }});
-    let cron = serde_json::from_value(json!({
-        "metadata": { "name": "tick" },
-        "spec": { "schedule": "@every 2s", "template": { "jobTemplate": template } },
-    }))?;
+    let spec = json!({ "schedule": "@every 2s", "template": { "jobTemplate": template } });
+    let cron = serde_json::from_value(named("AdvancedCronJob", "tick", spec))?;
     crons.create(&PostParams::default(), &cron).await.context("make the cron job")?;
     let made = async || {
         let all = jobs.list(&ListParams::default()).await?.items;

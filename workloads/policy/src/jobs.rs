@@ -54,7 +54,7 @@ impl Kind {
         match self {
             Self::Pod => "v1",
             Self::Job => "batch/v1",
-            Self::BroadcastJob => crate::broadcast_job::API_VERSION,
+            Self::BroadcastJob => "apps.kruise.io/v1alpha1",
         }
     }
 
@@ -63,7 +63,7 @@ impl Kind {
         match self {
             Self::Pod => "Pod",
             Self::Job => "Job",
-            Self::BroadcastJob => crate::broadcast_job::KIND,
+            Self::BroadcastJob => "BroadcastJob",
         }
     }
 }

@@ -44,7 +44,7 @@ pub const SCHEDULED_AT: &str = "apps.kruise.io/scheduled-at";
 /// Missed times that are counted.
 const MOST_COUNTED: i32 = 100;
 /// Clocks of two replicas are this far apart at most.
-const SKEW: SignedDuration = SignedDuration::from_secs(60);
+const SKEW: Duration = Duration::from_secs(60);
 /// A schedule without a next time is looked at again after it.
 const NEVER: Duration = Duration::from_secs(86_400);
 
@@ -144,7 +144,8 @@ impl Pass<'_> {
             return;
         }
         let refused = self.input.refused == Some(self.rules.child(time).as_str());
-        let lives = self.rules.ttl.is_none_or(|seconds| !until(since, seconds, self.now).is_zero());
+        // By whichever replica's clock: it cannot be gone yet, so it was not made.
+        let lives = self.rules.ttl.is_none_or(|seconds| until(since, seconds, self.now) > SKEW);
         if !refused && !lives {
             let why = "whether it was made cannot be known: it may be gone already";
             self.miss(Missed { first: time, last: time, count: 1, why });

@@ -203,7 +203,7 @@ fn what_was_missed_is_told_and_stays_so() {
 #[test]
 fn a_run_that_may_have_been_made_is_not_made_again() {
     let template = json!({ "jobTemplate": { "spec": {
-        "ttlSecondsAfterFinished": 5, "template": { "spec": { "restartPolicy": "Never" } },
+        "ttlSecondsAfterFinished": 65, "template": { "spec": { "restartPolicy": "Never" } },
     }}});
     let new = || {
         let mut world =
