@@ -3,9 +3,9 @@
 use std::{fs, path::PathBuf};
 
 use berth_proto::crd::{
-    AdvancedDaemonSet, AdvancedStatefulSet, CloneSet, ContainerRecreateRequest, ContainerUpdateRequest,
-    ImagePullJob, MOST_SECONDS, NodeImage, NodePodProbe, NodePodUpdate, PodProbeMarker, SidecarSet,
-    documents,
+    AdvancedCronJob, AdvancedDaemonSet, AdvancedStatefulSet, BroadcastJob, CloneSet,
+    ContainerRecreateRequest, ContainerUpdateRequest, ImagePullJob, MOST_SECONDS, NodeImage, NodePodProbe,
+    NodePodUpdate, PodProbeMarker, SidecarSet, documents,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -41,7 +41,13 @@ const WITHOUT: [(&str, &str); 1] = [("date-time", "a text that is a time is as l
 
 /// Objects of Kubernetes' own types that are kept as they were given, newer fields included: the API server
 /// bounds the size of the whole object, and admission what it reads of them.
-const AS_GIVEN: [&str; 13] = [
+const AS_GIVEN: [&str; 19] = [
+    "jobs/crds/advancedcronjobs.yaml.spec.template.broadcastJobTemplate",
+    "jobs/crds/advancedcronjobs.yaml.spec.template.broadcastJobTemplate.metadata",
+    "jobs/crds/advancedcronjobs.yaml.spec.template.jobTemplate",
+    "jobs/crds/advancedcronjobs.yaml.spec.template.jobTemplate.metadata",
+    "jobs/crds/broadcastjobs.yaml.spec.template",
+    "jobs/crds/broadcastjobs.yaml.spec.template.metadata",
     "workloads/crds/clonesets.yaml.spec.template",
     "workloads/crds/clonesets.yaml.spec.template.metadata",
     "workloads/crds/clonesets.yaml.spec.volumeClaimTemplates[]",
@@ -143,6 +149,9 @@ fn no_field_of_an_openkruise_manifest_is_lost() {
     keeps::<CloneSet>("clone-set-all-fields");
     keeps::<AdvancedStatefulSet>("stateful-set-all-fields");
     keeps::<AdvancedDaemonSet>("daemon-set-all-fields");
+    keeps::<BroadcastJob>("broadcast-job-all-fields");
+    keeps::<AdvancedCronJob>("advanced-cron-job-all-fields");
+    keeps::<AdvancedCronJob>("advanced-cron-job-broadcast");
 }
 
 /// With everything a status can say.

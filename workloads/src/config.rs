@@ -3,10 +3,13 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use berth_base::telemetry::LogFormat;
+use berth_workloads_policy::schedule;
 use clap::{ArgAction, Parser};
+use jiff::tz::TimeZone;
 use tracing_subscriber::filter::Targets;
 
-/// Berth's workloads: makes, updates and deletes the pods of CloneSets, StatefulSets and DaemonSets.
+/// Berth's workloads: makes, updates and deletes the pods of CloneSets, StatefulSets and DaemonSets, and runs BroadcastJobs and
+/// AdvancedCronJobs.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "berth-workloads", version)]
 pub struct Config {
@@ -37,6 +40,18 @@ pub struct Config {
     /// Label pods of CloneSets with the hash of their revision alone
     #[arg(long, env = "BERTH_CLONESET_SHORT_HASH")]
     pub cloneset_short_hash: bool,
+    /// Run BroadcastJobs
+    #[arg(long = "broadcastjobs", env = "BERTH_BROADCASTJOBS")]
+    pub broadcast_jobs: bool,
+    /// Let pods of BroadcastJobs name their nodes, and go past the scheduler
+    #[arg(long = "broadcastjob-node-names", env = "BERTH_BROADCASTJOB_NODE_NAMES")]
+    pub broadcast_job_node_names: bool,
+    /// Run AdvancedCronJobs
+    #[arg(long = "cronjobs", env = "BERTH_CRONJOBS")]
+    pub cron_jobs: bool,
+    /// Zone of schedules that name none, such as Europe/Berlin
+    #[arg(long = "cronjob-time-zone", env = "BERTH_CRONJOB_TIME_ZONE", default_value = "UTC", value_parser = zone)]
+    pub cron_job_time_zone: TimeZone,
     /// Format of log lines
     #[arg(long, env = "BERTH_LOG_FORMAT", value_enum, default_value_t)]
     pub log_format: LogFormat,
@@ -68,6 +83,10 @@ fn not_empty(value: &str) -> Result<String, &'static str> {
     if value.is_empty() { Err("is empty") } else { Ok(value.to_owned()) }
 }
 
+fn zone(name: &str) -> Result<TimeZone, String> {
+    schedule::zone("the option", name).map_err(|fault| fault.why)
+}
+
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
@@ -80,6 +99,8 @@ mod tests {
         assert_eq!(config.lease_duration(), Duration::from_secs(15));
         assert_eq!(config.lease_name, "berth-workloads");
         assert!(!config.cloneset_partition_rollback && !config.cloneset_short_hash);
+        assert!(!config.broadcast_jobs && !config.cron_jobs && !config.broadcast_job_node_names);
+        assert_eq!(config.cron_job_time_zone.iana_name(), Some("UTC"));
     }
 
     #[rstest]
@@ -88,6 +109,8 @@ mod tests {
     #[case::short_lease(&["--lease-duration", "2"])]
     #[case::empty_name(&["--lease-name", ""])]
     #[case::unknown(&["--leader-elect"])]
+    #[case::no_zone(&["--cronjob-time-zone", "Mars/Olympus"])]
+    #[case::local_zone(&["--cronjob-time-zone", "Local"])]
     fn bad_usage(#[case] args: &[&str]) {
         assert!(Config::try_parse_from([&["berth-workloads"], args].concat()).is_err());
     }

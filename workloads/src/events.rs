@@ -27,17 +27,22 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Events that wait; one more is lost.
 const MOST_WAITING: usize = 512;
 
-/// Something to tell of a set.
-pub(crate) type Told = (Set, Note);
+/// Something to tell of an object.
+pub(crate) type Told = (ObjectReference, Note);
 
 /// The entrance.
 #[derive(Clone, Debug)]
 pub(crate) struct Events(mpsc::Sender<Told>);
 
 impl Events {
-    /// Takes something to tell.
+    /// Takes something to tell of a set.
     pub(crate) fn tell(&self, set: &Set, note: Note) {
-        if let Err(error) = self.0.try_send((set.clone(), note)) {
+        self.about(reference(set.as_ref()), note);
+    }
+
+    /// Takes something to tell of an object.
+    pub(crate) fn about(&self, object: ObjectReference, note: Note) {
+        if let Err(error) = self.0.try_send((object, note)) {
             debug!(%error, "Event not written, too many wait");
         }
     }
@@ -51,10 +56,11 @@ pub(crate) fn channel() -> (Events, mpsc::Receiver<Told>) {
 
 /// Writes what is told, for ever. Ends when nobody tells any more.
 pub(crate) async fn write(client: Client, mut told: mpsc::Receiver<Told>) {
-    while let Some((set, note)) = told.recv().await {
+    while let Some((object, note)) = told.recv().await {
         let reason = note.reason;
-        let events = Api::<Event>::namespaced(client.clone(), set.namespace());
-        let event = event(set.as_ref(), note, Timestamp::now());
+        let namespace = object.namespace.as_deref().unwrap_or_default();
+        let events = Api::<Event>::namespaced(client.clone(), namespace);
+        let event = event(object, note, Timestamp::now());
         match timeout(ANSWER_WITHIN, events.create(&PostParams::default(), &event)).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => warn!(reason, error = chain(&error), "Event not written"),
@@ -69,24 +75,29 @@ fn cut(name: &str) -> String {
     name.chars().take(200).collect()
 }
 
-fn event(set: &dyn Workload, note: Note, now: Timestamp) -> Event {
+/// Names a set in an Event.
+fn reference(set: &dyn Workload) -> ObjectReference {
     let meta = set.meta();
-    let name = set.name().to_owned();
+    ObjectReference {
+        api_version: Some(set.kind().api_version()),
+        kind: Some(set.kind().name.to_owned()),
+        namespace: meta.namespace.clone(),
+        name: Some(set.name().to_owned()),
+        uid: meta.uid.clone(),
+        resource_version: meta.resource_version.clone(),
+        ..ObjectReference::default()
+    }
+}
+
+fn event(object: ObjectReference, note: Note, now: Timestamp) -> Event {
+    let name = object.name.as_deref().unwrap_or_default();
     Event {
         metadata: ObjectMeta {
-            namespace: meta.namespace.clone(),
-            name: Some(format!("{}.{:x}", cut(&name), now.as_nanosecond())),
+            namespace: object.namespace.clone(),
+            name: Some(format!("{}.{:x}", cut(name), now.as_nanosecond())),
             ..ObjectMeta::default()
         },
-        regarding: Some(ObjectReference {
-            api_version: Some(set.kind().api_version()),
-            kind: Some(set.kind().name.to_owned()),
-            namespace: meta.namespace.clone(),
-            name: Some(name),
-            uid: meta.uid.clone(),
-            resource_version: meta.resource_version.clone(),
-            ..ObjectReference::default()
-        }),
+        regarding: Some(object),
         type_: Some(if note.warning { "Warning" } else { "Normal" }.to_owned()),
         reason: Some(note.reason.to_owned()),
         action: Some(note.reason.to_owned()),
@@ -110,7 +121,7 @@ mod tests {
         set.metadata.namespace = Some("ns".to_owned());
         set.metadata.uid = Some("u".to_owned());
         let note = Note { warning: true, reason: "FailedCreate", text: "ä".repeat(2000) };
-        let event = event(&set, note, Timestamp::constant(1_700_000_000, 0));
+        let event = event(reference(&set), note, Timestamp::constant(1_700_000_000, 0));
         let regarding = event.regarding.unwrap();
         assert_eq!((regarding.name.as_deref(), regarding.uid.as_deref()), (Some("shop"), Some("u")));
         assert_eq!(event.metadata.namespace.as_deref(), Some("ns"));

@@ -1,5 +1,5 @@
 //! Berth's workloads: makes, updates and deletes the pods of CloneSets, Advanced StatefulSets and Advanced
-//! DaemonSets.
+//! DaemonSets, and runs BroadcastJobs and AdvancedCronJobs.
 //!
 //! ```text
 //!   watches ──▶ Controller { picture of the cluster } ──▶ plan ──▶ writes ──▶ API server
@@ -24,6 +24,7 @@ mod cluster;
 pub mod config;
 mod controller;
 mod events;
+mod jobs;
 mod kinds;
 mod mailbox;
 mod mailboxes;

@@ -28,7 +28,7 @@ use crate::{
     cluster::Cluster,
     config::Config,
     controller::Controller,
-    events,
+    events, jobs,
     kinds::KINDS,
     metrics::Metrics,
     watch::{Claims, Mailboxes, Nodes, Pods, Revisions, follow, follow_sets},
@@ -94,13 +94,23 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         partition_rollback: config.cloneset_partition_rollback,
         short_hash: config.cloneset_short_hash,
     };
+    let of_jobs = jobs::Settings {
+        broadcast_jobs: config.broadcast_jobs,
+        cron_jobs: config.cron_jobs,
+        by_scheduler: !config.broadcast_job_node_names,
+        zone: config.cron_job_time_zone.clone(),
+    };
+    let (jobs_listed, jobs_readiness) = watch::channel(of_jobs.listed());
+    let (tenure_of_jobs, writer_of_jobs) = (tenure.clone(), writer.clone());
     let controller = Controller { inputs, tenure, writer, settings, listed, metrics: metrics.clone() };
 
     let stop = CancellationToken::new();
     let (mut tasks, mut watches) = (JoinSet::new(), JoinSet::new());
     let checks = Box::new(move || {
         let check = |(name, done)| Check { name, done, missing: "not listed yet" };
-        readiness.borrow().iter().copied().map(check).collect()
+        let all =
+            readiness.borrow().iter().chain(jobs_readiness.borrow().iter()).copied().collect::<Vec<_>>();
+        all.into_iter().map(check).collect()
     });
     tasks.spawn(http::serve(health, Pages::Health(checks), stop.clone()));
     tasks.spawn(http::serve(scraped, Pages::Metrics(registry), stop.clone()));
@@ -112,6 +122,9 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     watches.spawn(follow::<Revisions>(client.clone(), sender.clone(), metrics.clone()));
     watches.spawn(follow::<Nodes>(client.clone(), sender.clone(), metrics.clone()));
     watches.spawn(follow::<Mailboxes>(client.clone(), sender, metrics));
+    let connections =
+        jobs::Connections { tenure: tenure_of_jobs, writer: writer_of_jobs, listed: jobs_listed };
+    jobs::start(of_jobs, connections, &mut watches);
     watches.spawn(events::write(client, told));
     watches.spawn(controller.run());
     // The lease is given up when nothing is written any more.

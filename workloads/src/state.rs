@@ -255,7 +255,7 @@ mod tests {
         assert!(matches!(state.look("bad", look(now)), Next::Nothing));
         assert!(matches!(state.look("good", look(now)), Next::CarryOut(..)));
         let (set, note) = told.try_recv().unwrap();
-        assert_eq!((set.name(), note.reason), ("bad", "SetAside"));
+        assert_eq!((set.name.as_deref(), note.reason), (Some("bad"), "SetAside"));
         assert!(note.text.contains("index out of bounds"), "{}", note.text);
         // It is not tried again and again.
         state.look("bad", look(later));

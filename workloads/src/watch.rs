@@ -176,7 +176,8 @@ fn may_be_named(meta: &ObjectMeta) -> bool {
 /// Watches all objects of a type, for ever. Ends when nobody receives any more.
 pub(crate) async fn follow<W: Watched>(client: Client, inputs: mpsc::Sender<Input>, metrics: Metrics) {
     let input = |event| W::input(shown(event, |object| W::view(object)));
-    relay(Api::<W::Object>::all(client), W::NAME, input, inputs, &metrics).await;
+    let all = watcher::Config::default();
+    relay(Api::<W::Object>::all(client), all, W::NAME, input, inputs, &metrics).await;
 }
 
 /// Watches all workloads of a kind, for ever. Ends when nobody receives any more.
@@ -196,20 +197,22 @@ pub(crate) async fn follow_sets(
             None
         }
     };
-    relay(api, kind.plural, |event| Input::Set(kind, shown(event, view)), inputs, &metrics).await;
+    let all = watcher::Config::default();
+    relay(api, all, kind.plural, |event| Input::Set(kind, shown(event, view)), inputs, &metrics).await;
 }
 
-async fn relay<K>(
+/// Hands on what a watch shows, for ever. Ends when nobody receives any more.
+pub(crate) async fn relay<K, I>(
     api: Api<K>,
+    config: watcher::Config,
     name: &'static str,
-    input: impl Fn(Event<K>) -> Input,
-    inputs: mpsc::Sender<Input>,
+    input: impl Fn(Event<K>) -> I,
+    inputs: mpsc::Sender<I>,
     metrics: &Metrics,
 ) where
     K: Resource + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
 {
-    let config = watcher::Config::default().timeout(WATCH_SECONDS);
-    let mut events = pin!(watcher::watcher(api, config));
+    let mut events = pin!(watcher::watcher(api, config.timeout(WATCH_SECONDS)));
     let mut outage = Outage::default();
     while let Some(event) = events.next().await {
         let event = match event {
@@ -234,7 +237,8 @@ async fn relay<K>(
     }
 }
 
-fn shown<K: Resource, V>(event: Event<K>, view: impl Fn(K) -> Option<V>) -> Shown<V> {
+/// Reduces what a watch shows.
+pub(crate) fn shown<K: Resource, V>(event: Event<K>, view: impl Fn(K) -> Option<V>) -> Shown<V> {
     let key = |meta: &ObjectMeta| meta.uid.clone().unwrap_or_default();
     match event {
         Event::Init => Shown::ListBegins,

@@ -31,7 +31,7 @@ use kube::{
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use self::failure::Failure;
+pub(crate) use self::failure::Failure;
 use crate::{
     events::Events,
     kinds::{Plan, Set},

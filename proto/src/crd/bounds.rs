@@ -130,6 +130,10 @@ const TEXTS: &[(&str, i64)] = &[
     ("value", 8192),
     ("port", NAME),
     ("parallelism", 16),
+    ("status.phase", 63),
+    ("schedule", 256),
+    ("timeZone", 128),
+    ("concurrencyPolicy", 63),
 ];
 
 /// The longest lists and largest maps.
@@ -186,6 +190,7 @@ const COUNTS: &[(&str, i64)] = &[
     ("finalizersHandler", 64),
     ("volumeClaimTemplates", 64),
     ("reserveOrdinals", 4096),
+    ("status.active", 1024),
 ];
 
 /// The ranges of numbers.
@@ -249,6 +254,12 @@ const RANGES: &[(&str, i64, i64)] = &[
     ("updatedNumberScheduled", 0, I32),
     ("numberAvailable", 0, I32),
     ("numberUnavailable", 0, I32),
+    ("restartLimit", 0, I32),
+    ("acceptedFailures", 0, I32),
+    ("startingDeadlineSeconds", 0, MOST_SECONDS),
+    ("successfulJobsHistoryLimit", 0, I32),
+    ("failedJobsHistoryLimit", 0, I32),
+    ("missed.count", 0, I32),
 ];
 
 /// A rule on what several values have together: where, the rule, what it says.

@@ -6,20 +6,24 @@
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+    ValidationRule,
 };
 use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
 use super::{
-    AdvancedDaemonSet, AdvancedStatefulSet, CloneSet, ContainerRecreateRequest, ContainerUpdateRequest,
-    ImagePullJob, NodeImage, NodePodProbe, NodePodUpdate, PodProbeMarker, SidecarSet, bounds::bound,
+    AdvancedCronJob, AdvancedDaemonSet, AdvancedStatefulSet, BroadcastJob, CloneSet,
+    ContainerRecreateRequest, ContainerUpdateRequest, ImagePullJob, NodeImage, NodePodProbe, NodePodUpdate,
+    PodProbeMarker, SidecarSet, bounds::bound,
 };
 
 /// Every kind's definition.
 pub fn definitions() -> Vec<CustomResourceDefinition> {
     let mut definitions = vec![
+        with_short_name(AdvancedCronJob::crd(), 52),
         AdvancedDaemonSet::crd(),
         AdvancedStatefulSet::crd(),
+        with_short_name(BroadcastJob::crd(), 63),
         CloneSet::crd(),
         with_strategy(ContainerRecreateRequest::crd()),
         ContainerUpdateRequest::crd(),
@@ -40,8 +44,13 @@ pub fn definitions() -> Vec<CustomResourceDefinition> {
 }
 
 /// Folder of the kinds that a program of their own makes work; the others are everybody's.
-const OF_WORKLOADS: [(&str, &str); 3] =
-    [("clonesets", "workloads/crds"), ("daemonsets", "workloads/crds"), ("statefulsets", "workloads/crds")];
+const OF_WORKLOADS: [(&str, &str); 5] = [
+    ("advancedcronjobs", "jobs/crds"),
+    ("broadcastjobs", "jobs/crds"),
+    ("clonesets", "workloads/crds"),
+    ("daemonsets", "workloads/crds"),
+    ("statefulsets", "workloads/crds"),
+];
 
 /// The files of the kinds by their paths in `deploy`, as JSON values in the order of the API's documentation.
 pub fn documents() -> Vec<(String, Value)> {
@@ -94,6 +103,22 @@ fn with_strategy(mut definition: CustomResourceDefinition) -> CustomResourceDefi
         if let Some(policy) = property(strategy, "failurePolicy") {
             policy.default = Some(JSON(json!("Fail")));
         }
+    });
+    definition
+}
+
+/// A name is part of the names or labels of what its object makes.
+fn with_short_name(mut definition: CustomResourceDefinition, most: usize) -> CustomResourceDefinition {
+    for_schemas(&mut definition, |schema| {
+        schema.x_kubernetes_validations.get_or_insert_default().push(ValidationRule {
+            rule: format!(
+                "size(self.metadata.name) <= {most} && self.metadata.name.matches('^[a-zA-Z0-9-]+$')"
+            ),
+            message: Some(format!(
+                "the metadata.name of this kind has at most {most} letters, digits and dashes: choose another one"
+            )),
+            ..ValidationRule::default()
+        });
     });
     definition
 }

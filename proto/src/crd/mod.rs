@@ -7,7 +7,9 @@
 //! A status has two writers, the manager and the agent of the node, each with a field manager of its own: so
 //! nothing at its top level is required, and its lists are maps.
 
+mod advanced_cron_job;
 mod bounds;
+mod broadcast_job;
 mod clone_set;
 mod container_recreate_request;
 mod container_update_request;
@@ -24,10 +26,18 @@ mod stateful_set;
 mod swap;
 mod workload;
 
+pub use advanced_cron_job::{
+    AdvancedCronJob, AdvancedCronJobSpec, AdvancedCronJobStatus, CronJobTemplate, JobTemplate, MissedRuns,
+    StartingRun,
+};
 pub use berth_reasons::FailureReason;
 pub use bounds::{
     LONGEST_MESSAGE, MOST_ANNOTATION_BYTES, MOST_CONTAINERS, MOST_HISTORY_BYTES, MOST_SANDBOX_BYTES,
     MOST_SECONDS,
+};
+pub use broadcast_job::{
+    BroadcastCompletionPolicy, BroadcastFailurePolicy, BroadcastJob, BroadcastJobCondition, BroadcastJobSpec,
+    BroadcastJobStatus,
 };
 pub use clone_set::{CloneSet, CloneSetScaleStrategy, CloneSetSpec, CloneSetStatus, CloneSetUpdateStrategy};
 pub use container_recreate_request::{

@@ -7,6 +7,7 @@
 mod admission;
 mod bad_input;
 mod baseline;
+mod broadcast_and_cron_jobs;
 mod case;
 mod centre;
 mod clone_sets;

@@ -24,8 +24,18 @@ impl Workloads {
     /// Starts it as whomever the kubeconfig stands for, with its Lease in a namespace, and waits until it is
     /// ready.
     pub async fn start(run: &Arc<Run>, kubeconfig: &Path, namespace: &str) -> Result<Self> {
+        Self::start_with(run, kubeconfig, namespace, &[]).await
+    }
+
+    /// The same with more options.
+    pub async fn start_with(
+        run: &Arc<Run>,
+        kubeconfig: &Path,
+        namespace: &str,
+        more: &[&str],
+    ) -> Result<Self> {
         let (health, metrics) = (run.address(Port::Workloads), run.address(Port::WorkloadsMetrics));
-        let args = vec![
+        let mut args = vec![
             format!("--kubeconfig={}", kubeconfig.display()),
             format!("--namespace={namespace}"),
             "--lease-duration=3".to_owned(),
@@ -33,6 +43,7 @@ impl Workloads {
             format!("--metrics-address={metrics}"),
             "-v".to_owned(),
         ];
+        args.extend(more.iter().map(|arg| (*arg).to_owned()));
         let service = Service::new(run, "workloads", programs::workloads()?, args);
         let workloads = Self { service, health, metrics };
         workloads.service.start()?;

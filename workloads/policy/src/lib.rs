@@ -1,5 +1,5 @@
-//! Workloads, decided: which pods a CloneSet, a StatefulSet or a DaemonSet makes, updates and deletes, and
-//! what its status says.
+//! Workloads, decided: which pods a CloneSet, a StatefulSet or a DaemonSet makes, updates and deletes, which
+//! pods a BroadcastJob and which jobs an AdvancedCronJob makes, and what their status says.
 //!
 //! ```text
 //!   CloneSet, ControllerRevisions, pods, claims, now ──▶ clone_set::plan ──▶ Plan { actions, status, again }
@@ -14,16 +14,20 @@
 
 pub mod action;
 pub mod amount;
+pub mod broadcast_job;
 pub mod clone_set;
+pub mod cron_job;
 pub mod daemon_set;
 pub mod fault;
 mod hash;
 pub mod in_place;
+pub mod jobs;
 pub mod lifecycle;
 pub mod names;
 pub mod plan;
 pub mod pod;
 pub mod revision;
+pub mod schedule;
 pub mod selector;
 pub mod stateful_set;
 pub mod store;

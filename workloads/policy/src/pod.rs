@@ -154,7 +154,7 @@ impl Stored for PodView {
 }
 
 /// Node that the affinity of a pod names.
-fn placed_on(pod: &Pod) -> Option<String> {
+pub(crate) fn placed_on(pod: &Pod) -> Option<String> {
     let affinity = pod.spec.as_ref()?.affinity.as_ref()?.node_affinity.as_ref()?;
     let required = affinity.required_during_scheduling_ignored_during_execution.as_ref()?;
     let fields = required.node_selector_terms.first()?.match_fields.as_ref()?;

@@ -11,7 +11,7 @@ use super::{End, Work, Writer};
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 /// Why a write was not done.
-pub(super) enum Failure {
+pub(crate) enum Failure {
     Changed,
     Gone,
     Taken,
@@ -45,7 +45,7 @@ impl Work {
 
 impl Writer {
     /// One request to the API server.
-    pub(super) async fn ask<T>(
+    pub(crate) async fn ask<T>(
         &self,
         what: &'static str,
         request: impl Future<Output = kube::Result<T>>,
@@ -62,7 +62,7 @@ impl Writer {
 }
 
 impl Failure {
-    pub(super) fn of(error: &kube::Error) -> Self {
+    pub(crate) fn of(error: &kube::Error) -> Self {
         let kube::Error::Api(status) = error else { return Self::Unknown(chain(error)) };
         match status.code {
             404 => Self::Gone,
@@ -83,7 +83,7 @@ impl Failure {
         }
     }
 
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         match self {
             Self::Changed => "the object has changed since".to_owned(),
             Self::Gone => "the object is gone".to_owned(),

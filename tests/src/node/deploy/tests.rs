@@ -1,3 +1,4 @@
+mod jobs;
 mod workloads;
 
 use std::collections::BTreeSet;
@@ -417,6 +418,9 @@ fn samples_are_what_they_say() {
     let app = &template["spec"]["containers"][0];
     assert_eq!(source["sourceContainerName"], app["name"]);
     assert_eq!(source["envName"], app["env"][0]["name"]);
+    let broadcasts = all::<berth_proto::crd::BroadcastJob>("samples", "BroadcastJob");
+    let crons = all::<berth_proto::crd::AdvancedCronJob>("samples", "AdvancedCronJob");
+    assert_eq!((broadcasts.len(), crons.len()), (1, 1));
     let [numbered] = &all::<berth_proto::crd::AdvancedStatefulSet>("samples", "StatefulSet")[..] else {
         panic!("one StatefulSet")
     };

@@ -36,7 +36,7 @@ pub(super) fn pod(rules: &Rules<'_>, owner: Owner<'_>, revision: &Revision, name
 }
 
 /// Ties the pod to its node: the scheduler sees to the rest. What the template requires was judged before.
-fn place(spec: &mut Map<String, Value>, node: &str) {
+pub(crate) fn place(spec: &mut Map<String, Value>, node: &str) {
     let mut affinity = object(spec.get("affinity"));
     let mut of_nodes = object(affinity.get("nodeAffinity"));
     let term = json!({ "matchFields": [{ "key": "metadata.name", "operator": "In", "values": [node] }] });

@@ -18,7 +18,7 @@ const OF_HOST_NETWORK: (&str, &str) = ("node.kubernetes.io/network-unavailable",
 
 /// Where a template's pods run; read once for all nodes.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Fit {
+pub(crate) struct Fit {
     node_name: String,
     selector: Labels,
     /// Terms of the required affinity, one of which must hold; `None`: there is none.
@@ -48,8 +48,14 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
 }
 
 impl Fit {
-    /// Reads a template.
+    /// Reads a template, whose pods tolerate what those of a DaemonSet do.
     pub(super) fn of(template: &Map<String, Value>) -> Self {
+        let spec = template.get("spec").and_then(Value::as_object);
+        Self::with(template, spec.map(tolerations).unwrap_or_default())
+    }
+
+    /// Reads a template, whose pods have these tolerations beside their own.
+    pub(crate) fn with(template: &Map<String, Value>, tolerations: Vec<Value>) -> Self {
         let none = Map::new();
         let spec = template.get("spec").and_then(Value::as_object).unwrap_or(&none);
         let selector = spec.get("nodeSelector").and_then(Value::as_object).into_iter().flatten();
@@ -63,7 +69,7 @@ impl Fit {
             expressions: list(term.get("matchExpressions")),
             fields: list(term.get("matchFields")),
         };
-        let mut all = tolerations(spec);
+        let mut all = tolerations;
         all.extend(list(spec.get("tolerations")));
         Self {
             node_name: spec.get("nodeName").and_then(Value::as_str).unwrap_or_default().to_owned(),
@@ -76,15 +82,22 @@ impl Fit {
     }
 
     /// Tells whether a pod should run on the node, and whether one that does may go on.
-    pub(super) fn on(&self, node: &NodeView) -> (bool, bool) {
+    pub(crate) fn on(&self, node: &NodeView) -> (bool, bool) {
         let placed = (self.node_name.is_empty() || self.node_name == node.name)
             && self.selector.iter().all(|(key, value)| node.labels.get(key) == Some(value))
             && self.terms.as_ref().is_none_or(|terms| terms.iter().any(|term| term.holds(node)));
         let bears = |effects: &[&str]| {
             let mut taints = node.taints.iter().filter(|taint| effects.contains(&text(taint, "effect")));
-            taints.all(|taint| self.tolerations.iter().any(|one| tolerates(one, taint)))
+            taints.all(|taint| self.tolerates(taint))
         };
         (placed && bears(&["NoSchedule", "NoExecute"]), placed && bears(&["NoExecute"]))
+    }
+}
+
+impl Fit {
+    /// Tells whether its pods tolerate a taint.
+    pub(crate) fn tolerates(&self, taint: &Value) -> bool {
+        self.tolerations.iter().any(|one| tolerates(one, taint))
     }
 }
 

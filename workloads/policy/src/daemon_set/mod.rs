@@ -9,8 +9,8 @@
 //! without an available pod, pods are taken in the order of their nodes, and a share of the burst is never
 //! none.
 
-mod build;
-mod fit;
+pub(crate) mod build;
+pub(crate) mod fit;
 mod rests;
 mod rules;
 mod status;

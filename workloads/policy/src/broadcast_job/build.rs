@@ -1,0 +1,73 @@
+//! New pods, built from the template and their node.
+
+use berth_proto::crd::BroadcastJob;
+use serde_json::{Map, Value, json};
+
+use super::{API_VERSION, KIND, NAME_LABEL, Rules, UID_LABEL};
+use crate::{daemon_set::build::place, hash::Suffixes};
+
+/// Offset and prime of FNV-1a with 64 bits.
+const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+const PRIME: u64 = 0x0100_0000_01b3;
+
+/// Builds the pod of a node.
+pub(super) fn pod(rules: &Rules<'_>, owner: &BroadcastJob, node: &str, by_scheduler: bool) -> Value {
+    let meta = &owner.metadata;
+    let (name, uid) = (meta.name.as_deref().unwrap_or_default(), meta.uid.as_deref().unwrap_or_default());
+    let given = object(rules.template.get("metadata"));
+    let mut labels = object(given.get("labels"));
+    labels.insert(NAME_LABEL.to_owned(), name.into());
+    labels.insert(UID_LABEL.to_owned(), uid.into());
+    let reference = json!({
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "name": name,
+        "uid": uid,
+        "controller": true,
+        "blockOwnerDeletion": true,
+    });
+    let mut metadata = Map::new();
+    metadata.insert("namespace".to_owned(), meta.namespace.as_deref().into());
+    metadata.insert("name".to_owned(), format!("{name}-{}", suffix(uid, node)).into());
+    metadata.insert("labels".to_owned(), labels.into());
+    metadata.insert("annotations".to_owned(), object(given.get("annotations")).into());
+    if let Some(finalizers) = given.get("finalizers").filter(|given| given.is_array()) {
+        metadata.insert("finalizers".to_owned(), finalizers.clone());
+    }
+    metadata.insert("ownerReferences".to_owned(), json!([reference]));
+    let mut spec = object(rules.template.get("spec"));
+    if by_scheduler {
+        place(&mut spec, node);
+    } else {
+        spec.insert("nodeName".to_owned(), node.into());
+    }
+    json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec })
+}
+
+/// Ten letters that are always the same for the pod of a job on a node: a pod that was made, and whose answer
+/// was lost, is not made again.
+fn suffix(uid: &str, node: &str) -> String {
+    let bytes = uid.bytes().chain([b'/']).chain(node.bytes());
+    let seed = bytes.fold(OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME));
+    let mut suffixes = Suffixes::new(seed);
+    suffixes.next() + &suffixes.next()
+}
+
+fn object(value: Option<&Value>) -> Map<String, Value> {
+    value.and_then(Value::as_object).cloned().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_of_many_nodes_differ_and_stay() {
+        let names: BTreeSet<String> = (0..50_000).map(|at| suffix("uid", &format!("node-{at}"))).collect();
+        assert_eq!(names.len(), 50_000);
+        assert_eq!(suffix("uid", "a"), suffix("uid", "a"));
+        assert_ne!(suffix("uid", "a"), suffix("other", "a"));
+    }
+}

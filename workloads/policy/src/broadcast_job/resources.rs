@@ -1,0 +1,170 @@
+//! Resources that a pod asks for and a node has, in billionths.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+const NANO: i128 = 1_000_000_000;
+/// The longest number that is read.
+const LONGEST: usize = 32;
+
+/// Amounts by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Resources(BTreeMap<String, i128>);
+
+impl Resources {
+    /// Reads amounts; one that is none counts as nothing.
+    pub(super) fn read<'a>(given: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
+        Self(given.map(|(name, amount)| (name.to_owned(), quantity(amount).unwrap_or(0))).collect())
+    }
+
+    /// Reads what a pod of the template asks of its node: what its containers do together, or one that runs
+    /// before them alone does.
+    pub(super) fn of_pod(template: &Map<String, Value>) -> Self {
+        let spec = template.get("spec");
+        let list = |key: &str| spec.and_then(|spec| spec.get(key)?.as_array()).into_iter().flatten();
+        let (mut together, mut most) = (Self::default(), Self::default());
+        for container in list("initContainers") {
+            let asks = Self::of_container(container);
+            if container.get("restartPolicy").and_then(Value::as_str) == Some("Always") {
+                together.add(&asks);
+                most.raise(&together);
+            } else {
+                let mut alone = together.clone();
+                alone.add(&asks);
+                most.raise(&alone);
+            }
+        }
+        list("containers").for_each(|container| together.add(&Self::of_container(container)));
+        most.raise(&together);
+        most.add(&Self::of(spec.and_then(|spec| spec.get("overhead"))));
+        most
+    }
+
+    /// Requests of a container; of what it has only a limit of, that.
+    fn of_container(container: &Value) -> Self {
+        let resources = container.get("resources");
+        let mut asks = Self::of(resources.and_then(|all| all.get("limits")));
+        asks.0.extend(Self::of(resources.and_then(|all| all.get("requests"))).0);
+        asks
+    }
+
+    fn of(given: Option<&Value>) -> Self {
+        let given = given.and_then(Value::as_object).into_iter().flatten();
+        let amount = |value: &Value| match value {
+            Value::String(text) => quantity(text),
+            Value::Number(number) => quantity(&number.to_string()),
+            _ => None,
+        };
+        Self(given.map(|(name, value)| (name.clone(), amount(value).unwrap_or(0))).collect())
+    }
+
+    /// Tells whether an empty node has as much, and room for a pod.
+    pub(super) fn are_within(&self, node: &Self) -> bool {
+        let has = |name: &str| node.0.get(name).copied().unwrap_or(0);
+        node.0.get("pods").is_none_or(|pods| *pods >= NANO)
+            && self.0.iter().all(|(name, asks)| *asks <= 0 || *asks <= has(name))
+    }
+
+    fn add(&mut self, more: &Self) {
+        for (name, amount) in &more.0 {
+            let sum = self.0.entry(name.clone()).or_default();
+            *sum = sum.saturating_add(*amount);
+        }
+    }
+
+    fn raise(&mut self, other: &Self) {
+        for (name, amount) in &other.0 {
+            let own = self.0.entry(name.clone()).or_default();
+            *own = (*own).max(*amount);
+        }
+    }
+}
+
+/// Reads a quantity such as `500m`, `2`, `64Mi` or `1e3`, rounded up to a billionth.
+fn quantity(text: &str) -> Option<i128> {
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, suffix) = text.split_at(end);
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if number.len() > LONGEST || (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
+        return None;
+    }
+    let digits: i128 = format!("{whole}{fraction}").parse().ok()?;
+    let ten = |power: i32| 10_i128.checked_pow(u32::try_from(power).ok()?);
+    let (times, power) = match suffix {
+        "" => (1, 0),
+        "n" => (1, -9),
+        "u" => (1, -6),
+        "m" => (1, -3),
+        "k" => (1, 3),
+        "M" => (1, 6),
+        "G" => (1, 9),
+        "T" => (1, 12),
+        "P" => (1, 15),
+        "E" => (1, 18),
+        "Ki" => (1_i128 << 10, 0),
+        "Mi" => (1 << 20, 0),
+        "Gi" => (1 << 30, 0),
+        "Ti" => (1 << 40, 0),
+        "Pi" => (1 << 50, 0),
+        "Ei" => (1 << 60, 0),
+        other => (1, other.strip_prefix(['e', 'E'])?.parse::<i32>().ok()?),
+    };
+    let power = power.checked_sub(i32::try_from(fraction.len()).ok()?)?.checked_add(9)?;
+    let amount = digits.checked_mul(times)?;
+    if power >= 0 {
+        // More than any node has.
+        return Some(ten(power).and_then(|ten| amount.checked_mul(ten)).unwrap_or(i128::MAX));
+    }
+    let divisor = ten(power.checked_neg()?)?;
+    Some(amount / divisor + i128::from(amount % divisor != 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    #[rstest]
+    #[case("2", Some(2 * NANO))]
+    #[case("500m", Some(NANO / 2))]
+    #[case("0.5", Some(NANO / 2))]
+    #[case("1e3", Some(1000 * NANO))]
+    #[case("1E-3", Some(NANO / 1000))]
+    #[case("1E", Some(NANO * 1_000_000_000_000_000_000))]
+    #[case("64Mi", Some(NANO * (64 << 20)))]
+    #[case("1.5Ki", Some(NANO * 1536))]
+    #[case("0.0000000001", Some(1))]
+    #[case("9e99", Some(i128::MAX))]
+    #[case("", None)]
+    #[case(".", None)]
+    #[case("1.2.3", None)]
+    #[case("-1", None)]
+    #[case("1x", None)]
+    #[case("1e99999999999", None)]
+    fn quantities(#[case] text: &str, #[case] nano: Option<i128>) {
+        assert_eq!(quantity(text), nano);
+    }
+
+    #[test]
+    fn a_pod_asks_for_what_runs_at_once() {
+        let container = |cpu: &str| json!({ "resources": { "requests": { "cpu": cpu } } });
+        let template = json!({ "spec": {
+            "initContainers": [
+                { "restartPolicy": "Always", "resources": { "limits": { "cpu": "1" } } },
+                container("3"),
+            ],
+            "containers": [container("1"), container("500m")],
+            "overhead": { "cpu": "250m" },
+        }});
+        let asks = Resources::of_pod(template.as_object().unwrap());
+        // The sidecar and the container after it ask for four, and the others together for less.
+        assert_eq!(asks.0["cpu"], 4 * NANO + NANO / 4);
+        let node = |cpu: &str, pods: &str| Resources::read([("cpu", cpu), ("pods", pods)].into_iter());
+        assert!(asks.are_within(&node("4250m", "110")));
+        assert!(!asks.are_within(&node("4249m", "110")) && !asks.are_within(&node("8", "0")));
+    }
+}

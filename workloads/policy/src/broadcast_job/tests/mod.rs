@@ -1,0 +1,5 @@
+//! Tables of cases, and two hundred nodes that come and go.
+
+mod nodes;
+mod table;
+mod world;

@@ -1,0 +1,113 @@
+//! Two hundred nodes that come, go, are cordoned, tainted and relabelled, and a controller that is killed at
+//! random, before and after each of its writes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::{
+    super::{PodState, PodView},
+    world::{World, node},
+};
+
+/// Numbers at random, the same for the same seed.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, most: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % most
+    }
+}
+
+fn name(at: usize) -> String {
+    format!("node-{at:03}")
+}
+
+/// Changes one node.
+fn change(world: &mut World, dice: &mut Dice) {
+    let name = name(dice.below(200));
+    let taint = |key: &str, effect: &str| json!({ "taints": [{ "key": key, "effect": effect }] });
+    let mut changed = node(&name);
+    match dice.below(9) {
+        0 => {
+            world.nodes.remove(&name);
+            // Kubernetes deletes what was on it.
+            world.pods.retain(|_, pod| pod.node != name || !pod.bound);
+            return;
+        }
+        1 => changed["spec"] = json!({ "unschedulable": true }),
+        2 => changed["spec"] = taint("node.kubernetes.io/not-ready", "NoSchedule"),
+        3 => changed["spec"] = taint("x", "NoExecute"),
+        4 => changed["metadata"]["labels"] = json!({}),
+        5 => changed["status"] = json!({ "allocatable": { "cpu": "100m" } }),
+        _ => {}
+    }
+    world.nodes.insert(name, changed);
+}
+
+/// Pods begin and end.
+fn run(world: &mut World, dice: &mut Dice) {
+    let ready = |world: &World, pod: &PodView| {
+        world
+            .nodes
+            .get(&pod.node)
+            .is_some_and(|node| node["spec"] == json!({}) && node["status"] != json!({}))
+    };
+    let begins: BTreeSet<String> =
+        world.pods.iter().filter(|(_, pod)| ready(world, pod)).map(|(name, _)| name.clone()).collect();
+    for (name, pod) in &mut world.pods {
+        pod.bound |= begins.contains(name);
+        if pod.bound && pod.state == PodState::Active && dice.below(5) == 0 {
+            pod.state = if dice.below(10) == 0 { PodState::Failed } else { PodState::Succeeded };
+        }
+    }
+}
+
+#[rstest]
+#[case::all_at_once(json!(2_147_483_647), 200)]
+#[case::a_tenth(json!("10%"), 20)]
+#[case::seven(json!(7), 7)]
+fn each_node_that_fits_is_done_once(#[case] parallelism: Value, #[case] most: usize) {
+    for seed in 1..=2 {
+        let mut dice = Dice(seed);
+        let spec = json!({
+            "parallelism": parallelism,
+            "completionPolicy": { "type": "Never" },
+            "failurePolicy": { "type": "Continue" },
+            "template": { "spec": {
+                "restartPolicy": "Never", "nodeSelector": { "zone": "a" },
+                "containers": [{ "resources": { "requests": { "cpu": "1" } } }],
+            }},
+        });
+        let mut world = World::new(&[], spec);
+        for step in 0..400 {
+            (0..dice.below(4)).for_each(|_| change(&mut world, &mut dice));
+            run(&mut world, &mut dice);
+            let killed = dice.below(10) == 0;
+            let writes = if killed { dice.below(6) } else { usize::MAX };
+            let (plan, before) = (world.plan(), world.pods.len());
+            world.carry_out(&plan, writes);
+            world.later(1);
+            let mut by_node: BTreeMap<&str, usize> = BTreeMap::new();
+            world.pods.values().for_each(|pod| *by_node.entry(&pod.node).or_default() += 1);
+            assert!(by_node.values().all(|count| *count == 1), "{step}: {by_node:?}");
+            let active = world.pods.values().filter(|pod| pod.is_alive()).count();
+            assert!(world.pods.len() <= before || active <= most, "{step}: {active} are active");
+        }
+        for at in 0..200 {
+            world.nodes.insert(name(at), node(&name(at)));
+        }
+        for _ in 0..100 {
+            run(&mut world, &mut dice);
+            world.settle();
+            world.later(1);
+        }
+        let done: BTreeSet<&str> = world.pods.values().map(|pod| pod.node.as_str()).collect();
+        assert_eq!(done.len(), 200, "seed {seed}");
+        let (phase, desired, active, succeeded, failed) = world.status();
+        assert_eq!((phase.as_str(), desired, active, succeeded + failed), ("running", 200, 0, 200));
+        assert!(world.plan().actions.is_empty());
+    }
+}

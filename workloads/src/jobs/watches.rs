@@ -1,0 +1,127 @@
+//! The watches of jobs: what the API server shows, in the words of the picture. Conversion only.
+//!
+//! The watch of pods asks for those that have the label of BroadcastJobs: the API server sends no others.
+
+use berth_workloads_policy::{
+    broadcast_job::{self, NodeView, PodView},
+    cron_job::{self, ChildView},
+};
+use k8s_openapi::api::{
+    batch::v1::Job,
+    core::v1::{Node, Pod},
+};
+use kube::{
+    Api, Client,
+    api::{DynamicObject, ObjectMeta},
+    runtime::watcher,
+};
+use tokio::{sync::mpsc, task::JoinSet};
+use tracing::warn;
+
+use super::{
+    Settings,
+    object::{Filed, Kind},
+};
+use crate::{
+    metrics::Metrics,
+    watch::{Shown, relay, shown},
+};
+
+/// Event of any kind.
+#[derive(Debug)]
+pub(super) enum Input {
+    Object(Kind, Shown<Filed>),
+    Pod(Shown<PodView>),
+    Job(Shown<ChildView>),
+    /// With its UID.
+    Node(Shown<(String, NodeView)>),
+}
+
+impl Input {
+    /// Tells whether a list is complete with it.
+    pub(super) fn is_end(&self) -> bool {
+        matches!(
+            self,
+            Self::Object(_, Shown::ListEnds)
+                | Self::Pod(Shown::ListEnds)
+                | Self::Job(Shown::ListEnds)
+                | Self::Node(Shown::ListEnds)
+        )
+    }
+}
+
+/// Starts the watches of the controllers that run.
+pub(super) fn start(
+    settings: &Settings,
+    client: &Client,
+    inputs: &mpsc::Sender<Input>,
+    metrics: &Metrics,
+    tasks: &mut JoinSet<()>,
+) {
+    let given = || (client.clone(), inputs.clone(), metrics.clone());
+    // AdvancedCronJobs make BroadcastJobs too.
+    tasks.spawn(objects(Kind::Broadcast, given()));
+    if settings.broadcast_jobs {
+        tasks.spawn(pods(given()));
+        tasks.spawn(nodes(given()));
+    }
+    if settings.cron_jobs {
+        tasks.spawn(objects(Kind::Cron, given()));
+        tasks.spawn(jobs(given()));
+    }
+}
+
+type Given = (Client, mpsc::Sender<Input>, Metrics);
+
+async fn objects(kind: Kind, (client, inputs, metrics): Given) {
+    let api = Api::<DynamicObject>::all_with(client, &kind.resource());
+    let view = |object: DynamicObject| match kind.read(object) {
+        Ok(filed) => Some(filed),
+        // One that nobody can read holds none of the others up.
+        Err(error) => {
+            warn!(kind = kind.name(), error, "Object not understood, it is set aside");
+            metrics.set_aside();
+            None
+        }
+    };
+    let config = watcher::Config::default();
+    relay(api, config, kind.plural(), |event| Input::Object(kind, shown(event, view)), inputs, &metrics)
+        .await;
+}
+
+async fn pods((client, inputs, metrics): Given) {
+    let config = watcher::Config::default().labels(broadcast_job::UID_LABEL);
+    let input = |event| Input::Pod(shown(event, pod));
+    relay(Api::<Pod>::all(client), config, "pods", input, inputs, &metrics).await;
+}
+
+async fn jobs((client, inputs, metrics): Given) {
+    let input = |event| Input::Job(shown(event, job));
+    relay(Api::<Job>::all(client), watcher::Config::default(), "jobs", input, inputs, &metrics).await;
+}
+
+async fn nodes((client, inputs, metrics): Given) {
+    let view = |node: Node| Some((node.metadata.uid.clone()?, NodeView::of(&node)));
+    let input = |event| Input::Node(shown(event, view));
+    relay(Api::<Node>::all(client), watcher::Config::default(), "nodes", input, inputs, &metrics).await;
+}
+
+/// Reduces a pod of a BroadcastJob.
+pub(super) fn pod(pod: Pod) -> Option<PodView> {
+    is_of(&pod.metadata, broadcast_job::KIND).then(|| PodView::of(&pod))
+}
+
+/// Reduces a Job of an AdvancedCronJob.
+pub(super) fn job(job: Job) -> Option<ChildView> {
+    is_of(&job.metadata, cron_job::KIND).then(|| ChildView::of_job(&job))
+}
+
+/// Tells whether an object of this kind decides on the given one.
+fn is_of(meta: &ObjectMeta, kind: &str) -> bool {
+    let mut owners = meta.owner_references.iter().flatten();
+    owners.any(|owner| {
+        owner.controller == Some(true)
+            && owner.kind == kind
+            && owner.api_version.starts_with("apps.kruise.io/")
+    })
+}

@@ -1,0 +1,345 @@
+//! The writes of a plan of jobs, in their order; what was answered goes back to the picture.
+//!
+//! The first failure ends the plan: the rest is decided anew. A name follows from what an object is for, so
+//! one that is taken is read: it is the object that was to be made, or somebody else's, and then that is told.
+
+use std::fmt::Debug;
+
+use berth_proto::crd::BroadcastJob;
+use berth_workloads_policy::{
+    action::{Note, Target},
+    broadcast_job::{self, PodView},
+    cron_job::ChildView,
+    jobs::{Action, Kind as Made, Plan},
+};
+use futures::future::join_all;
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::{batch::v1::Job, core::v1::Pod},
+};
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{
+        ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions,
+        PropagationPolicy,
+    },
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::{
+    object::{Filed, Kind, Object},
+    watches,
+};
+use crate::write::{FIELD_MANAGER, Failure, Writer};
+
+/// The most objects that are made at once for one job.
+const MOST_AT_ONCE: usize = 32;
+
+/// Objects as the API server answered them.
+#[derive(Debug)]
+pub(super) enum Wrote {
+    Pod(PodView),
+    Job(ChildView),
+    Object(Box<Filed>),
+    /// Not the job's any more, or gone: UIDs.
+    PodGone(String),
+    JobGone(String),
+    ObjectGone(String),
+    /// All pods of a BroadcastJob, read at once.
+    Pods(Vec<PodView>),
+    /// All Jobs and BroadcastJobs of an AdvancedCronJob, read at once.
+    Jobs(Vec<ChildView>, Vec<Filed>),
+}
+
+/// End of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Done,
+    /// All was read that there is.
+    Read,
+    /// Something has changed since; decided anew at once.
+    Changed,
+    Failed {
+        text: String,
+        /// Name of the object that was not made.
+        refused: Option<String>,
+    },
+    /// Nobody knows what was written.
+    Unknown(String),
+}
+
+/// Report of a plan.
+#[derive(Debug)]
+pub(super) struct Report {
+    pub(super) uid: String,
+    pub(super) wrote: Vec<Wrote>,
+    pub(super) end: End,
+}
+
+/// One plan that is carried out.
+struct Work {
+    writer: Writer,
+    object: Object,
+    wrote: Vec<Wrote>,
+}
+
+/// Carries out a plan.
+pub(super) async fn carry_out(writer: Writer, object: Object, plan: Plan<Value>) -> Report {
+    let uid = object.uid().to_owned();
+    let mut work = Work { writer, object, wrote: Vec::new() };
+    let end = work.run(plan).await;
+    Report { uid, wrote: work.wrote, end }
+}
+
+/// Reads a job and what it has made, as whoever wrote before may have left them.
+pub(super) async fn read(writer: Writer, object: Object) -> Report {
+    let uid = object.uid().to_owned();
+    let mut work = Work { writer, object, wrote: Vec::new() };
+    let end = match work.read().await {
+        Ok(()) => End::Read,
+        Err(Failure::Gone) => End::Changed,
+        Err(failure) => End::Failed { text: failure.text(), refused: None },
+    };
+    Report { uid, wrote: work.wrote, end }
+}
+
+impl Work {
+    async fn run(&mut self, plan: Plan<Value>) -> End {
+        let (first, last) = if plan.status_first { (plan.status, None) } else { (None, plan.status) };
+        if let Some(status) = first
+            && let Err(end) = self.status(status).await
+        {
+            return end;
+        }
+        let mut actions = plan.actions.into_iter().peekable();
+        while let Some(action) = actions.next() {
+            let done = match action {
+                Action::Create(kind, object) => {
+                    let mut new = vec![(kind, object)];
+                    while let Some(Action::Create(kind, object)) =
+                        actions.next_if(|one| matches!(one, Action::Create(..)))
+                    {
+                        new.push((kind, object));
+                    }
+                    self.create(new).await
+                }
+                Action::Delete(kind, target) => self.delete(kind, &target).await,
+            };
+            if let Err(end) = done {
+                return end;
+            }
+        }
+        match last {
+            Some(status) => self.status(status).await.err().unwrap_or(End::Done),
+            None => End::Done,
+        }
+    }
+
+    /// Writes the status, on the version that it was decided on.
+    async fn status(&mut self, mut status: Value) -> Result<(), End> {
+        let meta = self.object.meta();
+        // What is not in it any more is taken out.
+        for field in self.object.status().as_object().into_iter().flat_map(|fields| fields.keys()) {
+            if status.get(field).is_none() {
+                status[field] = Value::Null;
+            }
+        }
+        let patch = json!({
+            "metadata": { "uid": meta.uid, "resourceVersion": meta.resource_version },
+            "status": status,
+        });
+        let kind = self.object.kind();
+        let api = self.objects(&kind.resource());
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let name = self.object.name().to_owned();
+        let patch = Patch::Merge(&patch);
+        let what = "job_status";
+        match self.writer.ask(what, api.patch_status(&name, &params, &patch)).await {
+            Ok(object) => self.take_object(kind, object),
+            Err(failure) => Err(self.failed(failure, "FailedUpdate", None)),
+        }
+    }
+
+    /// Takes in the object itself, as it was answered.
+    fn take_object(&mut self, kind: Kind, object: DynamicObject) -> Result<(), End> {
+        let filed = kind.read(object).map_err(|text| End::Failed { text, refused: None })?;
+        self.object = filed.object.clone();
+        self.wrote.push(Wrote::Object(Box::new(filed)));
+        Ok(())
+    }
+
+    /// Makes objects: first one, then twice as many each time, so that a quota that is used up is not asked
+    /// for a thousand.
+    async fn create(&mut self, new: Vec<(Made, Value)>) -> Result<(), End> {
+        let (mut new, mut at_once) = (new.into_iter(), 1);
+        loop {
+            let batch: Vec<_> = new.by_ref().take(at_once).collect();
+            if batch.is_empty() {
+                return Ok(());
+            }
+            let made = join_all(batch.iter().map(|(kind, object)| self.make(*kind, object))).await;
+            let mut end = None;
+            for ((kind, object), made) in batch.iter().zip(made) {
+                let name = object["metadata"]["name"].as_str().unwrap_or_default();
+                match made {
+                    Ok((wrote, is_new)) => {
+                        if is_new {
+                            let kind = kind.name().to_lowercase();
+                            self.tell(false, "SuccessfulCreate", format!("created {kind} {name}"));
+                        }
+                        self.wrote.push(wrote);
+                    }
+                    Err(failure) => {
+                        let failed = self.failed(failure, "FailedCreate", Some(name));
+                        end.get_or_insert(failed);
+                    }
+                }
+            }
+            if let Some(end) = end {
+                return Err(end);
+            }
+            at_once = at_once.saturating_mul(2).min(MOST_AT_ONCE);
+        }
+    }
+
+    /// Makes an object as it is given, a field that no type knows with it; tells whether it was not there.
+    async fn make(&self, kind: Made, object: &Value) -> Result<(Wrote, bool), Failure> {
+        let resource = match kind {
+            Made::Pod => ApiResource::erase::<Pod>(&()),
+            Made::Job => ApiResource::erase::<Job>(&()),
+            Made::BroadcastJob => ApiResource::erase::<BroadcastJob>(&()),
+        };
+        let api = self.objects(&resource);
+        let object: DynamicObject =
+            serde_json::from_value(object.clone()).map_err(|error| Failure::Refused(error.to_string()))?;
+        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        let (made, is_new) = match self.writer.ask("create", api.create(&params, &object)).await {
+            Err(Failure::Taken) => {
+                let name = object.name_any();
+                let there = self.writer.ask("read", api.get(&name)).await?;
+                if !self.owns(&there) {
+                    let text = format!("{} {name} is there already, and of another owner", kind.name());
+                    return Err(Failure::Refused(format!("{text}: delete or rename it")));
+                }
+                (there, false)
+            }
+            made => (made?, true),
+        };
+        let unknown = |error: String| Failure::Unknown(error);
+        let typed = |error: kube::core::dynamic::ParseDynamicObjectError| unknown(error.to_string());
+        let wrote = match kind {
+            Made::Pod => Wrote::Pod(PodView::of(&made.try_parse::<Pod>().map_err(typed)?)),
+            Made::Job => Wrote::Job(ChildView::of_job(&made.try_parse::<Job>().map_err(typed)?)),
+            Made::BroadcastJob => Wrote::Object(Box::new(Kind::Broadcast.read(made).map_err(unknown)?)),
+        };
+        Ok((wrote, is_new))
+    }
+
+    fn owns(&self, object: &DynamicObject) -> bool {
+        let mut owners = object.metadata.owner_references.iter().flatten();
+        owners.any(|owner| owner.controller == Some(true) && owner.uid == self.object.uid())
+    }
+
+    async fn delete(&mut self, kind: Made, target: &Target) -> Result<(), End> {
+        let gone = match kind {
+            Made::Pod => Wrote::PodGone(target.uid.clone()),
+            Made::Job => Wrote::JobGone(target.uid.clone()),
+            Made::BroadcastJob => Wrote::ObjectGone(target.uid.clone()),
+        };
+        let deleted = match kind {
+            Made::Pod => self.end::<Pod>(target).await.map(|one| one.and_then(watches::pod).map(Wrote::Pod)),
+            Made::Job => self.end::<Job>(target).await.map(|one| one.and_then(watches::job).map(Wrote::Job)),
+            Made::BroadcastJob => self
+                .end::<BroadcastJob>(target)
+                .await
+                .map(|one| one.map(|job| Wrote::Object(Box::new(Filed::new(Object::Broadcast(job.into())))))),
+        };
+        match deleted {
+            Ok(there) => {
+                let text = format!("deleted {} {}", kind.name().to_lowercase(), target.name);
+                self.tell(false, "SuccessfulDelete", text);
+                self.wrote.push(there.unwrap_or(gone));
+                Ok(())
+            }
+            Err(Failure::Gone) => {
+                self.wrote.push(gone);
+                Ok(())
+            }
+            Err(failure) => Err(self.failed(failure, "FailedDelete", None)),
+        }
+    }
+
+    /// Deletes an object, and what it owns in the background. `None`: gone at once.
+    async fn end<K>(&self, target: &Target) -> Result<Option<K>, Failure>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+    {
+        let preconditions = Preconditions { uid: Some(target.uid.clone()), resource_version: None };
+        let params = DeleteParams {
+            propagation_policy: Some(PropagationPolicy::Background),
+            ..DeleteParams::default().preconditions(preconditions)
+        };
+        let api = Api::<K>::namespaced(self.writer.client.clone(), self.object.namespace());
+        let answer = self.writer.ask("delete", api.delete(&target.name, &params)).await?;
+        // One that is gone at once is answered by its last state.
+        Ok(answer.left().filter(|object| object.meta().deletion_timestamp.is_some()))
+    }
+
+    /// Reads the object and all that it has made.
+    async fn read(&mut self) -> Result<(), Failure> {
+        let kind = self.object.kind();
+        let (namespace, uid) = (self.object.namespace().to_owned(), self.object.uid().to_owned());
+        let client = self.writer.client.clone();
+        let list = ListParams::default();
+        match kind {
+            Kind::Broadcast => {
+                let label = format!("{}={uid}", broadcast_job::UID_LABEL);
+                let api = Api::<Pod>::namespaced(client, &namespace);
+                let pods = self.writer.ask("read", api.list(&list.labels(&label))).await?;
+                let pods = pods.items.into_iter().filter_map(watches::pod).filter(|pod| pod.owner == uid);
+                self.wrote.push(Wrote::Pods(pods.collect()));
+            }
+            Kind::Cron => {
+                let api = Api::<Job>::namespaced(client, &namespace);
+                let jobs = self.writer.ask("read", api.list(&list)).await?;
+                let jobs = jobs.items.into_iter().filter_map(watches::job).filter(|job| job.owner == uid);
+                let broadcasts = self.objects(&Kind::Broadcast.resource());
+                let broadcasts = self.writer.ask("read", broadcasts.list(&list)).await?;
+                let broadcasts = broadcasts.items.into_iter().filter(|job| self.owns(job));
+                let broadcasts = broadcasts.filter_map(|job| Kind::Broadcast.read(job).ok()).collect();
+                self.wrote.push(Wrote::Jobs(jobs.collect(), broadcasts));
+            }
+        }
+        let api = self.objects(&kind.resource());
+        let object = self.writer.ask("read", api.get(self.object.name())).await?;
+        if object.metadata.uid.as_deref() != Some(uid.as_str()) {
+            self.wrote.push(Wrote::ObjectGone(uid));
+            return Err(Failure::Gone);
+        }
+        let filed = kind.read(object).map_err(Failure::Refused)?;
+        self.wrote.push(Wrote::Object(Box::new(filed)));
+        Ok(())
+    }
+
+    fn objects(&self, resource: &ApiResource) -> Api<DynamicObject> {
+        Api::namespaced_with(self.writer.client.clone(), self.object.namespace(), resource)
+    }
+
+    /// Consequence of a failure; with the name of an object that was to be made.
+    fn failed(&self, failure: Failure, reason: &'static str, name: Option<&str>) -> End {
+        let text = failure.text();
+        match failure {
+            Failure::Changed | Failure::Gone => End::Changed,
+            Failure::Taken | Failure::Unknown(_) => End::Unknown(text),
+            Failure::Refused(_) => {
+                self.tell(true, reason, text.clone());
+                End::Failed { text, refused: name.map(str::to_owned) }
+            }
+        }
+    }
+
+    fn tell(&self, warning: bool, reason: &'static str, text: String) {
+        self.writer.events.about(self.object.reference(), Note { warning, reason, text });
+    }
+}
