@@ -15,7 +15,7 @@ use tracing::debug;
 use super::{
     configuration::{Coming, announce},
     path::Route,
-    pods, recreate,
+    pods, protection, recreate,
     review::{Request, Verdict},
     server::Decide,
     sets::{self, SetSeen},
@@ -34,6 +34,9 @@ const STANDS_WITHIN: Duration = Duration::from_millis(1500);
 /// The ConfigMap with the white list, and the namespace that OpenKruise has it in.
 const WHITE_LIST: &str = "kruise-configuration";
 const OF_OPENKRUISE: &str = "kruise-system";
+
+/// The manager's ServiceAccount, as deploy/rbac has it.
+const ACCOUNT: &str = "berth-manager";
 
 /// Labels of the namespaces.
 pub(super) type Namespaces = View<BTreeMap<String, String>>;
@@ -71,6 +74,8 @@ impl Decide for Handler {
                 verdict
             }
             Route::Requests => self.recreate(request).await,
+            Route::Namespaces => self.protect_namespace(request).await,
+            Route::Definitions => self.protect_definition(request).await,
         }
     }
 }
@@ -162,6 +167,29 @@ impl Handler {
             }
         }
         Ok(None)
+    }
+
+    async fn protect_namespace(&self, request: &Request) -> Verdict {
+        if !protection::asks(request) {
+            return Verdict::AS_IT_IS;
+        }
+        let (pods, claims) = protection::of_namespace(&self.client, &request.name).await;
+        protection::namespace(pods, claims)
+    }
+
+    async fn protect_definition(&self, request: &Request) -> Verdict {
+        if !protection::asks(request) {
+            return Verdict::AS_IT_IS;
+        }
+        match protection::resources(&request.old_object) {
+            protection::Resources::None => Verdict::AS_IT_IS,
+            protection::Resources::Hidden => protection::hidden(&request.name),
+            protection::Resources::Served(resource) => {
+                let counted = protection::of_kind(&self.client, &resource).await;
+                let account = format!("{}:{ACCOUNT}", self.namespace);
+                protection::definition(&request.name, counted, &account)
+            }
+        }
     }
 
     /// The pod is read from the API server, now: the watched ones are kept without hooks and ports, which

@@ -19,6 +19,7 @@ mod options;
 mod patch;
 mod path;
 mod pods;
+mod protection;
 mod recreate;
 mod review;
 mod server;
@@ -146,7 +147,10 @@ fn keeper<K: Configuration>(
         api,
         name: CONFIGURATION,
         service: service.clone(),
-        options: configuration::Options { pod_readiness_gate: options.pod_readiness_gate },
+        options: configuration::Options {
+            pod_readiness_gate: options.pod_readiness_gate,
+            deletion_protection: options.deletion_protection,
+        },
         shown,
         sets: sets.clone(),
         coming: coming.clone(),

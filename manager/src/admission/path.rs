@@ -4,6 +4,8 @@ const PODS: &str = "/mutate/pods";
 const DEFAULT_SETS: &str = "/mutate/sidecarsets";
 const CHECK_SETS: &str = "/validate/sidecarsets";
 const REQUESTS: &str = "/mutate/containerrecreaterequests";
+const NAMESPACES: &str = "/validate/namespaces";
+const DEFINITIONS: &str = "/validate/customresourcedefinitions";
 /// The longest name of an object.
 const LONGEST_NAME: usize = 253;
 
@@ -18,6 +20,10 @@ pub(super) enum Route {
     CheckSets,
     /// A new ContainerRecreateRequest.
     Requests,
+    /// Deletion of a protected namespace.
+    Namespaces,
+    /// Deletion of a protected CustomResourceDefinition.
+    Definitions,
 }
 
 impl Route {
@@ -36,6 +42,8 @@ impl Route {
             Self::DefaultSets => DEFAULT_SETS,
             Self::CheckSets => CHECK_SETS,
             Self::Requests => REQUESTS,
+            Self::Namespaces => NAMESPACES,
+            Self::Definitions => DEFINITIONS,
         }
     }
 
@@ -48,6 +56,8 @@ impl Route {
             DEFAULT_SETS => Some(Self::DefaultSets),
             CHECK_SETS => Some(Self::CheckSets),
             REQUESTS => Some(Self::Requests),
+            NAMESPACES => Some(Self::Namespaces),
+            DEFINITIONS => Some(Self::Definitions),
             path => {
                 let name = path.strip_prefix(PODS)?.strip_prefix('/').filter(of_set)?;
                 Some(Self::Pods(Some(name.to_owned())))
@@ -68,6 +78,8 @@ mod tests {
             Route::DefaultSets,
             Route::CheckSets,
             Route::Requests,
+            Route::Namespaces,
+            Route::Definitions,
         ];
         for route in routes {
             assert_eq!(Route::parse(&route.path()), Some(route));

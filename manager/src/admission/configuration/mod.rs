@@ -10,6 +10,7 @@
 
 mod coming;
 mod keeper;
+mod protection;
 mod selectors;
 mod standing;
 
@@ -57,6 +58,8 @@ pub(super) struct Service {
 pub(super) struct Options {
     /// Every pod gets the readiness gate KruisePodReady.
     pub(super) pod_readiness_gate: bool,
+    /// Namespaces and definitions that are protected by what they have are asked about.
+    pub(super) deletion_protection: bool,
 }
 
 /// Entries as they are to be.
@@ -107,7 +110,10 @@ pub(super) fn desired<'a>(
     let completes = Entry::everywhere("containerrecreaterequests.defaults".to_owned(), "Ignore");
     entries.push(completes.mutating(requests, &Route::Requests, bundle, service));
     let checks = Entry::of_cluster("checks.sidecarsets".to_owned(), "Fail");
-    let validating = vec![checks.validating(sets(), &Route::CheckSets, bundle, service)];
+    let mut validating = vec![checks.validating(sets(), &Route::CheckSets, bundle, service)];
+    if options.deletion_protection {
+        validating.extend(protection::entries(bundle, service));
+    }
     Desired { mutating: entries, validating, left_out, shared }
 }
 

@@ -5,6 +5,7 @@ mod configuration;
 mod injection;
 mod pods;
 mod policy;
+mod protection;
 mod requests;
 mod rotation;
 mod scene;
