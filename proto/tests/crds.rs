@@ -4,8 +4,8 @@ use std::{fs, path::PathBuf};
 
 use berth_proto::crd::{
     AdvancedDaemonSet, AdvancedStatefulSet, CloneSet, ContainerRecreateRequest, ContainerUpdateRequest,
-    ImagePullJob, MOST_SECONDS, NodeImage, NodePodProbe, NodePodUpdate, PodProbeMarker, SidecarSet,
-    documents,
+    ImagePullJob, MOST_SECONDS, NodeImage, NodePodProbe, NodePodUpdate, PodProbeMarker,
+    PodUnavailableBudget, SidecarSet, documents,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -141,6 +141,7 @@ fn no_field_of_an_openkruise_manifest_is_lost() {
     keeps::<NodeImage>("node-image");
     keeps::<PodProbeMarker>("pod-probe-marker");
     keeps::<NodePodProbe>("node-pod-probe");
+    keeps::<PodUnavailableBudget>("pod-unavailable-budget");
     keeps::<SidecarSet>("sidecar-set-plain");
     keeps::<SidecarSet>("sidecar-set-all-fields");
     keeps::<CloneSet>("clone-set-all-fields");

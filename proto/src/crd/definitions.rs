@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use super::{
     AdvancedDaemonSet, AdvancedStatefulSet, CloneSet, ContainerRecreateRequest, ContainerUpdateRequest,
-    ImagePullJob, NodeImage, NodePodProbe, NodePodUpdate, PodProbeMarker, SidecarSet, bounds::bound,
+    ImagePullJob, NodeImage, NodePodProbe, NodePodUpdate, PodProbeMarker,
+    PodUnavailableBudget, SidecarSet, bounds::bound,
 };
 
 /// Every kind's definition.
@@ -28,6 +29,7 @@ pub fn definitions() -> Vec<CustomResourceDefinition> {
         with_empty_spec(NodePodProbe::crd()),
         with_empty_spec(NodePodUpdate::crd()),
         PodProbeMarker::crd(),
+        PodUnavailableBudget::crd(),
         SidecarSet::crd(),
     ];
     for definition in &mut definitions {
