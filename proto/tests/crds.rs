@@ -4,8 +4,8 @@ use std::{fs, path::PathBuf};
 
 use berth_proto::crd::{
     AdvancedDaemonSet, AdvancedStatefulSet, CloneSet, ContainerRecreateRequest, ContainerUpdateRequest,
-    ImagePullJob, MOST_SECONDS, NodeImage, NodePodProbe, NodePodUpdate, PodProbeMarker,
-    PodUnavailableBudget, SidecarSet, documents,
+    ImagePullJob, MOST_SECONDS, NodeImage, NodePodProbe, NodePodUpdate, PodProbeMarker, PodUnavailableBudget,
+    SidecarSet, documents,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;

@@ -13,6 +13,8 @@ use tokio::{sync::watch, time::timeout};
 use tracing::debug;
 
 use super::{
+    budget_rules,
+    budgets::Guard,
     configuration::{Coming, announce},
     path::Route,
     pods, protection, recreate,
@@ -55,6 +57,10 @@ pub(super) struct Handler {
     pub(super) coming: watch::Sender<Coming>,
     /// Which entries stand.
     pub(super) webhooks: watch::Receiver<Webhooks>,
+    /// Budgets, and who asks them.
+    pub(super) guard: Guard,
+    /// Whether budgets limit anything at all.
+    pub(super) limits: bool,
     /// Whether every pod gets the readiness gate KruisePodReady.
     pub(super) pod_readiness_gate: bool,
     /// Whether a set that no rule of the white list is for may bring any annotation.
@@ -76,6 +82,15 @@ impl Decide for Handler {
             Route::Requests => self.recreate(request).await,
             Route::Namespaces => self.protect_namespace(request).await,
             Route::Definitions => self.protect_definition(request).await,
+            Route::Budgets => self.guard.ask(request).await,
+            Route::CheckBudgets => {
+                let budgets = self.guard.budgets.borrow();
+                let Some(budgets) = budgets.listed() else {
+                    return Verdict::Unready("PodUnavailableBudgets are not listed yet");
+                };
+                let others = budgets.values().filter(|kept| kept.namespace == request.namespace);
+                budget_rules::judge(request, others, self.limits)
+            }
         }
     }
 }

@@ -5,6 +5,8 @@ const DEFAULT_SETS: &str = "/mutate/sidecarsets";
 const CHECK_SETS: &str = "/validate/sidecarsets";
 const REQUESTS: &str = "/mutate/containerrecreaterequests";
 const NAMESPACES: &str = "/validate/namespaces";
+const BUDGETS: &str = "/validate/pods";
+const CHECK_BUDGETS: &str = "/validate/podunavailablebudgets";
 const DEFINITIONS: &str = "/validate/customresourcedefinitions";
 /// The longest name of an object.
 const LONGEST_NAME: usize = 253;
@@ -24,6 +26,10 @@ pub(super) enum Route {
     Namespaces,
     /// Deletion of a protected CustomResourceDefinition.
     Definitions,
+    /// Eviction, deletion or update of a pod that a budget may cover.
+    Budgets,
+    /// A PodUnavailableBudget, checked.
+    CheckBudgets,
 }
 
 impl Route {
@@ -44,6 +50,8 @@ impl Route {
             Self::Requests => REQUESTS,
             Self::Namespaces => NAMESPACES,
             Self::Definitions => DEFINITIONS,
+            Self::Budgets => BUDGETS,
+            Self::CheckBudgets => CHECK_BUDGETS,
         }
     }
 
@@ -58,6 +66,8 @@ impl Route {
             REQUESTS => Some(Self::Requests),
             NAMESPACES => Some(Self::Namespaces),
             DEFINITIONS => Some(Self::Definitions),
+            BUDGETS => Some(Self::Budgets),
+            CHECK_BUDGETS => Some(Self::CheckBudgets),
             path => {
                 let name = path.strip_prefix(PODS)?.strip_prefix('/').filter(of_set)?;
                 Some(Self::Pods(Some(name.to_owned())))
@@ -80,6 +90,8 @@ mod tests {
             Route::Requests,
             Route::Namespaces,
             Route::Definitions,
+            Route::Budgets,
+            Route::CheckBudgets,
         ];
         for route in routes {
             assert_eq!(Route::parse(&route.path()), Some(route));

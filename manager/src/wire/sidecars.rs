@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use berth_sidecarset::names;
 use serde_json::{Map, Value};
 
-use super::annotations::STATE;
+use super::annotations::{STATE, UPDATE_STATE};
 use crate::seen::{Phase, SidecarsSeen};
 
 /// The most sets of one pod that are looked at.
@@ -62,6 +62,26 @@ pub(super) fn sidecars(
         ready: false,
         ready_since: None,
     }))
+}
+
+/// Whether an update in place of the pod is on its way: a container runs an image from before it, or there are
+/// images that come later.
+pub(super) fn updates(annotations: &BTreeMap<String, String>, containers: &[Running]) -> bool {
+    let state = object(annotations, UPDATE_STATE);
+    let later = state.get("nextContainerImages").and_then(Value::as_object);
+    if later.is_some_and(|images| !images.is_empty()) {
+        return true;
+    }
+    let last = state.get("lastContainerStatuses").and_then(Value::as_object);
+    let mut before = recorded(annotations);
+    for (name, status) in last.into_iter().flatten().take(MOST_SETS) {
+        before.insert(name.clone(), status["imageID"].as_str().unwrap_or_default().to_owned());
+    }
+    containers.iter().any(|one| {
+        let ends = |(named, _): (&str, &str)| named.ends_with(&format!("/{}", one.image));
+        let before = before.get(one.name).map(|id| &**id);
+        !is_settled(one.image, one.status, before) && !one.status.is_some_and(ends)
+    })
 }
 
 /// Whether a container runs the image of the spec. `before` is the ID of its image before the last upgrade,

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use super::{
     AdvancedDaemonSet, AdvancedStatefulSet, CloneSet, ContainerRecreateRequest, ContainerUpdateRequest,
-    ImagePullJob, NodeImage, NodePodProbe, NodePodUpdate, PodProbeMarker,
-    PodUnavailableBudget, SidecarSet, bounds::bound,
+    ImagePullJob, NodeImage, NodePodProbe, NodePodUpdate, PodProbeMarker, PodUnavailableBudget, SidecarSet,
+    bounds::bound,
 };
 
 /// Every kind's definition.

@@ -8,6 +8,7 @@
 //!
 //! Defaults that the API server would fill in are written out, so that what it shows compares equal.
 
+mod budgets;
 mod coming;
 mod keeper;
 mod protection;
@@ -24,6 +25,7 @@ use k8s_openapi::{
 };
 
 pub(super) use self::{
+    budgets::BudgetOptions,
     coming::{Coming, announce},
     keeper::{Configuration, Keeper},
 };

@@ -165,7 +165,10 @@ fn what_cascading_protects_has_entries() {
         assert_eq!(entry.client_config.service.as_ref().unwrap().path.as_deref(), Some(path));
         let labels = entry.object_selector.as_ref().unwrap().match_labels.as_ref().unwrap();
         assert_eq!(labels["policy.kruise.io/delete-protection"], "Cascading");
-        assert_eq!(entry.rules.as_ref().unwrap()[0].operations.as_deref(), Some(["DELETE".to_owned()].as_slice()));
+        assert_eq!(
+            entry.rules.as_ref().unwrap()[0].operations.as_deref(),
+            Some(["DELETE".to_owned()].as_slice())
+        );
         assert_eq!(entry.namespace_selector != Some(LabelSelector::default()), left_out, "{}", entry.name);
     }
     assert_eq!(super::desired([].into_iter(), b"", &service(), Options::default()).validating.len(), 1);

@@ -67,7 +67,9 @@ where
             // One that stays is enough.
             Ok(Err(_)) | Err(_) if number > 0 => break,
             Ok(Err(error)) => return Counted::Unknown(chain(&error)),
-            Err(_) => return Counted::Unknown("the API server did not list them in time; try again".to_owned()),
+            Err(_) => {
+                return Counted::Unknown("the API server did not list them in time; try again".to_owned());
+            }
         };
         number = number.saturating_add(list.items.iter().filter(|object| counts(object)).count());
         next = list.metadata.continue_.filter(|token| !token.is_empty());

@@ -35,7 +35,8 @@ pub(super) enum Resources {
 /// Reads a definition.
 pub(super) fn resources(definition: &Value) -> Resources {
     let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let mut conditions = definition.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
+    let mut conditions =
+        definition.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
     if !conditions.any(|one| one["type"] == "Established" && one["status"] == "True") {
         return Resources::None;
     }
@@ -55,7 +56,9 @@ pub(super) fn namespace(pods: Counted, claims: Counted) -> Verdict {
             Counted::Some(0) => {}
             Counted::Some(number) => return protected(what, number),
             Counted::Unknown(error) => {
-                return refused(format!("forbidden by ResourcesProtectionDeletion for list {listed} error: {error}"));
+                return refused(format!(
+                    "forbidden by ResourcesProtectionDeletion for list {listed} error: {error}"
+                ));
             }
             Counted::Forbidden => {
                 return refused(format!(

@@ -24,30 +24,48 @@ fn only_what_is_protected_is_counted(#[case] metadata: Value, #[case] counted: b
 
 #[rstest]
 #[case::empty(Counted::Some(0), Counted::Some(0), "")]
-#[case::pods(Counted::Some(2), Counted::Some(0),
-    "forbidden by ResourcesProtectionDeletion for policy.kruise.io/delete-protection=Cascading and active pods 2>0")]
-#[case::claims(Counted::Some(0), Counted::Some(1),
-    "forbidden by ResourcesProtectionDeletion for policy.kruise.io/delete-protection=Cascading and \"Bound\" status pvc 1>0")]
+#[case::pods(
+    Counted::Some(2),
+    Counted::Some(0),
+    "forbidden by ResourcesProtectionDeletion for policy.kruise.io/delete-protection=Cascading and active pods 2>0"
+)]
+#[case::claims(
+    Counted::Some(0),
+    Counted::Some(1),
+    "forbidden by ResourcesProtectionDeletion for policy.kruise.io/delete-protection=Cascading and \"Bound\" status pvc 1>0"
+)]
 #[case::unknown(Counted::Unknown("no answer".into()), Counted::Some(0),
     "forbidden by ResourcesProtectionDeletion for list pods error: no answer")]
-#[case::no_right(Counted::Some(0), Counted::Forbidden,
-    "forbidden by ResourcesProtectionDeletion for list pvc error: the manager may not; apply deploy/rbac")]
+#[case::no_right(
+    Counted::Some(0),
+    Counted::Forbidden,
+    "forbidden by ResourcesProtectionDeletion for list pvc error: the manager may not; apply deploy/rbac"
+)]
 fn a_namespace(#[case] pods: Counted, #[case] claims: Counted, #[case] says: &str) {
     assert_eq!(message(namespace(pods, claims)), says);
 }
 
 #[rstest]
 #[case::none("games.example.com", Counted::Some(0), "")]
-#[case::some("games.example.com", Counted::Some(3),
-    "forbidden by ResourcesProtectionDeletion for policy.kruise.io/delete-protection=Cascading and active CRs 3>0")]
+#[case::some(
+    "games.example.com",
+    Counted::Some(3),
+    "forbidden by ResourcesProtectionDeletion for policy.kruise.io/delete-protection=Cascading and active CRs 3>0"
+)]
 #[case::unknown("games.example.com", Counted::Unknown("x".into()), "failed to list CRs of games.example.com: x")]
-#[case::no_right("games.example.com", Counted::Forbidden,
+#[case::no_right(
+    "games.example.com",
+    Counted::Forbidden,
     "failed to list CRs of games.example.com: the manager may not; let it, or take the label \
      policy.kruise.io/delete-protection: kubectl create clusterrole berth-counts-games.example.com --verb=list \
      --resource=games.example.com && kubectl create clusterrolebinding berth-counts-games.example.com \
-     --clusterrole=berth-counts-games.example.com --serviceaccount=berth-system:berth-manager")]
-#[case::no_command_of_any_text("$(x)", Counted::Forbidden,
-    "failed to list CRs of $(x): the manager may not; let it, or take the label policy.kruise.io/delete-protection")]
+     --clusterrole=berth-counts-games.example.com --serviceaccount=berth-system:berth-manager"
+)]
+#[case::no_command_of_any_text(
+    "$(x)",
+    Counted::Forbidden,
+    "failed to list CRs of $(x): the manager may not; let it, or take the label policy.kruise.io/delete-protection"
+)]
 fn a_definition(#[case] name: &str, #[case] counted: Counted, #[case] says: &str) {
     assert_eq!(message(definition(name, counted, "berth-system:berth-manager")), says);
 }
@@ -70,7 +88,10 @@ fn versions(served: [bool; 2], established: &str) -> Value {
 #[case::another_version([true, false], "example.com/v1alpha1")]
 fn custom_resources_are_listed_as_they_are_served(#[case] served: [bool; 2], #[case] version: &str) {
     let Resources::Served(found) = resources(&versions(served, "True")) else { panic!("not served") };
-    assert_eq!((found.api_version.as_str(), found.plural.as_str(), found.kind.as_str()), (version, "games", "Game"));
+    assert_eq!(
+        (found.api_version.as_str(), found.plural.as_str(), found.kind.as_str()),
+        (version, "games", "Game")
+    );
 }
 
 #[test]

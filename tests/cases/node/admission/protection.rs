@@ -16,7 +16,13 @@ const LABEL: &str = "policy.kruise.io/delete-protection";
 const FORBIDDEN: &str = "forbidden by ResourcesProtectionDeletion for policy.kruise.io/delete-protection=";
 
 /// A workload of this kind with a protection and replicas, on paper.
-fn workload(api_version: &str, kind: &str, name: &str, protection: &str, replicas: u32) -> Result<DynamicObject> {
+fn workload(
+    api_version: &str,
+    kind: &str,
+    name: &str,
+    protection: &str,
+    replicas: u32,
+) -> Result<DynamicObject> {
     let template = json!({ "metadata": { "labels": { "app": name } },
         "spec": { "containers": [{ "name": "app", "image": "registry.example/app:1" }] } });
     Ok(serde_json::from_value(json!({
@@ -75,7 +81,8 @@ async fn what_is_protected_is_not_deleted() -> Result<()> {
             let api = deploy::api(client, &object)?;
             api.create(&PostParams::default(), &object).await.with_context(|| name.clone())?;
             for propagation in [PropagationPolicy::Background, PropagationPolicy::Orphan] {
-                let params = DeleteParams { propagation_policy: Some(propagation), ..DeleteParams::default() };
+                let params =
+                    DeleteParams { propagation_policy: Some(propagation), ..DeleteParams::default() };
                 await_condition(format!("{kind} {protection} {replicas}"), PATIENCE, async || {
                     let said = tried(&api, &name, params.clone()).await?;
                     let fits = if says.is_empty() { said.is_empty() } else { said.ends_with(&says) };
@@ -107,7 +114,10 @@ async fn namespaces(scene: &Scene) -> Result<()> {
     let says = async |says: &str| {
         await_condition(format!("namespace: {says:?}"), PATIENCE, async || {
             let said = tried(&api, NAME, DeleteParams::default()).await?;
-            ensure!(said.ends_with(says) && said.is_empty() == says.is_empty(), "{said:?} instead of {says:?}");
+            ensure!(
+                said.ends_with(says) && said.is_empty() == says.is_empty(),
+                "{said:?} instead of {says:?}"
+            );
             Ok(())
         })
         .await
@@ -117,7 +127,8 @@ async fn namespaces(scene: &Scene) -> Result<()> {
     label(&api, NAME, Some("Cascading")).await?;
     says("").await?;
     let pods = Api::namespaced(scene.client.clone(), NAME);
-    let ended: k8s_openapi::api::core::v1::Pod = pods.create(&PostParams::default(), &pod("p", "app")?).await?;
+    let ended: k8s_openapi::api::core::v1::Pod =
+        pods.create(&PostParams::default(), &pod("p", "app")?).await?;
     says(&format!("{FORBIDDEN}Cascading and active pods 1>0")).await?;
     let status = json!({ "status": { "phase": "Succeeded" } });
     pods.patch_status(&ended.name_any(), &PatchParams::default(), &Patch::Strategic(&status)).await?;
@@ -154,7 +165,10 @@ async fn definitions(scene: &Scene) -> Result<()> {
     let says = async |says: &str| {
         await_condition(format!("definition: {says:?}"), PATIENCE, async || {
             let said = tried(&api, NAME, DeleteParams::default()).await?;
-            ensure!(said.contains(says) && said.is_empty() == says.is_empty(), "{said:?} instead of {says:?}");
+            ensure!(
+                said.contains(says) && said.is_empty() == says.is_empty(),
+                "{said:?} instead of {says:?}"
+            );
             Ok(())
         })
         .await
@@ -175,7 +189,9 @@ async fn definitions(scene: &Scene) -> Result<()> {
     says(&format!("{FORBIDDEN}Cascading and active CRs 1>0")).await?;
     resources.delete("b", &DeleteParams::default()).await?;
     says("").await?;
-    let Ok(_) = api.delete(NAME, &DeleteParams::default()).await else { bail!("an empty one is not deleted") };
+    let Ok(_) = api.delete(NAME, &DeleteParams::default()).await else {
+        bail!("an empty one is not deleted")
+    };
     Ok(())
 }
 
