@@ -337,8 +337,8 @@ fn changes(old: &Value, new: &Value) -> bool {
     old["spec"] != new["spec"] || marks(new).iter().any(|mark| !before.contains(mark))
 }
 
-/// Whether the readiness gate of updates in place is closed: the update begins with it, and afterwards the pod
-/// is not available any more.
+/// Whether the readiness gate of updates in place is closed: the update begins with it, and afterwards the
+/// pod is not available any more.
 fn closes(old: &Value, new: &Value) -> bool {
     let is = |pod: &Value, status: &str| {
         let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);

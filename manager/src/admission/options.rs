@@ -36,15 +36,15 @@ pub struct Options {
     /// Limit updates in place of pods that have a PodUnavailableBudget
     #[arg(long, env = "BERTH_BUDGET_UPDATES", action = ArgAction::Set, default_value_t = false)]
     pub budget_updates: bool,
-    /// What happens to pods that have a PodUnavailableBudget while no manager answers: they stay (fail), or go (ignore)
+    /// Fate of pods with a PodUnavailableBudget while no manager answers: they stay (fail), or go (ignore)
     #[arg(long, env = "BERTH_BUDGET_FAILURE_POLICY", value_enum, default_value_t)]
     pub budget_failure_policy: FailurePolicy,
 }
 
-/// What happens while no manager answers.
+/// Answer in the place of a manager that gives none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum FailurePolicy {
-    /// What is asked for is refused.
+    /// The operation is refused.
     #[default]
     Fail,
     /// It is let through.

@@ -51,7 +51,7 @@ pub(super) struct Facts<'a> {
     pub(super) generation: Option<i64>,
     /// Pods that the workloads want.
     pub(super) total: i32,
-    /// What is seen of pods may be behind: no more of them are taken to be available than were.
+    /// The view of pods may be behind: no more of them are taken to be available than were.
     pub(super) doubted: bool,
     pub(super) pods: &'a [Member<'a>],
 }

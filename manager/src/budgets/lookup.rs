@@ -116,8 +116,8 @@ async fn read_scale(client: &Client, namespace: &str, workload: &Workload, resou
     }
 }
 
-/// The sentence with the command that grants the right to read a scale. Parts of it are an author's words: those
-/// that are no names of the API are not said.
+/// The sentence with the command that grants the right to read a scale. Parts of it are an author's words:
+/// those that are no names of the API are not said.
 fn grant(workload: &Workload, resource: &ApiResource) -> String {
     let missing = format!("the manager may not read the scale of {}; let it", workload.kind);
     let plain = |one: char| one.is_ascii_lowercase() || one.is_ascii_digit() || "-.".contains(one);

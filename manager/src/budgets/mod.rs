@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The leader counts: it writes how many pods are available, and takes permits back. Every replica gives
-//! permits, by the status alone and by the scale as it is at that moment; so a workload that is scaled down or
-//! deleted needs nobody to have counted it first. Both write the version that they decided on.
+//! permits, by the status alone and by the scale as it is at that moment; so a workload that is scaled down
+//! or deleted needs nobody to have counted it first. Both write the version that they decided on.
 //!
 //! - `spec`: what a budget asks for; `permit`: the answer to one question; `count`: the status;
 //! - `lookup`: facts that no watch shows; `site`: the adapter of both;

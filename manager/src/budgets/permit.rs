@@ -22,7 +22,7 @@ pub(crate) const UPDATED_FOR: Duration = Duration::from_secs(10);
 /// Permits that stand at the same time.
 pub(crate) const MOST_PERMITS: usize = 2_000;
 
-/// What is about to happen to a pod.
+/// Operation on a pod that is about to happen.
 #[derive(Clone, Debug)]
 pub(crate) struct Question<'a> {
     pub(crate) pod: &'a str,

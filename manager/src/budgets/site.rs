@@ -51,7 +51,7 @@ pub struct BudgetWrite {
 pub struct Answer {
     /// Lookup that was asked for.
     pub lookup: Lookup,
-    /// What came of it.
+    /// Its result.
     pub found: Found,
 }
 

@@ -1,4 +1,4 @@
-//! The core of budgets: what a budget asks for, what is answered, what is counted, and histories of all of it.
+//! The core of budgets: what one asks for, what is answered, what is counted, and histories of all of it.
 
 mod answers;
 mod counting;

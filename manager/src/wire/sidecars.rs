@@ -64,8 +64,8 @@ pub(super) fn sidecars(
     }))
 }
 
-/// Whether an update in place of the pod is on its way: a container runs an image from before it, or there are
-/// images that come later.
+/// Whether an update in place of the pod is on its way: a container runs an image from before it, or there
+/// are images that come later.
 pub(super) fn updates(annotations: &BTreeMap<String, String>, containers: &[Running]) -> bool {
     let state = object(annotations, UPDATE_STATE);
     let later = state.get("nextContainerImages").and_then(Value::as_object);

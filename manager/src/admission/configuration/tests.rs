@@ -152,7 +152,7 @@ fn large_selectors_share_an_entry_too() {
     assert!(size::bytes(&desired.mutating) < 8192);
 }
 
-/// Of namespaces and definitions only those that ask for it are asked about.
+/// Namespaces and definitions without the label are not asked about.
 #[test]
 fn what_cascading_protects_has_entries() {
     let options = Options { deletion_protection: true, ..Options::default() };

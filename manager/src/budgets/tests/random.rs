@@ -27,7 +27,7 @@ enum Deed {
     Write {
         which: u8,
     },
-    /// What was let through happens.
+    /// An operation that was let through happens.
     Happen {
         which: u8,
     },
@@ -101,7 +101,7 @@ impl Clients {
         }
     }
 
-    /// What was let through happens to the pod that was asked about, and no other of its name.
+    /// An operation happens to the pod that was asked about, and no other of its name.
     fn happen(&mut self, world: &mut World, at: usize) {
         let Going { pod, uid, operation, .. } = self.going.swap_remove(at);
         let Some(mut of_pod) = world.pods.get(&pod).filter(|known| known.uid == uid).cloned() else { return };

@@ -33,7 +33,7 @@ fn workload(
     }))?)
 }
 
-/// What the API server says of a deletion that is only tried; empty if it lets it through.
+/// Returns the API server's word on a deletion that is only tried; empty if it lets it through.
 async fn tried(api: &Api<DynamicObject>, name: &str, params: DeleteParams) -> Result<String> {
     match api.delete(name, &DeleteParams { dry_run: true, ..params }).await {
         Ok(_) => Ok(String::new()),

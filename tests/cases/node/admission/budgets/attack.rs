@@ -103,7 +103,7 @@ async fn ask(pods: &Api<Pod>, round: usize, at: usize) -> Result<u16> {
     }
 }
 
-/// What was seen of the pods.
+/// Record of the pods, as they were seen.
 #[derive(Default)]
 struct Witness {
     /// Events.

@@ -140,7 +140,7 @@ fn is_ready(pod: &Pod) -> bool {
     conditions.into_iter().flatten().any(|one| one.type_ == "Ready" && one.status == "True")
 }
 
-/// Whether it runs what its spec says.
+/// Its containers run what its spec says.
 fn is_settled(pod: &Pod) -> bool {
     let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
     statuses.into_iter().flatten().all(|one| one.image == image(pod))
