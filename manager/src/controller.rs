@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
 use crate::{
+    budgets::{self, Step},
     health::Listed,
     images::{Effect, Fetch},
     index::Indexes,
@@ -39,6 +40,10 @@ pub struct Controller {
     pub answers: mpsc::Receiver<Answer>,
     /// Keeps it.
     pub vault: Vault,
+    /// Takes what is to be done for budgets.
+    pub steps: mpsc::UnboundedSender<Step>,
+    /// Gives what was looked up for them.
+    pub facts: mpsc::Receiver<budgets::Answer>,
     /// From the watches.
     pub inputs: mpsc::Receiver<Input>,
     /// From the admission server: which SidecarSets new pods get.
@@ -76,6 +81,7 @@ impl Controller {
                     }
                 }
                 Some(answer) = self.answers.recv() => self.answered(answer),
+                Some(fact) = self.facts.recv() => self.indexes.budgets.found(fact),
                 // Without an admission server nobody sends.
                 Ok(()) = self.webhooks.changed() => {
                     let webhooks = self.webhooks.borrow_and_update().clone();
@@ -111,10 +117,19 @@ impl Controller {
             Input::ListEnds(kind) => {
                 let effects = self.indexes.all().list_ends(kind, now);
                 self.listed.send_modify(|listed| listed.add(kind));
-                let Indexes { pods, requests, images, probes, sidecarsets } = &self.indexes;
+                let Indexes { pods, requests, images, probes, sidecarsets, budgets } = &self.indexes;
                 let (requests, images, probes) = (requests.size(), images.size(), probes.size());
-                let (pods, sidecarsets) = (pods.len(), sidecarsets.size());
-                info!(kind = kind.name(), pods, ?requests, ?images, ?probes, ?sidecarsets, "Listed");
+                let (pods, sidecarsets, budgets) = (pods.len(), sidecarsets.size(), budgets.size());
+                info!(
+                    kind = kind.name(),
+                    pods,
+                    ?requests,
+                    ?images,
+                    ?probes,
+                    ?sidecarsets,
+                    ?budgets,
+                    "Listed"
+                );
                 effects
             }
             Input::Apply(object) => {
@@ -130,6 +145,9 @@ impl Controller {
                     }
                     Object::PodProbeMarker(seen) => {
                         left_alone(Kind::PodProbeMarker, &seen.namespace, &seen.name, &seen.status);
+                    }
+                    Object::Budget(seen) => {
+                        left_alone(Kind::Budget, &seen.namespace, &seen.name, &seen.status);
                     }
                     Object::SidecarSet(seen) => left_alone(Kind::SidecarSet, "", &seen.name, &seen.status),
                     Object::Pod(_)
@@ -188,6 +206,8 @@ impl Controller {
                 Effect::Forget(uid) => self.vault.forget(&uid),
                 // News that nobody takes are old ones.
                 Effect::Note(note) => self.notes.tell(note),
+                // Its adapter ends after this task.
+                Effect::Budget(step) => drop(self.steps.send(step)),
             }
         }
     }

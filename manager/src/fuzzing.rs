@@ -39,6 +39,7 @@ pub fn watched(data: &[u8]) {
             !matches!(
                 effect,
                 Effect::Note(_)
+                    | Effect::Budget(_)
                     | Effect::Write(
                         Write::Request(_)
                             | Write::NodeProbes(_)
@@ -84,6 +85,7 @@ fn read(object: serde_json::Value) -> Option<Object> {
         "Namespace" => of::<wire::Namespaces>(object),
         "SidecarSet" => of::<wire::SidecarSets>(object),
         "NodePodUpdate" => of::<wire::NodeUpdates>(object),
+        "PodUnavailableBudget" => of::<wire::Budgets>(object),
         _ => None,
     }
 }

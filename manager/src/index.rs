@@ -16,6 +16,7 @@
 use std::{fmt::Debug, time::Instant};
 
 use crate::{
+    budgets::BudgetIndex,
     images::{Effect, ImageIndex},
     metrics::Metrics,
     probes::ProbeIndex,
@@ -83,13 +84,15 @@ pub struct Indexes {
     pub(crate) probes: ProbeIndex,
     /// Sidecars.
     pub(crate) sidecarsets: SidecarIndex,
+    /// Limits of how many pods are unavailable.
+    pub(crate) budgets: BudgetIndex,
 }
 
 impl Indexes {
     /// All of them, to be told something.
-    pub(crate) fn all(&mut self) -> Set<'_, 4> {
-        let Self { pods, requests, images, probes, sidecarsets } = self;
-        Set { pods, indexes: [requests, images, probes, sidecarsets] }
+    pub(crate) fn all(&mut self) -> Set<'_, 5> {
+        let Self { pods, requests, images, probes, sidecarsets, budgets } = self;
+        Set { pods, indexes: [requests, images, probes, sidecarsets, budgets] }
     }
 }
 

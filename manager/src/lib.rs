@@ -7,8 +7,8 @@
 //! pods, and says which of them get the newest sidecars when. Everything that touches a container or an image
 //! happens on its node, by the agent there, and what an agent has been told goes on while no manager runs.
 //!
-//! [`requests`], [`images`], [`probes`] and [`sidecarsets`] decide and are pure, in the words of [`seen`]:
-//! each is an [`index`], and they share the pods. [`watch`] and [`wire`] feed them, [`controller`] owns them,
+//! [`requests`], [`images`], [`probes`], [`sidecarsets`] and [`budgets`] decide and are pure, in the words of
+//! [`seen`]: each is an [`index`], and they share the pods. [`watch`] and [`wire`] feed them, [`controller`] owns them,
 //! [`writer`] carries out the [writes](mod@write) they give, [`lease`] says who may. [`secrets`] reads what a
 //! job's pulls need and seals it. [`pod_updates`] is the entrance to updates in place; [`notes`] tells of
 //! them.
@@ -29,6 +29,7 @@
 )]
 
 pub mod admission;
+pub mod budgets;
 pub mod config;
 pub mod controller;
 #[cfg(any(test, feature = "fuzzing"))]

@@ -14,7 +14,7 @@ use prometheus_client::{
 
 use berth_base::lease::Counters;
 
-use crate::{images, probes, requests, seen::Kind, sidecarsets};
+use crate::{budgets, images, probes, requests, seen::Kind, sidecarsets};
 
 type Pair = [(&'static str, &'static str); 2];
 type One = [(&'static str, &'static str); 1];
@@ -78,6 +78,7 @@ pub struct Metrics {
     probed: Gauge,
     sets: Family<One, Gauge>,
     injected: Gauge,
+    budgets: Family<One, Gauge>,
     admission: Admission,
 }
 
@@ -145,6 +146,7 @@ impl Metrics {
             admission: Admission::default(),
             sets: Family::default(),
             injected: Gauge::default(),
+            budgets: Family::default(),
         };
         metrics.admission.register(registry);
         registry.register(
@@ -188,6 +190,11 @@ impl Metrics {
             "injected_pods",
             "Pods that have sidecars, once for each set",
             metrics.injected.clone(),
+        );
+        registry.register(
+            "budgets",
+            "PodUnavailableBudgets, and whether they can be kept",
+            metrics.budgets.clone(),
         );
         metrics
     }
@@ -260,6 +267,14 @@ impl Metrics {
             self.sets.get_or_create(&[("stage", stage)]).set(number(count));
         }
         self.injected.set(number(members));
+    }
+
+    pub(crate) fn budgets(&self, size: budgets::Size) {
+        let budgets::Size { budgets, refused } = size;
+        self.objects.get_or_create(&[("kind", Kind::Budget.name())]).set(number(budgets));
+        for (stage, count) in [("accepted", budgets.saturating_sub(refused)), ("refused", refused)] {
+            self.budgets.get_or_create(&[("stage", stage)]).set(number(count));
+        }
     }
 }
 

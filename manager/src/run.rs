@@ -1,7 +1,7 @@
 //! Wires the manager together, and takes it apart in order.
 //!
 //! ```text
-//!   watches ──▶ Controller { the four indexes } ───────────────────▶ Writer ──▶ status of Berth's kinds
+//!   watches ──▶ Controller { the five indexes } ───────────────────▶ Writer ──▶ status of Berth's kinds
 //!   Secrets ──▶    ▲                                            ▲
 //!                  └───────────────── Tenure ───────────────────┘ ◀── Candidate ──▶ Lease
 //! ```
@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use crate::{
-    admission,
+    admission, budgets,
     config::Config,
     controller::Controller,
     health::{self, Admits, Listed},
@@ -39,8 +39,8 @@ use crate::{
     telemetry, virtual_nodes,
     watch::follow,
     wire::{
-        Jobs, Markers, Namespaces, NodeImages, NodeProbes, NodeUpdates, Nodes, Pods, Requests, SidecarSets,
-        Updates,
+        Budgets, Jobs, Markers, Namespaces, NodeImages, NodeProbes, NodeUpdates, Nodes, Pods, Requests,
+        SidecarSets, Updates,
     },
     writer::Writer,
 };
@@ -107,15 +107,19 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let (candidate, tenure) = Candidate::new(client.clone(), terms, metrics.clone());
     let vault = secrets::Vault::default();
     let writer = Writer::new(tenure.clone(), metrics.clone(), vault.clone());
-    let (tells, leads) = (tenure.clone(), tenure.clone());
+    let (tells, leads, counts) = (tenure.clone(), tenure.clone(), tenure.clone());
     let (fetches, asked) = mpsc::unbounded_channel();
     let (answer, answers) = mpsc::channel(INPUTS);
+    let (steps, due) = mpsc::unbounded_channel();
+    let (fact, facts) = mpsc::channel(INPUTS);
     let (notes, told) = notes::channel(tenure.clone());
     let controller = Controller {
         indexes: Indexes::default(),
         fetches,
         answers,
         vault,
+        steps,
+        facts,
         inputs,
         webhooks,
         tenure,
@@ -154,10 +158,12 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     watches.spawn(follow::<NodeProbes>(client.clone(), sender.clone(), metrics.clone()));
     watches.spawn(follow::<Namespaces>(client.clone(), sender.clone(), metrics.clone()));
     watches.spawn(follow::<SidecarSets>(client.clone(), sender.clone(), metrics.clone()));
+    watches.spawn(follow::<Budgets>(client.clone(), sender.clone(), metrics.clone()));
     watches.spawn(follow::<NodeUpdates>(client.clone(), sender, metrics));
     watches.spawn(notes::write(client.clone(), told));
     watches.spawn(virtual_nodes::follow(client.clone(), tells));
     watches.spawn(secrets::read(client.clone(), asked, answer));
+    watches.spawn(budgets::carry_out(client.clone(), counts, due, fact));
     watches.spawn(controller.run());
     // The lease is given up when nothing is written any more.
     let written = CancellationToken::new();

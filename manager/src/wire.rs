@@ -4,6 +4,7 @@
 //! what is not named below is skipped by the parser and never kept. Nodes are asked for as metadata only.
 
 mod annotations;
+mod budgets;
 mod images;
 mod pods;
 mod probes;
@@ -23,6 +24,7 @@ use serde_json::Value;
 
 use self::annotations::Annotations;
 pub use self::{
+    budgets::Budgets,
     images::{Jobs, NodeImages},
     pods::Pods,
     probes::{Markers, NodeProbes},
@@ -30,7 +32,7 @@ pub use self::{
     sidecarsets::{Namespaces, NodeUpdates, SidecarSets},
 };
 use crate::{
-    seen::{Kind, NodeSeen, Object},
+    seen::{Kind, NodeSeen, Object, Owner},
     size,
 };
 
@@ -188,6 +190,13 @@ fn read_spec<T: DeserializeOwned>(value: Option<Value>) -> Result<T, String> {
         return Err(format!("it has {bytes} bytes, and at most {MOST_SPEC} are read; make it smaller"));
     }
     read(value)
+}
+
+/// Controller of an object.
+fn owner(meta: &ObjectMeta) -> Option<Owner> {
+    let owner = meta.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))?;
+    let OwnerReference { api_version, kind, name, uid, .. } = owner.clone();
+    Some(Owner { api_version, kind, name, uid })
 }
 
 fn read<T: DeserializeOwned>(value: Value) -> Result<T, String> {

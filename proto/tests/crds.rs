@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 use berth_proto::crd::{
     AdvancedCronJob, AdvancedDaemonSet, AdvancedStatefulSet, BroadcastJob, CloneSet,
     ContainerRecreateRequest, ContainerUpdateRequest, ImagePullJob, MOST_SECONDS, NodeImage, NodePodProbe,
-    NodePodUpdate, PodProbeMarker, SidecarSet, documents,
+    NodePodUpdate, PodProbeMarker, PodUnavailableBudget, SidecarSet, documents,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -144,6 +144,7 @@ fn no_field_of_an_openkruise_manifest_is_lost() {
     keeps::<NodeImage>("node-image");
     keeps::<PodProbeMarker>("pod-probe-marker");
     keeps::<NodePodProbe>("node-pod-probe");
+    keeps::<PodUnavailableBudget>("pod-unavailable-budget");
     keeps::<SidecarSet>("sidecar-set-plain");
     keeps::<SidecarSet>("sidecar-set-all-fields");
     keeps::<CloneSet>("clone-set-all-fields");

@@ -13,9 +13,11 @@ use tokio::{sync::watch, time::timeout};
 use tracing::debug;
 
 use super::{
+    budget_rules,
+    budgets::Guard,
     configuration::{Coming, announce},
     path::Route,
-    pods, recreate,
+    pods, protection, recreate,
     review::{Request, Verdict},
     server::Decide,
     sets::{self, SetSeen},
@@ -35,6 +37,9 @@ const STANDS_WITHIN: Duration = Duration::from_millis(1500);
 const WHITE_LIST: &str = "kruise-configuration";
 const OF_OPENKRUISE: &str = "kruise-system";
 
+/// The manager's ServiceAccount, as deploy/rbac has it.
+const ACCOUNT: &str = "berth-manager";
+
 /// Labels of the namespaces.
 pub(super) type Namespaces = View<BTreeMap<String, String>>;
 
@@ -52,6 +57,10 @@ pub(super) struct Handler {
     pub(super) coming: watch::Sender<Coming>,
     /// Which entries stand.
     pub(super) webhooks: watch::Receiver<Webhooks>,
+    /// Budgets, and who asks them.
+    pub(super) guard: Guard,
+    /// Whether budgets limit anything at all.
+    pub(super) limits: bool,
     /// Whether every pod gets the readiness gate KruisePodReady.
     pub(super) pod_readiness_gate: bool,
     /// Whether a set that no rule of the white list is for may bring any annotation.
@@ -71,6 +80,17 @@ impl Decide for Handler {
                 verdict
             }
             Route::Requests => self.recreate(request).await,
+            Route::Namespaces => self.protect_namespace(request).await,
+            Route::Definitions => self.protect_definition(request).await,
+            Route::Budgets => self.guard.ask(request).await,
+            Route::CheckBudgets => {
+                let budgets = self.guard.budgets.borrow();
+                let Some(budgets) = budgets.listed() else {
+                    return Verdict::Unready("PodUnavailableBudgets are not listed yet");
+                };
+                let others = budgets.values().filter(|kept| kept.namespace == request.namespace);
+                budget_rules::judge(request, others, self.limits)
+            }
         }
     }
 }
@@ -162,6 +182,29 @@ impl Handler {
             }
         }
         Ok(None)
+    }
+
+    async fn protect_namespace(&self, request: &Request) -> Verdict {
+        if !protection::asks(request) {
+            return Verdict::AS_IT_IS;
+        }
+        let (pods, claims) = protection::of_namespace(&self.client, &request.name).await;
+        protection::namespace(pods, claims)
+    }
+
+    async fn protect_definition(&self, request: &Request) -> Verdict {
+        if !protection::asks(request) {
+            return Verdict::AS_IT_IS;
+        }
+        match protection::resources(&request.old_object) {
+            protection::Resources::None => Verdict::AS_IT_IS,
+            protection::Resources::Hidden => protection::hidden(&request.name),
+            protection::Resources::Served(resource) => {
+                let counted = protection::of_kind(&self.client, &resource).await;
+                let account = format!("{}:{ACCOUNT}", self.namespace);
+                protection::definition(&request.name, counted, &account)
+            }
+        }
     }
 
     /// The pod is read from the API server, now: the watched ones are kept without hooks and ports, which

@@ -9,8 +9,11 @@
 //! ```
 //!
 //! Every replica serves, the lease is only asked for where a label is taken from a request that has ended.
-//! Nothing here changes an object that exists but the Secret, the two configurations and that label.
+//! Nothing here changes an object that exists but the Secret, the two configurations, that label, and the
+//! status of PodUnavailableBudgets, where permits are written.
 
+mod budget_rules;
+mod budgets;
 mod certificates;
 mod configuration;
 mod ended;
@@ -19,6 +22,7 @@ mod options;
 mod patch;
 mod path;
 mod pods;
+mod protection;
 mod recreate;
 mod review;
 mod server;
@@ -41,15 +45,22 @@ use kube::{
 use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-pub use self::options::{Maker, Options};
+pub use self::options::{FailurePolicy, Maker, Options};
 use self::{
+    budgets::{BudgetKept, Guard, Turns},
     certificates::Served,
-    configuration::{Coming, Configuration, Service},
+    configuration::{BudgetOptions, Coming, Configuration, Service},
     handler::{Handler, Namespaces},
     server::Server,
     view::{View, follow},
 };
-use crate::{health::Admits, lease::Tenure, metrics::Metrics, seen::Webhooks};
+use crate::{
+    health::Admits,
+    lease::Tenure,
+    metrics::Metrics,
+    seen::Webhooks,
+    wire::{Budgets, Watched},
+};
 
 /// Name of both configurations; they stand in deploy/manager.
 const CONFIGURATION: &str = "berth-manager";
@@ -83,8 +94,12 @@ pub async fn start(
     let all: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::erase::<SidecarSet>(&()));
     watches.spawn(follow(all, watcher::Config::default(), "sidecarsets", sets::read, sets));
 
+    let (budgets, budgets_shown) = watch::channel(View::default());
+    let all: Api<Watched<Budgets>> = Api::all(client.clone());
+    watches.spawn(follow(all, watcher::Config::default(), "podunavailablebudgets", budgets::read, budgets));
+
     let (served, serving) = watch::channel(Served::default());
-    let shared = (client, &service, options, &sets_shown, (&serving, &announced));
+    let shared = (client, &service, options, (&sets_shown, &budgets_shown), (&serving, &announced));
     let (mutating, validating) = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations");
     let bundled = [
         keeper::<MutatingWebhookConfiguration>(watches, shared, mutating, Some(webhooks)),
@@ -112,6 +127,8 @@ pub async fn start(
         namespace: namespace.to_owned(),
         sets: sets_shown,
         namespaces: namespaces_shown,
+        guard: Guard { client: client.clone(), budgets: budgets_shown, turns: Turns::default() },
+        limits: options.budget_deletions || options.budget_updates,
         coming,
         webhooks: standing,
         pod_readiness_gate: options.pod_readiness_gate,
@@ -126,14 +143,14 @@ type Shared<'a> = (
     &'a Client,
     &'a Service,
     &'a Options,
-    &'a watch::Receiver<View<sets::SetSeen>>,
+    (&'a watch::Receiver<View<sets::SetSeen>>, &'a watch::Receiver<View<BudgetKept>>),
     (&'a watch::Receiver<Served>, &'a watch::Receiver<Coming>),
 );
 
 /// Watches one configuration and keeps it right. Returns the bundle that stands in it.
 fn keeper<K: Configuration>(
     watches: &mut JoinSet<()>,
-    (client, service, options, sets, (served, coming)): Shared<'_>,
+    (client, service, options, (sets, budgets), (served, coming)): Shared<'_>,
     what: &'static str,
     webhooks: Option<watch::Sender<Webhooks>>,
 ) -> watch::Receiver<Vec<u8>> {
@@ -146,9 +163,20 @@ fn keeper<K: Configuration>(
         api,
         name: CONFIGURATION,
         service: service.clone(),
-        options: configuration::Options { pod_readiness_gate: options.pod_readiness_gate },
+        options: configuration::Options {
+            pod_readiness_gate: options.pod_readiness_gate,
+            deletion_protection: options.deletion_protection,
+        },
         shown,
         sets: sets.clone(),
+        budgets: (
+            budgets.clone(),
+            BudgetOptions {
+                deletions: options.budget_deletions,
+                updates: options.budget_updates,
+                ignore: options.budget_failure_policy == FailurePolicy::Ignore,
+            },
+        ),
         coming: coming.clone(),
         served: served.clone(),
         bundled,

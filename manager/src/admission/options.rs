@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use clap::Args;
+use clap::{ArgAction, Args, ValueEnum};
 
 pub use super::certificates::Maker;
 
@@ -27,4 +27,26 @@ pub struct Options {
     /// Let a SidecarSet that no rule of the white list is for give any annotation to pods
     #[arg(long, env = "BERTH_ANY_POD_METADATA", requires = "admission_address")]
     pub any_pod_metadata: bool,
+    /// Refuse the deletion of namespaces and CRDs that policy.kruise.io/delete-protection: Cascading protects
+    #[arg(long, env = "BERTH_DELETION_PROTECTION", action = ArgAction::Set, default_value_t = true)]
+    pub deletion_protection: bool,
+    /// Limit evictions and deletions of pods that have a PodUnavailableBudget
+    #[arg(long, env = "BERTH_BUDGET_DELETIONS", action = ArgAction::Set, default_value_t = true)]
+    pub budget_deletions: bool,
+    /// Limit updates in place of pods that have a PodUnavailableBudget
+    #[arg(long, env = "BERTH_BUDGET_UPDATES", action = ArgAction::Set, default_value_t = false)]
+    pub budget_updates: bool,
+    /// Fate of pods with a PodUnavailableBudget while no manager answers: they stay (fail), or go (ignore)
+    #[arg(long, env = "BERTH_BUDGET_FAILURE_POLICY", value_enum, default_value_t)]
+    pub budget_failure_policy: FailurePolicy,
+}
+
+/// Answer in the place of a manager that gives none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum FailurePolicy {
+    /// The operation is refused.
+    #[default]
+    Fail,
+    /// It is let through.
+    Ignore,
 }

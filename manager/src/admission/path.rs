@@ -4,6 +4,10 @@ const PODS: &str = "/mutate/pods";
 const DEFAULT_SETS: &str = "/mutate/sidecarsets";
 const CHECK_SETS: &str = "/validate/sidecarsets";
 const REQUESTS: &str = "/mutate/containerrecreaterequests";
+const NAMESPACES: &str = "/validate/namespaces";
+const BUDGETS: &str = "/validate/pods";
+const CHECK_BUDGETS: &str = "/validate/podunavailablebudgets";
+const DEFINITIONS: &str = "/validate/customresourcedefinitions";
 /// The longest name of an object.
 const LONGEST_NAME: usize = 253;
 
@@ -18,6 +22,14 @@ pub(super) enum Route {
     CheckSets,
     /// A new ContainerRecreateRequest.
     Requests,
+    /// Deletion of a protected namespace.
+    Namespaces,
+    /// Deletion of a protected CustomResourceDefinition.
+    Definitions,
+    /// Eviction, deletion or update of a pod that a budget may cover.
+    Budgets,
+    /// A PodUnavailableBudget, checked.
+    CheckBudgets,
 }
 
 impl Route {
@@ -36,6 +48,10 @@ impl Route {
             Self::DefaultSets => DEFAULT_SETS,
             Self::CheckSets => CHECK_SETS,
             Self::Requests => REQUESTS,
+            Self::Namespaces => NAMESPACES,
+            Self::Definitions => DEFINITIONS,
+            Self::Budgets => BUDGETS,
+            Self::CheckBudgets => CHECK_BUDGETS,
         }
     }
 
@@ -48,6 +64,10 @@ impl Route {
             DEFAULT_SETS => Some(Self::DefaultSets),
             CHECK_SETS => Some(Self::CheckSets),
             REQUESTS => Some(Self::Requests),
+            NAMESPACES => Some(Self::Namespaces),
+            DEFINITIONS => Some(Self::Definitions),
+            BUDGETS => Some(Self::Budgets),
+            CHECK_BUDGETS => Some(Self::CheckBudgets),
             path => {
                 let name = path.strip_prefix(PODS)?.strip_prefix('/').filter(of_set)?;
                 Some(Self::Pods(Some(name.to_owned())))
@@ -68,6 +88,10 @@ mod tests {
             Route::DefaultSets,
             Route::CheckSets,
             Route::Requests,
+            Route::Namespaces,
+            Route::Definitions,
+            Route::Budgets,
+            Route::CheckBudgets,
         ];
         for route in routes {
             assert_eq!(Route::parse(&route.path()), Some(route));

@@ -22,6 +22,15 @@ const LONGEST_MESSAGE: usize = 4096;
 pub(super) struct Request {
     /// Identity of this request, which the answer has to repeat.
     pub(super) uid: String,
+    /// CREATE, UPDATE or DELETE.
+    #[serde(default)]
+    pub(super) operation: String,
+    /// Subresource, if it is one's.
+    #[serde(default)]
+    pub(super) sub_resource: String,
+    /// Name of the object, if it has one yet.
+    #[serde(default)]
+    pub(super) name: String,
     /// Namespace of the object; empty for one of the whole cluster.
     #[serde(default)]
     pub(super) namespace: String,

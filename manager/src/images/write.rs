@@ -5,7 +5,7 @@ use std::sync::Arc;
 use berth_proto::crd::{DesiredImage, ImagePullJobStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::{seen::Key, sidecarsets::SetNote, write::Write};
+use crate::{budgets::Step, seen::Key, sidecarsets::SetNote, write::Write};
 
 /// Effect that is owed.
 #[derive(Clone, Debug)]
@@ -18,6 +18,8 @@ pub enum Effect {
     Forget(Arc<str>),
     /// Something is to be told of a SidecarSet.
     Note(SetNote),
+    /// Something is to be done for a budget.
+    Budget(Step),
 }
 
 /// The Secrets of a job.

@@ -31,9 +31,9 @@ pub(crate) use self::{
 pub use self::{
     key::Key,
     object::{
-        ContainerSeen, JobSeen, Kind, MarkerSeen, NamespaceSeen, NodeImageSeen, NodePodProbeSeen,
-        NodePodUpdateSeen, NodeSeen, Object, Phase, PodSeen, PodStage, RecreateSeen, RequestSeen, Role,
-        SidecarSetSeen, SidecarsSeen, UpdateSeen,
+        BudgetSeen, ContainerSeen, JobSeen, Kind, MarkerSeen, NamespaceSeen, NodeImageSeen, NodePodProbeSeen,
+        NodePodUpdateSeen, NodeSeen, Object, Owner, Phase, PodSeen, PodStage, RecreateSeen, RequestSeen,
+        Role, SidecarSetSeen, SidecarsSeen, UpdateSeen,
     },
     webhooks::{Entries, Entry, Reach, Webhooks},
 };

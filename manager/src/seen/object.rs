@@ -8,7 +8,8 @@ use std::{collections::BTreeMap, net::IpAddr};
 use berth_proto::crd::{
     ContainerRecreateRequestSpec, ContainerRecreateRequestStatus, ContainerUpdateRequestSpec,
     ContainerUpdateRequestStatus, DesiredImage, DesiredPod, ImagePullJobSpec, ImagePullJobStatus, PodProbe,
-    PodProbeMarkerSpec, PodProbeMarkerStatus, PullStatus, SidecarSetSpec, SidecarSetStatus, UpdatedPod,
+    PodProbeMarkerSpec, PodProbeMarkerStatus, PodUnavailableBudgetSpec, PodUnavailableBudgetStatus,
+    PullStatus, SidecarSetSpec, SidecarSetStatus, UpdatedPod,
 };
 use jiff::Timestamp;
 
@@ -37,11 +38,13 @@ pub enum Kind {
     SidecarSet,
     /// NodePodUpdates.
     NodePodUpdate,
+    /// PodUnavailableBudgets.
+    Budget,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Pod,
         Self::Node,
         Self::Request,
@@ -53,6 +56,7 @@ impl Kind {
         Self::Namespace,
         Self::SidecarSet,
         Self::NodePodUpdate,
+        Self::Budget,
     ];
 
     /// For logs and metrics.
@@ -69,6 +73,7 @@ impl Kind {
             Self::Namespace => "namespaces",
             Self::SidecarSet => "sidecarsets",
             Self::NodePodUpdate => "nodepodupdates",
+            Self::Budget => "podunavailablebudgets",
         }
     }
 }
@@ -98,6 +103,8 @@ pub enum Object {
     SidecarSet(Box<SidecarSetSeen>),
     /// The updates of a node.
     NodePodUpdate(Box<NodePodUpdateSeen>),
+    /// A limit of how many pods are unavailable.
+    Budget(Box<BudgetSeen>),
 }
 
 impl Object {
@@ -115,6 +122,7 @@ impl Object {
             Self::Namespace(_) => Kind::Namespace,
             Self::SidecarSet(_) => Kind::SidecarSet,
             Self::NodePodUpdate(_) => Kind::NodePodUpdate,
+            Self::Budget(_) => Kind::Budget,
         }
     }
 }
@@ -159,6 +167,23 @@ pub struct PodSeen {
     pub mirror: bool,
     /// Sidecars that SidecarSets have put into it; none for a pod without them.
     pub sidecars: Option<Box<SidecarsSeen>>,
+    /// Its controller.
+    pub owner: Option<Owner>,
+    /// It runs, is ready, runs what its spec says, and nobody marked it as unavailable.
+    pub available: bool,
+}
+
+/// Controller of an object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Owner {
+    /// Its API version, with the group.
+    pub api_version: String,
+    /// Its kind.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
 }
 
 /// How far through its life a pod is.
@@ -394,4 +419,27 @@ pub struct NodePodUpdateSeen {
     pub pods: Vec<UpdatedPod>,
     /// Abilities of the agent, `status.features`.
     pub features: Vec<String>,
+}
+
+/// A PodUnavailableBudget as it is now.
+#[derive(Clone, Debug)]
+pub struct BudgetSeen {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// The version of it that a write is based on.
+    pub resource_version: String,
+    /// Counts its specs.
+    pub generation: Option<i64>,
+    /// Its deletion has begun.
+    pub deleting: bool,
+    /// Annotations of it that are read.
+    pub annotations: BTreeMap<String, String>,
+    /// Its spec, or why it is none.
+    pub spec: Result<PodUnavailableBudgetSpec, String>,
+    /// Its status, or why it is none.
+    pub status: Result<PodUnavailableBudgetStatus, String>,
 }

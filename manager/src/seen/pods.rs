@@ -1,13 +1,17 @@
 //! The pods, kept once for all indexes. There are tens of thousands of them, so what they have in common is
 //! shared: names of nodes, labels, and what their containers are.
 
-use std::{collections::HashMap, net::IpAddr, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    net::IpAddr,
+    sync::Arc,
+};
 
 use super::{
     container_id::ContainerId,
     key::{Key, Texts},
     labels::{LabelSets, Labels},
-    object::{PodSeen, PodStage, Role},
+    object::{Owner, PodSeen, PodStage, Role},
     shape::{Shape, Shapes},
     sidecars::Sidecars,
     uid::Uid,
@@ -34,6 +38,10 @@ pub(crate) struct Pod {
     pub(crate) mirror: bool,
     /// Most pods have none, and pay for a pointer.
     pub(crate) sidecars: Option<Box<Sidecars>>,
+    /// Its controller; the pods of one share it.
+    pub(crate) owner: Option<Arc<Owner>>,
+    /// It runs, is ready, runs what its spec says, and nobody marked it as unavailable.
+    pub(crate) available: bool,
 }
 
 /// The newest instance of a container; none while there was none.
@@ -71,6 +79,33 @@ pub(crate) struct Pods {
     texts: Texts,
     sets: LabelSets,
     shapes: Shapes,
+    owners: Owners,
+}
+
+/// Controllers that are in use.
+#[derive(Debug, Default)]
+struct Owners {
+    known: HashSet<Arc<Owner>>,
+    /// Looked through for those that nobody has any more when there are so many.
+    sweep_at: usize,
+}
+
+/// Below it a sweep frees nothing worth its time.
+const SWEEP_FROM: usize = 1024;
+
+impl Owners {
+    fn one(&mut self, owner: &Owner) -> Arc<Owner> {
+        if let Some(known) = self.known.get(owner) {
+            return known.clone();
+        }
+        if self.known.len() >= self.sweep_at.max(SWEEP_FROM) {
+            self.known.retain(|owner| Arc::strong_count(owner) > 1);
+            self.sweep_at = self.known.len().saturating_mul(2);
+        }
+        let owner = Arc::new(owner.clone());
+        self.known.insert(owner.clone());
+        owner
+    }
 }
 
 #[derive(Debug)]
@@ -152,6 +187,8 @@ impl Pods {
             created: seen.created.and_then(|time| u32::try_from(time.as_second()).ok()).unwrap_or(0),
             mirror: seen.mirror,
             sidecars: sidecars.map(Box::new),
+            owner: seen.owner.as_ref().map(|owner| self.owners.one(owner)),
+            available: seen.available,
         }
     }
 

@@ -12,8 +12,11 @@ use serde::{
 /// Images that the containers had before an upgrade; a JSON object by set.
 pub(super) const STATE: &str = "kruise.io/sidecarset-inplace-update-state";
 
+/// Images that the containers had before an update in place; a JSON object.
+pub(super) const UPDATE_STATE: &str = "apps.kruise.io/inplace-update-state";
+
 /// Keys that are kept.
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 13] = [
     names::HASH,
     names::HASH_WITHOUT_IMAGE,
     names::INJECTED_LIST,
@@ -24,6 +27,9 @@ const KEYS: [&str; 10] = [
     names::MIRROR,
     names::REFRESH_METADATA,
     STATE,
+    UPDATE_STATE,
+    crate::budgets::OPERATIONS,
+    crate::budgets::TOTAL,
 ];
 
 /// Annotations of an object, those with a known key.

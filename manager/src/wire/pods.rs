@@ -10,10 +10,13 @@ use k8s_openapi::{
 use serde::Deserialize;
 
 use super::{
-    Watchable,
-    sidecars::{Running, Shown, sidecars},
+    Watchable, owner,
+    sidecars::{Running, Shown, sidecars, updates},
 };
 use crate::seen::{ContainerSeen, Kind, Object, Phase, PodSeen, PodStage, Role, SidecarsSeen};
+
+/// Labels with it say that a pod does not serve, whatever its readiness says.
+const UNAVAILABLE: &str = "unavailable-pod.kruise.io/";
 
 /// Pods.
 #[derive(Clone, Debug)]
@@ -115,6 +118,10 @@ impl Watchable for Pods {
         let regular = containers.as_deref().unwrap_or_default();
         let running = status.container_statuses.as_deref().unwrap_or_default();
         let sidecars = with_sidecars(meta, regular, running, &conditions, status.phase.as_deref());
+        let available = status.phase.as_deref() == Some("Running")
+            && conditions.iter().any(|condition| condition.holds("Ready"))
+            && !meta.labels.iter().flatten().any(|(key, _)| key.starts_with(UNAVAILABLE))
+            && !meta.annotations.as_ref().is_some_and(|kept| updates(kept, &pairs(regular, running)));
         let mut statuses: Vec<ContainerStatus> = status.container_statuses.unwrap_or_default();
         statuses.extend(status.init_container_statuses.unwrap_or_default());
         // Names are unique across containers and init containers of a pod.
@@ -143,6 +150,8 @@ impl Watchable for Pods {
             created: meta.creation_timestamp.as_ref().map(|time| time.0),
             mirror: meta.annotations.as_ref().is_some_and(|kept| kept.contains_key(names::MIRROR)),
             sidecars,
+            owner: owner(meta),
+            available,
         })
     }
 }
@@ -176,7 +185,21 @@ fn with_sidecars(
     phase: Option<&str>,
 ) -> Option<Box<SidecarsSeen>> {
     let annotations = meta.annotations.as_ref()?;
-    let running = containers.iter().map(|container| {
+    let phase = match phase {
+        Some("Running") => Phase::Running,
+        Some("Unknown") => Phase::Unknown,
+        _ => Phase::Pending,
+    };
+    let mut seen = sidecars(annotations, &pairs(containers, statuses), phase)?;
+    let ready = conditions.iter().find(|condition| condition.type_ == "Ready");
+    seen.ready = ready.is_some_and(|condition| condition.holds("Ready"));
+    seen.ready_since = ready.and_then(|condition| Some(condition.last_transition_time.as_ref()?.0));
+    Some(seen)
+}
+
+/// Containers with their statuses.
+fn pairs<'a>(containers: &'a [Container], statuses: &'a [ContainerStatus]) -> Vec<Running<'a>> {
+    let pair = |container: &'a Container| {
         let status = statuses.iter().find(|status| status.name == container.name);
         Running {
             name: &container.name,
@@ -187,15 +210,6 @@ fn with_sidecars(
                 started: status.started(),
             }),
         }
-    });
-    let phase = match phase {
-        Some("Running") => Phase::Running,
-        Some("Unknown") => Phase::Unknown,
-        _ => Phase::Pending,
     };
-    let mut seen = sidecars(annotations, &running.collect::<Vec<_>>(), phase)?;
-    let ready = conditions.iter().find(|condition| condition.type_ == "Ready");
-    seen.ready = ready.is_some_and(|condition| condition.holds("Ready"));
-    seen.ready_since = ready.and_then(|condition| Some(condition.last_transition_time.as_ref()?.0));
-    Some(seen)
+    containers.iter().map(pair).collect()
 }

@@ -6,7 +6,7 @@ use berth_sidecarset::names;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use super::annotations::STATE;
+use super::annotations::{STATE, UPDATE_STATE};
 use crate::seen::{Phase, SidecarsSeen};
 
 /// The most sets of one pod that are looked at.
@@ -86,6 +86,24 @@ pub(super) fn sidecars(
     }))
 }
 
+/// Whether an update in place of the pod is on its way: a container runs an image from before it, or there
+/// are images that come later.
+pub(super) fn updates(annotations: &BTreeMap<String, String>, containers: &[Running]) -> bool {
+    let state = object(annotations, UPDATE_STATE);
+    let later = state.get("nextContainerImages").and_then(Value::as_object);
+    if later.is_some_and(|images| !images.is_empty()) {
+        return true;
+    }
+    let mut before = recorded(annotations, &object(annotations, names::HASH));
+    let updated = state.get("updateTimestamp").and_then(seconds);
+    take(&mut before, &Value::Object(state), updated);
+    containers.iter().any(|one| {
+        let ends = |shown: &Shown| shown.image.ends_with(&format!("/{}", one.image));
+        let status = one.status.as_ref();
+        !is_settled(one.image, status, before.get(one.name)) && !status.is_some_and(ends)
+    })
+}
+
 /// Whether a container runs the image of the spec. Without a record nothing has changed since the pod was
 /// made. Two tags may have one image ID, and the runtime tells one of them as it likes: then the container
 /// runs the new one if it was started since the pod's spec has it.
@@ -108,15 +126,20 @@ fn recorded(
 ) -> BTreeMap<String, Before> {
     let mut recorded = BTreeMap::new();
     for (set, state) in object(annotations, STATE).into_iter().take(MOST_SETS) {
-        let patched = patched(&state);
         let upgraded = entries.get(&set).and_then(|entry| seconds(entry.get("updateTimestamp")?));
-        let containers = state.get("lastContainerStatuses").and_then(Value::as_object);
-        for (name, status) in containers.into_iter().flatten() {
-            let id = status.get("imageID").and_then(Value::as_str).unwrap_or_default().to_owned();
-            recorded.insert(name.clone(), Before { id, patched: patched.get(&**name).copied().or(upgraded) });
-        }
+        take(&mut recorded, &state, upgraded);
     }
     recorded
+}
+
+/// Takes the containers of one record, which was written at `updated` if it does not say itself when.
+fn take(recorded: &mut BTreeMap<String, Before>, state: &Value, updated: Option<i64>) {
+    let patched = patched(state);
+    let containers = state.get("lastContainerStatuses").and_then(Value::as_object);
+    for (name, status) in containers.into_iter().flatten().take(MOST_SETS) {
+        let id = status.get("imageID").and_then(Value::as_str).unwrap_or_default().to_owned();
+        recorded.insert(name.clone(), Before { id, patched: patched.get(&**name).copied().or(updated) });
+    }
 }
 
 /// When each container was patched last, in seconds.

@@ -105,6 +105,7 @@ const TEXTS: &[(&str, i64)] = &[
     ("envNames[]", 1024),
     ("partition", 16),
     ("maxUnavailable", 16),
+    ("minAvailable", 16),
     ("maxSurge", 16),
     ("burstReplicas", 16),
     ("podsToDelete[]", NAME),
@@ -191,6 +192,9 @@ const COUNTS: &[(&str, i64)] = &[
     ("volumeClaimTemplates", 64),
     ("reserveOrdinals", 4096),
     ("status.active", 1024),
+    // A budget gives 2,000 permits at once.
+    ("disruptedPods", 2_001),
+    ("unavailablePods", 2_001),
 ];
 
 /// The ranges of numbers.
@@ -228,6 +232,11 @@ const RANGES: &[(&str, i64, i64)] = &[
     ("revisionHistoryLimit", 0, I32),
     ("partition", 0, I32),
     ("maxUnavailable", 0, I32),
+    ("minAvailable", 0, I32),
+    ("unavailableAllowed", 0, I32),
+    ("currentAvailable", 0, I32),
+    ("desiredAvailable", 0, I32),
+    ("totalReplicas", 0, I32),
     ("weight", 0, 100),
     ("updatedPods", 0, I32),
     ("readyPods", 0, I32),

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::{
     AdvancedCronJob, AdvancedDaemonSet, AdvancedStatefulSet, BroadcastJob, CloneSet,
     ContainerRecreateRequest, ContainerUpdateRequest, ImagePullJob, NodeImage, NodePodProbe, NodePodUpdate,
-    PodProbeMarker, SidecarSet, bounds::bound,
+    PodProbeMarker, PodUnavailableBudget, SidecarSet, bounds::bound,
 };
 
 /// Every kind's definition.
@@ -32,6 +32,7 @@ pub fn definitions() -> Vec<CustomResourceDefinition> {
         with_empty_spec(NodePodProbe::crd()),
         with_empty_spec(NodePodUpdate::crd()),
         PodProbeMarker::crd(),
+        PodUnavailableBudget::crd(),
         SidecarSet::crd(),
     ];
     for definition in &mut definitions {

@@ -21,6 +21,7 @@ mod node_image;
 mod node_pod_probe;
 mod node_pod_update;
 mod pod_probe_marker;
+mod pod_unavailable_budget;
 mod sidecar_set;
 mod stateful_set;
 mod swap;
@@ -73,6 +74,9 @@ pub use node_pod_update::{
 pub use pod_probe_marker::{
     MarkerState, PodContainerProbe, PodProbeMarker, PodProbeMarkerSpec, PodProbeMarkerStatus,
     ProbeMarkerPolicy,
+};
+pub use pod_unavailable_budget::{
+    BudgetTarget, PodUnavailableBudget, PodUnavailableBudgetSpec, PodUnavailableBudgetStatus,
 };
 pub use sidecar_set::{
     SidecarContainer, SidecarSet, SidecarSetInjectRevision, SidecarSetInjectionStrategy,

@@ -24,8 +24,11 @@ use crate::centre::{centre, namespace, namespace_with};
 
 #[tokio::test]
 async fn expressions_fit_the_types() -> Result<()> {
-    let policies: Api<ValidatingAdmissionPolicy> = Api::all(centre().await?.client().await?);
-    let names = deploy::objects("policies")?;
+    let client = centre().await?.client().await?;
+    deploy::apply(&client, "protection").await?;
+    let policies: Api<ValidatingAdmissionPolicy> = Api::all(client);
+    let mut names = deploy::objects("policies")?;
+    names.extend(deploy::objects("protection")?);
     let names = names.iter().filter(|object| {
         object.types.as_ref().is_some_and(|types| types.kind == "ValidatingAdmissionPolicy")
     });

@@ -87,6 +87,8 @@ impl Manager {
         ];
         if admits {
             args.push(format!("--admission-address={admission}"));
+            // Without a budget there is nothing that this limits.
+            args.push("--budget-updates=true".to_owned());
         }
         let service = Service::new(run, name, programs::manager()?, args);
         let manager = Self { service, health, metrics };

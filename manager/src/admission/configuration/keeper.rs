@@ -18,13 +18,13 @@ use tokio::{
 use tracing::{info, warn};
 
 use super::{
-    Coming, Desired, MOST_SETS, Options, Service, client,
+    BudgetOptions, Coming, Desired, MOST_SETS, Options, Service, budgets, client,
     coming::{Strangers, on_their_way},
     desired,
     standing::entries,
 };
 use crate::{
-    admission::{certificates::Served, path::Route, sets::SetSeen, view::View},
+    admission::{budgets::BudgetKept, certificates::Served, path::Route, sets::SetSeen, view::View},
     seen::{Entries, Webhooks},
     telemetry::chain,
 };
@@ -98,6 +98,8 @@ pub(in crate::admission) struct Keeper<K> {
     pub(in crate::admission) shown: watch::Receiver<View<K>>,
     /// The sets.
     pub(in crate::admission) sets: watch::Receiver<View<SetSeen>>,
+    /// The budgets, and what of them is limited.
+    pub(in crate::admission) budgets: (watch::Receiver<View<BudgetKept>>, BudgetOptions),
     /// Sets that are about to be stored.
     pub(in crate::admission) coming: watch::Receiver<Coming>,
     /// The certificate.
@@ -161,6 +163,7 @@ impl<K: Configuration> Keeper<K> {
             let ended = tokio::select! {
                 changed = self.shown.changed() => changed.is_err(),
                 changed = self.sets.changed() => changed.is_err(),
+                changed = self.budgets.0.changed() => changed.is_err(),
                 changed = self.coming.changed() => changed.is_err(),
                 changed = self.served.changed() => changed.is_err(),
                 // A write that failed.
@@ -189,7 +192,10 @@ impl<K: Configuration> Keeper<K> {
     fn look(&mut self, told: &mut Arc<Vec<(String, String)>>, strangers: &mut Strangers) -> Look<K> {
         let (shown, sets) = (self.shown.borrow_and_update(), self.sets.borrow_and_update());
         let served = self.served.borrow_and_update();
-        let (Some(_), Some(sets)) = (shown.listed(), sets.listed()) else { return Look::Waits };
+        let (kept, limits) = (self.budgets.0.borrow_and_update(), self.budgets.1);
+        let (Some(_), Some(sets), Some(kept)) = (shown.listed(), sets.listed(), kept.listed()) else {
+            return Look::Waits;
+        };
         let (coming, instant) = (self.coming.borrow_and_update(), Instant::now());
         // One that is stored is as it is stored.
         let mut rules: BTreeMap<_, _> = on_their_way(&coming, instant).collect();
@@ -204,6 +210,7 @@ impl<K: Configuration> Keeper<K> {
             return Look::Waits;
         }
         let mut desired = desired(rules(), &served.bundle, &self.service, self.options);
+        desired.validating.extend(budgets::entries(kept.values(), &served.bundle, &self.service, limits));
         if !desired.shared {
             let names = rules().map(|(name, _)| name);
             let client =

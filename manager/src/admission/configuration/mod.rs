@@ -8,8 +8,10 @@
 //!
 //! Defaults that the API server would fill in are written out, so that what it shows compares equal.
 
+mod budgets;
 mod coming;
 mod keeper;
+mod protection;
 mod selectors;
 mod standing;
 
@@ -23,6 +25,7 @@ use k8s_openapi::{
 };
 
 pub(super) use self::{
+    budgets::BudgetOptions,
     coming::{Coming, announce},
     keeper::{Configuration, Keeper},
 };
@@ -57,6 +60,8 @@ pub(super) struct Service {
 pub(super) struct Options {
     /// Every pod gets the readiness gate KruisePodReady.
     pub(super) pod_readiness_gate: bool,
+    /// Namespaces and definitions that are protected by what they have are asked about.
+    pub(super) deletion_protection: bool,
 }
 
 /// Entries as they are to be.
@@ -107,7 +112,10 @@ pub(super) fn desired<'a>(
     let completes = Entry::everywhere("containerrecreaterequests.defaults".to_owned(), "Ignore");
     entries.push(completes.mutating(requests, &Route::Requests, bundle, service));
     let checks = Entry::of_cluster("checks.sidecarsets".to_owned(), "Fail");
-    let validating = vec![checks.validating(sets(), &Route::CheckSets, bundle, service)];
+    let mut validating = vec![checks.validating(sets(), &Route::CheckSets, bundle, service)];
+    if options.deletion_protection {
+        validating.extend(protection::entries(bundle, service));
+    }
     Desired { mutating: entries, validating, left_out, shared }
 }
 

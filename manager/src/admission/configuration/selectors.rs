@@ -50,7 +50,7 @@ pub(super) fn of(name: &str, set: &SetRules) -> Result<(LabelSelector, LabelSele
 }
 
 /// The same selector as the API server shows it, without empty lists.
-fn checked(field: &str, selector: &LabelSelector) -> Result<LabelSelector, String> {
+pub(super) fn checked(field: &str, selector: &LabelSelector) -> Result<LabelSelector, String> {
     let labels = selector.match_labels.clone().unwrap_or_default();
     let expressions = selector.match_expressions.as_deref().unwrap_or_default();
     Selector::parse(&labels, expressions).map_err(|error| format!("{field}.{error}"))?;

@@ -45,7 +45,7 @@ fn without_sets() {
     let policies: Vec<_> = desired.mutating.iter().map(|entry| entry.failure_policy.as_deref()).collect();
     assert_eq!(policies, [Some("Fail"), Some("Ignore")]);
     assert_eq!(desired.validating.len(), 1);
-    let options = Options { pod_readiness_gate: true };
+    let options = Options { pod_readiness_gate: true, ..Options::default() };
     let gated = super::desired([].into_iter(), b"", &service(), options);
     let gate = gated.mutating.first().unwrap();
     assert_eq!(
@@ -150,6 +150,28 @@ fn large_selectors_share_an_entry_too() {
     let desired = computed(&[("s", json!({"selector": {"matchExpressions": expressions}}))]);
     assert!(desired.shared);
     assert!(size::bytes(&desired.mutating) < 8192);
+}
+
+/// Namespaces and definitions without the label are not asked about.
+#[test]
+fn what_cascading_protects_has_entries() {
+    let options = Options { deletion_protection: true, ..Options::default() };
+    let desired = super::desired([].into_iter(), b"bundle", &service(), options);
+    let [_, namespaces, definitions] = desired.validating.as_slice() else { panic!("{desired:?}") };
+    for (entry, path, left_out) in [
+        (namespaces, "/validate/namespaces", true),
+        (definitions, "/validate/customresourcedefinitions", false),
+    ] {
+        assert_eq!(entry.client_config.service.as_ref().unwrap().path.as_deref(), Some(path));
+        let labels = entry.object_selector.as_ref().unwrap().match_labels.as_ref().unwrap();
+        assert_eq!(labels["policy.kruise.io/delete-protection"], "Cascading");
+        assert_eq!(
+            entry.rules.as_ref().unwrap()[0].operations.as_deref(),
+            Some(["DELETE".to_owned()].as_slice())
+        );
+        assert_eq!(entry.namespace_selector != Some(LabelSelector::default()), left_out, "{}", entry.name);
+    }
+    assert_eq!(super::desired([].into_iter(), b"", &service(), Options::default()).validating.len(), 1);
 }
 
 /// The policy of the manager's writes asks this of every entry.

@@ -219,6 +219,8 @@ impl World {
 
     pub(super) fn pod(&mut self, name: &str, node: &str, with: &[(&str, &str)], stage: PodStage) {
         let pod = PodSeen {
+            owner: None,
+            available: false,
             namespace: NAMESPACE.to_owned(),
             name: name.to_owned(),
             uid: format!("uid-of-{name}"),
@@ -284,6 +286,7 @@ impl World {
                 Effect::Fetch(fetch) => self.fetches.push(fetch),
                 Effect::Forget(uid) => self.forgotten.push(uid),
                 Effect::Note(note) => panic!("not of this index: {note:?}"),
+                Effect::Budget(step) => panic!("not of this index: {step:?}"),
             }
         }
         while !self.waits && self.write_one() {}

@@ -36,6 +36,8 @@ pub(super) fn container(name: &str, ports: &[(&str, u16)]) -> ContainerSeen {
 /// On a node, Initialized, with an address and one container `game` with the port `http`.
 pub(super) fn pod(name: &str, node: &str, with: &[(&str, &str)]) -> PodSeen {
     PodSeen {
+        owner: None,
+        available: false,
         namespace: NAMESPACE.to_owned(),
         name: name.to_owned(),
         uid: format!("uid-of-{name}"),

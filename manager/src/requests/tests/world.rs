@@ -52,6 +52,8 @@ pub(super) fn node(name: &str) -> NodeSeen {
 /// An active pod on `node-1`.
 pub(super) fn pod(name: &str, containers: &[ContainerSeen]) -> PodSeen {
     PodSeen {
+        owner: None,
+        available: false,
         namespace: NAMESPACE.to_owned(),
         name: name.to_owned(),
         uid: format!("uid-of-{name}"),

@@ -5,6 +5,8 @@ use crate::seen::ContainerSeen;
 
 fn pod(name: &str, restarts: i32) -> PodSeen {
     PodSeen {
+        owner: None,
+        available: false,
         namespace: "shop".to_owned(),
         name: name.to_owned(),
         uid: "4a1e9a0e-9a6b-4d0c-bd47-4c2d5a1f2b33".to_owned(),
@@ -68,7 +70,11 @@ fn what_a_list_does_not_show_has_vanished() {
 /// One of tens of thousands.
 #[test]
 fn a_pod_is_small_and_shares_what_it_can() {
-    assert_eq!((size_of::<Pod>(), size_of::<Instance>()), (112, 48), "a pointer to sidecars among it");
+    assert_eq!(
+        (size_of::<Pod>(), size_of::<Instance>()),
+        (120, 48),
+        "pointers to sidecars and owner among it"
+    );
     let mut pods = Pods::default();
     let (a, b) = (pods.apply(&pod("a", 0)).unwrap(), pods.apply(&pod("b", 1)).unwrap());
     let (one, other) = (a.after.unwrap(), b.after.unwrap());

@@ -60,6 +60,8 @@ pub(super) fn spec(image: &str, strategy: Value) -> Value {
 pub(super) fn pod(name: &str, image: &str) -> PodSeen {
     let one = |value: &str| BTreeMap::from([("s".to_owned(), value.to_owned())]);
     PodSeen {
+        owner: None,
+        available: false,
         namespace: SPACE.to_owned(),
         name: name.to_owned(),
         uid: format!("uid-of-{name}"),

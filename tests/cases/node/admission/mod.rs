@@ -1,10 +1,12 @@
 //! The admission server at a real API server: which reaches it by its Service, with the manager's own rights
 //! and under the policies of `deploy/`. Pods are on paper, because nothing of it needs more.
 
+mod budgets;
 mod configuration;
 mod injection;
 mod pods;
 mod policy;
+mod protection;
 mod requests;
 mod rotation;
 mod scene;

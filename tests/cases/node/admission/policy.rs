@@ -46,6 +46,7 @@ async fn a_stolen_manager_turns_no_webhook_elsewhere() -> Result<()> {
         (with("/rules", rule("", "pods", "UPDATE")), rules),
         (with("/rules", rule("", "pods", "*")), rules),
         (with("/rules", rule("", "pods/exec", "CREATE")), rules),
+        (with("/rules", rule("", "namespaces", "DELETE")), rules),
         (with("/rules", rule("", "*", "CREATE")), rules),
         (with("/rules", rule("*", "pods", "CREATE")), rules),
         (with("/rules", rule("apps", "deployments", "CREATE")), rules),

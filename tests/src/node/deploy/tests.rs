@@ -119,6 +119,7 @@ fn roles_write_this_and_nothing_else() {
         "berth-manager: patch berth.dev/nodepodupdates/status",
         "berth-manager: update admissionregistration.k8s.io/mutatingwebhookconfigurations only berth-manager",
         "berth-manager: update admissionregistration.k8s.io/validatingwebhookconfigurations only berth-manager",
+        "berth-manager: update policy.kruise.io/podunavailablebudgets/status",
         "berth-manager: use berth.dev/identities",
         "berth-status-writer: write berth.dev/statuses",
     ];
@@ -145,6 +146,7 @@ fn the_manager_reads_this_and_nothing_else() {
         "apps.kruise.io/sidecarsets",
         "berth.dev/containerupdaterequests",
         "berth.dev/nodepodupdates",
+        "policy.kruise.io/podunavailablebudgets",
         // By their names alone: what the admission server stands on.
         "/secrets only berth-manager-admission",
         "admissionregistration.k8s.io/mutatingwebhookconfigurations only berth-manager",
@@ -161,8 +163,20 @@ fn the_manager_reads_this_and_nothing_else() {
         "admissionregistration.k8s.io/validatingwebhookconfigurations only berth-manager",
         "apps.kruise.io/sidecarsets",
         "coordination.k8s.io/leases only berth-manager",
+        // The budget of a pod, to what the pod belongs, and how many pods that wants.
+        "policy.kruise.io/podunavailablebudgets",
+        "apps/replicasets",
+        "/replicationcontrollers/scale",
+        "apps/deployments/scale",
+        "apps/replicasets/scale",
+        "apps/statefulsets/scale",
+        "apps.kruise.io/clonesets/scale",
+        "apps.kruise.io/statefulsets/scale",
+        "apps.kruise.io/uniteddeployments/scale",
     ];
     expected.extend(read.map(|of| format!("get {of}")));
+    // Counted when a protected namespace is deleted.
+    expected.insert("list /persistentvolumeclaims".to_owned());
     assert_eq!(reads, expected.iter().map(String::as_str).collect());
 }
 

@@ -1,0 +1,363 @@
+//! Pods that are about to be deleted, evicted or updated in place: their budget gives a permit, or they stay.
+//!
+//! Every replica answers, by the budget as it stands at the API server and by the scale of its workload, both
+//! read for the question. A permit is a write of the budget's status at the version it was decided on: of two
+//! who come at once one decides anew. Questions of one budget take turns within a replica, so that they do
+//! not disturb each other.
+//!
+//! A refusal is one that clients try again (429), as `kubectl drain` does.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use berth_proto::crd::{PodUnavailableBudget, PodUnavailableBudgetStatus};
+use jiff::Timestamp;
+use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::LabelSelector};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DynamicObject, PostParams},
+    core::ApiResource,
+};
+use serde_json::Value;
+use tokio::{
+    sync::{self, watch},
+    time::{sleep, timeout},
+};
+use tracing::debug;
+
+use super::{
+    review::{Request, Verdict},
+    view::View,
+};
+use crate::{
+    budgets::{
+        Budget, Cover, Fact, Operation, Permission, Question, Workload, decide, is_replica_set, parent, scale,
+    },
+    seen::{Object, Owner, PodSeen, PodStage},
+    telemetry::chain,
+    wire::{self, Watched},
+};
+
+/// Pods with it are nobody's business.
+pub(super) const NO_PROTECT: &str = "pub.kruise.io/no-protect";
+/// A label with it takes a pod out of service.
+pub(super) const UNAVAILABLE: &str = "unavailable-pod.kruise.io/";
+/// The readiness gate of updates in place.
+pub(super) const GATE: &str = "InPlaceUpdateReady";
+/// A decision that is written over so often is left to who asks.
+const TRIES: u32 = 8;
+/// A question is answered within it; the server answers within 4 s.
+const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+/// Budgets that somebody has a turn at; past them those are forgotten that nobody waits for.
+const MOST_TURNS: usize = 1024;
+
+/// A budget as admission has it.
+#[derive(Clone, Debug)]
+pub(super) struct BudgetKept {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    /// Its selector as it is written, if it has one.
+    pub(super) selector: Option<LabelSelector>,
+    /// The budget, or what is wrong with it.
+    pub(super) budget: Result<Budget, String>,
+}
+
+/// Reads a budget; one whose deletion has begun limits nothing.
+pub(super) fn read(object: Watched<wire::Budgets>) -> Option<BudgetKept> {
+    let Object::Budget(seen) = object.into_object() else { return None };
+    let selector = seen.spec.as_ref().ok().and_then(|spec| spec.selector.clone());
+    let budget = seen.spec.and_then(|spec| Budget::parse(&spec, &seen.annotations));
+    let kept = BudgetKept { namespace: seen.namespace, name: seen.name, selector, budget };
+    Some(kept).filter(|_| !seen.deleting)
+}
+
+/// Answers for all budgets.
+pub(super) struct Guard {
+    pub(super) client: Client,
+    pub(super) budgets: watch::Receiver<View<BudgetKept>>,
+    pub(super) turns: Turns,
+}
+
+/// Turns of the budgets, and what this replica wrote last to each. A std lock: nothing is awaited under it.
+#[derive(Default)]
+pub(super) struct Turns(Mutex<HashMap<String, Turn>>);
+
+type Turn = Arc<sync::Mutex<Option<PodUnavailableBudget>>>;
+
+/// The pod that is asked about.
+struct Subject {
+    pod: PodSeen,
+    operation: Operation,
+    dry_run: bool,
+}
+
+/// Number of pods that are wanted.
+enum Wanted {
+    Pods(i32),
+    /// The status says it: the pods are of several workloads.
+    AsCounted,
+    /// Nobody wants the pod any more, so its budget lets it go.
+    Gone,
+    /// Nobody lets the manager read it; this does.
+    Forbidden(String),
+}
+
+/// A budget that covers the pod.
+struct Covering {
+    name: String,
+    budget: Budget,
+    /// Workload that the pod belongs to.
+    top: Option<Owner>,
+}
+
+impl Guard {
+    /// Answers to one request.
+    pub(super) async fn ask(&self, request: &Request) -> Verdict {
+        let answer = async {
+            let Some(subject) = self.subject(request).await? else { return Ok(Verdict::AS_IT_IS) };
+            let Some(covering) = self.covering(&subject.pod).await? else { return Ok(Verdict::AS_IT_IS) };
+            self.spend(subject, covering).await
+        };
+        match timeout(ANSWER_WITHIN, answer).await {
+            Ok(Ok(verdict)) => verdict,
+            Ok(Err(missing)) => Verdict::Unready(missing),
+            Err(_) => busy("its budget", "the API server did not answer in time; try again"),
+        }
+    }
+
+    /// The pod, if what is asked for makes it unavailable.
+    async fn subject(&self, request: &Request) -> Result<Option<Subject>, &'static str> {
+        let (operation, pod) = match (request.operation.as_str(), request.sub_resource.as_str()) {
+            ("DELETE", "") => (Operation::Delete, request.old_object.clone()),
+            ("UPDATE", "") if changes(&request.old_object, &request.object) => {
+                (Operation::Update, request.old_object.clone())
+            }
+            ("UPDATE", "status") if closes(&request.old_object, &request.object) => {
+                (Operation::Update, request.old_object.clone())
+            }
+            ("CREATE", "eviction") => {
+                let resource = ApiResource::erase::<Pod>(&());
+                let api: Api<DynamicObject> =
+                    Api::namespaced_with(self.client.clone(), &request.namespace, &resource);
+                let pod = api.get_opt(&request.name).await.map_err(|error| {
+                    debug!(error = chain(&error), "Pod of an eviction not read");
+                    "the pod of an eviction could not be read"
+                })?;
+                let Some(pod) = pod else { return Ok(None) };
+                (Operation::Evict, serde_json::to_value(pod).unwrap_or_default())
+            }
+            _ => return Ok(None),
+        };
+        // The dry run of an eviction is said in it.
+        let tries = request.object.pointer("/deleteOptions/dryRun").and_then(Value::as_array);
+        let dry_run = request.dry_run || tries.is_some_and(|all| !all.is_empty());
+        Ok(limited(pod).map(|pod| Subject { pod, operation, dry_run }))
+    }
+
+    /// The first budget that covers the pod, in the order of their names.
+    async fn covering(&self, pod: &PodSeen) -> Result<Option<Covering>, &'static str> {
+        let candidates = {
+            let view = self.budgets.borrow();
+            let budgets = view.listed().ok_or("PodUnavailableBudgets are not listed yet")?;
+            let prefix = format!("{}/", pod.namespace);
+            let of_space = budgets.range(prefix.clone()..).take_while(|(key, _)| key.starts_with(&prefix));
+            let readable =
+                of_space.filter_map(|(_, kept)| Some((kept.name.clone(), kept.budget.clone().ok()?)));
+            readable.filter(|(_, budget)| may_cover(budget, pod)).collect::<Vec<_>>()
+        };
+        if candidates.is_empty() {
+            return Ok(None);
+        }
+        let top = match &pod.owner {
+            Some(owner) if is_replica_set(owner) => {
+                let parent = parent(&self.client, &pod.namespace, &owner.name, &owner.uid).await;
+                match parent.map_err(|_| "the ReplicaSet of the pod could not be read")? {
+                    // Its ReplicaSet is gone: nobody wants the pod any more.
+                    None => return Ok(None),
+                    Some(parent) => Some(parent.unwrap_or_else(|| owner.clone())),
+                }
+            }
+            owner => owner.clone(),
+        };
+        let covers = |budget: &Budget| match budget.workload() {
+            None => true,
+            Some(workload) => [&top, &pod.owner].into_iter().flatten().any(|owner| workload.is(owner)),
+        };
+        let found = candidates.into_iter().find(|(_, budget)| covers(budget));
+        Ok(found.map(|(name, budget)| Covering {
+            top: match budget.workload() {
+                // A budget may be of the ReplicaSet itself.
+                Some(workload) => {
+                    [&top, &pod.owner].into_iter().flatten().find(|owner| workload.is(owner)).cloned()
+                }
+                None => top,
+            },
+            name,
+            budget,
+        }))
+    }
+
+    /// Takes a permit from the budget.
+    async fn spend(&self, subject: Subject, covering: Covering) -> Result<Verdict, &'static str> {
+        let Subject { pod, operation, dry_run } = subject;
+        let Covering { name, budget, top } = covering;
+        let wanted = match self.wanted(&pod.namespace, &budget, top.as_ref()).await? {
+            Wanted::Pods(number) => Some(number),
+            Wanted::AsCounted => None,
+            Wanted::Gone => return Ok(Verdict::AS_IT_IS),
+            Wanted::Forbidden(remedy) => return Ok(busy(&name, &remedy)),
+        };
+        let api: Api<PodUnavailableBudget> = Api::namespaced(self.client.clone(), &pod.namespace);
+        let turn = self.turns.of(&format!("{}/{name}", pod.namespace));
+        let mut known = turn.lock().await;
+        for tried in 0..TRIES {
+            let cached = known.take();
+            let is_newest = cached.is_none();
+            let object = match cached {
+                Some(object) => object,
+                None => match api.get_opt(&name).await {
+                    Ok(Some(object)) => object,
+                    Ok(None) => return Ok(Verdict::AS_IT_IS),
+                    Err(error) => {
+                        debug!(error = chain(&error), "Budget not read");
+                        return Err("the PodUnavailableBudget could not be read");
+                    }
+                },
+            };
+            // One that cannot be kept limits nothing, and its status says so.
+            let parsed = Budget::parse(&object.spec, object.annotations());
+            let Some(budget) = parsed.ok().filter(|_| object.metadata.deletion_timestamp.is_none()) else {
+                return Ok(Verdict::AS_IT_IS);
+            };
+            let empty = PodUnavailableBudgetStatus::default();
+            let status = object.status.as_ref().unwrap_or(&empty);
+            let question =
+                Question { pod: &pod.name, created: pod.created, available: pod.available, operation };
+            let total = wanted.unwrap_or(status.total_replicas);
+            match decide(&budget, status, total, &question, Timestamp::now()) {
+                // What this replica wrote last may have been written over.
+                Permission::Free | Permission::Refused(_) if !is_newest => continue,
+                Permission::Free => return Ok(Verdict::AS_IT_IS),
+                Permission::Refused(why) => return Ok(busy(&name, why)),
+                Permission::Permit(_) if dry_run => return Ok(Verdict::AS_IT_IS),
+                Permission::Permit(next) => {
+                    let next = PodUnavailableBudget { status: Some(*next), ..object };
+                    match api.replace_status(&name, &PostParams::default(), &next).await {
+                        Ok(written) => {
+                            *known = Some(written);
+                            return Ok(Verdict::AS_IT_IS);
+                        }
+                        Err(kube::Error::Api(status)) if status.code == 409 => {
+                            // Others wait as long as their number says, and not all of them as long as this.
+                            let spread = u64::from(Timestamp::now().subsec_nanosecond().unsigned_abs() % 16);
+                            sleep(Duration::from_millis(
+                                spread.saturating_add(u64::from(tried).saturating_mul(10)),
+                            ))
+                            .await;
+                        }
+                        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Verdict::AS_IT_IS),
+                        Err(error) => {
+                            debug!(error = chain(&error), "Permit not written");
+                            return Err("the permit of the PodUnavailableBudget could not be written");
+                        }
+                    }
+                }
+            }
+        }
+        // It costs nothing.
+        if !pod.available {
+            return Ok(Verdict::AS_IT_IS);
+        }
+        Ok(busy(&name, "many others ask for a permit; try again"))
+    }
+
+    /// Looks up how many pods are wanted now.
+    async fn wanted(
+        &self,
+        namespace: &str,
+        budget: &Budget,
+        top: Option<&Owner>,
+    ) -> Result<Wanted, &'static str> {
+        let Some(top) = top else { return Ok(Wanted::AsCounted) };
+        let workload = budget.workload().cloned().unwrap_or_else(|| Workload::from(top));
+        let of_one = budget.workload().is_some();
+        let fact = scale(&self.client, namespace, &workload).await.map_err(|error| {
+            debug!(error, "Scale not read");
+            "the scale of the workload could not be read"
+        })?;
+        Ok(match fact {
+            Fact::Wants { uid, replicas } if uid == top.uid && replicas > 0 && of_one => {
+                Wanted::Pods(replicas)
+            }
+            Fact::Wants { uid, replicas } if uid == top.uid && replicas > 0 => Wanted::AsCounted,
+            Fact::NoScale if !of_one && budget.total.is_some() => Wanted::AsCounted,
+            Fact::Forbidden(remedy) => Wanted::Forbidden(remedy),
+            _ => Wanted::Gone,
+        })
+    }
+}
+
+impl Turns {
+    fn of(&self, key: &str) -> Turn {
+        let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if turns.len() >= MOST_TURNS {
+            turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+        }
+        turns.entry(key.to_owned()).or_default().clone()
+    }
+}
+
+fn busy(budget: &str, why: &str) -> Verdict {
+    let message = format!("podunavailablebudget.policy.kruise.io {budget:?} is forbidden: {why}");
+    Verdict::Refused { code: 429, reason: "TooManyRequests", message }
+}
+
+/// The pod, if budgets limit what happens to it: one that has ended, is being deleted or is exempt goes.
+fn limited(pod: Value) -> Option<PodSeen> {
+    if pod["metadata"]["annotations"][NO_PROTECT] == "true" {
+        return None;
+    }
+    let Ok(Object::Pod(seen)) = serde_json::from_value::<Watched<wire::Pods>>(pod).map(Watched::into_object)
+    else {
+        return None;
+    };
+    Some(seen).filter(|seen| seen.stage == PodStage::Active && !seen.mirror)
+}
+
+/// Whether an update makes the pod unavailable: its spec changes, or it is marked.
+fn changes(old: &Value, new: &Value) -> bool {
+    let marks = |pod: &Value| {
+        let labels = pod["metadata"]["labels"].as_object().cloned().unwrap_or_default();
+        labels.into_iter().map(|(key, _)| key).filter(|key| key.starts_with(UNAVAILABLE)).collect::<Vec<_>>()
+    };
+    let before = marks(old);
+    old["spec"] != new["spec"] || marks(new).iter().any(|mark| !before.contains(mark))
+}
+
+/// Whether the readiness gate of updates in place is closed: the update begins with it, and afterwards the
+/// pod is not available any more.
+fn closes(old: &Value, new: &Value) -> bool {
+    let is = |pod: &Value, status: &str| {
+        let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);
+        conditions.into_iter().flatten().any(|one| one["type"] == GATE && one["status"] == status)
+    };
+    is(old, "True") && is(new, "False")
+}
+
+fn may_cover(budget: &Budget, pod: &PodSeen) -> bool {
+    match (&budget.cover, &pod.owner) {
+        (Cover::Selector(selector), _) => {
+            let labels: Vec<(Arc<str>, Arc<str>)> =
+                pod.labels.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect();
+            selector.matches(&labels)
+        }
+        (Cover::Workload(workload), Some(owner)) => workload.is(owner) || is_replica_set(owner),
+        (Cover::Workload(_), None) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

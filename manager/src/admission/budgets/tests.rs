@@ -1,0 +1,55 @@
+use rstest::rstest;
+use serde_json::json;
+
+use super::*;
+
+fn pod(metadata: Value, phase: &str) -> Value {
+    json!({ "metadata": metadata, "spec": { "containers": [] }, "status": { "phase": phase } })
+}
+
+#[rstest]
+#[case::active(json!({"name": "p"}), "Running", true)]
+#[case::pending(json!({"name": "p"}), "Pending", true)]
+#[case::exempt(json!({"annotations": {NO_PROTECT: "true"}}), "Running", false)]
+#[case::not_exempt(json!({"annotations": {NO_PROTECT: "false"}}), "Running", true)]
+#[case::is_going(json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}), "Running", false)]
+#[case::succeeded(json!({}), "Succeeded", false)]
+#[case::failed(json!({}), "Failed", false)]
+#[case::static_pod(json!({"annotations": {"kubernetes.io/config.mirror": "x"}}), "Running", false)]
+fn pods_that_budgets_limit(#[case] metadata: Value, #[case] phase: &str, #[case] is: bool) {
+    assert_eq!(limited(pod(metadata, phase)).is_some(), is);
+}
+
+#[rstest]
+#[case::nothing(json!({"spec": {"a": 1}}), json!({"spec": {"a": 1}}), false)]
+#[case::image(json!({"spec": {"a": 1}}), json!({"spec": {"a": 2}}), true)]
+#[case::label(json!({}), json!({"metadata": {"labels": {"app": "a"}}}), false)]
+#[case::marked(json!({}), json!({"metadata": {"labels": {"unavailable-pod.kruise.io/x": ""}}}), true)]
+#[case::unmarked(json!({"metadata": {"labels": {"unavailable-pod.kruise.io/x": ""}}}), json!({}), false)]
+fn updates_that_count(#[case] old: Value, #[case] new: Value, #[case] is: bool) {
+    assert_eq!(changes(&old, &new), is);
+}
+
+#[rstest]
+#[case::closed("True", "False", true)]
+#[case::closed_before("False", "False", false)]
+#[case::opened("False", "True", false)]
+#[case::open("True", "True", false)]
+fn an_update_begins_with_the_gate(#[case] old: &str, #[case] new: &str, #[case] is: bool) {
+    let gate =
+        |status: &str| json!({"status": {"conditions": [{"type": "InPlaceUpdateReady", "status": status}]}});
+    assert_eq!(closes(&gate(old), &gate(new)), is);
+}
+
+#[test]
+fn a_refusal_is_tried_again() {
+    let Verdict::Refused { code, reason, message } = busy("web", "pub unavailable allowed is negative")
+    else {
+        panic!("not refused");
+    };
+    assert_eq!((code, reason), (429, "TooManyRequests"));
+    assert_eq!(
+        message,
+        "podunavailablebudget.policy.kruise.io \"web\" is forbidden: pub unavailable allowed is negative"
+    );
+}

@@ -1,0 +1,293 @@
+//! Entries of the PodUnavailableBudgets: exactly the pods that one covers are asked about, as far as the API
+//! server can tell them apart. Pure.
+//!
+//! One entry for each budget, with its selector, or with the name of its workload as pods have it in their
+//! controller. An eviction names only its pod: one entry is for those of all namespaces with a budget. Above
+//! [`MOST`] budgets, or for names that an entry cannot have, one entry is for all pods of such namespaces.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::{
+    api::admissionregistration::v1::{MatchCondition, RuleWithOperations, ValidatingWebhook},
+    apimachinery::pkg::apis::meta::v1::LabelSelector,
+};
+
+use super::{Entry, LEFT_OUT, MOST_BYTES, Service, by_name, rule, selectors};
+use crate::{
+    admission::{
+        budgets::{BudgetKept, GATE, NO_PROTECT, UNAVAILABLE},
+        path::Route,
+    },
+    budgets::{Operation, Workload},
+    size,
+};
+
+/// With more budgets than that one entry is for all of them.
+const MOST: usize = 100;
+
+/// Choices of the operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::admission) struct BudgetOptions {
+    /// Evictions and deletions are limited.
+    pub(in crate::admission) deletions: bool,
+    /// Updates in place are limited.
+    pub(in crate::admission) updates: bool,
+    /// Pods go while no manager answers.
+    pub(in crate::admission) ignore: bool,
+}
+
+/// Entries of all budgets.
+pub(super) fn entries<'a>(
+    budgets: impl Iterator<Item = &'a BudgetKept> + Clone,
+    bundle: &[u8],
+    service: &Service,
+    options: BudgetOptions,
+) -> Vec<ValidatingWebhook> {
+    let checks = Entry::everywhere("checks.podunavailablebudgets".to_owned(), "Fail");
+    let written =
+        rule("policy.kruise.io", "v1alpha1", "podunavailablebudgets", &["CREATE", "UPDATE"], "Namespaced");
+    let mut entries = vec![ValidatingWebhook {
+        side_effects: "None".to_owned(),
+        ..checks.validating(written, &Route::CheckBudgets, bundle, service)
+    }];
+    let failure = if options.ignore { "Ignore" } else { "Fail" };
+    let kept = budgets.filter(|kept| kept.budget.is_ok() && !LEFT_OUT.contains(&&*kept.namespace));
+    let entry = |name: String, pods, namespaces: &BTreeSet<&str>, rule, conditions: Vec<MatchCondition>| {
+        let names: Vec<&str> = namespaces.iter().copied().collect();
+        let namespaces =
+            LabelSelector { match_expressions: Some(vec![by_name("In", &names)]), match_labels: None };
+        let entry = Entry { name, failure, pods, namespaces };
+        ValidatingWebhook {
+            match_conditions: Some(conditions).filter(|conditions| !conditions.is_empty()),
+            ..entry.validating(rule, &Route::Budgets, bundle, service)
+        }
+    };
+    let evicted: BTreeSet<&str> = kept
+        .clone()
+        .filter(|kept| options.deletions && limits(kept, Operation::Evict))
+        .map(|kept| &*kept.namespace)
+        .collect();
+    if !evicted.is_empty() {
+        let name = "evictions.podunavailablebudgets".to_owned();
+        let rule = rule("", "v1", "pods/eviction", &["CREATE"], "Namespaced");
+        entries.push(entry(name, LabelSelector::default(), &evicted, rule, Vec::new()));
+    }
+    let (mut own, mut shared) = (Vec::new(), BTreeSet::new());
+    for kept in kept.clone() {
+        let operations = operations(kept, options);
+        let Some(rule) = pods(&operations) else { continue };
+        let only = BTreeSet::from([&*kept.namespace]);
+        match covered(kept) {
+            Some((labels, condition)) => {
+                let conditions = conditions(&operations).into_iter().chain(condition).collect();
+                let name = format!("{}.{}.podunavailablebudget", kept.name, kept.namespace);
+                own.push(entry(name, labels, &only, rule, conditions));
+            }
+            None => drop(shared.insert(&*kept.namespace)),
+        }
+    }
+    if own.len() > MOST || size::bytes(&own) > MOST_BYTES / 2 {
+        own.clear();
+        shared = kept.clone().map(|kept| &*kept.namespace).collect();
+    }
+    entries.append(&mut own);
+    if !shared.is_empty() {
+        let all: Vec<_> = [("DELETE", options.deletions), ("UPDATE", options.updates)]
+            .into_iter()
+            .filter_map(|(operation, limited)| limited.then_some(operation))
+            .collect();
+        if let Some(rule) = pods(&all) {
+            let name = "pods.podunavailablebudgets".to_owned();
+            entries.push(entry(name, LabelSelector::default(), &shared, rule, conditions(&all)));
+        }
+    }
+    entries
+}
+
+fn limits(kept: &BudgetKept, operation: Operation) -> bool {
+    kept.budget.as_ref().is_ok_and(|budget| budget.limits(operation))
+}
+
+fn operations(kept: &BudgetKept, options: BudgetOptions) -> Vec<&'static str> {
+    let all =
+        [("DELETE", Operation::Delete, options.deletions), ("UPDATE", Operation::Update, options.updates)];
+    let limited = all.into_iter().filter(|(_, operation, on)| *on && limits(kept, *operation));
+    limited.map(|(name, ..)| name).collect()
+}
+
+/// Pods and, where their updates count, the status that an update in place begins with.
+fn pods(operations: &[&str]) -> Option<RuleWithOperations> {
+    let mut rule = (!operations.is_empty()).then(|| rule("", "v1", "pods", operations, "Namespaced"))?;
+    if operations.contains(&"UPDATE") {
+        rule.resources.get_or_insert_default().push("pods/status".to_owned());
+    }
+    Some(rule)
+}
+
+/// Labels and controllers of its pods; `None` where an entry cannot say them.
+fn covered(kept: &BudgetKept) -> Option<(LabelSelector, Option<MatchCondition>)> {
+    let is_label = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
+    if kept.name.len() > 120 || !kept.name.bytes().all(is_label) {
+        return None;
+    }
+    match (kept.budget.as_ref().ok()?.workload(), &kept.selector) {
+        (Some(workload), _) => Some((LabelSelector::default(), Some(controlled(workload)))),
+        (None, Some(selector)) => Some((selectors::checked("spec.selector", selector).ok()?, None)),
+        (None, None) => None,
+    }
+}
+
+/// Pods of a workload, or of a ReplicaSet that may be its own: names have no letter that CEL would read.
+fn controlled(workload: &Workload) -> MatchCondition {
+    let Workload { kind, name, .. } = workload;
+    let set = match &**kind {
+        "Deployment" => format!("(o.kind == 'ReplicaSet' && o.name.startsWith('{name}-'))"),
+        _ => "o.kind == 'ReplicaSet'".to_owned(),
+    };
+    condition(
+        "controlled",
+        format!(
+            "has(oldObject.metadata.ownerReferences) && oldObject.metadata.ownerReferences.exists(o, \
+             has(o.controller) && o.controller && ((o.kind == '{kind}' && o.name == '{name}') || {set}))"
+        ),
+    )
+}
+
+/// Pods that go anyway, or are exempt, are not asked about; nor are updates that change nothing that counts.
+fn conditions(operations: &[&str]) -> Vec<MatchCondition> {
+    let mut conditions = vec![
+        condition(
+            "lives",
+            "!has(oldObject.metadata.deletionTimestamp) && !(has(oldObject.status.phase) \
+             && oldObject.status.phase in ['Succeeded', 'Failed'])"
+                .to_owned(),
+        ),
+        condition(
+            "limited",
+            format!(
+                "!has(oldObject.metadata.annotations) || !('{NO_PROTECT}' in oldObject.metadata.annotations) \
+                 || oldObject.metadata.annotations['{NO_PROTECT}'] != 'true'"
+            ),
+        ),
+    ];
+    if operations.contains(&"UPDATE") {
+        conditions.push(condition(
+            "changes",
+            format!(
+                "request.operation != 'UPDATE' || (has(request.subResource) && request.subResource == 'status' \
+                 ? has(oldObject.status.conditions) && has(object.status.conditions) \
+                 && oldObject.status.conditions.exists(c, c.type == '{GATE}' && c.status == 'True') \
+                 && object.status.conditions.exists(c, c.type == '{GATE}' && c.status == 'False') \
+                 : object.spec != oldObject.spec || (has(object.metadata.labels) \
+                 && object.metadata.labels.exists(k, k.startsWith('{UNAVAILABLE}') \
+                 && !(has(oldObject.metadata.labels) && k in oldObject.metadata.labels))))"
+            ),
+        ));
+    }
+    conditions
+}
+
+fn condition(name: &str, expression: String) -> MatchCondition {
+    MatchCondition { name: name.to_owned(), expression }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::budgets::Budget;
+
+    fn kept(namespace: &str, name: &str, spec: Value, operations: &str) -> BudgetKept {
+        let spec: berth_proto::crd::PodUnavailableBudgetSpec = serde_json::from_value(spec).unwrap();
+        let annotations =
+            BTreeMap::from([("kruise.io/pub-protect-operations".to_owned(), operations.to_owned())]);
+        BudgetKept {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            selector: spec.selector.clone(),
+            budget: Budget::parse(&spec, &annotations),
+        }
+    }
+
+    fn of(kind: &str) -> Value {
+        json!({"targetRef": {"apiVersion": "apps/v1", "kind": kind, "name": "web"}, "maxUnavailable": 1})
+    }
+
+    fn labelled() -> Value {
+        json!({"selector": {"matchLabels": {"app": "web"}}, "maxUnavailable": 1})
+    }
+
+    const ALL: BudgetOptions = BudgetOptions { deletions: true, updates: true, ignore: false };
+
+    /// The entries for pods: name, operations, failure policy.
+    fn computed(budgets: &[BudgetKept], options: BudgetOptions) -> Vec<(String, String, String)> {
+        let service = Service { namespace: "berth-system".to_owned(), name: "berth-manager".to_owned() };
+        let entries = entries(budgets.iter(), b"bundle", &service, options);
+        assert_eq!(entries[0].name, "checks.podunavailablebudgets.berth.dev");
+        let told = entries.into_iter().skip(1).map(|entry| {
+            let rule = &entry.rules.as_ref().unwrap()[0];
+            let expressions = entry.namespace_selector.unwrap().match_expressions.unwrap();
+            assert!(!expressions[0].values.as_ref().unwrap().iter().any(|one| LEFT_OUT.contains(&&**one)));
+            let name = entry.name.strip_suffix(".berth.dev").unwrap().to_owned();
+            (name, rule.operations.as_ref().unwrap().join(","), entry.failure_policy.unwrap())
+        });
+        told.collect()
+    }
+
+    fn entry(name: &str, operations: &str, failure: &str) -> (String, String, String) {
+        (name.to_owned(), operations.to_owned(), failure.to_owned())
+    }
+
+    #[rstest]
+    #[case::all(ALL, "", &["CREATE", "DELETE,UPDATE"])]
+    #[case::as_by_default(BudgetOptions { updates: false, ..ALL }, "", &["CREATE", "DELETE"])]
+    #[case::updates(BudgetOptions { deletions: false, ..ALL }, "", &["UPDATE"])]
+    #[case::of_its_own(ALL, "EVICT", &["CREATE"])]
+    #[case::of_both(BudgetOptions { deletions: false, ..ALL }, "DELETE,EVICT", &[])]
+    fn operations_that_are_limited(
+        #[case] options: BudgetOptions,
+        #[case] own: &str,
+        #[case] asked: &[&str],
+    ) {
+        let computed = computed(&[kept("shop", "b", of("CloneSet"), own)], options);
+        let operations: Vec<_> = computed.iter().map(|(_, operations, _)| &**operations).collect();
+        assert_eq!(operations, asked);
+    }
+
+    #[test]
+    fn each_budget_has_its_pods() {
+        let budgets = [
+            kept("shop", "by-labels", labelled(), ""),
+            kept("shop", "by-name", of("Deployment"), ""),
+            kept("kube-system", "nobody", labelled(), ""),
+            kept("shop", "broken", json!({"maxUnavailable": 1}), ""),
+        ];
+        let options = BudgetOptions { ignore: true, updates: false, ..ALL };
+        assert_eq!(
+            computed(&budgets, options),
+            [
+                entry("evictions.podunavailablebudgets", "CREATE", "Ignore"),
+                entry("by-labels.shop.podunavailablebudget", "DELETE", "Ignore"),
+                entry("by-name.shop.podunavailablebudget", "DELETE", "Ignore"),
+            ]
+        );
+        let (labels, none) = covered(&budgets[0]).unwrap();
+        assert_eq!(labels.match_labels.unwrap()["app"], "web");
+        assert!(none.is_none());
+        let (labels, controlled) = covered(&budgets[1]).unwrap();
+        assert_eq!(labels, LabelSelector::default());
+        assert!(controlled.unwrap().expression.contains("o.name.startsWith('web-')"));
+    }
+
+    #[test]
+    fn too_many_share_an_entry() {
+        let budgets: Vec<_> = (0..=MOST).map(|at| kept("shop", &format!("b{at}"), labelled(), "")).collect();
+        let names: Vec<_> = computed(&budgets, ALL).into_iter().map(|(name, ..)| name).collect();
+        assert_eq!(names, ["evictions.podunavailablebudgets", "pods.podunavailablebudgets"]);
+        assert_eq!(computed(&budgets[1..], ALL).len(), MOST + 1);
+    }
+}

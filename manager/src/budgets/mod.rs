@@ -1,0 +1,201 @@
+//! PodUnavailableBudgets: how many pods may be unavailable at once by anybody's will.
+//!
+//! ```text
+//!  watches ── budgets, pods ──▶ BudgetIndex ──▶ Step ──▶ site ──▶ status of budgets
+//!                                   ▲                     │
+//!                                   └────── Fact ◀────────┘ scales of workloads, owners of ReplicaSets
+//!  API server ── evict, delete, update ──▶ admission/budgets ──▶ permit (pure) ──▶ the same status
+//! ```
+//!
+//! The leader counts: it writes how many pods are available, and takes permits back. Every replica gives
+//! permits, by the status alone and by the scale as it is at that moment; so a workload that is scaled down
+//! or deleted needs nobody to have counted it first. Both write the version that they decided on.
+//!
+//! - `spec`: what a budget asks for; `permit`: the answer to one question; `count`: the status;
+//! - `lookup`: facts that no watch shows; `site`: the adapter of both;
+//! - `known`: one budget as it is known; `objects` takes facts in, `settle` says what is owed.
+//!
+//! Costs: an event of a pod touches the budgets of its namespace that may cover it. A budget that was touched
+//! looks at the pods of its namespace and asks for the scales of its workloads, once in [`COUNTED_EVERY`].
+//!
+//! Invariants:
+//! - nothing is counted before all kinds have been listed once, or while this replica does not lead;
+//! - a pod that has a permit does not count as available;
+//! - while pods may be seen too late (a broken watch, a leader that has just begun), no more of them are
+//!   taken to be available than the status says.
+
+mod count;
+mod known;
+mod lookup;
+mod objects;
+mod permit;
+mod settle;
+mod site;
+mod spec;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use self::known::Known;
+pub use self::{
+    lookup::{Fact, Found, Lookup},
+    site::{Answer, BudgetWrite, Step, carry_out},
+};
+pub(crate) use self::{
+    lookup::{parent, scale},
+    permit::{Answer as Permission, Question, decide},
+    spec::{Budget, Cover, OPERATIONS, Operation, TOTAL, Workload, is_replica_set},
+};
+use crate::{
+    images::Effect,
+    index::Index,
+    metrics::Metrics,
+    seen::{Key, Kind, Now, Object, Owner, PodChange, Pods, Texts, Views},
+    timers::Timers,
+    write::Target,
+};
+
+/// A budget is counted once in it at the most.
+pub const COUNTED_EVERY: Duration = Duration::from_millis(200);
+/// A scale may change without an event of a pod: it is looked at again after it.
+const LOOKED_EVERY: Duration = Duration::from_secs(300);
+/// Time to wait for the effect of a write, which is seen in the next version of its object.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
+/// A fact that could not be read is asked for again after it.
+const AGAIN: Duration = Duration::from_secs(5);
+/// A leader that has just begun may see pods later than the one before it did.
+const SETTLED: Duration = Duration::from_secs(2);
+/// The most ReplicaSets that are remembered; past them all are asked for again.
+const MOST_OWNERS: usize = 100_000;
+
+/// The kinds by which budgets are counted.
+const KINDS: &[Kind] = &[Kind::Pod, Kind::Budget];
+
+/// Index of budgets: the manager's knowledge of them, and the steps that follow from it.
+#[derive(Debug, Default)]
+pub struct BudgetIndex {
+    views: Views,
+    /// Since when this replica may write.
+    leads: Option<Instant>,
+    texts: Texts,
+    budgets: BTreeMap<Key, Known>,
+    /// Names of the budgets of a namespace.
+    spaces: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
+    /// Controllers of ReplicaSets, by namespace and UID, as far as they were looked up.
+    parents: HashMap<(Arc<str>, Arc<str>), Parent>,
+    timers: Timers<Key>,
+    /// Budgets to look at before the call returns.
+    touched: BTreeSet<Key>,
+    steps: Vec<Effect>,
+}
+
+/// Controller of a ReplicaSet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Parent {
+    Gone,
+    /// It belongs to nobody.
+    Itself,
+    Owner(Arc<Owner>),
+}
+
+/// How much is remembered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// Budgets.
+    pub budgets: usize,
+    /// Budgets among them that cannot be kept.
+    pub refused: usize,
+}
+
+impl Index for BudgetIndex {
+    fn kinds(&self) -> &'static [Kind] {
+        KINDS
+    }
+
+    fn views(&mut self) -> &mut Views {
+        &mut self.views
+    }
+
+    fn pod_changed(&mut self, change: &PodChange, _: &Pods, _: Now) {
+        self.pod_changed(change);
+    }
+
+    fn apply(&mut self, object: &Object, _: &Pods, _: Now) {
+        if let Object::Budget(seen) = object {
+            self.apply_budget(seen);
+        }
+    }
+
+    fn remove(&mut self, kind: Kind, namespace: &str, name: &str, _: &Pods, _: Now) {
+        if kind == Kind::Budget {
+            self.remove_budget(namespace, name);
+        }
+    }
+
+    fn vanished(&self, kind: Kind) -> Vec<Key> {
+        let list = self.views.list(kind);
+        let gone = self.budgets.iter().filter(|(_, known)| kind == Kind::Budget && known.list != list);
+        gone.map(|(key, _)| key.clone()).collect()
+    }
+
+    fn list_ended(&mut self, complete: bool, _: &Pods, _: Now) {
+        if complete {
+            self.look_at_all();
+        }
+    }
+
+    fn time_passed(&mut self, pods: &Pods, now: Now) {
+        while let Some(key) = self.timers.due(now.instant) {
+            self.touched.insert(key);
+        }
+        self.advance(pods, now);
+    }
+
+    fn leads(&mut self, _: &Pods, now: Now) {
+        self.leads = Some(now.instant);
+        self.look_at_all();
+    }
+
+    fn rests(&mut self, _: &Pods, _: Now) {
+        self.leads = None;
+        self.budgets.values_mut().for_each(Known::rests);
+    }
+
+    fn lost(&mut self, _: &Target, _: Now) {
+        // Its writes take no place in the queue.
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    fn settle(&mut self, now: Now) -> Vec<Effect> {
+        // Pods are looked at when the time of a budget has come, which may be now.
+        for key in std::mem::take(&mut self.touched) {
+            self.timers.set(key, Some(now.instant));
+        }
+        std::mem::take(&mut self.steps)
+    }
+
+    fn count(&self, metrics: &Metrics) {
+        metrics.budgets(self.size());
+    }
+}
+
+impl BudgetIndex {
+    /// How much is remembered.
+    pub fn size(&self) -> Size {
+        let refused = self.budgets.values().filter(|known| known.budget.is_err()).count();
+        Size { budgets: self.budgets.len(), refused }
+    }
+
+    fn look_at_all(&mut self) {
+        self.touched.extend(self.budgets.keys().cloned());
+    }
+}

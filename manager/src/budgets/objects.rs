@@ -1,0 +1,113 @@
+//! Facts that come in: budgets, pods, and what was looked up.
+
+use std::sync::Arc;
+
+use super::{
+    BudgetIndex, MOST_OWNERS, Parent,
+    known::Known,
+    lookup::{Fact, What},
+    site::Answer,
+    spec::{Budget, Cover, is_replica_set},
+};
+use crate::seen::{BudgetSeen, Key, Kind, Pod, PodChange};
+
+impl BudgetIndex {
+    pub(super) fn apply_budget(&mut self, seen: &BudgetSeen) {
+        let key = self.texts.key(&seen.namespace, &seen.name);
+        let mut next = Known::new(seen, self.views.list(Kind::Budget));
+        if let Some(known) = self.budgets.get_mut(&key).filter(|known| known.uid == next.uid) {
+            known.list = next.list;
+            if known.resource_version == next.resource_version {
+                return;
+            }
+            next.permits = std::mem::take(&mut known.permits);
+            next.round = known.round.take().filter(|_| known.budget == next.budget);
+            next.counted = known.counted;
+            next.sent = known.sent.take();
+        }
+        self.spaces.entry(key.namespace.clone()).or_default().insert(key.name.clone());
+        self.budgets.insert(key.clone(), next);
+        self.touched.insert(key);
+    }
+
+    pub(super) fn remove_budget(&mut self, namespace: &str, name: &str) {
+        let key = self.texts.key(namespace, name);
+        self.budgets.remove(&key);
+        self.timers.set(key.clone(), None);
+        self.touched.remove(&key);
+        if let Some(space) = self.spaces.get_mut(namespace) {
+            space.remove(name);
+            if space.is_empty() {
+                self.spaces.remove(namespace);
+                self.parents.retain(|(of, _), _| **of != *namespace);
+            }
+        }
+    }
+
+    /// Touches the budgets that the pod may count for.
+    pub(super) fn pod_changed(&mut self, change: &PodChange) {
+        let Some(space) = self.spaces.get(&change.key.namespace) else { return };
+        let relevant = match (&change.before, &change.after) {
+            (Some(before), Some(after)) => {
+                let of = |pod: &Pod| (pod.available, pod.stage, pod.uid.clone());
+                of(before) != of(after)
+                    || !Arc::ptr_eq(&before.labels, &after.labels)
+                    || before.owner != after.owner
+            }
+            _ => true,
+        };
+        if !relevant {
+            return;
+        }
+        for name in space {
+            let key = Key { namespace: change.key.namespace.clone(), name: name.clone() };
+            let Some(known) = self.budgets.get_mut(&key) else { continue };
+            let Ok(budget) = &known.budget else { continue };
+            let pods = [&change.before, &change.after];
+            let has_permit = known.status.as_ref().is_ok_and(|status| {
+                status.disrupted_pods.contains_key(&*change.key.name)
+                    || status.unavailable_pods.contains_key(&*change.key.name)
+            });
+            if has_permit || pods.into_iter().flatten().any(|pod| may_cover(budget, pod)) {
+                known.dirty = true;
+                self.touched.insert(key);
+            }
+        }
+    }
+
+    /// A fact was looked up.
+    pub fn found(&mut self, answer: Answer) {
+        let Answer { lookup, found } = answer;
+        if let (What::Parent { uid, .. }, Ok(fact)) = (&lookup.what, &found) {
+            let parent = match fact {
+                Fact::Parent(Some(owner)) => Parent::Owner(Arc::new(owner.clone())),
+                Fact::Parent(None) => Parent::Itself,
+                _ => Parent::Gone,
+            };
+            if self.parents.len() >= MOST_OWNERS {
+                self.parents.clear();
+            }
+            self.parents.insert((lookup.namespace.clone(), uid.clone()), parent);
+        }
+        let Some(space) = self.spaces.get(&lookup.namespace) else { return };
+        for name in space {
+            let key = Key { namespace: lookup.namespace.clone(), name: name.clone() };
+            let Some(round) = self.budgets.get_mut(&key).and_then(|known| known.round.as_mut()) else {
+                continue;
+            };
+            if round.asked.contains(&lookup) {
+                round.found.insert(lookup.clone(), found.clone());
+                self.touched.insert(key);
+            }
+        }
+    }
+}
+
+/// Says whether the pod may be of the budget; the owner of its ReplicaSet is not asked for.
+fn may_cover(budget: &Budget, pod: &Pod) -> bool {
+    match (&budget.cover, &pod.owner) {
+        (Cover::Selector(selector), _) => selector.matches(&pod.labels),
+        (Cover::Workload(workload), Some(owner)) => workload.is(owner) || is_replica_set(owner),
+        (Cover::Workload(_), None) => false,
+    }
+}

@@ -1,0 +1,110 @@
+//! The answer to somebody who is about to make a pod unavailable: free, from the budget, or not now. Pure.
+//!
+//! A permit stands in the budget's status before the operation is let through, and the pod does not count as
+//! available any more: so whatever is answered next, by whichever replica, knows of it. The write names the
+//! version that was decided on; who comes second decides anew.
+//!
+//! A pod that is not available costs nothing, but is entered too: it might become available, and be counted,
+//! before it is gone.
+
+use std::time::Duration;
+
+use berth_proto::crd::PodUnavailableBudgetStatus as Status;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::spec::{Budget, Operation};
+
+/// A permit to delete or evict that has no visible effect within it is taken back.
+pub(crate) const DISRUPTED_FOR: Duration = Duration::from_secs(20);
+/// A permit to update that has no visible effect within it is taken back.
+pub(crate) const UPDATED_FOR: Duration = Duration::from_secs(10);
+/// Permits that stand at the same time.
+pub(crate) const MOST_PERMITS: usize = 2_000;
+
+/// Operation on a pod that is about to happen.
+#[derive(Clone, Debug)]
+pub(crate) struct Question<'a> {
+    pub(crate) pod: &'a str,
+    pub(crate) created: Option<Timestamp>,
+    /// It counts as available.
+    pub(crate) available: bool,
+    pub(crate) operation: Operation,
+}
+
+/// Answer to a question.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Answer {
+    /// It takes no permit.
+    Free,
+    /// It may happen when the status has been written.
+    Permit(Box<Status>),
+    /// It may not happen now.
+    Refused(&'static str),
+}
+
+/// Answers by the newest status, and the number of pods that the workload wants now.
+pub(crate) fn decide(
+    budget: &Budget,
+    status: &Status,
+    total: i32,
+    question: &Question,
+    now: Timestamp,
+) -> Answer {
+    let Question { pod, created, available, operation } = *question;
+    if !budget.limits(operation) {
+        return Answer::Free;
+    }
+    let desired = budget.desired(total);
+    // Nothing of it is to stay.
+    if desired == 0 {
+        return Answer::Free;
+    }
+    if status.observed_generation.is_none() {
+        return Answer::Refused("its pods have not been counted yet");
+    }
+    let (own, lasts) = match operation {
+        Operation::Update => (&status.unavailable_pods, UPDATED_FOR),
+        Operation::Delete | Operation::Evict => (&status.disrupted_pods, DISRUPTED_FOR),
+    };
+    let known = status.disrupted_pods.contains_key(pod) || status.unavailable_pods.contains_key(pod);
+    if let Some(since) = own.get(pod).map(|since| since.0) {
+        // Of this pod, and none of its name before it; and it stands long enough for what is let through now.
+        let of_this = created.is_none_or(|created| created.as_second() < since.as_second());
+        let age = now.as_second().saturating_sub(since.as_second());
+        let half = i64::try_from(lasts.as_secs() / 2).unwrap_or(0);
+        if of_this && (0..half).contains(&age) {
+            return Answer::Free;
+        }
+    }
+    let allowed = status.current_available.saturating_sub(desired).max(0);
+    let permits = status.disrupted_pods.len().saturating_add(status.unavailable_pods.len());
+    let mut next = status.clone();
+    let costs = available && !known;
+    if costs && allowed == 0 {
+        return Answer::Refused("pub unavailable allowed is negative");
+    }
+    if permits >= MOST_PERMITS && !own.contains_key(pod) {
+        return if costs {
+            Answer::Refused("it has 2000 permits that nobody used yet")
+        } else {
+            Answer::Free
+        };
+    }
+    let cost = i32::from(costs);
+    next.total_replicas = total;
+    next.desired_available = desired;
+    next.current_available = status.current_available.saturating_sub(cost);
+    next.unavailable_allowed = allowed.saturating_sub(cost);
+    let own = match operation {
+        Operation::Update => &mut next.unavailable_pods,
+        Operation::Delete | Operation::Evict => &mut next.disrupted_pods,
+    };
+    own.insert(pod.to_owned(), seconds(now));
+    Answer::Permit(Box::new(next))
+}
+
+/// Times of the API are of whole seconds.
+pub(crate) fn seconds(now: Timestamp) -> Time {
+    Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
+}

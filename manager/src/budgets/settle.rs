@@ -1,0 +1,306 @@
+//! Counting: facts are asked for, pods are looked at, and the status is written that follows.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Instant,
+};
+
+use berth_proto::crd::PodUnavailableBudgetStatus;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use tracing::warn;
+
+use super::{
+    AGAIN, ANSWERED_WITHIN, BudgetIndex, BudgetWrite, COUNTED_EVERY, KINDS, LOOKED_EVERY, Parent, SETTLED,
+    Step,
+    count::{Facts, Member, count},
+    known::{Known, Round},
+    lookup::{Fact, Found, Lookup, What},
+    permit::seconds,
+    spec::{Budget, Cover, Workload, is_replica_set},
+};
+use crate::{
+    images::Effect,
+    seen::{Key, Kind, Now, Owner, Pod, PodStage, Pods},
+    time::later,
+};
+
+type Parents = HashMap<(Arc<str>, Arc<str>), Parent>;
+
+impl BudgetIndex {
+    /// Goes on with the budgets that were touched.
+    pub(super) fn advance(&mut self, pods: &Pods, now: Now) {
+        let touched = std::mem::take(&mut self.touched);
+        let (Some(leads), Some(_)) = (self.leads, self.views.complete_since(KINDS)) else { return };
+        let settles = later(leads, SETTLED);
+        let doubt = self.views.doubt(Kind::Pod).filter(|until| *until > now.instant);
+        let doubt = doubt.into_iter().chain((settles > now.instant).then_some(settles)).max();
+        for key in touched {
+            let Some(known) = self.budgets.get_mut(&key).filter(|known| !known.deleting) else { continue };
+            let at = advance(&key, known, &self.parents, pods, doubt, now, &mut self.steps);
+            self.timers.set(key, at);
+        }
+    }
+}
+
+/// Goes on with one budget, and says when to look again.
+fn advance(
+    key: &Key,
+    known: &mut Known,
+    parents: &Parents,
+    pods: &Pods,
+    doubt: Option<Instant>,
+    now: Now,
+    steps: &mut Vec<Effect>,
+) -> Option<Instant> {
+    if let Some((version, at)) = &known.sent {
+        let until = later(*at, ANSWERED_WITHIN);
+        if *version == known.resource_version && now.instant < until {
+            return Some(until);
+        }
+        known.sent = None;
+    }
+    let budget = match &known.budget {
+        Ok(budget) => budget.clone(),
+        Err(error) => {
+            let error = error.clone();
+            refuse(key, known, &error, now, steps);
+            return None;
+        }
+    };
+    if known.round.is_none() {
+        if let Some(at) = known.counted.map(|at| later(at, COUNTED_EVERY)).filter(|at| *at > now.instant) {
+            return Some(at);
+        }
+        (known.round, known.dirty, known.counted) = (Some(Round::default()), false, Some(now.instant));
+    }
+    let round = known.round.as_mut()?;
+    if let Some((lookup, error)) =
+        round.found.iter().find_map(|(lookup, found)| Some((lookup, found.as_ref().err()?)))
+    {
+        warn!(budget = %key, ?lookup, error, "Budget not counted, a fact could not be read");
+        known.round = None;
+        return Some(later(now.instant, AGAIN));
+    }
+    // One that cannot be read is left alone.
+    let Ok(status) = &known.status else { return None };
+    let survey = Survey::of(key, &budget, status, &round.found, parents, pods);
+    if !survey.missing.is_empty() {
+        for lookup in survey.missing {
+            if round.asked.insert(lookup.clone()) {
+                steps.push(Effect::Budget(Step::LookUp(lookup)));
+            }
+        }
+        // An answer that does not come is asked for again.
+        return Some(later(now.instant, AGAIN));
+    }
+    known.round = None;
+    if let Some(fault) = survey.fault {
+        refuse(key, known, &fault, now, steps);
+        return Some(later(now.instant, LOOKED_EVERY));
+    }
+    let facts = Facts {
+        generation: known.generation,
+        total: survey.total,
+        doubted: doubt.is_some(),
+        pods: &survey.members,
+    };
+    let (mut next, soonest) = count(&budget, status, &mut known.permits, &facts, now.instant);
+    next.conditions =
+        vec![accepted(status, "True", "Kept", "its pods are counted, and its limit is kept", now)];
+    owe(key, known, next, now, steps);
+    let again = known.dirty.then(|| later(now.instant, COUNTED_EVERY));
+    [Some(later(now.instant, LOOKED_EVERY)), soonest, doubt, again].into_iter().flatten().min()
+}
+
+/// A budget that cannot be kept limits nothing, and says so.
+fn refuse(key: &Key, known: &mut Known, fault: &str, now: Now, steps: &mut Vec<Effect>) {
+    let status = known.status.clone().unwrap_or_default();
+    let next = PodUnavailableBudgetStatus {
+        observed_generation: known.generation,
+        conditions: vec![accepted(&status, "False", "NotKept", fault, now)],
+        ..PodUnavailableBudgetStatus::default()
+    };
+    owe(key, known, next, now, steps);
+}
+
+fn owe(key: &Key, known: &mut Known, next: PodUnavailableBudgetStatus, now: Now, steps: &mut Vec<Effect>) {
+    let Ok(spec) = &known.spec else { return };
+    if known.status.as_ref() == Ok(&next) {
+        return;
+    }
+    known.sent = Some((known.resource_version.clone(), now.instant));
+    steps.push(Effect::Budget(Step::Write(Box::new(BudgetWrite {
+        key: key.clone(),
+        uid: known.uid.clone(),
+        resource_version: known.resource_version.clone(),
+        spec: Box::new(spec.clone()),
+        status: Box::new(next),
+    }))));
+}
+
+fn accepted(
+    before: &PodUnavailableBudgetStatus,
+    holds: &str,
+    reason: &str,
+    message: &str,
+    now: Now,
+) -> Condition {
+    let known = before.conditions.iter().find(|one| one.type_ == "Accepted" && one.status == holds);
+    Condition {
+        type_: "Accepted".to_owned(),
+        status: holds.to_owned(),
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        observed_generation: None,
+        last_transition_time: known
+            .map_or_else(|| seconds(now.wall), |known| known.last_transition_time.clone()),
+    }
+}
+
+/// Pods of a budget, and what is not known of them yet.
+#[derive(Debug, Default)]
+struct Survey<'a> {
+    members: Vec<Member<'a>>,
+    total: i32,
+    /// Facts to be looked up first.
+    missing: Vec<Lookup>,
+    /// Why it cannot be counted.
+    fault: Option<String>,
+}
+
+impl<'a> Survey<'a> {
+    fn of(
+        key: &Key,
+        budget: &Budget,
+        status: &PodUnavailableBudgetStatus,
+        found: &HashMap<Lookup, Found>,
+        parents: &Parents,
+        pods: &'a Pods,
+    ) -> Self {
+        let mut survey = Self::default();
+        let look = |what| Lookup { namespace: key.namespace.clone(), what };
+        let mut scales: BTreeMap<Workload, &Fact> = BTreeMap::new();
+        let mut needed: Vec<Workload> = budget.workload().cloned().into_iter().collect();
+        let mut candidates = Vec::new();
+        for (name, pod) in pods.of_namespace(&key.namespace) {
+            let has_permit =
+                status.disrupted_pods.contains_key(&**name) || status.unavailable_pods.contains_key(&**name);
+            let top = match top(budget, pod, &key.namespace, parents) {
+                Top::Unknown { name, uid } if pod.stage == PodStage::Active => {
+                    survey.missing.push(look(What::Parent { name, uid }));
+                    continue;
+                }
+                Top::Unknown { .. } | Top::None => None,
+                Top::Bare => Some(None),
+                Top::Of(owner) => Some(Some(owner)),
+            };
+            if let (Some(Some(owner)), None) = (&top, budget.workload()) {
+                needed.push(Workload::from(&**owner));
+            }
+            if top.is_some() || has_permit {
+                candidates.push((&**name, pod, top));
+            }
+        }
+        needed.sort();
+        needed.dedup();
+        for workload in needed {
+            let lookup = look(What::Scale(workload.clone()));
+            let scale = match found.get(&lookup) {
+                None => {
+                    survey.missing.push(lookup);
+                    continue;
+                }
+                Some(Ok(Fact::NoScale)) if budget.workload().is_some() => {
+                    let Workload { api_version, kind, .. } = &workload;
+                    survey.fault = Some(format!(
+                        "spec.targetRef: {kind} of {api_version} has no scale; name a workload that has one"
+                    ));
+                    return survey;
+                }
+                Some(Ok(Fact::Forbidden(remedy))) => {
+                    survey.fault = Some(remedy.clone());
+                    return survey;
+                }
+                Some(Ok(fact)) => fact,
+                // No round goes on with one.
+                Some(Err(_)) => continue,
+            };
+            scales.insert(workload, scale);
+        }
+        survey.missing.sort();
+        survey.missing.dedup();
+        survey.total = scales.values().fold(0_i32, |sum, fact| match fact {
+            Fact::Wants { replicas, .. } => sum.saturating_add(*replicas),
+            _ => sum,
+        });
+        if survey.total == 0 && budget.workload().is_none() {
+            survey.total = budget.total.unwrap_or(0);
+        }
+        for (name, pod, top) in candidates {
+            let covered = match &top {
+                None => false,
+                Some(None) => true,
+                // Its owner may name another version of the workload than the budget.
+                Some(Some(owner)) => {
+                    match scales.get(&budget.workload().cloned().unwrap_or_else(|| (&**owner).into())) {
+                        Some(Fact::Wants { uid, replicas }) => *uid == owner.uid && *replicas > 0,
+                        // The number that its author states is of pods whose workloads say none.
+                        Some(Fact::NoScale) => budget.total.is_some(),
+                        _ => false,
+                    }
+                }
+            };
+            survey.members.push(Member { name, stage: pod.stage, available: pod.available && covered });
+        }
+        survey
+    }
+}
+
+/// Workload whose pod it is.
+enum Top {
+    /// The budget does not cover it.
+    None,
+    /// It belongs to nobody.
+    Bare,
+    /// It belongs to this one.
+    Of(Arc<Owner>),
+    /// It belongs to a ReplicaSet of which that is not known yet.
+    Unknown { name: Arc<str>, uid: Arc<str> },
+}
+
+fn top(budget: &Budget, pod: &Pod, namespace: &Arc<str>, parents: &Parents) -> Top {
+    if let Cover::Selector(selector) = &budget.cover
+        && !selector.matches(&pod.labels)
+    {
+        return Top::None;
+    }
+    let wanted = budget.workload();
+    let Some(owner) = &pod.owner else {
+        return if wanted.is_some() { Top::None } else { Top::Bare };
+    };
+    if wanted.is_some_and(|workload| workload.is(owner)) {
+        return Top::Of(owner.clone());
+    }
+    if !is_replica_set(owner) {
+        return if wanted.is_some() { Top::None } else { Top::Of(owner.clone()) };
+    }
+    // The ReplicaSets of a Deployment have its name before theirs.
+    let of_another = |workload: &Workload| {
+        &*workload.kind == "Deployment" && !owner.name.starts_with(&format!("{}-", workload.name))
+    };
+    if wanted.is_some_and(of_another) {
+        return Top::None;
+    }
+    let uid: Arc<str> = owner.uid.as_str().into();
+    match parents.get(&(namespace.clone(), uid.clone())) {
+        None => Top::Unknown { name: owner.name.as_str().into(), uid },
+        Some(Parent::Gone) => Top::None,
+        Some(Parent::Itself) if wanted.is_some() => Top::None,
+        Some(Parent::Itself) => Top::Of(owner.clone()),
+        Some(Parent::Owner(parent)) => match wanted {
+            Some(workload) if !workload.is(parent) => Top::None,
+            _ => Top::Of(parent.clone()),
+        },
+    }
+}

@@ -1,0 +1,6 @@
+//! The core of budgets: what one asks for, what is answered, what is counted, and histories of all of it.
+
+mod answers;
+mod counting;
+mod random;
+mod world;
