@@ -133,7 +133,7 @@ impl Controller {
                 effects
             }
             Input::Apply(object) => {
-                match &object {
+                match &*object {
                     Object::Request(seen) => {
                         left_alone(Kind::Request, &seen.namespace, &seen.name, &seen.status);
                     }

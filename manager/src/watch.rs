@@ -22,8 +22,8 @@ pub(crate) use berth_base::outage::{Failure, Outage};
 pub enum Input {
     /// All of them follow.
     ListBegins(Kind),
-    /// One is as given.
-    Apply(Object),
+    /// One is as given. It is large beside the others.
+    Apply(Box<Object>),
     /// One is gone.
     Delete {
         /// Its kind.
@@ -104,7 +104,7 @@ fn input<W: Watchable>(event: Event<Watched<W>>) -> Input {
     match event {
         Event::Init => Input::ListBegins(W::KIND),
         Event::InitDone => Input::ListEnds(W::KIND),
-        Event::InitApply(object) | Event::Apply(object) => Input::Apply(object.into_object()),
+        Event::InitApply(object) | Event::Apply(object) => Input::Apply(Box::new(object.into_object())),
         Event::Delete(object) => {
             let meta = object.meta();
             Input::Delete {

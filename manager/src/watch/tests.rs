@@ -64,7 +64,8 @@ async fn what_is_not_there_is_looked_for_again(#[case] code: u16, #[case] pause:
         _ => assert!(matches!(next().await, Input::Broke(Kind::Update))),
     }
     assert!(matches!(next().await, Input::ListBegins(Kind::Update)));
-    assert!(matches!(next().await, Input::Apply(Object::Update(seen)) if seen.name == "u"));
+    let Input::Apply(object) = next().await else { panic!("no object") };
+    assert!(matches!(*object, Object::Update(seen) if seen.name == "u"));
     assert!(matches!(next().await, Input::ListEnds(Kind::Update)));
     assert_eq!(begun.elapsed().as_millis(), pause.as_millis());
     task.abort();
