@@ -26,7 +26,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, Resource,
-    api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions},
+    api::{DeleteParams, DynamicObject, ObjectMeta, Patch, PatchParams, PostParams, Preconditions},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -290,8 +290,7 @@ impl Work {
         let params = DeleteParams::default().preconditions(preconditions);
         let api = Api::<K>::namespaced(self.writer.client.clone(), &self.namespace);
         let answer = self.writer.ask("delete", api.delete(&target.name, &params)).await?;
-        // One that is gone at once is answered by its last state.
-        Ok(answer.left().filter(|object| object.meta().deletion_timestamp.is_some()))
+        Ok(answer.left().filter(|object| stays(object.meta())))
     }
 
     fn tell(&self, warning: bool, reason: &'static str, text: String) {
@@ -314,6 +313,14 @@ impl Writer {
     }
 }
 
+/// Tells whether an object that was deleted is there for a while. One that is gone at once is answered by its
+/// last state.
+fn stays(meta: &ObjectMeta) -> bool {
+    let waits = meta.deletion_grace_period_seconds.unwrap_or(0) > 0
+        || meta.finalizers.as_ref().is_some_and(|finalizers| !finalizers.is_empty());
+    meta.deletion_timestamp.is_some() && waits
+}
+
 fn is_new(action: &Action) -> bool {
     matches!(action, Action::CreateClaim(_) | Action::CreatePod(_))
 }
@@ -324,4 +331,22 @@ fn typed<T: DeserializeOwned>(object: Value) -> Result<T, Failure> {
 
 fn params() -> PatchParams {
     PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_without_a_node_is_gone_at_once() {
+        let stays = |grace: i64, finalizers: &[&str]| {
+            let time = "2026-01-01T00:00:00Z";
+            let meta = json!({
+                "deletionTimestamp": time, "deletionGracePeriodSeconds": grace, "finalizers": finalizers,
+            });
+            super::stays(&serde_json::from_value(meta).unwrap())
+        };
+        assert!(stays(30, &[]) && stays(0, &["kubernetes.io/pvc-protection"]));
+        assert!(!stays(0, &[]) && !super::stays(&ObjectMeta::default()));
+    }
 }

@@ -5,7 +5,10 @@
 //! takes nothing of that write away. An event that is lost is mended by the next list. Nothing waits for an
 //! event, so no lost one can hold anything up.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Objects that are remembered to be gone; no plan takes longer than so many of them.
+const MOST_GONE: usize = 4096;
 
 /// An object in a store.
 pub trait Stored {
@@ -25,11 +28,39 @@ pub struct Store<T> {
     ended: BTreeSet<String>,
     /// A list that comes in: what it has shown so far.
     listed: Option<BTreeMap<String, T>>,
+    gone: Gone,
+}
+
+/// Objects that the watch has shown to be gone, the last ones: the answer of an earlier write, which comes
+/// late, does not bring them back. A UID is never used again.
+#[derive(Clone, Debug, Default)]
+struct Gone {
+    uids: BTreeSet<String>,
+    order: VecDeque<String>,
+}
+
+impl Gone {
+    fn insert(&mut self, uid: &str) {
+        if self.uids.insert(uid.to_owned()) {
+            self.order.push_back(uid.to_owned());
+        }
+        if self.order.len() > MOST_GONE
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.uids.remove(&oldest);
+        }
+    }
 }
 
 impl<T> Default for Store<T> {
     fn default() -> Self {
-        Self { objects: BTreeMap::new(), written: BTreeSet::new(), ended: BTreeSet::new(), listed: None }
+        Self {
+            objects: BTreeMap::new(),
+            written: BTreeSet::new(),
+            ended: BTreeSet::new(),
+            listed: None,
+            gone: Gone::default(),
+        }
     }
 }
 
@@ -54,7 +85,14 @@ impl<T: Stored> Store<T> {
     pub fn list_ends(&mut self) {
         let Some(listed) = self.listed.take() else { return };
         // Written after the list began: it may be missing there.
-        self.objects.retain(|uid, _| listed.contains_key(uid) || self.written.contains(uid));
+        let (objects, written, gone) = (&mut self.objects, &self.written, &mut self.gone);
+        objects.retain(|uid, _| {
+            let is_there = listed.contains_key(uid) || written.contains(uid);
+            if !is_there {
+                gone.insert(uid);
+            }
+            is_there
+        });
         self.ended.retain(|uid| listed.contains_key(uid));
         for object in listed.into_values() {
             self.applied(object);
@@ -67,12 +105,15 @@ impl<T: Stored> Store<T> {
             listed.insert(object.uid().to_owned(), object);
             return false;
         }
+        // One that did not count may count again.
+        self.gone.uids.remove(object.uid());
         self.take(object)
     }
 
     /// The watch shows that an object is gone.
     pub fn gone(&mut self, uid: &str) -> Option<T> {
         self.ended.remove(uid);
+        self.gone.insert(uid);
         if let Some(listed) = &mut self.listed {
             listed.remove(uid);
         }
@@ -82,7 +123,7 @@ impl<T: Stored> Store<T> {
     /// A write was answered with this object.
     pub fn wrote(&mut self, object: T) {
         let uid = object.uid().to_owned();
-        if self.take(object) {
+        if !self.gone.uids.contains(&uid) && self.take(object) {
             self.written.insert(uid);
         }
     }
@@ -90,7 +131,10 @@ impl<T: Stored> Store<T> {
     /// A write has ended this object: it is gone, whatever a late watch shows.
     pub fn ended(&mut self, uid: &str) {
         self.objects.remove(uid);
-        self.ended.insert(uid.to_owned());
+        // The watch may have been faster.
+        if !self.gone.uids.contains(uid) {
+            self.ended.insert(uid.to_owned());
+        }
     }
 
     fn take(&mut self, object: T) -> bool {
@@ -140,6 +184,38 @@ mod tests {
         assert_eq!(shown(&store), []);
         store.gone("a");
         assert!(store.applied(Object("b", 7)));
+    }
+
+    #[test]
+    fn a_late_answer_brings_nothing_back() {
+        let mut store = Store::default();
+        for uid in ["a", "b", "c", "d"] {
+            store.applied(Object(uid, 1));
+        }
+        // Deleted by a plan that goes on for a while; the watch is faster.
+        store.gone("a");
+        store.wrote(Object("a", 2));
+        store.gone("b");
+        store.ended("b");
+        assert!(store.ended.is_empty(), "nobody will say again that it is gone");
+        store.list_begins();
+        store.applied(Object("d", 1));
+        store.list_ends();
+        store.wrote(Object("c", 2));
+        assert_eq!(shown(&store), [("d", 1)]);
+        // A pod that another owner had for a while.
+        assert!(store.applied(Object("c", 3)));
+        store.wrote(Object("c", 4));
+        assert_eq!(shown(&store), [("c", 4), ("d", 1)]);
+    }
+
+    #[test]
+    fn few_are_remembered() {
+        let mut store = Store::<Object>::default();
+        for number in 0..3 * MOST_GONE {
+            store.gone(&number.to_string());
+        }
+        assert_eq!((store.gone.uids.len(), store.gone.order.len()), (MOST_GONE, MOST_GONE));
     }
 
     #[test]

@@ -85,6 +85,9 @@ async fn daemon_sets_follow_nodes_and_roll() -> Result<()> {
         let labels = if name == "other" { json!({}) } else { json!({ "paper": "1" }) };
         let node = serde_json::from_value(json!({ "metadata": { "name": name, "labels": labels } }))?;
         nodes.create(&PostParams::default(), &node).await.context("make a node")?;
+        // The API server gives each one the taint of a node that is not ready.
+        let bare = json!({ "spec": { "taints": null } });
+        nodes.patch(name, &PatchParams::default(), &Patch::Merge(&bare)).await?;
     }
     let set: AdvancedDaemonSet = serde_json::from_value(json!({
         "apiVersion": "apps.kruise.io/v1alpha1", "kind": "DaemonSet", "metadata": { "name": SET },
