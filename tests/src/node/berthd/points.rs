@@ -34,14 +34,13 @@ impl Berthd {
                 Ok(())
             })
             .await?;
-            // Before it is there again nothing gets past the next one.
+            // Before it is there again nothing gets past the next one; and it may be there at once.
             if let Some(next) = others.get(at) {
                 self.die_at(next)?;
             }
             self.service.start()?;
-            self.serving().await?;
         }
-        Ok(())
+        self.serving().await
     }
 
     /// Lets it stand still, all of its process, the next time it reaches this point.
