@@ -17,8 +17,8 @@ impl Berthd {
         self.at(point, "die")
     }
 
-    /// Lets it die at each of these points, one after the other, and starts it again. `begin` begins what leads
-    /// past them.
+    /// Lets it die at each of these points, one after the other, and starts it again. `begin` begins what
+    /// leads past them.
     pub async fn dies_at_each(
         &self,
         points: &[&str],
