@@ -46,8 +46,8 @@ pub struct NodePodUpdateStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub features: Vec<String>,
-    /// `Understood`, False when an entry of `desiredPods` is not one that can be carried out, Unknown when the
-    /// owner of one could not be read; which, and what to do.
+    /// `Understood`, False when an entry of `desiredPods` is not one that can be carried out, Unknown when
+    /// the owner of one could not be read; which, and what to do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

@@ -20,7 +20,8 @@ use crate::case::{Case, PATIENCE, run_updating_alone};
 /// Sets, each with a pod of its name, by how the next version comes to listen.
 const SETS: [(&str, Sockets); 2] =
     [("web-handed-over", Sockets::HandedOver), ("web-shared", Sockets::Shared)];
-/// Load on each of them: both together get 200 requests a second without keep-alive, and 50 connections with it.
+/// Load on each of them: both together get 200 requests a second without keep-alive, and 50 connections
+/// with it.
 const PACE: Pace = Pace { anew: 100, kept: 25 };
 /// Seconds that a new version has to take over.
 const MIGRATION: u32 = 12;

@@ -17,8 +17,8 @@ impl Berthd {
         self.at(point, "die")
     }
 
-    /// Lets it die at each of these points, one after the other, and starts it again. `begin` begins what leads
-    /// past them.
+    /// Lets it die at each of these points, one after the other, and starts it again. `begin` begins what
+    /// leads past them.
     pub async fn dies_at_each(
         &self,
         points: &[&str],
@@ -34,14 +34,13 @@ impl Berthd {
                 Ok(())
             })
             .await?;
-            // Before it is there again nothing gets past the next one.
+            // Before it is there again nothing gets past the next one; and it may be there at once.
             if let Some(next) = others.get(at) {
                 self.die_at(next)?;
             }
             self.service.start()?;
-            self.serving().await?;
         }
-        Ok(())
+        self.serving().await
     }
 
     /// Lets it stand still, all of its process, the next time it reaches this point.
