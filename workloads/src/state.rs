@@ -33,7 +33,7 @@ pub(crate) struct State {
     memory: BTreeMap<String, Memory>,
 }
 
-/// What a look at a workload depends on.
+/// Input of a look at a workload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look<'a> {
     pub(crate) now: Instant,
@@ -43,7 +43,7 @@ pub(crate) struct Look<'a> {
     pub(crate) metrics: &'a Metrics,
 }
 
-/// What is to be done for a workload.
+/// Next step of a workload.
 #[derive(Debug)]
 pub(crate) enum Next {
     Nothing,

@@ -155,7 +155,9 @@ impl Source {
     }
 }
 
-fn client(config: Config) -> Result<Client, ClientError> {
+fn client(mut config: Config) -> Result<Client, ClientError> {
+    // The library would repeat a refused call (429) for minutes: who asks decides on that, and says so.
+    config.default_retry = false;
     Client::try_from(config).map_err(|source| ClientError::Client(Box::new(source)))
 }
 

@@ -10,7 +10,7 @@ use kube::{
 
 /// Connects by a kubeconfig, or as the ServiceAccount of the pod.
 pub async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
-    let found = match kubeconfig {
+    let mut found = match kubeconfig {
         Some(path) => {
             let read = || format!("--kubeconfig {}", path.display());
             let kubeconfig = Kubeconfig::read_from(path).map_err(|error| match error {
@@ -26,6 +26,8 @@ pub async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
         }
         None => kube::Config::incluster().context("not in a pod with a ServiceAccount; give --kubeconfig")?,
     };
+    // The library would repeat a refused call (429) for minutes: who asks decides on that, and says so.
+    found.default_retry = false;
     Client::try_from(found).context("client of the API server")
 }
 

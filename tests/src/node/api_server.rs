@@ -126,14 +126,24 @@ impl ApiServer {
 
     /// A client that acts as whomever the token stands for; `name` is only for the kubeconfig.
     pub async fn client_with(&self, name: &str, token: &str) -> Result<Client> {
+        Client::try_from(self.config_with(name, token).await?).context("API client")
+    }
+
+    /// A client with all rights that gives back each refusal; others try those again that may pass (429).
+    pub async fn client_of_one_try(&self) -> Result<Client> {
+        let mut config = self.config_with(User::Admin.name(), User::Admin.token()).await?;
+        config.default_retry = false;
+        Client::try_from(config).context("API client")
+    }
+
+    async fn config_with(&self, name: &str, token: &str) -> Result<Config> {
         // rustls has no default provider once two are in the graph; a second installation changes nothing.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let kubeconfig =
             Kubeconfig::from_yaml(&self.kubeconfig_text(name, token)).context("our own kubeconfig")?;
-        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
             .await
-            .context("our own kubeconfig")?;
-        Client::try_from(config).context("API client")
+            .context("our own kubeconfig")
     }
 
     /// The file that makes a program act as `user`.

@@ -1,8 +1,8 @@
 //! Controllers of BroadcastJobs and AdvancedCronJobs: watches, a picture of the cluster, plans, and writes.
 //!
 //! Each of the two can be left out, and with it its watches and the rights that they need. What is decided is
-//! decided in `berth-workloads-policy`. One object that makes no sense, or on which a plan ends in a panic, is
-//! set aside; the others go on.
+//! decided in `berth-workloads-policy`. One object that makes no sense, or on which a plan ends in a panic,
+//! is set aside; the others go on.
 
 mod controller;
 mod memory;

@@ -1,7 +1,8 @@
 //! The writes of a plan of jobs, in their order; what was answered goes back to the picture.
 //!
 //! The first failure ends the plan: the rest is decided anew. A name follows from what an object is for, so
-//! one that is taken is read: it is the object that was to be made, or somebody else's, and then that is told.
+//! one that is taken is read: it is the object that was to be made, or somebody else's, and then that is
+//! told.
 
 use std::fmt::Debug;
 

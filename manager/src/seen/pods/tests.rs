@@ -72,7 +72,7 @@ fn what_a_list_does_not_show_has_vanished() {
 fn a_pod_is_small_and_shares_what_it_can() {
     assert_eq!(
         (size_of::<Pod>(), size_of::<Instance>()),
-        (120, 48),
+        (128, 48),
         "pointers to sidecars and owner among it"
     );
     let mut pods = Pods::default();

@@ -100,7 +100,7 @@ impl Scene {
         };
         let plane = PLANE.get_or_init(bring_up).await;
         let plane = plane.as_ref().map_err(|error| anyhow!("the API server did not come up: {error}"))?;
-        let client = plane.client().await?;
+        let client = plane.api().client_of_one_try().await?;
         let sets: Api<SidecarSet> = Api::all(client.clone());
         let token = token::of(&client, "berth-manager", None).await?;
         let kubeconfig = plane.api().kubeconfig_with("berth-manager", &token)?;

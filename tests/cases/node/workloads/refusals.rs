@@ -1,4 +1,4 @@
-//! What the schema of the workloads refuses, and what it fills in as OpenKruise's webhook does.
+//! The schema of the workloads: its refusals, and what it fills in as OpenKruise's webhook does.
 
 use anyhow::{Context, Result, ensure};
 use berth_tests::node::deploy;

@@ -40,7 +40,7 @@ async fn never_more_go_than_two_of_ten() -> Result<()> {
     let witness = Arc::new(Witness::default());
     let mut tasks = JoinSet::new();
     tasks.spawn(watch(scene.pods.clone(), witness.clone()));
-    let mut life = tokio::spawn(crowd.by(scene.plane.client().await?, SPACE).live());
+    let mut life = tokio::spawn(crowd.by(scene.plane.api().client_of_one_try().await?, SPACE).live());
     await_condition("the witness sees all of them", PATIENCE, async || {
         ensure!(witness.seen.load(Ordering::SeqCst) >= 10, "not yet");
         Ok(())
@@ -48,7 +48,7 @@ async fn never_more_go_than_two_of_ten() -> Result<()> {
     .await?;
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
-        clients.push(Api::<Pod>::namespaced(scene.plane.client().await?, SPACE));
+        clients.push(Api::<Pod>::namespaced(scene.plane.api().client_of_one_try().await?, SPACE));
     }
     let mut answers: BTreeMap<u16, usize> = BTreeMap::new();
     for round in 0..rounds {
