@@ -126,7 +126,8 @@ async fn a_budget_says_who_may_go() -> Result<()> {
     let hooks: Api<ValidatingWebhookConfiguration> = Api::all(scene.client.clone());
     await_condition("its entries are gone", PATIENCE, async || {
         let entries = hooks.get(CONFIGURATION).await?.webhooks.unwrap_or_default();
-        ensure!(!entries.iter().any(|entry| entry.name.contains(SPACE)), "not yet");
+        let own = format!(".{SPACE}.");
+        ensure!(!entries.iter().any(|entry| entry.name.contains(&own)), "not yet");
         Ok(())
     })
     .await
