@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Pass, member::Member};
+use super::{Pass, member::Member, numbers::Numbers};
 use crate::{
     action::Action,
     in_place::InPlacePhase,
@@ -13,7 +13,9 @@ use crate::{
 
 impl Pass<'_> {
     /// True: a pod was written.
-    pub(super) fn refresh(&mut self) -> bool {
+    pub(super) fn refresh(&mut self, numbers: &Numbers) -> bool {
+        // Pods are brought back to the revision before: one that has the newest may be held for that.
+        let goes_back = numbers.update < 0;
         let mut actions = Vec::new();
         for member in &self.members {
             if member.is_preparing_delete() {
@@ -21,7 +23,7 @@ impl Pass<'_> {
             }
             if member.in_place.is_some_and(|known| known.phase == InPlacePhase::Done) {
                 actions.extend(self.settled(member));
-            } else if let Some(state) = self.next_state(member) {
+            } else if let Some(state) = self.next_state(member, goes_back) {
                 actions.push(super::scale::enter(member.pod, state, self.now));
             }
         }
@@ -31,13 +33,13 @@ impl Pass<'_> {
     }
 
     /// State that the pod passes into now.
-    fn next_state(&self, member: &Member<'_>) -> Option<State> {
+    fn next_state(&self, member: &Member<'_>, goes_back: bool) -> Option<State> {
         let pod = member.pod;
         match member.state {
             State::PreparingNormal if has_all(self.rules.pre_normal(), pod) => Some(State::Normal),
             State::Updated if has_all(self.rules.in_place_update(), pod) => Some(State::Normal),
             // Its update is not wanted any more.
-            State::PreparingUpdate if member.updated && !member.is_being_updated() => {
+            State::PreparingUpdate if member.updated && !goes_back && !member.is_being_updated() => {
                 Some(self.after_update(member))
             }
             State::Updating if !member.is_being_updated() && member.updated => {
@@ -45,6 +47,21 @@ impl Pass<'_> {
             }
             _ => None,
         }
+    }
+
+    /// Has pods serve again that are held for an update which nobody wants any more: the partition was
+    /// raised. `wanted`: those that wait for one. True: a pod was written.
+    pub(super) fn let_serve(&mut self, wanted: &[Member<'_>]) -> bool {
+        let is_wanted = |one: &Member<'_>| wanted.iter().any(|wanted| wanted.pod.uid == one.pod.uid);
+        let left = self
+            .members
+            .iter()
+            .filter(|one| one.state == State::PreparingUpdate && !one.is_being_updated() && !is_wanted(one));
+        let actions: Vec<Action> =
+            left.map(|one| super::scale::enter(one.pod, self.after_update(one), self.now)).collect();
+        let some = !actions.is_empty();
+        self.plan.actions.extend(actions);
+        some
     }
 
     fn after_update(&self, member: &Member<'_>) -> State {

@@ -18,7 +18,7 @@ use crate::{
 
 impl<'a> Pass<'a> {
     pub(super) fn update(&mut self, numbers: &Numbers) {
-        if self.refresh() || self.rules.paused || numbers.update == 0 {
+        if self.refresh(numbers) || self.rules.paused {
             return;
         }
         let to_update = numbers.update > 0;
@@ -31,6 +31,9 @@ impl<'a> Pass<'a> {
             .collect();
         priority::sort(&mut waiting, &self.members, &self.rules.priority, self.rules.scatter);
         waiting.truncate(usize::try_from(numbers.update.unsigned_abs()).unwrap_or(usize::MAX));
+        if self.let_serve(&waiting) {
+            return;
+        }
         let is_out = |one: &&Member<'_>| !one.available;
         let mut out = count(self.members.iter().filter(is_out).count());
         let arriving = self.members.iter().filter(|one| one.updated == to_update).filter(is_out).count();

@@ -232,6 +232,13 @@ fn places<'a>(
     places
 }
 
+impl Member<'_> {
+    /// It is held before its deletion.
+    fn is_going(&self) -> bool {
+        State::of(self.pod) == State::PreparingDelete
+    }
+}
+
 impl<'a> Place<'a> {
     fn active(&self) -> impl Iterator<Item = &Member<'a>> {
         self.members.iter().filter(|member| member.pod.is_active())
@@ -281,7 +288,12 @@ impl<'a> Pass<'a> {
                     progress = progress.map(|left| left - 1);
                 }
             }
-            self.delete_surplus(&active);
+            // What is begun goes on: whoever let go of the pod expects it gone, though nobody would choose it
+            // now.
+            let (free, rest): (Vec<Member<'a>>, Vec<Member<'a>>) =
+                active.iter().partition(|one| one.is_going() && !holds(self.rules.pre_delete, one.pod));
+            free.iter().for_each(|one| self.delete(one));
+            self.delete_surplus(&rest);
         }
     }
 

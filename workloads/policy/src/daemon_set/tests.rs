@@ -208,6 +208,16 @@ fn n10_one_is_held_at_a_time() {
     assert_eq!(world.effect(), "");
 }
 
+/// It was held when its template was old, and is let go when the template is the newest again.
+#[test]
+fn a_deletion_that_is_begun_goes_on() {
+    let mut world = World::new(json!({}), &ten("n").replace("j:n", "j:nP"));
+    world.spec["lifecycle"] = json!({ "preDelete": { "labelsHandler": { "hook": "true" } } });
+    assert_eq!(world.effect(), "");
+    world.pods[9].labels.remove("hook");
+    assert_eq!(world.effect(), "-j");
+}
+
 #[test]
 fn nodes_that_do_not_fit() {
     let taint = |effect: &str| vec![json!({ "key": "x", "effect": effect })];

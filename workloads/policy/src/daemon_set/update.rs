@@ -8,7 +8,6 @@ use super::{Member, Pass, Place};
 use crate::{
     action::{Action, InPlaceUpdate},
     in_place::{Change, InPlacePhase, change},
-    lifecycle::State,
     names::{IN_PLACE_GATE, REVISION_LABEL},
 };
 
@@ -25,9 +24,8 @@ impl<'a> Pass<'a> {
             if place.active().any(|one| one.updated) {
                 return Some(0);
             }
-            let is_going = |one: &Member<'_>| State::of(one.pod) == State::PreparingDelete;
             // Without a pod it is nobody's yet: the partition says whose it will be.
-            if !place.members.is_empty() && place.active().all(is_going) {
+            if !place.members.is_empty() && place.active().all(Member::is_going) {
                 return Some(1);
             }
             selected(place).then_some(2)
@@ -72,7 +70,8 @@ impl<'a> Pass<'a> {
         let mut taken = count(&|place| place.is_out() && !has_old(place));
         for name in names {
             let Some(place) = self.places.get(&name).filter(|place| place.should_run) else { continue };
-            let old: Vec<Member<'a>> = place.active().filter(|one| !one.updated).copied().collect();
+            let is_old = |one: &&Member<'_>| !one.updated && !one.is_going();
+            let old: Vec<Member<'a>> = place.active().filter(is_old).copied().collect();
             if old.is_empty() {
                 continue;
             }

@@ -160,6 +160,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         update_waits: None,
     };
     if !is_going {
+        pass.finish();
         pass.keep_claims();
         let may_go_on = pass.fill();
         if may_go_on {
@@ -195,6 +196,11 @@ impl<'a> Member<'a> {
             && State::of(pod).serves()
             && pod.is_ready_for(rules.min_ready_seconds, now);
         Self { pod, ordinal, updated, available, in_place }
+    }
+
+    /// It is held before its deletion.
+    fn is_going(&self) -> bool {
+        State::of(self.pod) == State::PreparingDelete
     }
 }
 
@@ -264,6 +270,20 @@ impl<'a> Pass<'a> {
             ordinal < self.rules.partition
         };
         if keeps { self.live.current } else { self.live.update }
+    }
+
+    /// Deletes the pods of slots that were held before their deletion and are not any more. What is begun goes
+    /// on: whoever let go of the pod expects it gone, though nobody would choose it now.
+    fn finish(&mut self) {
+        let is_held = |one: &Member<'_>| holds(self.rules.pre_delete, one.pod);
+        let in_slot = |one: &Member<'_>| self.slots.binary_search(&one.ordinal).is_ok();
+        let free: Vec<Member<'a>> = self
+            .members
+            .values()
+            .filter(|one| one.pod.is_active() && one.is_going() && in_slot(one) && !is_held(one))
+            .copied()
+            .collect();
+        free.iter().for_each(|one| self.delete(one));
     }
 
     /// Pods without a slot go, the highest first.

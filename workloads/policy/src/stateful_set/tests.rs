@@ -308,6 +308,31 @@ fn a_hook_holds_the_deletion() {
     assert_eq!(world.effect(), "-1");
 }
 
+/// It was held when its template was old, and is let go when the template is the newest again.
+#[test]
+fn a_deletion_that_is_begun_goes_on() {
+    let spec = json!({ "lifecycle": { "preDelete": { "labelsHandler": { "hook": "true" } } } });
+    let mut world = World::new(3, spec, "0n 1n 2n");
+    world.pods[1].labels.insert(STATE_LABEL.to_owned(), "PreparingDelete".to_owned());
+    world.pods[1].labels.insert("hook".to_owned(), "true".to_owned());
+    assert_eq!(world.effect(), "");
+    world.pods[1].labels.remove("hook");
+    assert_eq!(world.effect(), "-1");
+}
+
+/// The partition is raised while the hook still holds a pod.
+#[test]
+fn a_pod_that_is_not_to_be_updated_any_more_serves_again() {
+    let mut spec = rolling(json!({ "partition": 2, "podUpdatePolicy": "InPlaceOnly" }));
+    spec["lifecycle"] = json!({ "inPlaceUpdate": { "labelsHandler": { "hook": "true" } } });
+    for (ordinal, effect) in [(1, "Normal1"), (2, "")] {
+        let mut world = World::new(3, spec.clone(), "0o 1o 2o");
+        world.pods[ordinal].labels.insert(STATE_LABEL.to_owned(), "PreparingUpdate".to_owned());
+        world.pods[ordinal].labels.insert("hook".to_owned(), "true".to_owned());
+        assert_eq!(world.effect(), effect);
+    }
+}
+
 #[test]
 fn the_status_counts() {
     let status =

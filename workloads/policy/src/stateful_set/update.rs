@@ -1,5 +1,7 @@
 //! Updates of a StatefulSet: from the highest number down, as many at once as may be out of service.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::{Member, Pass};
@@ -22,14 +24,14 @@ impl<'a> Pass<'a> {
         // Numbers without a pod are out of service as well.
         let empty = self.slots.len().saturating_sub(all.len());
         let mut out = all.iter().filter(|one| !one.available).count().saturating_add(empty);
-        let arriving = all.iter().filter(|one| one.updated && !one.available).count();
+        let arriving = all.iter().filter(|one| (one.updated || one.is_going()) && !one.available).count();
         let mut taken = arriving.saturating_add(empty);
         let most = usize::try_from(self.rules.max_unavailable).unwrap_or(usize::MAX);
         for member in self.order(all) {
             if taken >= most {
                 return;
             }
-            if member.updated || member.pod.terminating {
+            if member.updated || member.pod.terminating || member.is_going() {
                 continue;
             }
             if member.available {
@@ -65,15 +67,30 @@ impl<'a> Pass<'a> {
                 found.map_or((0, 0, 0), |(at, number)| (1, at, number))
             }),
         }
-        // Those that have it already are of the number that is to have it.
-        all.sort_by_key(|one| !(one.updated || one.pod.terminating));
+        // Those that have it already are of the number that is to have it, and those that are held for it.
+        all.sort_by_key(|one| match State::of(one.pod) {
+            _ if one.updated || one.pod.terminating => 0,
+            State::PreparingUpdate => 1,
+            _ => 2,
+        });
         all.truncate(usize::try_from(self.rules.replicas - self.rules.partition).unwrap_or(0));
         all
+    }
+
+    /// Numbers of the pods that are to have the newest revision; `None` while the update rests.
+    fn wanted(&self) -> Option<BTreeSet<i64>> {
+        if self.rules.on_delete {
+            return Some(BTreeSet::new());
+        }
+        let all = self.members.values().filter(|one| self.slots.binary_search(&one.ordinal).is_ok());
+        let all = all.copied().collect();
+        (!self.rules.paused).then(|| self.order(all).iter().map(|one| one.ordinal).collect())
     }
 
     /// Brings states and labels up to date. True: a pod was written.
     fn refresh(&mut self) -> bool {
         let mut actions = Vec::new();
+        let wanted = self.wanted();
         for member in self.members.values().filter(|one| one.pod.is_active()) {
             let (pod, state) = (member.pod, State::of(member.pod));
             let after = if has_all(self.rules.in_place_update, pod) { State::Normal } else { State::Updated };
@@ -96,6 +113,12 @@ impl<'a> Pass<'a> {
                     let next = match state {
                         State::Updated if after == State::Normal => Some(State::Normal),
                         State::Updating | State::PreparingUpdate if member.updated => Some(after),
+                        // The partition was raised: nobody wants the update any more.
+                        State::PreparingUpdate
+                            if wanted.as_ref().is_some_and(|all| !all.contains(&member.ordinal)) =>
+                        {
+                            Some(after)
+                        }
                         State::PreparingNormal => Some(State::Normal),
                         _ => None,
                     };

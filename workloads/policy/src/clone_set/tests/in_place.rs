@@ -107,6 +107,28 @@ fn a_hook_holds_the_pod_before_and_after() {
     assert_eq!(world.effect(), "Normal n");
 }
 
+/// The partition is raised while the hook still holds a pod: it serves again. Where pods are brought back, it
+/// is held for that, once.
+#[test]
+fn a_pod_that_is_not_to_be_updated_any_more_serves_again() {
+    let mut spec = spec("InPlaceOnly");
+    spec["lifecycle"] = json!({ "inPlaceUpdate": { "labelsHandler": { "hook": "true" } } });
+    spec["updateStrategy"]["partition"] = json!(3);
+    let mut world = World::new(spec.clone(), "3o");
+    world.pods[1].labels.insert("hook".to_owned(), "true".to_owned());
+    world.pods[1].labels.insert(STATE_LABEL.to_owned(), "PreparingUpdate".to_owned());
+    assert_eq!(world.effect(), "Normal o");
+    world.pods[1].labels.insert(STATE_LABEL.to_owned(), "Normal".to_owned());
+    assert_eq!(world.effect(), "");
+
+    let mut back = World::new(spec, "1n 2o");
+    back.settings.partition_rollback = true;
+    back.pods[0].labels.insert("hook".to_owned(), "true".to_owned());
+    assert_eq!(back.effect(), "PreparingUpdate n");
+    back.pods[0].labels.insert(STATE_LABEL.to_owned(), "PreparingUpdate".to_owned());
+    assert_eq!(back.effect(), "");
+}
+
 /// A newer revision does not wait for the one that goes on.
 #[test]
 fn an_update_that_goes_on_gets_the_newest_revision() {
