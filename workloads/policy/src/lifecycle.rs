@@ -90,3 +90,20 @@ pub fn entering(state: State, now: Timestamp) -> Map<String, Value> {
         _ => Map::new(),
     }
 }
+
+/// Metadata of a pod that is still held after an update, and is held before the next one already: the hook
+/// gets all its labels and finalizers back, as OpenKruise gives them. `None`: it has none, and holds nothing.
+pub fn held_again(hook: Option<&LifecycleHook>, pod: &PodView, now: Timestamp) -> Option<Map<String, Value>> {
+    let hook = hook.filter(|hook| !hook.labels_handler.is_empty() || !hook.finalizers_handler.is_empty())?;
+    let mut metadata = entering(State::PreparingUpdate, now);
+    if let Some(labels) = metadata.get_mut("labels").and_then(Value::as_object_mut) {
+        labels.extend(hook.labels_handler.iter().map(|(key, value)| (key.clone(), value.as_str().into())));
+    }
+    let missing: Vec<&String> =
+        hook.finalizers_handler.iter().filter(|one| !pod.finalizers.contains(one)).collect();
+    if !missing.is_empty() {
+        let all: Vec<&String> = pod.finalizers.iter().chain(missing).collect();
+        metadata.insert("finalizers".to_owned(), json!(all));
+    }
+    Some(metadata)
+}

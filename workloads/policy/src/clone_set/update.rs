@@ -1,5 +1,7 @@
 //! Updates: which pods get another revision now, and how.
 
+use serde_json::json;
+
 use super::{
     Pass,
     member::Member,
@@ -11,7 +13,7 @@ use super::{
 use crate::{
     action::{Action, InPlaceUpdate},
     in_place::{Change, InPlacePhase, change},
-    lifecycle::{State, holds},
+    lifecycle::{State, held_again, holds},
     names::REVISION_LABEL,
     revision::Revision,
 };
@@ -88,7 +90,14 @@ impl<'a> Pass<'a> {
 
     fn update_in_place(&mut self, member: &Member<'a>, target: &Revision, change: Change) {
         let pod = member.pod;
-        if holds(self.rules.in_place_update(), pod) {
+        let hook = self.rules.in_place_update();
+        if member.state == State::Updated
+            && let Some(metadata) = held_again(hook, pod, self.now)
+        {
+            self.plan.actions.push(Action::PatchPod(pod.target(), json!({ "metadata": metadata })));
+            return;
+        }
+        if holds(hook, pod) {
             if member.state != State::PreparingUpdate {
                 self.plan.actions.push(enter(pod, State::PreparingUpdate, self.now));
             }

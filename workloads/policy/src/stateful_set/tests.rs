@@ -333,6 +333,16 @@ fn a_pod_that_is_not_to_be_updated_any_more_serves_again() {
     }
 }
 
+/// It passed its hook for the revision before, and waits for it to be taken back: it is held anew.
+#[test]
+fn a_pod_that_is_updated_again_is_held_again() {
+    let mut spec = rolling(json!({ "podUpdatePolicy": "InPlaceOnly" }));
+    spec["lifecycle"] = json!({ "inPlaceUpdate": { "labelsHandler": { "hook": "true" } } });
+    let mut world = World::new(1, spec, "0o");
+    world.pods[0].labels.insert(STATE_LABEL.to_owned(), "Updated".to_owned());
+    assert_eq!(world.effect(), "PreparingUpdate0");
+}
+
 #[test]
 fn the_status_counts() {
     let status =

@@ -9,7 +9,7 @@ use crate::{
     action::{Action, InPlaceUpdate},
     clone_set::{Priority, UpdateType},
     in_place::{Change, InPlacePhase, change},
-    lifecycle::{State, entering, has_all, holds},
+    lifecycle::{State, entering, has_all, held_again, holds},
     names::REVISION_LABEL,
     revision::Revision,
 };
@@ -167,6 +167,12 @@ impl<'a> Pass<'a> {
 
     fn update_in_place(&mut self, member: &Member<'a>, target: &Revision, change: Change) {
         let pod = member.pod;
+        if State::of(pod) == State::Updated
+            && let Some(metadata) = held_again(self.rules.in_place_update, pod, self.now)
+        {
+            self.plan.actions.push(Action::PatchPod(pod.target(), json!({ "metadata": metadata })));
+            return;
+        }
         if holds(self.rules.in_place_update, pod) {
             if State::of(pod) != State::PreparingUpdate {
                 let patch = json!({ "metadata": entering(State::PreparingUpdate, self.now) });

@@ -129,6 +129,25 @@ fn a_pod_that_is_not_to_be_updated_any_more_serves_again() {
     assert_eq!(back.effect(), "");
 }
 
+/// It passed its hook for the revision before, and waits for it to be taken back: it is held anew.
+#[test]
+fn a_pod_that_is_updated_again_is_held_again() {
+    let mut spec = spec("InPlaceOnly");
+    spec["lifecycle"] =
+        json!({ "inPlaceUpdate": { "labelsHandler": { "hook": "true" }, "finalizersHandler": ["x/hook"] } });
+    let mut world = World::new(spec, "2n 1o");
+    world.pods[2].labels.insert(STATE_LABEL.to_owned(), "Updated".to_owned());
+    world.pods[2].finalizers = vec!["other/one".to_owned()];
+    assert_eq!(world.effect(), "PreparingUpdate o");
+    let patch = world.plan().actions.into_iter().find_map(|action| match action {
+        Action::PatchPod(_, patch) => Some(patch),
+        _ => None,
+    });
+    let metadata = &patch.unwrap()["metadata"];
+    assert_eq!(metadata["labels"]["hook"], "true");
+    assert_eq!(metadata["finalizers"], json!(["other/one", "x/hook"]));
+}
+
 /// A newer revision does not wait for the one that goes on.
 #[test]
 fn an_update_that_goes_on_gets_the_newest_revision() {
