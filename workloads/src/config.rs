@@ -8,8 +8,8 @@ use clap::{ArgAction, Parser};
 use jiff::tz::TimeZone;
 use tracing_subscriber::filter::Targets;
 
-/// Berth's workloads: makes, updates and deletes the pods of CloneSets, StatefulSets and DaemonSets, and runs BroadcastJobs and
-/// AdvancedCronJobs.
+/// Berth's workloads: makes, updates and deletes the pods of CloneSets, StatefulSets and DaemonSets, and runs
+/// BroadcastJobs and AdvancedCronJobs.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "berth-workloads", version)]
 pub struct Config {

@@ -38,7 +38,7 @@ pub(crate) struct Memory {
     aside: Option<Aside>,
 }
 
-/// What was decided on it failed.
+/// Rest after a failure of what was decided on a workload.
 #[derive(Clone, Copy, Debug)]
 struct Aside {
     generation: Option<i64>,

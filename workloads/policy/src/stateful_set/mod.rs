@@ -272,8 +272,8 @@ impl<'a> Pass<'a> {
         if keeps { self.live.current } else { self.live.update }
     }
 
-    /// Deletes the pods of slots that were held before their deletion and are not any more. What is begun goes
-    /// on: whoever let go of the pod expects it gone, though nobody would choose it now.
+    /// Deletes the pods of slots that were held before their deletion and are not any more. What is begun
+    /// goes on: whoever let go of the pod expects it gone, though nobody would choose it now.
     fn finish(&mut self) {
         let is_held = |one: &Member<'_>| holds(self.rules.pre_delete, one.pod);
         let in_slot = |one: &Member<'_>| self.slots.binary_search(&one.ordinal).is_ok();
