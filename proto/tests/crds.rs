@@ -5,7 +5,8 @@ use std::{fs, path::PathBuf};
 use berth_proto::crd::{
     AdvancedCronJob, AdvancedDaemonSet, AdvancedStatefulSet, BroadcastJob, CloneSet,
     ContainerRecreateRequest, ContainerUpdateRequest, ImagePullJob, MOST_SECONDS, NodeImage, NodePodProbe,
-    NodePodUpdate, PodProbeMarker, PodUnavailableBudget, SidecarSet, documents,
+    NodePodUpdate, PersistentPodState, PodProbeMarker, PodUnavailableBudget, ResourceDistribution,
+    SidecarSet, UnitedDeployment, WorkloadSpread, documents,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -36,31 +37,86 @@ fn no_status_requires_a_field() {
     }
 }
 
+/// Without a manager the API server converts by the name of the version alone: what one version knew and the
+/// other one did not would be pruned. And who applies the definition anew takes nothing back that the manager
+/// has written.
+#[test]
+fn both_versions_of_a_stateful_set_have_all_fields() {
+    let definitions = documents();
+    let (_, document) =
+        definitions.iter().find(|(file, _)| file == "workloads/crds/statefulsets.yaml").expect("it is there");
+    let versions = document["spec"]["versions"].as_array().expect("versions");
+    let of = |name: &str| versions.iter().find(|version| version["name"] == name).expect("the version");
+    let (beta, alpha) = (of("v1beta1"), of("v1alpha1"));
+    assert_eq!((beta["storage"].as_bool(), alpha["storage"].as_bool()), (Some(true), Some(false)));
+    for field in ["schema", "subresources", "additionalPrinterColumns", "served"] {
+        assert!(!beta[field].is_null() && beta[field] == alpha[field], "{field}");
+    }
+    // What the conversion keeps for a client of `v1alpha1` no default may stand in the place of.
+    let fields = &alpha["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];
+    for later in ["lifecycle", "persistentVolumeClaimRetentionPolicy", "reserveOrdinals", "scaleStrategy"] {
+        assert!(fields[later].is_object() && fields[later]["default"].is_null(), "{later}");
+    }
+    assert!(document["spec"]["conversion"].is_null());
+    assert_eq!(document["metadata"]["annotations"]["berth.dev/converted-by"], "berth-manager");
+}
+
 /// The API server itself has the bound of these.
 const WITHOUT: [(&str, &str); 1] = [("date-time", "a text that is a time is as long as a time")];
 
 /// Objects of Kubernetes' own types that are kept as they were given, newer fields included: the API server
 /// bounds the size of the whole object, and admission what it reads of them.
-const AS_GIVEN: [&str; 19] = [
+const AS_GIVEN: [&str; 50] = [
+    "distribution/crds/resourcedistributions.yaml.spec.resource",
+    "distribution/crds/resourcedistributions.yaml.spec.resource.metadata",
+    "distribution/crds/resourcedistributions.yaml.spec.resource.metadata.ownerReferences[]",
     "jobs/crds/advancedcronjobs.yaml.spec.template.broadcastJobTemplate",
     "jobs/crds/advancedcronjobs.yaml.spec.template.broadcastJobTemplate.metadata",
     "jobs/crds/advancedcronjobs.yaml.spec.template.jobTemplate",
     "jobs/crds/advancedcronjobs.yaml.spec.template.jobTemplate.metadata",
     "jobs/crds/broadcastjobs.yaml.spec.template",
     "jobs/crds/broadcastjobs.yaml.spec.template.metadata",
+    "jobs/crds/broadcastjobs.yaml.spec.template.spec",
     "workloads/crds/clonesets.yaml.spec.template",
     "workloads/crds/clonesets.yaml.spec.template.metadata",
+    "workloads/crds/clonesets.yaml.spec.template.spec",
     "workloads/crds/clonesets.yaml.spec.volumeClaimTemplates[]",
     "workloads/crds/clonesets.yaml.spec.volumeClaimTemplates[].metadata",
     "workloads/crds/daemonsets.yaml.spec.template",
     "workloads/crds/daemonsets.yaml.spec.template.metadata",
+    "workloads/crds/daemonsets.yaml.spec.template.spec",
     "workloads/crds/statefulsets.yaml.spec.template",
     "workloads/crds/statefulsets.yaml.spec.template.metadata",
+    "workloads/crds/statefulsets.yaml.spec.template.spec",
     "workloads/crds/statefulsets.yaml.spec.volumeClaimTemplates[]",
     "workloads/crds/statefulsets.yaml.spec.volumeClaimTemplates[].metadata",
     "crds/sidecarsets.yaml.spec.containers[]",
     "crds/sidecarsets.yaml.spec.initContainers[]",
     "crds/sidecarsets.yaml.spec.volumes[]",
+    "uniteddeployments/crds/uniteddeployments.yaml.spec.template.advancedStatefulSetTemplate",
+    "uniteddeployments/crds/uniteddeployments.yaml.spec.template.advancedStatefulSetTemplate.metadata",
+    "uniteddeployments/crds/uniteddeployments.yaml.spec.template.advancedStatefulSetTemplate.spec",
+    "uniteddeployments/crds/uniteddeployments.yaml.spec.template.advancedStatefulSetTemplate.spec.template",
+    "uniteddeployments/crds/uniteddeployments.yaml.spec.template.advancedStatefulSetTemplate.spec.template.metadata",
+    "uniteddeployments/crds/uniteddeployments.yaml.spec.template.cloneSetTemplate",
+    "uniteddeployments/crds/uniteddeployments.yaml.spec.template.cloneSetTemplate.metadata",
+    "uniteddeployments/crds/uniteddeployments.yaml.spec.template.cloneSetTemplate.spec",
+    "uniteddeployments/crds/uniteddeployments.yaml.spec.template.cloneSetTemplate.spec.template",
+    "uniteddeployments/crds/uniteddeployments.yaml.spec.template.cloneSetTemplate.spec.template.metadata",
+    "uniteddeployments/crds/uniteddeployments.yaml.spec.template.deploymentTemplate",
+    "uniteddeployments/crds/uniteddeployments.yaml.spec.template.deploymentTemplate.metadata",
+    "uniteddeployments/crds/uniteddeployments.yaml.spec.template.deploymentTemplate.spec",
+    "uniteddeployments/crds/uniteddeployments.yaml.spec.template.deploymentTemplate.spec.template",
+    "uniteddeployments/crds/uniteddeployments.yaml.spec.template.deploymentTemplate.spec.template.metadata",
+    "uniteddeployments/crds/uniteddeployments.yaml.spec.template.statefulSetTemplate",
+    "uniteddeployments/crds/uniteddeployments.yaml.spec.template.statefulSetTemplate.metadata",
+    "uniteddeployments/crds/uniteddeployments.yaml.spec.template.statefulSetTemplate.spec",
+    "uniteddeployments/crds/uniteddeployments.yaml.spec.template.statefulSetTemplate.spec.template",
+    "uniteddeployments/crds/uniteddeployments.yaml.spec.template.statefulSetTemplate.spec.template.metadata",
+    "uniteddeployments/crds/uniteddeployments.yaml.spec.topology.subsets[].patch",
+    "uniteddeployments/crds/uniteddeployments.yaml.spec.topology.subsets[].patch.metadata",
+    "crds/workloadspreads.yaml.spec.subsets[].patch",
+    "crds/workloadspreads.yaml.spec.subsets[].patch.metadata",
 ];
 
 /// Every text, list, map and number has a bound, so that no author of an object decides how large others'
@@ -97,7 +153,7 @@ fn unbounded(schema: &Value, path: &str, free: &mut Vec<String>) {
     // An object without fields takes none: what is given is pruned.
     let pruned = kind == "object" && path.ends_with(".yaml.spec");
     let as_given = AS_GIVEN.contains(&path);
-    if (kind == "object" && !described && !pruned)
+    if (kind == "object" && !described && !pruned && !as_given)
         || (schema["x-kubernetes-preserve-unknown-fields"] == true && !as_given)
         || schema["additionalProperties"] == true
     {
@@ -151,8 +207,12 @@ fn no_field_of_an_openkruise_manifest_is_lost() {
     keeps::<AdvancedStatefulSet>("stateful-set-all-fields");
     keeps::<AdvancedDaemonSet>("daemon-set-all-fields");
     keeps::<BroadcastJob>("broadcast-job-all-fields");
+    keeps::<PersistentPodState>("persistent-pod-state-all-fields");
+    keeps::<ResourceDistribution>("resource-distribution-all-fields");
     keeps::<AdvancedCronJob>("advanced-cron-job-all-fields");
     keeps::<AdvancedCronJob>("advanced-cron-job-broadcast");
+    keeps::<UnitedDeployment>("united-deployment-all-fields");
+    keeps::<WorkloadSpread>("workload-spread-all-fields");
 }
 
 /// With everything a status can say.
@@ -174,4 +234,22 @@ fn a_request_has_the_default_of_its_strategy() {
     let default = |of: &str| document.pointer(&format!("{strategy}{of}/default")).cloned();
     assert_eq!(default(""), Some(serde_json::json!({})));
     assert_eq!(default("/properties/failurePolicy"), Some(serde_json::json!("Fail")));
+}
+
+/// A phase says only that a request ended; a list of requests must show how.
+#[test]
+fn a_request_that_failed_is_seen_to_have_failed() {
+    for (file, document) in documents() {
+        assert_eq!(document["spec"]["names"]["categories"], serde_json::json!(["berth"]), "{file}");
+        let columns = document["spec"]["versions"][0]["additionalPrinterColumns"].as_array().cloned();
+        let names = columns.unwrap_or_default().into_iter().map(|column| column["name"].clone());
+        let names: Vec<String> = names.filter_map(|name| name.as_str().map(str::to_owned)).collect();
+        assert!(!names.is_empty(), "{file} shows names alone");
+        if file.ends_with("requests.yaml") {
+            assert!(
+                ["RESULT", "REASON"].iter().all(|one| names.contains(&(*one).to_owned())),
+                "{file}: {names:?}"
+            );
+        }
+    }
 }

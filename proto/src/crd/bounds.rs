@@ -59,6 +59,10 @@ const TEXTS: &[(&str, i64)] = &[
     ("defaultAnnotations{}", ANNOTATIONS),
     ("command[]", 64 << 10),
     ("revisions[].name", NAME),
+    ("topology.subsets[].name", 63),
+    ("topology.subsets[].replicas", 16),
+    ("tolerations[].effect", 63),
+    ("updatedRevision", NAME),
     // `<PodProbeMarker>#<its probe>`, of two names.
     ("name", 2 * NAME + 1),
     ("names[]", NAME),
@@ -72,7 +76,7 @@ const TEXTS: &[(&str, i64)] = &[
     ("fieldPath", 1024),
     ("resourceVersion", 128),
     ("revision", 1024),
-    // A workload's has the image in it.
+    // One that is longer than a UID has been let in by an older definition.
     ("desiredImages[].uid", 8192),
     ("pulls[].uid", 8192),
     ("uid", 128),
@@ -135,6 +139,14 @@ const TEXTS: &[(&str, i64)] = &[
     ("schedule", 256),
     ("timeZone", 128),
     ("concurrencyPolicy", 63),
+    ("failedNamespace[]", NAME),
+    ("nodeTopologyKeys[]", KEY),
+    ("nodeTopologyLabels{}", NAME),
+    ("persistentPodStateRetentionPolicy", 63),
+    ("maxReplicas", 16),
+    ("effect", 63),
+    ("restartPolicy", 63),
+    ("scheduleStrategy.type", 63),
 ];
 
 /// The longest lists and largest maps.
@@ -192,6 +204,26 @@ const COUNTS: &[(&str, i64)] = &[
     ("volumeClaimTemplates", 64),
     ("reserveOrdinals", 4096),
     ("status.active", 1024),
+    ("topology.subsets", 128),
+    ("matchFields", 128),
+    ("tolerations", 128),
+    ("partitions", 128),
+    ("currentPartitions", 128),
+    ("subsetReplicas", 128),
+    ("finalizers", 64),
+    // Of namespaces.
+    ("list", 10_000),
+    ("failedNamespace", 10_000),
+    ("nodeTopologyKeys", 64),
+    ("nodeTopologyLabels", 128),
+    ("preferredPersistentTopology", 64),
+    ("persistentPodAnnotations", 64),
+    ("podStates", 10_000),
+    ("subsets", 64),
+    ("subsetStatuses", 128),
+    ("preferredNodeSelectorTerms", 64),
+    ("creatingPods", 2_001),
+    ("deletingPods", 2_001),
     // A budget gives 2,000 permits at once.
     ("disruptedPods", 2_001),
     ("unavailablePods", 2_001),
@@ -269,6 +301,15 @@ const RANGES: &[(&str, i64, i64)] = &[
     ("successfulJobsHistoryLimit", 0, I32),
     ("failedJobsHistoryLimit", 0, I32),
     ("missed.count", 0, I32),
+    // Less than none is none.
+    ("tolerationSeconds", -EXACT, EXACT),
+    ("partitions{}", 0, I32),
+    ("currentPartitions{}", 0, I32),
+    ("subsetReplicas{}", 0, I32),
+    ("maxReplicas", 0, 1_000_000),
+    ("missingReplicas", -1, 1_000_000),
+    ("observedReplicas", 0, 1_000_000),
+    ("rescheduleCriticalSeconds", 0, 295),
 ];
 
 /// A rule on what several values have together: where, the rule, what it says.

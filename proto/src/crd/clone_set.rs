@@ -54,6 +54,15 @@ use super::{
         "message": "template.metadata.labels are not those of selector: give the template the labels that are selected",
     },
     {
+        "rule": "!has(self.template.spec) || !has(self.template.spec.restartPolicy) \
+                 || self.template.spec.restartPolicy in ['', 'Always']",
+        "message": "template.spec.restartPolicy is not Always, and these pods run on and on: leave it out",
+    },
+    {
+        "rule": "!has(self.template.spec) || !has(self.template.spec.activeDeadlineSeconds)",
+        "message": "template.spec.activeDeadlineSeconds would end pods that run on and on: leave it out",
+    },
+    {
         "rule": "!has(self.updateStrategy) || !has(self.updateStrategy.maxUnavailable) \
                  || (has(self.replicas) && self.replicas == 0) \
                  || !(self.updateStrategy.maxUnavailable == 0 || self.updateStrategy.maxUnavailable == '0%') \
@@ -100,9 +109,17 @@ pub struct CloneSetSpec {
 /// How pods are added and removed.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    {
+        "rule": "!has(self.maxUnavailable) || type(self.maxUnavailable) == int \
+                 || self.maxUnavailable.matches('^[0-9]{1,9}([.][0-9]{1,4})?%$')",
+        "message": "maxUnavailable is neither a number nor a share: give a number, or a share such as 10%",
+    },
+]))]
 pub struct CloneSetScaleStrategy {
     /// Names of pods that are to go first; names of pods that are gone are taken out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "set"))]
     pub pods_to_delete: Vec<String>,
     /// How many pods, or which share of them, may be unavailable while pods are added; any when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -140,6 +157,13 @@ pub struct CloneSetScaleStrategy {
                  || self.maxSurge.matches('^[0-9]{1,9}([.][0-9]{1,4})?%$')",
         "message": "maxSurge is neither a number nor a share: give a number, or a share such as 10%",
     },
+    {
+        "rule": "!has(self.priorityStrategy) || !has(self.priorityStrategy.orderPriority) \
+                 || !has(self.priorityStrategy.weightPriority) \
+                 || size(self.priorityStrategy.orderPriority) == 0 \
+                 || size(self.priorityStrategy.weightPriority) == 0",
+        "message": "priorityStrategy has both orderPriority and weightPriority: give one of them",
+    },
 ]))]
 pub struct CloneSetUpdateStrategy {
     /// `ReCreate` (the default), `InPlaceIfPossible` or `InPlaceOnly`.
@@ -166,6 +190,7 @@ pub struct CloneSetUpdateStrategy {
     pub priority_strategy: Option<UpdatePriorityStrategy>,
     /// Labels whose pods are spread over the update.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["key", "value"]))]
     pub scatter_strategy: Vec<UpdateScatterTerm>,
     /// How a pod is updated in place.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -24,9 +24,12 @@ use super::{FailurePolicy, TwinSwap, TwinSwapState};
     derive = "PartialEq",
     selectable = ".status.nodeName",
     printcolumn = r#"{"name":"PHASE","type":"string","jsonPath":".status.phase"}"#,
+    printcolumn = r#"{"name":"RESULT","type":"string","jsonPath":".status.conditions[?(@.type!=\"RollingBack\")].type","description":"Complete or Failed, once it has ended."}"#,
+    printcolumn = r#"{"name":"REASON","type":"string","jsonPath":".status.conditions[?(@.type!=\"RollingBack\")].reason"}"#,
     printcolumn = r#"{"name":"POD","type":"string","jsonPath":".spec.podName"}"#,
     printcolumn = r#"{"name":"NODE","type":"string","jsonPath":".status.nodeName"}"#,
-    printcolumn = r#"{"name":"AGE","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+    printcolumn = r#"{"name":"AGE","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
+    printcolumn = r#"{"name":"MESSAGE","type":"string","priority":1,"jsonPath":".status.message"}"#
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [

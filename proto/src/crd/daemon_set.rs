@@ -47,6 +47,15 @@ use super::{PodTemplate, WorkloadCondition, WorkloadLifecycle};
         "message": "template.metadata.labels are not those of selector: give the template the labels that are selected",
     },
     {
+        "rule": "!has(self.template.spec) || !has(self.template.spec.restartPolicy) \
+                 || self.template.spec.restartPolicy in ['', 'Always']",
+        "message": "template.spec.restartPolicy is not Always, and these pods run on and on: leave it out",
+    },
+    {
+        "rule": "!has(self.template.spec) || !has(self.template.spec.activeDeadlineSeconds)",
+        "message": "template.spec.activeDeadlineSeconds would end pods that run on and on: leave it out",
+    },
+    {
         "rule": "!has(self.burstReplicas) || type(self.burstReplicas) == int \
                  || self.burstReplicas.matches('^[0-9]{1,9}([.][0-9]{1,4})?%$')",
         "message": "burstReplicas is neither a number nor a share: give a number, or a share such as 10%",
@@ -115,13 +124,13 @@ pub struct AdvancedDaemonSetUpdateStrategy {
     },
     {
         "rule": "!has(self.maxUnavailable) || type(self.maxUnavailable) == int \
-                 || self.maxUnavailable.matches('^[0-9]{1,9}([.][0-9]{1,4})?%$')",
-        "message": "maxUnavailable is neither a number nor a share: give a number, or a share such as 10%",
+                 || self.maxUnavailable.matches('^0{0,6}([0-9]{1,2}([.][0-9]{1,4})?|100([.]0{1,4})?)%$')",
+        "message": "maxUnavailable is neither a number nor a share up to 100%: give a number, or a share such as 10%",
     },
     {
         "rule": "!has(self.maxSurge) || type(self.maxSurge) == int \
-                 || self.maxSurge.matches('^[0-9]{1,9}([.][0-9]{1,4})?%$')",
-        "message": "maxSurge is neither a number nor a share: give a number, or a share such as 10%",
+                 || self.maxSurge.matches('^0{0,6}([0-9]{1,2}([.][0-9]{1,4})?|100([.]0{1,4})?)%$')",
+        "message": "maxSurge is neither a number nor a share up to 100%: give a number, or a share such as 10%",
     },
     {
         "rule": "!has(self.partition) || type(self.partition) == int \

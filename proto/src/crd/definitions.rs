@@ -5,8 +5,8 @@
 //! kept in memory by every API server.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
-    ValidationRule,
+    CustomResourceDefinition, CustomResourceDefinitionVersion, JSON, JSONSchemaProps, JSONSchemaPropsOrArray,
+    JSONSchemaPropsOrBool, ValidationRule,
 };
 use kube::CustomResourceExt;
 use serde_json::{Value, json};
@@ -14,15 +14,20 @@ use serde_json::{Value, json};
 use super::{
     AdvancedCronJob, AdvancedDaemonSet, AdvancedStatefulSet, BroadcastJob, CloneSet,
     ContainerRecreateRequest, ContainerUpdateRequest, ImagePullJob, NodeImage, NodePodProbe, NodePodUpdate,
-    PodProbeMarker, PodUnavailableBudget, SidecarSet, bounds::bound,
+    PodProbeMarker, PodUnavailableBudget, ResourceDistribution, SidecarSet, UnitedDeployment, WorkloadSpread,
+    bounds::bound,
 };
+
+/// Annotation of a definition whose objects one of Berth's programs converts; the program is its value. That
+/// program alone writes `spec.conversion`, which the definition leaves out.
+pub const CONVERTED: &str = "berth.dev/converted-by";
 
 /// Every kind's definition.
 pub fn definitions() -> Vec<CustomResourceDefinition> {
     let mut definitions = vec![
         with_short_name(AdvancedCronJob::crd(), 52),
         AdvancedDaemonSet::crd(),
-        AdvancedStatefulSet::crd(),
+        with_older_version(AdvancedStatefulSet::crd()),
         with_short_name(BroadcastJob::crd(), 63),
         CloneSet::crd(),
         with_strategy(ContainerRecreateRequest::crd()),
@@ -33,9 +38,14 @@ pub fn definitions() -> Vec<CustomResourceDefinition> {
         with_empty_spec(NodePodUpdate::crd()),
         PodProbeMarker::crd(),
         PodUnavailableBudget::crd(),
+        ResourceDistribution::crd(),
         SidecarSet::crd(),
+        with_label_name(UnitedDeployment::crd(), 52),
+        WorkloadSpread::crd(),
     ];
     for definition in &mut definitions {
+        // `kubectl get berth -A` lists them all.
+        definition.spec.names.categories = Some(vec!["berth".to_owned()]);
         for_schemas(definition, |schema| {
             shorten(schema);
             bound(schema, "");
@@ -45,12 +55,14 @@ pub fn definitions() -> Vec<CustomResourceDefinition> {
 }
 
 /// Folder of the kinds that a program of their own makes work; the others are everybody's.
-const OF_WORKLOADS: [(&str, &str); 5] = [
+const OF_WORKLOADS: [(&str, &str); 7] = [
     ("advancedcronjobs", "jobs/crds"),
     ("broadcastjobs", "jobs/crds"),
     ("clonesets", "workloads/crds"),
     ("daemonsets", "workloads/crds"),
+    ("resourcedistributions", "distribution/crds"),
     ("statefulsets", "workloads/crds"),
+    ("uniteddeployments", "uniteddeployments/crds"),
 ];
 
 /// The files of the kinds by their paths in `deploy`, as JSON values in the order of the API's documentation.
@@ -108,6 +120,22 @@ fn with_strategy(mut definition: CustomResourceDefinition) -> CustomResourceDefi
     definition
 }
 
+/// StatefulSets of `v1alpha1` are served beside those of `v1beta1`, which are stored. Both versions have all
+/// fields: without a manager that converts, the API server changes nothing but the name of the version, and
+/// no field is lost.
+fn with_older_version(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
+    let older = definition.spec.versions.iter().map(|version| CustomResourceDefinitionVersion {
+        name: "v1alpha1".to_owned(),
+        storage: false,
+        ..version.clone()
+    });
+    let older: Vec<_> = older.collect();
+    definition.spec.versions.extend(older);
+    let annotations = definition.metadata.annotations.get_or_insert_default();
+    annotations.insert(CONVERTED.to_owned(), "berth-manager".to_owned());
+    definition
+}
+
 /// A name is part of the names or labels of what its object makes.
 fn with_short_name(mut definition: CustomResourceDefinition, most: usize) -> CustomResourceDefinition {
     for_schemas(&mut definition, |schema| {
@@ -117,6 +145,20 @@ fn with_short_name(mut definition: CustomResourceDefinition, most: usize) -> Cus
             ),
             message: Some(format!(
                 "the metadata.name of this kind has at most {most} letters, digits and dashes: choose another one"
+            )),
+            ..ValidationRule::default()
+        });
+    });
+    definition
+}
+
+/// A name is part of a label's value, with the hash of a revision.
+fn with_label_name(mut definition: CustomResourceDefinition, most: usize) -> CustomResourceDefinition {
+    for_schemas(&mut definition, |schema| {
+        schema.x_kubernetes_validations.get_or_insert_default().push(ValidationRule {
+            rule: format!("size(self.metadata.name) <= {most}"),
+            message: Some(format!(
+                "the metadata.name of this kind has at most {most} letters: choose another one"
             )),
             ..ValidationRule::default()
         });

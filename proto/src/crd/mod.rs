@@ -20,12 +20,16 @@ mod invalid;
 mod node_image;
 mod node_pod_probe;
 mod node_pod_update;
+mod persistent_pod_state;
 mod pod_probe_marker;
 mod pod_unavailable_budget;
+mod resource_distribution;
 mod sidecar_set;
 mod stateful_set;
 mod swap;
+mod united_deployment;
 mod workload;
+mod workload_spread;
 
 pub use advanced_cron_job::{
     AdvancedCronJob, AdvancedCronJobSpec, AdvancedCronJobStatus, CronJobTemplate, JobTemplate, MissedRuns,
@@ -53,7 +57,7 @@ pub use daemon_set::{
     AdvancedDaemonSet, AdvancedDaemonSetRollingUpdate, AdvancedDaemonSetSpec, AdvancedDaemonSetStatus,
     AdvancedDaemonSetUpdateStrategy,
 };
-pub use definitions::{definitions, documents};
+pub use definitions::{CONVERTED, definitions, documents};
 pub use image_pull_job::{
     CompletionPolicy, CompletionPolicyType, ImagePullJob, ImagePullJobSpec, ImagePullJobStatus,
     JobPullPolicy, NodeSelector,
@@ -71,12 +75,20 @@ pub use node_pod_probe::{
 pub use node_pod_update::{
     DesiredPod, NodePodUpdate, NodePodUpdateSpec, NodePodUpdateStatus, PodPull, PodService, UpdatedPod,
 };
+pub use persistent_pod_state::{
+    NodeTopologyTerm, PersistentPodAnnotation, PersistentPodState, PersistentPodStateSpec,
+    PersistentPodStateStatus, PodState, PreferredTopologyTerm,
+};
 pub use pod_probe_marker::{
     MarkerState, PodContainerProbe, PodProbeMarker, PodProbeMarkerSpec, PodProbeMarkerStatus,
     ProbeMarkerPolicy,
 };
 pub use pod_unavailable_budget::{
     BudgetTarget, PodUnavailableBudget, PodUnavailableBudgetSpec, PodUnavailableBudgetStatus,
+};
+pub use resource_distribution::{
+    DistributedResource, DistributionCondition, DistributionTargets, NamespaceEntry, NamespaceList,
+    ResourceDistribution, ResourceDistributionSpec, ResourceDistributionStatus,
 };
 pub use sidecar_set::{
     SidecarContainer, SidecarSet, SidecarSetInjectRevision, SidecarSetInjectionStrategy,
@@ -90,6 +102,14 @@ pub use stateful_set::{
     ClaimRetentionPolicy, UnorderedUpdate,
 };
 pub use swap::{MIGRATION_SECONDS, TwinSwap, TwinSwapState, TwinSwapStep};
+pub use united_deployment::{
+    ManualUpdate, PodTemplatePatch, Subset, SubsetTemplate, Topology, UnitedDeployment, UnitedDeploymentSpec,
+    UnitedDeploymentStatus, UnitedDeploymentUpdateStatus, UnitedDeploymentUpdateStrategy, WorkloadTemplate,
+};
 pub use workload::{
     ClaimTemplate, InPlaceUpdateStrategy, LifecycleHook, PodTemplate, WorkloadCondition, WorkloadLifecycle,
+};
+pub use workload_spread::{
+    SpreadAdaptive, SpreadPatch, SpreadScheduleStrategy, SpreadSubset, SpreadSubsetCondition,
+    SpreadSubsetStatus, SpreadTarget, WorkloadSpread, WorkloadSpreadSpec, WorkloadSpreadStatus,
 };

@@ -20,7 +20,10 @@ use super::pod_probe_marker::ProbeMarkerPolicy;
     plural = "nodepodprobes",
     doc = "The probes one node runs. It has the name of its node.",
     status = "NodePodProbeStatus",
-    derive = "PartialEq"
+    derive = "PartialEq",
+    printcolumn = r#"{"name":"VERIFIED","type":"string","jsonPath":".status.conditions[?(@.type==\"Verified\")].status","description":"False: a marker does not ask for what is listed."}"#,
+    printcolumn = r#"{"name":"ON-TIME","type":"string","jsonPath":".status.conditions[?(@.type==\"OnTime\")].status","description":"False: probes are run later than they should."}"#,
+    printcolumn = r#"{"name":"AGE","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct NodePodProbeSpec {

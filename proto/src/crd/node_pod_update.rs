@@ -23,6 +23,7 @@ use super::{
     doc = "The in-place updates of pods of one node. It has the name of its node.",
     status = "NodePodUpdateStatus",
     derive = "PartialEq",
+    printcolumn = r#"{"name":"UNDERSTOOD","type":"string","jsonPath":".status.conditions[?(@.type==\"Understood\")].status","description":"False: an entry cannot be carried out."}"#,
     printcolumn = r#"{"name":"AGE","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
@@ -46,6 +47,10 @@ pub struct NodePodUpdateStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub features: Vec<String>,
+    /// Last sign of life of the agent of the node, by its own clock: it gives one every two minutes. After
+    /// ten without another one workloads make pods anew that could be updated in place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renew_time: Option<Time>,
     /// `Understood`, False when an entry of `desiredPods` is not one that can be carried out, Unknown when
     /// the owner of one could not be read; which, and what to do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

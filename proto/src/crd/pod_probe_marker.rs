@@ -20,7 +20,10 @@ use serde::{Deserialize, Serialize};
     namespaced,
     doc = "Probes pods and marks them with the results.",
     status = "PodProbeMarkerStatus",
-    derive = "PartialEq"
+    derive = "PartialEq",
+    printcolumn = r#"{"name":"MATCHED","type":"integer","jsonPath":".status.matchedPods","description":"Pods that it selects."}"#,
+    printcolumn = r#"{"name":"ACCEPTED","type":"string","jsonPath":".status.conditions[?(@.type==\"Accepted\")].status","description":"Whether it is carried out."}"#,
+    printcolumn = r#"{"name":"AGE","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct PodProbeMarkerSpec {

@@ -54,6 +54,15 @@ use super::{
         "message": "template.metadata.labels are not those of selector: give the template the labels that are selected",
     },
     {
+        "rule": "!has(self.template.spec) || !has(self.template.spec.restartPolicy) \
+                 || self.template.spec.restartPolicy in ['', 'Always']",
+        "message": "template.spec.restartPolicy is not Always, and these pods run on and on: leave it out",
+    },
+    {
+        "rule": "!has(self.template.spec) || !has(self.template.spec.activeDeadlineSeconds)",
+        "message": "template.spec.activeDeadlineSeconds would end pods that run on and on: leave it out",
+    },
+    {
         "rule": "(has(self.serviceName) ? self.serviceName : '') \
                  == (has(oldSelf.serviceName) ? oldSelf.serviceName : '')",
         "message": "serviceName is immutable: make a new StatefulSet",
@@ -109,6 +118,7 @@ pub struct AdvancedStatefulSetSpec {
     pub revision_history_limit: Option<i32>,
     /// Numbers that no pod gets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "set"))]
     pub reserve_ordinals: Vec<i32>,
     /// Points at which pods are held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -227,6 +237,15 @@ pub struct AdvancedStatefulSetRollingUpdate {
 /// An order of the update that is not that of the numbers.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    {
+        "rule": "!has(self.priorityStrategy) || !has(self.priorityStrategy.orderPriority) \
+                 || !has(self.priorityStrategy.weightPriority) \
+                 || size(self.priorityStrategy.orderPriority) == 0 \
+                 || size(self.priorityStrategy.weightPriority) == 0",
+        "message": "priorityStrategy has both orderPriority and weightPriority: give one of them",
+    },
+]))]
 pub struct UnorderedUpdate {
     /// Which pods come first.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -105,6 +105,15 @@ impl JsonSchema for PodTemplate {
                     },
                     "x-kubernetes-preserve-unknown-fields": true,
                 },
+                // What rules look at.
+                "spec": {
+                    "type": "object",
+                    "properties": {
+                        "restartPolicy": {"type": "string"},
+                        "activeDeadlineSeconds": {"type": "integer", "format": "int64"},
+                    },
+                    "x-kubernetes-preserve-unknown-fields": true,
+                },
             },
             "x-kubernetes-preserve-unknown-fields": true,
         })
