@@ -31,6 +31,7 @@
 //! - [`wire`]: the one edit of a request, on the bytes themselves.
 //! - `peer`, `relist`, [`exceptions`], `append`: the two answers that tell the kubelet, and no other client,
 //!   more than the runtime did, as bytes after the runtime's.
+//! - `passing`, `descriptor`: descriptors that go from one process to the next, with words.
 //! - [`convert`]: from CRI messages to the words of the policy.
 //!
 //! This crate holds no policy: whether a call may pass, and whether an answer is an exception, is the answer
@@ -55,6 +56,7 @@ pub mod wire;
 mod append;
 mod bounds;
 mod call;
+mod descriptor;
 mod download;
 mod edit;
 mod endpoint;
@@ -68,6 +70,7 @@ mod intercept;
 mod listener;
 mod metrics;
 mod observe;
+mod passing;
 mod peer;
 mod relist;
 pub mod remote;
@@ -79,10 +82,12 @@ mod upload;
 mod upstream;
 
 pub use bounds::MOST_MEMORY;
+pub use descriptor::own;
 pub use endpoint::{EndpointError, RuntimeEndpoint};
 pub use fd_store::{FdStore, StoredFd};
 pub use gate::{Answer, BoxFuture, Decision, Gate, Holds, Query};
 pub use listener::{BindError, Listener, bind};
-pub use metrics::Metrics;
+pub use metrics::{Exported, Metrics};
+pub use passing::PassingLine;
 pub use peer::{Clients, MAX_PROCESS_NAME};
 pub use serve::{Shutdown, serve};

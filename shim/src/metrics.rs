@@ -63,7 +63,27 @@ pub(crate) enum Shed {
 
 // === impl Metrics ===
 
+/// Metrics of a process that exports nothing itself.
+#[derive(Debug)]
+pub struct Exported(Registry);
+
+impl Exported {
+    /// As OpenMetrics.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        // Into memory.
+        let _ = prometheus_client::encoding::text::encode(&mut text, &self.0);
+        text
+    }
+}
+
 impl Metrics {
+    /// Makes metrics, and what exports them.
+    pub fn exported() -> (Self, Exported) {
+        let mut registry = Registry::default();
+        (Self::register(&mut registry), Exported(registry))
+    }
+
     /// Registers the metrics under `berth_shim_…`.
     pub fn register(registry: &mut Registry) -> Self {
         let registry = registry.sub_registry_with_prefix("berth_shim");

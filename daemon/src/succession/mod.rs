@@ -5,7 +5,6 @@
 //! - [`systemd`], `heartbeat`, `stop`: what systemd is told, and how the agent begins to end.
 //! - `fd_store`, `descriptor`: descriptors that systemd keeps, and those that are passed.
 
-pub(crate) mod descriptor;
 pub(crate) mod fd_store;
 pub(crate) mod handover;
 pub(crate) mod heartbeat;

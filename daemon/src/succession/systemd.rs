@@ -9,11 +9,11 @@ use std::{
     time::Duration,
 };
 
-use berth_shim::Shutdown;
+use berth_shim::{Shutdown, own};
 use sd_notify::NotifyState;
 use tracing::{debug, warn};
 
-use crate::succession::{descriptor::own, heartbeat::Heartbeat};
+use crate::succession::heartbeat::Heartbeat;
 
 /// `FileDescriptorName=` of the CRI socket in `berthd.socket`.
 const CRI_SOCKET: &str = "cri";

@@ -1,23 +1,34 @@
 //! `berth-shim`: has the kubelet's socket and passes the bytes. What it does not know itself it asks a
 //! `berthd`, which connects to it and may be killed, changed or stopped at any time.
 //!
-//! One thread, no credential, no network, no file but its two sockets. It is changed rarely.
+//! One thread, no credential, no network, no file but its two sockets. It is changed rarely; then a new
+//! process takes the place of the old one ([`handover`]).
 
+mod handover;
 mod passed;
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Context;
-use berth_shim::{Clients, Listener, Metrics, RuntimeEndpoint, Shutdown, remote::Line, remote::RemoteGate};
+use berth_shim::{
+    Clients, Listener, Metrics, RuntimeEndpoint, Shutdown,
+    remote::{Line, LineEnds, RemoteGate, UpgradeAsk},
+};
 use clap::Parser;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sd_notify::NotifyState;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio_util::sync::CancellationToken;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::mpsc,
+    time::interval,
+};
 use tracing::{debug, info, warn};
 use tracing_subscriber::{filter::Targets, layer::SubscriberExt, util::SubscriberInitExt};
 
-use self::passed::Passed;
+use self::{
+    handover::{OldProcess, Place},
+    passed::Passed,
+};
 
 /// sysexits(3): the command line is wrong. Nothing was bound.
 const EX_USAGE: u8 = 64;
@@ -91,19 +102,32 @@ fn run(flags: Flags, passed: Passed) -> anyhow::Result<()> {
 async fn serve(flags: Flags, mut passed: Passed) -> anyhow::Result<()> {
     // Before anything is taken: a stop that is asked for during the start is a clean one too.
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let mut hangup = signal(SignalKind::hangup())?;
     let endpoint = flags.runtime_endpoint;
     anyhow::ensure!(
         endpoint.path() != flags.socket && flags.shim_socket != flags.socket,
         "--socket, --shim-socket and --runtime-endpoint must be three sockets"
     );
-    let cri = match passed.take(&flags.socket) {
-        Some(socket) => Listener::adopt(socket, &endpoint)?,
-        None => berth_shim::bind(&flags.socket, &endpoint).await.context("--socket")?,
+    let program = handover::installed().context("which program is this?")?;
+    let mut old = OldProcess::meet()?;
+    let (cri, agent) = match &mut old {
+        Some(old) => {
+            let [cri, agent] = old.take().await?;
+            (Listener::adopt(cri, &endpoint)?, Listener::adopt(agent, &endpoint)?)
+        }
+        None => {
+            let cri = match passed.take(&flags.socket) {
+                Some(socket) => Listener::adopt(socket, &endpoint)?,
+                None => berth_shim::bind(&flags.socket, &endpoint).await.context("--socket")?,
+            };
+            let agent = match passed.take(&flags.shim_socket) {
+                Some(socket) => Listener::adopt(socket, &endpoint)?,
+                None => berth_shim::bind(&flags.shim_socket, &endpoint).await.context("--shim-socket")?,
+            };
+            (cri, agent)
+        }
     };
-    let agent = match passed.take(&flags.shim_socket) {
-        Some(socket) => Listener::adopt(socket, &endpoint)?,
-        None => berth_shim::bind(&flags.shim_socket, &endpoint).await.context("--shim-socket")?,
-    };
+    let sockets = [cri.descriptor()?, agent.descriptor()?];
     info!(
         version = env!("CARGO_PKG_VERSION"),
         socket = %flags.socket.display(),
@@ -111,33 +135,68 @@ async fn serve(flags: Flags, mut passed: Passed) -> anyhow::Result<()> {
         runtime = %endpoint,
         "berth-shim serves"
     );
-    let (metrics, shutdown) = (Metrics::default(), Shutdown::new(Duration::from_secs(flags.drain_timeout)));
+    let ((metrics, exported), shutdown) =
+        (Metrics::exported(), Shutdown::new(Duration::from_secs(flags.drain_timeout)));
     let gate = RemoteGate::new(metrics.clone());
     // Answers to the end of the last call.
-    let answering = CancellationToken::new();
-    let line = tokio::spawn(Line::new(agent).serve(gate.clone(), answering.clone()));
+    let ends = LineEnds::default();
+    let (upgrades, asks) = mpsc::channel(1);
+    let line = Line::new(agent).upgrading(upgrades.clone()).exporting(exported);
+    let line = tokio::spawn(line.serve(gate.clone(), ends.clone()));
+    let place =
+        Place { program, sockets, gate: gate.clone(), shutdown: shutdown.clone(), line: ends.clone() };
+    let handing_over = tokio::spawn(Arc::new(place).serve(asks));
     let clients = Clients { kubelet: flags.kubelet_processes };
     let serving = berth_shim::serve(cri, endpoint, gate, clients, metrics, shutdown.clone(), None);
     let mut serving = std::pin::pin!(serving);
+    if let Some(old) = old {
+        old.ready().await?;
+    }
     notify(&[NotifyState::Ready]);
+    tokio::spawn(watchdog());
+    let mut told = false;
     loop {
         // Cancel-safe: a signal that comes while another one is handled stays pending.
         tokio::select! {
             () = &mut serving => break,
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
+            // systemctl reload.
+            _ = hangup.recv() => {
+                if upgrades.try_send(UpgradeAsk::unheard()).is_err() {
+                    warn!("An upgrade is under way");
+                }
+                continue;
+            }
         }
-        if shutdown.token.is_cancelled() {
+        if std::mem::replace(&mut told, true) {
             warn!("Second signal, open calls are cut");
             break;
         }
-        notify(&[NotifyState::Stopping]);
-        shutdown.token.cancel();
+        // Where there is a successor its calls have all the time they need.
+        if !shutdown.token.is_cancelled() {
+            notify(&[NotifyState::Stopping]);
+            shutdown.token.cancel();
+        }
     }
-    answering.cancel();
+    if shutdown.succeeded.is_cancelled() && !told {
+        // Until the successor is well, and whoever has asked for it knows that it serves.
+        handing_over.await?;
+    }
+    ends.all.cancel();
     line.await?;
     info!("berth-shim stopped");
     Ok(())
+}
+
+/// Pings the watchdog while this thread turns, and for no other reason.
+async fn watchdog() {
+    let Some(limit) = sd_notify::watchdog_enabled() else { return };
+    let mut tick = interval((limit / 3).max(Duration::from_millis(100)));
+    loop {
+        tick.tick().await;
+        notify(&[NotifyState::Watchdog]);
+    }
 }
 
 /// Each connection takes two descriptors, and the usual limit is 1024.

@@ -1,14 +1,9 @@
 //! Sockets that systemd passes: they listen already, so that a client that comes while this program is not
 //! there waits in the kernel instead of failing.
 
-use std::{
-    os::{
-        fd::{FromRawFd, OwnedFd, RawFd},
-        unix::net::UnixListener,
-    },
-    path::Path,
-};
+use std::{os::unix::net::UnixListener, path::Path};
 
+use berth_shim::own;
 use tracing::warn;
 
 /// Sockets that systemd passed. Each is known by where it is bound: one unit has both under one name.
@@ -35,13 +30,6 @@ pub(crate) fn passed() -> Passed {
             Passed::default()
         }
     }
-}
-
-#[expect(unsafe_code, reason = "a passed descriptor is a number; there is no safe way to own it")]
-fn own(descriptor: RawFd) -> OwnedFd {
-    // SAFETY: systemd has given this number to this process (LISTEN_PID is ours) and to nobody else; it is
-    // taken once, before any thread is started.
-    unsafe { OwnedFd::from_raw_fd(descriptor) }
 }
 
 #[cfg(test)]

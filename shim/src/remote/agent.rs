@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -11,6 +11,7 @@ use berth_policy::{CallId, ConnectionId, Event, InAdvance};
 use tokio::{
     net::UnixStream,
     sync::watch,
+    task::JoinSet,
     time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
@@ -49,17 +50,29 @@ pub trait Foresight: Send + Sync + 'static {
 /// Lists the runtime: what happened while nobody told is known then.
 pub type Resync = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// Connection of the agent to its shim, made anew whenever it is lost.
+/// How far the identities of a shim are from those of the one before it, which may still count on.
+const APART: u64 = 1 << 32;
+
+/// Connection of the agent to its shim, made anew whenever it is lost. While a shim is succeeded there are
+/// two.
 pub struct AgentLink {
+    shared: Arc<Shared>,
+}
+
+/// State that all connections have in common.
+pub(super) struct Shared {
     pub(super) gate: Arc<dyn Gate>,
     pub(super) foresight: Arc<dyn Foresight>,
     pub(super) resync: Resync,
     pub(super) metrics: Metrics,
-    pub(super) known: Known,
     linked: watch::Sender<bool>,
 }
 
-/// Calls and connections of the shim that the agent was told of.
+/// Mark of a connection to a shim that has not the sockets any more.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Succeeded(CancellationToken);
+
+/// Calls and connections of one shim that the agent was told of.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     /// Added to all identities: those of a shim that was started anew are other ones.
@@ -72,78 +85,177 @@ pub(super) struct Known {
     connections: BTreeSet<ConnectionId>,
 }
 
+/// End of a connection.
+struct Ended {
+    known: Known,
+    number: u64,
+    error: Option<LineError>,
+    connected: bool,
+}
+
 // === impl AgentLink ===
 
 impl AgentLink {
     /// A link that is made when it [runs](AgentLink::run).
     pub fn new(gate: Arc<dyn Gate>, foresight: Arc<dyn Foresight>, resync: Resync, metrics: Metrics) -> Self {
-        let (known, linked) = (Known::default(), watch::Sender::new(false));
-        Self { gate, foresight, resync, metrics, known, linked }
+        let linked = watch::Sender::new(false);
+        Self { shared: Arc::new(Shared { gate, foresight, resync, metrics, linked }) }
     }
 
     /// Whether the shim is connected and knows what the agent knows.
     pub fn linked(&self) -> watch::Receiver<bool> {
-        self.linked.subscribe()
+        self.shared.linked.subscribe()
     }
 
-    /// Serves the shim behind this socket until the stop.
-    pub async fn run(mut self, socket: &Path, stop: CancellationToken) {
-        let (mut pause, mut said) = (AGAIN.0, false);
+    /// Serves the shim behind this socket until the stop, and those that it has succeeded to their end.
+    pub async fn run(self, socket: &Path, stop: CancellationToken) {
+        let shared = self.shared;
+        // Dropped, all connections have ended.
+        let mut sessions = JoinSet::new();
+        let (mut known, mut pause, mut said) = (Known::default(), AGAIN.0, false);
+        let mut number = 0_u64;
         while !stop.is_cancelled() {
-            let session = async {
-                let stream = UnixStream::connect(socket).await?;
-                (pause, said) = (AGAIN.0, false);
-                self.serve(stream).await
+            number = number.saturating_add(1);
+            let (succeeded, next) = (Succeeded::default(), known.beside());
+            let current =
+                sessions.spawn(session(shared.clone(), known, number, socket.to_owned(), succeeded.clone()));
+            let ended = async {
+                loop {
+                    // Cancel-safe: join_next takes no task that it does not return.
+                    tokio::select! {
+                        ended = sessions.join_next() => match ended {
+                            Some(Ok(ended)) if ended.number == number => return Some(ended),
+                            Some(Ok(ended)) => ended.known.over(&*shared.gate),
+                            Some(Err(error)) => {
+                                warn!(%error, "A connection to the shim panicked");
+                                if error.id() == current.id() {
+                                    return None;
+                                }
+                            }
+                            None => return None,
+                        },
+                        () = succeeded.0.cancelled() => return None,
+                    }
+                }
             };
-            let Some(ended) = stop.run_until_cancelled(session).await else { break };
-            self.linked.send_replace(false);
-            self.metrics.told(0, 0, 0);
+            let Some(ended) = stop.run_until_cancelled(ended).await else { break };
+            let Some(ended) = ended else {
+                // The one before goes on beside the next.
+                known = next;
+                if !succeeded.get() {
+                    stop.run_until_cancelled(sleep(AGAIN.1)).await;
+                }
+                continue;
+            };
+            known = ended.known;
+            shared.linked.send_replace(false);
+            shared.metrics.told(0, 0, 0);
+            if ended.connected {
+                (pause, said) = (AGAIN.0, false);
+            }
             if !std::mem::replace(&mut said, true) {
-                let error = ended.err().map(|error| error.to_string()).unwrap_or_default();
+                let error = ended.error.map(|error| error.to_string()).unwrap_or_default();
                 warn!(error, socket = %socket.display(), "No shim, trying again");
             }
             stop.run_until_cancelled(sleep(pause)).await;
             pause = pause.saturating_mul(2).min(AGAIN.1);
         }
-        self.linked.send_replace(false);
+        shared.linked.send_replace(false);
+    }
+}
+
+/// One connection, from its beginning to its end.
+async fn session(
+    shared: Arc<Shared>,
+    mut known: Known,
+    number: u64,
+    socket: PathBuf,
+    succeeded: Succeeded,
+) -> Ended {
+    let (connected, served) = match UnixStream::connect(&socket).await {
+        Ok(stream) => (true, serve(shared, &mut known, stream, succeeded).await),
+        Err(error) => (false, Err(error.into())),
+    };
+    Ended { known, number, error: served.err(), connected }
+}
+
+async fn serve(
+    shared: Arc<Shared>,
+    known: &mut Known,
+    stream: UnixStream,
+    succeeded: Succeeded,
+) -> Result<(), LineError> {
+    let (mut reader, mut writer) = stream.into_split();
+    let (mut incoming, outgoing) = (Incoming::default(), Arc::new(Outgoing::default()));
+    let HashKey(credential_key_0, credential_key_1) = HashKey::own();
+    let hello = AgentHello {
+        version: VERSION,
+        program: env!("CARGO_PKG_VERSION").to_owned(),
+        credential_key_0,
+        credential_key_1,
+    };
+    // The first one is never one too many.
+    let _ = outgoing.put(&ToShim { said: Some(Said::Hello(hello)) });
+    let talk = async {
+        let first = timeout(HELLO, next::<ToAgent>(&mut incoming, &mut reader)).await;
+        let Some(Told::Hello(hello)) = first.map_err(|_| LineError::Mumbles)??.told else {
+            return Err(LineError::Mumbles);
+        };
+        if hello.version != VERSION {
+            return Err(LineError::Version(hello.version));
+        }
+        info!(version = hello.program, "Shim connected");
+        known.meet(&hello, &*shared.gate);
+        Session::new(&shared, known, outgoing.clone(), succeeded).talk(incoming, reader).await
+    };
+    // Cancel-safe: the connection ends with either.
+    tokio::select! {
+        ended = talk => ended,
+        written = outgoing.write(&mut writer, || true) => Ok(written?),
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    /// The shim knows what the agent knows.
+    pub(super) fn link(&self) {
+        self.linked.send_replace(true);
+    }
+}
+
+// === impl Succeeded ===
+
+impl Succeeded {
+    /// Another process has the sockets.
+    pub(super) fn set(&self) {
+        self.0.cancel();
     }
 
-    async fn serve(&mut self, stream: UnixStream) -> Result<(), LineError> {
-        let (mut reader, mut writer) = stream.into_split();
-        let (mut incoming, outgoing) = (Incoming::default(), Arc::new(Outgoing::default()));
-        let HashKey(credential_key_0, credential_key_1) = HashKey::own();
-        let hello = AgentHello {
-            version: VERSION,
-            program: env!("CARGO_PKG_VERSION").to_owned(),
-            credential_key_0,
-            credential_key_1,
-        };
-        // The first one is never one too many.
-        let _ = outgoing.put(&ToShim { said: Some(Said::Hello(hello)) });
-        let talk = async {
-            let first = timeout(HELLO, next::<ToAgent>(&mut incoming, &mut reader)).await;
-            let Some(Told::Hello(hello)) = first.map_err(|_| LineError::Mumbles)??.told else {
-                return Err(LineError::Mumbles);
-            };
-            if hello.version != VERSION {
-                return Err(LineError::Version(hello.version));
-            }
-            info!(version = hello.program, "Shim connected");
-            self.known.meet(&hello, &*self.gate);
-            let linked = self.linked.clone();
-            Session::new(self, outgoing.clone(), linked).talk(incoming, reader).await
-        };
-        // Cancel-safe: the connection ends with either.
-        tokio::select! {
-            ended = talk => ended,
-            written = outgoing.write(&mut writer, || true) => Ok(written?),
-        }
+    pub(super) fn get(&self) -> bool {
+        self.0.is_cancelled()
     }
 }
 
 // === impl Known ===
 
 impl Known {
+    /// Begins for another shim, while this one may go on for a while.
+    fn beside(&self) -> Self {
+        let base = self.highest.max(self.base).saturating_add(APART);
+        Self { base, highest: base, ..Self::default() }
+    }
+
+    /// The shim has ended, and so has all that it had.
+    fn over(self, gate: &dyn Gate) {
+        for call in self.calls.into_keys() {
+            gate.observe(Event::CallEnded(call));
+        }
+        for connection in self.connections {
+            gate.observe(Event::ConnectionClosed(connection));
+        }
+    }
+
     /// A connection to a shim begins. What another one had is over.
     pub(super) fn meet(&mut self, hello: &ShimHello, gate: &dyn Gate) {
         self.session += 1;

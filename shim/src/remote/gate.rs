@@ -65,6 +65,8 @@ struct State {
     connections: BTreeSet<ConnectionId>,
     link: Option<Link>,
     links: u64,
+    /// Another process has the sockets.
+    succeeded: bool,
 }
 
 /// A call that goes on, as it is told to an agent that comes later.

@@ -5,10 +5,12 @@ use std::{io, sync::Arc, time::Duration};
 
 use prost::Message;
 use tokio::{
+    io::AsyncWriteExt,
     net::{
         UnixStream,
         unix::{OwnedReadHalf, OwnedWriteHalf},
     },
+    sync::mpsc,
     task::JoinSet,
     time::{MissedTickBehavior, interval, sleep, timeout},
 };
@@ -18,25 +20,43 @@ use tracing::{info, warn};
 use super::{
     VERSION,
     calls::Beyond,
-    frame::{Incoming, TooLong},
+    control::UpgradeAsk,
+    frame::{Incoming, Outgoing, TooLong},
     gate::RemoteGate,
-    message::{AgentHello, Said, ToShim},
+    message::{AgentHello, Said, ToAgent, ToShim, Told, UpgradeStage},
 };
-use crate::{convert::HashKey, listener::Listener};
+use crate::{convert::HashKey, listener::Listener, metrics::Exported};
 
 /// How long an agent may take to say who it is.
 const HELLO: Duration = Duration::from_secs(5);
-/// Connections at once. There is one agent; another one may be on its way.
-const CONNECTIONS: usize = 4;
+/// Connections at once. There is one agent; another one may be on its way, and people ask.
+const CONNECTIONS: usize = 8;
 /// How often it is looked whether the agent is there.
 const LOOK: Duration = Duration::from_secs(1);
 /// After a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// The socket of the agent.
+/// The socket of the agent, and of `berthctl`.
 #[derive(Debug)]
 pub struct Line {
     listener: Listener,
+    people: People,
+}
+
+/// Answers to those who are no agent.
+#[derive(Clone, Debug, Default)]
+struct People {
+    upgrades: Option<mpsc::Sender<UpgradeAsk>>,
+    exported: Option<Arc<Exported>>,
+}
+
+/// When to stop.
+#[derive(Clone, Debug, Default)]
+pub struct LineEnds {
+    /// Cancelled, it ends the accepting: another process has the socket. The agent that is there stays.
+    pub accepting: CancellationToken,
+    /// Cancelled, it ends everything.
+    pub all: CancellationToken,
 }
 
 /// End of a connection.
@@ -61,21 +81,36 @@ pub(crate) enum LineError {
 impl Line {
     /// Waits on this socket.
     pub fn new(listener: Listener) -> Self {
-        Self { listener }
+        Self { listener, people: People::default() }
+    }
+
+    /// Gives these metrics to whoever exports them.
+    pub fn exporting(mut self, exported: Exported) -> Self {
+        self.people.exported = Some(Arc::new(exported));
+        self
+    }
+
+    /// Gives on who asks for an upgrade.
+    pub fn upgrading(mut self, upgrades: mpsc::Sender<UpgradeAsk>) -> Self {
+        self.people.upgrades = Some(upgrades);
+        self
     }
 
     /// Serves the agents that come, one after the other, until the stop. The newest one is the agent.
-    pub async fn serve(self, gate: Arc<RemoteGate>, stop: CancellationToken) {
+    pub async fn serve(self, gate: Arc<RemoteGate>, ends: LineEnds) {
         let mut connections = JoinSet::new();
+        let mut listener = Some(self.listener);
         loop {
             // Cancel-safe: accept takes no connection unless it returns it, and join_next no task.
             tokio::select! {
-                () = stop.cancelled() => break,
+                biased;
+                () = ends.all.cancelled() => break,
+                () = ends.accepting.cancelled(), if listener.is_some() => listener = None,
                 Some(_) = connections.join_next() => {}
-                accepted = self.listener.accept() => match accepted {
+                accepted = accept(listener.as_ref()) => match accepted {
                     Ok(_) if connections.len() >= CONNECTIONS => warn!("Too many agents, one more is closed"),
                     Ok(socket) => {
-                        connections.spawn(serve_agent(gate.clone(), socket));
+                        connections.spawn(serve_peer(gate.clone(), self.people.clone(), socket));
                     }
                     Err(error) => {
                         warn!(%error, "Agent not accepted");
@@ -88,29 +123,77 @@ impl Line {
     }
 }
 
-async fn serve_agent(gate: Arc<RemoteGate>, socket: UnixStream) {
+/// The next one that comes; nobody does where the socket is another process's. Cancel-safe.
+async fn accept(listener: Option<&Listener>) -> io::Result<UnixStream> {
+    match listener {
+        Some(listener) => listener.accept().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn serve_peer(gate: Arc<RemoteGate>, people: People, socket: UnixStream) {
     match meet(socket).await {
-        Ok((hello, reader, writer, incoming)) => {
-            HashKey(hello.credential_key_0, hello.credential_key_1).adopt();
-            let (number, outgoing) = gate.begin();
-            info!(version = hello.program, connection = number, "Agent connected");
-            // Dropped in whatever way, the connection has ended.
-            let ended = Ended { gate: &gate, number };
-            let error = tokio::select! {
-                error = read(&gate, number, reader, incoming) => Some(error),
-                written = write(&gate, number, writer, &outgoing) => written.err().map(LineError::from),
-                () = look(&gate, number) => None,
-            };
-            drop(ended);
-            match error {
-                Some(LineError::Io(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                    info!(connection = number, "Agent gone");
-                }
-                Some(error) => warn!(connection = number, %error, "Agent left"),
-                None => info!(connection = number, "Agent left for a newer one"),
-            }
+        Ok((First::Agent(hello), reader, writer, incoming)) => {
+            serve_agent(&gate, hello, reader, writer, incoming).await;
         }
+        Ok((First::Looks, _, mut writer, _)) => {
+            // Whoever does not listen has asked for nothing.
+            let _ = say(&mut writer, Told::State(gate.state())).await;
+        }
+        Ok((First::Scrapes, _, mut writer, _)) => {
+            let text = people.exported.map(|exported| exported.text()).unwrap_or_default();
+            let _ = say(&mut writer, Told::Metrics(text)).await;
+        }
+        Ok((First::Upgrades, _, mut writer, _)) => upgrade(people.upgrades, &mut writer).await,
         Err(error) => warn!(%error, "Agent refused"),
+    }
+}
+
+/// Tells of all stages; the upgrade goes on whether anybody listens or not.
+async fn upgrade(upgrades: Option<mpsc::Sender<UpgradeAsk>>, writer: &mut OwnedWriteHalf) {
+    let (ask, mut stages) = UpgradeAsk::new();
+    if upgrades.is_none_or(|upgrades| upgrades.try_send(ask).is_err()) {
+        let error = "an upgrade is under way, or this process is about to end".to_owned();
+        let _ = say(writer, Told::Stage(UpgradeStage { error, ..UpgradeStage::default() })).await;
+        return;
+    }
+    while let Some(stage) = stages.recv().await {
+        if say(writer, Told::Stage(stage)).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn say(writer: &mut OwnedWriteHalf, told: Told) -> io::Result<()> {
+    let outgoing = Outgoing::default();
+    outgoing.put(&ToAgent { told: Some(told) }).map_err(io::Error::other)?;
+    timeout(HELLO, writer.write_all(&outgoing.take().await)).await?
+}
+
+async fn serve_agent(
+    gate: &Arc<RemoteGate>,
+    hello: AgentHello,
+    reader: OwnedReadHalf,
+    writer: OwnedWriteHalf,
+    incoming: Incoming,
+) {
+    HashKey(hello.credential_key_0, hello.credential_key_1).adopt();
+    let (number, outgoing) = gate.begin();
+    info!(version = hello.program, connection = number, "Agent connected");
+    // Dropped in whatever way, the connection has ended.
+    let ended = Ended { gate, number };
+    let error = tokio::select! {
+        error = read(gate, number, reader, incoming) => Some(error),
+        written = write(gate, number, writer, &outgoing) => written.err().map(LineError::from),
+        () = look(gate, number) => None,
+    };
+    drop(ended);
+    match error {
+        Some(LineError::Io(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            info!(connection = number, "Agent gone");
+        }
+        Some(error) => warn!(connection = number, %error, "Agent left"),
+        None => info!(connection = number, "Agent left for a newer one"),
     }
 }
 
@@ -125,7 +208,15 @@ impl Drop for Ended<'_> {
     }
 }
 
-type Met = (AgentHello, OwnedReadHalf, OwnedWriteHalf, Incoming);
+/// The first word of a peer.
+enum First {
+    Agent(AgentHello),
+    Looks,
+    Scrapes,
+    Upgrades,
+}
+
+type Met = (First, OwnedReadHalf, OwnedWriteHalf, Incoming);
 
 async fn meet(socket: UnixStream) -> Result<Met, LineError> {
     let uid = socket.peer_cred()?.uid();
@@ -138,11 +229,17 @@ async fn meet(socket: UnixStream) -> Result<Met, LineError> {
     let first = timeout(HELLO, next::<ToShim>(&mut incoming, &mut reader))
         .await
         .map_err(|_| LineError::Mumbles)??;
-    let Some(Said::Hello(hello)) = first.said else { return Err(LineError::Mumbles) };
-    if hello.version != VERSION {
-        return Err(LineError::Version(hello.version));
-    }
-    Ok((hello, reader, writer, incoming))
+    let first = match first.said {
+        Some(Said::Hello(hello)) if hello.version != VERSION => {
+            return Err(LineError::Version(hello.version));
+        }
+        Some(Said::Hello(hello)) => First::Agent(hello),
+        Some(Said::Look(_)) => First::Looks,
+        Some(Said::Scrape(_)) => First::Scrapes,
+        Some(Said::Upgrade(_)) => First::Upgrades,
+        _ => return Err(LineError::Mumbles),
+    };
+    Ok((first, reader, writer, incoming))
 }
 
 /// The next word. Cancel-safe.
@@ -180,7 +277,7 @@ async fn write(
     gate: &RemoteGate,
     number: u64,
     mut writer: OwnedWriteHalf,
-    outgoing: &super::frame::Outgoing,
+    outgoing: &Outgoing,
 ) -> io::Result<()> {
     outgoing.write(&mut writer, || gate.is_current(number)).await
 }

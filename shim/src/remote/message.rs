@@ -6,7 +6,7 @@ use prost::{Message, Oneof};
 /// A word of the agent.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ToShim {
-    #[prost(oneof = "Said", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "Said", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
     pub(crate) said: Option<Said>,
 }
 
@@ -22,12 +22,21 @@ pub(crate) enum Said {
     Held(HeldCall),
     #[prost(message, tag = "5")]
     Pong(Nothing),
+    /// The first and only word of whoever wants to know who is there.
+    #[prost(message, tag = "6")]
+    Look(Nothing),
+    /// The first and only word of whoever wants a new process of the program in the place of this one.
+    #[prost(message, tag = "7")]
+    Upgrade(Nothing),
+    /// The first and only word of whoever exports the metrics.
+    #[prost(message, tag = "8")]
+    Scrape(Nothing),
 }
 
 /// A word of the shim.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ToAgent {
-    #[prost(oneof = "Told", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
+    #[prost(oneof = "Told", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
     pub(crate) told: Option<Told>,
 }
 
@@ -49,6 +58,16 @@ pub(crate) enum Told {
     Counts(Counts),
     #[prost(message, tag = "8")]
     CaughtUp(Nothing),
+    /// Another process has the sockets now. What is under way here is told here to its end.
+    #[prost(message, tag = "9")]
+    Succeeded(Nothing),
+    #[prost(message, tag = "10")]
+    State(ShimState),
+    #[prost(message, tag = "11")]
+    Stage(UpgradeStage),
+    /// OpenMetrics.
+    #[prost(string, tag = "12")]
+    Metrics(String),
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
@@ -86,6 +105,52 @@ pub(crate) struct Counts {
     pub(crate) kubelet: i64,
     #[prost(int64, tag = "3")]
     pub(crate) held: i64,
+}
+
+/// State of a `berth-shim`, as it tells it to people.
+#[derive(Clone, PartialEq, Message)]
+pub struct ShimState {
+    /// Version of the program.
+    #[prost(string, tag = "1")]
+    pub program: String,
+    /// Its process.
+    #[prost(uint32, tag = "2")]
+    pub pid: u32,
+    /// Whether an agent is there, and has said all that it knows.
+    #[prost(bool, tag = "3")]
+    pub agent: bool,
+    /// Version of the last change of its table.
+    #[prost(uint64, tag = "4")]
+    pub table: u64,
+    /// Client connections that are open.
+    #[prost(int64, tag = "5")]
+    pub connections: i64,
+    /// Connections among them that are the kubelet's.
+    #[prost(int64, tag = "6")]
+    pub kubelet: i64,
+    /// Calls that wait.
+    #[prost(int64, tag = "7")]
+    pub held: i64,
+    /// Version of the line.
+    #[prost(uint32, tag = "8")]
+    pub line: u32,
+}
+
+/// Stage of an upgrade of `berth-shim`.
+#[derive(Clone, PartialEq, Message)]
+pub struct UpgradeStage {
+    /// The new process.
+    #[prost(uint32, tag = "1")]
+    pub pid: u32,
+    /// Version that it gives itself.
+    #[prost(string, tag = "2")]
+    pub version: String,
+    /// It serves. The last stage.
+    #[prost(bool, tag = "3")]
+    pub ready: bool,
+    /// The reason why it does not, and the old one goes on. The last stage, too.
+    #[prost(string, tag = "4")]
+    pub error: String,
 }
 
 #[derive(Clone, PartialEq, Message)]

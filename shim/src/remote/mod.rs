@@ -18,7 +18,9 @@
 //! - [`RemoteGate`]: the gate of the data path. What waits and what goes on is told anew to each agent that
 //!   comes, so that one that was killed leaves nothing behind.
 //! - [`Line`]: the socket, on the side of the shim. Root only; the newest agent is the agent.
-//! - [`AgentLink`]: the side of the agent, around the gate that it has anyway.
+//! - [`AgentLink`]: the side of the agent, around the gate that it has anyway. A shim that is upgraded has
+//!   two processes for a while: the agent is linked to both.
+//! - [`look`], [`upgrade`], [`scrape`]: what others ask of the shim.
 //!
 //! An answer never overtakes what was decided before it: all goes over one connection, in order, and what the
 //! table has to say goes before the answer.
@@ -28,6 +30,7 @@ mod answers;
 mod asked;
 mod away;
 mod calls;
+mod control;
 mod frame;
 mod gate;
 mod line;
@@ -36,8 +39,10 @@ mod session;
 mod table;
 
 pub use agent::{AgentLink, Foresight, Resync};
+pub use control::{ControlError, UpgradeAsk, look, scrape, upgrade};
 pub use gate::RemoteGate;
-pub use line::Line;
+pub use line::{Line, LineEnds};
+pub use message::{ShimState, UpgradeStage};
 
 /// Version of the line. Another one is not spoken to.
 pub(crate) const VERSION: u32 = 1;

@@ -5,13 +5,12 @@ use std::{collections::BTreeMap, future::poll_fn, sync::Arc, task::Poll, time::I
 use berth_policy::{Call, CallId, ConnectionId, CredentialKey, Event, HoldReason, InAdvance};
 use tokio::{
     net::unix::OwnedReadHalf,
-    sync::watch,
     task::{AbortHandle, JoinSet},
 };
 use tracing::{debug, info};
 
 use super::{
-    agent::AgentLink,
+    agent::{Known, Shared, Succeeded},
     answers::{answer_to_wire, decision_to_wire, held_to_wire},
     calls::{Beyond, call_of, event_of, name, text},
     frame::{Incoming, Outgoing},
@@ -26,9 +25,10 @@ const MAX_QUESTIONS: usize = 64 << 10;
 
 /// The state of one connection.
 pub(super) struct Session<'a> {
-    link: &'a mut AgentLink,
+    link: &'a Shared,
+    known: &'a mut Known,
     outgoing: Arc<Outgoing>,
-    linked: watch::Sender<bool>,
+    succeeded: Succeeded,
     /// Questions that came before the table was told.
     early: BTreeMap<u64, Asks>,
     running: BTreeMap<u64, AbortHandle>,
@@ -45,11 +45,17 @@ struct HoldsOfShim {
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(link: &'a mut AgentLink, outgoing: Arc<Outgoing>, linked: watch::Sender<bool>) -> Self {
+    pub(super) fn new(
+        link: &'a Shared,
+        known: &'a mut Known,
+        outgoing: Arc<Outgoing>,
+        succeeded: Succeeded,
+    ) -> Self {
         Self {
             link,
+            known,
             outgoing,
-            linked,
+            succeeded,
             early: BTreeMap::new(),
             running: BTreeMap::new(),
             answers: JoinSet::new(),
@@ -71,7 +77,7 @@ impl<'a> Session<'a> {
             tokio::select! {
                 word = next::<ToAgent>(&mut incoming, &mut reader) => {
                     if let Some(Told::CaughtUp(_)) = &word.as_ref().ok().and_then(|word| word.told.as_ref()) {
-                        self.link.known.caught_up(&*self.link.gate);
+                        self.known.caught_up(&*self.link.gate);
                         resync = Some((self.link.resync)());
                     } else {
                         self.heard(word?).await?;
@@ -81,7 +87,7 @@ impl<'a> Session<'a> {
                     resync = None;
                     self.tell_table()?;
                     info!("The shim knows what the agent knows");
-                    self.linked.send_replace(true);
+                    self.link.link();
                     for (id, asks) in std::mem::take(&mut self.early) {
                         self.ask(id, asks).await?;
                     }
@@ -101,6 +107,12 @@ impl<'a> Session<'a> {
         match word.told {
             // One that a later version says.
             None | Some(Told::Hello(_) | Told::CaughtUp(_)) => {}
+            // Words to others.
+            Some(Told::State(_) | Told::Stage(_) | Told::Metrics(_)) => {}
+            Some(Told::Succeeded(_)) => {
+                info!("The shim has a successor");
+                self.succeeded.set();
+            }
             Some(Told::Question(Question { id, asks })) => {
                 let asks = asks.ok_or(Beyond("a question of another kind"))?;
                 if self.told.is_some() {
@@ -123,6 +135,8 @@ impl<'a> Session<'a> {
             }
             Some(Told::Event(told)) => self.event(told)?,
             Some(Told::Ping(_)) => self.say(Said::Pong(Nothing {}))?,
+            // The one that has the sockets tells of those that count.
+            Some(Told::Counts(_)) if self.succeeded.get() => {}
             Some(Told::Counts(counts)) => {
                 self.link.metrics.told(counts.connections.max(0), counts.kubelet.max(0), counts.held.max(0));
             }
@@ -132,7 +146,7 @@ impl<'a> Session<'a> {
 
     fn event(&mut self, told: EventTold) -> Result<(), Beyond> {
         let Some(event) = event_of(told)? else { return Ok(()) };
-        let known = &mut self.link.known;
+        let known = &mut *self.known;
         let mut call = |id: CallId| CallId(known.own(id.0));
         let event = match event {
             Event::ContainerCreated { call: id, container } => {
@@ -161,7 +175,7 @@ impl<'a> Session<'a> {
 
     /// The call by the identities of the agent.
     fn own(&mut self, call: Call) -> Call {
-        let known = &mut self.link.known;
+        let known = &mut *self.known;
         let call = Call {
             id: CallId(known.own(call.id.0)),
             connection: ConnectionId(known.own(call.connection.0)),
@@ -195,11 +209,11 @@ impl<'a> Session<'a> {
                 })
             }
             Asks::Relist(call) => {
-                let call = CallId(self.link.known.own(call));
+                let call = CallId(self.known.own(call));
                 Box::pin(async move { answer_to_wire(&gate.answer(Query::Relist(call)).await) })
             }
             Asks::Pull(pull) => {
-                let (call, image) = (CallId(self.link.known.own(pull.call)), text(&pull.image)?);
+                let (call, image) = (CallId(self.known.own(pull.call)), text(&pull.image)?);
                 let credential = CredentialKey(pull.credential);
                 Box::pin(async move {
                     let query = Query::Pull { call, image: &image, credential };
@@ -218,7 +232,7 @@ impl<'a> Session<'a> {
     }
 
     fn connection(&mut self, theirs: u64) -> ConnectionId {
-        ConnectionId(self.link.known.own(theirs))
+        ConnectionId(self.known.own(theirs))
     }
 
     /// Answers, after what the table has to say.
@@ -236,7 +250,7 @@ impl<'a> Session<'a> {
         let mut known = self.link.foresight.in_advance();
         for row in known.containers.values_mut() {
             if let Some(shown) = &mut row.status {
-                shown.only_to = shown.only_to.map(|connection| self.link.known.theirs(connection));
+                shown.only_to = shown.only_to.map(|connection| self.known.theirs(connection));
             }
         }
         let before = self.told.as_ref().map(|(_, before)| before);

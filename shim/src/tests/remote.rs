@@ -20,12 +20,14 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    AgentLink, Foresight, Line, RemoteGate,
+    AgentLink, ControlError, Foresight, Line, LineEnds, RemoteGate, UpgradeAsk, UpgradeStage,
     asked::locked,
+    look,
     message::{Said, TableChange, ToShim},
+    upgrade,
 };
 use crate::{
-    Metrics, RuntimeEndpoint, bind,
+    Listener, Metrics, RuntimeEndpoint, bind,
     gate::{Answer, BoxFuture, Decision, Gate, Holds, Query},
 };
 
@@ -158,7 +160,7 @@ impl Bed {
         let gate = RemoteGate::new(Metrics::default());
         let runtime = RuntimeEndpoint::from(dir.path().join("runtime.sock"));
         let listener = bind(&socket, &runtime).await.unwrap();
-        tokio::spawn(Line::new(listener).serve(gate.clone(), CancellationToken::new()));
+        tokio::spawn(Line::new(listener).serve(gate.clone(), LineEnds::default()));
         Self { gate, socket, _dir: dir }
     }
 
@@ -435,4 +437,80 @@ async fn the_newest_agent_is_the_agent() {
     let new = bed.agent().await;
     new.authority.open("a");
     assert_eq!(bed.decide(call(1, create("a"))).0.await.unwrap(), PASS);
+}
+
+/// An upgrade of the shim: what waits in the old process is still decided there, by the same agent.
+#[tokio::test]
+async fn the_agent_of_a_shim_that_is_succeeded_has_both_until_the_old_one_has_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("shim.sock");
+    let runtime = RuntimeEndpoint::from(dir.path().join("runtime.sock"));
+    let listener = bind(&socket, &runtime).await.unwrap();
+    let passed = std::os::unix::net::UnixListener::from(listener.descriptor().unwrap());
+    let ends = LineEnds::default();
+    let old = Bed { gate: RemoteGate::new(Metrics::default()), socket: socket.clone(), _dir: dir };
+    let serving = tokio::spawn(Line::new(listener).serve(old.gate.clone(), ends.clone()));
+    let mut agent = old.agent().await;
+    let (waits, mut held) = old.decide(call(7, create("a")));
+    assert_eq!(held.recv().await.as_deref(), Some("not-ready"));
+    agent.hears("admit a closed").await;
+
+    let new = RemoteGate::new(Metrics::default());
+    let listener = Listener::adopt(passed, &runtime).unwrap();
+    tokio::spawn(Line::new(listener).serve(new.clone(), LineEnds::default()));
+    ends.accepting.cancel();
+    old.gate.succeeded();
+    let new = Bed { gate: new, socket, _dir: tempfile::tempdir().unwrap() };
+    new.until(true).await;
+    assert!(old.gate.has_agent(), "the agent has left the old one");
+    // The same number of another process is another call.
+    let (also, mut held) = new.decide(call(7, create("a")));
+    assert_eq!(held.recv().await.as_deref(), Some("not-ready"));
+    agent.authority.open("a");
+    assert_eq!(waits.await.unwrap(), PASS);
+    assert_eq!(also.await.unwrap(), PASS);
+
+    // With the old process ends what it had.
+    agent.heard();
+    ends.all.cancel();
+    serving.await.unwrap();
+    agent.hears("CallEnded(CallId(7))").await;
+    assert!(new.gate.has_agent(), "the agent has left the new one, too");
+    let (later, _) = new.decide(call(8, create("a")));
+    assert_eq!(later.await.unwrap(), PASS);
+}
+
+#[tokio::test]
+async fn people_learn_how_it_is_and_ask_for_an_upgrade() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("shim.sock");
+    assert!(matches!(look(&socket).await, Err(ControlError::Away(_))));
+    let runtime = RuntimeEndpoint::from(dir.path().join("runtime.sock"));
+    let listener = bind(&socket, &runtime).await.unwrap();
+    let (upgrades, mut asked) = mpsc::channel(1);
+    let gate = RemoteGate::new(Metrics::default());
+    tokio::spawn(Line::new(listener).upgrading(upgrades).serve(gate, LineEnds::default()));
+    let state = look(&socket).await.unwrap();
+    assert_eq!((state.pid, state.agent), (std::process::id(), false));
+    let upgraded = tokio::spawn({
+        let socket = socket.clone();
+        async move { upgrade(&socket, |stage| assert_eq!(stage.pid, 5)).await }
+    });
+    let first: UpgradeAsk = asked.recv().await.unwrap();
+    first.tell(UpgradeStage { pid: 5, ..UpgradeStage::default() });
+    first.tell(UpgradeStage { pid: 5, ready: true, ..UpgradeStage::default() });
+    assert_eq!(upgraded.await.unwrap().unwrap().pid, 5);
+    // Nobody takes what is asked for now; the second one finds no room.
+    let waiting = tokio::spawn({
+        let socket = socket.clone();
+        async move { upgrade(&socket, |_| ()).await }
+    });
+    while asked.is_empty() {
+        sleep(Duration::from_millis(1)).await;
+    }
+    let refused = upgrade(&socket, |_| ()).await.unwrap_err().to_string();
+    assert!(refused.contains("an upgrade is under way"), "{refused}");
+    asked.recv().await.unwrap().tell(UpgradeStage { error: "no such file".into(), ..Default::default() });
+    let refused = waiting.await.unwrap().unwrap_err().to_string();
+    assert!(refused.contains("the old berth-shim goes on: no such file"), "{refused}");
 }

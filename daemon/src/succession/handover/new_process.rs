@@ -3,21 +3,18 @@
 use std::{io, os::fd::AsFd, time::Duration};
 
 use anyhow::{Context, bail};
+use berth_shim::PassingLine;
 use tokio::net::UnixStream;
 use tracing::info;
 
-use super::{
-    TakeOver,
-    line::{Line, Word},
-    sockets::Sockets,
-};
+use super::{TakeOver, line::Word, sockets::Sockets};
 
 /// How long the old process may take to give: it ends its own work first.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The old process, whose place is taken.
 #[derive(Debug)]
-pub(crate) struct OldProcess(Line);
+pub(crate) struct OldProcess(PassingLine);
 
 impl OldProcess {
     /// Goes to it; `None` when nobody is there, which is no error for one that was started beside it.
@@ -40,7 +37,7 @@ impl OldProcess {
                 Err(error) => return Err(error).with_context(|| format!("hand-over socket {path:?}")),
             },
         };
-        Ok(Some(Self(Line::new(stream))))
+        Ok(Some(Self(PassingLine::new(stream))))
     }
 
     /// Takes what it has. From now on the store is this process's.

@@ -10,18 +10,13 @@ use std::{
 };
 
 use berth_policy::Event;
-use berth_shim::{Gate, Listener, Shutdown};
+use berth_shim::{Gate, Listener, PassingLine, Shutdown};
 use sd_notify::NotifyState;
 use tokio::{net::UnixStream, process::Child, sync::Mutex, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{error, info, warn};
 
-use super::{
-    line::{Line, Word},
-    program::Program,
-    sockets::Sockets,
-    stranger::Stranger,
-};
+use super::{line::Word, program::Program, sockets::Sockets, stranger::Stranger};
 use crate::{
     agent::{Agent, store::Store},
     base::causes::chain,
@@ -115,7 +110,7 @@ pub(crate) enum HandOverError {
 
 /// The new process.
 struct NewProcess {
-    line: Line,
+    line: PassingLine,
     pid: Option<i32>,
     /// Where this process has started it.
     child: Option<Child>,
@@ -158,7 +153,7 @@ impl HandOver {
         anyhow::ensure!(peer.uid() == 0 || peer.uid() == own, "uid {} asks for it", peer.uid());
         let stranger = Stranger::of(&stream)?;
         let pid = peer.pid().filter(|pid| *pid > 0);
-        let new = NewProcess { line: Line::new(stream), pid, child: None, stranger };
+        let new = NewProcess { line: PassingLine::new(stream), pid, child: None, stranger };
         let mut done = self.0.turn.lock().await;
         if *done {
             let why = HandOverError::Done.to_string();
@@ -226,7 +221,8 @@ impl HandOver {
         tell: &(dyn Fn(Stage) + Send + Sync),
     ) -> Result<(), HandOverError> {
         let slow = |_| HandOverError::Slow(limit);
-        let (word, _) = timeout(limit, new.line.hear()).await.map_err(slow)?.map_err(HandOverError::Ended)?;
+        let (word, _): (Word, _) =
+            timeout(limit, new.line.hear()).await.map_err(slow)?.map_err(HandOverError::Ended)?;
         let Word::Take { version } = word else { return Err(HandOverError::Mumbles) };
         info!(pid = new.pid, version, "A successor takes over");
         tell(Stage::Started { pid: new.pid.and_then(|pid| pid.try_into().ok()).unwrap_or(0), version });
@@ -235,7 +231,8 @@ impl HandOver {
         let taken = Word::Taken { sockets: sockets.names() };
         new.line.say(&taken, &sockets.descriptors()).await.map_err(HandOverError::Ended)?;
         tell(Stage::Given);
-        let (word, _) = timeout(limit, new.line.hear()).await.map_err(slow)?.map_err(HandOverError::Ended)?;
+        let (word, _): (Word, _) =
+            timeout(limit, new.line.hear()).await.map_err(slow)?.map_err(HandOverError::Ended)?;
         if word != Word::Ready {
             return Err(HandOverError::Mumbles);
         }
@@ -329,7 +326,7 @@ impl NewProcess {
     fn of(program: &Program) -> Result<Self, HandOverError> {
         let (child, stream) = program.start().map_err(HandOverError::Start)?;
         let pid = child.id().and_then(|pid| pid.try_into().ok());
-        Ok(Self { line: Line::new(stream), pid, child: Some(child), stranger: None })
+        Ok(Self { line: PassingLine::new(stream), pid, child: Some(child), stranger: None })
     }
 
     /// Ends it for good: two must never have the store.

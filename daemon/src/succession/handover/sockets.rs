@@ -29,11 +29,6 @@ pub(crate) enum Name {
     Unknown,
 }
 
-impl Name {
-    /// All that this version has.
-    pub(crate) const ALL: [Self; 4] = [Self::Cri, Self::Admin, Self::Http, Self::Handover];
-}
-
 /// Sockets that listen already, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Sockets(Vec<(Name, OwnedFd)>);

@@ -11,7 +11,7 @@ use crate::remote::{
     asked::{Heard, locked},
     calls::Beyond,
     frame::Outgoing,
-    message::{Counts, Nothing, Said, ShimHello, ToShim, Told},
+    message::{Counts, Nothing, Said, ShimHello, ShimState, ToShim, Told},
 };
 
 impl RemoteGate {
@@ -44,6 +44,9 @@ impl RemoteGate {
         let waiting = state.questions.all().filter_map(|(id, question)| question.to_wire(id, now).ok());
         words.extend(waiting.map(Told::Question));
         words.push(Told::CaughtUp(Nothing {}));
+        if state.succeeded {
+            words.push(Told::Succeeded(Nothing {}));
+        }
         words.into_iter().for_each(|told| self.tell(&mut state, told));
         (number, outgoing)
     }
@@ -73,6 +76,8 @@ impl RemoteGate {
         match word.said {
             // One that a later version says.
             None | Some(Said::Hello(_) | Said::Pong(_)) => {}
+            // Words of others.
+            Some(Said::Look(_) | Said::Upgrade(_) | Said::Scrape(_)) => {}
             Some(Said::Table(change)) => {
                 let complete = change.complete;
                 table.change(change)?;
@@ -89,6 +94,29 @@ impl RemoteGate {
                 .send_if_modified(|presence| std::mem::replace(presence, Presence::Here) != Presence::Here);
         }
         Ok(())
+    }
+
+    /// Tells the agent that another process has the sockets now: it connects to that one, too, and goes on to
+    /// answer for what is left here.
+    pub fn succeeded(&self) {
+        let mut state = locked(&self.state);
+        state.succeeded = true;
+        self.tell(&mut state, Told::Succeeded(Nothing {}));
+    }
+
+    /// State of the shim, for people.
+    pub(in crate::remote) fn state(&self) -> ShimState {
+        let table = locked(&self.state).table.version;
+        ShimState {
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            agent: self.has_agent(),
+            table,
+            connections: self.metrics.connections_open(),
+            kubelet: self.metrics.kubelet_connections_open(),
+            held: self.metrics.held_now(),
+            line: VERSION,
+        }
     }
 
     /// Looks, now and then, whether the agent is there, and tells it how many connections there are.
