@@ -56,13 +56,65 @@ fn the_units_are_valid() {
     assert!(output.status.success() && said.trim().is_empty(), "{said}");
 }
 
+/// Root's docker configuration is one of the places where credentials of registries are looked for; and
+/// nothing is installed that a unit could point its readers to.
+#[test]
+fn the_units_hide_no_credentials_and_promise_no_document() {
+    let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("../systemd");
+    for unit in ["berthd.service", "berthd.socket"] {
+        let text = std::fs::read_to_string(units.join(unit)).unwrap();
+        let is_set = |line: &str| text.lines().any(|one| one == line);
+        assert!(!text.contains("Documentation="), "{unit}");
+        assert_eq!(is_set("ProtectHome=read-only"), unit == "berthd.service", "{unit}");
+    }
+}
+
+/// `berth-shim` is not built with this package: what is checked is everything but its file.
+#[test]
+fn the_units_of_two_programs_are_valid() {
+    let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("../systemd");
+    let dir = tempfile::tempdir().unwrap();
+    for unit in ["berthd.service", "berthd.socket", "berth-shim.service"] {
+        let text = std::fs::read_to_string(units.join(unit)).unwrap();
+        let text = text
+            .replace("/usr/local/bin/berthd", cargo_bin("berthd").to_str().unwrap())
+            .replace("/usr/local/bin/berth-shim", "/bin/true");
+        std::fs::write(dir.path().join(unit), text).unwrap();
+    }
+    let drop_in = dir.path().join("berthd.socket.d");
+    std::fs::create_dir(&drop_in).unwrap();
+    std::fs::copy(units.join("berthd.socket.d-two-programs.conf"), drop_in.join("50-two-programs.conf"))
+        .unwrap();
+    let output = Command::new("systemd-analyze")
+        .env("SYSTEMD_UNIT_PATH", format!("{}:", dir.path().display()))
+        .args(["verify", "--man=no", "--recursive-errors=no"])
+        .args(["berthd.service", "berthd.socket", "berth-shim.service"].map(|unit| dir.path().join(unit)))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.trim().is_empty(), "{said}");
+}
+
+/// No network, no capability, nothing to write to.
+#[test]
+fn the_sandbox_of_the_shim_is_tighter_than_that_of_berthd() {
+    check_exposure("berth-shim.service", "8");
+}
+
 /// Checks the exposure that systemd computes for the sandbox, from 0.0 to 10.0. The rest of it is the agent's
 /// purpose: it is root's program, on the host's network, and enters those of pods.
 #[test]
 fn the_sandbox_is_as_tight_as_it_was() {
-    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../systemd/berthd.service");
+    check_exposure("berthd.service", "20");
+}
+
+/// Fails above so many tenths.
+#[expect(clippy::unwrap_used, reason = "a helper of tests")]
+fn check_exposure(unit: &str, threshold: &str) {
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../systemd").join(unit);
     let output = Command::new("systemd-analyze")
-        .args(["security", "--offline=true", "--no-pager", "--threshold=20"])
+        .args(["security", "--offline=true", "--no-pager"])
+        .arg(format!("--threshold={threshold}"))
         .arg(unit)
         .output()
         .unwrap();

@@ -52,15 +52,16 @@ mod tests {
         let node = Node::new(|_, _| Ok(()));
         let global = global(&node);
         let output = |format| OutputArgs { format };
-        let down =
-            status(&global, &StatusArgs { output: output(Format::Table) }).await.unwrap_err().to_string();
+        let args =
+            |format| StatusArgs { ready: false, output: output(format), shim_socket: "/missing".into() };
+        let down = status(&global, &args(Format::Table)).await.unwrap_err().to_string();
         assert!(
             down.contains("berthd is not reachable at") && down.contains("systemctl start berthd"),
             "{down}"
         );
 
         Berthd::default().serve(&node);
-        status(&global, &StatusArgs { output: output(Format::Json) }).await.unwrap();
+        status(&global, &args(Format::Json)).await.unwrap();
         let ask = |pod: Option<&str>| OrderArgs {
             pod: pod.map(str::to_owned),
             no_trunc: false,

@@ -31,6 +31,7 @@ mod recreate;
 mod requests;
 mod run;
 mod select;
+mod shim;
 mod status;
 mod stop;
 mod swap;

@@ -1,33 +1,70 @@
 //! `berthctl status`: what berthd is connected to and what it holds back right now.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use berth_proto::admin::{Feature, Hold, SetAside, StatusRequest, StatusResponse};
 use clap::Args;
 use serde::Serialize;
 
 use super::cli::Global;
 use super::output::{self, OutputArgs};
-use super::{admin, duration};
+use super::{admin, duration, shim};
 
 /// Flags of `status`.
 #[derive(Args, Debug)]
 pub(crate) struct StatusArgs {
+    /// Fail unless the runtime answers and the pods of the node are seen
+    #[arg(long)]
+    pub ready: bool,
     /// How to show it.
     #[command(flatten)]
     pub output: OutputArgs,
+    /// Socket of berth-shim, where the data path is a program of its own
+    #[arg(long, value_name = "PATH", default_value = shim::SOCKET)]
+    pub shim_socket: PathBuf,
 }
 
 /// Runs `status`.
 pub(crate) async fn status(global: &Global, args: &StatusArgs) -> Result<()> {
-    let mut client = admin::connect(global).await?;
-    let answer = client.status(admin::request(global, StatusRequest {})).await;
-    let status = answer.map_err(|status| admin::failed("Status", &status))?.into_inner();
-    output::data(args.output.format, &Shown::from(&status), || text(&status))
+    let shim = shim::state(&args.shim_socket).await;
+    let asked = async {
+        let mut client = admin::connect(global).await?;
+        let answer = client.status(admin::request(global, StatusRequest {})).await;
+        Ok::<_, anyhow::Error>(answer.map_err(|status| admin::failed("Status", &status))?.into_inner())
+    };
+    let status = match (asked.await, &shim) {
+        (Ok(status), _) => status,
+        // What still passes the calls is worth a word when berthd is away.
+        (Err(error), Some(shim)) => return Err(error.context(shim.clone())),
+        (Err(error), None) => return Err(error),
+    };
+    let shown = Shown { shim: shim.clone(), ..Shown::from(&status) };
+    output::data(args.output.format, &shown, || text(&status, shim.as_deref()))?;
+    if args.ready { is_ready(&status) } else { Ok(()) }
 }
 
-fn text(status: &StatusResponse) -> String {
+/// Fails with what berthd is without, as its `/readyz` does.
+fn is_ready(status: &StatusResponse) -> Result<()> {
+    let runtime = status.runtime.clone().unwrap_or_default();
+    let view = status.pod_view.clone().unwrap_or_default();
+    ensure!(
+        runtime.reachable,
+        "berthd is not ready: the runtime does not answer at {}: {}",
+        runtime.endpoint,
+        runtime.error
+    );
+    ensure!(
+        view.synced,
+        "berthd is not ready: it does not see the pods of its node yet ({}): {}",
+        view.source,
+        view.error
+    );
+    Ok(())
+}
+
+fn text(status: &StatusResponse, shim: Option<&str>) -> String {
     let runtime = status.runtime.clone().unwrap_or_default();
     let view = status.pod_view.clone().unwrap_or_default();
     let runtime_state = match (runtime.reachable, runtime.error.is_empty()) {
@@ -55,6 +92,9 @@ fn text(status: &StatusResponse) -> String {
         ("Latches", status.latches.to_string()),
         ("Holds", status.holds.len().to_string()),
     ];
+    if let Some(shim) = shim {
+        lines.push(("Data path", shim.to_owned()));
+    }
     match (status.identity.as_str(), status.identity_error.as_str()) {
         ("", "") => {}
         ("", error) => lines.push(("Identity", format!("not known: {error}"))),
@@ -135,6 +175,9 @@ struct Shown {
     pid: u32,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     set_aside: Vec<ShownSetAside>,
+    /// The data path, in words, where it is a program of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shim: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -208,6 +251,7 @@ impl From<&StatusResponse> for Shown {
             identity_error: status.identity_error.clone(),
             pid: status.pid,
             set_aside: status.set_aside.iter().map(ShownSetAside::from).collect(),
+            shim: None,
         }
     }
 }
@@ -245,6 +289,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn ready_is_a_runtime_that_answers_and_pods_that_are_seen() {
+        let status = |reachable: bool, synced: bool| StatusResponse {
+            runtime: Some(Runtime { endpoint: "/x".into(), reachable, ..Runtime::default() }),
+            pod_view: Some(PodView { source: "api".into(), synced, error: "refused".into() }),
+            ..StatusResponse::default()
+        };
+        is_ready(&status(true, true)).unwrap();
+        let said = |status: &StatusResponse| is_ready(status).unwrap_err().to_string();
+        assert!(said(&status(false, true)).contains("the runtime does not answer at /x"));
+        assert!(said(&status(true, false)).contains("does not see the pods of its node yet (api): refused"));
+        is_ready(&StatusResponse::default()).unwrap_err();
+    }
+
+    #[test]
     fn a_page_about_berthd() {
         let mut status = StatusResponse {
             version: "0.1.0".into(),
@@ -271,7 +329,7 @@ mod tests {
             }],
             ..StatusResponse::default()
         };
-        let shown = text(&status);
+        let shown = text(&status, None);
         for expected in [
             "Version:      0.1.0\n",
             "Uptime:       1m30s\n",
@@ -289,7 +347,7 @@ mod tests {
         let feature = |name: &str, on: bool, why: &str| Feature { name: name.into(), on, why: why.into() };
         status.features = vec![feature("order", true, ""), feature("updates", false, "may not patch pods")];
         status.identity = "system:node:a".into();
-        let shown = text(&status);
+        let shown = text(&status, None);
         for expected in [
             "Identity:     system:node:a\n",
             "Features:     1 on, 1 off\n",
@@ -300,7 +358,7 @@ mod tests {
         let json = serde_json::to_value(Shown::from(&status)).unwrap();
         assert_eq!(json["features"][1]["why"], "may not patch pods");
         status.set_aside = vec![SetAside { object: "pod shop/web".to_owned(), again_milliseconds: 4500 }];
-        let shown = text(&status);
+        let shown = text(&status, None);
         let expected = "SET ASIDE      TRIED AGAIN IN\npod shop/web   4.5s\n";
         assert!(shown.contains(expected), "expected {expected:?} in\n{shown}");
         let json = serde_json::to_value(Shown::from(&status)).unwrap();
@@ -308,7 +366,7 @@ mod tests {
         status.policy_panics = 2;
         status.runtime =
             Some(Runtime { endpoint: "/x".into(), error: "refused".into(), ..Runtime::default() });
-        let shown = text(&status);
+        let shown = text(&status, None);
         assert!(shown.contains("Panics:       2 evaluations failed by a bug of berthd"), "{shown}");
         assert!(shown.contains("not reachable at /x: refused"), "{shown}");
     }

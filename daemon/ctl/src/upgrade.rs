@@ -15,6 +15,7 @@ use super::admin;
 use super::cli::Global;
 use super::duration;
 use super::output::progress;
+use super::shim;
 
 /// How often the new berthd is asked while it is watched.
 const LOOK: Duration = Duration::from_millis(500);
@@ -34,6 +35,16 @@ pub(crate) struct UpgradeArgs {
     /// How long to watch the new berthd once it is ready
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
     pub watch: Duration,
+    /// Upgrade berth-shim in place of berthd: a new process of the file that it was started from [default
+    /// socket: /run/berth/shim.sock]
+    #[arg(
+        long,
+        value_name = "SOCKET",
+        num_args = 0..=1,
+        default_missing_value = shim::SOCKET,
+        conflicts_with_all = ["to", "ready_within", "watch"]
+    )]
+    pub shim: Option<PathBuf>,
 }
 
 /// Flags of `berthctl drain`.
@@ -42,6 +53,9 @@ pub(crate) struct DrainArgs {}
 
 /// Runs `berthctl upgrade`.
 pub(crate) async fn upgrade(global: &Global, args: &UpgradeArgs) -> Result<()> {
+    if let Some(socket) = &args.shim {
+        return shim::upgrade(socket).await;
+    }
     let began = Instant::now();
     let mut client = admin::connect(global).await?;
     let program = match &args.to {
@@ -192,7 +206,12 @@ mod tests {
         for (upgrade_stages, expected) in table {
             let node = Node::new(|_, _| Ok(()));
             Berthd { upgrade: upgrade_stages.clone(), ..Berthd::default() }.serve(&node);
-            let args = UpgradeArgs { to: Some("/x/berthd".into()), ready_within: 30, watch: Duration::ZERO };
+            let args = UpgradeArgs {
+                to: Some("/x/berthd".into()),
+                ready_within: 30,
+                watch: Duration::ZERO,
+                shim: None,
+            };
             let told = upgrade(&global(&node), &args).await.map_err(|error| format!("{error:#}"));
             match expected {
                 None => told.unwrap(),
@@ -211,7 +230,8 @@ mod tests {
         let upgrade_stages = stages(7, &[Stage::Checked, Stage::Started, Stage::Given, Stage::Ready], None);
         let berthd = Berthd { upgrade: upgrade_stages, unreached: 1.into(), ..Berthd::default() };
         let berthd = berthd.serve(&node);
-        let args = UpgradeArgs { to: Some("/x/berthd".into()), ready_within: 30, watch: Duration::ZERO };
+        let args =
+            UpgradeArgs { to: Some("/x/berthd".into()), ready_within: 30, watch: Duration::ZERO, shim: None };
         upgrade(&global(&node), &args).await.unwrap();
         assert_eq!(berthd.unreached.load(std::sync::atomic::Ordering::Relaxed), 0);
     }

@@ -1,6 +1,6 @@
 //! `/healthz`, `/readyz` and `/metrics`, on loopback.
 
-use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
+use std::{convert::Infallible, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE};
@@ -12,10 +12,12 @@ use tokio::{net::TcpListener, sync::Semaphore};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, info, warn};
 
-use crate::admin::health::Health;
+use crate::{admin::health::Health, base::causes::chain};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// The end of OpenMetrics.
+const END: &str = "# EOF\n";
 /// Open connections at most.
 const CONNECTIONS: usize = 64;
 /// A client that sends no request for so long is dropped.
@@ -26,8 +28,10 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct Pages {
     /// Whether all is well.
     pub health: Health,
-    /// All metrics.
+    /// All metrics of this process.
     pub registry: Registry,
+    /// Socket of a data path that is a process of its own, and has metrics of its own.
+    pub shim: Option<PathBuf>,
 }
 
 /// Serves the pages until the shutdown.
@@ -88,21 +92,35 @@ impl Pages {
         match request.uri().path() {
             "/healthz" | "/livez" => checks(&self.health.live(), verbose),
             "/readyz" => checks(&self.health.ready().await, verbose),
-            "/metrics" => self.metrics(),
+            "/metrics" => self.metrics().await,
             _ => page(StatusCode::NOT_FOUND, TEXT, "there are /healthz, /readyz and /metrics\n".to_owned()),
         }
     }
 
-    fn metrics(&self) -> Response<Full<Bytes>> {
+    async fn metrics(&self) -> Response<Full<Bytes>> {
         self.health.refresh_metrics();
         let mut text = String::new();
         match prometheus_client::encoding::text::encode(&mut text, &self.registry) {
-            Ok(()) => page(StatusCode::OK, OPENMETRICS, text),
+            Ok(()) => {
+                if let Some(socket) = &self.shim {
+                    match berth_shim::remote::scrape(socket).await {
+                        Ok(theirs) => text = joined(&text, &theirs),
+                        Err(error) => debug!(error = %chain(&error), "No metrics of the shim"),
+                    }
+                }
+                page(StatusCode::OK, OPENMETRICS, text)
+            }
             Err(error) => {
                 page(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("metrics not encoded: {error}\n"))
             }
         }
     }
+}
+
+/// Metrics of two processes as those of one.
+fn joined(ours: &str, theirs: &str) -> String {
+    let ours = ours.strip_suffix(END).unwrap_or(ours);
+    if theirs.ends_with(END) { format!("{ours}{theirs}") } else { format!("{ours}{END}") }
 }
 
 /// As the API server answers: `ok`, or the list of checks when one failed or all are wanted.
@@ -124,4 +142,22 @@ fn page(status: StatusCode, content_type: &'static str, text: String) -> Respons
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static(content_type));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_of_two_processes_have_one_end() {
+        let table = [
+            ("a 1\n# EOF\n", "b 2\n# EOF\n", "a 1\nb 2\n# EOF\n"),
+            // Half of them, or none.
+            ("a 1\n# EOF\n", "b 2\n", "a 1\n# EOF\n"),
+            ("a 1\n# EOF\n", "", "a 1\n# EOF\n"),
+        ];
+        for (ours, theirs, expected) in table {
+            assert_eq!(joined(ours, theirs), expected, "{theirs}");
+        }
+    }
 }

@@ -23,9 +23,10 @@ use crate::{
     config::{Configuration, PathMode},
 };
 
-/// Where the agent stands: `inline`, `beside` or `takeover`.
+/// Label of a Node, where the agent stands: `inline`, `beside` or `takeover`.
 pub const PATH: &str = "berth.dev/path";
-/// `true` where the containers of a pod start in the order it declares, `false` where they do not.
+/// Label of a Node: `true` where the containers of a pod start in the order it declares, `false` where
+/// they do not.
 pub const ORDER: &str = "berth.dev/order";
 
 /// How often the kubelet is looked for.

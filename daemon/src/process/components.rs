@@ -66,7 +66,11 @@ impl Components {
     pub(super) fn new(config: &Configuration, endpoint: &RuntimeEndpoint) -> anyhow::Result<Self> {
         let store = Arc::new(Store::open(&config.state_dir)?);
         let mut registry = Registry::default();
-        let shim_metrics = Metrics::register(&mut registry);
+        // A shim of its own has its own.
+        let shim_metrics = match config.shim_socket {
+            Some(_) => Metrics::default(),
+            None => Metrics::register(&mut registry),
+        };
         let agent_metrics = AgentMetrics::register(&mut registry);
         let images = Arc::new(SharedImages::new(node_image::limits(config), agent_metrics.clone()));
         let agent = Arc::new(Agent::new(from_config::policy(config), store.clone(), agent_metrics));

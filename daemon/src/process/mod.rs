@@ -135,7 +135,11 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
         shutdown: shutdown.clone(),
         config_file: start.config_file,
     };
-    let pages = Arc::new(http::Pages { health, registry: std::mem::take(&mut components.registry) });
+    let pages = Arc::new(http::Pages {
+        health,
+        registry: std::mem::take(&mut components.registry),
+        shim: config.shim_socket.as_ref().map(|socket| socket.as_path().to_owned()),
+    });
     tasks.serving.spawn(admin::serve(front.admin, admin, accepting.clone()));
     tasks.serving.spawn(handover.clone().serve(front.handover, accepting.clone()));
     tasks.serving.spawn(http::serve(front.http, pages, accepting));

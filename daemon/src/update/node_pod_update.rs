@@ -16,7 +16,7 @@ use berth_policy::{
 };
 use berth_proto::crd::{DesiredPod, NodePodUpdate, NodePodUpdateStatus, UpdatePhase, UpdatedPod};
 use futures::FutureExt;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kube::{Api, Client, runtime::watcher};
 use serde_json::json;
 use tokio::sync::Mutex;
@@ -34,7 +34,7 @@ use super::{
 };
 use crate::{
     agent::now,
-    base::{causes::chain, clock::Clock},
+    base::{causes::chain, clock::Clock, status::whole_second},
     cluster::{
         FIELD_MANAGER,
         client::Connection,
@@ -46,6 +46,8 @@ use crate::{
 
 /// Abilities of this agent, for the manager: it gives no entry to one that would not understand it.
 const FEATURES: [&str; 5] = ["owners/v1", "swaps/v1", "clonesets/v1", "daemonsets/v1", "statefulsets/v1"];
+/// A sign of life is given so often; workloads wait for five of them.
+const RENEW_EVERY: Duration = Duration::from_secs(120);
 /// How long owners are read at most before the others go on.
 const JUDGE_FOR: Duration = Duration::from_secs(10);
 /// Before owners that could not be read are read again.
@@ -85,9 +87,16 @@ struct Object {
     pods: BTreeMap<Key, UpdatedPod>,
     /// Entries whose owners could not be read when that was tried last.
     unread: BTreeSet<RequestId>,
+    /// When a sign of life was given last.
+    renewed: Option<Instant>,
 }
 
 impl Object {
+    /// The next sign of life is due.
+    fn is_to_renew(&self, now: Instant) -> bool {
+        self.renewed.is_none_or(|renewed| now.saturating_duration_since(renewed) >= RENEW_EVERY)
+    }
+
     /// The agent has answered that this entry was carried out. One that failed may have been refused: what is
     /// said of it takes the word of its owner, after a restart too.
     fn is_done(&self, entry: &DesiredPod) -> bool {
@@ -127,10 +136,8 @@ impl NodeUpdates {
         let taking = async {
             let (mut clock, mut unjudged) = (Clock::read(), false);
             loop {
-                let event = match unjudged {
-                    true => tokio::time::timeout(JUDGE_AGAIN, news.take()).await.ok(),
-                    false => Some(news.take().await),
-                };
+                let patience = if unjudged { JUDGE_AGAIN } else { RENEW_EVERY };
+                let event = tokio::time::timeout(patience, news.take()).await.ok();
                 clock = clock.kept(Clock::read());
                 match event {
                     Some(Shown::Listed(objects)) => self.take(objects.into_iter().next()).await,
@@ -162,18 +169,18 @@ impl NodeUpdates {
         // What was written since is in it already, or comes.
         let mut pods: BTreeMap<Key, UpdatedPod> =
             status.pods.iter().map(|pod| ((pod.uid.clone(), pod.owner.clone()), pod.clone())).collect();
-        let mut unread = BTreeSet::new();
+        let (mut unread, mut renewed) = (BTreeSet::new(), None);
         match ahead {
             Some(ahead) if ahead.version > version => return *object = Some(ahead),
             Some(ahead) => {
                 pods.extend(ahead.pods);
-                unread = ahead.unread;
+                (unread, renewed) = (ahead.unread, ahead.renewed);
             }
             None => {}
         }
         let desired: BTreeSet<Key> = status.desired_pods.iter().map(desired_key).collect();
         pods.retain(|key, _| desired.contains(key));
-        *object = Some(Object { uid, version, status, pods, unread });
+        *object = Some(Object { uid, version, status, pods, unread, renewed });
     }
 
     /// Tells the updates what is asked for. True: owners of some entries could not be read yet, and those
@@ -296,13 +303,17 @@ impl NodeUpdates {
             entries.map(|entry| (named(entry), self.standing(known, entry, &clock))).collect();
         let entries = named.iter().map(|(name, standing)| (&**name, standing.clone()));
         let conditions = understood(&known.status.conditions, entries, Timestamp::now());
-        let is_said = wanted == known.status.pods
+        let (now, renew_time) = (Instant::now(), whole_second(Timestamp::now(), false));
+        let is_said = !known.is_to_renew(now)
+            && wanted == known.status.pods
             && conditions == known.status.conditions
             && FEATURES.iter().eq(&known.status.features);
         if is_said {
             return StepOutcome::Done;
         }
-        let status = json!({ "pods": wanted, "conditions": conditions, "features": FEATURES });
+        let status = json!({
+            "pods": wanted, "conditions": conditions, "features": FEATURES, "renewTime": Time(renew_time),
+        });
         let written = node_object::apply_status::<NodePodUpdate>(
             &self.connection,
             &self.node,
@@ -314,6 +325,7 @@ impl NodeUpdates {
             Ok(written) => {
                 known.version = version(&written.metadata).max(known.version);
                 known.status = written.status.unwrap_or_default();
+                known.renewed = Some(now);
                 StepOutcome::Done
             }
             Err(error) if error.is_gone() => StepOutcome::Gone,

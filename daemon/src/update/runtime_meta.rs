@@ -16,7 +16,7 @@ use tracing::warn;
 use super::{Parts, env, snapshot::GATE, state};
 use crate::{base::causes::chain, cri::creation_record::CreationRecord, pods::read};
 
-/// Where it stands.
+/// Annotation of a pod: what its containers were made with, hashes of env from its metadata among it; JSON.
 pub(super) const ANNOTATION: &str = "apps.kruise.io/runtime-containers-meta";
 /// On pods with sidecars of a SidecarSet.
 const SIDECARS: &str = "kruise.io/sidecarset-hash";

@@ -11,9 +11,9 @@ use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Key of a workload's.
+/// Annotation of a pod: how far its update by a workload is, and the images before it; JSON.
 pub(super) const ANNOTATION: &str = "apps.kruise.io/inplace-update-state";
-/// Key of those of the SidecarSets: a JSON object, by their names.
+/// Annotation of a pod: the same of updates by SidecarSets; a JSON object, by their names.
 pub(super) const SIDECAR_SETS: &str = "kruise.io/sidecarset-inplace-update-state";
 
 #[derive(Default, Deserialize, Serialize)]

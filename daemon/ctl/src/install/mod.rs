@@ -199,7 +199,7 @@ async fn carry_out(
             }
             (Action::HandOver, _) => {
                 let ready_within = u32::try_from(limit.as_secs()).unwrap_or(u32::MAX);
-                let args = UpgradeArgs { to: None, ready_within, watch: WATCHED };
+                let args = UpgradeArgs { to: None, ready_within, watch: WATCHED, shim: None };
                 explain(upgrade(global, &args).await, places::SERVICE_UNIT).await?;
             }
             (Action::AwaitNode, Some(kubelet)) => {

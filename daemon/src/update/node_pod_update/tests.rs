@@ -30,7 +30,28 @@ fn what_is_done_needs_no_word_of_its_owner() {
             status: NodePodUpdateStatus::default(),
             pods: answered.map(answer).into_iter().collect(),
             unread: BTreeSet::new(),
+            renewed: None,
         };
         assert_eq!(object.is_done(&entry("r")), done, "{answered:?}");
     }
+}
+
+/// Each answer is one; without anything to answer one is due all the same.
+#[test]
+fn a_sign_of_life_is_due_every_two_minutes() {
+    let object = |renewed| Object {
+        uid: String::new(),
+        version: 1,
+        status: NodePodUpdateStatus::default(),
+        pods: BTreeMap::new(),
+        unread: BTreeSet::new(),
+        renewed,
+    };
+    let start = Instant::now();
+    let after = |seconds| start + Duration::from_secs(seconds);
+    assert!(object(None).is_to_renew(start), "after a restart");
+    assert!(!object(Some(start)).is_to_renew(after(119)));
+    assert!(object(Some(start)).is_to_renew(after(120)));
+    // Another clock of the machine was behind.
+    assert!(!object(Some(after(5))).is_to_renew(start));
 }

@@ -1,0 +1,89 @@
+//! `berth-shim`, where the data path is a program of its own: how it is, and its upgrade.
+
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use berth_shim::remote::{self, ShimState, UpgradeStage};
+
+use super::duration;
+use super::output::progress;
+
+/// Socket that `berth-shim` has for berthd, which is asked here too.
+pub(crate) const SOCKET: &str = "/run/berth/shim.sock";
+
+/// Has the `berth-shim` at this socket give its place to a new process of the file that it was started from.
+pub(crate) async fn upgrade(socket: &Path) -> Result<()> {
+    let began = Instant::now();
+    let tell = |words: String| progress(&format!("{:>7}  {words}", duration::short(began.elapsed())));
+    let started = |stage: &UpgradeStage| {
+        tell(format!("berth-shim {} started as process {}", stage.version, stage.pid));
+    };
+    let upgraded = remote::upgrade(socket, started).await;
+    upgraded.with_context(|| format!("berth-shim at {} not upgraded", socket.display()))?;
+    tell("it serves; the old berth-shim stays until its last call has ended".to_owned());
+    Ok(())
+}
+
+/// A line of `berthctl status`; `None` where there is no such socket.
+pub(crate) async fn state(socket: &Path) -> Option<String> {
+    if !socket.exists() {
+        return None;
+    }
+    Some(match remote::look(socket).await {
+        Ok(state) => words(&state),
+        Err(error) => format!("berth-shim at {}: {:#}", socket.display(), anyhow::Error::from(error)),
+    })
+}
+
+fn words(state: &ShimState) -> String {
+    let ShimState { program, pid, agent, table, connections, kubelet, held, .. } = state;
+    let berthd = match agent {
+        true => format!("berthd is connected (table {table})"),
+        false => format!("no berthd is connected (table {table} stays in force)"),
+    };
+    format!(
+        "berth-shim {program}, process {pid}; {berthd}; {connections} connections, {kubelet} of them the kubelet's; \
+         {held} calls wait"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_shim::remote::{Line, LineEnds, RemoteGate};
+    use berth_shim::{Metrics, RuntimeEndpoint, bind};
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_shim_says_how_it_is_and_how_its_upgrade_goes() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("shim.sock");
+        assert_eq!(state(&socket).await, None);
+        let gone = upgrade(&socket).await.unwrap_err();
+        assert!(format!("{gone:#}").contains("no berth-shim answers"), "{gone:#}");
+        let runtime = RuntimeEndpoint::from(dir.path().join("runtime.sock"));
+        let (upgrades, mut asked) = mpsc::channel(1);
+        let line = Line::new(bind(&socket, &runtime).await.unwrap()).upgrading(upgrades);
+        tokio::spawn(line.serve(RemoteGate::new(Metrics::default()), LineEnds::default()));
+        let said = state(&socket).await.unwrap();
+        assert!(said.contains(&format!("process {}; no berthd is connected", std::process::id())), "{said}");
+        for (stage, expected) in [
+            (UpgradeStage { pid: 7, ready: true, ..UpgradeStage::default() }, None),
+            (UpgradeStage { error: "it ended".into(), ..UpgradeStage::default() }, Some("goes on: it ended")),
+        ] {
+            let answers = async {
+                asked.recv().await.unwrap().tell(stage);
+            };
+            let (upgraded, ()) = tokio::join!(upgrade(&socket), answers);
+            match expected {
+                None => upgraded.unwrap(),
+                Some(words) => {
+                    let error = format!("{:#}", upgraded.unwrap_err());
+                    assert!(error.contains(words), "{error}");
+                }
+            }
+        }
+    }
+}
