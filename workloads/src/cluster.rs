@@ -3,11 +3,13 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Instant,
 };
 
 use berth_workloads_policy::{
     plan::{NodeView, Nodes},
     pod::PodView,
+    predownload::PullJobView,
     revision::Revision,
     store::{Store, Stored, version},
 };
@@ -67,6 +69,7 @@ pub(crate) struct Cluster {
     pub(crate) pods: Owned<PodView>,
     pub(crate) claims: Claims,
     pub(crate) revisions: Owned<Revision>,
+    pub(crate) pull_jobs: Owned<PullJobView>,
     nodes: Nodes,
     /// Names of the nodes, by UID.
     node_names: BTreeMap<String, String>,
@@ -85,6 +88,7 @@ impl Default for Cluster {
             pods: Owned::default(),
             claims: Claims::default(),
             revisions: Owned::default(),
+            pull_jobs: Owned::default(),
             nodes: Nodes::new(),
             node_names: BTreeMap::new(),
             listed_nodes: None,
@@ -111,8 +115,13 @@ impl Cluster {
                 }
             }
             Input::Revision(shown) => self.revisions.take(shown),
+            Input::PullJob(shown) => self.pull_jobs.take(shown),
             Input::Node(shown) => self.take_node(shown),
             Input::Mailbox(shown) => self.mailboxes.take(shown),
+            Input::MailboxesLost => {
+                self.mailboxes.is_deaf();
+                Concerned::None
+            }
         }
     }
 
@@ -219,6 +228,16 @@ impl Cluster {
         self.mailboxes.wrote(mailbox);
     }
 
+    /// Takes in which agents are silent by now.
+    pub(crate) fn listen(&mut self, now: Instant) -> Concerned {
+        if self.mailboxes.listen(now) { Concerned::All } else { Concerned::None }
+    }
+
+    /// Time at which the next agent becomes silent.
+    pub(crate) fn next_silence(&self) -> Option<Instant> {
+        self.mailboxes.next_silence()
+    }
+
     /// Each kind, and whether it was listed once.
     pub(crate) fn listed(&self) -> Vec<(&'static str, bool)> {
         let mut listed: Vec<_> = self.shelves.iter().map(|shelf| (shelf.kind.plural, shelf.listed)).collect();
@@ -226,6 +245,7 @@ impl Cluster {
             ("pods", self.pods.listed),
             ("persistentvolumeclaims", self.claims.is_listed()),
             ("controllerrevisions", self.revisions.listed),
+            ("imagepulljobs", self.pull_jobs.listed),
             ("nodes", self.nodes_listed),
             ("nodepodupdates", self.mailboxes.listed),
         ]);
@@ -240,6 +260,7 @@ impl Cluster {
             ("pods", self.pods.len()),
             ("persistentvolumeclaims", self.claims.len()),
             ("controllerrevisions", self.revisions.len()),
+            ("imagepulljobs", self.pull_jobs.len()),
             ("nodes", self.nodes.len()),
         ]);
         sizes
@@ -259,14 +280,16 @@ impl Cluster {
         let set: &dyn Workload = Arc::as_ref(set);
         let uid = set.uid();
         let pods: Vec<&PodView> = self.pods.of(uid).collect();
-        let revisions: Vec<Revision> = self.revisions.of(uid).cloned().collect();
+        let pull_jobs: Vec<&PullJobView> = self.pull_jobs.of(uid).collect();
+        let revisions: Vec<&Revision> = self.revisions.of(uid).collect();
         let known = Known {
             revisions: &revisions,
             pods: &pods,
             claims: &self.claims.of(set),
             in_place: &self.mailboxes.states(uid),
             nodes: &self.nodes,
-            updating_nodes: self.mailboxes.checking(set.kind()),
+            agents: self.mailboxes.agents(set.kind()),
+            pull_jobs: &pull_jobs,
             given,
         };
         set.plan(&known, now)

@@ -8,8 +8,8 @@ use clap::{ArgAction, Parser};
 use jiff::tz::TimeZone;
 use tracing_subscriber::filter::Targets;
 
-/// Berth's workloads: makes, updates and deletes the pods of CloneSets, StatefulSets and DaemonSets, and runs
-/// BroadcastJobs and AdvancedCronJobs.
+/// Berth's workloads: makes, updates and deletes the pods of CloneSets, StatefulSets and DaemonSets, runs
+/// BroadcastJobs and AdvancedCronJobs, and gives UnitedDeployments their workloads.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "berth-workloads", version)]
 pub struct Config {
@@ -40,6 +40,12 @@ pub struct Config {
     /// Label pods of CloneSets with the hash of their revision alone
     #[arg(long, env = "BERTH_CLONESET_SHORT_HASH")]
     pub cloneset_short_hash: bool,
+    /// Pull new images onto the nodes of a CloneSet's or StatefulSet's pods before these are updated in place
+    #[arg(long, env = "BERTH_PREDOWNLOAD_IMAGES")]
+    pub predownload_images: bool,
+    /// Pull new images onto the nodes of a DaemonSet's pods before these are updated
+    #[arg(long, env = "BERTH_PREDOWNLOAD_IMAGES_OF_DAEMONSETS")]
+    pub predownload_images_of_daemonsets: bool,
     /// Run BroadcastJobs
     #[arg(long = "broadcastjobs", env = "BERTH_BROADCASTJOBS")]
     pub broadcast_jobs: bool,
@@ -49,9 +55,18 @@ pub struct Config {
     /// Run AdvancedCronJobs
     #[arg(long = "cronjobs", env = "BERTH_CRONJOBS")]
     pub cron_jobs: bool,
+    /// Carry out WorkloadSpreads: costs of deletion, pods that were there before, and rescheduling
+    #[arg(long, env = "BERTH_SPREADS")]
+    pub spreads: bool,
     /// Zone of schedules that name none, such as Europe/Berlin
     #[arg(long = "cronjob-time-zone", env = "BERTH_CRONJOB_TIME_ZONE", default_value = "UTC", value_parser = zone)]
     pub cron_job_time_zone: TimeZone,
+    /// Give UnitedDeployments their workloads
+    #[arg(long = "united-deployments", env = "BERTH_UNITED_DEPLOYMENTS")]
+    pub united_deployments: bool,
+    /// Distribute Secrets and ConfigMaps, and do nothing else
+    #[arg(long = "resource-distributions", env = "BERTH_RESOURCE_DISTRIBUTIONS", conflicts_with_all = ["broadcast_jobs", "cron_jobs", "united_deployments", "spreads"])]
+    pub resource_distributions: bool,
     /// Format of log lines
     #[arg(long, env = "BERTH_LOG_FORMAT", value_enum, default_value_t)]
     pub log_format: LogFormat,
@@ -99,7 +114,10 @@ mod tests {
         assert_eq!(config.lease_duration(), Duration::from_secs(15));
         assert_eq!(config.lease_name, "berth-workloads");
         assert!(!config.cloneset_partition_rollback && !config.cloneset_short_hash);
+        assert!(!config.predownload_images && !config.predownload_images_of_daemonsets);
         assert!(!config.broadcast_jobs && !config.cron_jobs && !config.broadcast_job_node_names);
+        assert!(!config.united_deployments);
+        assert!(!config.spreads);
         assert_eq!(config.cron_job_time_zone.iana_name(), Some("UTC"));
     }
 
@@ -110,6 +128,7 @@ mod tests {
     #[case::empty_name(&["--lease-name", ""])]
     #[case::unknown(&["--leader-elect"])]
     #[case::no_zone(&["--cronjob-time-zone", "Mars/Olympus"])]
+    #[case::distributions_and_jobs(&["--resource-distributions", "--cronjobs"])]
     #[case::local_zone(&["--cronjob-time-zone", "Local"])]
     fn bad_usage(#[case] args: &[&str]) {
         assert!(Config::try_parse_from([&["berth-workloads"], args].concat()).is_err());

@@ -1,6 +1,6 @@
 //! The one owner of the picture: takes in what watches and writes show, and begins the plans that are due.
 
-use std::{collections::BTreeMap, future::pending, time::Instant};
+use std::{collections::BTreeMap, time::Instant};
 
 use berth_base::{lease::Tenure, time::later};
 use berth_workloads_policy::clone_set::Settings;
@@ -14,14 +14,10 @@ use crate::{
     metrics::Metrics,
     owned::Concerned,
     state::{Look, Next, State},
+    timing::{AT_ONCE, BATCH, deadline},
     watch::Input,
     write::{End, Report, Writer, Wrote},
 };
-
-/// Inputs taken at once before anything is planned.
-const BATCH: usize = 256;
-/// Plans that are carried out at once.
-const AT_ONCE: usize = 16;
 
 /// Which kinds have been listed.
 pub(crate) type Listed = Vec<(&'static str, bool)>;
@@ -52,7 +48,7 @@ impl Controller {
         let mut plans = Plans::default();
         let mut term = None;
         loop {
-            let next = state.next_deadline(AT_ONCE);
+            let next = self.next(&state);
             // Cancel-safe: `recv_many` and `join_next_with_id` take nothing unless they return it, the tenure
             // keeps its newest value, and a deadline that was not waited for to its end is still there.
             tokio::select! {
@@ -80,14 +76,30 @@ impl Controller {
                 () = self.tenure.changed() => {}
                 () = deadline(next) => {}
             }
+            if matches!(state.cluster.listen(Instant::now()), Concerned::All) {
+                info!("Another agent is silent, or is not any more");
+                state.all_due();
+            }
             let before = std::mem::replace(&mut term, self.tenure.term());
             if term.is_some() && term != before {
                 state.all_due();
             }
-            if term.is_some() && state.cluster.listed().iter().all(|(_, listed)| *listed) {
+            if self.may_begin(&state) {
                 self.begin(&mut state, &mut plans);
             }
         }
+    }
+
+    /// Tells whether plans may be begun: this replica leads, and knows what there is.
+    fn may_begin(&self, state: &State) -> bool {
+        self.tenure.term().is_some() && state.cluster.listed().iter().all(|(_, listed)| *listed)
+    }
+
+    /// Time of the next look. A replica that may begin nothing waits for news: what is due stays due, and
+    /// would wake it again and again.
+    fn next(&self, state: &State) -> Option<Instant> {
+        let due = if self.may_begin(state) { state.agenda.next(AT_ONCE) } else { None };
+        due.into_iter().chain(state.cluster.next_silence()).min()
     }
 
     fn look(&self) -> Look<'_> {
@@ -106,7 +118,7 @@ impl Controller {
             Concerned::None => {}
             Concerned::Some(sets) => {
                 let now = Instant::now();
-                sets.into_iter().for_each(|uid| state.set_due(uid, now));
+                sets.into_iter().for_each(|uid| state.agenda.add(uid, now));
             }
             Concerned::All => state.all_due(),
         }
@@ -121,7 +133,7 @@ impl Controller {
     /// Begins the plans that are due.
     fn begin(&self, state: &mut State, plans: &mut Plans) {
         let look = self.look();
-        for uid in state.take_due(look.now, AT_ONCE) {
+        for uid in state.agenda.take(look.now, AT_ONCE) {
             let writer = self.writer.clone();
             let task = match state.look(&uid, look) {
                 Next::Nothing => continue,
@@ -145,11 +157,13 @@ impl Controller {
                 Wrote::Pod(pod) => cluster.pods.wrote(pod),
                 Wrote::Claim(claim) => cluster.claims.wrote(claim),
                 Wrote::Revision(revision) => cluster.revisions.wrote(revision),
+                Wrote::PullJob(job) => cluster.pull_jobs.wrote(job),
                 Wrote::Set(set) => cluster.wrote_set(set),
                 Wrote::Mailbox(mailbox) => cluster.wrote_mailbox(mailbox),
                 Wrote::PodGone(uid) => cluster.pods.ended(&uid),
                 Wrote::ClaimGone(uid) => cluster.claims.ended(&uid),
                 Wrote::RevisionGone(uid) => cluster.revisions.ended(&uid),
+                Wrote::PullJobGone(uid) => cluster.pull_jobs.ended(&uid),
                 Wrote::Read(selector, pods, claims, revisions) => {
                     cluster.pods.read(&uid, pods, |pod| selector.takes(&pod.labels));
                     cluster.claims.read(&uid, claims);
@@ -167,17 +181,14 @@ impl Controller {
         match &end {
             End::Done | End::Changed => {}
             End::NameTaken => info!(set = name, "Name of a revision is taken, another one is made"),
+            End::PullFailed(error) => warn!(set = name, error, "Image not pulled ahead, going on without"),
             End::ScaleFailed(error) | End::UpdateFailed(error) => {
                 warn!(set = name, error, "Plan not carried out, trying again");
             }
         }
-        state.set_due(uid, later(Instant::now(), pause));
+        state.agenda.add(uid, later(Instant::now(), pause));
     }
 }
 
-async fn deadline(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at.into()).await,
-        None => pending().await,
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -58,8 +58,7 @@ pub(crate) fn channel() -> (Events, mpsc::Receiver<Told>) {
 pub(crate) async fn write(client: Client, mut told: mpsc::Receiver<Told>) {
     while let Some((object, note)) = told.recv().await {
         let reason = note.reason;
-        let namespace = object.namespace.as_deref().unwrap_or_default();
-        let events = Api::<Event>::namespaced(client.clone(), namespace);
+        let events = Api::<Event>::namespaced(client.clone(), namespace(&object));
         let event = event(object, note, Timestamp::now());
         match timeout(ANSWER_WITHIN, events.create(&PostParams::default(), &event)).await {
             Ok(Ok(_)) => {}
@@ -68,6 +67,11 @@ pub(crate) async fn write(client: Client, mut told: mpsc::Receiver<Told>) {
         }
         tokio::time::sleep(PAUSE).await;
     }
+}
+
+/// Namespace of an Event: that of its object, and `default` where that has none.
+fn namespace(object: &ObjectReference) -> &str {
+    object.namespace.as_deref().unwrap_or("default")
 }
 
 /// Name of an Event has room for a number beside that of its object.
@@ -93,7 +97,7 @@ fn event(object: ObjectReference, note: Note, now: Timestamp) -> Event {
     let name = object.name.as_deref().unwrap_or_default();
     Event {
         metadata: ObjectMeta {
-            namespace: object.namespace.clone(),
+            namespace: Some(namespace(&object).to_owned()),
             name: Some(format!("{}.{:x}", cut(name), now.as_nanosecond())),
             ..ObjectMeta::default()
         },
@@ -126,5 +130,14 @@ mod tests {
         assert_eq!((regarding.name.as_deref(), regarding.uid.as_deref()), (Some("shop"), Some("u")));
         assert_eq!(event.metadata.namespace.as_deref(), Some("ns"));
         assert!(event.note.unwrap().len() <= 1024);
+    }
+
+    #[test]
+    fn an_event_of_an_object_without_a_namespace_is_in_the_default_one() {
+        let object = ObjectReference { name: Some("all".to_owned()), ..ObjectReference::default() };
+        let note = Note { warning: true, reason: "InvalidSpec", text: "x".to_owned() };
+        let event = event(object, note, Timestamp::constant(1_700_000_000, 0));
+        assert_eq!(event.metadata.namespace.as_deref(), Some("default"));
+        assert_eq!(event.regarding.unwrap().namespace, None);
     }
 }

@@ -1,5 +1,6 @@
 //! Berth's workloads: makes, updates and deletes the pods of CloneSets, Advanced StatefulSets and Advanced
-//! DaemonSets, and runs BroadcastJobs and AdvancedCronJobs.
+//! DaemonSets, runs BroadcastJobs and AdvancedCronJobs, gives UnitedDeployments their workloads, and orders
+//! the pods of WorkloadSpreads; or, under another identity, distributes Secrets and ConfigMaps.
 //!
 //! ```text
 //!   watches ──▶ Controller { picture of the cluster } ──▶ plan ──▶ writes ──▶ API server
@@ -19,10 +20,12 @@
     allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should")
 )]
 
+mod agents;
 mod claims;
 mod cluster;
 pub mod config;
 mod controller;
+mod distribution;
 mod events;
 mod jobs;
 mod kinds;
@@ -32,6 +35,10 @@ mod memory;
 mod metrics;
 mod owned;
 pub mod run;
+mod spreads;
 mod state;
+mod timing;
+mod turns;
+mod united;
 mod watch;
 mod write;

@@ -27,6 +27,10 @@ pub(crate) struct Mailbox {
     pub(crate) node: String,
     /// Kinds whose entries its agent checks.
     pub(crate) checks: Vec<&'static str>,
+    /// It has an agent that has said what it is able to.
+    pub(crate) has_agent: bool,
+    /// Last sign of life of the agent.
+    pub(crate) sign: Option<Timestamp>,
     entries: Vec<DesiredPod>,
     /// How far they are.
     pods: Vec<UpdatedPod>,
@@ -45,16 +49,27 @@ impl Stored for Mailbox {
 impl Mailbox {
     /// Reads the object of a node.
     pub(crate) fn of(object: NodePodUpdate) -> Self {
-        let NodePodUpdateStatus { desired_pods, pods, features, .. } = object.status.unwrap_or_default();
+        let NodePodUpdateStatus { desired_pods, pods, features, renew_time, .. } =
+            object.status.unwrap_or_default();
         let checked = KINDS.iter().filter(|kind| features.iter().any(|feature| feature == kind.feature));
         Self {
             uid: object.metadata.uid.unwrap_or_default(),
             version: object.metadata.resource_version.unwrap_or_default(),
             node: object.metadata.name.unwrap_or_default(),
             checks: checked.map(|kind| kind.name).collect(),
+            has_agent: !features.is_empty(),
+            sign: renew_time.map(|time| time.0),
             entries: desired_pods.into_iter().filter(|entry| is_entry(&entry.owner)).collect(),
             pods: pods.into_iter().filter(|pod| is_entry(&pod.owner)).collect(),
         }
+    }
+
+    /// Tells whether there is no news in it for a workload but a sign of life.
+    pub(crate) fn says_the_same(&self, other: &Self) -> bool {
+        self.has_agent == other.has_agent
+            && self.checks == other.checks
+            && self.entries == other.entries
+            && self.pods == other.pods
     }
 
     /// UIDs of the sets that it is about.

@@ -3,22 +3,13 @@
 use std::time::{Duration, Instant};
 
 use berth_base::time::later;
-use berth_workloads_policy::{action::Note, daemon_set::Rests, plan::Failures};
+use berth_workloads_policy::{action::Note, daemon_set::Rests, plan::Failures, predownload};
 
-use crate::write::End;
+use crate::{
+    timing::{Backoff, StatusPace},
+    write::End,
+};
 
-/// Time from a plan's end to the next one: what it wrote is often followed by more.
-const SPACING: Duration = Duration::from_millis(10);
-/// Pauses after failures in a row; the last one is repeated.
-const PAUSES: [Duration; 7] = [
-    Duration::from_millis(100),
-    Duration::from_millis(500),
-    Duration::from_secs(1),
-    Duration::from_secs(3),
-    Duration::from_secs(10),
-    Duration::from_secs(30),
-    Duration::from_secs(60),
-];
 /// The same is told again after it.
 const TELL_AGAIN: Duration = Duration::from_secs(60);
 /// An object that was set aside is looked at again after it.
@@ -29,13 +20,15 @@ const ASIDE_FOR: Duration = Duration::from_secs(600);
 pub(crate) struct Memory {
     pub(crate) failures: Failures,
     pub(crate) rests: Rests,
-    tries: usize,
-    pub(crate) status_at: Option<Instant>,
+    backoff: Backoff,
+    pub(crate) status: StatusPace,
     pub(crate) collisions: i32,
     /// Term in which its objects were read.
     pub(crate) read_in: Option<u64>,
     told: Option<(String, Instant)>,
     aside: Option<Aside>,
+    /// When an ImagePullJob could not be made.
+    pull_failed: Option<Instant>,
 }
 
 /// Rest after a failure of what was decided on a workload.
@@ -49,18 +42,19 @@ impl Memory {
     /// Takes in how a plan ended: the pause until the next one.
     pub(crate) fn ends(&mut self, end: &End) -> Duration {
         match end {
-            End::Done => {
-                *self = Self { failures: Failures::default(), tries: 0, ..std::mem::take(self) };
-                return SPACING;
-            }
+            End::Done => self.failures = Failures::default(),
             End::Changed => {}
+            End::PullFailed(_) => self.pull_failed = Some(Instant::now()),
             End::NameTaken => self.collisions = self.collisions.saturating_add(1),
             End::ScaleFailed(error) => self.failures.scale = Some(error.clone()),
             End::UpdateFailed(error) => self.failures.update = Some(error.clone()),
         }
-        let pause = PAUSES[self.tries.min(PAUSES.len() - 1)];
-        self.tries = self.tries.saturating_add(1);
-        pause
+        self.backoff.ends(*end == End::Done)
+    }
+
+    /// Tells whether an ImagePullJob could not be made a moment ago: what it is for goes on without.
+    pub(crate) fn predownload_rests(&self, now: Instant) -> bool {
+        self.pull_failed.is_some_and(|failed| now.saturating_duration_since(failed) < predownload::AGAIN)
     }
 
     /// Tells something, unless it was told a moment ago.
@@ -92,6 +86,7 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::timing::SPACING;
 
     #[test]
     fn failures_in_a_row_are_tried_less_and_less() {
@@ -103,6 +98,17 @@ mod tests {
         memory.ends(&End::NameTaken);
         assert_eq!(memory.ends(&End::Done), SPACING);
         assert_eq!((memory.failures.scale.as_deref(), memory.collisions), (None, 1));
+    }
+
+    #[test]
+    fn an_image_that_is_not_pulled_ahead_holds_nothing_up() {
+        let (mut memory, now) = (Memory::default(), Instant::now());
+        assert!(!memory.predownload_rests(now));
+        let pause = memory.ends(&End::PullFailed("no such kind".to_owned()));
+        assert!(pause < Duration::from_secs(1) && memory.failures == Failures::default());
+        let failed = Instant::now();
+        assert!(memory.predownload_rests(failed + Duration::from_secs(59)));
+        assert!(!memory.predownload_rests(failed + Duration::from_secs(60)));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_workloads_policy::{
     clone_set::ClaimView,
     pod::PodView,
+    predownload::PullJobView,
     revision::Revision,
     store::{Store, Stored},
 };
@@ -26,6 +27,12 @@ impl Ownable for PodView {
 impl Ownable for ClaimView {
     fn owner(&self) -> &str {
         Self::owner(self)
+    }
+}
+
+impl Ownable for PullJobView {
+    fn owner(&self) -> &str {
+        &self.owner
     }
 }
 

@@ -28,10 +28,11 @@ use crate::{
     cluster::Cluster,
     config::Config,
     controller::Controller,
-    events, jobs,
+    distribution, events, jobs,
     kinds::KINDS,
     metrics::Metrics,
-    watch::{Claims, Mailboxes, Nodes, Pods, Revisions, follow, follow_sets},
+    spreads, united,
+    watch::{Claims, Mailboxes, Nodes, Pods, PullJobs, Revisions, follow, follow_sets},
     write::Writer,
 };
 
@@ -85,7 +86,10 @@ async fn serve(config: Config) -> anyhow::Result<()> {
 
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
-    let (listed, readiness) = watch::channel(Cluster::default().listed());
+    // Whoever distributes has rights on Secrets, and does nothing else.
+    let distributes = config.resource_distributions;
+    let all_listed = if distributes { distribution::listed() } else { Cluster::default().listed() };
+    let (listed, readiness) = watch::channel(all_listed);
     let (sender, inputs) = mpsc::channel(INPUTS);
     let (candidate, tenure) = Candidate::new(client.clone(), terms, metrics.clone());
     let (events, told) = events::channel();
@@ -93,6 +97,8 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let settings = Settings {
         partition_rollback: config.cloneset_partition_rollback,
         short_hash: config.cloneset_short_hash,
+        predownload: config.predownload_images,
+        predownload_daemon_sets: config.predownload_images_of_daemonsets,
     };
     let of_jobs = jobs::Settings {
         broadcast_jobs: config.broadcast_jobs,
@@ -101,32 +107,48 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         zone: config.cron_job_time_zone.clone(),
     };
     let (jobs_listed, jobs_readiness) = watch::channel(of_jobs.listed());
-    let (tenure_of_jobs, writer_of_jobs) = (tenure.clone(), writer.clone());
-    let controller = Controller { inputs, tenure, writer, settings, listed, metrics: metrics.clone() };
+    let (united_listed, united_readiness) = watch::channel(united::listed(config.united_deployments));
+    let (spreads_listed, spreads_readiness) = watch::channel(spreads::listed(config.spreads));
 
     let stop = CancellationToken::new();
     let (mut tasks, mut watches) = (JoinSet::new(), JoinSet::new());
     let checks = Box::new(move || {
         let check = |(name, done)| Check { name, done, missing: "not listed yet" };
-        let all =
-            readiness.borrow().iter().chain(jobs_readiness.borrow().iter()).copied().collect::<Vec<_>>();
-        all.into_iter().map(check).collect()
+        let all = [&readiness, &jobs_readiness, &united_readiness, &spreads_readiness];
+        all.map(|listed| listed.borrow().clone()).into_iter().flatten().map(check).collect()
     });
     tasks.spawn(http::serve(health, Pages::Health(checks), stop.clone()));
     tasks.spawn(http::serve(scraped, Pages::Metrics(registry), stop.clone()));
-    for kind in KINDS {
-        watches.spawn(follow_sets(client.clone(), kind, sender.clone(), metrics.clone()));
+    if distributes {
+        distribution::start(distribution::Connections { tenure, writer, listed }, &mut watches);
+    } else {
+        let (tenure_of_jobs, writer_of_jobs) = (tenure.clone(), writer.clone());
+        let of_united =
+            united::Connections { tenure: tenure.clone(), writer: writer.clone(), listed: united_listed };
+        let of_spreads =
+            spreads::Connections { tenure: tenure.clone(), writer: writer.clone(), listed: spreads_listed };
+        let controller = Controller { inputs, tenure, writer, settings, listed, metrics: metrics.clone() };
+        for kind in KINDS {
+            watches.spawn(follow_sets(client.clone(), kind, sender.clone(), metrics.clone()));
+        }
+        watches.spawn(follow::<Pods>(client.clone(), sender.clone(), metrics.clone()));
+        watches.spawn(follow::<Claims>(client.clone(), sender.clone(), metrics.clone()));
+        watches.spawn(follow::<Revisions>(client.clone(), sender.clone(), metrics.clone()));
+        watches.spawn(follow::<PullJobs>(client.clone(), sender.clone(), metrics.clone()));
+        watches.spawn(follow::<Nodes>(client.clone(), sender.clone(), metrics.clone()));
+        watches.spawn(follow::<Mailboxes>(client.clone(), sender, metrics));
+        let connections =
+            jobs::Connections { tenure: tenure_of_jobs, writer: writer_of_jobs, listed: jobs_listed };
+        jobs::start(of_jobs, connections, &mut watches);
+        if config.united_deployments {
+            united::start(of_united, &mut watches);
+        }
+        if config.spreads {
+            spreads::start(of_spreads, &mut watches);
+        }
+        watches.spawn(controller.run());
     }
-    watches.spawn(follow::<Pods>(client.clone(), sender.clone(), metrics.clone()));
-    watches.spawn(follow::<Claims>(client.clone(), sender.clone(), metrics.clone()));
-    watches.spawn(follow::<Revisions>(client.clone(), sender.clone(), metrics.clone()));
-    watches.spawn(follow::<Nodes>(client.clone(), sender.clone(), metrics.clone()));
-    watches.spawn(follow::<Mailboxes>(client.clone(), sender, metrics));
-    let connections =
-        jobs::Connections { tenure: tenure_of_jobs, writer: writer_of_jobs, listed: jobs_listed };
-    jobs::start(of_jobs, connections, &mut watches);
     watches.spawn(events::write(client, told));
-    watches.spawn(controller.run());
     // The lease is given up when nothing is written any more.
     let written = CancellationToken::new();
     tasks.spawn(candidate.run(written.clone()));

@@ -1,10 +1,10 @@
 //! The picture and the memories, and what is to be done next for one workload.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     hash::{BuildHasher, Hasher, RandomState},
     panic::{AssertUnwindSafe, catch_unwind},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use berth_base::time::later;
@@ -18,18 +18,14 @@ use crate::{
     kinds::{Given, Plan, Set},
     memory::Memory,
     metrics::Metrics,
+    timing::Agenda,
 };
-
-/// The status of a workload is written at most once in it.
-const STATUS_EVERY: Duration = Duration::from_secs(1);
 
 /// All that the program knows.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) cluster: Cluster,
-    /// When a workload is looked at, by UID.
-    due: BTreeMap<String, Instant>,
-    in_flight: BTreeSet<String>,
+    pub(crate) agenda: Agenda,
     memory: BTreeMap<String, Memory>,
 }
 
@@ -53,17 +49,6 @@ pub(crate) enum Next {
 }
 
 impl State {
-    /// Workloads that are due, at most so many.
-    pub(crate) fn take_due(&mut self, now: Instant, most: usize) -> Vec<String> {
-        let due = self.due.iter().filter(|(uid, at)| **at <= now && !self.in_flight.contains(*uid));
-        let due: Vec<String> =
-            due.map(|(uid, _)| uid.clone()).take(most.saturating_sub(self.in_flight.len())).collect();
-        for uid in &due {
-            self.due.remove(uid);
-        }
-        due
-    }
-
     /// Looks at a workload. What is to be done is on its way then.
     pub(crate) fn look(&mut self, uid: &str, look: Look<'_>) -> Next {
         let Some(set) = self.cluster.set(uid).cloned() else {
@@ -76,19 +61,19 @@ impl State {
             return Next::Nothing;
         }
         if memory.read_in != look.term && meta.deletion_timestamp.is_none() {
-            self.in_flight.insert(uid.to_owned());
+            self.agenda.in_flight.insert(uid.to_owned());
             return Next::Read(set);
         }
         memory.rests.begin(meta.generation);
         // A decision that panics would do so again, and it is about this object alone.
         let planned = catch_unwind(AssertUnwindSafe(|| {
-            let plan = planned(&self.cluster, &set, memory, look.settings);
+            let plan = planned(&self.cluster, &set, memory, look.settings, look.now);
             if !plan.actions.is_empty() || memory.failures == Failures::default() {
                 return plan;
             }
             // Nothing is left to be done of what could not be done.
             memory.failures = Failures::default();
-            planned(&self.cluster, &set, memory, look.settings)
+            planned(&self.cluster, &set, memory, look.settings, look.now)
         }));
         let mut plan = match planned {
             Ok(plan) => plan,
@@ -103,22 +88,21 @@ impl State {
         }
         plan.ended_on.iter().for_each(|node| memory.rests.ended(node, Timestamp::now()));
         let mut again = plan.again.map(|again| later(look.now, again));
-        let status_at = memory.status_at.map(|at| later(at, STATUS_EVERY)).filter(|at| *at > look.now);
-        if let Some(at) = status_at.filter(|_| plan.status.is_some()) {
+        if let Some(at) = memory.status.waits(look.now).filter(|_| plan.status.is_some()) {
             // Counters change with every pod; whoever looks once a second sees the same.
             plan.status = None;
             again = Some(again.map_or(at, |again| again.min(at)));
         }
         if plan.status.is_some() {
-            memory.status_at = Some(look.now);
+            memory.status.written(look.now);
         }
         if let Some(at) = again {
-            self.set_due(uid.to_owned(), at);
+            self.agenda.add(uid.to_owned(), at);
         }
         if plan.actions.is_empty() && plan.status.is_none() {
             return Next::Nothing;
         }
-        self.in_flight.insert(uid.to_owned());
+        self.agenda.in_flight.insert(uid.to_owned());
         Next::CarryOut(set, plan)
     }
 
@@ -126,7 +110,7 @@ impl State {
     pub(crate) fn set_aside(&mut self, uid: &str, panic: &(dyn std::any::Any + Send), look: Look<'_>) {
         let text = panic.downcast_ref::<&str>().copied().map(str::to_owned);
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-        self.in_flight.remove(uid);
+        self.agenda.in_flight.remove(uid);
         look.metrics.set_aside();
         let Some(set) = self.cluster.set(uid).cloned() else { return };
         error!(kind = set.kind().name, set = set.name(), text, "A panic: the object is set aside");
@@ -139,42 +123,29 @@ impl State {
         // Nobody knows what was written.
         memory.read_in = None;
         let until = memory.set_aside(set.meta().generation, look.now);
-        self.set_due(uid.to_owned(), until);
+        self.agenda.add(uid.to_owned(), until);
     }
 
     /// Nothing is on its way for the workload any more.
     pub(crate) fn landed(&mut self, uid: &str) -> &mut Memory {
-        self.in_flight.remove(uid);
+        self.agenda.in_flight.remove(uid);
         self.memory.entry(uid.to_owned()).or_default()
-    }
-
-    /// The workload is looked at then, or sooner.
-    pub(crate) fn set_due(&mut self, uid: String, at: Instant) {
-        let due = self.due.entry(uid).or_insert(at);
-        *due = (*due).min(at);
     }
 
     pub(crate) fn all_due(&mut self) {
         let now = Instant::now();
         let sets: Vec<String> = self.cluster.sets().map(str::to_owned).collect();
-        sets.into_iter().for_each(|uid| self.set_due(uid, now));
-    }
-
-    /// When the next one is due; `None`, when nothing can be begun.
-    pub(crate) fn next_deadline(&self, most: usize) -> Option<Instant> {
-        if self.in_flight.len() >= most {
-            return None;
-        }
-        self.due.iter().filter(|(uid, _)| !self.in_flight.contains(*uid)).map(|(_, at)| *at).min()
+        sets.into_iter().for_each(|uid| self.agenda.add(uid, now));
     }
 }
 
-fn planned(cluster: &Cluster, set: &Set, memory: &Memory, settings: Settings) -> Plan {
+fn planned(cluster: &Cluster, set: &Set, memory: &Memory, settings: Settings, now: Instant) -> Plan {
     let given = Given {
         settings,
         failures: &memory.failures,
         rests: &memory.rests,
         collisions: memory.collisions,
+        predownload_rests: memory.predownload_rests(now),
         seed: RandomState::new().build_hasher().finish(),
     };
     cluster.plan(set, given, Timestamp::now())
@@ -182,7 +153,7 @@ fn planned(cluster: &Cluster, set: &Set, memory: &Memory, settings: Settings) ->
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::{sync::Arc, time::Duration};
 
     use berth_workloads_policy::action::Action;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -251,7 +222,7 @@ mod tests {
         show(&mut state, "good", 1, false);
         state.all_due();
         let later = now + Duration::from_secs(1);
-        assert_eq!(state.take_due(later, 16), ["bad", "good"]);
+        assert_eq!(state.agenda.take(later, 16), ["bad", "good"]);
         assert!(matches!(state.look("bad", look(now)), Next::Nothing));
         assert!(matches!(state.look("good", look(now)), Next::CarryOut(..)));
         let (set, note) = told.try_recv().unwrap();
@@ -260,7 +231,7 @@ mod tests {
         // It is not tried again and again.
         state.look("bad", look(later));
         assert!(told.try_recv().is_err());
-        let after = state.next_deadline(16).unwrap();
+        let after = state.agenda.next(16).unwrap();
         assert_eq!(after, now + Duration::from_secs(600));
         state.look("bad", look(after));
         assert!(told.try_recv().is_ok(), "looked at again");

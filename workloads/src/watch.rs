@@ -3,8 +3,10 @@
 use std::pin::pin;
 
 use berth_base::outage::Outage;
-use berth_proto::crd::NodePodUpdate;
-use berth_workloads_policy::{clone_set::ClaimView, plan::NodeView, pod::PodView, revision::Revision};
+use berth_proto::crd::{ImagePullJob, NodePodUpdate};
+use berth_workloads_policy::{
+    clone_set::ClaimView, plan::NodeView, pod::PodView, predownload::PullJobView, revision::Revision,
+};
 use futures::StreamExt;
 use k8s_openapi::api::{
     apps::v1::ControllerRevision,
@@ -50,9 +52,12 @@ pub(crate) enum Input {
     Pod(Shown<PodView>),
     Claim(Shown<ClaimView>),
     Revision(Shown<Revision>),
+    PullJob(Shown<PullJobView>),
     /// With its UID.
     Node(Shown<(String, NodeView)>),
     Mailbox(Shown<Mailbox>),
+    /// The watch of those is broken.
+    MailboxesLost,
 }
 
 impl Input {
@@ -64,6 +69,7 @@ impl Input {
                 | Self::Pod(Shown::ListEnds)
                 | Self::Claim(Shown::ListEnds)
                 | Self::Revision(Shown::ListEnds)
+                | Self::PullJob(Shown::ListEnds)
                 | Self::Node(Shown::ListEnds)
                 | Self::Mailbox(Shown::ListEnds)
         )
@@ -83,11 +89,17 @@ pub(crate) trait Watched: Send + 'static {
     fn view(object: Self::Object) -> Option<Self::View>;
 
     fn input(shown: Shown<Self::View>) -> Input;
+
+    /// Input when the watch is broken, if anybody minds.
+    fn lost() -> Option<Input> {
+        None
+    }
 }
 
 pub(crate) struct Pods;
 pub(crate) struct Claims;
 pub(crate) struct Revisions;
+pub(crate) struct PullJobs;
 pub(crate) struct Nodes;
 pub(crate) struct Mailboxes;
 
@@ -134,6 +146,20 @@ impl Watched for Revisions {
     }
 }
 
+impl Watched for PullJobs {
+    type Object = ImagePullJob;
+    type View = PullJobView;
+    const NAME: &'static str = "imagepulljobs";
+
+    fn view(object: ImagePullJob) -> Option<PullJobView> {
+        is_decided(&object.metadata).then(|| PullJobView::of(&object.metadata))
+    }
+
+    fn input(shown: Shown<PullJobView>) -> Input {
+        Input::PullJob(shown)
+    }
+}
+
 impl Watched for Nodes {
     type Object = Node;
     type View = (String, NodeView);
@@ -164,6 +190,10 @@ impl Watched for Mailboxes {
     fn input(shown: Shown<Mailbox>) -> Input {
         Input::Mailbox(shown)
     }
+
+    fn lost() -> Option<Input> {
+        Some(Input::MailboxesLost)
+    }
 }
 
 /// Tells whether the claim may belong to a set by its name: nothing decides on it, and it ends in a number.
@@ -175,7 +205,10 @@ fn may_be_named(meta: &ObjectMeta) -> bool {
 
 /// Watches all objects of a type, for ever. Ends when nobody receives any more.
 pub(crate) async fn follow<W: Watched>(client: Client, inputs: mpsc::Sender<Input>, metrics: Metrics) {
-    let input = |event| W::input(shown(event, |object| W::view(object)));
+    let input = |event: Option<_>| match event {
+        Some(event) => Some(W::input(shown(event, |object| W::view(object)))),
+        None => W::lost(),
+    };
     let all = watcher::Config::default();
     relay(Api::<W::Object>::all(client), all, W::NAME, input, inputs, &metrics).await;
 }
@@ -198,15 +231,16 @@ pub(crate) async fn follow_sets(
         }
     };
     let all = watcher::Config::default();
-    relay(api, all, kind.plural, |event| Input::Set(kind, shown(event, view)), inputs, &metrics).await;
+    let input = |event: Option<_>| Some(Input::Set(kind, shown(event?, view)));
+    relay(api, all, kind.plural, input, inputs, &metrics).await;
 }
 
-/// Hands on what a watch shows, for ever. Ends when nobody receives any more.
+/// Hands on what a watch shows, for ever; `None`: it is broken. Ends when nobody receives any more.
 pub(crate) async fn relay<K, I>(
     api: Api<K>,
     config: watcher::Config,
     name: &'static str,
-    input: impl Fn(Event<K>) -> I,
+    input: impl Fn(Option<Event<K>>) -> Option<I>,
     inputs: mpsc::Sender<I>,
     metrics: &Metrics,
 ) where
@@ -223,6 +257,11 @@ pub(crate) async fn relay<K, I>(
                     warn!(kind = name, error = text, "Watch lost, what it showed stays");
                 }
                 metrics.watch_failed(name);
+                if let Some(input) = input(None)
+                    && inputs.send(input).await.is_err()
+                {
+                    return;
+                }
                 tokio::time::sleep(failure.pause).await;
                 continue;
             }
@@ -231,7 +270,9 @@ pub(crate) async fn relay<K, I>(
         if !matches!(event, Event::Init) && outage.ends() {
             info!(kind = name, "Watch follows again");
         }
-        if inputs.send(input(event)).await.is_err() {
+        if let Some(input) = input(Some(event))
+            && inputs.send(input).await.is_err()
+        {
             return;
         }
     }

@@ -6,14 +6,17 @@
 mod create;
 mod failure;
 mod in_place;
+mod predownload;
 mod read;
 
 use std::fmt::Debug;
 
+use berth_proto::crd::ImagePullJob;
 use berth_workloads_policy::{
     action::{Action, Note, Target},
     clone_set::ClaimView,
     pod::PodView,
+    predownload::PullJobView,
     revision::Revision,
     selector::Selector,
 };
@@ -37,7 +40,7 @@ use crate::{
     kinds::{Plan, Set},
     mailbox::Mailbox,
     metrics::Metrics,
-    watch::{Claims, Pods, Revisions, Watched},
+    watch::{Claims, Pods, PullJobs, Revisions, Watched},
 };
 
 /// The owner of what is written, as `managedFields` shows it.
@@ -49,12 +52,14 @@ pub(crate) enum Wrote {
     Pod(PodView),
     Claim(ClaimView),
     Revision(Revision),
+    PullJob(PullJobView),
     Set(Set),
     Mailbox(Mailbox),
     /// Not the set's any more, or gone: UIDs.
     PodGone(String),
     ClaimGone(String),
     RevisionGone(String),
+    PullJobGone(String),
     /// All there is of a set by its selector, read at once.
     Read(Selector, Vec<PodView>, Vec<ClaimView>, Vec<Revision>),
 }
@@ -69,6 +74,8 @@ pub(crate) enum End {
     NameTaken,
     /// A pod or claim could not be made or deleted.
     ScaleFailed(String),
+    /// An ImagePullJob could not be made or deleted; the rest goes on without.
+    PullFailed(String),
     /// Anything else could not be written.
     UpdateFailed(String),
 }
@@ -180,6 +187,10 @@ impl Work {
                 let written = self.patch::<Pod>(&target, patch).await;
                 self.settle::<Pods>(written, &target.uid, Wrote::Pod, Wrote::PodGone, End::UpdateFailed).await
             }
+            Action::PatchPodStatus(target, patch) => {
+                let written = self.patch_status(&target, patch).await;
+                self.settle::<Pods>(written, &target.uid, Wrote::Pod, Wrote::PodGone, End::UpdateFailed).await
+            }
             Action::DeletePod(target) => {
                 let deleted = self.delete::<Pod>(&target).await;
                 if deleted.is_ok() {
@@ -197,6 +208,18 @@ impl Work {
                 let deleted = self.delete::<PersistentVolumeClaim>(&target).await;
                 self.settle::<Claims>(deleted, &target.uid, Wrote::Claim, Wrote::ClaimGone, End::ScaleFailed)
                     .await
+            }
+            Action::CreatePullJob(job) => self.pull_ahead(job).await,
+            Action::DeletePullJob(target) => {
+                let deleted = self.delete::<ImagePullJob>(&target).await;
+                self.settle::<PullJobs>(
+                    deleted,
+                    &target.uid,
+                    Wrote::PullJob,
+                    Wrote::PullJobGone,
+                    End::PullFailed,
+                )
+                .await
             }
             Action::KeepPodsToDelete(names) => self.keep_pods_to_delete(names).await,
             // Made together.
@@ -281,6 +304,14 @@ impl Work {
         self.writer.ask("patch", api.patch(&target.name, &params, &patch)).await.map(Some)
     }
 
+    /// Conditions are merged by their types.
+    async fn patch_status(&self, target: &Target, mut patch: Value) -> Result<Option<Pod>, Failure> {
+        patch["metadata"] = json!({ "uid": target.uid, "resourceVersion": target.version });
+        let api = Api::<Pod>::namespaced(self.writer.client.clone(), &self.namespace);
+        let (params, patch) = (params(), Patch::Strategic(&patch));
+        self.writer.ask("pod_status", api.patch_status(&target.name, &params, &patch)).await.map(Some)
+    }
+
     /// `None`: gone at once.
     async fn delete<K>(&self, target: &Target) -> Result<Option<K>, Failure>
     where
@@ -315,7 +346,7 @@ impl Writer {
 
 /// Tells whether an object that was deleted is there for a while. One that is gone at once is answered by its
 /// last state.
-fn stays(meta: &ObjectMeta) -> bool {
+pub(crate) fn stays(meta: &ObjectMeta) -> bool {
     let waits = meta.deletion_grace_period_seconds.unwrap_or(0) > 0
         || meta.finalizers.as_ref().is_some_and(|finalizers| !finalizers.is_empty());
     meta.deletion_timestamp.is_some() && waits

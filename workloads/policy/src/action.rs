@@ -36,6 +36,8 @@ pub enum Action {
     DeletePod(Target),
     /// Changes metadata of a pod by a JSON merge patch.
     PatchPod(Target, Value),
+    /// Changes conditions of a pod by a strategic merge patch of its status.
+    PatchPodStatus(Target, Value),
     /// Tells the node of a pod to update it in place.
     UpdateInPlace(InPlaceUpdate),
     /// Takes that back, or forgets that it is over.
@@ -45,6 +47,10 @@ pub enum Action {
         /// UID of the pod.
         uid: String,
     },
+    /// Makes an ImagePullJob, which pulls an image ahead of an update.
+    CreatePullJob(Value),
+    /// Deletes one that nothing needs.
+    DeletePullJob(Target),
     /// Takes names out of `podsToDelete`; these stay.
     KeepPodsToDelete(Vec<String>),
 }

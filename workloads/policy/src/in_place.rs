@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use crate::revision::Revision;
+
 /// Change that a running pod can follow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
@@ -37,6 +39,28 @@ pub enum InPlacePhase {
     Done,
     /// It cannot be done; why.
     Failed(String),
+}
+
+/// Finds the change that brings a pod with one revision to another; `None`: a running pod cannot follow it.
+/// `known`: its last update in place. Where that has not ended well, some containers may have its images and
+/// others not, whatever revision the pod is labelled with: so all of the new template is asked for, and its
+/// node changes what differs. So a rollout to a bad image goes back in place.
+pub(crate) fn change_of(
+    revisions: &[&Revision],
+    from: &Revision,
+    known: Option<&InPlaceState>,
+    to: &Revision,
+) -> Option<Change> {
+    let plain = change(&from.template, &to.template)?;
+    let Some(begun) = known.filter(|known| known.phase != InPlacePhase::Done) else { return Some(plain) };
+    if let Some(begun) = revisions.iter().find(|one| one.name == begun.revision) {
+        change(&begun.template, &to.template)?;
+    }
+    let mut template = to.template.clone();
+    let images = images(&mut template).into_iter().filter(|(_, image)| !image.is_empty()).collect();
+    let none = Map::new();
+    let all = |key| added(&none, &to.template, key);
+    Some(Change { images, labels: all("labels")?, annotations: all("annotations")? })
 }
 
 /// Finds the change from one template to another; `None`: a running pod cannot follow it.

@@ -1,5 +1,6 @@
 //! Workloads, decided: which pods a CloneSet, a StatefulSet or a DaemonSet makes, updates and deletes, which
-//! pods a BroadcastJob and which jobs an AdvancedCronJob makes, and what their status says.
+//! pods a BroadcastJob, which jobs an AdvancedCronJob, which workloads a UnitedDeployment and which copies a
+//! ResourceDistribution makes, and what their status says.
 //!
 //! ```text
 //!   CloneSet, ControllerRevisions, pods, claims, now ──▶ clone_set::plan ──▶ Plan { actions, status, again }
@@ -13,22 +14,31 @@
 //! Templates are `serde_json` values: a field that no type here knows reaches the pod.
 
 pub mod action;
+pub mod agents;
 pub mod amount;
 pub mod broadcast_job;
 pub mod clone_set;
 pub mod cron_job;
 pub mod daemon_set;
+pub mod distribution;
 pub mod fault;
 mod hash;
 pub mod in_place;
 pub mod jobs;
 pub mod lifecycle;
 pub mod names;
+pub mod place;
 pub mod plan;
+#[cfg(test)]
+mod played;
 pub mod pod;
+pub mod pod_state;
+pub mod predownload;
 pub mod revision;
 pub mod schedule;
 pub mod selector;
 pub mod stateful_set;
 pub mod store;
 mod time;
+pub mod united_deployment;
+mod unready;

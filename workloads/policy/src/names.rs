@@ -16,7 +16,11 @@ pub const STATE_LABEL: &str = "lifecycle.apps.kruise.io/state";
 pub const STATE_SINCE_ANNOTATION: &str = "lifecycle.apps.kruise.io/timestamp";
 /// Label of a CloneSet: pods that wait for their deletion do not count.
 pub const EXCLUDE_PREPARING_DELETE_LABEL: &str = "apps.kruise.io/cloneset-scaling-exclude-preparing-delete";
+/// Annotation of a CloneSet: claims outlive pods that are replaced, and go to those that replace them.
+pub const KEEP_CLAIMS_ANNOTATION: &str = "berth.dev/keep-claims";
 /// Annotation of a pod: pods with the lower number are deleted first.
 pub const DELETION_COST_ANNOTATION: &str = "controller.kubernetes.io/pod-deletion-cost";
 /// Readiness gate of pods that are updated in place.
 pub const IN_PLACE_GATE: &str = "InPlaceUpdateReady";
+/// Readiness gate of pods that may be taken out of service from outside.
+pub const READY_GATE: &str = "KruisePodReady";

@@ -126,21 +126,22 @@ impl Stored for Revision {
 pub fn settle<'a>(
     owner: Owner<'_>,
     template: &Map<String, Value>,
-    revisions: &'a [Revision],
+    revisions: &[&'a Revision],
     current: Option<&str>,
     collisions: i32,
 ) -> Result<Live<'a>, Box<Action>> {
-    let newest = revisions.iter().max_by_key(|one| (one.number, one.created, one.name.as_str()));
+    let newest = revisions.iter().copied().max_by_key(|one| (one.number, one.created, one.name.as_str()));
     let next = newest.map_or(1, |newest| newest.number.saturating_add(1));
     let same = |one: &&Revision| one.template == *template;
-    let equal = revisions.iter().filter(same).max_by_key(|one| (one.number, one.created, one.name.as_str()));
+    let equal = revisions.iter().copied().filter(same);
+    let equal = equal.max_by_key(|one| (one.number, one.created, one.name.as_str()));
     let Some(update) = equal else {
         return Err(Box::new(Action::CreateRevision(new(owner, template, next, collisions))));
     };
     if newest.is_some_and(|newest| newest.number > update.number) {
         return Err(Box::new(Action::RaiseRevision(update.target(), next)));
     }
-    let current = revisions.iter().find(|one| Some(one.name.as_str()) == current).unwrap_or(update);
+    let current = revisions.iter().find(|one| Some(one.name.as_str()) == current).copied().unwrap_or(update);
     Ok(Live { update, current })
 }
 
@@ -170,7 +171,7 @@ fn new(owner: Owner<'_>, template: &Map<String, Value>, number: i64, collisions:
 }
 
 /// The same with the keys of all objects sorted, whatever order they came in.
-fn sorted(value: &Value) -> Value {
+pub(crate) fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
             let mut keys: Vec<_> = fields.iter().collect();
@@ -183,8 +184,8 @@ fn sorted(value: &Value) -> Value {
 }
 
 /// Revisions beyond the limit that nothing needs, the oldest first. `is_live`: a pod has it, or it counts.
-pub fn surplus(revisions: &[Revision], limit: usize, is_live: impl Fn(&Revision) -> bool) -> Vec<Action> {
-    let mut rest: Vec<&Revision> = revisions.iter().filter(|one| !is_live(one)).collect();
+pub fn surplus(revisions: &[&Revision], limit: usize, is_live: impl Fn(&Revision) -> bool) -> Vec<Action> {
+    let mut rest: Vec<&Revision> = revisions.iter().copied().filter(|one| !is_live(one)).collect();
     rest.sort_by_key(|one| (one.number, one.created, one.name.as_str()));
     let surplus = rest.len().saturating_sub(limit);
     rest.into_iter().take(surplus).map(|one| Action::DeleteRevision(one.target())).collect()
@@ -247,10 +248,10 @@ mod tests {
         assert_eq!(first["data"]["spec"]["template"]["$patch"], "replace");
         let one = filed(&first, 1);
         assert_eq!(one.template, template("a:1"), "newer fields stay");
-        let second =
-            made(*settle(owner("shop"), &template("a:2"), std::slice::from_ref(&one), None, 0).unwrap_err());
+        let second = made(*settle(owner("shop"), &template("a:2"), &[&one], None, 0).unwrap_err());
         assert_eq!(second["revision"], 2);
-        let all = [one.clone(), filed(&second, 2)];
+        let two = filed(&second, 2);
+        let all = [&one, &two];
         let live = settle(owner("shop"), &template("a:2"), &all, Some(&one.name), 0).unwrap();
         assert_eq!((live.update.number, live.current.number), (2, 1));
         // Back to the first.
@@ -297,7 +298,7 @@ mod tests {
         let base = made(*settle(owner("shop"), &template("a:1"), &[], None, 0).unwrap_err());
         let all: Vec<Revision> =
             (1..=5).map(|number| Revision { name: format!("r-{number}"), ..filed(&base, number) }).collect();
-        let gone = surplus(&all, 2, |one| one.number == 2);
+        let gone = surplus(&all.iter().collect::<Vec<_>>(), 2, |one| one.number == 2);
         let names: Vec<_> = gone
             .iter()
             .map(|action| match action {

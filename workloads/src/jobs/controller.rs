@@ -3,8 +3,6 @@
 
 use std::{
     collections::BTreeMap,
-    future::pending,
-    panic::{AssertUnwindSafe, catch_unwind},
     time::{Duration, Instant},
 };
 
@@ -12,93 +10,67 @@ use berth_base::time::later;
 use berth_workloads_policy::{action::Note, jobs::Plan, store::Stored};
 use jiff::Timestamp;
 use serde_json::Value;
-use tokio::{
-    sync::mpsc,
-    task::{Id, JoinSet},
-};
+use tokio::sync::mpsc;
 use tracing::{debug, error, warn};
 
 use super::{
     Connections, Settings,
-    memory::{Agenda, Memory},
+    memory::Memory,
     object::Object,
     picture::Picture,
     watches::Input,
     write::{self, End, Report, Wrote},
 };
-use crate::owned::Concerned;
+use crate::{
+    owned::Concerned,
+    timing::AT_ONCE,
+    turns::{Turn, Turns, guarded},
+};
 
-/// Inputs taken at once before anything is planned.
-const BATCH: usize = 256;
-/// Plans that are carried out at once.
-const AT_ONCE: usize = 16;
 /// The longest time between two looks at what waits for a time: a clock that was set is noticed after it.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// The picture, and what it is connected to.
 pub(super) struct Controller {
     connections: Connections,
-    inputs: mpsc::Receiver<Input>,
+    turns: Turns<Input, Report>,
     picture: Picture,
-    agenda: Agenda,
     memory: BTreeMap<String, Memory>,
-    plans: JoinSet<Report>,
-    /// Object of each plan on its way.
-    of: BTreeMap<Id, String>,
 }
 
 impl Controller {
     pub(super) fn new(settings: Settings, connections: Connections, inputs: mpsc::Receiver<Input>) -> Self {
         Self {
+            turns: Turns::new(inputs, connections.tenure.clone()),
             picture: Picture::new(&settings),
             connections,
-            inputs,
-            agenda: Agenda::default(),
             memory: BTreeMap::new(),
-            plans: JoinSet::new(),
-            of: BTreeMap::new(),
         }
     }
 
     /// Runs until the watches have ended.
     pub(super) async fn run(mut self) {
-        let mut inputs = Vec::with_capacity(BATCH);
-        let mut term = None;
-        loop {
-            let next = self.agenda.next(AT_ONCE);
-            // Cancel-safe: `recv_many` and `join_next_with_id` take nothing unless they return it, the tenure
-            // keeps its newest value, and a deadline that was not waited for to its end is still there.
-            tokio::select! {
-                count = self.inputs.recv_many(&mut inputs, BATCH) => {
-                    if count == 0 {
-                        return;
-                    }
-                    inputs.drain(..).for_each(|input| self.take(input));
-                }
-                Some(ended) = self.plans.join_next_with_id() => match ended {
-                    Ok((id, report)) => {
-                        self.of.remove(&id);
-                        self.settle(report);
-                    }
-                    // Said in the log already; the others go on.
-                    Err(error) => if let Some(uid) = self.of.remove(&error.id()) {
-                        self.agenda.in_flight.remove(&uid);
-                        self.set_aside(&uid);
-                    }
-                },
-                () = self.connections.tenure.changed() => {}
-                () = deadline(next) => {}
+        while let Some(turn) = self.turns.next(self.is_listed()).await {
+            match turn {
+                Turn::Inputs(inputs) => inputs.into_iter().for_each(|input| self.take(input)),
+                Turn::Report(report) => self.settle(report),
+                Turn::Panic(uid) => self.set_aside(&uid),
+                Turn::Due => {}
             }
-            let before = std::mem::replace(&mut term, self.connections.tenure.term());
-            if term.is_some() && term != before {
+            if self.turns.begins_term() {
                 self.all_due();
             }
-            if let Some(term) = term
-                && self.picture.listed().iter().all(|(_, listed)| *listed)
+            if let Some(term) = self.turns.term()
+                && self.is_listed()
             {
                 self.begin(term);
             }
         }
+    }
+
+    /// Tells whether all was listed once.
+    fn is_listed(&self) -> bool {
+        self.picture.listed().iter().all(|(_, listed)| *listed)
     }
 
     fn take(&mut self, input: Input) {
@@ -107,7 +79,7 @@ impl Controller {
             Concerned::None => {}
             Concerned::Some(uids) => {
                 let now = Instant::now();
-                uids.into_iter().for_each(|uid| self.agenda.add(uid, now));
+                uids.into_iter().for_each(|uid| self.turns.agenda.add(uid, now));
             }
             Concerned::All => self.all_due(),
         }
@@ -122,7 +94,7 @@ impl Controller {
     /// Begins the plans that are due.
     fn begin(&mut self, term: u64) {
         let now = Instant::now();
-        for uid in self.agenda.take(now, AT_ONCE) {
+        for uid in self.turns.agenda.take(now, AT_ONCE) {
             let Some(object) = self.picture.object(&uid).cloned() else {
                 self.memory.remove(&uid);
                 continue;
@@ -134,7 +106,7 @@ impl Controller {
             // What the leader before this one wrote last may not have been shown yet.
             if memory.read_in != Some(term) && object.meta().deletion_timestamp.is_none() {
                 let read = write::read(self.connections.writer.clone(), object);
-                self.spawn(uid, read);
+                self.turns.spawn(uid, read);
                 continue;
             }
             let refused = memory.refused.as_deref();
@@ -156,29 +128,23 @@ impl Controller {
         let mut again = plan.again.map(|again| later(now, again.min(LONGEST_WAIT)));
         if plan.status.is_some() && !plan.status_first {
             // Counters change with every pod; whoever looks once a second sees the same.
-            match memory.status_waits(now) {
+            match memory.status.waits(now) {
                 Some(at) => {
                     plan.status = None;
                     again = Some(again.map_or(at, |again| again.min(at)));
                 }
-                None => memory.status_written(now),
+                None => memory.status.written(now),
             }
         }
         if let Some(at) = again {
-            self.agenda.add(uid.clone(), at);
+            self.turns.agenda.add(uid.clone(), at);
         }
         if plan.actions.is_empty() && plan.status.is_none() {
             return;
         }
         debug!(job = object.name(), actions = plan.actions.len(), "Plan begins");
         let work = write::carry_out(self.connections.writer.clone(), object, plan);
-        self.spawn(uid, work);
-    }
-
-    fn spawn(&mut self, uid: String, work: impl Future<Output = Report> + Send + 'static) {
-        self.agenda.in_flight.insert(uid.clone());
-        let handle = self.plans.spawn(work);
-        self.of.insert(handle.id(), uid);
+        self.turns.spawn(uid, work);
     }
 
     /// Takes in what a plan has written.
@@ -204,13 +170,12 @@ impl Controller {
                 }
             }
         }
-        self.agenda.in_flight.remove(&uid);
         let name = picture.object(&uid).map(|object| object.name().to_owned());
         let memory = self.memory.entry(uid.clone()).or_default();
-        let pause = memory.ends(matches!(end, End::Done | End::Read));
+        let pause = memory.backoff.ends(matches!(end, End::Done | End::Read));
         match end {
             End::Done => memory.refused = None,
-            End::Read => memory.read_in = self.connections.tenure.term(),
+            End::Read => memory.read_in = self.turns.term(),
             End::Changed => {}
             End::Failed { text, refused } => {
                 warn!(job = name, error = text, "Plan not carried out, trying again");
@@ -221,7 +186,7 @@ impl Controller {
                 memory.read_in = None;
             }
         }
-        self.agenda.add(uid, later(Instant::now(), pause));
+        self.turns.agenda.add(uid, later(Instant::now(), pause));
     }
 
     /// Leaves an object alone until it changes: its plan would end in the same panic.
@@ -244,32 +209,6 @@ impl Controller {
 
     fn all_due(&mut self) {
         let now = Instant::now();
-        self.picture.all().into_iter().for_each(|uid| self.agenda.add(uid, now));
-    }
-}
-
-/// Result of a plan; `None`: it ended in a panic.
-fn guarded<T>(plan: impl FnOnce() -> T) -> Option<T> {
-    catch_unwind(AssertUnwindSafe(plan)).ok()
-}
-
-async fn deadline(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at.into()).await,
-        None => pending().await,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_panic_ends_one_plan_and_no_other() {
-        let hook = std::panic::take_hook();
-        std::panic::set_hook(Box::new(|_| {}));
-        let plans = [1_usize, 9, 2].map(|at| guarded(|| [7, 8, 9][at]));
-        std::panic::set_hook(hook);
-        assert_eq!(plans, [Some(8), None, Some(9)]);
+        self.picture.all().into_iter().for_each(|uid| self.turns.agenda.add(uid, now));
     }
 }

@@ -18,8 +18,8 @@ use tokio::{
     task::JoinSet,
 };
 
-pub(crate) use self::picture::Listed;
 use self::{controller::Controller, picture::Picture};
+pub(crate) use self::{memory::Memory, picture::Listed};
 use crate::write::Writer;
 
 /// Inputs that wait for the picture. Past them the watches wait, and with them the API server.

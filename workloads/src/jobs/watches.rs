@@ -85,24 +85,24 @@ async fn objects(kind: Kind, (client, inputs, metrics): Given) {
         }
     };
     let config = watcher::Config::default();
-    relay(api, config, kind.plural(), |event| Input::Object(kind, shown(event, view)), inputs, &metrics)
-        .await;
+    let input = |event: Option<_>| Some(Input::Object(kind, shown(event?, view)));
+    relay(api, config, kind.plural(), input, inputs, &metrics).await;
 }
 
 async fn pods((client, inputs, metrics): Given) {
     let config = watcher::Config::default().labels(broadcast_job::UID_LABEL);
-    let input = |event| Input::Pod(shown(event, pod));
+    let input = |event: Option<_>| Some(Input::Pod(shown(event?, pod)));
     relay(Api::<Pod>::all(client), config, "pods", input, inputs, &metrics).await;
 }
 
 async fn jobs((client, inputs, metrics): Given) {
-    let input = |event| Input::Job(shown(event, job));
+    let input = |event: Option<_>| Some(Input::Job(shown(event?, job)));
     relay(Api::<Job>::all(client), watcher::Config::default(), "jobs", input, inputs, &metrics).await;
 }
 
 async fn nodes((client, inputs, metrics): Given) {
     let view = |node: Node| Some((node.metadata.uid.clone()?, NodeView::of(&node)));
-    let input = |event| Input::Node(shown(event, view));
+    let input = |event: Option<_>| Some(Input::Node(shown(event?, view)));
     relay(Api::<Node>::all(client), watcher::Config::default(), "nodes", input, inputs, &metrics).await;
 }
 

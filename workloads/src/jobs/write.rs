@@ -32,7 +32,7 @@ use super::{
     object::{Filed, Kind, Object},
     watches,
 };
-use crate::write::{FIELD_MANAGER, Failure, Writer};
+use crate::write::{FIELD_MANAGER, Failure, Writer, stays};
 
 /// The most objects that are made at once for one job.
 const MOST_AT_ONCE: usize = 32;
@@ -283,8 +283,7 @@ impl Work {
         };
         let api = Api::<K>::namespaced(self.writer.client.clone(), self.object.namespace());
         let answer = self.writer.ask("delete", api.delete(&target.name, &params)).await?;
-        // One that is gone at once is answered by its last state.
-        Ok(answer.left().filter(|object| object.meta().deletion_timestamp.is_some()))
+        Ok(answer.left().filter(|object| stays(object.meta())))
     }
 
     /// Reads the object and all that it has made.

@@ -5,18 +5,16 @@ mod clone_set;
 mod daemon_set;
 mod stateful_set;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Debug,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
 
 use berth_workloads_policy::{
+    agents::Agents,
     clone_set::{ClaimView, Settings},
     daemon_set::Rests,
     in_place::InPlaceState,
     plan::{self, Failures, NodeView, Nodes},
     pod::PodView,
+    predownload::{Ahead, PullJobView},
     revision::Revision,
 };
 use jiff::Timestamp;
@@ -80,14 +78,16 @@ pub(crate) trait Workload: Debug + Send + Sync {
 /// All that is known of an object beside itself.
 #[derive(Clone, Copy)]
 pub(crate) struct Known<'a> {
-    pub(crate) revisions: &'a [Revision],
+    pub(crate) revisions: &'a [&'a Revision],
     pub(crate) pods: &'a [&'a PodView],
     pub(crate) claims: &'a [&'a ClaimView],
     /// Updates in place of its pods, by UID.
     pub(crate) in_place: &'a BTreeMap<String, InPlaceState>,
     pub(crate) nodes: &'a Nodes,
-    /// Nodes whose agents check its entries.
-    pub(crate) updating_nodes: &'a BTreeSet<String>,
+    /// Agents of the nodes, as they are for its kind.
+    pub(crate) agents: Agents<'a>,
+    /// ImagePullJobs that it owns.
+    pub(crate) pull_jobs: &'a [&'a PullJobView],
     pub(crate) given: Given<'a>,
 }
 
@@ -99,7 +99,16 @@ pub(crate) struct Given<'a> {
     /// Nodes on which its pods end again and again.
     pub(crate) rests: &'a Rests,
     pub(crate) collisions: i32,
+    /// An ImagePullJob could not be made a moment ago.
+    pub(crate) predownload_rests: bool,
     pub(crate) seed: u64,
+}
+
+impl<'a> Known<'a> {
+    /// Pulls ahead of its updates.
+    fn ahead(&self, on: bool) -> Ahead<'a> {
+        Ahead { on, rests: self.given.predownload_rests, jobs: self.pull_jobs }
+    }
 }
 
 impl Kind {

@@ -45,7 +45,8 @@ impl Workload for AdvancedStatefulSet {
             pods: known.pods,
             claims: known.claims,
             in_place: known.in_place,
-            updating_nodes: known.updating_nodes,
+            agents: known.agents,
+            ahead: known.ahead(known.given.settings.predownload),
             failures: known.given.failures,
             collisions: known.given.collisions,
         };

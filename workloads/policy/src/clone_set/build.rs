@@ -57,21 +57,22 @@ pub(super) fn pod(
     metadata.insert("ownerReferences".to_owned(), json!([owner.reference()]));
     let mut spec = object(revision.template.get("spec"));
     if rules.update_type != UpdateType::ReCreate {
-        add_gate(&mut spec);
+        add_gate(&mut spec, IN_PLACE_GATE);
     }
+    rules.hooks().add_gate(&mut spec);
     mount(&mut spec, set, rules, names.instance);
     json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec })
 }
 
-/// Only where updates happen in place: every gate is one more write before a pod is Ready.
-pub(crate) fn add_gate(spec: &mut Map<String, Value>) {
+/// Gives a new pod a readiness gate. Only where it is needed: each is one more write before a pod is Ready.
+pub(crate) fn add_gate(spec: &mut Map<String, Value>, type_: &str) {
     let gates = spec.entry("readinessGates").or_insert_with(|| json!([]));
     if gates.is_null() {
         *gates = json!([]);
     }
     let Some(gates) = gates.as_array_mut() else { return };
-    if gates.iter().all(|gate| gate.get("conditionType") != Some(&IN_PLACE_GATE.into())) {
-        gates.push(json!({ "conditionType": IN_PLACE_GATE }));
+    if gates.iter().all(|gate| gate.get("conditionType") != Some(&type_.into())) {
+        gates.push(json!({ "conditionType": type_ }));
     }
 }
 

@@ -40,10 +40,8 @@ impl<'a> Member<'a> {
         let pending = in_place.filter(|known| known.phase == InPlacePhase::Pending);
         let state = State::of(pod);
         // Its own name may have other segments, so what the entry says is a name and not a label.
-        let updated = match pending {
-            Some(pending) => pending.revision == live.update.name,
-            None => live.update.is_of(pod.label(REVISION_LABEL)),
-        };
+        let labelled = live.update.is_of(pod.label(REVISION_LABEL));
+        let updated = input.agents.is_updated(in_place, &live.update.name, labelled);
         let free = pending.is_none() && state.serves();
         Self {
             pod,

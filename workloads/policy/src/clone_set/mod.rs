@@ -38,10 +38,12 @@ pub use self::{
 use self::{member::Member, numbers::numbers};
 use crate::{
     action::Action,
+    agents::Agents,
     hash::Suffixes,
     in_place::InPlaceState,
     plan::{self, Failures, Nodes, release},
     pod::PodView,
+    predownload::{self, Ahead},
     revision::{Live, Owner, Revision, settle, surplus},
     selector::Labels,
     time::until,
@@ -55,6 +57,10 @@ pub const KIND: &str = "CloneSet";
 /// Choices of the installation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
+    /// Images are pulled ahead of updates in place.
+    pub predownload: bool,
+    /// Images are pulled ahead of updates of DaemonSets.
+    pub predownload_daemon_sets: bool,
     /// A partition that is raised brings pods back to the current revision.
     pub partition_rollback: bool,
     /// Pods are labelled with the hash of their revision alone.
@@ -67,7 +73,7 @@ pub struct Input<'a> {
     /// The set.
     pub set: &'a CloneSet,
     /// Revisions that it owns.
-    pub revisions: &'a [Revision],
+    pub revisions: &'a [&'a Revision],
     /// Pods that it owns.
     pub pods: &'a [&'a PodView],
     /// Claims that it owns.
@@ -76,10 +82,12 @@ pub struct Input<'a> {
     pub in_place: &'a BTreeMap<String, InPlaceState>,
     /// Nodes, as far as their labels count.
     pub nodes: &'a Nodes,
-    /// Nodes whose agents update pods in place.
-    pub updating_nodes: &'a BTreeSet<String>,
+    /// Agents of the nodes.
+    pub agents: Agents<'a>,
     /// Choices of the installation.
     pub settings: Settings,
+    /// Pulls ahead of its updates.
+    pub ahead: Ahead<'a>,
     /// Failures of the last writes.
     pub failures: &'a Failures,
     /// How often the name of a new revision was taken, as far as the status does not say so yet.
@@ -150,16 +158,23 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     let mut pass = Pass { input, rules: &rules, owner, live, members, now, suffixes, plan, waits: None };
     if !is_going {
         pass.tidy_claims(&ours);
+        let ahead = pass.pulls_ahead();
+        pass.plan.actions.extend(ahead.create);
+        pass.plan.notes.extend(ahead.notes);
         let written = pass.plan.actions.len();
         let numbers = numbers(&rules, &pass.members, pass.rolls_back());
         pass.scale(&numbers, &ours);
         if pass.plan.actions.len() == written {
             pass.update(&numbers);
         }
+        pass.plan.actions.extend(input.agents.open_gates(ours.iter().copied(), now));
+        pass.plan.actions.extend(rules.hooks().mark(ours.iter().copied(), now));
         pass.keep_pods_to_delete();
+        pass.plan.actions.extend(ahead.delete);
         pass.shorten_history(&ours);
+        pass.plan.again = ahead.again;
     }
-    pass.plan.again = pass.again();
+    pass.plan.again = [pass.again(), pass.plan.again].into_iter().flatten().min();
     let status = pass.status();
     let mut plan = pass.plan;
     plan.status = (set.status.as_ref() != Some(&status)).then_some(status);
@@ -169,6 +184,27 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
 impl Pass<'_> {
     fn rolls_back(&self) -> bool {
         self.input.settings.partition_rollback && self.live.current.name != self.live.update.name
+    }
+
+    /// Decides on images that are pulled ahead.
+    fn pulls_ahead(&self) -> predownload::Writes {
+        let (rules, live) = (self.rules, self.live);
+        let at_once = rules.partition == 0 && rules.max_unavailable >= rules.replicas;
+        let kind = match rules.update_type {
+            UpdateType::ReCreate => predownload::Kind::None,
+            UpdateType::InPlaceIfPossible | UpdateType::InPlaceOnly => predownload::Kind::InPlace { at_once },
+        };
+        let ready = self.members.iter().filter(|one| one.updated && one.ready).count();
+        let rollout = predownload::Rollout {
+            owner: self.owner,
+            selector: &self.input.set.spec.selector,
+            current: live.current,
+            update: live.update,
+            ended: live.current.name == live.update.name,
+            replicas: rules.replicas,
+            updated_ready: scale::count(ready),
+        };
+        self.input.ahead.writes(&rollout, kind)
     }
 
     /// Names of pods that are gone need not be named any longer.

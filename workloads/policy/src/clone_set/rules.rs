@@ -10,8 +10,9 @@ use serde_json::{Map, Value};
 use crate::{
     amount::Amount,
     fault::Fault,
-    names::EXCLUDE_PREPARING_DELETE_LABEL,
+    names::{EXCLUDE_PREPARING_DELETE_LABEL, KEEP_CLAIMS_ANNOTATION},
     selector::{Labels, Selector},
+    unready::Hooks,
 };
 
 /// The most pods that a set may have; what is beyond is no number that anybody means.
@@ -64,6 +65,8 @@ pub struct Rules<'a> {
     pub(crate) min_ready_seconds: i64,
     pub(crate) pods_to_delete: BTreeSet<&'a str>,
     pub(crate) reuses_claims: bool,
+    /// Claims of a pod that is replaced go to the pod that replaces it.
+    pub(crate) keeps_claims: bool,
     /// Pods that are held before their deletion do not count.
     pub(crate) excludes_preparing: bool,
     pub(crate) history_limit: usize,
@@ -113,6 +116,9 @@ impl<'a> Rules<'a> {
         let priority = update.and_then(|one| one.priority_strategy.as_ref());
         let to_delete = scale.map(|one| one.pods_to_delete.as_slice()).unwrap_or_default();
         let set_labels = set.metadata.labels.as_ref();
+        let reuses_claims = !scale.is_some_and(|one| one.disable_pvc_reuse);
+        let annotations = set.metadata.annotations.as_ref();
+        let noted = |key: &str| annotations.and_then(|all| all.get(key)).is_some_and(|value| value == "true");
         Ok(Self {
             replicas,
             match_labels: spec.selector.match_labels.clone().unwrap_or_default(),
@@ -136,7 +142,8 @@ impl<'a> Rules<'a> {
                 .and_then(|one| one.grace_period_seconds),
             min_ready_seconds: i64::from(spec.min_ready_seconds.unwrap_or(0)).max(0),
             pods_to_delete: to_delete.iter().map(String::as_str).collect(),
-            reuses_claims: !scale.is_some_and(|one| one.disable_pvc_reuse),
+            reuses_claims,
+            keeps_claims: reuses_claims && noted(KEEP_CLAIMS_ANNOTATION),
             excludes_preparing: set_labels
                 .and_then(|labels| labels.get(EXCLUDE_PREPARING_DELETE_LABEL))
                 .is_some_and(|value| value == "true"),
@@ -155,6 +162,10 @@ impl<'a> Rules<'a> {
 
     pub(crate) fn in_place_update(&self) -> Option<&'a LifecycleHook> {
         self.lifecycle?.in_place_update.as_ref()
+    }
+
+    pub(crate) fn hooks(&self) -> Hooks<'a> {
+        Hooks { pre_delete: self.pre_delete(), in_place_update: self.in_place_update() }
     }
 
     pub(crate) fn pre_normal(&self) -> Option<&'a LifecycleHook> {

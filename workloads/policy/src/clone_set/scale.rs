@@ -36,7 +36,7 @@ impl<'a> Pass<'a> {
             .filter(|one| one.is_preparing_delete() && !holds(self.rules.pre_delete(), one.pod));
         let prepared: Vec<Member<'a>> = prepared.copied().collect();
         for member in prepared {
-            self.delete_now(&member);
+            self.delete_now(&member, false);
         }
         let mut budget = numbers.delete;
         let specified: Vec<Member<'a>> =
@@ -168,7 +168,7 @@ impl<'a> Pass<'a> {
     /// Deletes a pod, or has it wait for its hook. `replaced`: though it is not too many.
     pub(super) fn delete(&mut self, member: &Member<'a>, replaced: bool) {
         if !holds(self.rules.pre_delete(), member.pod) {
-            return self.delete_now(member);
+            return self.delete_now(member, replaced);
         }
         let mut metadata = entering(State::PreparingDelete, self.now);
         if replaced && let Some(labels) = metadata.get_mut("labels").and_then(Value::as_object_mut) {
@@ -179,10 +179,13 @@ impl<'a> Pass<'a> {
         self.plan.actions.push(Action::PatchPod(member.pod.target(), patch));
     }
 
-    fn delete_now(&mut self, member: &Member<'a>) {
+    fn delete_now(&mut self, member: &Member<'a>, replaced: bool) {
         self.forget(member);
         self.plan.actions.push(Action::DeletePod(member.pod.target()));
-        self.delete_claims(member.pod);
+        // Of a pod that somebody names, nobody knows yet whether it is replaced: its claims wait for one.
+        if !self.rules.keeps_claims || !(replaced || member.specified) {
+            self.delete_claims(member.pod);
+        }
     }
 
     /// An update of a pod that goes is taken back first.

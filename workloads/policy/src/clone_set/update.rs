@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{
-    Pass,
+    KIND, Pass,
     member::Member,
     numbers::Numbers,
     priority,
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     action::{Action, InPlaceUpdate},
-    in_place::{Change, InPlacePhase, change},
+    in_place::{Change, InPlacePhase, change_of},
     lifecycle::{State, held_again, holds},
     names::REVISION_LABEL,
     revision::Revision,
@@ -77,11 +77,9 @@ impl<'a> Pass<'a> {
         let label = pod.label(REVISION_LABEL);
         let from = self.input.revisions.iter().find(|one| one.is_of(label));
         let from = from.ok_or_else(|| format!("its revision {label:?} is not on file"))?;
-        let change = change(&from.template, &target.template)
+        let change = change_of(self.input.revisions, from, member.in_place, target)
             .ok_or("more than images, labels and annotations has changed")?;
-        if pod.node.is_empty() || !self.input.updating_nodes.contains(&pod.node) {
-            return Err(format!("node {:?} has no agent that updates pods of CloneSets", pod.node));
-        }
+        self.input.agents.updates(&pod.node, KIND)?;
         match member.in_place.map(|known| (&known.phase, known.revision == target.name)) {
             Some((InPlacePhase::Failed(why), true)) => Err(format!("its node could not do it: {why}")),
             _ => Ok(change),

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{Rules, fit};
 use crate::{
     clone_set::add_gate,
-    names::REVISION_LABEL,
+    names::{IN_PLACE_GATE, REVISION_LABEL},
     revision::{Owner, Revision},
 };
 
@@ -30,8 +30,9 @@ pub(super) fn pod(rules: &Rules<'_>, owner: Owner<'_>, revision: &Revision, name
     spec.insert("tolerations".to_owned(), tolerations.into());
     place(&mut spec, node);
     if rules.in_place {
-        add_gate(&mut spec);
+        add_gate(&mut spec, IN_PLACE_GATE);
     }
+    rules.hooks().add_gate(&mut spec);
     json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec })
 }
 

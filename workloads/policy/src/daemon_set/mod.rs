@@ -32,12 +32,14 @@ use self::fit::Fit;
 pub use self::{rests::Rests, rules::Rules};
 use crate::{
     action::{Action, Note},
+    agents::Agents,
     hash::Suffixes,
     in_place::{InPlacePhase, InPlaceState},
     lifecycle::{State, entering, holds},
     names::REVISION_LABEL,
     plan::{self, Failures, NodeView, Nodes, most_created, release},
     pod::{Phase, PodView},
+    predownload::{self, Ahead},
     revision::{Live, Owner, Revision, settle, surplus},
     selector::Labels,
     time::until,
@@ -54,15 +56,17 @@ pub struct Input<'a> {
     /// The set.
     pub set: &'a AdvancedDaemonSet,
     /// Revisions that it owns.
-    pub revisions: &'a [Revision],
+    pub revisions: &'a [&'a Revision],
     /// Pods that it owns.
     pub pods: &'a [&'a PodView],
     /// All nodes.
     pub nodes: &'a Nodes,
     /// Updates in place of its pods, by UID.
     pub in_place: &'a BTreeMap<String, InPlaceState>,
-    /// Nodes whose agents update pods in place.
-    pub updating_nodes: &'a BTreeSet<String>,
+    /// Agents of the nodes.
+    pub agents: Agents<'a>,
+    /// Pulls ahead of its updates.
+    pub ahead: Ahead<'a>,
     /// Nodes whose pods have ended again and again, and when they may have another one.
     pub rests_until: &'a BTreeMap<String, Timestamp>,
     /// Failures of the last writes.
@@ -164,12 +168,19 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         creates_left: burst.min(most_created(rules.template)),
         deletes_left: burst,
     };
+    let ahead = pass.pulls_ahead();
+    pass.plan.notes.extend(ahead.notes);
     pass.manage();
     if !pass.refresh() && pass.plan.actions.is_empty() {
         pass.update();
     }
+    pass.plan.actions.splice(0..0, ahead.create);
+    let selected = || input.pods.iter().copied().filter(|pod| rules.selector.takes(&pod.labels));
+    pass.plan.actions.extend(input.agents.open_gates(selected(), now));
+    pass.plan.actions.extend(rules.hooks().mark(selected(), now));
+    pass.plan.actions.extend(ahead.delete);
     pass.shorten_history();
-    pass.plan.again = pass.again();
+    pass.plan.again = [pass.again(), ahead.again].into_iter().flatten().min();
     let status = pass.status();
     let mut plan = pass.plan;
     plan.status = (set.status.as_ref() != Some(&status)).then_some(status);
@@ -191,7 +202,7 @@ pub fn minds(set: &AdvancedDaemonSet, before: Option<&NodeView>, after: Option<&
 /// before the newest.
 fn earlier<'a>(input: &Input<'a>, update: &'a Revision) -> &'a Revision {
     let labels: BTreeSet<&str> = input.pods.iter().map(|pod| pod.label(REVISION_LABEL)).collect();
-    let others = input.revisions.iter().filter(|one| one.name != update.name);
+    let others = input.revisions.iter().copied().filter(|one| one.name != update.name);
     let newest = |one: &&Revision| (labels.iter().any(|label| one.is_of(label)), one.number);
     others.max_by_key(newest).unwrap_or(update)
 }
@@ -212,10 +223,8 @@ fn places<'a>(
     for pod in input.pods.iter().filter(|pod| rules.selector.takes(&pod.labels)) {
         let in_place = input.in_place.get(&pod.uid);
         let pending = in_place.filter(|known| known.phase == InPlacePhase::Pending);
-        let updated = match pending {
-            Some(pending) => pending.revision == live.update.name,
-            None => live.update.is_of(pod.label(REVISION_LABEL)),
-        };
+        let labelled = live.update.is_of(pod.label(REVISION_LABEL));
+        let updated = input.agents.is_updated(in_place, &live.update.name, labelled);
         let available = pod.is_active()
             && pending.is_none()
             && State::of(pod).serves()
@@ -356,6 +365,28 @@ impl<'a> Pass<'a> {
             let patch = json!({ "metadata": entering(State::PreparingDelete, self.now) });
             self.plan.actions.push(Action::PatchPod(member.pod.target(), patch));
         }
+    }
+
+    /// Decides on images that are pulled ahead. There is no current revision of a DaemonSet: its rollout has
+    /// ended when no pod is left that is to be updated.
+    fn pulls_ahead(&self) -> predownload::Writes {
+        let (rules, live) = (self.rules, self.live);
+        let partition = rules.partition.up(self.desired);
+        let at_once = partition == 0 && rules.max_unavailable.down(self.desired) >= self.desired;
+        let kind =
+            if rules.on_delete { predownload::Kind::None } else { predownload::Kind::Nodes { at_once } };
+        let members = || self.places.values().flat_map(|place| place.active());
+        let ready = members().filter(|one| one.updated && one.pod.is_ready()).count();
+        let rollout = predownload::Rollout {
+            owner: self.owner,
+            selector: &self.input.set.spec.selector,
+            current: live.current,
+            update: live.update,
+            ended: live.current.name == live.update.name || members().all(|one| one.updated),
+            replicas: self.desired,
+            updated_ready: i64::try_from(ready).unwrap_or(i64::MAX),
+        };
+        self.input.ahead.writes(&rollout, kind)
     }
 
     fn shorten_history(&mut self) {

@@ -4,7 +4,7 @@ use berth_proto::crd::{AdvancedDaemonSet, LifecycleHook};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::{Map, Value};
 
-use crate::{amount::Amount, clone_set::template_labels, fault::Fault, selector::Selector};
+use crate::{amount::Amount, clone_set::template_labels, fault::Fault, selector::Selector, unready::Hooks};
 
 /// Annotation of a DaemonSet: pods are made only on nodes that the partition has let go.
 const PROGRESSIVE: &str = "daemonset.kruise.io/progressive-create-pod";
@@ -87,5 +87,9 @@ impl<'a> Rules<'a> {
                 .is_some_and(|value| value == "true"),
             pre_delete: spec.lifecycle.as_ref().and_then(|one| one.pre_delete.as_ref()),
         })
+    }
+
+    pub(crate) fn hooks(&self) -> Hooks<'a> {
+        Hooks { pre_delete: self.pre_delete, in_place_update: None }
     }
 }

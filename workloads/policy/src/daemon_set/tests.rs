@@ -1,6 +1,8 @@
 //! Tables of cases, with ten nodes a to j. `b:o` is an old pod on b; `!` broken, `P` held, `T` going, `F`
 //! ended.
 
+mod model;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_proto::crd::AdvancedDaemonSet;
@@ -11,10 +13,13 @@ use serde_json::{Value, json};
 use super::{Input, Plan, minds, plan};
 use crate::{
     action::Action,
+    agents::Agents,
+    in_place::{InPlacePhase, InPlaceState},
     lifecycle::State,
     names::{IN_PLACE_GATE, REVISION_LABEL, STATE_LABEL},
     plan::{Failures, NodeView},
     pod::{Phase, PodView},
+    predownload::Ahead,
     revision::Revision,
 };
 
@@ -67,7 +72,8 @@ fn pod(token: &str, at: usize) -> PodView {
         phase: if has('F') { Phase::Ended } else { Phase::Running },
         terminating: has('T'),
         ready_since: is_ready.then_some(Timestamp::constant(900_000, 0)),
-        gate: None,
+        gate: (!has('!')).then_some(true),
+        kruise_ready: None,
         restarts: 0,
         created: Timestamp::constant(100 + i64::try_from(at).unwrap(), 0),
         deletion_cost: 0,
@@ -80,6 +86,9 @@ struct World {
     pods: Vec<PodView>,
     nodes: Vec<NodeView>,
     rests: BTreeMap<String, Timestamp>,
+    in_place: BTreeMap<String, InPlaceState>,
+    /// Nodes whose agents say nothing.
+    silent: BTreeSet<String>,
 }
 
 /// Ten pods of this kind, one a node.
@@ -108,6 +117,8 @@ impl World {
             pods: pods.split_whitespace().enumerate().map(|(at, token)| pod(token, at)).collect(),
             nodes: NODES.chars().map(node).collect(),
             rests: BTreeMap::new(),
+            in_place: BTreeMap::new(),
+            silent: BTreeSet::new(),
         }
     }
 
@@ -125,13 +136,15 @@ impl World {
         let set = self.set();
         let pods: Vec<_> = self.pods.iter().collect();
         let nodes = self.nodes.iter().map(|node| (node.name.clone(), node.clone())).collect();
+        let here = NODES.chars().map(String::from).collect::<BTreeSet<_>>();
         let input = Input {
             set: &set,
-            revisions: &[revision("log-old", 1, "a:1"), revision("log-new", 2, "a:2")],
+            revisions: &[&revision("log-old", 1, "a:1"), &revision("log-new", 2, "a:2")],
             pods: &pods,
             nodes: &nodes,
-            in_place: &BTreeMap::new(),
-            updating_nodes: &NODES.chars().map(String::from).collect::<BTreeSet<_>>(),
+            in_place: &self.in_place,
+            agents: Agents { updating: &here, present: &here, silent: &self.silent },
+            ahead: Ahead::default(),
             rests_until: &self.rests,
             failures: &Failures { scale: None, update: Some("no room".to_owned()) },
             collisions: 0,
@@ -153,6 +166,8 @@ impl World {
             Action::DeletePod(target) => format!("-{}", node(&target.name)),
             Action::UpdateInPlace(update) => format!("~{}", node(&update.name)),
             Action::PatchPod(target, _) => format!("held {}", node(&target.name)),
+            Action::PatchPodStatus(target, _) => format!("open {}", node(&target.name)),
+            Action::ForgetInPlace { node, .. } => format!("forget {node}"),
             other => panic!("{other:?}"),
         });
         effects.collect::<Vec<_>>().join(" ")
@@ -216,6 +231,26 @@ fn a_deletion_that_is_begun_goes_on() {
     assert_eq!(world.effect(), "");
     world.pods[9].labels.remove("hook");
     assert_eq!(world.effect(), "-j");
+}
+
+/// An agent that is silent in the midst of an update: the entry is taken back, then the pod is made anew.
+#[test]
+fn what_a_silent_agent_has_begun_is_done_by_a_new_pod() {
+    let mut world = World::new(json!({ "rollingUpdateType": "InPlaceIfPossible" }), &ten("o"));
+    let (node, revision) = ("j".to_owned(), "log-new".to_owned());
+    let known = InPlaceState { node, revision, attempt: 0, phase: InPlacePhase::Pending };
+    world.in_place.insert("uid-9".to_owned(), known);
+    assert_eq!(world.effect(), "", "it is heard");
+    world.silent.insert("j".to_owned());
+    assert_eq!(world.effect(), "forget j -j");
+}
+
+#[test]
+fn a_gate_that_nobody_else_opens_is_opened() {
+    let mut world = World::new(json!({}), &ten("n").replace("c:n", "c:n!"));
+    assert_eq!(world.effect(), "", "its agent opens it");
+    world.silent.insert("c".to_owned());
+    assert_eq!(world.effect(), "open c");
 }
 
 #[test]

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
-use super::{Member, Pass, Place};
+use super::{KIND, Member, Pass, Place};
 use crate::{
     action::{Action, InPlaceUpdate},
-    in_place::{Change, InPlacePhase, change},
+    in_place::{Change, InPlacePhase, change_of},
     names::{IN_PLACE_GATE, REVISION_LABEL},
 };
 
@@ -136,10 +136,8 @@ impl<'a> Pass<'a> {
             return None;
         }
         let from = self.input.revisions.iter().find(|one| one.is_of(pod.label(REVISION_LABEL)))?;
-        let change = change(&from.template, &target.template)?;
-        if pod.node.is_empty() || !self.input.updating_nodes.contains(&pod.node) {
-            return None;
-        }
+        let change = change_of(self.input.revisions, from, member.in_place, target)?;
+        self.input.agents.updates(&pod.node, KIND).ok()?;
         let failed = member.in_place.is_some_and(|known| {
             matches!(known.phase, InPlacePhase::Failed(_)) && known.revision == target.name
         });

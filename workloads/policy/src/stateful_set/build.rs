@@ -7,7 +7,7 @@ use super::Rules;
 use crate::{
     clone_set::{UpdateType, add_gate},
     lifecycle::{State, entering},
-    names::REVISION_LABEL,
+    names::{IN_PLACE_GATE, REVISION_LABEL},
     revision::{Owner, Revision},
 };
 
@@ -51,8 +51,9 @@ pub(super) fn pod(
         spec.insert("subdomain".to_owned(), rules.service.into());
     }
     if rules.update_type != UpdateType::ReCreate {
-        add_gate(&mut spec);
+        add_gate(&mut spec, IN_PLACE_GATE);
     }
+    rules.hooks().add_gate(&mut spec);
     mount(&mut spec, rules, owner.name, ordinal);
     json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec })
 }

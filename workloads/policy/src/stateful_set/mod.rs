@@ -31,12 +31,14 @@ use serde_json::json;
 pub use self::rules::Rules;
 use crate::{
     action::{Action, Note},
-    clone_set::ClaimView,
+    agents::Agents,
+    clone_set::{ClaimView, UpdateType},
     in_place::{InPlacePhase, InPlaceState},
     lifecycle::{State, entering, holds},
     names::REVISION_LABEL,
     plan::{self, Failures, most_created, release},
     pod::{Phase, PodView},
+    predownload::{self, Ahead},
     revision::{Live, Owner, Revision, settle, surplus},
     selector::Labels,
     time::until,
@@ -53,15 +55,17 @@ pub struct Input<'a> {
     /// The set.
     pub set: &'a AdvancedStatefulSet,
     /// Revisions that it owns.
-    pub revisions: &'a [Revision],
+    pub revisions: &'a [&'a Revision],
     /// Pods that it owns.
     pub pods: &'a [&'a PodView],
     /// Claims with names of the set's.
     pub claims: &'a [&'a ClaimView],
     /// Updates in place of its pods, by UID.
     pub in_place: &'a BTreeMap<String, InPlaceState>,
-    /// Nodes whose agents update pods in place.
-    pub updating_nodes: &'a BTreeSet<String>,
+    /// Agents of the nodes.
+    pub agents: Agents<'a>,
+    /// Pulls ahead of its updates.
+    pub ahead: Ahead<'a>,
     /// Failures of the last writes.
     pub failures: &'a Failures,
     /// How often the name of a new revision was taken, as far as the status does not say so yet.
@@ -134,6 +138,8 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     let (ours, left): (Vec<&PodView>, Vec<&PodView>) =
         input.pods.iter().copied().partition(|pod| is_going || rules.selector.takes(&pod.labels));
     plan.actions.extend(left.into_iter().map(|pod| release(pod, owner.uid)));
+    let mut gates = input.agents.open_gates(ours.iter().copied(), now);
+    gates.extend(rules.hooks().mark(ours.iter().copied(), now));
     let live = match settle(owner, rules.template, input.revisions, current, counted.max(input.collisions)) {
         Ok(live) => live,
         Err(_) if is_going => return plan,
@@ -160,6 +166,9 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         update_waits: None,
     };
     if !is_going {
+        let ahead = pass.pulls_ahead();
+        pass.plan.actions.extend(ahead.create);
+        pass.plan.notes.extend(ahead.notes);
         pass.finish();
         pass.keep_claims();
         let may_go_on = pass.fill();
@@ -167,9 +176,12 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
             pass.condemn();
         }
         pass.update();
+        pass.plan.actions.extend(gates);
+        pass.plan.actions.extend(ahead.delete);
         pass.shorten_history();
+        pass.plan.again = ahead.again;
     }
-    pass.plan.again = pass.again();
+    pass.plan.again = [pass.again(), pass.plan.again].into_iter().flatten().min();
     let status = pass.status();
     let mut plan = pass.plan;
     plan.status = (set.status.as_ref() != Some(&status)).then_some(status);
@@ -187,10 +199,8 @@ impl<'a> Member<'a> {
     ) -> Self {
         let in_place = input.in_place.get(&pod.uid);
         let pending = in_place.filter(|known| known.phase == InPlacePhase::Pending);
-        let updated = match pending {
-            Some(pending) => pending.revision == live.update.name,
-            None => pod.label(REVISION_LABEL) == live.update.name,
-        };
+        let labelled = pod.label(REVISION_LABEL) == live.update.name;
+        let updated = input.agents.is_updated(in_place, &live.update.name, labelled);
         let available = pod.is_active()
             && pending.is_none()
             && State::of(pod).serves()
@@ -225,7 +235,7 @@ impl<'a> Pass<'a> {
             if member.pod.phase == Phase::Ended && !member.pod.terminating {
                 let text = format!("pod {} has ended, and is made anew", member.pod.name);
                 self.plan.notes.push(Note { warning: true, reason: "RecreatingFailedPod", text });
-                self.plan.actions.push(Action::DeletePod(member.pod.target()));
+                self.discard(&member);
             }
             if member.pod.phase == Phase::Pending && !member.pod.terminating {
                 // It waits for a claim that somebody has deleted.
@@ -305,18 +315,42 @@ impl<'a> Pass<'a> {
         }
     }
 
+    /// Deletes a pod, after the update of it that is asked for.
+    fn discard(&mut self, member: &Member<'a>) {
+        if let Some(known) = member.in_place {
+            let (node, uid) = (known.node.clone(), member.pod.uid.clone());
+            self.plan.actions.push(Action::ForgetInPlace { node, uid });
+        }
+        self.plan.actions.push(Action::DeletePod(member.pod.target()));
+    }
+
     /// Deletes a pod, or has it wait for its hook.
     fn delete(&mut self, member: &Member<'a>) {
         if !holds(self.rules.pre_delete, member.pod) {
-            if let Some(known) = member.in_place {
-                let (node, uid) = (known.node.clone(), member.pod.uid.clone());
-                self.plan.actions.push(Action::ForgetInPlace { node, uid });
-            }
-            self.plan.actions.push(Action::DeletePod(member.pod.target()));
+            self.discard(member);
         } else if State::of(member.pod) != State::PreparingDelete {
             let patch = json!({ "metadata": entering(State::PreparingDelete, self.now) });
             self.plan.actions.push(Action::PatchPod(member.pod.target(), patch));
         }
+    }
+
+    /// Decides on images that are pulled ahead.
+    fn pulls_ahead(&self) -> predownload::Writes {
+        let (rules, live) = (self.rules, self.live);
+        let at_once = rules.partition == 0 && rules.max_unavailable >= rules.replicas;
+        let in_place = rules.update_type != UpdateType::ReCreate && !rules.on_delete;
+        let kind = if in_place { predownload::Kind::InPlace { at_once } } else { predownload::Kind::None };
+        let ready = self.members.values().filter(|one| one.updated && one.pod.is_ready()).count();
+        let rollout = predownload::Rollout {
+            owner: self.owner,
+            selector: &self.input.set.spec.selector,
+            current: live.current,
+            update: live.update,
+            ended: live.current.name == live.update.name,
+            replicas: rules.replicas,
+            updated_ready: i64::try_from(ready).unwrap_or(i64::MAX),
+        };
+        self.input.ahead.writes(&rollout, kind)
     }
 
     fn shorten_history(&mut self) {

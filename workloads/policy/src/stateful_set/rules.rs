@@ -10,6 +10,7 @@ use crate::{
     clone_set::{Priority, UpdateType},
     fault::Fault,
     selector::{Labels, Selector},
+    unready::Hooks,
 };
 
 /// The most pods that a set may have; no cluster has as many.
@@ -129,6 +130,10 @@ impl<'a> Rules<'a> {
             pre_delete: spec.lifecycle.as_ref().and_then(|one| one.pre_delete.as_ref()),
             in_place_update: spec.lifecycle.as_ref().and_then(|one| one.in_place_update.as_ref()),
         })
+    }
+
+    pub(crate) fn hooks(&self) -> Hooks<'a> {
+        Hooks { pre_delete: self.pre_delete, in_place_update: self.in_place_update }
     }
 
     /// Numbers of the pods that there are to be, ascending: reserved ones are left out.

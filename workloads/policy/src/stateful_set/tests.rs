@@ -1,5 +1,7 @@
 //! Tables of cases. `4o! 3n` are pods 4 and 3, of the old revision and broken, and of the newest one.
 
+mod model;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
@@ -9,12 +11,14 @@ use serde_json::{Value, json};
 use super::{Input, Plan, plan};
 use crate::{
     action::Action,
+    agents::Agents,
     clone_set::ClaimView,
     in_place::{InPlacePhase, InPlaceState},
     lifecycle::State,
     names::{IN_PLACE_GATE, REVISION_LABEL, STATE_LABEL},
     plan::Failures,
     pod::{Phase, PodView},
+    predownload::Ahead,
     revision::Revision,
 };
 
@@ -28,6 +32,8 @@ struct World {
     claims: Vec<ClaimView>,
     in_place: BTreeMap<String, InPlaceState>,
     failures: Failures,
+    /// Nodes whose agents say nothing.
+    silent: BTreeSet<String>,
 }
 
 fn template(image: &str) -> Value {
@@ -71,6 +77,7 @@ fn pod(token: &str) -> PodView {
         terminating: has('T'),
         ready_since: is_ready.then_some(Timestamp::constant(900_000, 0)),
         gate: None,
+        kruise_ready: None,
         restarts: 0,
         created: Timestamp::UNIX_EPOCH,
         deletion_cost: 0,
@@ -96,6 +103,7 @@ impl World {
             claims: Vec::new(),
             in_place: BTreeMap::new(),
             failures: Failures::default(),
+            silent: BTreeSet::new(),
         }
     }
 
@@ -109,13 +117,15 @@ impl World {
         });
         let set = serde_json::from_value(set).unwrap();
         let (pods, claims): (Vec<_>, Vec<_>) = (self.pods.iter().collect(), self.claims.iter().collect());
+        let here = BTreeSet::from([NODE.to_owned()]);
         let input = Input {
             set: &set,
-            revisions: &self.revisions,
+            revisions: &self.revisions.iter().collect::<Vec<_>>(),
             pods: &pods,
             claims: &claims,
             in_place: &self.in_place,
-            updating_nodes: &BTreeSet::from([NODE.to_owned()]),
+            agents: Agents { updating: &here, present: &here, silent: &self.silent },
+            ahead: Ahead::default(),
             failures: &self.failures,
             collisions: 0,
         };
@@ -137,6 +147,8 @@ impl World {
                 let state = patch["metadata"]["labels"][STATE_LABEL].as_str().unwrap().to_owned();
                 Some(format!("{state}{}", ordinal(&target.name)))
             }
+            Action::ForgetInPlace { uid, .. } => Some(format!("forget{}", ordinal(&uid))),
+            Action::PatchPodStatus(target, _) => Some(format!("open{}", ordinal(&target.name))),
             _ => None,
         });
         effects.collect::<Vec<_>>().join(" ")
@@ -288,11 +300,45 @@ fn pods_are_updated_in_place_and_labelled() {
     assert_eq!(world.effect(), "Normal2");
     // One that its node cannot update is made anew, or not at all.
     world.in_place.insert("uid-2".to_owned(), known(InPlacePhase::Failed("no room".to_owned())));
-    assert_eq!(world.effect(), "-2 ~1");
+    assert_eq!(world.effect(), "forget2 -2 ~1");
     world.spec["updateStrategy"]["rollingUpdate"]["podUpdatePolicy"] = "InPlaceOnly".into();
     assert_eq!(world.effect(), "~1");
     let condition = world.plan().status.unwrap().conditions.remove(0);
     assert!(condition.message.unwrap().contains("pod db-2 cannot be updated in place: its node could not"));
+}
+
+/// An agent that is silent in the midst of an update: the entry is taken back, then the pod is made anew; or
+/// it is waited for, and said.
+#[test]
+fn a_silent_agent_is_waited_for_only_where_nothing_else_is_allowed() {
+    let spec = |policy: &str| rolling(json!({ "podUpdatePolicy": policy, "maxUnavailable": 1 }));
+    let silent = |policy: &str| {
+        let mut world = World::new(2, spec(policy), "0o 1o");
+        let pending = InPlacePhase::Pending;
+        let known =
+            InPlaceState { node: NODE.to_owned(), revision: "db-new".to_owned(), attempt: 0, phase: pending };
+        world.in_place.insert("uid-1".to_owned(), known);
+        world
+    };
+    let mut world = silent("InPlaceIfPossible");
+    assert_eq!(world.effect(), "", "it is heard");
+    world.silent.insert(NODE.to_owned());
+    assert_eq!(world.effect(), "forget1 -1");
+    let mut world = silent("InPlaceOnly");
+    world.silent.insert(NODE.to_owned());
+    assert_eq!(world.effect(), "");
+    let condition = world.plan().status.unwrap().conditions.remove(0);
+    let says = "pod db-1 cannot be updated in place: the agent of node \"node-1\" has been silent";
+    assert!(condition.message.as_deref().unwrap().starts_with(says), "{condition:?}");
+}
+
+#[test]
+fn a_gate_that_nobody_else_opens_is_opened() {
+    let mut world = World::new(1, rolling(json!({ "podUpdatePolicy": "InPlaceOnly" })), "0n!");
+    world.pods[0].gates = vec![IN_PLACE_GATE.to_owned()];
+    assert_eq!(world.effect(), "", "its agent opens it");
+    world.silent.insert(NODE.to_owned());
+    assert_eq!(world.effect(), "open0");
 }
 
 #[test]

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{Member, Pass};
+use super::{KIND, Member, Pass};
 use crate::{
     action::{Action, InPlaceUpdate},
     clone_set::{Priority, UpdateType},
-    in_place::{Change, InPlacePhase, change},
+    in_place::{Change, InPlacePhase, change_of},
     lifecycle::{State, entering, has_all, held_again, holds},
     names::REVISION_LABEL,
     revision::Revision,
@@ -154,11 +154,9 @@ impl<'a> Pass<'a> {
         let label = pod.label(REVISION_LABEL);
         let from = self.input.revisions.iter().find(|one| one.name == label);
         let from = from.ok_or_else(|| format!("its revision {label:?} is not on file"))?;
-        let change = change(&from.template, &target.template)
+        let change = change_of(self.input.revisions, from, member.in_place, target)
             .ok_or("more than images, labels and annotations has changed")?;
-        if pod.node.is_empty() || !self.input.updating_nodes.contains(&pod.node) {
-            return Err(format!("node {:?} has no agent that updates pods of StatefulSets", pod.node));
-        }
+        self.input.agents.updates(&pod.node, KIND)?;
         match member.in_place.map(|known| (&known.phase, known.revision == target.name)) {
             Some((InPlacePhase::Failed(why), true)) => Err(format!("its node could not do it: {why}")),
             _ => Ok(change),

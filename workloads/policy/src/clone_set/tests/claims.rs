@@ -3,7 +3,11 @@
 use serde_json::{Value, json};
 
 use super::{super::ClaimView, world::World};
-use crate::{action::Action, names::INSTANCE_LABEL, pod::Phase};
+use crate::{
+    action::Action,
+    names::{INSTANCE_LABEL, KEEP_CLAIMS_ANNOTATION},
+    pod::Phase,
+};
 
 fn spec(replicas: i32) -> Value {
     json!({
@@ -92,6 +96,30 @@ fn claims_go_with_a_pod_that_the_set_deletes() {
     let mut world = World::new(spec(1), "2n");
     world.claims = vec![claim("p0"), claim("p1")];
     assert_eq!(world.effect(), "delete n, delete claim");
+}
+
+/// Each row: an update by new pods, one that is named, and one that is too many.
+#[test]
+fn claims_of_a_pod_that_is_replaced_are_kept_where_that_is_chosen() {
+    for (replicas, pods, keeps, effect) in [
+        (2, "2o", false, "delete o, delete claim"),
+        (2, "2o", true, "delete o"),
+        (2, "1n 1nd", true, "delete nd"),
+        (1, "2n", true, "delete n, delete claim"),
+    ] {
+        let mut spec = spec(replicas);
+        spec["updateStrategy"] = json!({ "maxUnavailable": 1 });
+        let mut world = World::new(spec, pods);
+        world.claims = vec![claim("p0"), claim("p1")];
+        if keeps {
+            let annotation = (KEEP_CLAIMS_ANNOTATION.to_owned(), "true".to_owned());
+            world.set.metadata.annotations = Some([annotation].into());
+        }
+        assert_eq!(world.effect(), effect, "{pods}");
+    }
+    let mut world = World::new(spec(2), "1n");
+    world.claims = vec![claim("p0"), claim("kept")];
+    assert_eq!(made(&world)[0].0, "kept", "the next pod has them");
 }
 
 #[test]

@@ -58,10 +58,11 @@ fn a_pod_that_is_done_is_labelled_and_forgotten() {
 #[test]
 fn what_cannot_be_done_in_place_is_done_by_a_new_pod_or_not_at_all() {
     type Change = fn(&mut World);
-    let table: [(&str, Change); 4] = [
+    let table: [(&str, Change); 5] = [
         ("more than images", |world| world.revisions[0].template["spec"]["hostNetwork"] = json!(true)),
         ("is not on file", |world| drop(world.revisions.remove(0))),
         ("has no agent", |world| world.updating_nodes.clear()),
+        ("has been silent for 10 minutes", |world| world.silent.extend([NODE.to_owned()])),
         ("could not do it: no such image", |world| {
             for at in 0..3 {
                 let failed = known(InPlacePhase::Failed("no such image".to_owned()));
@@ -81,6 +82,41 @@ fn what_cannot_be_done_in_place_is_done_by_a_new_pod_or_not_at_all() {
         assert_eq!(condition.type_, "FailedUpdate");
         assert!(condition.message.unwrap().contains(why), "{why}");
     }
+}
+
+/// An agent that is silent in the midst of an update: the entry is taken back, then the pod is made anew; or
+/// it is waited for. That a pod has the label of the revision already says nothing.
+#[test]
+fn what_a_silent_agent_has_begun_is_done_by_a_new_pod_or_waits() {
+    for (label, revision) in
+        [("shop-old", "shop-new"), ("shop-new", "shop-new"), ("shop-new", "shop-between")]
+    {
+        let silent = |type_: &str| {
+            let mut world = World::new(spec(type_), "2n 1o");
+            let mut begun = known(InPlacePhase::Pending);
+            revision.clone_into(&mut begun.revision);
+            world.in_place.insert("uid-p2".to_owned(), begun);
+            world.pods[2].labels.insert(REVISION_LABEL.to_owned(), label.to_owned());
+            world.silent.insert(NODE.to_owned());
+            world
+        };
+        let effect = silent("InPlaceIfPossible").effect();
+        assert!(effect.starts_with("forget, delete"), "{label} {revision}: {effect}");
+        let world = silent("InPlaceOnly");
+        assert_eq!(world.effect(), "", "{label} {revision}");
+        let status = world.plan().status.unwrap();
+        assert_eq!((status.updated_replicas, status.available_replicas), (2, 2));
+        assert!(status.conditions[0].message.as_deref().unwrap().contains("has been silent"), "{status:?}");
+    }
+}
+
+#[test]
+fn a_gate_that_nobody_else_opens_is_opened() {
+    let mut world = World::new(spec("InPlaceIfPossible"), "2n 1n!");
+    world.pods[2].gates = vec![crate::names::IN_PLACE_GATE.to_owned()];
+    assert_eq!(world.effect(), "", "its agent opens it");
+    world.updating_nodes.clear();
+    assert_eq!(world.effect(), "open n!");
 }
 
 #[test]
@@ -146,6 +182,31 @@ fn a_pod_that_is_updated_again_is_held_again() {
     let metadata = &patch.unwrap()["metadata"];
     assert_eq!(metadata["labels"]["hook"], "true");
     assert_eq!(metadata["finalizers"], json!(["other/one", "x/hook"]));
+}
+
+/// The template goes back while a bad image is on its way, or has failed: the pod goes back in place. Its
+/// label says nothing of its containers, so all of the template is asked for.
+#[test]
+fn a_rollout_to_a_bad_image_goes_back_in_place() {
+    let failed = || InPlacePhase::Failed("it does not start".to_owned());
+    for (label, phase) in [
+        ("shop-new", InPlacePhase::Pending),
+        ("shop-bad", InPlacePhase::Pending),
+        ("shop-new", failed()),
+        ("shop-bad", failed()),
+    ] {
+        let mut world = World::new(spec("InPlaceOnly"), "2n 1n!");
+        world.revisions.push(super::world::revision("shop-bad", 1, "a:bad"));
+        let mut bad = known(phase);
+        (bad.revision, bad.attempt) = ("shop-bad".to_owned(), 3);
+        world.in_place.insert("uid-p2".to_owned(), bad);
+        world.pods[2].labels.insert(REVISION_LABEL.to_owned(), label.to_owned());
+        let plan = world.plan();
+        let [Action::UpdateInPlace(update)] = plan.actions.as_slice() else { panic!("{label}: {plan:?}") };
+        assert_eq!((update.name.as_str(), update.revision.as_str(), update.attempt), ("p2", "shop-new", 4));
+        assert_eq!(update.images, BTreeMap::from([("main".to_owned(), "a:2".to_owned())]), "{label}");
+        assert_eq!(plan.status.unwrap().updated_replicas, 2);
+    }
 }
 
 /// A newer revision does not wait for the one that goes on.

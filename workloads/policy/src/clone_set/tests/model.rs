@@ -328,7 +328,11 @@ impl Cluster {
                 self.world.in_place.insert(update.uid, asked);
             }
             Action::ForgetInPlace { uid, .. } => drop(self.world.in_place.remove(&uid)),
-            Action::PatchClaim(..) | Action::KeepPodsToDelete(_) => panic!("{action:?}"),
+            Action::PatchPodStatus(..)
+            | Action::CreatePullJob(_)
+            | Action::DeletePullJob(_)
+            | Action::PatchClaim(..)
+            | Action::KeepPodsToDelete(_) => panic!("{action:?}"),
         }
     }
 

@@ -23,12 +23,13 @@ fn calculated(world: &World) -> String {
     let failures = Default::default();
     let input = super::super::Input {
         set,
-        revisions: &world.revisions,
+        revisions: &world.revisions.iter().collect::<Vec<_>>(),
         pods: &pods,
         claims: &[],
         in_place: &world.in_place,
         nodes: &world.nodes,
-        updating_nodes: &world.updating_nodes,
+        agents: world.agents(),
+        ahead: crate::predownload::Ahead::default(),
         settings: world.settings,
         failures: &failures,
         collisions: 0,

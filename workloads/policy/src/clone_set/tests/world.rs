@@ -12,11 +12,13 @@ use serde_json::{Map, Value, json};
 use super::super::{ClaimView, Input, Plan, Settings, plan};
 use crate::{
     action::Action,
+    agents::Agents,
     in_place::InPlaceState,
     lifecycle::State,
     names::{INSTANCE_LABEL, REVISION_LABEL, SPECIFIED_DELETE_LABEL, STATE_LABEL, TEMPLATE_HASH_LABEL},
     plan::{Failures, Nodes},
     pod::{Phase, PodView},
+    predownload::Ahead,
     revision::Revision,
 };
 
@@ -32,6 +34,8 @@ pub(super) struct World {
     pub(super) in_place: BTreeMap<String, InPlaceState>,
     pub(super) nodes: Nodes,
     pub(super) updating_nodes: BTreeSet<String>,
+    /// Nodes whose agents say nothing.
+    pub(super) silent: BTreeSet<String>,
     pub(super) settings: Settings,
     pub(super) failures: Failures,
 }
@@ -82,6 +86,7 @@ impl World {
             in_place: BTreeMap::new(),
             nodes: Nodes::new(),
             updating_nodes: BTreeSet::from([NODE.to_owned()]),
+            silent: BTreeSet::new(),
             settings: Settings::default(),
             failures: Failures::default(),
         };
@@ -108,18 +113,23 @@ impl World {
         let (pods, claims): (Vec<_>, Vec<_>) = (self.pods.iter().collect(), self.claims.iter().collect());
         let input = Input {
             set: &self.set,
-            revisions: &self.revisions,
+            revisions: &self.revisions.iter().collect::<Vec<_>>(),
             pods: &pods,
             claims: &claims,
             in_place: &self.in_place,
             nodes: &self.nodes,
-            updating_nodes: &self.updating_nodes,
+            agents: self.agents(),
+            ahead: Ahead::default(),
             settings: self.settings,
             failures: &self.failures,
             collisions: 0,
             seed: 7,
         };
         plan(&input, now)
+    }
+
+    pub(super) fn agents(&self) -> Agents<'_> {
+        Agents { updating: &self.updating_nodes, present: &self.updating_nodes, silent: &self.silent }
     }
 
     /// Effect of a pass, in the shorthand of pods.
@@ -137,11 +147,13 @@ impl World {
                     let state = patch["metadata"]["labels"][STATE_LABEL].as_str().unwrap_or("release");
                     format!("{state} {}", self.marks(&target.name))
                 }
+                Action::PatchPodStatus(target, _) => format!("open {}", self.marks(&target.name)),
                 Action::UpdateInPlace(update) => format!("update {}", self.marks(&update.name)),
                 Action::ForgetInPlace { .. } => "forget".to_owned(),
                 Action::CreateClaim(_) => "create claim".to_owned(),
                 Action::DeleteClaim(_) => "delete claim".to_owned(),
                 Action::PatchClaim(..) => "hand over claim".to_owned(),
+                Action::CreatePullJob(_) | Action::DeletePullJob(_) => "pull job".to_owned(),
                 Action::KeepPodsToDelete(kept) => format!("keep {kept:?}"),
                 Action::CreateRevision(_) | Action::RaiseRevision(..) | Action::DeleteRevision(_) => {
                     "revision".to_owned()
@@ -213,6 +225,7 @@ pub(super) fn pod(name: &str, marks: &str) -> PodView {
         terminating: false,
         ready_since: (!has('!')).then_some(ready_since),
         gate: None,
+        kruise_ready: None,
         restarts: 0,
         created: Timestamp::constant(800_000, 0),
         deletion_cost: 0,

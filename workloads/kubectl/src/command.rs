@@ -1,0 +1,236 @@
+//! One command: reads, decides, writes, and says what it did in the words of kubectl.
+
+use std::{
+    ffi::OsString,
+    process::{Command as Process, ExitCode},
+    time::Duration,
+};
+
+use anyhow::{Context, bail};
+use futures::StreamExt;
+use kube::api::WatchEvent;
+use serde_json::Value;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::{
+    cli::{Cli, Command, DryRun, Rollout, Set},
+    cluster::Cluster,
+    edit,
+    revision::{self, Undo},
+    status,
+    target::{self, Target, Targets},
+};
+
+/// A watch that broke begins again after it.
+const AGAIN: Duration = Duration::from_secs(1);
+/// As good as for ever.
+const LONGEST: Duration = Duration::from_secs(365 * 86_400);
+
+/// Carries out a command. `args` are the words that it was given.
+pub(crate) async fn run(cli: &Cli, args: &[OsString]) -> anyhow::Result<ExitCode> {
+    let mut images = Vec::new();
+    let words = match &cli.command {
+        Command::Rollout(Rollout::Undo(undo)) => undo.objects.objects.clone(),
+        Command::Rollout(Rollout::Status(status)) => status.objects.objects.clone(),
+        Command::Rollout(Rollout::History(history)) => history.objects.objects.clone(),
+        Command::Rollout(Rollout::Pause(objects) | Rollout::Resume(objects) | Rollout::Restart(objects)) => {
+            objects.objects.clone()
+        }
+        Command::Set(Set::Image(image)) => {
+            let (objects, given) = edit::images(&image.words)?;
+            images = given;
+            objects
+        }
+        Command::Scaledown(scaledown) => scaledown.objects.objects.clone(),
+    };
+    let targets = match target::parse(&words)? {
+        Targets::Ours(targets) => targets,
+        Targets::Native if matches!(cli.command, Command::Scaledown(_)) => {
+            bail!("only a cloneset is scaled down by pods")
+        }
+        Targets::Native => return kubectl(args),
+    };
+    let cluster = Cluster::connect(&cli.global).await?;
+    for target in &targets {
+        match &cli.command {
+            Command::Rollout(Rollout::Undo(flags)) => {
+                undo(&cluster, target, flags.to_revision, flags.dry_run).await?;
+            }
+            Command::Rollout(Rollout::Status(flags)) => {
+                watch(&cluster, target, flags.watch, flags.timeout, flags.revision).await?;
+            }
+            Command::Rollout(Rollout::History(flags)) => history(&cluster, target, flags.revision).await?,
+            Command::Rollout(Rollout::Pause(_)) => {
+                let object = cluster.get(target).await?;
+                cluster.patch(target, edit::pause(target.kind, &object, true)?, false).await?;
+                say(target, "paused", DryRun::None);
+            }
+            Command::Rollout(Rollout::Resume(_)) => {
+                let object = cluster.get(target).await?;
+                cluster.patch(target, edit::pause(target.kind, &object, false)?, false).await?;
+                say(target, "resumed", DryRun::None);
+            }
+            Command::Rollout(Rollout::Restart(_)) => {
+                let object = cluster.get(target).await?;
+                let now = jiff::Timestamp::now().to_string();
+                cluster.patch(target, edit::restart(target.kind, &object, &now)?, false).await?;
+                say(target, "restarted", DryRun::None);
+            }
+            Command::Set(Set::Image(flags)) => {
+                let object = cluster.get(target).await?;
+                if let Some(patch) = edit::set_images(&object, &images)? {
+                    if flags.dry_run != DryRun::Client {
+                        cluster.patch(target, patch, flags.dry_run == DryRun::Server).await?;
+                    }
+                    say(target, "image updated", flags.dry_run);
+                }
+            }
+            Command::Scaledown(flags) => scale_down(&cluster, target, &flags.pods).await?,
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A failure as kubectl prints it.
+pub(crate) fn failure(error: &anyhow::Error) -> String {
+    match error.downcast_ref::<kube::Error>() {
+        Some(kube::Error::Api(status)) => {
+            let reason =
+                if status.reason.is_empty() { String::new() } else { format!(" ({})", status.reason) };
+            format!("Error from server{reason}: {}", status.message)
+        }
+        _ => format!("error: {error:#}"),
+    }
+}
+
+/// Kubernetes' own kinds: the same words for kubectl.
+fn kubectl(args: &[OsString]) -> anyhow::Result<ExitCode> {
+    let ended = Process::new("kubectl").args(args).status();
+    let ended = ended.context("workloads of Kubernetes are kubectl's, and it could not be run")?;
+    Ok(ended.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
+}
+
+async fn undo(cluster: &Cluster, target: &Target, to: i64, dry_run: DryRun) -> anyhow::Result<()> {
+    let object = cluster.get(target).await?;
+    let revisions = cluster.revisions(text(&object["metadata"]["uid"])).await?;
+    let template = match revision::undo(&revisions, &object["spec"]["template"], to)? {
+        Undo::Skipped(number) => {
+            let text = format!("skipped rollback (current template already matches revision {number})");
+            say(target, &text, DryRun::None);
+            return Ok(());
+        }
+        Undo::To(template) => template,
+    };
+    if dry_run == DryRun::Client {
+        println!("{} will roll back to {}", printed(target), revision::template(&template)?);
+        return Ok(());
+    }
+    let patch = revision::patch(text(&object["metadata"]["resourceVersion"]), &template);
+    cluster.patch(target, patch, dry_run == DryRun::Server).await?;
+    say(target, "rolled back", dry_run);
+    Ok(())
+}
+
+async fn history(cluster: &Cluster, target: &Target, number: i64) -> anyhow::Result<()> {
+    let object = cluster.get(target).await?;
+    let revisions = cluster.revisions(text(&object["metadata"]["uid"])).await?;
+    if number == 0 {
+        println!("{} \n{}\n", printed(target), revision::table(&revisions));
+    } else {
+        println!("{} with revision #{number}\n{}\n", printed(target), revision::shown(&revisions, number)?);
+    }
+    Ok(())
+}
+
+/// Prints how far a rollout is until it is done; each line once.
+async fn watch(
+    cluster: &Cluster,
+    target: &Target,
+    follow: bool,
+    patience: Duration,
+    number: i64,
+) -> anyhow::Result<()> {
+    let patience = if patience.is_zero() { LONGEST } else { patience.min(LONGEST) };
+    let now = Instant::now();
+    let end = now.checked_add(patience).unwrap_or(now);
+    let late = || anyhow::anyhow!("timed out waiting for the condition");
+    let mut said = String::new();
+    loop {
+        let mut object = timeout_at(end, cluster.get(target)).await.map_err(|_| late())??;
+        if look(cluster, target, &object, number, &mut said).await? || !follow {
+            return Ok(());
+        }
+        let version = text(&object["metadata"]["resourceVersion"]).to_owned();
+        let mut events = timeout_at(end, cluster.watch(target, &version)).await.map_err(|_| late())??;
+        while let Some(event) = timeout_at(end, events.next()).await.map_err(|_| late())? {
+            object = match event {
+                Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => serde_json::to_value(object)?,
+                Ok(WatchEvent::Deleted(_)) => bail!("object has been deleted"),
+                Ok(WatchEvent::Bookmark(_)) => continue,
+                // It is read anew.
+                Ok(WatchEvent::Error(_)) | Err(_) => break,
+            };
+            if look(cluster, target, &object, number, &mut said).await? {
+                return Ok(());
+            }
+        }
+        timeout_at(end, sleep(AGAIN)).await.map_err(|_| late())?;
+    }
+}
+
+/// Looks once, and tells whether it is done.
+async fn look(
+    cluster: &Cluster,
+    target: &Target,
+    object: &Value,
+    number: i64,
+    said: &mut String,
+) -> anyhow::Result<bool> {
+    let progress = status::of(target.kind, object)?;
+    let running = status::revision(target.kind, object);
+    if number > 0 && !running.is_empty() {
+        let revisions = cluster.revisions(text(&object["metadata"]["uid"])).await?;
+        let found =
+            revisions.iter().find(|one| one.name == running || one.name.ends_with(&format!("-{running}")));
+        if let Some(found) = found.filter(|found| found.number != number) {
+            bail!("desired revision ({number}) is different from the running revision ({})", found.number);
+        }
+    }
+    if progress.line != *said {
+        println!("{}", progress.line);
+        said.clone_from(&progress.line);
+    }
+    Ok(progress.done)
+}
+
+async fn scale_down(cluster: &Cluster, target: &Target, names: &[String]) -> anyhow::Result<()> {
+    if target.kind != target::Kind::CloneSet {
+        bail!("only a cloneset is scaled down by pods, {} is none", printed(target));
+    }
+    let object = cluster.get(target).await?;
+    let mut pods = Vec::new();
+    for name in edit::pod_names(names)? {
+        let pod = cluster.pod(&name).await?;
+        pods.push((name, pod));
+    }
+    cluster.patch(target, edit::scale_down(&object, &pods)?, false).await?;
+    say(target, "scaled down", DryRun::None);
+    Ok(())
+}
+
+fn say(target: &Target, text: &str, dry_run: DryRun) {
+    let how = match dry_run {
+        DryRun::None => "",
+        DryRun::Client => " (dry run)",
+        DryRun::Server => " (server dry run)",
+    };
+    println!("{} {text}{how}", printed(target));
+}
+
+fn printed(target: &Target) -> String {
+    format!("{}/{}", target.kind.printed(), target.name)
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}

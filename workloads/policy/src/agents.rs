@@ -1,0 +1,152 @@
+//! Agents of the nodes: which pods they update in place, and what is done for want of one.
+//!
+//! An agent that has been silent for ten minutes counts as none. Until then it may be in the midst of an
+//! update, and afterwards it may come back: so its entry is taken back before anything else is done with the
+//! pod.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::{
+    action::Action,
+    in_place::{InPlacePhase, InPlaceState},
+    names::IN_PLACE_GATE,
+    pod::PodView,
+};
+
+/// Time in minutes after which an agent that gives no sign of life is not waited for any more.
+pub const SILENT_AFTER_MINUTES: u64 = 10;
+/// The most gates that one pass opens; the next pass goes on.
+const MOST_OPENED: usize = 200;
+
+/// Agents of the nodes, as far as they are there and heard.
+#[derive(Clone, Copy, Debug)]
+pub struct Agents<'a> {
+    /// Nodes whose agents check entries of the kind, and carry them out.
+    pub updating: &'a BTreeSet<String>,
+    /// Nodes with an agent, whatever it is able to.
+    pub present: &'a BTreeSet<String>,
+    /// Nodes whose agents have given no sign of life for too long.
+    pub silent: &'a BTreeSet<String>,
+}
+
+impl Agents<'_> {
+    /// Finds out whether the agent of a node updates pods of a kind; or why it does not.
+    pub(crate) fn updates(&self, node: &str, kind: &str) -> Result<(), String> {
+        if node.is_empty() || !self.updating.contains(node) {
+            return Err(format!("node {node:?} has no agent that updates pods of {kind}s"));
+        }
+        if self.silent.contains(node) {
+            let text =
+                format!("the agent of node {node:?} has been silent for {SILENT_AFTER_MINUTES} minutes");
+            return Err(text);
+        }
+        Ok(())
+    }
+
+    /// Tells whether a pod has a revision, or is being brought to it; `labelled`: so says its label. One
+    /// whose update has failed, or is left to a silent agent, has no revision that anybody knows: some of
+    /// its containers may have the new image.
+    pub(crate) fn is_updated(&self, known: Option<&InPlaceState>, revision: &str, labelled: bool) -> bool {
+        match known.map(|known| (&known.phase, known)) {
+            Some((InPlacePhase::Pending, known)) => {
+                known.revision == revision && !self.silent.contains(&known.node)
+            }
+            Some((InPlacePhase::Failed(_), _)) => false,
+            Some((InPlacePhase::Done, _)) | None => labelled,
+        }
+    }
+
+    /// Tells whether the agent of the node opens the gates of pods.
+    fn opens_gates(&self, node: &str) -> bool {
+        self.present.contains(node) && !self.silent.contains(node)
+    }
+
+    /// Opens the gates of updates in place that nobody else opens.
+    pub(crate) fn open_gates<'b>(
+        &self,
+        pods: impl Iterator<Item = &'b PodView>,
+        now: Timestamp,
+    ) -> Vec<Action> {
+        let is_left_shut = |pod: &&PodView| {
+            pod.is_active()
+                && !pod.node.is_empty()
+                && pod.gate.is_none()
+                && pod.gates.iter().any(|gate| gate == IN_PLACE_GATE)
+                && !self.opens_gates(&pod.node)
+        };
+        let open = |pod: &PodView| Action::PatchPodStatus(pod.target(), opened(now));
+        pods.filter(is_left_shut).take(MOST_OPENED).map(open).collect()
+    }
+}
+
+/// Status of a pod whose gate of updates in place is open.
+fn opened(now: Timestamp) -> Value {
+    let now = Timestamp::from_second(now.as_second()).unwrap_or(now).to_string();
+    let condition = json!({ "type": IN_PLACE_GATE, "status": "True", "lastTransitionTime": now });
+    json!({ "status": { "conditions": [condition] } })
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn nodes(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    fn pod(node: &str, has_gate: bool, condition: Option<&str>) -> PodView {
+        let gates = if has_gate { json!([{ "conditionType": IN_PLACE_GATE }]) } else { json!([]) };
+        let conditions = condition.map(|status| json!({ "type": IN_PLACE_GATE, "status": status }));
+        let pod = json!({
+            "metadata": { "name": "p", "uid": "u", "resourceVersion": "3" },
+            "spec": { "nodeName": node, "containers": [], "readinessGates": gates },
+            "status": { "phase": "Pending", "conditions": conditions.into_iter().collect::<Vec<_>>() },
+        });
+        PodView::of(&serde_json::from_value(pod).unwrap())
+    }
+
+    #[rstest]
+    #[case::no_agent(pod("virtual", true, None), 1)]
+    #[case::an_agent(pod("alive", true, None), 0)]
+    #[case::an_agent_that_updates_no_such_pods(pod("older", true, None), 0)]
+    #[case::a_silent_agent(pod("silent", true, None), 1)]
+    #[case::no_node_yet(pod("", true, None), 0)]
+    #[case::no_gate(pod("virtual", false, None), 0)]
+    #[case::open(pod("virtual", true, Some("True")), 0)]
+    // Somebody has shut it on purpose: it is theirs to open.
+    #[case::shut(pod("virtual", true, Some("False")), 0)]
+    #[case::over(PodView { phase: crate::pod::Phase::Ended, ..pod("virtual", true, None) }, 0)]
+    #[case::going(PodView { terminating: true, ..pod("virtual", true, None) }, 0)]
+    fn whose_gate_is_opened(#[case] pod: PodView, #[case] opened: usize) {
+        let (updating, present) = (nodes(&["alive", "silent"]), nodes(&["alive", "older", "silent"]));
+        let agents = Agents { updating: &updating, present: &present, silent: &nodes(&["silent"]) };
+        let actions = agents.open_gates([&pod].into_iter(), Timestamp::UNIX_EPOCH);
+        assert_eq!(actions.len(), opened);
+        if let Some(Action::PatchPodStatus(target, patch)) = actions.first() {
+            assert_eq!((target.uid.as_str(), target.version.as_str()), ("u", "3"));
+            let condition = json!({
+                "type": IN_PLACE_GATE, "status": "True", "lastTransitionTime": "1970-01-01T00:00:00Z",
+            });
+            assert_eq!(patch, &json!({ "status": { "conditions": [condition] } }));
+        }
+    }
+
+    #[test]
+    fn why_an_agent_updates_nothing_is_said() {
+        let (updating, present) = (nodes(&["alive", "silent"]), nodes(&[]));
+        let agents = Agents { updating: &updating, present: &present, silent: &nodes(&["silent"]) };
+        assert_eq!(agents.updates("alive", "CloneSet"), Ok(()));
+        for (node, why) in [
+            ("silent", "the agent of node \"silent\" has been silent for 10 minutes"),
+            ("virtual", "node \"virtual\" has no agent that updates pods of CloneSets"),
+            ("", "node \"\" has no agent that updates pods of CloneSets"),
+        ] {
+            assert_eq!(agents.updates(node, "CloneSet"), Err(why.to_owned()));
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Histories played at random: lost and late events, crashes between any two writes, evictions, deletions by
+//! hand, agents that are silent, nodes that come, go and are tainted, and edits in the midst of a rollout.
+
+use berth_proto::crd::AdvancedDaemonSetStatus;
+use proptest::prelude::*;
+
+use super::*;
+use crate::played::Played;
+
+const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+
+/// One step of a history.
+#[derive(Clone, Debug)]
+enum Op {
+    Deliver(usize),
+    Lose,
+    Kubelet(usize),
+    Evict(usize),
+    DeleteByHand(usize),
+    Image(i32),
+    Partition(i32),
+    /// A node is tainted, or not any more.
+    Taint(usize),
+    /// A node goes with its pods, or comes.
+    Node(usize),
+    /// The agent of a node is silent, or heard again.
+    Silence(usize),
+    Pass(i64),
+    /// A pass of the program, which ends after so many writes.
+    Sync(usize),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        3 => (0..6_usize).prop_map(Op::Deliver),
+        1 => Just(Op::Lose),
+        6 => (0..8_usize).prop_map(Op::Kubelet),
+        1 => (0..8_usize).prop_map(Op::Evict),
+        1 => (0..8_usize).prop_map(Op::DeleteByHand),
+        1 => (1..4).prop_map(Op::Image),
+        1 => (0..5).prop_map(Op::Partition),
+        1 => (0..4_usize).prop_map(Op::Taint),
+        1 => (0..4_usize).prop_map(Op::Node),
+        1 => (0..4_usize).prop_map(Op::Silence),
+        2 => (1..20_i64).prop_map(Op::Pass),
+        8 => prop_oneof![Just(usize::MAX), 0..4_usize].prop_map(Op::Sync),
+    ]
+}
+
+struct History {
+    played: Played,
+    spec: Value,
+    status: Option<AdvancedDaemonSetStatus>,
+    nodes: BTreeMap<String, NodeView>,
+}
+
+fn node(name: &str) -> NodeView {
+    NodeView { name: name.to_owned(), labels: [].into(), taints: Vec::new() }
+}
+
+impl History {
+    fn new(kind: &str, most: i32) -> Self {
+        let spec = json!({
+            "selector": { "matchLabels": { "app": "log" } },
+            "template": template("a:1"),
+            "minReadySeconds": 5,
+            "updateStrategy": { "rollingUpdate": {
+                "rollingUpdateType": kind, "maxUnavailable": most, "partition": 0,
+            } },
+        });
+        let nodes = NAMES.map(|name| (name.to_owned(), node(name))).into();
+        Self { played: Played::new(&NAMES, true), spec, status: None, nodes }
+    }
+
+    fn plan(&self) -> Plan {
+        let set = json!({
+            "apiVersion": super::super::API_VERSION,
+            "kind": super::super::KIND,
+            "metadata": { "namespace": "ns", "name": "log", "uid": "set" },
+            "spec": self.spec,
+        });
+        let mut set: AdvancedDaemonSet = serde_json::from_value(set).unwrap();
+        set.status.clone_from(&self.status);
+        let pods: Vec<&PodView> = self.played.seen.iter().collect();
+        let all: BTreeSet<String> = self.played.nodes.iter().cloned().collect();
+        let input = Input {
+            set: &set,
+            revisions: &self.played.revisions.iter().collect::<Vec<_>>(),
+            pods: &pods,
+            nodes: &self.nodes,
+            in_place: &self.played.in_place,
+            agents: Agents { updating: &all, present: &all, silent: &self.played.silent },
+            ahead: Ahead::default(),
+            rests_until: &BTreeMap::new(),
+            failures: &Failures::default(),
+            collisions: 0,
+            // Names differ from pass to pass.
+            seed: self.played.now.as_second() as u64 ^ self.played.pods.len() as u64,
+        };
+        plan(&input, self.played.now)
+    }
+
+    fn play(&mut self, op: &Op) {
+        match op {
+            Op::Deliver(count) => (0..*count).for_each(|_| self.played.deliver()),
+            Op::Lose => self.played.list(),
+            Op::Kubelet(at) => {
+                if let Some(uid) = self.played.nth(*at) {
+                    self.played.kubelet(&uid);
+                }
+            }
+            Op::Evict(at) => {
+                if let Some(uid) = self.played.nth(*at) {
+                    self.played.evict(&uid);
+                }
+            }
+            Op::DeleteByHand(at) => {
+                if let Some(uid) = self.played.nth(*at) {
+                    self.played.change(&uid, |pod| pod.terminating = true);
+                }
+            }
+            Op::Image(number) => self.spec["template"] = template(&format!("a:{number}")),
+            Op::Partition(partition) => {
+                self.spec["updateStrategy"]["rollingUpdate"]["partition"] = json!(partition);
+            }
+            Op::Taint(at) => {
+                if let Some(node) = self.nodes.get_mut(NAMES[*at]) {
+                    let taint = json!({ "key": "x", "effect": "NoExecute" });
+                    node.taints = if node.taints.is_empty() { vec![taint] } else { Vec::new() };
+                }
+            }
+            Op::Node(at) => {
+                let name = NAMES[*at];
+                if self.nodes.remove(name).is_none() {
+                    self.nodes.insert(name.to_owned(), node(name));
+                }
+            }
+            Op::Silence(at) => {
+                let node = NAMES[*at].to_owned();
+                if !self.played.silent.remove(&node) {
+                    self.played.silent.insert(node);
+                }
+            }
+            Op::Pass(seconds) => self.played.pass(*seconds),
+            Op::Sync(writes) => self.sync(*writes),
+        }
+    }
+
+    fn fits(&self, name: &str) -> bool {
+        self.nodes.get(name).is_some_and(|node| node.taints.is_empty())
+    }
+
+    fn is_available(&self, pod: &PodView) -> bool {
+        let in_place = self.played.in_place.get(&pod.uid);
+        pod.is_active()
+            && pod.is_ready_for(5, self.played.now)
+            && State::of(pod).serves()
+            && in_place.is_none_or(|known| known.phase != InPlacePhase::Pending)
+    }
+
+    /// One pass: decides on what is seen, writes some of it.
+    fn sync(&mut self, writes: usize) {
+        let plan = self.plan();
+        self.keeps_its_bounds(&plan);
+        let is_all = plan.actions.len() <= writes;
+        for action in plan.actions.into_iter().take(writes) {
+            if let Action::CreatePod(pod) = &action {
+                let pod = PodView::of(&serde_json::from_value(pod.clone()).unwrap());
+                let twice = self
+                    .played
+                    .pods
+                    .values()
+                    .any(|one| one.is_active() && one.wanted_node() == pod.placed_on);
+                assert!(!twice, "a second pod on node {}", pod.placed_on);
+            }
+            self.played.write(action);
+        }
+        if is_all && let Some(status) = plan.status {
+            self.status = Some(status);
+        }
+    }
+
+    /// No pass leaves more nodes without an available pod than it may, as far as it can see.
+    fn keeps_its_bounds(&self, plan: &Plan) {
+        let gone = |uid: &str| {
+            plan.actions.iter().any(|action| match action {
+                Action::DeletePod(target) => target.uid == uid,
+                Action::UpdateInPlace(update) => update.uid == uid,
+                _ => false,
+            })
+        };
+        let serves = |name: &str, counts: &dyn Fn(&PodView) -> bool| {
+            self.played
+                .seen
+                .iter()
+                .any(|pod| pod.wanted_node() == name && self.is_available(pod) && counts(pod))
+        };
+        let wanted: Vec<&str> = NAMES.into_iter().filter(|name| self.fits(name)).collect();
+        let before = wanted.iter().filter(|name| serves(name, &|_| true)).count() as i64;
+        let after = wanted.iter().filter(|name| serves(name, &|pod| !gone(&pod.uid))).count() as i64;
+        let most = self.spec["updateStrategy"]["rollingUpdate"]["maxUnavailable"].as_i64().unwrap();
+        let least = wanted.len() as i64 - most;
+        assert!(after == before || after >= least, "{before} serve, {after} are left, least {least}");
+    }
+
+    fn is_as_wanted(&mut self) {
+        for _ in 0..120 {
+            self.played.deliver_all();
+            self.sync(usize::MAX);
+            for uid in self.played.pods.keys().cloned().collect::<Vec<_>>() {
+                self.played.kubelet(&uid);
+            }
+            self.played.pass(10);
+        }
+        self.played.deliver_all();
+        let plan = self.plan();
+        assert_eq!(plan.actions, [], "something is left to do");
+        let mut there: Vec<&str> = self.played.pods.values().map(PodView::wanted_node).collect();
+        there.sort_unstable();
+        let wanted: Vec<&str> = NAMES.into_iter().filter(|name| self.fits(name)).collect();
+        assert_eq!(there, wanted);
+        assert!(self.played.pods.values().all(|pod| self.is_available(pod)));
+        let partition = self.spec["updateStrategy"]["rollingUpdate"]["partition"].as_u64().unwrap() as usize;
+        let status = plan.status.or(self.status.clone()).unwrap();
+        let hash = status.daemon_set_hash.unwrap();
+        let old = self.played.pods.values().filter(|pod| pod.label(REVISION_LABEL) != hash).count();
+        assert!(old <= partition, "{old} old pods, partition {partition}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_history_ends_well(
+        kind in prop_oneof![Just("Standard"), Just("InPlaceIfPossible")],
+        most in 1..3_i32,
+        ops in proptest::collection::vec(op(), 0..60),
+    ) {
+        let mut history = History::new(kind, most);
+        for op in &ops {
+            history.play(op);
+        }
+        history.is_as_wanted();
+    }
+}

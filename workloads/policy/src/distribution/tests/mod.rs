@@ -1,0 +1,5 @@
+//! Tables of the distribution.
+
+mod refused;
+mod table;
+mod world;

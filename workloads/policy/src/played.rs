@@ -1,0 +1,216 @@
+//! Cluster that is played in tests: the pods as they are, and as a program sees them whose watch is late and
+//! loses events.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::{apps::v1::ControllerRevision, core::v1::Pod};
+
+use crate::{
+    action::{Action, Target},
+    in_place::{InPlacePhase, InPlaceState},
+    names::{IN_PLACE_GATE, REVISION_LABEL},
+    pod::{Phase, PodView},
+    revision::Revision,
+    store::Store,
+};
+
+/// Event that the watch is still to show.
+enum Event {
+    Applied(Box<PodView>),
+    Gone(String),
+}
+
+/// The cluster.
+pub(crate) struct Played {
+    pub(crate) pods: BTreeMap<String, PodView>,
+    pub(crate) seen: Store<PodView>,
+    pub(crate) revisions: Vec<Revision>,
+    pub(crate) in_place: BTreeMap<String, InPlaceState>,
+    /// Nodes whose agents are silent: they update nothing, and open no gates.
+    pub(crate) silent: BTreeSet<String>,
+    pub(crate) now: Timestamp,
+    /// Nodes that pods come to which are tied to none.
+    pub(crate) nodes: Vec<String>,
+    /// Labels say the hash of a revision alone.
+    pub(crate) short: bool,
+    events: VecDeque<Event>,
+    count: u64,
+}
+
+impl Played {
+    pub(crate) fn new(nodes: &[&str], short: bool) -> Self {
+        Self {
+            pods: BTreeMap::new(),
+            seen: Store::default(),
+            revisions: Vec::new(),
+            in_place: BTreeMap::new(),
+            silent: BTreeSet::new(),
+            now: Timestamp::constant(1_000_000, 0),
+            nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
+            short,
+            events: VecDeque::new(),
+            count: 0,
+        }
+    }
+
+    fn version(&mut self) -> String {
+        self.count += 1;
+        self.count.to_string()
+    }
+
+    /// Changes a pod, as seen by all who watch.
+    pub(crate) fn change(&mut self, uid: &str, change: impl FnOnce(&mut PodView)) -> Option<PodView> {
+        let version = self.version();
+        let pod = self.pods.get_mut(uid)?;
+        change(pod);
+        pod.version = version;
+        let pod = pod.clone();
+        self.events.push_back(Event::Applied(Box::new(pod.clone())));
+        Some(pod)
+    }
+
+    pub(crate) fn remove(&mut self, uid: &str) {
+        if self.pods.remove(uid).is_some() {
+            self.events.push_back(Event::Gone(uid.to_owned()));
+        }
+    }
+
+    pub(crate) fn nth(&self, at: usize) -> Option<String> {
+        self.pods.keys().nth(at.checked_rem(self.pods.len())?).cloned()
+    }
+
+    /// The watch shows an event.
+    pub(crate) fn deliver(&mut self) {
+        match self.events.pop_front() {
+            Some(Event::Applied(pod)) => drop(self.seen.applied(*pod)),
+            Some(Event::Gone(uid)) => drop(self.seen.gone(&uid)),
+            None => {}
+        }
+    }
+
+    pub(crate) fn deliver_all(&mut self) {
+        while !self.events.is_empty() {
+            self.deliver();
+        }
+    }
+
+    /// The watch breaks: its events are lost, and all is listed anew.
+    pub(crate) fn list(&mut self) {
+        self.events.clear();
+        self.seen.list_begins();
+        for pod in self.pods.values() {
+            self.seen.applied(pod.clone());
+        }
+        self.seen.list_ends();
+    }
+
+    pub(crate) fn pass(&mut self, seconds: i64) {
+        self.now = self.now.checked_add(SignedDuration::from_secs(seconds)).unwrap();
+    }
+
+    pub(crate) fn evict(&mut self, uid: &str) {
+        self.change(uid, |pod| {
+            pod.phase = Phase::Ended;
+            pod.ready_since = None;
+        });
+    }
+
+    /// The kubelet and the agent of its node do their next thing for a pod.
+    pub(crate) fn kubelet(&mut self, uid: &str) {
+        let now = self.now;
+        let Some(pod) = self.pods.get(uid) else { return };
+        if pod.terminating {
+            return self.remove(uid);
+        }
+        if pod.phase == Phase::Ended {
+            return;
+        }
+        let node = match pod.wanted_node() {
+            "" => self.nodes[uid.len() % self.nodes.len()].clone(),
+            node => node.to_owned(),
+        };
+        let has_agent = !self.silent.contains(&node);
+        let asked =
+            self.in_place.get_mut(uid).filter(|known| known.phase == InPlacePhase::Pending && has_agent);
+        let revision = asked.map(|asked| {
+            asked.phase = InPlacePhase::Done;
+            asked.revision.clone()
+        });
+        let short = self.short;
+        self.change(uid, |pod| {
+            pod.node = node;
+            pod.phase = Phase::Running;
+            if has_agent {
+                pod.gate = Some(true);
+            }
+            let is_open = pod.gate == Some(true) || pod.gates.iter().all(|gate| gate != IN_PLACE_GATE);
+            pod.ready_since = pod.ready_since.filter(|_| revision.is_none()).or(is_open.then_some(now));
+            if let Some(revision) = revision {
+                let label = if short { crate::revision::short(&revision).to_owned() } else { revision };
+                pod.labels.insert(REVISION_LABEL.to_owned(), label);
+            }
+        });
+    }
+
+    /// Carries out a write, and shows what was answered.
+    pub(crate) fn write(&mut self, action: Action) {
+        match action {
+            Action::CreatePod(object) => {
+                let pod: Pod = serde_json::from_value(object).unwrap();
+                let mut pod = PodView::of(&pod);
+                assert!(self.pods.values().all(|known| known.name != pod.name), "{} is made twice", pod.name);
+                pod.version = self.version();
+                pod.uid = format!("uid-{}", pod.version);
+                pod.created = self.now;
+                self.pods.insert(pod.uid.clone(), pod.clone());
+                self.events.push_back(Event::Applied(Box::new(pod.clone())));
+                self.seen.wrote(pod);
+            }
+            Action::DeletePod(Target { uid, .. }) => {
+                assert!(!self.in_place.contains_key(&uid), "its update is taken back before it is deleted");
+                let is_bound = self.pods.get(&uid).is_some_and(|pod| !pod.node.is_empty());
+                if !is_bound {
+                    self.remove(&uid);
+                    self.seen.ended(&uid);
+                } else if let Some(pod) = self.change(&uid, |pod| pod.terminating = true) {
+                    self.seen.wrote(pod);
+                }
+            }
+            Action::PatchPod(target, patch) => {
+                let labels = patch["metadata"]["labels"].as_object().cloned().unwrap_or_default();
+                let labels = labels.into_iter().map(|(key, value)| (key, value.as_str().unwrap().to_owned()));
+                self.patch(&target, |pod| pod.labels.extend(labels));
+            }
+            Action::PatchPodStatus(target, _) => self.patch(&target, |pod| pod.gate = Some(true)),
+            Action::CreateRevision(object) => {
+                let revision: ControllerRevision = serde_json::from_value(object).unwrap();
+                let mut revision = Revision::of(&revision).unwrap();
+                revision.uid.clone_from(&revision.name);
+                self.revisions.push(revision);
+            }
+            Action::RaiseRevision(target, number) => {
+                let known = self.revisions.iter_mut().find(|one| one.name == target.name);
+                known.unwrap().number = number;
+            }
+            Action::DeleteRevision(target) => self.revisions.retain(|one| one.name != target.name),
+            Action::UpdateInPlace(update) => {
+                let (node, revision, attempt) = (update.node, update.revision, update.attempt);
+                assert!(!self.silent.contains(&node), "a silent agent is asked for nothing");
+                let asked = InPlaceState { node, revision, attempt, phase: InPlacePhase::Pending };
+                self.in_place.insert(update.uid, asked);
+            }
+            Action::ForgetInPlace { uid, .. } => drop(self.in_place.remove(&uid)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A write that fails if the pod has changed since.
+    fn patch(&mut self, target: &Target, change: impl FnOnce(&mut PodView)) {
+        if self.pods.get(&target.uid).is_some_and(|pod| pod.version == target.version)
+            && let Some(pod) = self.change(&target.uid, change)
+        {
+            self.seen.wrote(pod);
+        }
+    }
+}

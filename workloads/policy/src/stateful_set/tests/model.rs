@@ -1,0 +1,213 @@
+//! Histories played at random: lost and late events, crashes between any two writes, evictions, deletions by
+//! hand, agents that are silent, and edits in the midst of a rollout.
+
+use berth_proto::crd::AdvancedStatefulSetStatus;
+use proptest::prelude::*;
+
+use super::*;
+use crate::played::Played;
+
+/// One step of a history.
+#[derive(Clone, Debug)]
+enum Op {
+    Deliver(usize),
+    Lose,
+    Kubelet(usize),
+    Evict(usize),
+    DeleteByHand(usize),
+    Scale(i32),
+    Image(i32),
+    Partition(i32),
+    Reserve(i32),
+    /// The agents of a node are silent, or heard again.
+    Silence(usize),
+    Pass(i64),
+    /// A pass of the program, which ends after so many writes.
+    Sync(usize),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        3 => (0..6_usize).prop_map(Op::Deliver),
+        1 => Just(Op::Lose),
+        6 => (0..8_usize).prop_map(Op::Kubelet),
+        1 => (0..8_usize).prop_map(Op::Evict),
+        1 => (0..8_usize).prop_map(Op::DeleteByHand),
+        1 => (0..7).prop_map(Op::Scale),
+        1 => (1..4).prop_map(Op::Image),
+        1 => (0..7).prop_map(Op::Partition),
+        1 => (0..5).prop_map(Op::Reserve),
+        1 => (0..2_usize).prop_map(Op::Silence),
+        2 => (1..20_i64).prop_map(Op::Pass),
+        8 => prop_oneof![Just(usize::MAX), 0..4_usize].prop_map(Op::Sync),
+    ]
+}
+
+struct History {
+    played: Played,
+    spec: Value,
+    status: Option<AdvancedStatefulSetStatus>,
+}
+
+impl History {
+    fn new(policy: &str, ordered: bool, most: i32) -> Self {
+        let spec = json!({
+            "replicas": 3,
+            "selector": { "matchLabels": { "app": "db" } },
+            "template": template("a:1"),
+            "podManagementPolicy": if ordered { "OrderedReady" } else { "Parallel" },
+            "updateStrategy": { "rollingUpdate": {
+                "podUpdatePolicy": policy, "maxUnavailable": most, "minReadySeconds": 5, "partition": 0,
+            } },
+        });
+        Self { played: Played::new(&["n0", "n1"], false), spec, status: None }
+    }
+
+    fn plan(&self) -> Plan {
+        let set = json!({
+            "apiVersion": super::super::API_VERSION,
+            "kind": super::super::KIND,
+            "metadata": { "namespace": "ns", "name": "db", "uid": "set", "generation": 1 },
+            "spec": self.spec,
+        });
+        let mut set: berth_proto::crd::AdvancedStatefulSet = serde_json::from_value(set).unwrap();
+        set.status.clone_from(&self.status);
+        let pods: Vec<&PodView> = self.played.seen.iter().collect();
+        let nodes: BTreeSet<String> = self.played.nodes.iter().cloned().collect();
+        let input = Input {
+            set: &set,
+            revisions: &self.played.revisions.iter().collect::<Vec<_>>(),
+            pods: &pods,
+            claims: &[],
+            in_place: &self.played.in_place,
+            agents: Agents { updating: &nodes, present: &nodes, silent: &self.played.silent },
+            ahead: Ahead::default(),
+            failures: &Failures::default(),
+            collisions: 0,
+        };
+        plan(&input, self.played.now)
+    }
+
+    fn play(&mut self, op: &Op) {
+        match op {
+            Op::Deliver(count) => (0..*count).for_each(|_| self.played.deliver()),
+            Op::Lose => self.played.list(),
+            Op::Kubelet(at) => {
+                if let Some(uid) = self.played.nth(*at) {
+                    self.played.kubelet(&uid);
+                }
+            }
+            Op::Evict(at) => {
+                if let Some(uid) = self.played.nth(*at) {
+                    self.played.evict(&uid);
+                }
+            }
+            Op::DeleteByHand(at) => {
+                if let Some(uid) = self.played.nth(*at) {
+                    self.played.change(&uid, |pod| pod.terminating = true);
+                }
+            }
+            Op::Scale(replicas) => self.spec["replicas"] = json!(replicas),
+            Op::Image(number) => self.spec["template"] = template(&format!("a:{number}")),
+            Op::Partition(partition) => {
+                self.spec["updateStrategy"]["rollingUpdate"]["partition"] = json!(partition);
+            }
+            Op::Reserve(ordinal) => self.spec["reserveOrdinals"] = json!([ordinal]),
+            Op::Silence(at) => {
+                let node = self.played.nodes[*at].clone();
+                if !self.played.silent.remove(&node) {
+                    self.played.silent.insert(node);
+                }
+            }
+            Op::Pass(seconds) => self.played.pass(*seconds),
+            Op::Sync(writes) => self.sync(*writes),
+        }
+    }
+
+    fn slots(&self) -> Vec<i64> {
+        let reserved = self.spec["reserveOrdinals"][0].as_i64();
+        let replicas = self.spec["replicas"].as_u64().unwrap() as usize;
+        (0..).filter(|ordinal| Some(*ordinal) != reserved).take(replicas).collect()
+    }
+
+    fn is_available(&self, pod: &PodView) -> bool {
+        let in_place = self.played.in_place.get(&pod.uid);
+        pod.is_active()
+            && pod.is_ready_for(5, self.played.now)
+            && State::of(pod).serves()
+            && in_place.is_none_or(|known| known.phase != InPlacePhase::Pending)
+    }
+
+    /// One pass: decides on what is seen, writes some of it.
+    fn sync(&mut self, writes: usize) {
+        let plan = self.plan();
+        self.keeps_its_bounds(&plan);
+        let is_all = plan.actions.len() <= writes;
+        plan.actions.into_iter().take(writes).for_each(|action| self.played.write(action));
+        if is_all && let Some(status) = plan.status {
+            self.status = Some(status);
+        }
+    }
+
+    /// No pass takes more pods with a slot out of service than it may, as far as it can see.
+    fn keeps_its_bounds(&self, plan: &Plan) {
+        let slots = self.slots();
+        let ordinal = |pod: &PodView| super::super::ordinal("db", &pod.name).unwrap();
+        let counts = |pod: &&PodView| self.is_available(pod) && slots.contains(&ordinal(pod));
+        let before = self.played.seen.iter().filter(counts).count() as i64;
+        let available = |uid: &str| self.played.seen.get(uid).as_ref().is_some_and(counts);
+        let taken = plan.actions.iter().filter(|action| match action {
+            Action::DeletePod(target) => available(&target.uid),
+            Action::UpdateInPlace(update) => available(&update.uid),
+            _ => false,
+        });
+        let taken = taken.count() as i64;
+        let most = self.spec["updateStrategy"]["rollingUpdate"]["maxUnavailable"].as_i64().unwrap();
+        let least = slots.len() as i64 - most;
+        assert!(taken == 0 || before - taken >= least, "{before} available, {taken} taken, least {least}");
+    }
+
+    fn is_as_wanted(&mut self) {
+        for _ in 0..150 {
+            self.played.deliver_all();
+            self.sync(usize::MAX);
+            for uid in self.played.pods.keys().cloned().collect::<Vec<_>>() {
+                self.played.kubelet(&uid);
+            }
+            self.played.pass(10);
+        }
+        self.played.deliver_all();
+        let plan = self.plan();
+        assert_eq!(plan.actions, [], "something is left to do");
+        let slots = self.slots();
+        let mut there: Vec<i64> =
+            self.played.pods.values().map(|pod| super::super::ordinal("db", &pod.name).unwrap()).collect();
+        there.sort_unstable();
+        assert_eq!(there, slots);
+        assert!(self.played.pods.values().all(|pod| self.is_available(pod)));
+        let partition = self.spec["updateStrategy"]["rollingUpdate"]["partition"].as_i64().unwrap();
+        let status = plan.status.or(self.status.clone()).unwrap();
+        let update = status.update_revision.unwrap();
+        let is_new = |pod: &PodView| pod.label(REVISION_LABEL) == update;
+        let ordinal = |pod: &PodView| super::super::ordinal("db", &pod.name).unwrap();
+        assert!(self.played.pods.values().all(|pod| ordinal(pod) < partition || is_new(pod)));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_history_ends_well(
+        policy in prop_oneof![Just("ReCreate"), Just("InPlaceIfPossible")],
+        ordered in any::<bool>(),
+        most in 1..3_i32,
+        ops in proptest::collection::vec(op(), 0..60),
+    ) {
+        let mut history = History::new(policy, ordered, most);
+        for op in &ops {
+            history.play(op);
+        }
+        history.is_as_wanted();
+    }
+}

@@ -1,0 +1,92 @@
+//! Pods of each subset: fixed numbers and shares first, the rest evenly.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use crate::fault::Fault;
+
+/// Replicas of a subset, as they are given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Share {
+    Number(i64),
+    /// So many hundredths.
+    Percent(i64),
+}
+
+/// A subset, as far as its replicas count.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Claim<'a> {
+    pub(super) name: &'a str,
+    /// `None`: an even part of the rest.
+    pub(super) share: Option<Share>,
+    /// How many it is to have now.
+    pub(super) current: i64,
+}
+
+impl Share {
+    /// Parses the field.
+    pub(super) fn parse(field: &str, given: &IntOrString) -> Result<Self, Fault> {
+        let wrong = |given: &dyn std::fmt::Display| {
+            Fault::new(field, format!("is {given}: give a number from 0 on, or a share from 0% to 100%"))
+        };
+        match given {
+            IntOrString::Int(number) if *number >= 0 => Ok(Self::Number(i64::from(*number))),
+            IntOrString::Int(number) => Err(wrong(number)),
+            IntOrString::String(text) => {
+                let digits = text.strip_suffix('%').filter(|digits| {
+                    (1..=3).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit())
+                });
+                let percent = digits.and_then(|digits| digits.parse().ok()).filter(|percent| *percent <= 100);
+                percent.map(Self::Percent).ok_or_else(|| wrong(text))
+            }
+        }
+    }
+
+    /// So many of `total`, rounded to the nearest number.
+    pub(super) fn of(self, total: i64) -> i64 {
+        match self {
+            Self::Number(number) => number,
+            Self::Percent(percent) => total.saturating_mul(percent).saturating_add(50) / 100,
+        }
+    }
+}
+
+/// Finds out how many pods each subset has.
+pub(super) fn allocate(replicas: i64, claims: &[Claim<'_>]) -> Result<BTreeMap<String, i64>, Fault> {
+    let field = "spec.topology.subsets";
+    let mut all = BTreeMap::new();
+    let mut given: i64 = 0;
+    for claim in claims {
+        let number = claim.share.map_or(0, |share| share.of(replicas));
+        given = given.saturating_add(number);
+        all.insert(claim.name.to_owned(), number);
+    }
+    if given > replicas {
+        let why = format!(
+            "have {given} replicas together, more than the {replicas} of spec.replicas: give less of them, or more \
+             there"
+        );
+        return Err(Fault::new(field, why));
+    }
+    let rest = replicas.saturating_sub(given);
+    let mut open: Vec<&Claim<'_>> = claims.iter().filter(|claim| claim.share.is_none()).collect();
+    let Ok(count) = i64::try_from(open.len()) else { return Ok(all) };
+    if count == 0 {
+        if rest == 0 {
+            return Ok(all);
+        }
+        let why = format!(
+            "have {given} replicas together, less than the {replicas} of spec.replicas: leave them out in one subset, \
+             or give as many"
+        );
+        return Err(Fault::new(field, why));
+    }
+    open.sort_by_key(|claim| (claim.current, claim.name));
+    let (each, more) = (rest / count, rest % count);
+    // Those with the most pods keep the most, so that as few as possible move.
+    for (claim, left) in open.iter().rev().zip((0..=more).rev().chain(std::iter::repeat(0))) {
+        all.insert(claim.name.to_owned(), each.saturating_add(i64::from(left > 0)));
+    }
+    Ok(all)
+}

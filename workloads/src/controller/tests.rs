@@ -1,0 +1,213 @@
+//! Two replicas at one API server, of which one leads at a time.
+
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use berth_base::lease::Term;
+use berth_proto::crd::CloneSet;
+use http::{Method, Request, Response};
+use http_body_util::BodyExt;
+use kube::{Client, client::Body};
+use serde_json::{Value, json};
+use tower::service_fn;
+
+use super::*;
+use crate::{
+    cluster::{Cluster, Filed},
+    events,
+    kinds::{KINDS, Set},
+    watch::Shown,
+};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The API server: objects by the plural names of their kinds, and what each replica has asked.
+#[derive(Default)]
+struct Server {
+    objects: BTreeMap<String, Vec<Value>>,
+    asked: Vec<(&'static str, String)>,
+    count: u64,
+}
+
+type Shared = Arc<Mutex<Server>>;
+
+impl Server {
+    fn answer(&mut self, who: &'static str, method: &Method, path: &str, body: &Value) -> Value {
+        let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+        let at = parts.iter().position(|part| *part == "namespaces").map_or(0, |at| at + 2);
+        let plural = parts.get(at).copied().unwrap_or_default().to_owned();
+        self.asked.push((who, format!("{method} {plural}")));
+        self.count += 1;
+        let objects = self.objects.entry(plural).or_default();
+        if *method == Method::GET {
+            return json!({ "metadata": {}, "items": objects });
+        }
+        let mut object = body.clone();
+        if *method == Method::POST {
+            object["metadata"]["uid"] = format!("uid-{}", self.count).into();
+            object["metadata"]["resourceVersion"] = self.count.to_string().into();
+            object["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z".into();
+            objects.push(object.clone());
+        } else {
+            // The status of the set.
+            object = set(self.count);
+            object["status"] = body["status"].clone();
+        }
+        object
+    }
+
+    fn count(&self, who: &str, what: &str) -> usize {
+        self.asked.iter().filter(|(one, asked)| *one == who && asked == what).count()
+    }
+}
+
+fn set(version: u64) -> Value {
+    json!({
+        "apiVersion": "apps.kruise.io/v1alpha1",
+        "kind": "CloneSet",
+        "metadata": {
+            "namespace": "ns", "name": "shop", "uid": "set", "generation": 1,
+            "resourceVersion": version.to_string(),
+        },
+        "spec": {
+            "replicas": 3,
+            "selector": { "matchLabels": { "app": "shop" } },
+            "template": {
+                "metadata": { "labels": { "app": "shop" } },
+                "spec": { "containers": [{ "name": "main", "image": "a:1" }] },
+            },
+        },
+    })
+}
+
+/// A replica whose watches have shown the set, and show nothing of what is written.
+struct Replica {
+    tenure: watch::Sender<Option<Term>>,
+    _inputs: mpsc::Sender<Input>,
+}
+
+/// A controller, where its inputs come from, and whether it leads.
+type Parts = (Controller, mpsc::Sender<Input>, watch::Sender<Option<Term>>);
+
+impl Replica {
+    fn parts(name: &'static str, server: &Shared) -> Parts {
+        let shared = server.clone();
+        let service = service_fn(move |request: Request<Body>| {
+            let server = shared.clone();
+            async move {
+                let (parts, body) = request.into_parts();
+                let body = body.collect().await.unwrap().to_bytes();
+                let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+                let answer = server.lock().unwrap().answer(name, &parts.method, parts.uri.path(), &body);
+                let answer = Body::from(serde_json::to_vec(&answer).unwrap());
+                Ok::<_, Infallible>(Response::builder().status(200).body(answer).unwrap())
+            }
+        });
+        let metrics = Metrics::default();
+        let (events, told) = events::channel();
+        // Nobody writes Events.
+        drop(told);
+        let writer = Writer { client: Client::new(service, "ns"), metrics: metrics.clone(), events };
+        let (inputs, receiver) = mpsc::channel(64);
+        let (tenure, held) = Tenure::of_test();
+        let (listed, _) = watch::channel(Cluster::default().listed());
+        let settings = Settings::default();
+        let controller = Controller { inputs: receiver, tenure: held, writer, settings, listed, metrics };
+        (controller, inputs, tenure)
+    }
+
+    async fn start(name: &'static str, server: &Shared) -> Self {
+        let (controller, inputs, tenure) = Self::parts(name, server);
+        tokio::spawn(controller.run());
+        for input in lists() {
+            inputs.send(input).await.unwrap();
+        }
+        Self { tenure, _inputs: inputs }
+    }
+
+    fn leads(&self, leads: bool) {
+        let until = tokio::time::Instant::now() + Duration::from_secs(3600);
+        self.tenure.send_replace(leads.then(|| Term::of_test(until)));
+    }
+}
+
+/// Lists of all kinds, with one set in them.
+fn lists() -> Vec<Input> {
+    let mut all = Vec::new();
+    for kind in KINDS {
+        all.push(Input::Set(kind, Shown::ListBegins));
+        if kind.name == "CloneSet" {
+            let set: CloneSet = serde_json::from_value(set(1)).unwrap();
+            all.push(Input::Set(kind, Shown::Applied(Filed::new(Arc::new(set) as Set))));
+        }
+        all.push(Input::Set(kind, Shown::ListEnds));
+    }
+    all.extend([
+        Input::Pod(Shown::ListEnds),
+        Input::Claim(Shown::ListEnds),
+        Input::Revision(Shown::ListEnds),
+        Input::PullJob(Shown::ListEnds),
+        Input::Node(Shown::ListEnds),
+        Input::Mailbox(Shown::ListEnds),
+    ]);
+    all
+}
+
+async fn until(server: &Shared, what: &str, holds: impl Fn(&Server) -> bool) {
+    let wait = async {
+        while !holds(&server.lock().unwrap()) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let ended = tokio::time::timeout(PATIENCE, wait).await;
+    assert!(ended.is_ok(), "{what}: {:?}", server.lock().unwrap().asked);
+}
+
+/// The second one has been shown nothing of what the first one has written, and makes no pod twice.
+#[tokio::test]
+async fn one_of_two_replicas_writes_and_the_other_goes_on_from_there() {
+    let server = Shared::default();
+    let (one, two) = (Replica::start("one", &server).await, Replica::start("two", &server).await);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(server.lock().unwrap().asked, [], "nobody leads");
+    one.leads(true);
+    until(&server, "three pods are made", |server| server.count("one", "POST pods") == 3).await;
+    until(&server, "the status is written", |server| server.count("one", "PATCH clonesets") > 0).await;
+    assert!(server.lock().unwrap().asked.iter().all(|(who, _)| *who == "one"));
+    one.leads(false);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let before = server.lock().unwrap().asked.len();
+    two.leads(true);
+    until(&server, "the other one writes the status", |server| server.count("two", "PATCH clonesets") > 0)
+        .await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let server = server.lock().unwrap();
+    assert!(server.asked[before..].iter().all(|(who, _)| *who == "two"));
+    assert_eq!(server.asked[before].1, "GET pods", "it reads first");
+    let made = (server.count("two", "POST pods"), server.count("two", "POST controllerrevisions"));
+    assert_eq!(made, (0, 0), "{:?}", server.asked);
+    assert_eq!(server.objects["pods"].len(), 3);
+}
+
+/// A replica that follows is woken by nothing that is due, and costs nothing.
+#[tokio::test]
+async fn a_replica_that_may_begin_nothing_waits_for_news() {
+    let (controller, _inputs, tenure) = Replica::parts("one", &Shared::default());
+    let mut state = State::default();
+    let until = tokio::time::Instant::now() + Duration::from_secs(3600);
+    let term = || Some(Term::of_test(until));
+    tenure.send_replace(term());
+    state.agenda.add("set".to_owned(), Instant::now());
+    assert_eq!(controller.next(&state), None, "not all kinds are listed");
+    for input in lists() {
+        state.cluster.take(input);
+    }
+    tenure.send_replace(None);
+    assert_eq!(controller.next(&state), None, "another one leads");
+    tenure.send_replace(term());
+    assert!(controller.next(&state).is_some_and(|next| next <= Instant::now()));
+}

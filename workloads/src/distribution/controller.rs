@@ -1,0 +1,234 @@
+//! The one owner of the picture of distributions: takes in what watches and writes show, and begins the plans
+//! that are due.
+
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
+
+use berth_base::time::later;
+use berth_proto::crd::ResourceDistribution;
+use berth_workloads_policy::{
+    action::Note,
+    distribution::{self, API_VERSION, Input as Given, KIND, Plan, Rules},
+};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use tokio::sync::mpsc;
+use tracing::{debug, error, warn};
+
+use super::{
+    Connections,
+    memory::Memory,
+    picture::Picture,
+    watches::Input,
+    write::{self, End, Report, Wrote},
+};
+use crate::{
+    owned::Concerned,
+    timing::{AT_ONCE, Backoff, SPACING},
+    turns::{Turn, Turns, guarded},
+};
+
+/// The picture, and what it is connected to.
+pub(super) struct Controller {
+    connections: Connections,
+    turns: Turns<Input, Report>,
+    picture: Picture,
+    memory: BTreeMap<String, Memory>,
+    /// Failures of writes of the status, by UID.
+    backoff: BTreeMap<String, Backoff>,
+}
+
+/// Decision on a distribution: its rules, where they make sense, and its plan.
+type Decided = (Option<Arc<Rules>>, Plan);
+
+impl Controller {
+    pub(super) fn new(connections: Connections, inputs: mpsc::Receiver<Input>) -> Self {
+        Self {
+            turns: Turns::new(inputs, connections.tenure.clone()),
+            connections,
+            picture: Picture::default(),
+            memory: BTreeMap::new(),
+            backoff: BTreeMap::new(),
+        }
+    }
+
+    /// Runs until the watches have ended.
+    pub(super) async fn run(mut self) {
+        while let Some(turn) = self.turns.next(self.is_listed()).await {
+            match turn {
+                Turn::Inputs(inputs) => inputs.into_iter().for_each(|input| self.take(input)),
+                Turn::Report(report) => self.settle(report),
+                Turn::Panic(uid) => self.set_aside(&uid),
+                Turn::Due => {}
+            }
+            if self.turns.begins_term() {
+                self.all_due();
+            }
+            if self.turns.term().is_some() && self.is_listed() {
+                self.begin();
+            }
+        }
+    }
+
+    /// Tells whether all was listed once.
+    fn is_listed(&self) -> bool {
+        self.picture.listed().iter().all(|(_, listed)| *listed)
+    }
+
+    fn take(&mut self, input: Input) {
+        let ends = input.is_end();
+        match self.picture.take(input) {
+            Concerned::None => {}
+            Concerned::Some(uids) => {
+                let now = Instant::now();
+                uids.into_iter().for_each(|uid| self.turns.agenda.add(uid, now));
+            }
+            Concerned::All => self.all_due(),
+        }
+        if ends {
+            self.connections.listed.send_replace(self.picture.listed());
+            for (kind, count) in self.picture.sizes() {
+                self.connections.writer.metrics.objects(kind, count);
+            }
+        }
+    }
+
+    /// Begins the plans that are due.
+    fn begin(&mut self) {
+        let now = Instant::now();
+        for uid in self.turns.agenda.take(now, AT_ONCE) {
+            let Some(object) = self.picture.object(&uid).cloned() else {
+                self.memory.remove(&uid);
+                self.backoff.remove(&uid);
+                continue;
+            };
+            let memory = self.memory.entry(uid.clone()).or_default();
+            if memory.is_aside(object.metadata.resource_version.as_deref()) {
+                continue;
+            }
+            memory.sees(object.metadata.generation);
+            memory.keep(|namespace| self.picture.namespaces.contains_key(namespace));
+            match guarded(|| decide(&self.picture, memory, &object, now)) {
+                Some(decided) => self.carry_out(uid, object, decided, now),
+                None => self.set_aside(&uid),
+            }
+        }
+    }
+
+    fn carry_out(
+        &mut self,
+        uid: String,
+        object: Arc<ResourceDistribution>,
+        (rules, mut plan): Decided,
+        now: Instant,
+    ) {
+        let Some(memory) = self.memory.get_mut(&uid) else { return };
+        self.connections.writer.metrics.passed();
+        for note in std::mem::take(&mut plan.notes) {
+            if memory.is_news(now, &note) {
+                self.connections.writer.events.about(reference(&object), note);
+            }
+        }
+        if let Some(at) = memory.retry().filter(|at| *at > now) {
+            self.turns.agenda.add(uid.clone(), at);
+        }
+        if plan.status.is_some() {
+            // Counters change with every copy; whoever looks once a second sees the same.
+            match memory.status.waits(now) {
+                Some(at) => {
+                    plan.status = None;
+                    self.turns.agenda.add(uid.clone(), at);
+                }
+                None => memory.status.written(now),
+            }
+        }
+        if plan.actions.is_empty() && plan.status.is_none() {
+            return;
+        }
+        debug!(distribution = object.metadata.name, actions = plan.actions.len(), "Plan begins");
+        let uid_of = |name: &str| self.picture.namespaces.get(name).map(|one| one.uid.clone());
+        let uids = plan.actions.iter().map(|action| uid_of(action.namespace()).unwrap_or_default()).collect();
+        let work = write::carry_out(self.connections.writer.clone(), object, rules, plan, uids);
+        self.turns.spawn(uid, work);
+    }
+
+    /// Takes in what a plan has written.
+    fn settle(&mut self, report: Report) {
+        let Report { uid, wrote, outcomes, end } = report;
+        for wrote in wrote {
+            match wrote {
+                Wrote::Copy(copy) => self.picture.wrote_copy(copy),
+                Wrote::CopyGone(kind, uid) => self.picture.copy_ended(kind, &uid),
+                Wrote::Distribution(filed) => self.picture.wrote(filed),
+            }
+        }
+        let now = Instant::now();
+        let name = self.picture.object(&uid).and_then(|object| object.metadata.name.clone());
+        let memory = self.memory.entry(uid.clone()).or_default();
+        if let Some((namespace, trouble)) =
+            outcomes.iter().find_map(|(namespace, trouble)| Some((namespace, trouble.as_ref()?)))
+        {
+            let error = trouble.text.as_str();
+            warn!(distribution = name, namespace, error, "Copy not written, trying again");
+        }
+        memory.tried(outcomes, now);
+        let pause = match &end {
+            End::Done => {
+                self.backoff.remove(&uid);
+                SPACING
+            }
+            End::Changed => self.backoff.entry(uid.clone()).or_default().ends(false),
+            End::Failed(error) => {
+                warn!(distribution = name, error, "Status not written, trying again");
+                self.backoff.entry(uid.clone()).or_default().ends(false)
+            }
+        };
+        self.turns.agenda.add(uid, later(now, pause));
+    }
+
+    /// Leaves a distribution alone until it changes: its plan would end in the same panic.
+    fn set_aside(&mut self, uid: &str) {
+        let Some(object) = self.picture.object(uid) else { return };
+        let name = object.metadata.name.as_deref();
+        error!(distribution = name, "Plan ended in a panic, the distribution is set aside");
+        self.connections.writer.metrics.set_aside();
+        let text = "the controller failed on this object and leaves it alone until it is changed".to_owned();
+        let note = Note { warning: true, reason: "SetAside", text };
+        self.connections.writer.events.about(reference(object), note);
+        let version = object.metadata.resource_version.clone();
+        self.memory.entry(uid.to_owned()).or_default().set_aside(version.as_deref());
+    }
+
+    fn all_due(&mut self) {
+        let now = Instant::now();
+        self.picture.all().into_iter().for_each(|uid| self.turns.agenda.add(uid, now));
+    }
+}
+
+fn decide(picture: &Picture, memory: &mut Memory, object: &ResourceDistribution, now: Instant) -> Decided {
+    let rules = match memory.rules(object) {
+        Ok(rules) => rules,
+        Err(fault) => return (None, distribution::faulty(object, &fault, Timestamp::now())),
+    };
+    let given = Given {
+        distribution: object,
+        namespaces: &picture.namespaces,
+        copies: &picture.copies(object.metadata.uid.as_deref().unwrap_or_default()),
+        troubles: &memory.troubles,
+        retry: memory.retries(now),
+    };
+    let plan = distribution::plan(&given, &rules, Timestamp::now());
+    (Some(rules), plan)
+}
+
+/// Names a distribution in an Event.
+fn reference(object: &ResourceDistribution) -> ObjectReference {
+    let meta = &object.metadata;
+    ObjectReference {
+        api_version: Some(API_VERSION.to_owned()),
+        kind: Some(KIND.to_owned()),
+        name: meta.name.clone(),
+        uid: meta.uid.clone(),
+        resource_version: meta.resource_version.clone(),
+        ..ObjectReference::default()
+    }
+}

@@ -1,0 +1,158 @@
+//! Memory of a distribution between its plans; lost with the program, and made again by trying.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use berth_base::time::later;
+use berth_proto::crd::ResourceDistribution;
+use berth_workloads_policy::{
+    action::Note,
+    distribution::{Rules, Trouble},
+    fault::Fault,
+};
+
+use crate::timing::{Backoff, StatusPace};
+
+/// The same is told again after it.
+const TELL_AGAIN: Duration = Duration::from_secs(60);
+/// Namespaces with trouble that are tried again in a second.
+const RETRIES_PER_SECOND: u64 = 10;
+
+/// Spec of a distribution, read, or why it makes no sense.
+type Read = Result<Arc<Rules>, Fault>;
+
+/// Memory of one distribution.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    pub(super) status: StatusPace,
+    /// By namespace.
+    pub(super) troubles: BTreeMap<String, Trouble>,
+    backoff: Backoff,
+    /// Namespaces with trouble wait until then.
+    retry: Option<Instant>,
+    generation: Option<i64>,
+    rules: Option<(Option<i64>, Read)>,
+    told: Option<(String, Instant)>,
+    /// Version whose plan ended in a panic.
+    aside: Option<String>,
+}
+
+impl Memory {
+    /// Rules of the distribution; they are read once for each generation of it.
+    pub(super) fn rules(&mut self, object: &ResourceDistribution) -> Result<Arc<Rules>, Fault> {
+        let generation = object.metadata.generation;
+        if let Some((of, rules)) = &self.rules
+            && *of == generation
+        {
+            return rules.clone();
+        }
+        let rules = Rules::of(object).map(Arc::new);
+        self.rules = Some((generation, rules.clone()));
+        rules
+    }
+
+    /// Forgets the trouble of another generation: it may be mended.
+    pub(super) fn sees(&mut self, generation: Option<i64>) {
+        if std::mem::replace(&mut self.generation, generation) != generation {
+            self.troubles.clear();
+            self.retry = None;
+            self.backoff = Backoff::default();
+        }
+    }
+
+    /// Tells whether namespaces with trouble are tried again.
+    pub(super) fn retries(&self, now: Instant) -> bool {
+        self.retry.is_none_or(|at| at <= now)
+    }
+
+    /// Time at which they are.
+    pub(super) fn retry(&self) -> Option<Instant> {
+        self.retry
+    }
+
+    /// Takes in what became of namespaces: `None` is none of trouble.
+    pub(super) fn tried(&mut self, outcomes: Vec<(String, Option<Trouble>)>, now: Instant) {
+        let mut fails = false;
+        for (namespace, trouble) in outcomes {
+            fails |= trouble.is_some();
+            match trouble {
+                Some(trouble) => self.troubles.insert(namespace, trouble),
+                None => self.troubles.remove(&namespace),
+            };
+        }
+        if self.troubles.is_empty() {
+            self.backoff = Backoff::default();
+            self.retry = None;
+        } else if fails {
+            // Many of them take their time: nobody else's requests wait for these.
+            let count = u64::try_from(self.troubles.len()).unwrap_or(u64::MAX);
+            let pause = self.backoff.ends(false).max(Duration::from_secs(count / RETRIES_PER_SECOND));
+            self.retry = Some(later(now, pause));
+        }
+    }
+
+    /// Keeps only the trouble of namespaces that are there.
+    pub(super) fn keep(&mut self, is_there: impl Fn(&str) -> bool) {
+        self.troubles.retain(|namespace, _| is_there(namespace));
+    }
+
+    /// Sets the distribution aside in this version of it.
+    pub(super) fn set_aside(&mut self, version: Option<&str>) {
+        self.aside = Some(version.unwrap_or_default().to_owned());
+    }
+
+    /// Tells whether it is set aside in this version; in another one it is not any more.
+    pub(super) fn is_aside(&mut self, version: Option<&str>) -> bool {
+        if self.aside.as_deref() != version {
+            self.aside = None;
+        }
+        self.aside.is_some()
+    }
+
+    /// Tells whether something is to be told: it was not a moment ago.
+    pub(super) fn is_news(&mut self, now: Instant, note: &Note) -> bool {
+        let text = format!("{} {}", note.reason, note.text);
+        let is_known = self
+            .told
+            .as_ref()
+            .is_some_and(|(told, at)| *told == text && now.saturating_duration_since(*at) < TELL_AGAIN);
+        if !is_known {
+            self.told = Some((text, now));
+        }
+        !is_known
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_workloads_policy::distribution::Problem;
+
+    use super::*;
+
+    fn outcome(namespace: usize, fails: bool) -> (String, Option<Trouble>) {
+        let trouble =
+            Trouble { problem: Problem::Conflict, text: "taken".to_owned(), namespace: "u".to_owned() };
+        (format!("ns-{namespace}"), fails.then_some(trouble))
+    }
+
+    #[test]
+    fn trouble_is_tried_less_and_less_and_many_at_their_pace() {
+        let (mut memory, now) = (Memory::default(), Instant::now());
+        memory.sees(Some(1));
+        assert!(memory.retries(now));
+        memory.tried(vec![outcome(0, true)], now);
+        assert!(!memory.retries(now) && memory.retries(now + Duration::from_secs(1)));
+        // What goes well elsewhere changes nothing of it.
+        memory.tried(vec![outcome(1, false)], now);
+        assert!(!memory.retries(now));
+        memory.tried((0..3000).map(|number| outcome(number, true)).collect(), now);
+        assert!(
+            !memory.retries(now + Duration::from_secs(299)) && memory.retries(now + Duration::from_secs(300))
+        );
+        memory.sees(Some(2));
+        assert!(memory.retries(now) && memory.troubles.is_empty(), "another spec may go");
+    }
+}

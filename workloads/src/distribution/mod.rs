@@ -1,0 +1,44 @@
+//! The controller of ResourceDistributions: watches, a picture of the cluster, plans, and writes.
+//!
+//! It runs alone, under an identity of its own: that one reads and writes Secrets, and no other of Berth's
+//! does. What is decided is decided in `berth-workloads-policy`. Of the Secrets and ConfigMaps of a cluster
+//! only copies are watched, by their label, and of their content nothing but a hash is kept. One object that
+//! makes no sense, or on which a plan ends in a panic, is set aside; the others go on.
+
+mod controller;
+mod memory;
+mod picture;
+mod watches;
+mod write;
+
+use berth_base::lease::Tenure;
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
+
+use self::{controller::Controller, picture::Picture};
+use crate::{controller::Listed, write::Writer};
+
+/// Inputs that wait for the picture. Past them the watches wait, and with them the API server.
+const INPUTS: usize = 64;
+
+/// Connections of the controller.
+pub(crate) struct Connections {
+    pub(crate) tenure: Tenure,
+    pub(crate) writer: Writer,
+    pub(crate) listed: watch::Sender<Listed>,
+}
+
+/// Kinds that are to be listed before anything is decided.
+pub(crate) fn listed() -> Listed {
+    Picture::default().listed()
+}
+
+/// Starts the controller and its watches.
+pub(crate) fn start(connections: Connections, tasks: &mut JoinSet<()>) {
+    let (sender, inputs) = mpsc::channel(INPUTS);
+    let Writer { client, metrics, .. } = &connections.writer;
+    watches::start(client, &sender, metrics, tasks);
+    tasks.spawn(Controller::new(connections, inputs).run());
+}

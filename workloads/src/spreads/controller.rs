@@ -1,0 +1,219 @@
+//! The one owner of what is known of WorkloadSpreads and their pods; begins the plans that are due.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
+
+use berth_base::time::later;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, runtime::watcher};
+use tokio::{
+    sync::mpsc,
+    task::{AbortHandle, JoinSet},
+};
+use tracing::error;
+
+use super::{
+    Connections, SPREADS,
+    view::{PodView, SpreadView},
+    work::{Memory, Report, Work},
+};
+use crate::{
+    timing::{AT_ONCE, Backoff},
+    turns::{Turn, Turns},
+    watch::{Shown, relay, shown},
+    write::Writer,
+};
+
+/// Events that come together are one plan.
+const PACE: Duration = Duration::from_millis(200);
+/// The longest time between two looks: a clock that was set is noticed after it.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// A plan that ended in a panic is made again after it.
+const SET_ASIDE: Duration = Duration::from_secs(300);
+
+/// Event of either kind.
+#[derive(Debug)]
+pub(super) enum Input {
+    Spread(Shown<SpreadView>),
+    /// With its namespace.
+    Pod(String, Shown<PodView>),
+}
+
+/// Pods of a namespace with a WorkloadSpread, and their watch.
+struct Space {
+    pods: BTreeMap<String, PodView>,
+    /// UIDs that the list which is coming in has shown.
+    listing: BTreeSet<String>,
+    listed: bool,
+    watch: AbortHandle,
+}
+
+/// Spreads and pods as they are known, and their connections.
+pub(super) struct Controller {
+    connections: Connections,
+    sender: mpsc::Sender<Input>,
+    turns: Turns<Input, Report>,
+    spreads: BTreeMap<String, SpreadView>,
+    listing: BTreeSet<String>,
+    listed: bool,
+    spaces: BTreeMap<String, Space>,
+    backoff: BTreeMap<String, Backoff>,
+    memory: Memory,
+    watches: JoinSet<()>,
+}
+
+impl Controller {
+    pub(super) fn new(
+        connections: Connections,
+        sender: mpsc::Sender<Input>,
+        inputs: mpsc::Receiver<Input>,
+    ) -> Self {
+        Self {
+            turns: Turns::new(inputs, connections.tenure.clone()),
+            connections,
+            sender,
+            spreads: BTreeMap::new(),
+            listing: BTreeSet::new(),
+            listed: false,
+            spaces: BTreeMap::new(),
+            backoff: BTreeMap::new(),
+            memory: Memory::default(),
+            watches: JoinSet::new(),
+        }
+    }
+
+    /// Runs until the watches have ended.
+    pub(super) async fn run(mut self) {
+        while let Some(turn) = self.turns.next(self.listed).await {
+            match turn {
+                Turn::Inputs(inputs) => inputs.into_iter().for_each(|input| self.take(input)),
+                Turn::Report(report) => self.settle(report),
+                Turn::Panic(uid) => self.rest(uid),
+                Turn::Due => {}
+            }
+            // Those of namespaces without spreads have ended.
+            while self.watches.try_join_next().is_some() {}
+            if self.turns.begins_term() {
+                let now = Instant::now();
+                self.spreads.keys().for_each(|uid| self.turns.agenda.add(uid.clone(), now));
+            }
+            if self.turns.term().is_some() && self.listed {
+                self.begin();
+            }
+        }
+    }
+
+    fn take(&mut self, input: Input) {
+        match input {
+            Input::Spread(shown) => self.take_spread(shown),
+            Input::Pod(namespace, shown) => self.take_pod(&namespace, shown),
+        }
+    }
+
+    fn take_spread(&mut self, shown: Shown<SpreadView>) {
+        match shown {
+            Shown::ListBegins => self.listing.clear(),
+            Shown::Applied(spread) => {
+                self.listing.insert(spread.uid.clone());
+                self.follow(&spread.namespace);
+                self.turns.agenda.add(spread.uid.clone(), later(Instant::now(), PACE));
+                self.spreads.insert(spread.uid.clone(), spread);
+            }
+            Shown::Gone(uid) => self.forget(|known| known == uid),
+            Shown::ListEnds => {
+                let seen = std::mem::take(&mut self.listing);
+                self.forget(|known| !seen.contains(known));
+                self.listed = true;
+                self.connections.listed.send_replace(vec![(SPREADS, true)]);
+                self.connections.writer.metrics.objects(SPREADS, self.spreads.len());
+            }
+        }
+    }
+
+    /// Forgets spreads, and the pods of namespaces that have none any more.
+    fn forget(&mut self, gone: impl Fn(&str) -> bool) {
+        self.spreads.retain(|uid, _| !gone(uid));
+        self.backoff.retain(|uid, _| self.spreads.contains_key(uid));
+        let used: BTreeSet<&str> = self.spreads.values().map(|spread| spread.namespace.as_str()).collect();
+        self.spaces.retain(|namespace, space| {
+            let stays = used.contains(namespace.as_str());
+            if !stays {
+                space.watch.abort();
+            }
+            stays
+        });
+    }
+
+    /// Watches the pods of a namespace, once.
+    fn follow(&mut self, namespace: &str) {
+        if self.spaces.contains_key(namespace) {
+            return;
+        }
+        let (sender, own) = (self.sender.clone(), namespace.to_owned());
+        let Writer { client, metrics, .. } = self.connections.writer.clone();
+        let watch = self.watches.spawn(async move {
+            let api: Api<Pod> = Api::namespaced(client, &own);
+            let input = |event: Option<_>| Some(Input::Pod(own.clone(), shown(event?, PodView::of)));
+            relay(api, watcher::Config::default(), "pods", input, sender, &metrics).await;
+        });
+        let space = Space { pods: BTreeMap::new(), listing: BTreeSet::new(), listed: false, watch };
+        self.spaces.insert(namespace.to_owned(), space);
+    }
+
+    fn take_pod(&mut self, namespace: &str, shown: Shown<PodView>) {
+        // Its last spread may be gone, and its watch with it.
+        let Some(space) = self.spaces.get_mut(namespace) else { return };
+        match shown {
+            Shown::ListBegins => space.listing.clear(),
+            Shown::Applied(pod) => {
+                space.listing.insert(pod.seen.uid.clone());
+                space.pods.insert(pod.seen.uid.clone(), pod);
+            }
+            Shown::Gone(uid) => drop(space.pods.remove(&uid)),
+            Shown::ListEnds => {
+                let seen = std::mem::take(&mut space.listing);
+                space.pods.retain(|uid, _| seen.contains(uid));
+                space.listed = true;
+            }
+        }
+        let at = later(Instant::now(), PACE);
+        for spread in self.spreads.values().filter(|spread| spread.namespace == namespace) {
+            self.turns.agenda.add(spread.uid.clone(), at);
+        }
+    }
+
+    /// Begins the plans that are due.
+    fn begin(&mut self) {
+        for uid in self.turns.agenda.take(Instant::now(), AT_ONCE) {
+            let Some(spread) = self.spreads.get(&uid).cloned() else { continue };
+            // The end of the list makes it due again.
+            let Some(space) = self.spaces.get(&spread.namespace).filter(|space| space.listed) else {
+                continue;
+            };
+            let pods = space.pods.values().cloned().collect();
+            let writer = self.connections.writer.clone();
+            let siblings = self.spreads.values().filter(|one| one.namespace == spread.namespace);
+            let names = siblings.map(|one| one.name.clone()).collect();
+            let work = Work { writer, spread, pods, memory: self.memory.clone(), names };
+            self.turns.spawn(uid, work.carry_out());
+        }
+    }
+
+    /// Takes in how a plan has ended.
+    fn settle(&mut self, Report { uid, done, again }: Report) {
+        let pause = self.backoff.entry(uid.clone()).or_default().ends(done);
+        let again = again.map(|again| Duration::from_secs(again.max(0).unsigned_abs()).max(pause));
+        if let Some(again) = if done { again } else { Some(pause) } {
+            self.turns.agenda.add(uid, later(Instant::now(), again.min(LONGEST_WAIT)));
+        }
+    }
+
+    /// Leaves a spread alone for a while: its plan ended in a panic.
+    fn rest(&mut self, uid: String) {
+        error!(uid, "Plan of a WorkloadSpread ended in a panic, it rests");
+        self.connections.writer.metrics.set_aside();
+        self.turns.agenda.add(uid, later(Instant::now(), SET_ASIDE));
+    }
+}

@@ -1,0 +1,108 @@
+//! WorkloadSpreads and pods, reduced to what is decided by. Conversion only.
+
+use berth_proto::crd::{WorkloadSpread, WorkloadSpreadStatus};
+use berth_spread::{COST, MATCHED, Matched, PodSeen, Spread};
+use k8s_openapi::api::core::v1::{ObjectReference, Pod};
+
+/// A WorkloadSpread as it is now.
+#[derive(Clone, Debug)]
+pub(super) struct SpreadView {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) uid: String,
+    pub(super) version: String,
+    pub(super) generation: i64,
+    /// The manager says why one cannot be carried out.
+    pub(super) spread: Spread,
+    pub(super) status: WorkloadSpreadStatus,
+}
+
+/// A pod as it is now.
+#[derive(Clone, Debug)]
+pub(super) struct PodView {
+    pub(super) name: String,
+    pub(super) version: String,
+    pub(super) node: String,
+    /// Its controller: API version, kind, name and UID.
+    pub(super) owner: Option<[String; 4]>,
+    pub(super) seen: PodSeen,
+}
+
+impl SpreadView {
+    /// Reads a WorkloadSpread; one whose deletion has begun, or that makes no sense, is none.
+    pub(super) fn of(spread: WorkloadSpread) -> Option<Self> {
+        let meta = spread.metadata;
+        if meta.deletion_timestamp.is_some() {
+            return None;
+        }
+        Some(Self {
+            namespace: meta.namespace?,
+            name: meta.name?,
+            uid: meta.uid?,
+            version: meta.resource_version.unwrap_or_default(),
+            generation: meta.generation.unwrap_or_default(),
+            spread: Spread::parse(&spread.spec).ok()?,
+            status: spread.status.unwrap_or_default(),
+        })
+    }
+
+    /// Names it in an Event.
+    pub(super) fn reference(&self) -> ObjectReference {
+        ObjectReference {
+            api_version: Some("apps.kruise.io/v1alpha1".to_owned()),
+            kind: Some("WorkloadSpread".to_owned()),
+            namespace: Some(self.namespace.clone()),
+            name: Some(self.name.clone()),
+            uid: Some(self.uid.clone()),
+            resource_version: Some(self.version.clone()),
+            ..ObjectReference::default()
+        }
+    }
+}
+
+impl PodView {
+    /// Reduces a pod; one that nobody decides on is none that counts.
+    pub(super) fn of(pod: Pod) -> Option<Self> {
+        let meta = &pod.metadata;
+        let owner = meta.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))?;
+        let owner = [&owner.api_version, &owner.kind, &owner.name, &owner.uid].map(Clone::clone);
+        let annotation = |key: &str| meta.annotations.as_ref()?.get(key).cloned();
+        let matched = annotation(MATCHED).as_deref().and_then(Matched::read);
+        let status = pod.status.as_ref();
+        let phase = status.and_then(|status| status.phase.as_deref()).unwrap_or_default();
+        let conditions =
+            || status.iter().flat_map(|status| status.conditions.iter().flatten()).collect::<Vec<_>>();
+        let ready = conditions().into_iter().find(|one| one.type_ == "Ready" && one.status == "True");
+        let waits = conditions().into_iter().any(|one| {
+            one.type_ == "PodScheduled"
+                && one.status == "False"
+                && one.reason.as_deref() == Some("Unschedulable")
+        });
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
+        let containers = || status.iter().flat_map(|status| status.container_statuses.iter().flatten());
+        let seen = PodSeen {
+            uid: meta.uid.clone()?,
+            matched,
+            active: meta.deletion_timestamp.is_none() && !matches!(phase, "Succeeded" | "Failed"),
+            assigned: !node.is_empty(),
+            phase: match phase {
+                "Running" => 2,
+                "Unknown" => 1,
+                _ => 0,
+            },
+            ready: ready.is_some(),
+            ready_since: ready.and_then(|one| Some(one.last_transition_time.as_ref()?.0.as_second())),
+            restarts: containers().map(|one| one.restart_count).max().unwrap_or(0),
+            created: meta.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second()),
+            unschedulable: waits,
+            cost: annotation(COST),
+        };
+        Some(Self {
+            name: meta.name.clone()?,
+            version: meta.resource_version.clone().unwrap_or_default(),
+            node,
+            owner: Some(owner),
+            seen,
+        })
+    }
+}

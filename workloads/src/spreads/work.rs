@@ -1,0 +1,292 @@
+//! One plan for a WorkloadSpread, carried out.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use berth_spread::{COST, Fit, MATCHED, Matched, Move, SpreadPlan, Subset, adopt, is_merged, plan};
+use berth_workloads_policy::{
+    action::Note,
+    place::{fits, prefers},
+    plan::NodeView,
+};
+use jiff::Timestamp;
+use k8s_openapi::api::{
+    apps::v1::ReplicaSet,
+    core::v1::{Node, Pod},
+};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, Preconditions},
+    core::PartialObjectMeta,
+};
+use serde_json::{Value, json};
+
+use super::view::{PodView, SpreadView};
+use crate::write::{FIELD_MANAGER, Failure, Writer};
+
+/// Writes of one plan; the rest is decided anew.
+const MOST_WRITES: usize = 64;
+/// Objects of each kind that are remembered; past them all are asked for again.
+const MOST_REMEMBERED: usize = 10_000;
+
+/// Facts that were read once; lost with the program.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Memory(Arc<Mutex<Facts>>);
+
+#[derive(Debug, Default)]
+struct Facts {
+    /// Deployments of ReplicaSets, by UID of the ReplicaSet.
+    parents: HashMap<String, Option<String>>,
+    /// Pods that fit no subset, by UID, and the generation of the spread that says so.
+    nobody: HashMap<String, (String, i64)>,
+}
+
+/// Report of a plan.
+#[derive(Debug)]
+pub(super) struct Report {
+    pub(super) uid: String,
+    /// Whether all that was to be done is done; else it is decided anew after a pause.
+    pub(super) done: bool,
+    /// When to look again, in seconds.
+    pub(super) again: Option<i64>,
+}
+
+/// One plan that is carried out.
+pub(super) struct Work {
+    pub(super) writer: Writer,
+    pub(super) spread: SpreadView,
+    pub(super) pods: Vec<PodView>,
+    pub(super) memory: Memory,
+    /// Names of the WorkloadSpreads of its namespace.
+    pub(super) names: BTreeSet<String>,
+}
+
+impl Work {
+    /// Decides on the pods of the workload, and writes what follows.
+    pub(super) async fn carry_out(mut self) -> Report {
+        let uid = self.spread.uid.clone();
+        let again = match self.run().await {
+            Ok(again) => again,
+            Err(failure) => {
+                if let Failure::Refused(text) = failure {
+                    self.tell("PatchPodDeletionCostFailed", text);
+                }
+                return Report { uid, done: false, again: None };
+            }
+        };
+        Report { uid, done: true, again }
+    }
+
+    async fn run(&mut self) -> Result<Option<i64>, Failure> {
+        let mut own = Vec::new();
+        for pod in std::mem::take(&mut self.pods) {
+            if self.is_own(&pod).await? {
+                own.push(pod);
+            }
+        }
+        self.writer.metrics.passed();
+        let SpreadView { name, spread, status, .. } = self.spread.clone();
+        let seen: Vec<_> = own.iter().map(|pod| pod.seen.clone()).collect();
+        let SpreadPlan { moves, strangers, again } =
+            plan(&name, &spread, &status, &seen, status.observed_replicas, Timestamp::now());
+        let mut left = MOST_WRITES;
+        for at in strangers {
+            let Some(pod) = own.get(at).filter(|_| left > 0) else { continue };
+            if self.adopt(pod).await? {
+                left = left.saturating_sub(1);
+            }
+        }
+        for one in moves {
+            if left == 0 {
+                return Ok(Some(0));
+            }
+            left = left.saturating_sub(1);
+            match one {
+                Move::Cost(at, cost) => {
+                    let Some(pod) = own.get(at) else { continue };
+                    self.annotate(pod, json!({ COST: cost.to_string() })).await?;
+                }
+                Move::Delete(at) => {
+                    let Some(pod) = own.get(at) else { continue };
+                    self.delete(pod).await?;
+                }
+            }
+        }
+        Ok(if left == 0 { Some(0) } else { again })
+    }
+
+    /// Tells whether it is a pod of the workload, by way of its ReplicaSet too.
+    async fn is_own(&self, pod: &PodView) -> Result<bool, Failure> {
+        let Some([api_version, kind, name, uid]) = &pod.owner else { return Ok(false) };
+        let target = &self.spread.spread.target;
+        if target.is(api_version, kind, name) {
+            return Ok(true);
+        }
+        if !target.may_have(api_version, kind, name) {
+            return Ok(false);
+        }
+        let known = self.memory.of(|facts| facts.parents.get(uid).cloned());
+        let parent = match known {
+            Some(parent) => parent,
+            None => {
+                let api: Api<PartialObjectMeta<ReplicaSet>> =
+                    Api::namespaced(self.writer.client.clone(), &self.spread.namespace);
+                let found = self.writer.ask("read", api.get_opt(name)).await?;
+                let found = found.filter(|found| found.uid().as_deref() == Some(uid));
+                let parent = found.and_then(|found| {
+                    let mut owners = found.metadata.owner_references.into_iter().flatten();
+                    owners.find(|one| one.controller == Some(true) && one.kind == "Deployment")
+                });
+                let parent = parent.map(|owner| owner.name);
+                self.memory.of(|facts| keep(&mut facts.parents, uid, parent.clone()));
+                parent
+            }
+        };
+        Ok(parent.as_deref() == Some(target.name.as_str()))
+    }
+
+    /// Gives a pod that was there before its subset; tells whether anything was written.
+    async fn adopt(&self, pod: &PodView) -> Result<bool, Failure> {
+        let SpreadView { name, spread, status, .. } = &self.spread;
+        // It is in a subset of another WorkloadSpread, which is there.
+        if pod.seen.matched.as_ref().is_some_and(|matched| self.names.contains(&matched.name)) {
+            return Ok(false);
+        }
+        let decided = (self.spread.uid.clone(), self.spread.generation);
+        if self.memory.of(|facts| facts.nobody.get(&pod.seen.uid) == Some(&decided)) {
+            return Ok(false);
+        }
+        let nodes: Api<Node> = Api::all(self.writer.client.clone());
+        let pods: Api<Pod> = Api::namespaced(self.writer.client.clone(), &self.spread.namespace);
+        let Some(node) = self.writer.ask("read", nodes.get_opt(&pod.node)).await? else { return Ok(false) };
+        let Some(whole) = self.writer.ask("read", pods.get_opt(&pod.name)).await? else { return Ok(false) };
+        let (node, whole) = (view(&node), json!(whole));
+        let missing = |name: &str| {
+            status.subset_statuses.iter().find(|one| one.name == name).map_or(0, |one| one.missing_replicas)
+        };
+        let fit = |subset: &Subset| fit(&whole, subset, &node, missing(&subset.name) != 0);
+        let found = adopt(&spread.subsets.iter().map(fit).collect::<Vec<_>>());
+        let subset = found.and_then(|at| spread.subsets.get(at));
+        if let Some(subset) = subset {
+            let matched = Matched { name: name.clone(), subset: subset.name.clone(), uid: None };
+            self.annotate(pod, json!({ MATCHED: matched.text() })).await?;
+            return Ok(true);
+        }
+        let cost = spread.cost_of_nobody().map(|cost| cost.to_string());
+        let is_news = cost.is_some() && pod.seen.cost != cost;
+        if is_news {
+            self.annotate(pod, json!({ COST: cost })).await?;
+        }
+        self.memory.of(|facts| keep(&mut facts.nobody, &pod.seen.uid, decided));
+        Ok(is_news)
+    }
+
+    async fn annotate(&self, pod: &PodView, annotations: Value) -> Result<(), Failure> {
+        let patch = json!({ "metadata": { "uid": pod.seen.uid, "annotations": annotations } });
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let api: Api<Pod> = Api::namespaced(self.writer.client.clone(), &self.spread.namespace);
+        let patch = Patch::Merge(&patch);
+        match self.writer.ask("annotate", api.patch_metadata(&pod.name, &params, &patch)).await {
+            Ok(_) | Err(Failure::Gone | Failure::Changed) => Ok(()),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Deletes a pod in exactly the state that was decided on: it may have a node by now.
+    async fn delete(&self, pod: &PodView) -> Result<(), Failure> {
+        let preconditions =
+            Preconditions { uid: Some(pod.seen.uid.clone()), resource_version: Some(pod.version.clone()) };
+        let params = DeleteParams::default().preconditions(preconditions);
+        let api: Api<Pod> = Api::namespaced(self.writer.client.clone(), &self.spread.namespace);
+        match self.writer.ask("delete", api.delete(&pod.name, &params)).await {
+            Ok(_) => {
+                self.tell(
+                    "RescheduledPod",
+                    format!("deleted pod {}: it found no node in its subset", pod.name),
+                );
+                Ok(())
+            }
+            Err(Failure::Gone | Failure::Changed) => Ok(()),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    fn tell(&self, reason: &'static str, text: String) {
+        let note = Note { warning: reason != "RescheduledPod", reason, text };
+        self.writer.events.about(self.spread.reference(), note);
+    }
+}
+
+impl Memory {
+    fn of<T>(&self, take: impl FnOnce(&mut Facts) -> T) -> T {
+        take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn keep<T>(facts: &mut HashMap<String, T>, uid: &str, fact: T) {
+    if facts.len() >= MOST_REMEMBERED {
+        facts.clear();
+    }
+    facts.insert(uid.to_owned(), fact);
+}
+
+fn view(node: &Node) -> NodeView {
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref()).into_iter().flatten();
+    NodeView {
+        name: node.name_any(),
+        labels: node.labels().clone(),
+        taints: taints.map(|one| json!(one)).collect(),
+    }
+}
+
+/// Fit of a pod on its node into a subset.
+fn fit(pod: &Value, subset: &Subset, node: &NodeView, room: bool) -> Fit {
+    let own = pod.pointer("/spec/tolerations").and_then(Value::as_array).into_iter().flatten();
+    let tolerations: Vec<Value> = own.chain(&subset.tolerations).cloned().collect();
+    let terms: Vec<Value> = subset.required.iter().cloned().collect();
+    let weight = |one: &Value| match one.get("preference") {
+        Some(term) if prefers(term, node) => one.get("weight").and_then(Value::as_i64).unwrap_or(0),
+        _ => 0,
+    };
+    Fit {
+        holds: fits(&terms, &tolerations, node),
+        weight: subset.preferred.iter().map(weight).fold(0, i64::saturating_add),
+        merged: subset.patch.as_ref().is_none_or(|patch| is_merged(pod, patch)),
+        room,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_fits_where_its_node_is() {
+        let labels = [("zone".to_owned(), "a".to_owned())].into();
+        let taint = json!({"key": "k", "effect": "NoSchedule"});
+        let node = NodeView { name: "n".to_owned(), labels, taints: vec![taint] };
+        let term =
+            |zone: &str| json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]});
+        let subset = |zone: &str, patch: Value| Subset {
+            name: "s".to_owned(),
+            limit: None,
+            required: Some(term(zone)),
+            preferred: vec![
+                json!({"weight": 7, "preference": term("a")}),
+                json!({"weight": 9, "preference": term("b")}),
+            ],
+            tolerations: vec![json!({"key": "k", "operator": "Exists"})],
+            patch: patch.as_object().cloned(),
+        };
+        let pod = json!({"metadata": {"labels": {"x": "1"}}, "spec": {}});
+        let found = fit(&pod, &subset("a", json!({"metadata": {"labels": {"x": "1"}}})), &node, true);
+        assert_eq!(found, Fit { holds: true, weight: 7, merged: true, room: true });
+        let found = fit(&pod, &subset("b", json!({"metadata": {"labels": {"x": "2"}}})), &node, false);
+        assert_eq!(found, Fit { holds: false, weight: 7, merged: false, room: false });
+        let mut bare = subset("a", Value::Null);
+        bare.tolerations.clear();
+        assert!(!fit(&pod, &bare, &node, true).holds, "its taint is not borne");
+    }
+}

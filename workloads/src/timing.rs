@@ -1,0 +1,132 @@
+//! Times of objects between their plans, the same for both controllers: when each is looked at, the pauses
+//! after failures, and the pace of its status.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::pending,
+    time::{Duration, Instant},
+};
+
+use berth_base::time::later;
+
+/// Inputs taken at once before anything is planned.
+pub(crate) const BATCH: usize = 256;
+/// Plans that are carried out at once.
+pub(crate) const AT_ONCE: usize = 16;
+/// The status of an object is written at most once in it.
+const STATUS_EVERY: Duration = Duration::from_secs(1);
+/// Time from a plan's end to the next one: what it wrote is often followed by more.
+pub(crate) const SPACING: Duration = Duration::from_millis(10);
+/// Pauses after failures in a row; the last one is repeated.
+const PAUSES: [Duration; 7] = [
+    Duration::from_millis(100),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(3),
+    Duration::from_secs(10),
+    Duration::from_secs(30),
+    Duration::from_secs(60),
+];
+
+/// Objects that are to be looked at.
+#[derive(Debug, Default)]
+pub(crate) struct Agenda {
+    /// When an object is looked at, by UID.
+    due: BTreeMap<String, Instant>,
+    /// Objects with a plan on its way: they wait for its end.
+    pub(crate) in_flight: BTreeSet<String>,
+}
+
+/// Failures of an object's plans in a row.
+#[derive(Debug, Default)]
+pub(crate) struct Backoff(usize);
+
+/// Time of the last write of an object's status.
+#[derive(Debug, Default)]
+pub(crate) struct StatusPace(Option<Instant>);
+
+impl Agenda {
+    /// The object is looked at then, or sooner.
+    pub(crate) fn add(&mut self, uid: String, at: Instant) {
+        let due = self.due.entry(uid).or_insert(at);
+        *due = (*due).min(at);
+    }
+
+    /// Takes objects that are due, up to so many in flight.
+    pub(crate) fn take(&mut self, now: Instant, most: usize) -> Vec<String> {
+        let due = self.due.iter().filter(|(uid, at)| **at <= now && !self.in_flight.contains(*uid));
+        let due: Vec<String> =
+            due.map(|(uid, _)| uid.clone()).take(most.saturating_sub(self.in_flight.len())).collect();
+        for uid in &due {
+            self.due.remove(uid);
+        }
+        due
+    }
+
+    /// The next time at which one is due; `None`, when nothing can be begun.
+    pub(crate) fn next(&self, most: usize) -> Option<Instant> {
+        if self.in_flight.len() >= most {
+            return None;
+        }
+        self.due.iter().filter(|(uid, _)| !self.in_flight.contains(*uid)).map(|(_, at)| *at).min()
+    }
+}
+
+impl Backoff {
+    /// Takes in how a plan ended: the pause until the next one.
+    pub(crate) fn ends(&mut self, well: bool) -> Duration {
+        if well {
+            self.0 = 0;
+            return SPACING;
+        }
+        let pause = PAUSES[self.0.min(PAUSES.len() - 1)];
+        self.0 = self.0.saturating_add(1);
+        pause
+    }
+}
+
+impl StatusPace {
+    /// Time from which the status may be written; `None`: now.
+    pub(crate) fn waits(&self, now: Instant) -> Option<Instant> {
+        self.0.map(|at| later(at, STATUS_EVERY)).filter(|at| *at > now)
+    }
+
+    pub(crate) fn written(&mut self, now: Instant) {
+        self.0 = Some(now);
+    }
+}
+
+/// Waits until then; for ever without a time.
+pub(crate) async fn deadline(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_in_a_row_are_tried_less_and_less() {
+        let mut backoff = Backoff::default();
+        let pauses: Vec<_> = (0..9).map(|_| backoff.ends(false)).collect();
+        assert!(pauses.is_sorted() && pauses[8] == Duration::from_secs(60));
+        assert_eq!((backoff.ends(true), backoff.ends(false)), (SPACING, PAUSES[0]));
+    }
+
+    #[test]
+    fn an_object_in_flight_waits() {
+        let (mut agenda, now) = (Agenda::default(), Instant::now());
+        agenda.add("a".to_owned(), now);
+        agenda.add("a".to_owned(), now + Duration::from_secs(9));
+        agenda.add("b".to_owned(), now + Duration::from_secs(5));
+        agenda.in_flight.insert("a".to_owned());
+        assert!(agenda.take(now, 9).is_empty());
+        assert_eq!(agenda.next(9), Some(now + Duration::from_secs(5)));
+        assert_eq!(agenda.next(1), None);
+        agenda.in_flight.clear();
+        assert_eq!(agenda.take(now, 9), ["a"]);
+    }
+}

@@ -1,0 +1,164 @@
+//! Turns of a controller: it waits for inputs, for plans that end, for the lease and for what is due. The
+//! controllers of jobs, UnitedDeployments, WorkloadSpreads and ResourceDistributions have it in common, so
+//! what wakes a replica, and which one may begin a plan, is decided once.
+
+use std::{
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use berth_base::lease::Tenure;
+use tokio::{
+    sync::mpsc,
+    task::{Id, JoinError, JoinSet},
+};
+
+use crate::timing::{AT_ONCE, Agenda, BATCH, deadline};
+
+/// Inputs and plans of a controller, and when its objects are due.
+pub(crate) struct Turns<I, R> {
+    inputs: mpsc::Receiver<I>,
+    tenure: Tenure,
+    /// Term of the turn before.
+    term: Option<u64>,
+    pub(crate) agenda: Agenda,
+    plans: JoinSet<R>,
+    /// Object of each plan on its way.
+    of: BTreeMap<Id, String>,
+}
+
+/// Reason of a turn.
+#[derive(Debug)]
+pub(crate) enum Turn<I, R> {
+    /// Watches have shown something.
+    Inputs(Vec<I>),
+    /// A plan has ended.
+    Report(R),
+    /// The plan of the object with this UID ended in a panic.
+    Panic(String),
+    /// Something is due, or the lease has changed.
+    Due,
+}
+
+impl<I, R: Send + 'static> Turns<I, R> {
+    pub(crate) fn new(inputs: mpsc::Receiver<I>, tenure: Tenure) -> Self {
+        Self {
+            inputs,
+            tenure,
+            term: None,
+            agenda: Agenda::default(),
+            plans: JoinSet::new(),
+            of: BTreeMap::new(),
+        }
+    }
+
+    /// Waits for the next turn of a controller that knows what there is, or not yet. `None`: the watches have
+    /// ended.
+    pub(crate) async fn next(&mut self, listed: bool) -> Option<Turn<I, R>> {
+        // One that may begin nothing waits for news: what is due stays due, and would wake it for ever.
+        let next = if listed && self.term().is_some() { self.agenda.next(AT_ONCE) } else { None };
+        let mut inputs = Vec::new();
+        // Cancel-safe: `recv_many` and `join_next_with_id` take nothing unless they return it, the tenure
+        // keeps its newest value, and a deadline that was not waited for to its end is still there.
+        Some(tokio::select! {
+            count = self.inputs.recv_many(&mut inputs, BATCH) => {
+                if count == 0 {
+                    return None;
+                }
+                Turn::Inputs(inputs)
+            }
+            Some(ended) = self.plans.join_next_with_id() => self.ended(ended),
+            () = self.tenure.changed() => Turn::Due,
+            () = deadline(next) => Turn::Due,
+        })
+    }
+
+    /// Tells whether another term of this replica has begun since this was asked last.
+    pub(crate) fn begins_term(&mut self) -> bool {
+        let term = self.term();
+        let before = std::mem::replace(&mut self.term, term);
+        term.is_some() && term != before
+    }
+
+    /// Term in which this replica leads. `None`: it does not.
+    pub(crate) fn term(&self) -> Option<u64> {
+        self.tenure.term()
+    }
+
+    /// Begins the plan of an object; no other one of it begins before its end.
+    pub(crate) fn spawn(&mut self, uid: String, plan: impl Future<Output = R> + Send + 'static) {
+        self.agenda.in_flight.insert(uid.clone());
+        let handle = self.plans.spawn(plan);
+        self.of.insert(handle.id(), uid);
+    }
+
+    fn ended(&mut self, ended: Result<(Id, R), JoinError>) -> Turn<I, R> {
+        let id = match &ended {
+            Ok((id, _)) => *id,
+            Err(error) => error.id(),
+        };
+        let uid = self.of.remove(&id);
+        if let Some(uid) = &uid {
+            self.agenda.in_flight.remove(uid);
+        }
+        match (ended, uid) {
+            (Ok((_, report)), _) => Turn::Report(report),
+            // Said in the log already; the others go on.
+            (Err(_), Some(uid)) => Turn::Panic(uid),
+            (Err(_), None) => Turn::Due,
+        }
+    }
+}
+
+/// Result of a decision; `None`: it ended in a panic. It would do so again, and it is about one object alone.
+pub(crate) fn guarded<T>(decide: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(decide)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use berth_base::lease::Term;
+
+    use super::*;
+
+    #[test]
+    fn a_panic_ends_one_plan_and_no_other() {
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(|_| {}));
+        let plans = [1_usize, 9, 2].map(|at| guarded(|| [7, 8, 9][at]));
+        std::panic::set_hook(hook);
+        assert_eq!(plans, [Some(8), None, Some(9)]);
+    }
+
+    /// A replica that may begin nothing is woken by nothing that is due, and costs nothing.
+    #[tokio::test]
+    async fn what_is_due_wakes_only_one_that_may_begin_it() {
+        let (_sender, inputs) = mpsc::channel::<()>(1);
+        let (lease, tenure) = Tenure::of_test();
+        let mut turns = Turns::<_, ()>::new(inputs, tenure);
+        turns.agenda.add("uid".to_owned(), Instant::now());
+        let wakes = async |turns: &mut Turns<(), ()>, listed| {
+            tokio::time::timeout(Duration::from_millis(50), turns.next(listed)).await.is_ok()
+        };
+        assert!(!wakes(&mut turns, true).await, "another one leads");
+        let until = tokio::time::Instant::now().checked_add(Duration::from_secs(3600)).unwrap();
+        lease.send_replace(Some(Term::of_test(until)));
+        assert!(wakes(&mut turns, false).await && turns.begins_term() && !turns.begins_term());
+        assert!(!wakes(&mut turns, false).await, "not all is listed");
+        assert!(wakes(&mut turns, true).await);
+    }
+
+    #[tokio::test]
+    async fn a_plan_ends_with_its_report_or_its_panic() {
+        let (_sender, inputs) = mpsc::channel::<()>(1);
+        let mut turns = Turns::new(inputs, Tenure::of_test().1);
+        turns.spawn("well".to_owned(), async { 7 });
+        assert!(turns.agenda.in_flight.contains("well"));
+        assert!(matches!(turns.next(false).await, Some(Turn::Report(7))));
+        turns.spawn("ill".to_owned(), async { panic!("a plan of a test") });
+        assert!(matches!(turns.next(false).await, Some(Turn::Panic(uid)) if uid == "ill"));
+        assert!(turns.agenda.in_flight.is_empty());
+    }
+}
