@@ -20,6 +20,7 @@ use crate::{
     notes::Notes,
     secrets::{Answer, Vault},
     seen::{Kind, Now, Object, Webhooks},
+    spreads::{Replicas, SpreadStep},
     watch::Input,
     writer::Writer,
 };
@@ -44,6 +45,10 @@ pub struct Controller {
     pub steps: mpsc::UnboundedSender<Step>,
     /// Gives what was looked up for them.
     pub facts: mpsc::Receiver<budgets::Answer>,
+    /// Takes what is to be done for WorkloadSpreads.
+    pub spread_steps: mpsc::UnboundedSender<SpreadStep>,
+    /// Gives the replicas of their workloads.
+    pub replicas: mpsc::Receiver<Replicas>,
     /// From the watches.
     pub inputs: mpsc::Receiver<Input>,
     /// From the admission server: which SidecarSets new pods get.
@@ -82,6 +87,7 @@ impl Controller {
                 }
                 Some(answer) = self.answers.recv() => self.answered(answer),
                 Some(fact) = self.facts.recv() => self.indexes.budgets.found(fact),
+                Some(replicas) = self.replicas.recv() => self.indexes.spreads.found(replicas),
                 // Without an admission server nobody sends.
                 Ok(()) = self.webhooks.changed() => {
                     let webhooks = self.webhooks.borrow_and_update().clone();
@@ -117,9 +123,10 @@ impl Controller {
             Input::ListEnds(kind) => {
                 let effects = self.indexes.all().list_ends(kind, now);
                 self.listed.send_modify(|listed| listed.add(kind));
-                let Indexes { pods, requests, images, probes, sidecarsets, budgets } = &self.indexes;
+                let Indexes { pods, requests, images, probes, sidecarsets, budgets, spreads } = &self.indexes;
                 let (requests, images, probes) = (requests.size(), images.size(), probes.size());
                 let (pods, sidecarsets, budgets) = (pods.len(), sidecarsets.size(), budgets.size());
+                let spreads = spreads.size();
                 info!(
                     kind = kind.name(),
                     pods,
@@ -128,6 +135,7 @@ impl Controller {
                     ?probes,
                     ?sidecarsets,
                     ?budgets,
+                    ?spreads,
                     "Listed"
                 );
                 effects
@@ -148,6 +156,9 @@ impl Controller {
                     }
                     Object::Budget(seen) => {
                         left_alone(Kind::Budget, &seen.namespace, &seen.name, &seen.status);
+                    }
+                    Object::Spread(seen) => {
+                        left_alone(Kind::Spread, &seen.namespace, &seen.name, &seen.status);
                     }
                     Object::SidecarSet(seen) => left_alone(Kind::SidecarSet, "", &seen.name, &seen.status),
                     Object::Pod(_)
@@ -208,6 +219,7 @@ impl Controller {
                 Effect::Note(note) => self.notes.tell(note),
                 // Its adapter ends after this task.
                 Effect::Budget(step) => drop(self.steps.send(step)),
+                Effect::Spread(step) => drop(self.spread_steps.send(step)),
             }
         }
     }

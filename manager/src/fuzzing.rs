@@ -40,6 +40,7 @@ pub fn watched(data: &[u8]) {
                 effect,
                 Effect::Note(_)
                     | Effect::Budget(_)
+                    | Effect::Spread(_)
                     | Effect::Write(
                         Write::Request(_)
                             | Write::NodeProbes(_)

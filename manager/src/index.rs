@@ -23,6 +23,7 @@ use crate::{
     requests::RequestIndex,
     seen::{Key, Kind, Now, Object, PodChange, Pods, Views},
     sidecarsets::SidecarIndex,
+    spreads::SpreadIndex,
     write::Target,
 };
 
@@ -86,13 +87,15 @@ pub struct Indexes {
     pub(crate) sidecarsets: SidecarIndex,
     /// Limits of how many pods are unavailable.
     pub(crate) budgets: BudgetIndex,
+    /// Spreads of the pods of workloads.
+    pub(crate) spreads: SpreadIndex,
 }
 
 impl Indexes {
     /// All of them, to be told something.
-    pub(crate) fn all(&mut self) -> Set<'_, 5> {
-        let Self { pods, requests, images, probes, sidecarsets, budgets } = self;
-        Set { pods, indexes: [requests, images, probes, sidecarsets, budgets] }
+    pub(crate) fn all(&mut self) -> Set<'_, 6> {
+        let Self { pods, requests, images, probes, sidecarsets, budgets, spreads } = self;
+        Set { pods, indexes: [requests, images, probes, sidecarsets, budgets, spreads] }
     }
 }
 

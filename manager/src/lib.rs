@@ -30,6 +30,7 @@
 
 pub mod admission;
 pub mod budgets;
+mod condition;
 pub mod config;
 pub mod controller;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -50,6 +51,7 @@ pub mod seen;
 mod selector;
 pub mod sidecarsets;
 mod size;
+pub mod spreads;
 mod timers;
 pub mod virtual_nodes;
 pub mod watch;

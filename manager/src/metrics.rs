@@ -14,7 +14,7 @@ use prometheus_client::{
 
 use berth_base::lease::Counters;
 
-use crate::{budgets, images, probes, requests, seen::Kind, sidecarsets};
+use crate::{budgets, images, probes, requests, seen::Kind, sidecarsets, spreads};
 
 type Pair = [(&'static str, &'static str); 2];
 type One = [(&'static str, &'static str); 1];
@@ -79,6 +79,7 @@ pub struct Metrics {
     sets: Family<One, Gauge>,
     injected: Gauge,
     budgets: Family<One, Gauge>,
+    spreads: Family<One, Gauge>,
     admission: Admission,
 }
 
@@ -147,6 +148,7 @@ impl Metrics {
             sets: Family::default(),
             injected: Gauge::default(),
             budgets: Family::default(),
+            spreads: Family::default(),
         };
         metrics.admission.register(registry);
         registry.register(
@@ -195,6 +197,11 @@ impl Metrics {
             "budgets",
             "PodUnavailableBudgets, and whether they can be kept",
             metrics.budgets.clone(),
+        );
+        registry.register(
+            "workloadspreads",
+            "WorkloadSpreads, and whether they can be carried out",
+            metrics.spreads.clone(),
         );
         metrics
     }
@@ -267,6 +274,14 @@ impl Metrics {
             self.sets.get_or_create(&[("stage", stage)]).set(number(count));
         }
         self.injected.set(number(members));
+    }
+
+    pub(crate) fn spreads(&self, size: spreads::Size) {
+        let spreads::Size { spreads, refused } = size;
+        self.objects.get_or_create(&[("kind", Kind::Spread.name())]).set(number(spreads));
+        for (stage, count) in [("accepted", spreads.saturating_sub(refused)), ("refused", refused)] {
+            self.spreads.get_or_create(&[("stage", stage)]).set(number(count));
+        }
     }
 
     pub(crate) fn budgets(&self, size: budgets::Size) {

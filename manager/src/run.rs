@@ -1,7 +1,7 @@
 //! Wires the manager together, and takes it apart in order.
 //!
 //! ```text
-//!   watches ──▶ Controller { the five indexes } ───────────────────▶ Writer ──▶ status of Berth's kinds
+//!   watches ──▶ Controller { the six indexes } ───────────────────▶ Writer ──▶ status of Berth's kinds
 //!   Secrets ──▶    ▲                                            ▲
 //!                  └───────────────── Tenure ───────────────────┘ ◀── Candidate ──▶ Lease
 //! ```
@@ -36,11 +36,11 @@ use crate::{
     metrics::Metrics,
     notes, secrets,
     seen::Webhooks,
-    telemetry, virtual_nodes,
+    spreads, telemetry, virtual_nodes,
     watch::follow,
     wire::{
         Budgets, Jobs, Markers, Namespaces, NodeImages, NodeProbes, NodeUpdates, Nodes, Pods, Requests,
-        SidecarSets, Updates,
+        SidecarSets, Spreads, Updates,
     },
     writer::Writer,
 };
@@ -108,10 +108,13 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let vault = secrets::Vault::default();
     let writer = Writer::new(tenure.clone(), metrics.clone(), vault.clone());
     let (tells, leads, counts) = (tenure.clone(), tenure.clone(), tenure.clone());
+    let spreads_counted = tenure.clone();
     let (fetches, asked) = mpsc::unbounded_channel();
     let (answer, answers) = mpsc::channel(INPUTS);
     let (steps, due) = mpsc::unbounded_channel();
     let (fact, facts) = mpsc::channel(INPUTS);
+    let (spread_steps, spread_due) = mpsc::unbounded_channel();
+    let (wants, replicas) = mpsc::channel(INPUTS);
     let (notes, told) = notes::channel(tenure.clone());
     let controller = Controller {
         indexes: Indexes::default(),
@@ -120,6 +123,8 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         vault,
         steps,
         facts,
+        spread_steps,
+        replicas,
         inputs,
         webhooks,
         tenure,
@@ -159,11 +164,13 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     watches.spawn(follow::<Namespaces>(client.clone(), sender.clone(), metrics.clone()));
     watches.spawn(follow::<SidecarSets>(client.clone(), sender.clone(), metrics.clone()));
     watches.spawn(follow::<Budgets>(client.clone(), sender.clone(), metrics.clone()));
+    watches.spawn(follow::<Spreads>(client.clone(), sender.clone(), metrics.clone()));
     watches.spawn(follow::<NodeUpdates>(client.clone(), sender, metrics));
     watches.spawn(notes::write(client.clone(), told));
     watches.spawn(virtual_nodes::follow(client.clone(), tells));
     watches.spawn(secrets::read(client.clone(), asked, answer));
     watches.spawn(budgets::carry_out(client.clone(), counts, due, fact));
+    watches.spawn(spreads::carry_out(client.clone(), spreads_counted, spread_due, wants));
     watches.spawn(controller.run());
     // The lease is given up when nothing is written any more.
     let written = CancellationToken::new();

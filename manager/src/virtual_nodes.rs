@@ -33,15 +33,16 @@ use crate::{lease::Tenure, telemetry::chain};
 
 /// Label that makes a Node a virtual one, as OpenKruise has it.
 const VIRTUAL: &str = "type=virtual-kubelet";
-/// Env of a sidecar on any node, and of one on a virtual node.
+/// Env of a sidecar on any node.
 const SIDECAR: &str = "KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT";
+/// Env of a sidecar on a virtual node. Its image is not changed: an Event on the pod says what to do.
 const SIDECAR_WITH_IMAGE: &str = "KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT_WITH_IMAGE";
 /// OpenKruise's reason.
 const REASON: &str = "SidecarTerminator";
 const CONTROLLER: &str = "berth.dev/manager";
 /// A write without an answer has failed.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// After a watch broke.
+/// After a watch broke, or an Event could not be written.
 const PAUSE: Duration = Duration::from_secs(5);
 /// The API's limit for `note`.
 const LONGEST_NOTE: usize = 1024;
@@ -74,14 +75,33 @@ pub async fn follow(client: Client, tenure: Tenure) {
     }
 }
 
-async fn follow_pods(client: Client, tenure: Tenure, node: String) {
+/// Follows the pods of a node, in every term that this replica leads. What was there before the term, and what
+/// could not be said, is in its next list.
+async fn follow_pods(client: Client, mut tenure: Tenure, node: String) {
+    loop {
+        let Some(term) = tenure.term() else {
+            tenure.changed().await;
+            continue;
+        };
+        tell_of_pods(&client, &tenure, term, &node).await;
+        sleep(PAUSE).await;
+    }
+}
+
+/// Says what is to be done, until the term is over or something could not be said.
+async fn tell_of_pods(client: &Client, tenure: &Tenure, term: u64, node: &str) {
     let selected = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
     let mut events = pin!(watcher::watcher(Api::<Pod>::all(client.clone()), selected));
     while let Some(event) = events.next().await {
+        if tenure.term() != Some(term) {
+            return;
+        }
         match event {
-            Ok(Watched::InitApply(pod) | Watched::Apply(pod)) if tenure.holds() => {
-                if let Some(note) = note(&pod, &node) {
-                    tell(&client, &pod, note).await;
+            Ok(Watched::InitApply(pod) | Watched::Apply(pod)) => {
+                if let Some(note) = note(&pod, node)
+                    && !tell(client, &pod, note).await
+                {
+                    return;
                 }
             }
             Ok(_) => {}
@@ -165,17 +185,27 @@ fn has_ended(status: &ContainerStatus, policy: Option<&str>) -> bool {
     }
 }
 
-/// Writes the Event, once for each pod: its name says which.
-async fn tell(client: &Client, pod: &Pod, note: String) {
+/// Writes the Event, once for each pod: its name says which. False if it may be written another time.
+async fn tell(client: &Client, pod: &Pod, note: String) -> bool {
     let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
     let event = event(pod, note);
     let events = Api::<Event>::namespaced(client.clone(), &namespace);
     match timeout(ANSWER_WITHIN, events.create(&PostParams::default(), &event)).await {
-        Ok(Ok(_)) => info!(namespace, pod = name, "Said that sidecars on a virtual node run on"),
+        Ok(Ok(_)) => {
+            info!(namespace, pod = name, "Said that sidecars on a virtual node run on");
+            true
+        }
         // It was said before.
-        Ok(Err(kube::Error::Api(status))) if status.code == 409 => {}
-        Ok(Err(error)) => warn!(namespace, pod = name, error = chain(&error), "Event not written"),
-        Err(_) => warn!(namespace, pod = name, "Event not written: no answer"),
+        Ok(Err(kube::Error::Api(status))) if status.code == 409 => true,
+        Ok(Err(error)) => {
+            warn!(namespace, pod = name, error = chain(&error), "Event not written");
+            // A namespace that is being deleted takes none, now or later.
+            matches!(error, kube::Error::Api(status) if (400..429).contains(&status.code))
+        }
+        Err(_) => {
+            warn!(namespace, pod = name, "Event not written: no answer");
+            false
+        }
     }
 }
 

@@ -11,6 +11,7 @@ mod probes;
 mod requests;
 mod sidecars;
 mod sidecarsets;
+mod spreads;
 
 use std::{borrow::Cow, collections::BTreeMap, fmt::Debug, marker::PhantomData};
 
@@ -30,6 +31,7 @@ pub use self::{
     probes::{Markers, NodeProbes},
     requests::{Requests, Updates},
     sidecarsets::{Namespaces, NodeUpdates, SidecarSets},
+    spreads::Spreads,
 };
 use crate::{
     seen::{Kind, NodeSeen, Object, Owner},

@@ -7,11 +7,7 @@
 //!
 //! A refusal is one that clients try again (429), as `kubectl drain` does.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use berth_proto::crd::{PodUnavailableBudget, PodUnavailableBudgetStatus};
 use jiff::Timestamp;
@@ -23,13 +19,14 @@ use kube::{
 };
 use serde_json::Value;
 use tokio::{
-    sync::{self, watch},
+    sync::watch,
     time::{sleep, timeout},
 };
 use tracing::debug;
 
 use super::{
     review::{Request, Verdict},
+    turns::Turns,
     view::View,
 };
 use crate::{
@@ -41,7 +38,7 @@ use crate::{
     wire::{self, Watched},
 };
 
-/// Pods with it are nobody's business.
+/// Annotation of a pod that no budget limits.
 pub(super) const NO_PROTECT: &str = "pub.kruise.io/no-protect";
 /// A label with it takes a pod out of service.
 pub(super) const UNAVAILABLE: &str = "unavailable-pod.kruise.io/";
@@ -51,8 +48,6 @@ pub(super) const GATE: &str = "InPlaceUpdateReady";
 const TRIES: u32 = 8;
 /// A question is answered within it; the server answers within 4 s.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
-/// Budgets that somebody has a turn at; past them those are forgotten that nobody waits for.
-const MOST_TURNS: usize = 1024;
 
 /// A budget as admission has it.
 #[derive(Clone, Debug)]
@@ -78,14 +73,8 @@ pub(super) fn read(object: Watched<wire::Budgets>) -> Option<BudgetKept> {
 pub(super) struct Guard {
     pub(super) client: Client,
     pub(super) budgets: watch::Receiver<View<BudgetKept>>,
-    pub(super) turns: Turns,
+    pub(super) turns: Turns<PodUnavailableBudget>,
 }
-
-/// Turns of the budgets, and what this replica wrote last to each. A std lock: nothing is awaited under it.
-#[derive(Default)]
-pub(super) struct Turns(Mutex<HashMap<String, Turn>>);
-
-type Turn = Arc<sync::Mutex<Option<PodUnavailableBudget>>>;
 
 /// The pod that is asked about.
 struct Subject {
@@ -297,16 +286,6 @@ impl Guard {
             Fact::Forbidden(remedy) => Wanted::Forbidden(remedy),
             _ => Wanted::Gone,
         })
-    }
-}
-
-impl Turns {
-    fn of(&self, key: &str) -> Turn {
-        let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if turns.len() >= MOST_TURNS {
-            turns.retain(|_, turn| Arc::strong_count(turn) > 1);
-        }
-        turns.entry(key.to_owned()).or_default().clone()
     }
 }
 

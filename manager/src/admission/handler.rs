@@ -21,8 +21,10 @@ use super::{
     review::{Request, Verdict},
     server::Decide,
     sets::{self, SetSeen},
-    sidecar_sets,
+    sidecar_sets, spread_rules,
+    spreads::Placer,
     view::View,
+    workloads,
 };
 use crate::{
     seen::{Entry, Webhooks},
@@ -59,6 +61,10 @@ pub(super) struct Handler {
     pub(super) webhooks: watch::Receiver<Webhooks>,
     /// Budgets, and who asks them.
     pub(super) guard: Guard,
+    /// WorkloadSpreads, and who asks them.
+    pub(super) placer: Placer,
+    /// Whether WorkloadSpreads are carried out.
+    pub(super) spreads: bool,
     /// Whether budgets limit anything at all.
     pub(super) limits: bool,
     /// Whether every pod gets the readiness gate KruisePodReady.
@@ -83,6 +89,19 @@ impl Decide for Handler {
             Route::Namespaces => self.protect_namespace(request).await,
             Route::Definitions => self.protect_definition(request).await,
             Route::Budgets => self.guard.ask(request).await,
+            Route::Workloads => workloads::complete(request),
+            // Answered at the door: it is no admission.
+            Route::Convert => Verdict::Unready("the body of /convert is a ConversionReview"),
+            Route::Place => self.placer.place(request).await,
+            Route::Leave => self.placer.leave(request).await,
+            Route::CheckSpreads => {
+                let spreads = self.placer.spreads.borrow();
+                let Some(spreads) = spreads.listed() else {
+                    return Verdict::Unready("WorkloadSpreads are not listed yet");
+                };
+                let others = spreads.values().filter(|kept| kept.namespace == request.namespace);
+                spread_rules::judge(request, others, self.spreads)
+            }
             Route::CheckBudgets => {
                 let budgets = self.guard.budgets.borrow();
                 let Some(budgets) = budgets.listed() else {

@@ -1,7 +1,7 @@
 //! The admission server: what new pods, SidecarSets and ContainerRecreateRequests get before they are stored.
 //!
 //! ```text
-//!   API server ──AdmissionReview──▶ server ──▶ handler ──▶ pods, sidecar_sets, recreate (pure)
+//!   API server ──AdmissionReview──▶ server ──▶ handler ──▶ pods, sidecar_sets, recreate, workloads (pure)
 //!                                     ▲           ▲
 //!   Secret ◀── certificates::Keeper ──┘           └── SidecarSets, namespaces (watched)
 //!                  │ bundle                             │ selectors
@@ -9,13 +9,15 @@
 //! ```
 //!
 //! Every replica serves, the lease is only asked for where a label is taken from a request that has ended.
-//! Nothing here changes an object that exists but the Secret, the two configurations, that label, and the
-//! status of PodUnavailableBudgets, where permits are written.
+//! Nothing here changes an object that exists but the Secret, the two configurations, the conversion of the
+//! definition of StatefulSets, that label, and the status of PodUnavailableBudgets and WorkloadSpreads, where
+//! permits and places are written.
 
 mod budget_rules;
 mod budgets;
 mod certificates;
 mod configuration;
+mod conversion;
 mod ended;
 mod handler;
 mod options;
@@ -28,13 +30,20 @@ mod review;
 mod server;
 mod sets;
 mod sidecar_sets;
+mod spread_rules;
+mod spreads;
+mod turns;
 mod view;
+mod workloads;
 
 use anyhow::Context;
 use berth_proto::crd::SidecarSet;
-use k8s_openapi::api::{
-    admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
-    core::v1::{Namespace, Secret},
+use k8s_openapi::{
+    api::{
+        admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
+        core::v1::{Namespace, Secret},
+    },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
     Api, Client, ResourceExt,
@@ -47,11 +56,13 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::options::{FailurePolicy, Maker, Options};
 use self::{
-    budgets::{BudgetKept, Guard, Turns},
+    budgets::{BudgetKept, Guard},
     certificates::Served,
-    configuration::{BudgetOptions, Coming, Configuration, Service},
+    configuration::{BudgetOptions, Coming, Configuration, Service, SpreadOptions},
     handler::{Handler, Namespaces},
     server::Server,
+    spreads::{Placer, SpreadKept},
+    turns::Turns,
     view::{View, follow},
 };
 use crate::{
@@ -59,7 +70,7 @@ use crate::{
     lease::Tenure,
     metrics::Metrics,
     seen::Webhooks,
-    wire::{Budgets, Watched},
+    wire::{Budgets, Spreads, Watched},
 };
 
 /// Name of both configurations; they stand in deploy/manager.
@@ -98,13 +109,19 @@ pub async fn start(
     let all: Api<Watched<Budgets>> = Api::all(client.clone());
     watches.spawn(follow(all, watcher::Config::default(), "podunavailablebudgets", budgets::read, budgets));
 
+    let (spreads, spreads_shown) = watch::channel(View::default());
+    let all: Api<Watched<Spreads>> = Api::all(client.clone());
+    watches.spawn(follow(all, watcher::Config::default(), "workloadspreads", spreads::read, spreads));
+
     let (served, serving) = watch::channel(Served::default());
-    let shared = (client, &service, options, (&sets_shown, &budgets_shown), (&serving, &announced));
+    let shared =
+        (client, &service, options, (&sets_shown, &budgets_shown, &spreads_shown), (&serving, &announced));
     let (mutating, validating) = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations");
     let bundled = [
         keeper::<MutatingWebhookConfiguration>(watches, shared, mutating, Some(webhooks)),
         keeper::<ValidatingWebhookConfiguration>(watches, shared, validating, None),
     ];
+    let converting = converter(watches, client, &service, &serving);
     let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let (secret, secret_shown) = watch::channel(View::default());
     let one = watcher::Config::default().fields(&format!("metadata.name={}", options.admission_secret));
@@ -116,6 +133,7 @@ pub async fn start(
         names,
         secret: secret_shown,
         bundled: bundled.clone(),
+        converting,
         served,
     };
     watches.spawn(keeper.run());
@@ -128,6 +146,8 @@ pub async fn start(
         sets: sets_shown,
         namespaces: namespaces_shown,
         guard: Guard { client: client.clone(), budgets: budgets_shown, turns: Turns::default() },
+        placer: Placer { client: client.clone(), spreads: spreads_shown, turns: Turns::default() },
+        spreads: options.workload_spreads,
         limits: options.budget_deletions || options.budget_updates,
         coming,
         webhooks: standing,
@@ -143,14 +163,18 @@ type Shared<'a> = (
     &'a Client,
     &'a Service,
     &'a Options,
-    (&'a watch::Receiver<View<sets::SetSeen>>, &'a watch::Receiver<View<BudgetKept>>),
+    (
+        &'a watch::Receiver<View<sets::SetSeen>>,
+        &'a watch::Receiver<View<BudgetKept>>,
+        &'a watch::Receiver<View<SpreadKept>>,
+    ),
     (&'a watch::Receiver<Served>, &'a watch::Receiver<Coming>),
 );
 
 /// Watches one configuration and keeps it right. Returns the bundle that stands in it.
 fn keeper<K: Configuration>(
     watches: &mut JoinSet<()>,
-    (client, service, options, (sets, budgets), (served, coming)): Shared<'_>,
+    (client, service, options, (sets, budgets, spreads), (served, coming)): Shared<'_>,
     what: &'static str,
     webhooks: Option<watch::Sender<Webhooks>>,
 ) -> watch::Receiver<Vec<u8>> {
@@ -177,11 +201,36 @@ fn keeper<K: Configuration>(
                 ignore: options.budget_failure_policy == FailurePolicy::Ignore,
             },
         ),
+        spreads: (
+            spreads.clone(),
+            SpreadOptions {
+                on: options.workload_spreads,
+                ignore: options.spread_failure_policy == FailurePolicy::Ignore,
+            },
+        ),
         coming: coming.clone(),
         served: served.clone(),
         bundled,
         webhooks,
     };
+    watches.spawn(keeper.run());
+    standing
+}
+
+/// Watches the definition of StatefulSets, if there is one, and keeps its conversion right. Returns the
+/// bundle that stands in it.
+fn converter(
+    watches: &mut JoinSet<()>,
+    client: &Client,
+    service: &Service,
+    served: &watch::Receiver<Served>,
+) -> watch::Receiver<conversion::Bundled> {
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let (view, shown) = watch::channel(View::default());
+    let one = watcher::Config::default().fields(&format!("metadata.name={}", conversion::DEFINITION));
+    watches.spawn(follow(api.clone(), one, "customresourcedefinitions", conversion::read, view));
+    let (bundled, standing) = watch::channel(None);
+    let keeper = conversion::Keeper { api, service: service.clone(), shown, served: served.clone(), bundled };
     watches.spawn(keeper.run());
     standing
 }

@@ -39,6 +39,13 @@ pub struct Options {
     /// Fate of pods with a PodUnavailableBudget while no manager answers: they stay (fail), or go (ignore)
     #[arg(long, env = "BERTH_BUDGET_FAILURE_POLICY", value_enum, default_value_t)]
     pub budget_failure_policy: FailurePolicy,
+    /// Put new pods into the subsets of their WorkloadSpread
+    #[arg(long, env = "BERTH_WORKLOAD_SPREADS", action = ArgAction::Set, default_value_t = true)]
+    pub workload_spreads: bool,
+    /// Fate of new pods with a WorkloadSpread while no manager answers: they wait (fail), or come without it
+    /// (ignore)
+    #[arg(long, env = "BERTH_SPREAD_FAILURE_POLICY", value_enum, default_value_t)]
+    pub spread_failure_policy: FailurePolicy,
 }
 
 /// Answer in the place of a manager that gives none.

@@ -1,10 +1,12 @@
-//! JSON patch from one version of an object to another: by whole maps of labels and annotations and by the
-//! whole spec. What admission changes is there, and an API server applies one large value as fast as many.
+//! JSON patch from one version of an object to another: by whole maps of labels and annotations, the
+//! finalizers and the whole spec. What admission changes is there, and an API server applies one large value
+//! as fast as many.
 
 use serde_json::{Value, json};
 
 /// Parts of an object that admission may change, from the outermost to the innermost.
-const PARTS: [&[&str]; 3] = [&["metadata", "labels"], &["metadata", "annotations"], &["spec"]];
+const PARTS: [&[&str]; 4] =
+    [&["metadata", "labels"], &["metadata", "annotations"], &["metadata", "finalizers"], &["spec"]];
 
 /// Operations that make `after` of `before`, as far as the parts go that admission may change.
 pub(super) fn difference(before: &Value, after: &Value) -> Vec<Value> {

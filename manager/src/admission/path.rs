@@ -7,7 +7,12 @@ const REQUESTS: &str = "/mutate/containerrecreaterequests";
 const NAMESPACES: &str = "/validate/namespaces";
 const BUDGETS: &str = "/validate/pods";
 const CHECK_BUDGETS: &str = "/validate/podunavailablebudgets";
+const PLACE: &str = "/mutate/placed-pods";
+const LEAVE: &str = "/validate/placed-pods";
+const CHECK_SPREADS: &str = "/validate/workloadspreads";
 const DEFINITIONS: &str = "/validate/customresourcedefinitions";
+const WORKLOADS: &str = "/mutate/workloads";
+const CONVERT: &str = "/convert";
 /// The longest name of an object.
 const LONGEST_NAME: usize = 253;
 
@@ -30,6 +35,16 @@ pub(super) enum Route {
     Budgets,
     /// A PodUnavailableBudget, checked.
     CheckBudgets,
+    /// A workload, completed.
+    Workloads,
+    /// StatefulSets in another version.
+    Convert,
+    /// A new pod of a WorkloadSpread.
+    Place,
+    /// Deletion or eviction of a pod of a WorkloadSpread.
+    Leave,
+    /// A WorkloadSpread, checked.
+    CheckSpreads,
 }
 
 impl Route {
@@ -52,6 +67,11 @@ impl Route {
             Self::Definitions => DEFINITIONS,
             Self::Budgets => BUDGETS,
             Self::CheckBudgets => CHECK_BUDGETS,
+            Self::Workloads => WORKLOADS,
+            Self::Convert => CONVERT,
+            Self::Place => PLACE,
+            Self::Leave => LEAVE,
+            Self::CheckSpreads => CHECK_SPREADS,
         }
     }
 
@@ -68,6 +88,11 @@ impl Route {
             DEFINITIONS => Some(Self::Definitions),
             BUDGETS => Some(Self::Budgets),
             CHECK_BUDGETS => Some(Self::CheckBudgets),
+            WORKLOADS => Some(Self::Workloads),
+            CONVERT => Some(Self::Convert),
+            PLACE => Some(Self::Place),
+            LEAVE => Some(Self::Leave),
+            CHECK_SPREADS => Some(Self::CheckSpreads),
             path => {
                 let name = path.strip_prefix(PODS)?.strip_prefix('/').filter(of_set)?;
                 Some(Self::Pods(Some(name.to_owned())))
@@ -92,6 +117,11 @@ mod tests {
             Route::Definitions,
             Route::Budgets,
             Route::CheckBudgets,
+            Route::Workloads,
+            Route::Convert,
+            Route::Place,
+            Route::Leave,
+            Route::CheckSpreads,
         ];
         for route in routes {
             assert_eq!(Route::parse(&route.path()), Some(route));

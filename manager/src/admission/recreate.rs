@@ -13,11 +13,11 @@ use serde_json::{Map, Value, json};
 
 use super::review::{Request, Verdict};
 
-/// UID of the pod.
+/// Label of a request to recreate: UID of the pod.
 pub(super) const POD_UID: &str = "crr.apps.kruise.io/pod-uid";
-/// Name of the pod's node.
+/// Label of a request to recreate: name of the pod's node.
 pub(super) const NODE_NAME: &str = "crr.apps.kruise.io/node-name";
-/// `true` until the request has ended.
+/// Label of a request to recreate: `true` until it has ended.
 pub(super) const ACTIVE: &str = "crr.apps.kruise.io/active";
 
 /// Completes a new request from its pod.

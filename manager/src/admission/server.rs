@@ -27,6 +27,7 @@ use tracing::{debug, error, info, warn};
 
 use super::{
     certificates::{Resolver, Served},
+    conversion,
     path::Route,
     review::{self, Verdict},
 };
@@ -252,6 +253,9 @@ impl<D: Decide> Shared<D> {
         else {
             return refused(StatusCode::PAYLOAD_TOO_LARGE, "the body has more than 3 MiB, or broke off");
         };
+        if route == Route::Convert {
+            return conversion::answer(&body).map_err(|text| (StatusCode::BAD_REQUEST, text));
+        }
         let request = review::read(&body).map_err(|text| (StatusCode::BAD_REQUEST, text))?;
         drop(body);
         let verdict = self.handler.decide(route, &request).await;

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use berth_proto::crd::PodUnavailableBudgetStatus as Status;
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::spec::{Budget, Operation};
+use crate::condition::seconds;
 
 /// A permit to delete or evict that has no visible effect within it is taken back.
 pub(crate) const DISRUPTED_FOR: Duration = Duration::from_secs(20);
@@ -102,9 +102,4 @@ pub(crate) fn decide(
     };
     own.insert(pod.to_owned(), seconds(now));
     Answer::Permit(Box::new(next))
-}
-
-/// Times of the API are of whole seconds.
-pub(crate) fn seconds(now: Timestamp) -> Time {
-    Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
 }

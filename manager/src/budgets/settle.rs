@@ -7,7 +7,6 @@ use std::{
 };
 
 use berth_proto::crd::PodUnavailableBudgetStatus;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use tracing::warn;
 
 use super::{
@@ -16,10 +15,10 @@ use super::{
     count::{Facts, Member, count},
     known::{Known, Round},
     lookup::{Fact, Found, Lookup, What},
-    permit::seconds,
     spec::{Budget, Cover, Workload, is_replica_set},
 };
 use crate::{
+    condition::accepted,
     images::Effect,
     seen::{Key, Kind, Now, Owner, Pod, PodStage, Pods},
     time::later,
@@ -106,8 +105,13 @@ fn advance(
         pods: &survey.members,
     };
     let (mut next, soonest) = count(&budget, status, &mut known.permits, &facts, now.instant);
-    next.conditions =
-        vec![accepted(status, "True", "Kept", "its pods are counted, and its limit is kept", now)];
+    next.conditions = vec![accepted(
+        &status.conditions,
+        "True",
+        "Kept",
+        "its pods are counted, and its limit is kept",
+        now.wall,
+    )];
     owe(key, known, next, now, steps);
     let again = known.dirty.then(|| later(now.instant, COUNTED_EVERY));
     [Some(later(now.instant, LOOKED_EVERY)), soonest, doubt, again].into_iter().flatten().min()
@@ -118,7 +122,7 @@ fn refuse(key: &Key, known: &mut Known, fault: &str, now: Now, steps: &mut Vec<E
     let status = known.status.clone().unwrap_or_default();
     let next = PodUnavailableBudgetStatus {
         observed_generation: known.generation,
-        conditions: vec![accepted(&status, "False", "NotKept", fault, now)],
+        conditions: vec![accepted(&status.conditions, "False", "NotKept", fault, now.wall)],
         ..PodUnavailableBudgetStatus::default()
     };
     owe(key, known, next, now, steps);
@@ -137,25 +141,6 @@ fn owe(key: &Key, known: &mut Known, next: PodUnavailableBudgetStatus, now: Now,
         spec: Box::new(spec.clone()),
         status: Box::new(next),
     }))));
-}
-
-fn accepted(
-    before: &PodUnavailableBudgetStatus,
-    holds: &str,
-    reason: &str,
-    message: &str,
-    now: Now,
-) -> Condition {
-    let known = before.conditions.iter().find(|one| one.type_ == "Accepted" && one.status == holds);
-    Condition {
-        type_: "Accepted".to_owned(),
-        status: holds.to_owned(),
-        reason: reason.to_owned(),
-        message: message.to_owned(),
-        observed_generation: None,
-        last_transition_time: known
-            .map_or_else(|| seconds(now.wall), |known| known.last_transition_time.clone()),
-    }
 }
 
 /// Pods of a budget, and what is not known of them yet.

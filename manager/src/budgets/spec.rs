@@ -7,9 +7,9 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::{seen::Owner, selector::Selector};
 
-/// The operations that a budget limits, separated by commas; without it all of them.
+/// Annotation of a budget: the operations that a budget limits, separated by commas; without it all of them.
 pub(crate) const OPERATIONS: &str = "kruise.io/pub-protect-operations";
-/// The number of pods that counts where no workload says one.
+/// Annotation of a budget: the number of pods that counts where no workload says one.
 pub(crate) const TOTAL: &str = "pub.kruise.io/protect-total-replicas";
 
 /// A budget that can be kept.

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use super::{
     EMPTY_AFTER, ImageIndex, KINDS, SECRETS_KEPT, SECRETS_PAUSE, SILENCE, WRITTEN_EVERY, Wake,
     job::{Job, Secrets, Sent, Stage},
-    rollout::{Owner, Plan, Standing},
+    rollout::{Plan, Standing},
     site::Asked,
     status::{self, Verdict},
     write::{Effect, Fetch, JobAct, JobWrite},
@@ -49,15 +49,7 @@ impl ImageIndex {
     /// When to look again.
     fn advance(&mut self, uid: &Arc<str>, now: Now) -> Option<Instant> {
         match self.jobs.get(uid).map(|job| (job.stage, job.spec.is_ok())) {
-            None => {
-                if let Some(rollout) =
-                    self.rollouts.get_mut(uid).filter(|rollout| rollout.owner == Owner::Ahead)
-                {
-                    rollout.open = true;
-                }
-                self.fill(uid, now)
-            }
-            Some((Stage::Unreadable, _)) => None,
+            None | Some((Stage::Unreadable, _)) => None,
             Some((Stage::Over(ended), _)) => self.delete_in_time(uid, ended, now),
             Some((Stage::Open, false)) => self.refuse(uid, now),
             Some((Stage::Open, true)) => self.carry_out(uid, now),

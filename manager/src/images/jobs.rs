@@ -14,7 +14,7 @@ use super::{
     job::{Job, Secrets, Stage},
     memory,
     pods::counts,
-    rollout::{Owner, Plan, Rank, Rollout, Standing, Which},
+    rollout::{Plan, Rank, Rollout, Standing, Which},
     spec::{self, Spec},
     write::{Effect, JobAct},
 };
@@ -95,7 +95,7 @@ impl ImageIndex {
     fn plan(&mut self, uid: &Arc<str>, key: &Key, pods: &Pods, now: Now) {
         let Some(Job { spec: Ok(Spec { plan, .. }), created, .. }) = self.jobs.get(uid) else { return };
         let (plan, rank) = (plan.clone(), (created.unwrap_or(Timestamp::MAX), key.name.clone()));
-        self.roll_out(uid, Owner::Job(key.clone()), (rank, plan), pods, now);
+        self.roll_out(uid, (rank, plan), pods, now);
     }
 
     /// Drops the Secrets that were read: they were for another image, or the job names others now. Decisions
@@ -109,20 +109,13 @@ impl ImageIndex {
     }
 
     /// Nodes are found for a new plan; where only limits have changed, they stay.
-    pub(super) fn roll_out(
-        &mut self,
-        uid: &Arc<str>,
-        owner: Owner,
-        (rank, plan): (Rank, Plan),
-        pods: &Pods,
-        now: Now,
-    ) {
+    fn roll_out(&mut self, uid: &Arc<str>, (rank, plan): (Rank, Plan), pods: &Pods, now: Now) {
         if self.rollouts.get(uid).is_some_and(|rollout| rollout.plan.weight != plan.weight) {
             // What was decided was weighed with another weight.
             self.uncrowd_all(uid);
             self.undecide_all(uid, now);
         }
-        let fresh = || Rollout::new(owner, rank, plan.clone());
+        let fresh = || Rollout::new(rank, plan.clone());
         let same = self
             .rollouts
             .get(uid)

@@ -16,8 +16,7 @@
 //! - `job`, `status`, `memory`: what a job's status says, and what of it a later manager goes on from;
 //! - `room`: how much of a NodeImage who may have, and `crowd`: who waits for some;
 //! - `objects` and `jobs` take facts in, `place` says what they mean for one node, `advance` decides,
-//!   `entries` says what a node's NodeImage is to contain;
-//! - `predownload`: the same for workloads, without a job.
+//!   `entries` says what a node's NodeImage is to contain.
 //!
 //! What it costs, with J jobs that are open and N nodes: an event of a NodeImage touches the jobs named in
 //! its entries and nothing else, each with O(log N); a node that comes, goes or changes its labels evaluates
@@ -52,7 +51,6 @@ mod objects;
 mod parallelism;
 mod place;
 mod pods;
-pub mod predownload;
 mod rollout;
 mod room;
 mod site;
@@ -69,15 +67,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub use self::write::{Effect, Fetch, JobAct, JobWrite, NodeImageWrite, Seal, Wish};
 use self::{
     job::{Job, Secrets, Stage},
     rollout::Rollout,
     site::Site,
     spec::Spec,
-};
-pub use self::{
-    predownload::{Progress, PullAhead},
-    write::{Effect, Fetch, JobAct, JobWrite, NodeImageWrite, Seal, Wish},
 };
 use crate::{
     index::Index,
@@ -126,7 +121,7 @@ pub struct ImageIndex {
     /// By UID.
     jobs: HashMap<Arc<str>, Job>,
     uids: HashMap<Key, Arc<str>>,
-    /// By UID; of jobs that are not over, and of those who pull ahead.
+    /// By UID; of jobs that are not over.
     rollouts: HashMap<Arc<str>, Rollout>,
     /// Rollouts whose nodes follow pods, by namespace.
     by_pods: HashMap<Arc<str>, BTreeSet<Arc<str>>>,

@@ -23,8 +23,7 @@ impl Parallelism {
         }
     }
 
-    /// The same, of an annotation.
-    pub(super) fn of_text(text: &str) -> Result<Self, String> {
+    fn of_text(text: &str) -> Result<Self, String> {
         let digits = text.strip_suffix('%').unwrap_or(text);
         let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
         let number = plain.then(|| digits.parse::<u32>().ok()).flatten();

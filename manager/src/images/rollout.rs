@@ -21,10 +21,7 @@ use berth_proto::crd::DesiredImage;
 use jiff::Timestamp;
 
 use super::{parallelism::Parallelism, room::SEALED};
-use crate::{
-    seen::{Key, Labels},
-    selector::Selector,
-};
+use crate::{seen::Labels, selector::Selector};
 
 /// Which nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,14 +62,6 @@ pub(super) enum Standing {
     Former(End),
 }
 
-/// Owner of a rollout.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
-    Job(Key),
-    /// A workload, ahead of its update; no object has its status.
-    Ahead,
-}
-
 /// Plan of a rollout.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Plan {
@@ -103,7 +92,6 @@ pub(super) type Rank = (Timestamp, Arc<str>);
 /// How far it is.
 #[derive(Debug)]
 pub(super) struct Rollout {
-    pub(super) owner: Owner,
     pub(super) rank: Rank,
     pub(super) plan: Plan,
     /// Nodes may be asked.
@@ -127,9 +115,8 @@ pub(super) struct Rollout {
 }
 
 impl Rollout {
-    pub(super) fn new(owner: Owner, rank: Rank, plan: Plan) -> Self {
+    pub(super) fn new(rank: Rank, plan: Plan) -> Self {
         Self {
-            owner,
             rank,
             plan,
             open: false,

@@ -22,7 +22,7 @@ pub(super) const TIMEOUT: i32 = 600;
 /// Attempts after the first one, where nothing is said.
 pub(super) const BACKOFF_LIMIT: i32 = 3;
 /// The first version of a wish; a later one would pull again.
-pub(super) const VERSION: i64 = 1;
+const VERSION: i64 = 1;
 
 /// A job that makes sense.
 #[derive(Clone, Debug, PartialEq)]
@@ -131,7 +131,7 @@ pub(super) fn parse(key: &Key, uid: &Arc<str>, spec: &ImagePullJobSpec) -> Resul
 }
 
 /// Says that a wish is larger than a namespace's room on a node, and the remedy.
-pub(super) fn too_large(weight: usize) -> String {
+fn too_large(weight: usize) -> String {
     format!(
         "makes a wish of {} KiB, and all wishes of a namespace have {} KiB in the object of a node; make labels and annotations smaller",
         weight.div_ceil(1 << 10),
@@ -179,7 +179,7 @@ fn pull_policy(limits: &JobPullPolicy, deadline: Option<i64>) -> TagPullPolicy {
 
 /// All attempts one after the other; their pauses are in what is added to it ([`super::SILENCE`]). No more
 /// than what can be added to any time.
-pub(super) fn patience(timeout: i32, retries: i32) -> Duration {
+fn patience(timeout: i32, retries: i32) -> Duration {
     let attempts = u64::from(retries.unsigned_abs()).saturating_add(1);
     let seconds = u64::from(timeout.unsigned_abs()).saturating_mul(attempts);
     Duration::from_secs(seconds.min(MOST_SECONDS.unsigned_abs()))

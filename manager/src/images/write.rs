@@ -5,7 +5,7 @@ use std::sync::Arc;
 use berth_proto::crd::{DesiredImage, ImagePullJobStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::{budgets::Step, seen::Key, sidecarsets::SetNote, write::Write};
+use crate::{budgets::Step, seen::Key, sidecarsets::SetNote, spreads::SpreadStep, write::Write};
 
 /// Effect that is owed.
 #[derive(Clone, Debug)]
@@ -20,6 +20,8 @@ pub enum Effect {
     Note(SetNote),
     /// Something is to be done for a budget.
     Budget(Step),
+    /// Something is to be done for a WorkloadSpread.
+    Spread(SpreadStep),
 }
 
 /// The Secrets of a job.

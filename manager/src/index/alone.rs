@@ -9,7 +9,7 @@ use std::{
 
 use super::{Index, Set};
 use crate::{
-    images::{Effect, ImageIndex, PullAhead},
+    images::Effect,
     requests::StatusPatch,
     seen::{Kind, Now, Object, Pods},
     write::{Target, Write},
@@ -86,12 +86,6 @@ impl<I: Index, E: From<Effect>> Alone<I, E> {
 
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.index.next_deadline()
-    }
-}
-
-impl Alone<ImageIndex, Effect> {
-    pub(crate) fn want_ahead(&mut self, wanted: &PullAhead, now: Now) -> Vec<Effect> {
-        self.index.want_ahead(wanted, &self.pods, now)
     }
 }
 

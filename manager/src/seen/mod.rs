@@ -32,8 +32,8 @@ pub use self::{
     key::Key,
     object::{
         BudgetSeen, ContainerSeen, JobSeen, Kind, MarkerSeen, NamespaceSeen, NodeImageSeen, NodePodProbeSeen,
-        NodePodUpdateSeen, NodeSeen, Object, Owner, Phase, PodSeen, PodStage, RecreateSeen, RequestSeen,
-        Role, SidecarSetSeen, SidecarsSeen, UpdateSeen,
+        NodePodUpdateSeen, NodeSeen, Object, Owner, Phase, PodSeen, PodSpread, PodStage, RecreateSeen,
+        RequestSeen, Role, SidecarSetSeen, SidecarsSeen, SpreadSeen, UpdateSeen,
     },
     webhooks::{Entries, Entry, Reach, Webhooks},
 };

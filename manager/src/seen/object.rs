@@ -9,7 +9,7 @@ use berth_proto::crd::{
     ContainerRecreateRequestSpec, ContainerRecreateRequestStatus, ContainerUpdateRequestSpec,
     ContainerUpdateRequestStatus, DesiredImage, DesiredPod, ImagePullJobSpec, ImagePullJobStatus, PodProbe,
     PodProbeMarkerSpec, PodProbeMarkerStatus, PodUnavailableBudgetSpec, PodUnavailableBudgetStatus,
-    PullStatus, SidecarSetSpec, SidecarSetStatus, UpdatedPod,
+    PullStatus, SidecarSetSpec, SidecarSetStatus, UpdatedPod, WorkloadSpreadSpec, WorkloadSpreadStatus,
 };
 use jiff::Timestamp;
 
@@ -40,11 +40,13 @@ pub enum Kind {
     NodePodUpdate,
     /// PodUnavailableBudgets.
     Budget,
+    /// WorkloadSpreads.
+    Spread,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Pod,
         Self::Node,
         Self::Request,
@@ -57,6 +59,7 @@ impl Kind {
         Self::SidecarSet,
         Self::NodePodUpdate,
         Self::Budget,
+        Self::Spread,
     ];
 
     /// For logs and metrics.
@@ -74,12 +77,14 @@ impl Kind {
             Self::SidecarSet => "sidecarsets",
             Self::NodePodUpdate => "nodepodupdates",
             Self::Budget => "podunavailablebudgets",
+            Self::Spread => "workloadspreads",
         }
     }
 }
 
 /// An object as it is now.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all objects are pods")]
 pub enum Object {
     /// A pod.
     Pod(PodSeen),
@@ -105,6 +110,8 @@ pub enum Object {
     NodePodUpdate(Box<NodePodUpdateSeen>),
     /// A limit of how many pods are unavailable.
     Budget(Box<BudgetSeen>),
+    /// A spread of a workload's pods.
+    Spread(Box<SpreadSeen>),
 }
 
 impl Object {
@@ -123,6 +130,7 @@ impl Object {
             Self::SidecarSet(_) => Kind::SidecarSet,
             Self::NodePodUpdate(_) => Kind::NodePodUpdate,
             Self::Budget(_) => Kind::Budget,
+            Self::Spread(_) => Kind::Spread,
         }
     }
 }
@@ -167,10 +175,25 @@ pub struct PodSeen {
     pub mirror: bool,
     /// Sidecars that SidecarSets have put into it; none for a pod without them.
     pub sidecars: Option<Box<SidecarsSeen>>,
+    /// Its subset of a WorkloadSpread; none for a pod without one.
+    pub spread: Option<Box<PodSpread>>,
     /// Its controller.
     pub owner: Option<Owner>,
     /// It runs, is ready, runs what its spec says, and nobody marked it as unavailable.
     pub available: bool,
+}
+
+/// Subset of a pod as its annotation has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodSpread {
+    /// Name of the WorkloadSpread.
+    pub name: String,
+    /// Name of the subset.
+    pub subset: String,
+    /// Name that it was let in by, where it had none of its own.
+    pub entry: Option<String>,
+    /// The scheduler finds no node for it.
+    pub unschedulable: bool,
 }
 
 /// Controller of an object.
@@ -442,4 +465,25 @@ pub struct BudgetSeen {
     pub spec: Result<PodUnavailableBudgetSpec, String>,
     /// Its status, or why it is none.
     pub status: Result<PodUnavailableBudgetStatus, String>,
+}
+
+/// A WorkloadSpread as it is now.
+#[derive(Clone, Debug)]
+pub struct SpreadSeen {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// The version of it that a write is based on.
+    pub resource_version: String,
+    /// Counts its specs.
+    pub generation: Option<i64>,
+    /// Its deletion has begun.
+    pub deleting: bool,
+    /// Its spec, or why it is none.
+    pub spec: Result<WorkloadSpreadSpec, String>,
+    /// Its status, or why it is none.
+    pub status: Result<WorkloadSpreadStatus, String>,
 }

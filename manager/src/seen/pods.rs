@@ -11,7 +11,7 @@ use super::{
     container_id::ContainerId,
     key::{Key, Texts},
     labels::{LabelSets, Labels},
-    object::{Owner, PodSeen, PodStage, Role},
+    object::{Owner, PodSeen, PodSpread, PodStage, Role},
     shape::{Shape, Shapes},
     sidecars::Sidecars,
     uid::Uid,
@@ -38,6 +38,8 @@ pub(crate) struct Pod {
     pub(crate) mirror: bool,
     /// Most pods have none, and pay for a pointer.
     pub(crate) sidecars: Option<Box<Sidecars>>,
+    /// Its subset of a WorkloadSpread; most pods have none.
+    pub(crate) spread: Option<Box<PodSpread>>,
     /// Its controller; the pods of one share it.
     pub(crate) owner: Option<Arc<Owner>>,
     /// It runs, is ready, runs what its spec says, and nobody marked it as unavailable.
@@ -187,6 +189,7 @@ impl Pods {
             created: seen.created.and_then(|time| u32::try_from(time.as_second()).ok()).unwrap_or(0),
             mirror: seen.mirror,
             sidecars: sidecars.map(Box::new),
+            spread: seen.spread.clone(),
             owner: seen.owner.as_ref().map(|owner| self.owners.one(owner)),
             available: seen.available,
         }

@@ -16,7 +16,7 @@ pub(super) const STATE: &str = "kruise.io/sidecarset-inplace-update-state";
 pub(super) const UPDATE_STATE: &str = "apps.kruise.io/inplace-update-state";
 
 /// Keys that are kept.
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 14] = [
     names::HASH,
     names::HASH_WITHOUT_IMAGE,
     names::INJECTED_LIST,
@@ -30,6 +30,7 @@ const KEYS: [&str; 13] = [
     UPDATE_STATE,
     crate::budgets::OPERATIONS,
     crate::budgets::TOTAL,
+    berth_spread::MATCHED,
 ];
 
 /// Annotations of an object, those with a known key.

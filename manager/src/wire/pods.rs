@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use berth_sidecarset::names;
+use berth_spread::{MATCHED, Matched};
 use k8s_openapi::{
     NamespaceResourceScope,
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
@@ -13,7 +14,7 @@ use super::{
     Watchable, owner,
     sidecars::{Running, Shown, sidecars, updates},
 };
-use crate::seen::{ContainerSeen, Kind, Object, Phase, PodSeen, PodStage, Role, SidecarsSeen};
+use crate::seen::{ContainerSeen, Kind, Object, Phase, PodSeen, PodSpread, PodStage, Role, SidecarsSeen};
 
 /// Labels with it say that a pod does not serve, whatever its readiness says.
 const UNAVAILABLE: &str = "unavailable-pod.kruise.io/";
@@ -65,6 +66,7 @@ struct Condition {
     #[serde(rename = "type")]
     type_: String,
     status: String,
+    reason: Option<String>,
     last_transition_time: Option<Time>,
 }
 
@@ -122,6 +124,7 @@ impl Watchable for Pods {
             && conditions.iter().any(|condition| condition.holds("Ready"))
             && !meta.labels.iter().flatten().any(|(key, _)| key.starts_with(UNAVAILABLE))
             && !meta.annotations.as_ref().is_some_and(|kept| updates(kept, &pairs(regular, running)));
+        let spread = spread(meta, &conditions);
         let mut statuses: Vec<ContainerStatus> = status.container_statuses.unwrap_or_default();
         statuses.extend(status.init_container_statuses.unwrap_or_default());
         // Names are unique across containers and init containers of a pod.
@@ -150,6 +153,7 @@ impl Watchable for Pods {
             created: meta.creation_timestamp.as_ref().map(|time| time.0),
             mirror: meta.annotations.as_ref().is_some_and(|kept| kept.contains_key(names::MIRROR)),
             sidecars,
+            spread,
             owner: owner(meta),
             available,
         })
@@ -168,6 +172,15 @@ impl Condition {
     fn holds(&self, condition: &str) -> bool {
         self.type_ == condition && self.status == "True"
     }
+}
+
+/// Subset of the pod, if it is in one.
+fn spread(meta: &ObjectMeta, conditions: &[Condition]) -> Option<Box<PodSpread>> {
+    let Matched { name, subset, uid } = Matched::read(meta.annotations.as_ref()?.get(MATCHED)?)?;
+    let waits = |one: &Condition| {
+        one.type_ == "PodScheduled" && one.status == "False" && one.reason.as_deref() == Some("Unschedulable")
+    };
+    Some(Box::new(PodSpread { name, subset, entry: uid, unschedulable: conditions.iter().any(waits) }))
 }
 
 /// Nobody asks for the others: they are numbers already.

@@ -99,7 +99,8 @@ impl Stored {
     }
 }
 
-/// Decides what comes next. `bundled`: both configurations have the Secret's bundle.
+/// Decides what comes next. `bundled`: everything by which API servers know us has the
+/// Secret's bundle.
 pub(super) fn decide(stored: &Stored, name: &str, bundled: bool, now: Timestamp) -> Decision {
     let soon = now.checked_add(RENEW_BEFORE).ok();
     if !stored.good(stored.served.as_ref(), name, Some(now)) {

@@ -28,7 +28,7 @@ use tokio::{
 use tracing::{info, warn};
 
 use self::decision::{Decision, OVERLAP, RENEW, Step, Stored, decide, renewed};
-use super::view::View;
+use super::{conversion::Bundled, view::View};
 use crate::telemetry::chain;
 
 /// Whose the certificates are.
@@ -87,6 +87,8 @@ pub(super) struct Keeper {
     pub(super) secret: watch::Receiver<View<Secret>>,
     /// The bundles that the two configurations have.
     pub(super) bundled: [watch::Receiver<Vec<u8>>; 2],
+    /// The bundle of the definition whose objects are converted here.
+    pub(super) converting: watch::Receiver<Bundled>,
     /// Takes what is to be served.
     pub(super) served: watch::Sender<Served>,
 }
@@ -123,6 +125,11 @@ impl Keeper {
                         return;
                     }
                 }
+                changed = self.converting.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                }
                 () = sleep(pause) => {}
             }
         }
@@ -148,7 +155,9 @@ impl Keeper {
         }
         let bundle = stored.bundle();
         let [first, second] = &mut self.bundled;
-        let bundled = *first.borrow_and_update() == bundle && *second.borrow_and_update() == bundle;
+        let converting = self.converting.borrow_and_update().as_ref().is_none_or(|stands| *stands == bundle);
+        let bundled =
+            converting && *first.borrow_and_update() == bundle && *second.borrow_and_update() == bundle;
         let Decision::Renew(step) = decide(&stored, &name, bundled, now) else {
             // The end of an overlap comes without an event.
             return if stored.has_next() { OVERLAP.unsigned_abs() } else { LOOKED_AT_EVERY };

@@ -18,21 +18,24 @@ use tokio::{
 use tracing::{info, warn};
 
 use super::{
-    BudgetOptions, Coming, Desired, MOST_SETS, Options, Service, budgets, client,
+    BudgetOptions, Coming, Desired, MOST_SETS, Options, Service, SpreadOptions, budgets, client,
     coming::{Strangers, on_their_way},
-    desired,
+    desired, spreads,
     standing::entries,
 };
 use crate::{
-    admission::{budgets::BudgetKept, certificates::Served, path::Route, sets::SetSeen, view::View},
+    admission::{
+        budgets::BudgetKept, certificates::Served, path::Route, sets::SetSeen, spreads::SpreadKept,
+        view::View,
+    },
     seen::{Entries, Webhooks},
     telemetry::chain,
 };
 
 /// A write without an answer has failed.
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+pub(in crate::admission) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// Pauses after a write, by how many there were in a row; the last one is repeated.
-const PAUSES: [Duration; 7] = [
+pub(in crate::admission) const PAUSES: [Duration; 7] = [
     Duration::from_millis(50),
     Duration::from_millis(50),
     Duration::from_millis(200),
@@ -42,7 +45,7 @@ const PAUSES: [Duration; 7] = [
     Duration::from_secs(30),
 ];
 /// After so long without a write the pauses are short again.
-const QUIET: Duration = Duration::from_secs(60);
+pub(in crate::admission) const QUIET: Duration = Duration::from_secs(60);
 
 /// One of the two kinds of configuration.
 pub(in crate::admission) trait Configuration:
@@ -100,6 +103,8 @@ pub(in crate::admission) struct Keeper<K> {
     pub(in crate::admission) sets: watch::Receiver<View<SetSeen>>,
     /// The budgets, and what of them is limited.
     pub(in crate::admission) budgets: (watch::Receiver<View<BudgetKept>>, BudgetOptions),
+    /// The spreads, and whether they are carried out.
+    pub(in crate::admission) spreads: (watch::Receiver<View<SpreadKept>>, SpreadOptions),
     /// Sets that are about to be stored.
     pub(in crate::admission) coming: watch::Receiver<Coming>,
     /// The certificate.
@@ -164,6 +169,7 @@ impl<K: Configuration> Keeper<K> {
                 changed = self.shown.changed() => changed.is_err(),
                 changed = self.sets.changed() => changed.is_err(),
                 changed = self.budgets.0.changed() => changed.is_err(),
+                changed = self.spreads.0.changed() => changed.is_err(),
                 changed = self.coming.changed() => changed.is_err(),
                 changed = self.served.changed() => changed.is_err(),
                 // A write that failed.
@@ -193,7 +199,10 @@ impl<K: Configuration> Keeper<K> {
         let (shown, sets) = (self.shown.borrow_and_update(), self.sets.borrow_and_update());
         let served = self.served.borrow_and_update();
         let (kept, limits) = (self.budgets.0.borrow_and_update(), self.budgets.1);
-        let (Some(_), Some(sets), Some(kept)) = (shown.listed(), sets.listed(), kept.listed()) else {
+        let (spread, spreading) = (self.spreads.0.borrow_and_update(), self.spreads.1);
+        let (Some(_), Some(sets), Some(kept), Some(spread)) =
+            (shown.listed(), sets.listed(), kept.listed(), spread.listed())
+        else {
             return Look::Waits;
         };
         let (coming, instant) = (self.coming.borrow_and_update(), Instant::now());
@@ -211,6 +220,11 @@ impl<K: Configuration> Keeper<K> {
         }
         let mut desired = desired(rules(), &served.bundle, &self.service, self.options);
         desired.validating.extend(budgets::entries(kept.values(), &served.bundle, &self.service, limits));
+        let (bundle, service) = (&served.bundle, &self.service);
+        desired.validating.extend(spreads::validating(spread.values(), bundle, service, spreading));
+        // Before the sidecars, so that they find the pod as its subset has it.
+        let first = spreads::mutating(spread.values(), bundle, service, spreading);
+        desired.mutating.splice(0..0, first);
         if !desired.shared {
             let names = rules().map(|(name, _)| name);
             let client =

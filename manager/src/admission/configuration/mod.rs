@@ -13,6 +13,7 @@ mod coming;
 mod keeper;
 mod protection;
 mod selectors;
+mod spreads;
 mod standing;
 
 use k8s_openapi::{
@@ -27,9 +28,10 @@ use k8s_openapi::{
 pub(super) use self::{
     budgets::BudgetOptions,
     coming::{Coming, announce},
-    keeper::{Configuration, Keeper},
+    keeper::{ANSWER_WITHIN, Configuration, Keeper, PAUSES, QUIET},
+    spreads::SpreadOptions,
 };
-use super::{path::Route, sets::SetRules};
+use super::{path::Route, sets::SetRules, workloads};
 use crate::size;
 
 /// With more sets than that there is one entry for all of them.
@@ -111,6 +113,8 @@ pub(super) fn desired<'a>(
     entries.push(defaults.mutating(sets(), &Route::DefaultSets, bundle, service));
     let completes = Entry::everywhere("containerrecreaterequests.defaults".to_owned(), "Ignore");
     entries.push(completes.mutating(requests, &Route::Requests, bundle, service));
+    let workloads = Entry::everywhere("workloads.defaults".to_owned(), "Ignore");
+    entries.push(workloads.of_workloads(bundle, service));
     let checks = Entry::of_cluster("checks.sidecarsets".to_owned(), "Fail");
     let mut validating = vec![checks.validating(sets(), &Route::CheckSets, bundle, service)];
     if options.deletion_protection {
@@ -164,6 +168,23 @@ impl Entry {
             rules: Some(vec![rule]),
             side_effects: "None".to_owned(),
             timeout_seconds: Some(TIMEOUT_SECONDS),
+        }
+    }
+
+    /// For workloads that are made, and those whose spec changes.
+    fn of_workloads(self, bundle: &[u8], service: &Service) -> MutatingWebhook {
+        let rule = RuleWithOperations {
+            api_versions: Some(["v1alpha1", "v1beta1"].map(str::to_owned).into()),
+            resources: Some(workloads::RESOURCES.map(str::to_owned).into()),
+            ..rule("apps.kruise.io", "", "", &["CREATE", "UPDATE"], "Namespaced")
+        };
+        let changes = MatchCondition {
+            name: "spec-changes".to_owned(),
+            expression: "request.operation == 'CREATE' || object.spec != oldObject.spec".to_owned(),
+        };
+        MutatingWebhook {
+            match_conditions: Some(vec![changes]),
+            ..self.mutating(rule, &Route::Workloads, bundle, service)
         }
     }
 

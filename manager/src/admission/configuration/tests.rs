@@ -40,10 +40,14 @@ fn without_sets() {
     let desired = computed(&[]);
     assert_eq!(
         entries(&desired),
-        ["defaults.sidecarsets.berth.dev", "containerrecreaterequests.defaults.berth.dev"]
+        [
+            "defaults.sidecarsets.berth.dev",
+            "containerrecreaterequests.defaults.berth.dev",
+            "workloads.defaults.berth.dev"
+        ]
     );
     let policies: Vec<_> = desired.mutating.iter().map(|entry| entry.failure_policy.as_deref()).collect();
-    assert_eq!(policies, [Some("Fail"), Some("Ignore")]);
+    assert_eq!(policies, [Some("Fail"), Some("Ignore"), Some("Ignore")]);
     assert_eq!(desired.validating.len(), 1);
     let options = Options { pod_readiness_gate: true, ..Options::default() };
     let gated = super::desired([].into_iter(), b"", &service(), options);
@@ -135,7 +139,7 @@ fn too_many_sets_share_an_entry_that_nobody_waits_for(#[case] count: usize, #[ca
         .map(|index| (name(index), rules(&json!({"selector": {"matchLabels": {"app": name(index)}}}))))
         .collect();
     let desired = super::desired(sets.iter(), b"bundle", &service(), Options::default());
-    assert_eq!((desired.shared, desired.mutating.len()), (shared, if shared { 3 } else { count + 2 }));
+    assert_eq!((desired.shared, desired.mutating.len()), (shared, if shared { 4 } else { count + 3 }));
     let first = &desired.mutating[0];
     let policy = if shared { "Ignore" } else { "Fail" };
     assert_eq!(first.failure_policy.as_deref(), Some(policy));

@@ -269,6 +269,7 @@ fn seen(name: &str, pod: &Pod) -> Object {
         created: Some(pod.created),
         mirror: false,
         sidecars: None,
+        spread: None,
         owner: pod.owner.clone(),
         available: pod.ready,
     })

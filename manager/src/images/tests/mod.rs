@@ -3,7 +3,6 @@
 mod endings;
 mod failover;
 mod jobs;
-mod predownload;
 mod random;
 mod room_of_nodes;
 mod secrets;

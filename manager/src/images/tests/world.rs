@@ -232,6 +232,7 @@ impl World {
             created: None,
             mirror: false,
             sidecars: None,
+            spread: None,
             ip: None,
         };
         self.pods.insert(name.to_owned(), pod.clone());
@@ -287,6 +288,7 @@ impl World {
                 Effect::Forget(uid) => self.forgotten.push(uid),
                 Effect::Note(note) => panic!("not of this index: {note:?}"),
                 Effect::Budget(step) => panic!("not of this index: {step:?}"),
+                Effect::Spread(step) => panic!("not of this index: {step:?}"),
             }
         }
         while !self.waits && self.write_one() {}

@@ -48,6 +48,7 @@ pub(super) fn pod(name: &str, node: &str, with: &[(&str, &str)]) -> PodSeen {
         created: None,
         mirror: false,
         sidecars: None,
+        spread: None,
         ip: Some([10, 0, 0, 7].into()),
         containers: vec![container("game", &[("http", 8080)])],
     }

@@ -64,6 +64,7 @@ pub(super) fn pod(name: &str, containers: &[ContainerSeen]) -> PodSeen {
         created: None,
         mirror: false,
         sidecars: None,
+        spread: None,
         ip: None,
         containers: containers.to_vec(),
     }

@@ -17,6 +17,7 @@ fn pod(name: &str, restarts: i32) -> PodSeen {
         created: None,
         mirror: false,
         sidecars: None,
+        spread: None,
         ip: None,
         containers: vec![
             ContainerSeen {
@@ -72,8 +73,8 @@ fn what_a_list_does_not_show_has_vanished() {
 fn a_pod_is_small_and_shares_what_it_can() {
     assert_eq!(
         (size_of::<Pod>(), size_of::<Instance>()),
-        (128, 48),
-        "pointers to sidecars and owner among it"
+        (136, 48),
+        "pointers to sidecars, subset and owner among it"
     );
     let mut pods = Pods::default();
     let (a, b) = (pods.apply(&pod("a", 0)).unwrap(), pods.apply(&pod("b", 1)).unwrap());

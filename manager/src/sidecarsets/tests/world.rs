@@ -73,6 +73,7 @@ pub(super) fn pod(name: &str, image: &str) -> PodSeen {
         containers: Vec::new(),
         created: Some(BEGUN + Duration::from_secs(10)),
         mirror: false,
+        spread: None,
         sidecars: Some(Box::new(SidecarsSeen {
             listed: vec!["s".to_owned()],
             hashes: one(&hash(image)),

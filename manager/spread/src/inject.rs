@@ -1,0 +1,111 @@
+//! The rules of a subset, put into a new pod. Pure.
+
+use serde_json::{Map, Value, json};
+
+use crate::{MATCHED, Subset, merge::merge};
+
+/// Subset of a pod, as its annotation has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Matched {
+    /// Name of the WorkloadSpread.
+    pub name: String,
+    /// Name of the subset.
+    pub subset: String,
+    /// Entry of `creatingPods`, of a pod that had no name when it was let in.
+    pub uid: Option<String>,
+}
+
+impl Matched {
+    /// Reads the annotation; one that is none says nothing.
+    pub fn read(text: &str) -> Option<Self> {
+        let value: Value = serde_json::from_str(text).ok()?;
+        let part = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+        Some(Self {
+            name: part("name")?,
+            subset: part("subset")?,
+            uid: part("uid").filter(|uid| !uid.is_empty()),
+        })
+    }
+
+    /// Writes the annotation.
+    pub fn text(&self) -> String {
+        let mut value = json!({ "name": self.name, "subset": self.subset });
+        if let Some(uid) = &self.uid {
+            value["uid"] = uid.as_str().into();
+        }
+        value.to_string()
+    }
+}
+
+/// Puts the rules of a subset into a new pod, and says so in its annotation.
+pub fn inject(pod: &mut Value, subset: &Subset, matched: &Matched) {
+    if let Some(patch) = &subset.patch {
+        merge(pod, patch);
+    }
+    let Some(spec) = object(pod, "spec") else { return };
+    if !subset.tolerations.is_empty() {
+        extend(spec, "tolerations", &subset.tolerations);
+    }
+    if (subset.required.is_some() || !subset.preferred.is_empty())
+        && let Some(affinity) = within(spec, "affinity")
+        && let Some(nodes) = within(affinity, "nodeAffinity")
+    {
+        extend_some(nodes, "preferredDuringSchedulingIgnoredDuringExecution", &subset.preferred);
+        if let Some(term) = &subset.required
+            && let Some(required) = within(nodes, "requiredDuringSchedulingIgnoredDuringExecution")
+        {
+            require(required, term);
+        }
+    }
+    if let Some(metadata) = object(pod, "metadata")
+        && let Some(annotations) = within(metadata, "annotations")
+    {
+        annotations.insert(MATCHED.to_owned(), matched.text().into());
+    }
+}
+
+/// Adds a term to each that there is: a node must have one of them.
+fn require(required: &mut Map<String, Value>, term: &Value) {
+    let terms = required.entry("nodeSelectorTerms").or_insert_with(|| json!([]));
+    let Some(terms) = terms.as_array_mut() else { return };
+    if terms.is_empty() {
+        terms.push(term.clone());
+        return;
+    }
+    for known in terms.iter_mut().filter_map(Value::as_object_mut) {
+        for part in ["matchExpressions", "matchFields"] {
+            if let Some(more) = term.get(part).and_then(Value::as_array) {
+                extend_some(known, part, more);
+            }
+        }
+    }
+}
+
+fn extend_some(map: &mut Map<String, Value>, key: &str, more: &[Value]) {
+    if !more.is_empty() {
+        extend(map, key, more);
+    }
+}
+
+fn extend(map: &mut Map<String, Value>, key: &str, more: &[Value]) {
+    let list = map.entry(key).or_insert_with(|| json!([]));
+    if list.is_null() {
+        *list = json!([]);
+    }
+    if let Some(list) = list.as_array_mut() {
+        list.extend(more.iter().cloned());
+    }
+}
+
+fn object<'a>(value: &'a mut Value, key: &str) -> Option<&'a mut Map<String, Value>> {
+    within(value.as_object_mut()?, key)
+}
+
+/// The map of that name, which is made where there is none.
+fn within<'a>(map: &'a mut Map<String, Value>, key: &str) -> Option<&'a mut Map<String, Value>> {
+    let value = map.entry(key).or_insert_with(|| json!({}));
+    if value.is_null() {
+        *value = json!({});
+    }
+    value.as_object_mut()
+}

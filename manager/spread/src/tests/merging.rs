@@ -1,0 +1,88 @@
+//! Rules and patches, put into pods.
+
+use rstest::rstest;
+use serde_json::{Map, Value, json};
+
+use super::spread;
+use crate::{MATCHED, Matched, inject, is_merged, merge};
+
+fn map(value: &Value) -> Map<String, Value> {
+    value.as_object().unwrap().clone()
+}
+
+#[rstest]
+#[case::resources(
+    json!({"spec": {"containers": [{"name": "a", "image": "x"}, {"name": "b"}]}}),
+    json!({"spec": {"containers": [{"name": "a", "resources": {"limits": {"cpu": "2"}}}]}}),
+    json!({"spec": {"containers": [{"name": "a", "image": "x", "resources": {"limits": {"cpu": "2"}}}, {"name": "b"}]}})
+)]
+#[case::env(
+    json!({"spec": {"containers": [{"name": "a", "env": [{"name": "X", "value": "1"}]}]}}),
+    json!({"spec": {"containers": [{"name": "a", "env": [{"name": "X", "value": "2"}, {"name": "Y", "value": "3"}]}]}}),
+    json!({"spec": {"containers": [{"name": "a", "env": [{"name": "X", "value": "2"}, {"name": "Y", "value": "3"}]}]}})
+)]
+#[case::labels(json!({"metadata": {"labels": {"a": "1"}}}), json!({"metadata": {"labels": {"b": "2"}}}), json!({"metadata": {"labels": {"a": "1", "b": "2"}}}))]
+#[case::null_takes_away(json!({"metadata": {"labels": {"a": "1"}}}), json!({"metadata": {"labels": {"a": null}}}), json!({"metadata": {"labels": {}}}))]
+#[case::plain_lists_are_replaced(json!({"spec": {"tolerations": [{"key": "a"}]}}), json!({"spec": {"tolerations": [{"key": "b"}]}}), json!({"spec": {"tolerations": [{"key": "b"}]}}))]
+#[case::item_goes(json!({"spec": {"volumes": [{"name": "a"}, {"name": "b"}]}}), json!({"spec": {"volumes": [{"name": "a", "$patch": "delete"}]}}), json!({"spec": {"volumes": [{"name": "b"}]}}))]
+#[case::list_is_replaced(json!({"spec": {"volumes": [{"name": "a"}]}}), json!({"spec": {"volumes": [{"$patch": "replace"}, {"name": "b"}]}}), json!({"spec": {"volumes": [{"name": "b"}]}}))]
+#[case::map_is_replaced(json!({"spec": {"nodeSelector": {"a": "1"}}}), json!({"spec": {"nodeSelector": {"$patch": "replace", "b": "2"}}}), json!({"spec": {"nodeSelector": {"b": "2"}}}))]
+#[case::order_says_nothing(json!({"spec": {"volumes": [{"name": "a"}]}}), json!({"spec": {"$setElementOrder/volumes": [{"name": "a"}]}}), json!({"spec": {"volumes": [{"name": "a"}]}}))]
+#[case::finalizers(json!({"metadata": {"finalizers": ["a"]}}), json!({"metadata": {"finalizers": ["a", "b"]}}), json!({"metadata": {"finalizers": ["a", "b"]}}))]
+#[case::where_there_is_nothing(json!({}), json!({"spec": {"containers": [{"name": "a"}]}}), json!({"spec": {"containers": [{"name": "a"}]}}))]
+fn merges(#[case] mut pod: Value, #[case] patch: Value, #[case] expected: Value) {
+    merge(&mut pod, &map(&patch));
+    assert_eq!(pod, expected);
+}
+
+#[test]
+fn a_patch_that_changes_nothing_is_told() {
+    let pod = json!({"metadata": {"labels": {"a": "1"}, "annotations": {"x": "1"}}, "spec": {"containers": [{"name": "a"}]}});
+    let annotation = json!({"metadata": {"labels": {"a": "1"}, "annotations": {"x": "2"}}});
+    assert!(is_merged(&pod, &map(&annotation)), "annotations aside");
+    assert!(!is_merged(&pod, &map(&json!({"metadata": {"labels": {"a": "2"}}}))));
+}
+
+fn term(zone: &str) -> Value {
+    json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]})
+}
+
+#[test]
+fn a_pod_gets_the_rules_of_its_subset() {
+    let subsets = json!([{
+        "name": "a", "maxReplicas": 1, "requiredNodeSelectorTerm": term("a"),
+        "preferredNodeSelectorTerms": [{"weight": 2, "preference": term("x")}],
+        "tolerations": [{"key": "t"}], "patch": {"metadata": {"labels": {"subset": "a"}}},
+    }]);
+    let spread = spread("CloneSet", subsets);
+    let matched = Matched { name: "ws".into(), subset: "a".into(), uid: Some("u".into()) };
+    let mut pod = json!({"spec": {"tolerations": [{"key": "own"}], "affinity": {"nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term("1"), {"matchFields": []}]},
+    }}}});
+    inject(&mut pod, &spread.subsets[0], &matched);
+    let nodes = &pod["spec"]["affinity"]["nodeAffinity"];
+    let terms = &nodes["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
+    // A node must have one of the terms, so each has the rule.
+    assert_eq!(terms[0]["matchExpressions"][1], term("a")["matchExpressions"][0]);
+    assert_eq!(terms[1]["matchExpressions"], term("a")["matchExpressions"]);
+    assert_eq!(nodes["preferredDuringSchedulingIgnoredDuringExecution"][0]["weight"], 2);
+    assert_eq!(pod["spec"]["tolerations"], json!([{"key": "own"}, {"key": "t"}]));
+    assert_eq!(pod["metadata"]["labels"], json!({"subset": "a"}));
+    let read = Matched::read(pod["metadata"]["annotations"][MATCHED].as_str().unwrap());
+    assert_eq!(read, Some(matched));
+    let mut plain = json!({"spec": {}});
+    inject(&mut plain, &spread.subsets[0], &Matched::default());
+    let required =
+        &plain["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    assert_eq!(required["nodeSelectorTerms"], json!([term("a")]));
+}
+
+#[rstest]
+#[case::openkruise(r#"{"name":"ws","subset":"a"}"#, true)]
+#[case::no_json("ws", false)]
+#[case::a_list("[]", false)]
+#[case::no_subset(r#"{"name":"ws"}"#, false)]
+#[case::a_number(r#"{"name":1,"subset":"a"}"#, false)]
+fn annotations(#[case] text: &str, #[case] is: bool) {
+    assert_eq!(Matched::read(text).is_some(), is);
+}

@@ -1,0 +1,55 @@
+//! Faults of a spec are said by field and remedy.
+
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::{parsed, target};
+
+#[rstest]
+#[case::good(json!({}), "")]
+#[case::none(json!({"subsets": []}), "spec.subsets: there are none")]
+#[case::two_of_a_name(json!({"subsets": [{"name": "a"}, {"name": "a"}]}), "spec.subsets[1].name")]
+#[case::no_name(json!({"subsets": [{"name": ""}]}), "spec.subsets[0].name")]
+#[case::odd_share(json!({"subsets": [{"name": "a", "maxReplicas": "x"}]}), "spec.subsets[0].maxReplicas: give a number")]
+#[case::large_share(json!({"subsets": [{"name": "a", "maxReplicas": "101%"}]}), "from 0% to 100%")]
+#[case::negative(json!({"subsets": [{"name": "a", "maxReplicas": -1}]}), "spec.subsets[0].maxReplicas")]
+#[case::both(json!({"subsets": [{"name": "a", "maxReplicas": 1}, {"name": "b", "maxReplicas": "10%"}]}), "only numbers, or only shares")]
+#[case::too_much(json!({"subsets": [{"name": "a", "maxReplicas": "60%"}, {"name": "b", "maxReplicas": "60%"}, {"name": "c"}]}), "120% together")]
+#[case::too_little(json!({"subsets": [{"name": "a", "maxReplicas": "60%"}, {"name": "b", "maxReplicas": "30%"}]}), "90% together")]
+#[case::all(json!({"subsets": [{"name": "a", "maxReplicas": "60%"}, {"name": "b", "maxReplicas": "40%"}]}), "")]
+#[case::ordered_share(json!({"targetRef": target("StatefulSet"), "subsets": [{"name": "a", "maxReplicas": "100%"}]}), "a StatefulSet are by number")]
+#[case::odd_kind(json!({"targetRef": target("DaemonSet")}), "spec.targetRef: give a CloneSet")]
+#[case::odd_name(json!({"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a'b"}}), "spec.targetRef.name")]
+#[case::no_name_of_target(json!({"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": ""}}), "spec.targetRef.name")]
+#[case::odd_strategy(json!({"scheduleStrategy": {"type": "Sometimes"}}), "spec.scheduleStrategy.type")]
+#[case::fixed_seconds(json!({"scheduleStrategy": {"type": "Fixed", "adaptive": {}}}), "spec.scheduleStrategy.adaptive")]
+#[case::last_limited(json!({"scheduleStrategy": {"type": "Adaptive"}, "subsets": [{"name": "a"}, {"name": "b", "maxReplicas": 1}]}), "leave out its maxReplicas")]
+#[case::too_long(json!({"scheduleStrategy": {"type": "Adaptive", "adaptive": {"rescheduleCriticalSeconds": 148}}, "subsets": [{"name": "a"}, {"name": "b"}, {"name": "c"}]}), "give 0 to 147 s")]
+#[case::long(json!({"scheduleStrategy": {"type": "Adaptive", "adaptive": {"rescheduleCriticalSeconds": 147}}, "subsets": [{"name": "a"}, {"name": "b"}, {"name": "c"}]}), "")]
+#[case::empty_term(json!({"subsets": [{"name": "a", "requiredNodeSelectorTerm": {}}]}), "spec.subsets[0].requiredNodeSelectorTerm")]
+#[case::odd_weight(json!({"subsets": [{"name": "a", "preferredNodeSelectorTerms": [{"weight": 0, "preference": {}}]}]}), "give 1 to 100")]
+#[case::odd_patch(json!({"subsets": [{"name": "a", "patch": {"spec": 1}}]}), "spec.subsets[0].patch")]
+fn wrong_ones(#[case] part: Value, #[case] says: &str) {
+    let mut spec = json!({"targetRef": target("Deployment"), "subsets": [{"name": "a", "maxReplicas": 1}, {"name": "b"}]});
+    spec.as_object_mut().unwrap().extend(part.as_object().unwrap().clone());
+    let said = parsed(spec).err().unwrap_or_default();
+    assert!(said.contains(says) && said.is_empty() == says.is_empty(), "{said}");
+}
+
+#[test]
+fn a_large_patch_is_refused() {
+    let patch = json!({"metadata": {"annotations": {"a": "x".repeat(65_536)}}});
+    let spec = json!({"targetRef": target("Deployment"), "subsets": [{"name": "a", "patch": patch}]});
+    assert!(parsed(spec).unwrap_err().contains("64 KiB"));
+}
+
+#[test]
+fn whose_pods_they_are() {
+    let of = |kind: &str| super::spread(kind, json!([{"name": "a"}])).target;
+    assert!(of("Deployment").is("apps/v1beta9", "Deployment", "web"));
+    assert!(!of("Deployment").is("extensions/v1", "Deployment", "web"));
+    assert!(of("Deployment").may_have("apps/v1", "ReplicaSet", "web-5d4"));
+    assert!(!of("Deployment").may_have("apps/v1", "ReplicaSet", "webs-5d4"));
+    assert!(!of("ReplicaSet").may_have("apps/v1", "ReplicaSet", "web-5d4"));
+    assert!(of("CloneSet").obeys_costs() && !of("Job").obeys_costs() && of("StatefulSet").is_ordered());
+}

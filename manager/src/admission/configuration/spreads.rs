@@ -1,0 +1,203 @@
+//! Entries of the WorkloadSpreads: exactly the pods of their workloads are asked about, as far as the API
+//! server can tell them apart. Pure.
+//!
+//! One entry for each spread, by the name of its workload as new pods have it in their controller; above
+//! [`MOST`] of them one is for all pods of their namespaces. Deletions and evictions are told of in all
+//! namespaces with a spread, and go whether somebody answers or not.
+
+use std::collections::BTreeSet;
+
+use berth_spread::{MATCHED, Target};
+use k8s_openapi::{
+    api::admissionregistration::v1::{
+        MatchCondition, MutatingWebhook, RuleWithOperations, ValidatingWebhook,
+    },
+    apimachinery::pkg::apis::meta::v1::LabelSelector,
+};
+
+use super::{Entry, LEFT_OUT, MOST_BYTES, Service, by_name, pods_created, rule};
+use crate::{
+    admission::{path::Route, spreads::SpreadKept},
+    size,
+};
+
+/// With more spreads than that one entry is for all of them.
+const MOST: usize = 100;
+
+/// Choices of the operator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::admission) struct SpreadOptions {
+    /// They are carried out.
+    pub(in crate::admission) on: bool,
+    /// New pods come without a subset while no manager answers.
+    pub(in crate::admission) ignore: bool,
+}
+
+/// Entries for new pods.
+pub(super) fn mutating<'a>(
+    spreads: impl Iterator<Item = &'a SpreadKept>,
+    bundle: &[u8],
+    service: &Service,
+    options: SpreadOptions,
+) -> Vec<MutatingWebhook> {
+    let failure = if options.ignore { "Ignore" } else { "Fail" };
+    let entry = |name: String, namespaces: &BTreeSet<&str>, condition: String| {
+        let entry = Entry { name, failure, pods: LabelSelector::default(), namespaces: of(namespaces) };
+        MutatingWebhook {
+            match_conditions: Some(vec![named("controlled", condition)]),
+            // A pod that is let in stands in the status.
+            side_effects: "NoneOnDryRun".to_owned(),
+            ..entry.mutating(pods_created(), &Route::Place, bundle, service)
+        }
+    };
+    let kept: Vec<&SpreadKept> = kept(spreads, options).collect();
+    let own = kept.iter().filter_map(|kept| {
+        let name = format!("{}.{}.workloadspread", kept.name, kept.namespace);
+        let condition = controlled(&kept.spread.as_ref().ok()?.target);
+        Some(entry(name, &BTreeSet::from([&*kept.namespace]), condition))
+    });
+    let own: Vec<_> = own.collect();
+    let is_label = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
+    let odd = kept.iter().any(|kept| kept.name.len() > 120 || !kept.name.bytes().all(is_label));
+    if own.len() <= MOST && !odd && size::bytes(&own) <= MOST_BYTES / 2 {
+        return own;
+    }
+    let spaces = kept.iter().map(|kept| &*kept.namespace).collect();
+    let any = owners("o.kind in ['CloneSet', 'StatefulSet', 'ReplicaSet', 'Job']");
+    vec![entry("pods.workloadspreads".to_owned(), &spaces, any)]
+}
+
+/// Entries for pods that go, and for spreads that are written.
+pub(super) fn validating<'a>(
+    spreads: impl Iterator<Item = &'a SpreadKept>,
+    bundle: &[u8],
+    service: &Service,
+    options: SpreadOptions,
+) -> Vec<ValidatingWebhook> {
+    let checks = Entry::everywhere("checks.workloadspreads".to_owned(), "Fail");
+    let written = rule("apps.kruise.io", "v1alpha1", "workloadspreads", &["CREATE", "UPDATE"], "Namespaced");
+    let mut entries = vec![ValidatingWebhook {
+        side_effects: "None".to_owned(),
+        ..checks.validating(written, &Route::CheckSpreads, bundle, service)
+    }];
+    let spaces: BTreeSet<&str> = kept(spreads, options).map(|kept| &*kept.namespace).collect();
+    if spaces.is_empty() {
+        return entries;
+    }
+    let entry = |name: &str, rule: RuleWithOperations, condition: Option<String>| {
+        // A pod goes, whoever answers.
+        let entry = Entry {
+            name: format!("{name}.workloadspreads"),
+            failure: "Ignore",
+            pods: LabelSelector::default(),
+            namespaces: of(&spaces),
+        };
+        ValidatingWebhook {
+            match_conditions: condition.map(|condition| vec![named("placed", condition)]),
+            ..entry.validating(rule, &Route::Leave, bundle, service)
+        }
+    };
+    let placed = format!(
+        "has(oldObject.metadata.annotations) && '{MATCHED}' in oldObject.metadata.annotations \
+         && !has(oldObject.metadata.deletionTimestamp)"
+    );
+    entries.push(entry("deletions", rule("", "v1", "pods", &["DELETE"], "Namespaced"), Some(placed)));
+    entries.push(entry("evictions", rule("", "v1", "pods/eviction", &["CREATE"], "Namespaced"), None));
+    entries
+}
+
+fn kept<'a>(
+    spreads: impl Iterator<Item = &'a SpreadKept>,
+    options: SpreadOptions,
+) -> impl Iterator<Item = &'a SpreadKept> {
+    spreads
+        .filter(move |kept| options.on && kept.spread.is_ok() && !LEFT_OUT.contains(&kept.namespace.as_str()))
+}
+
+fn of(namespaces: &BTreeSet<&str>) -> LabelSelector {
+    let names: Vec<&str> = namespaces.iter().copied().collect();
+    LabelSelector { match_expressions: Some(vec![by_name("In", &names)]), match_labels: None }
+}
+
+/// Pods of a workload, or of a ReplicaSet that may be its own: names have no letter that CEL would read.
+fn controlled(target: &Target) -> String {
+    let Target { kind, name, .. } = target;
+    match kind.as_str() {
+        "Deployment" => owners(&format!("o.kind == 'ReplicaSet' && o.name.startsWith('{name}-')")),
+        _ => owners(&format!("o.kind == '{kind}' && o.name == '{name}'")),
+    }
+}
+
+fn owners(which: &str) -> String {
+    format!(
+        "has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(o, \
+         has(o.controller) && o.controller && {which})"
+    )
+}
+
+fn named(name: &str, expression: String) -> MatchCondition {
+    MatchCondition { name: name.to_owned(), expression }
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_spread::Spread;
+    use serde_json::json;
+
+    use super::*;
+
+    fn spread(namespace: &str, name: &str, kind: &str) -> SpreadKept {
+        let spec = json!({"targetRef": {"apiVersion": "apps/v1", "kind": kind, "name": "web"}, "subsets": [{"name": "a"}]});
+        let spec = serde_json::from_value(spec).map_err(|error| error.to_string());
+        SpreadKept {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            spread: spec.and_then(|spec| Spread::parse(&spec)),
+        }
+    }
+
+    fn names(spreads: &[SpreadKept], options: SpreadOptions) -> (Vec<String>, Vec<String>) {
+        let service = Service { namespace: "berth-system".to_owned(), name: "berth-manager".to_owned() };
+        let mutating = mutating(spreads.iter(), b"bundle", &service, options);
+        let validating = validating(spreads.iter(), b"bundle", &service, options);
+        let name = |name: &String, failure: &Option<String>| {
+            format!("{} {}", name.strip_suffix(".berth.dev").unwrap(), failure.as_deref().unwrap())
+        };
+        (
+            mutating.iter().map(|one| name(&one.name, &one.failure_policy)).collect(),
+            validating.iter().map(|one| name(&one.name, &one.failure_policy)).collect(),
+        )
+    }
+
+    const ON: SpreadOptions = SpreadOptions { on: true, ignore: false };
+
+    #[test]
+    fn each_spread_has_its_pods_and_no_deletion_waits() {
+        let spreads = [
+            spread("shop", "a", "Deployment"),
+            spread("shop", "b", "Pod"),
+            spread("kube-system", "c", "Job"),
+        ];
+        let (mutating, validating) = names(&spreads, ON);
+        assert_eq!(mutating, ["a.shop.workloadspread Fail"]);
+        let going = [
+            "checks.workloadspreads Fail",
+            "deletions.workloadspreads Ignore",
+            "evictions.workloadspreads Ignore",
+        ];
+        assert_eq!(validating, going);
+        let (mutating, _) = names(&spreads, SpreadOptions { ignore: true, ..ON });
+        assert_eq!(mutating, ["a.shop.workloadspread Ignore"]);
+        let off = names(&spreads, SpreadOptions::default());
+        assert_eq!(off, (vec![], vec!["checks.workloadspreads Fail".to_owned()]));
+        let target = spreads[0].spread.as_ref().map(|spread| controlled(&spread.target));
+        assert!(target.unwrap().contains("o.name.startsWith('web-')"));
+    }
+
+    #[test]
+    fn too_many_share_an_entry() {
+        let spreads: Vec<_> = (0..=MOST).map(|at| spread("shop", &format!("s{at}"), "ReplicaSet")).collect();
+        assert_eq!(names(&spreads, ON).0, ["pods.workloadspreads Fail"]);
+        assert_eq!(names(&spreads[1..], ON).0.len(), MOST);
+    }
+}

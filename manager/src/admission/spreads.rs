@@ -1,0 +1,355 @@
+//! Pods that are about to be made get the subset of their WorkloadSpread; those that are about to go give
+//! their place back.
+//!
+//! Every replica answers, by the spread as it stands at the API server. A place is taken by a write of the
+//! status at the version it was decided on: of two pods that come at once one is decided anew. Questions of
+//! one spread take turns within a replica.
+//!
+//! A pod that cannot be placed now is refused, and its workload makes it again; a deletion is never refused.
+
+use std::time::Duration;
+
+use berth_proto::crd::{WorkloadSpread, WorkloadSpreadStatus};
+use berth_spread::{Choice, MATCHED, Matched, Question, Spread, choose, inject, release};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, Client,
+    api::{DynamicObject, ListParams, PostParams},
+    core::ApiResource,
+};
+use serde_json::Value;
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
+use tracing::debug;
+
+use super::{
+    review::{Request, Verdict},
+    turns::Turns,
+    view::View,
+};
+use crate::{
+    budgets::parent,
+    seen::{Object, Owner},
+    spreads::replicas,
+    telemetry::chain,
+    wire::{self, Watched},
+};
+
+/// A decision that is written over so often is left to who asks.
+const TRIES: u32 = 8;
+/// A question is answered within it; the server answers within 4 s.
+const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+
+/// A WorkloadSpread as admission has it.
+#[derive(Clone, Debug)]
+pub(super) struct SpreadKept {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    /// The spread, or what is wrong with it.
+    pub(super) spread: Result<Spread, String>,
+}
+
+/// Reads a WorkloadSpread; one whose deletion has begun places nothing.
+pub(super) fn read(object: Watched<wire::Spreads>) -> Option<SpreadKept> {
+    let Object::Spread(seen) = object.into_object() else { return None };
+    let spread = seen.spec.as_ref().map_err(Clone::clone).and_then(Spread::parse);
+    let kept = SpreadKept { namespace: seen.namespace, name: seen.name, spread };
+    Some(kept).filter(|_| !seen.deleting)
+}
+
+/// Places for all spreads.
+pub(super) struct Placer {
+    pub(super) client: Client,
+    pub(super) spreads: watch::Receiver<View<SpreadKept>>,
+    pub(super) turns: Turns<WorkloadSpread>,
+}
+
+impl Placer {
+    /// Answers to a pod that is about to be made.
+    pub(super) async fn place(&self, request: &Request) -> Verdict {
+        let answer = async {
+            let Some(owner) = controller(&request.object).filter(|_| lives(&request.object)) else {
+                return Ok(Verdict::AS_IT_IS);
+            };
+            let Some((name, spread)) = self.of_owner(&request.namespace, &owner).await? else {
+                return Ok(Verdict::AS_IT_IS);
+            };
+            self.enter(request, &name, &spread).await
+        };
+        match timeout(ANSWER_WITHIN, answer).await {
+            Ok(Ok(verdict)) => verdict,
+            Ok(Err(missing)) => Verdict::Unready(missing),
+            Err(_) => Verdict::Unready("the WorkloadSpread of the pod was not read or written in time"),
+        }
+    }
+
+    /// Gives the place of a pod back that is about to go. Whatever comes of it, the pod goes.
+    pub(super) async fn leave(&self, request: &Request) -> Verdict {
+        let answer = async {
+            let pod = match (request.operation.as_str(), request.sub_resource.as_str()) {
+                ("DELETE", "") => request.old_object.clone(),
+                ("CREATE", "eviction") => self.evicted(request).await?,
+                _ => return Ok(()),
+            };
+            let tries = request.object.pointer("/deleteOptions/dryRun").and_then(Value::as_array);
+            if request.dry_run || tries.is_some_and(|all| !all.is_empty()) {
+                return Ok(());
+            }
+            let matched = pod["metadata"]["annotations"][MATCHED].as_str().and_then(Matched::read);
+            let Some(matched) = matched.filter(|_| lives(&pod) && controller(&pod).is_some()) else {
+                return Ok(());
+            };
+            let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+            self.give_back(&request.namespace, &matched, name).await
+        };
+        match timeout(ANSWER_WITHIN, answer).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => debug!(error, "Place of a pod not given back before it goes"),
+            Err(_) => debug!("Place of a pod not given back in time"),
+        }
+        Verdict::AS_IT_IS
+    }
+
+    async fn evicted(&self, request: &Request) -> Result<Value, &'static str> {
+        let resource = ApiResource::erase::<Pod>(&());
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(self.client.clone(), &request.namespace, &resource);
+        let pod = api.get_opt(&request.name).await.map_err(|_| "the pod of an eviction could not be read")?;
+        Ok(pod.and_then(|pod| serde_json::to_value(pod).ok()).unwrap_or_default())
+    }
+
+    /// The spread of a pod's controller, the first by name.
+    async fn of_owner(
+        &self,
+        namespace: &str,
+        owner: &Owner,
+    ) -> Result<Option<(String, Spread)>, &'static str> {
+        let mut candidates = {
+            let view = self.spreads.borrow();
+            let spreads = view.listed().ok_or("WorkloadSpreads are not listed yet")?;
+            let prefix = format!("{namespace}/");
+            let of_space = spreads.range(prefix.clone()..).take_while(|(key, _)| key.starts_with(&prefix));
+            let all = of_space.filter_map(|(_, kept)| Some((kept.name.clone(), kept.spread.clone().ok()?)));
+            all.filter(|(_, spread)| may_be(spread, owner)).collect::<Vec<_>>()
+        };
+        if candidates.is_empty() {
+            // The API server asks because one is for it: the watch may be behind.
+            let api: Api<WorkloadSpread> = Api::namespaced(self.client.clone(), namespace);
+            let all =
+                api.list(&ListParams::default()).await.map_err(|_| "WorkloadSpreads could not be read")?;
+            let all = all.items.into_iter().filter(|one| one.metadata.deletion_timestamp.is_none());
+            candidates = all
+                .filter_map(|one| Some((one.metadata.name.clone()?, Spread::parse(&one.spec).ok()?)))
+                .filter(|(_, spread)| may_be(spread, owner))
+                .collect();
+        }
+        let mut top: Option<Option<Owner>> = None;
+        for (name, spread) in candidates {
+            if spread.target.is(&owner.api_version, &owner.kind, &owner.name) {
+                return Ok(Some((name, spread)));
+            }
+            // To which Deployment its ReplicaSet belongs.
+            let found = match &top {
+                Some(top) => top.clone(),
+                None => {
+                    let read = parent(&self.client, namespace, &owner.name, &owner.uid).await;
+                    let read = read.map_err(|_| "the ReplicaSet of the pod could not be read")?;
+                    top.insert(read.flatten()).clone()
+                }
+            };
+            if found.is_some_and(|top| spread.target.is(&top.api_version, &top.kind, &top.name)) {
+                return Ok(Some((name, spread)));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn enter(&self, request: &Request, name: &str, spread: &Spread) -> Result<Verdict, &'static str> {
+        let pod = &request.object;
+        let own = pod["metadata"]["name"].as_str().filter(|name| !name.is_empty());
+        // One without a name is known by the identity of this request, until it is seen.
+        let entry = own.unwrap_or(&request.uid);
+        let replicas = if spread.is_by_share() {
+            replicas(&self.client, &request.namespace, &spread.target).await.map_err(|error| {
+                debug!(error, "Replicas not read");
+                "the replicas of the workload could not be read"
+            })?
+        } else {
+            0
+        };
+        let question =
+            Question { pod: entry, ordinal: own.and_then(ordinal), replicas, now: Timestamp::now() };
+        let matched = |at: usize| Matched {
+            name: name.to_owned(),
+            subset: spread.subsets.get(at).map(|subset| subset.name.clone()).unwrap_or_default(),
+            uid: own.is_none().then(|| request.uid.clone()),
+        };
+        let placed = |at: usize| {
+            let mut pod = pod.clone();
+            if let Some(subset) = spread.subsets.get(at) {
+                inject(&mut pod, subset, &matched(at));
+            }
+            Verdict::Allowed { object: Some(pod), warnings: Vec::new() }
+        };
+        if spread.is_unlimited() {
+            return Ok(placed(0));
+        }
+        let api: Api<WorkloadSpread> = Api::namespaced(self.client.clone(), &request.namespace);
+        let turn = self.turns.of(&format!("{}/{name}", request.namespace));
+        let mut known = turn.lock().await;
+        for tried in 0..TRIES {
+            let cached = known.take();
+            let is_newest = cached.is_none();
+            let object = match cached {
+                Some(object) => object,
+                None => match api.get_opt(name).await {
+                    Ok(Some(object)) => object,
+                    Ok(None) => return Ok(Verdict::AS_IT_IS),
+                    Err(_) => return Err("the WorkloadSpread could not be read"),
+                },
+            };
+            let empty = WorkloadSpreadStatus::default();
+            match choose(spread, object.status.as_ref().unwrap_or(&empty), &question) {
+                // What this replica wrote last may have been written over.
+                Choice::Nowhere | Choice::Crowded | Choice::Take(_) if !is_newest => {}
+                Choice::Take(at) => return Ok(placed(at)),
+                Choice::Nowhere => return Ok(Verdict::AS_IT_IS),
+                Choice::Crowded => {
+                    let message = format!("WorkloadSpread {name:?} has 2000 pods on their way; try again");
+                    return Ok(Verdict::Refused { code: 429, reason: "TooManyRequests", message });
+                }
+                Choice::Enter(at, _) if request.dry_run => return Ok(placed(at)),
+                Choice::Enter(at, next) => match write(&api, name, object, *next).await? {
+                    Written::Done(object) => {
+                        *known = Some(*object);
+                        return Ok(placed(at));
+                    }
+                    Written::Again => pause(tried).await,
+                    Written::Gone => return Ok(Verdict::AS_IT_IS),
+                },
+            }
+        }
+        Err("many pods of the WorkloadSpread come at once")
+    }
+
+    async fn give_back(&self, namespace: &str, matched: &Matched, pod: &str) -> Result<(), &'static str> {
+        let spread = {
+            let view = self.spreads.borrow();
+            let kept = view.get(&format!("{namespace}/{}", matched.name));
+            kept.and_then(|kept| kept.spread.clone().ok())
+        };
+        let Some(spread) = spread else { return Ok(()) };
+        let api: Api<WorkloadSpread> = Api::namespaced(self.client.clone(), namespace);
+        let turn = self.turns.of(&format!("{namespace}/{}", matched.name));
+        let mut known = turn.lock().await;
+        for tried in 0..TRIES {
+            let object = match known.take() {
+                Some(object) => object,
+                None => match api.get_opt(&matched.name).await {
+                    Ok(Some(object)) => object,
+                    Ok(None) => return Ok(()),
+                    Err(_) => return Err("the WorkloadSpread could not be read"),
+                },
+            };
+            let Some(status) = &object.status else { return Ok(()) };
+            let place = (matched.subset.as_str(), pod);
+            let Some(next) = release(&spread, status, place, Timestamp::now()) else { return Ok(()) };
+            match write(&api, &matched.name, object, next).await? {
+                Written::Done(object) => {
+                    *known = Some(*object);
+                    return Ok(());
+                }
+                Written::Again => pause(tried).await,
+                Written::Gone => return Ok(()),
+            }
+        }
+        Err("many pods of the WorkloadSpread go at once")
+    }
+}
+
+/// End of a write.
+enum Written {
+    Done(Box<WorkloadSpread>),
+    /// Somebody else was first.
+    Again,
+    Gone,
+}
+
+async fn write(
+    api: &Api<WorkloadSpread>,
+    name: &str,
+    object: WorkloadSpread,
+    status: WorkloadSpreadStatus,
+) -> Result<Written, &'static str> {
+    let next = WorkloadSpread { status: Some(status), ..object };
+    match api.replace_status(name, &PostParams::default(), &next).await {
+        Ok(written) => Ok(Written::Done(Box::new(written))),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(Written::Again),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Written::Gone),
+        Err(error) => {
+            debug!(error = chain(&error), "Status of a WorkloadSpread not written");
+            Err("the status of the WorkloadSpread could not be written")
+        }
+    }
+}
+
+/// Others wait as long as their number says, and not all of them as long as this.
+async fn pause(tried: u32) {
+    let spread = u64::from(Timestamp::now().subsec_nanosecond().unsigned_abs() % 16);
+    sleep(Duration::from_millis(spread.saturating_add(u64::from(tried).saturating_mul(10)))).await;
+}
+
+fn may_be(spread: &Spread, owner: &Owner) -> bool {
+    spread.target.is(&owner.api_version, &owner.kind, &owner.name)
+        || spread.target.may_have(&owner.api_version, &owner.kind, &owner.name)
+}
+
+/// The number at the end of a name.
+fn ordinal(name: &str) -> Option<i64> {
+    name.rsplit_once('-').and_then(|(_, number)| number.parse().ok())
+}
+
+/// The controller of a pod.
+fn controller(pod: &Value) -> Option<Owner> {
+    let owners = pod.pointer("/metadata/ownerReferences")?.as_array()?;
+    let owner = owners.iter().find(|owner| owner["controller"] == true)?;
+    let part = |key: &str| owner[key].as_str().unwrap_or_default().to_owned();
+    Some(Owner { api_version: part("apiVersion"), kind: part("kind"), name: part("name"), uid: part("uid") })
+}
+
+/// Says whether the pod has not ended, and is not going.
+fn lives(pod: &Value) -> bool {
+    pod["metadata"]["deletionTimestamp"].is_null()
+        && !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    #[rstest]
+    #[case::running(json!({"status": {"phase": "Running"}}), true)]
+    #[case::new(json!({}), true)]
+    #[case::going(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}), false)]
+    #[case::over(json!({"status": {"phase": "Failed"}}), false)]
+    fn pods_that_have_a_place(#[case] pod: Value, #[case] lives_: bool) {
+        assert_eq!(lives(&pod), lives_);
+    }
+
+    #[test]
+    fn numbers_and_controllers() {
+        assert_eq!((ordinal("web-7"), ordinal("web-x7"), ordinal("web")), (Some(7), None, None));
+        let pod = json!({"metadata": {"ownerReferences": [
+            {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "1"},
+            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "2", "controller": true},
+        ]}});
+        assert_eq!(controller(&pod).map(|owner| owner.name), Some("web-1".to_owned()));
+        assert_eq!(controller(&json!({})), None);
+    }
+}

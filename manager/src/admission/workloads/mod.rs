@@ -1,0 +1,120 @@
+//! Workloads that are written: completed as OpenKruise's webhook completes them, so that who reads one back
+//! finds the same fields, and the same template gives the same revision. Pure.
+//!
+//! Here is what a definition cannot say: the defaults of templates, which are kept as they were given, and
+//! those that depend on another field. The other ones are in the definitions (`proto/src/crd`).
+//!
+//! A template of an object that exists gets no new fields ([`fill`]): its revision stays. Nothing is refused:
+//! what a template has to be the definition and the controller say.
+
+mod fill;
+mod pod;
+
+use serde_json::{Value, json};
+
+use self::fill::{Filling, Object};
+use super::review::{Request, Verdict};
+
+/// The kinds, by their resources.
+pub(super) const RESOURCES: [&str; 5] =
+    ["advancedcronjobs", "broadcastjobs", "clonesets", "daemonsets", "statefulsets"];
+
+/// Completes a workload.
+pub(super) fn complete(request: &Request) -> Verdict {
+    let mut object = request.object.clone();
+    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+        let old = request.old_object.get("spec").and_then(Value::as_object);
+        let text = |name: &str| request.object.get(name).and_then(Value::as_str).unwrap_or_default();
+        if (text("apiVersion"), text("kind")) == ("apps.kruise.io/v1beta1", "StatefulSet") {
+            retention(&mut Filling::new(spec, old));
+        }
+        fill_in(text("kind"), spec, old);
+    }
+    Verdict::Allowed { object: Some(object), warnings: Vec::new() }
+}
+
+fn fill_in(kind: &str, spec: &mut Object, old: Option<&Object>) {
+    let spec = &mut Filling::new(spec, old);
+    match kind {
+        "CloneSet" => {
+            spec.within("updateStrategy", |strategy| {
+                strategy.set("type", "ReCreate");
+                if is_in_place(strategy.text("type")) {
+                    strategy.set("inPlaceUpdateStrategy", json!({}));
+                }
+            });
+            spec.within("template", |template| template.within("spec", |spec| pod::fill(spec, false)));
+            spec.each("volumeClaimTemplates", pod::claim);
+        }
+        "StatefulSet" => {
+            spec.within("updateStrategy", |strategy| {
+                if strategy.text("type") == "RollingUpdate" {
+                    let rolling = json!({
+                        "partition": 0, "maxUnavailable": 1, "podUpdatePolicy": "ReCreate", "minReadySeconds": 0,
+                    });
+                    strategy.set("rollingUpdate", rolling);
+                }
+                strategy.within("rollingUpdate", |rolling| {
+                    if is_in_place(rolling.text("podUpdatePolicy")) {
+                        rolling.set("inPlaceUpdateStrategy", json!({}));
+                    }
+                });
+            });
+            spec.within("template", |template| template.within("spec", |spec| pod::fill(spec, false)));
+            spec.each("volumeClaimTemplates", pod::claim);
+        }
+        // Its template OpenKruise leaves as it is.
+        "DaemonSet" => spec.within("updateStrategy", daemon_strategy),
+        "BroadcastJob" => {
+            spec.within("completionPolicy", |policy| policy.set("type", "Always"));
+            spec.within("failurePolicy", |policy| policy.set("type", "FailFast"));
+            spec.within("template", |template| template.within("spec", |spec| pod::fill(spec, true)));
+        }
+        "AdvancedCronJob" => spec.within("template", |template| {
+            for job in ["jobTemplate", "broadcastJobTemplate"] {
+                template.within(job, |job| {
+                    job.within("spec", |spec| {
+                        spec.within("template", |template| {
+                            template.within("spec", |spec| pod::fill(spec, true));
+                        });
+                    });
+                });
+            }
+        }),
+        _ => {}
+    }
+}
+
+/// `v1alpha1` has no such field. A default of the definition would stand there too, in the place of what the
+/// conversion keeps for it.
+fn retention(spec: &mut Filling<'_>) {
+    const FIELD: &str = "persistentVolumeClaimRetentionPolicy";
+    spec.set(FIELD, json!({ "whenDeleted": "Retain", "whenScaled": "Retain" }));
+    spec.within(FIELD, |policy| {
+        policy.set("whenDeleted", "Retain");
+        policy.set("whenScaled", "Retain");
+    });
+}
+
+/// `Surging` stays as it was given: our own definition knows it, and OpenKruise reads it the same way.
+fn daemon_strategy(strategy: &mut Filling<'_>) {
+    if strategy.text("type") == "RollingUpdate" {
+        strategy.set("rollingUpdate", json!({ "rollingUpdateType": "Standard", "partition": 0 }));
+    }
+    strategy.within("rollingUpdate", |rolling| {
+        rolling.set("rollingUpdateType", "Standard");
+        // With one of the two the other one is the author's to say.
+        if ["maxUnavailable", "maxSurge"].iter().all(|limit| rolling.get(limit).is_none()) {
+            let surging = rolling.text("rollingUpdateType") == "Surging";
+            rolling.set("maxUnavailable", i64::from(!surging));
+            rolling.set("maxSurge", i64::from(surging));
+        }
+    });
+}
+
+fn is_in_place(policy: &str) -> bool {
+    matches!(policy, "InPlaceIfPossible" | "InPlaceOnly")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,248 @@
+//! WorkloadSpreads: the subset of each new pod, and how many pods each subset has.
+//!
+//! ```text
+//!  watches ── spreads, pods ──▶ SpreadIndex ──▶ Step ──▶ site ──▶ status of spreads
+//!                                   ▲                     │
+//!                                   └──── Replicas ◀──────┘ of a workload, where shares follow from them
+//!  API server ── new pods, deletions ──▶ admission/spreads ──▶ berth-spread (pure) ──▶ the same status
+//! ```
+//!
+//! The leader counts: it writes how many pods are in each subset, and ends the entries of those that were on
+//! their way. Every replica lets pods in, by the status alone and by the replicas as they are at that moment.
+//! Both write the version that they decided on. Pods themselves are the business of `berth-workloads`.
+//!
+//! Costs: an event of a pod with the annotation touches its WorkloadSpread, which then looks at the pods of
+//! its namespace, once in [`COUNTED_EVERY`].
+//!
+//! Invariants:
+//! - nothing is counted before all kinds have been listed once, or while this replica does not lead;
+//! - nothing is counted while pods may be seen too late (a broken watch, a leader that has just begun): a pod
+//!   that is not seen yet would leave its place to another one.
+
+mod replicas;
+mod settle;
+mod site;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use berth_proto::crd::{WorkloadSpreadSpec, WorkloadSpreadStatus};
+use berth_spread::{Ages, Spread};
+
+pub(crate) use self::replicas::replicas;
+pub use self::site::{Replicas, SpreadStep, SpreadWrite, carry_out};
+use crate::{
+    images::Effect,
+    index::Index,
+    metrics::Metrics,
+    seen::{Key, Kind, Now, Object, PodChange, Pods, SpreadSeen, Texts, Views},
+    timers::Timers,
+    write::Target,
+};
+
+/// A WorkloadSpread is counted once in it at the most.
+pub const COUNTED_EVERY: Duration = Duration::from_millis(200);
+/// Replicas may change without an event of a pod: they are looked at again after it.
+const LOOKED_EVERY: Duration = Duration::from_secs(300);
+/// Time to wait for the effect of a write, which is seen in the next version of its object.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
+/// Replicas that could not be read are asked for again after it.
+const AGAIN: Duration = Duration::from_secs(5);
+/// A leader that has just begun may see pods later than the one before it did.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// The kinds by which spreads are counted.
+const KINDS: &[Kind] = &[Kind::Pod, Kind::Spread];
+
+/// Index of WorkloadSpreads: the manager's knowledge of them, and the steps that follow from it.
+#[derive(Debug, Default)]
+pub struct SpreadIndex {
+    views: Views,
+    /// Since when this replica may write.
+    leads: Option<Instant>,
+    texts: Texts,
+    spreads: BTreeMap<Key, Known>,
+    /// Names of the spreads of a namespace.
+    spaces: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
+    timers: Timers<Key>,
+    /// Spreads to look at before the call returns.
+    touched: BTreeSet<Key>,
+    effects: Vec<Effect>,
+}
+
+/// One WorkloadSpread, as it is known.
+#[derive(Debug)]
+struct Known {
+    uid: Box<str>,
+    resource_version: Box<str>,
+    generation: Option<i64>,
+    deleting: bool,
+    /// The number of the list that showed it last.
+    list: u32,
+    spec: Result<WorkloadSpreadSpec, String>,
+    /// The spread, or why it cannot be carried out.
+    spread: Result<Spread, String>,
+    status: Result<WorkloadSpreadStatus, String>,
+    ages: Ages,
+    /// When it was counted last.
+    counted: Option<Instant>,
+    /// When the replicas of its workload were asked for, for the count that is due.
+    asked: Option<Instant>,
+    /// Answer to it.
+    replicas: Option<i32>,
+    /// Version that the newest write was decided on, and when.
+    sent: Option<(Box<str>, Instant)>,
+}
+
+/// How much is remembered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// WorkloadSpreads.
+    pub spreads: usize,
+    /// WorkloadSpreads among them that cannot be carried out.
+    pub refused: usize,
+}
+
+impl Known {
+    fn new(seen: &SpreadSeen, list: u32) -> Self {
+        Self {
+            uid: seen.uid.as_str().into(),
+            resource_version: seen.resource_version.as_str().into(),
+            generation: seen.generation,
+            deleting: seen.deleting,
+            list,
+            spread: seen.spec.as_ref().map_err(Clone::clone).and_then(Spread::parse),
+            spec: seen.spec.clone(),
+            status: seen.status.clone(),
+            ages: Ages::default(),
+            counted: None,
+            asked: None,
+            replicas: None,
+            sent: None,
+        }
+    }
+}
+
+impl Index for SpreadIndex {
+    fn kinds(&self) -> &'static [Kind] {
+        KINDS
+    }
+
+    fn views(&mut self) -> &mut Views {
+        &mut self.views
+    }
+
+    fn pod_changed(&mut self, change: &PodChange, _: &Pods, _: Now) {
+        for pod in [&change.before, &change.after].into_iter().flatten() {
+            let Some(spread) = pod.spread.as_deref() else { continue };
+            let known =
+                self.spaces.get(&change.key.namespace).and_then(|space| space.get(spread.name.as_str()));
+            if let Some(name) = known {
+                self.touched.insert(change.key.sibling(name));
+            }
+        }
+    }
+
+    fn apply(&mut self, object: &Object, _: &Pods, _: Now) {
+        let Object::Spread(seen) = object else { return };
+        let key = self.texts.key(&seen.namespace, &seen.name);
+        let mut next = Known::new(seen, self.views.list(Kind::Spread));
+        if let Some(known) = self.spreads.get_mut(&key).filter(|known| known.uid == next.uid) {
+            known.list = next.list;
+            if known.resource_version == next.resource_version {
+                return;
+            }
+            next.ages = std::mem::take(&mut known.ages);
+            (next.counted, next.sent) = (known.counted, known.sent.take());
+            (next.asked, next.replicas) = (known.asked, known.replicas);
+        }
+        self.spaces.entry(key.namespace.clone()).or_default().insert(key.name.clone());
+        self.spreads.insert(key.clone(), next);
+        self.touched.insert(key);
+    }
+
+    fn remove(&mut self, kind: Kind, namespace: &str, name: &str, _: &Pods, _: Now) {
+        if kind != Kind::Spread {
+            return;
+        }
+        let key = self.texts.key(namespace, name);
+        self.spreads.remove(&key);
+        self.timers.set(key.clone(), None);
+        self.touched.remove(&key);
+        if let Some(space) = self.spaces.get_mut(namespace) {
+            space.remove(name);
+            if space.is_empty() {
+                self.spaces.remove(namespace);
+            }
+        }
+    }
+
+    fn vanished(&self, kind: Kind) -> Vec<Key> {
+        let list = self.views.list(kind);
+        let gone = self.spreads.iter().filter(|(_, known)| kind == Kind::Spread && known.list != list);
+        gone.map(|(key, _)| key.clone()).collect()
+    }
+
+    fn list_ended(&mut self, complete: bool, _: &Pods, _: Now) {
+        if complete {
+            self.look_at_all();
+        }
+    }
+
+    fn time_passed(&mut self, pods: &Pods, now: Now) {
+        while let Some(key) = self.timers.due(now.instant) {
+            self.touched.insert(key);
+        }
+        self.advance(pods, now);
+    }
+
+    fn leads(&mut self, _: &Pods, now: Now) {
+        self.leads = Some(now.instant);
+        self.look_at_all();
+    }
+
+    fn rests(&mut self, _: &Pods, _: Now) {
+        self.leads = None;
+        for known in self.spreads.values_mut() {
+            (known.counted, known.asked, known.replicas, known.sent) = (None, None, None, None);
+        }
+    }
+
+    fn lost(&mut self, _: &Target, _: Now) {
+        // Its writes take no place in the queue.
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    fn settle(&mut self, now: Now) -> Vec<Effect> {
+        // Pods are looked at when the time of a spread has come, which may be now.
+        for key in std::mem::take(&mut self.touched) {
+            self.timers.set(key, Some(now.instant));
+        }
+        std::mem::take(&mut self.effects)
+    }
+
+    fn count(&self, metrics: &Metrics) {
+        metrics.spreads(self.size());
+    }
+}
+
+impl SpreadIndex {
+    /// How much is remembered.
+    pub fn size(&self) -> Size {
+        let refused = self.spreads.values().filter(|known| known.spread.is_err()).count();
+        Size { spreads: self.spreads.len(), refused }
+    }
+
+    fn look_at_all(&mut self) {
+        self.touched.extend(self.spreads.keys().cloned());
+    }
+}

@@ -1,0 +1,153 @@
+//! Counting: replicas are asked for where shares follow from them, pods are looked at, and the status is
+//! written that follows.
+
+use std::time::Instant;
+
+use berth_proto::crd::WorkloadSpreadStatus;
+use berth_spread::{Facts, Member, count};
+use tracing::{info, warn};
+
+use super::{
+    AGAIN, ANSWERED_WITHIN, COUNTED_EVERY, KINDS, Known, LOOKED_EVERY, SETTLED, SpreadIndex,
+    site::{Replicas, SpreadStep, SpreadWrite},
+};
+use crate::{
+    condition::accepted,
+    images::Effect,
+    seen::{Key, Kind, Now, PodStage, Pods},
+    time::later,
+};
+
+impl SpreadIndex {
+    /// Goes on with the spreads that were touched.
+    pub(super) fn advance(&mut self, pods: &Pods, now: Now) {
+        let touched = std::mem::take(&mut self.touched);
+        let (Some(leads), Some(_)) = (self.leads, self.views.complete_since(KINDS)) else { return };
+        let settles = later(leads, SETTLED);
+        let doubt = self.views.doubt(Kind::Pod).filter(|until| *until > now.instant);
+        let doubt = doubt.into_iter().chain((settles > now.instant).then_some(settles)).max();
+        for key in touched {
+            let Some(known) = self.spreads.get_mut(&key).filter(|known| !known.deleting) else { continue };
+            // A pod that is not seen yet would leave its place to another one.
+            let at = match doubt {
+                Some(until) => Some(until),
+                None => advance(&key, known, pods, now, &mut self.effects),
+            };
+            self.timers.set(key, at);
+        }
+    }
+
+    /// Takes in how many pods a workload wants.
+    pub fn found(&mut self, answer: Replicas) {
+        let Replicas { key, uid, wants } = answer;
+        let Some(known) =
+            self.spreads.get_mut(&key).filter(|known| *known.uid == *uid && known.asked.is_some())
+        else {
+            return;
+        };
+        match wants {
+            Ok(wants) => known.replicas = Some(wants),
+            // It is asked again when its time has come.
+            Err(error) => {
+                return warn!(spread = %key, error, "WorkloadSpread not counted, its workload was not read");
+            }
+        }
+        self.touched.insert(key);
+    }
+}
+
+/// Goes on with one spread, and says when to look again.
+fn advance(
+    key: &Key,
+    known: &mut Known,
+    pods: &Pods,
+    now: Now,
+    effects: &mut Vec<Effect>,
+) -> Option<Instant> {
+    if let Some((version, at)) = &known.sent {
+        let until = later(*at, ANSWERED_WITHIN);
+        if *version == known.resource_version && now.instant < until {
+            return Some(until);
+        }
+        known.sent = None;
+    }
+    let spread = match &known.spread {
+        Ok(spread) => spread,
+        Err(error) => {
+            let status = known.status.clone().unwrap_or_default();
+            let next = WorkloadSpreadStatus {
+                observed_generation: known.generation,
+                conditions: vec![accepted(&status.conditions, "False", "NotCarriedOut", error, now.wall)],
+                ..WorkloadSpreadStatus::default()
+            };
+            owe(key, known, next, now, effects);
+            return None;
+        }
+    };
+    if let Some(at) = known.counted.map(|at| later(at, COUNTED_EVERY)).filter(|at| *at > now.instant) {
+        return Some(at);
+    }
+    if spread.is_by_share() && known.replicas.is_none() {
+        if let Some(until) = known.asked.map(|at| later(at, AGAIN)).filter(|until| *until > now.instant) {
+            return Some(until);
+        }
+        known.asked = Some(now.instant);
+        let target = spread.target.clone();
+        let step = SpreadStep::Ask { key: key.clone(), uid: known.uid.clone(), target };
+        effects.push(Effect::Spread(step));
+        return Some(later(now.instant, AGAIN));
+    }
+    // One that cannot be read is left alone.
+    let Ok(status) = &known.status else { return None };
+    let mut members = Vec::new();
+    for (name, pod) in pods.of_namespace(&key.namespace) {
+        let Some(matched) = pod.spread.as_deref().filter(|matched| *matched.name == *key.name) else {
+            continue;
+        };
+        let owner = pod.owner.as_deref();
+        let is_of = |one: &crate::seen::Owner| {
+            spread.target.is(&one.api_version, &one.kind, &one.name)
+                || spread.target.may_have(&one.api_version, &one.kind, &one.name)
+        };
+        if !owner.is_some_and(is_of) {
+            continue;
+        }
+        members.push(Member {
+            name,
+            entry: matched.entry.as_deref().unwrap_or(name),
+            subset: &matched.subset,
+            active: pod.stage == PodStage::Active,
+            unschedulable: matched.unschedulable && pod.node.is_none(),
+            created: pod.created.into(),
+        });
+    }
+    let facts = Facts { generation: known.generation, replicas: known.replicas.unwrap_or(0), pods: &members };
+    let counted = count(spread, status, &mut known.ages, &facts, (now.instant, now.wall));
+    let mut next = counted.status;
+    next.conditions =
+        vec![accepted(&status.conditions, "True", "CarriedOut", "its pods are counted", now.wall)];
+    (known.counted, known.asked, known.replicas) = (Some(now.instant), None, None);
+    for note in counted.notes {
+        info!(spread = %key, reason = note.reason, text = note.text, "Told of a WorkloadSpread");
+        effects.push(Effect::Spread(SpreadStep::Tell { key: key.clone(), uid: known.uid.clone(), note }));
+    }
+    owe(key, known, next, now, effects);
+    let again = counted.again.map(|left| later(now.instant, left));
+    let look = known.spread.as_ref().is_ok_and(berth_spread::Spread::is_by_share);
+    [again, look.then(|| later(now.instant, LOOKED_EVERY))].into_iter().flatten().min()
+}
+
+fn owe(key: &Key, known: &mut Known, next: WorkloadSpreadStatus, now: Now, effects: &mut Vec<Effect>) {
+    let Ok(spec) = &known.spec else { return };
+    if known.status.as_ref() == Ok(&next) {
+        return;
+    }
+    known.sent = Some((known.resource_version.clone(), now.instant));
+    effects.push(Effect::Spread(SpreadStep::Write(Box::new(SpreadWrite {
+        key: key.clone(),
+        uid: known.uid.clone(),
+        resource_version: known.resource_version.clone(),
+        spec: Box::new(spec.clone()),
+        status: Box::new(next),
+    }))));
+}

@@ -1,0 +1,212 @@
+//! The index: what it asks for, what it writes and when.
+
+use std::time::{Duration, Instant};
+
+use berth_proto::crd::WorkloadSpreadStatus as Status;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{Replicas, SpreadIndex, SpreadStep, SpreadWrite};
+use crate::{
+    images::Effect,
+    index::Set,
+    seen::{Kind, Now, Object, Owner, PodSeen, PodSpread, PodStage, Pods, SpreadSeen},
+};
+
+struct World {
+    begin: (Instant, Timestamp),
+    passed: Duration,
+    pods: Pods,
+    index: SpreadIndex,
+    spec: Value,
+    version: u64,
+    status: Status,
+    /// Replicas that the workload wants, and how often they were asked for.
+    wants: i32,
+    asked: usize,
+}
+
+impl World {
+    fn new(spec: Value) -> Self {
+        let mut world = Self {
+            begin: (Instant::now(), Timestamp::from_second(1_800_000_000).unwrap()),
+            passed: Duration::from_secs(60),
+            pods: Pods::default(),
+            index: SpreadIndex::default(),
+            spec,
+            version: 1,
+            status: Status::default(),
+            wants: 10,
+            asked: 0,
+        };
+        let now = world.now();
+        for kind in [Kind::Pod, Kind::Spread] {
+            world.set().list_begins(kind, now);
+            if kind == Kind::Spread {
+                let seen = world.seen();
+                world.set().apply(&seen, now);
+            }
+            world.set().list_ends(kind, now);
+        }
+        world.set().leads(now);
+        world
+    }
+
+    fn now(&self) -> Now {
+        Now { instant: self.begin.0 + self.passed, wall: self.begin.1 + self.passed }
+    }
+
+    fn set(&mut self) -> Set<'_, 1> {
+        Set { pods: &mut self.pods, indexes: [&mut self.index] }
+    }
+
+    fn seen(&self) -> Object {
+        Object::Spread(Box::new(SpreadSeen {
+            namespace: "shop".to_owned(),
+            name: "ws".to_owned(),
+            uid: "u".to_owned(),
+            resource_version: self.version.to_string(),
+            generation: Some(1),
+            deleting: false,
+            spec: serde_json::from_value(self.spec.clone()).map_err(|error| error.to_string()),
+            status: Ok(self.status.clone()),
+        }))
+    }
+
+    fn pod(&mut self, name: &str, subset: &str, owner: &str) {
+        let now = self.now();
+        let pod = Object::Pod(PodSeen {
+            namespace: "shop".to_owned(),
+            name: name.to_owned(),
+            uid: name.to_owned(),
+            node: None,
+            labels: Default::default(),
+            stage: PodStage::Active,
+            initialized: true,
+            ip: None,
+            containers: Vec::new(),
+            created: Some(now.wall),
+            mirror: false,
+            sidecars: None,
+            spread: Some(Box::new(PodSpread {
+                name: "ws".to_owned(),
+                subset: subset.to_owned(),
+                entry: None,
+                unschedulable: false,
+            })),
+            owner: Some(Owner {
+                api_version: "apps/v1".to_owned(),
+                kind: "ReplicaSet".to_owned(),
+                name: owner.to_owned(),
+                uid: "r".to_owned(),
+            }),
+            available: true,
+        });
+        self.set().apply(&pod, now);
+    }
+
+    /// Time passes, and what is asked for is done; returns what was written.
+    fn pass(&mut self, time: Duration) -> Vec<SpreadWrite> {
+        let end = self.passed + time;
+        let mut written = Vec::new();
+        while self.passed < end {
+            self.passed += Duration::from_millis(100);
+            let now = self.now();
+            for effect in self.set().time_passed(now) {
+                match effect {
+                    Effect::Spread(SpreadStep::Ask { key, uid, .. }) => {
+                        self.asked += 1;
+                        self.index.found(Replicas { key, uid, wants: Ok(self.wants) });
+                    }
+                    Effect::Spread(SpreadStep::Write(order)) => {
+                        assert_eq!(*order.resource_version, self.version.to_string());
+                        self.status = (*order.status).clone();
+                        self.version += 1;
+                        written.push(*order);
+                        let seen = self.seen();
+                        self.set().apply(&seen, now);
+                    }
+                    Effect::Spread(SpreadStep::Tell { .. }) => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        written
+    }
+
+    fn counted(&self) -> Vec<(i32, i32)> {
+        self.status.subset_statuses.iter().map(|one| (one.replicas, one.missing_replicas)).collect()
+    }
+}
+
+fn spec(subsets: Value) -> Value {
+    json!({"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}, "subsets": subsets})
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn pods_are_counted_when_all_that_came_before_is_seen() {
+    let mut world = World::new(spec(json!([{"name": "a", "maxReplicas": 2}, {"name": "b"}])));
+    assert!(world.pass(SECOND).is_empty(), "the leader before may have seen more");
+    world.pod("p0", "a", "web-1");
+    assert_eq!(world.pass(SECOND * 2).len(), 1);
+    assert_eq!(world.counted(), [(1, 1), (0, -1)]);
+    // Not of its workload, whatever it says.
+    world.pod("p1", "a", "db-1");
+    assert!(world.pass(SECOND).is_empty());
+    world.pod("p2", "b", "web-2");
+    assert_eq!(world.pass(SECOND).len(), 1);
+    assert_eq!(world.counted(), [(1, 1), (1, -1)]);
+    let condition = &world.status.conditions[0];
+    assert_eq!((&*condition.type_, &*condition.status), ("Accepted", "True"));
+    assert!(world.pass(SECOND * 900).is_empty(), "at rest it rests");
+    assert_eq!(world.asked, 0, "numbers need no replicas");
+}
+
+/// A pod that is not seen would leave its place to another one.
+#[test]
+fn nothing_is_counted_while_pods_may_be_missing() {
+    let mut world = World::new(spec(json!([{"name": "a", "maxReplicas": 2}])));
+    world.pass(SECOND * 3);
+    world.pod("p0", "a", "web-1");
+    let now = world.now();
+    world.set().view_broke(Kind::Pod, now);
+    assert!(world.pass(SECOND * 9).is_empty());
+    assert_eq!(world.pass(SECOND * 2).len(), 1);
+}
+
+#[test]
+fn shares_are_of_what_the_workload_wants() {
+    let mut world = World::new(spec(json!([{"name": "a", "maxReplicas": "30%"}, {"name": "b"}])));
+    world.pass(SECOND * 3);
+    assert_eq!((world.counted(), world.status.observed_replicas), (vec![(0, 3), (0, -1)], Some(10)));
+    world.wants = 20;
+    world.pass(SECOND * 301);
+    assert_eq!(world.counted(), [(0, 6), (0, -1)], "looked at again, though no pod changed");
+    assert!(world.asked <= 4, "{}", world.asked);
+}
+
+#[test]
+fn one_that_cannot_be_carried_out_says_why() {
+    let mut world = World::new(spec(json!([{"name": "a"}, {"name": "a"}])));
+    assert_eq!(world.pass(SECOND * 3).len(), 1);
+    let condition = &world.status.conditions[0];
+    assert!(
+        condition.status == "False" && condition.message.contains("spec.subsets[1].name"),
+        "{condition:?}"
+    );
+    assert!(world.pass(SECOND * 3).is_empty() && world.index.size().refused == 1);
+}
+
+#[test]
+fn who_does_not_lead_writes_nothing() {
+    let mut world = World::new(spec(json!([{"name": "a", "maxReplicas": 2}])));
+    let now = world.now();
+    world.set().rests(now);
+    world.pod("p0", "a", "web-1");
+    assert!(world.pass(SECOND * 10).is_empty());
+    let now = world.now();
+    world.set().leads(now);
+    assert_eq!(world.pass(SECOND * 3).len(), 1);
+}
