@@ -3,16 +3,21 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+# A test that is to see a panic waits for no backtrace.
+export RUST_BACKTRACE=0
+
 step() { printf '\n\033[1m== %s\033[0m\n' "$*" >&2; }
 
 tests/setup.sh --all
 
 # The Kubernetes programs take some minutes from an empty cache, and most of the Rust work does not need them.
-log=$(mktemp)
-{ tests/k8s/build.sh && tests/containerd/build.sh 2.2; } >"$log" 2>&1 &
+log=$(mktemp) fuzz_log=$(mktemp) fuzz=
+# Each job in the background is a process group: an error before the end must not leave a compiler behind.
+set -m
+{ tests/k8s/build.sh && tests/containerd/build.sh 2.2 && tests/packages/test.sh --build; } >"$log" 2>&1 &
 kubernetes=$!
-# An error before the end must not leave a compiler behind.
-trap 'kill "$kubernetes" 2>/dev/null || true; rm -f "$log"' EXIT
+set +m
+trap 'for job in "$kubernetes" $fuzz; do kill -- "-$job" 2>/dev/null || true; done; rm -f "$log" "$fuzz_log"' EXIT
 
 step "cargo fmt --check"
 cargo fmt --all --check
@@ -24,18 +29,29 @@ step "cargo doc"
 # With private items in it, links from public to private ones lead somewhere.
 RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --workspace --no-deps --document-private-items --quiet
 
-step "unit, process and in-process tests"
-cargo test --workspace --quiet --lib --bins --test cases --test cli --test crds --test systemd --test takeover --test in_process
-
 step "cargo deny"
 cargo deny --log-level error check licenses bans sources
 
-step "a short fuzz run"
-# The same each time: what is found by chance is not the fault of the change that is tested. Longer runs look further.
-BERTH_FUZZ_SEED=1 fuzz/run.sh 3
+step "unit, process and in-process tests"
+# With the features that the node suite has, so that nothing is built a second time.
+cargo test --workspace --features berthd/fault-points --quiet \
+    --lib --bins --test cases --test cli --test crds --test systemd --test takeover --test help --test in_process
+
+step "a short fuzz run, in the background"
+# It is built in a way of its own, and gives way to the nodes. The same each time: what is found by chance is not the fault of the
+# change that is tested. Longer runs look further.
+set -m
+BERTH_FUZZ_SEED=1 nice -n 19 fuzz/run.sh 3 >"$fuzz_log" 2>&1 &
+fuzz=$!
+set +m
 
 step "the programs of the nodes"
 wait "$kubernetes" || { cat "$log" >&2; exit 1; }
+
+step "chart, kustomizations, alerts and reference pages"
+# As the node tests build them after it, with the suite: the pages have the help of the programs.
+cargo build --workspace --bins --test node --features berthd/fault-points --quiet
+tests/packages/test.sh
 
 step "node tests, one try each"
 tests/node.sh
@@ -43,5 +59,9 @@ tests/node.sh
 step "the same with another containerd"
 # One cell of the matrix: what leans most on the runtime.
 tests/matrix.sh 2.2 1.34 launch_order exit_order early_readiness recreate::in_a_row jobs::codes images::pins
+
+step "the short fuzz run"
+wait "$fuzz" || { cat "$fuzz_log" >&2; exit 1; }
+cat "$fuzz_log" >&2
 
 step "all passed"

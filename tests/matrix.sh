@@ -41,7 +41,7 @@ done
 for runtime in "${runtimes[@]}"; do
     [ "$runtime" = 1.6 ] || tests/containerd/build.sh "$runtime" >/dev/null
 done
-all=$(cargo test --workspace --quiet --test node -- --list | sed -n 's/: test$//p')
+all=$(cargo test --workspace --features berthd/fault-points --quiet --test node -- --list | sed -n 's/: test$//p')
 cases_of() { grep -E "^$1(::|\$)" <<<"$all" || fail "no case is called $1"; }
 of=()
 for group in "${groups[@]}"; do

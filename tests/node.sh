@@ -8,6 +8,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # The features of the libraries are those of the whole workspace, so that nothing is built a second time.
-suite=(cargo test --workspace --test node)
+suite=(cargo test --workspace --features berthd/fault-points --test node)
 [ $# -gt 0 ] || exec "${suite[@]}" --quiet -- --test-threads=4
 exec "${suite[@]}" -- --test-threads=4 --exact "$@"

@@ -27,6 +27,7 @@ needs=(
     "libprotobuf-dev:/usr/include/google/protobuf/any.proto"
     "g++:/usr/bin/c++"
     "systemd:/usr/bin/systemd-analyze"
+    "prometheus:/usr/bin/promtool"
 )
 
 missing=()

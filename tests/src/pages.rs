@@ -90,6 +90,46 @@ fn every_page_is_in_the_summary() {
     }
 }
 
+/// Lines that a book of these pages would read as HTML: such as an argument in angle brackets outside of a
+/// code span, which vanishes from the page.
+fn tags(page: &str) -> Vec<&str> {
+    let mut fenced = false;
+    let lines = page.lines().filter(move |line| {
+        let fence = line.trim_start().starts_with("```");
+        fenced ^= fence;
+        !fenced && !fence && !line.starts_with("    ") && !line.starts_with("<!--")
+    });
+    let is_tag = |line: &&str| {
+        line.split('`').step_by(2).flat_map(|text| text.split('<').skip(1)).any(|rest| {
+            rest.starts_with(|first: char| first.is_ascii_alphabetic() || first == '/' || first == '!')
+        })
+    };
+    lines.filter(is_tag).collect()
+}
+
+#[test]
+fn no_word_is_taken_for_html() {
+    for page in pages() {
+        let text = read(&page);
+        let found = tags(&text);
+        assert!(found.is_empty(), "{}: put it into a code span: {found:?}", page.display());
+    }
+    assert_eq!(
+        tags("a <POD>\n`<x>` 1 < 2\n```\n<y>\n```\n<!-- z -->\n    <code>\n</b> c"),
+        ["a <POD>", "</b> c"]
+    );
+}
+
+#[test]
+fn every_page_says_first_what_it_is_for() {
+    let summary = read(&root().join("docs/SUMMARY.md"));
+    for name in links(&summary) {
+        let text = read(&root().join("docs").join(&name));
+        let begins = text.lines().take(8).any(|line| line.starts_with("After this page "));
+        assert!(begins, "{name} does not begin with what its reader can do after it: After this page ...");
+    }
+}
+
 #[test]
 fn readme_is_short() {
     let lines = read(&root().join("README.md")).lines().count();

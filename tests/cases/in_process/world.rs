@@ -4,7 +4,7 @@ use std::{future::Future, path::PathBuf, sync::Arc, time::Duration};
 
 use berth_shim::{
     Clients, Gate, Listener, Metrics, RuntimeEndpoint, Shutdown,
-    remote::{AgentLink, Line, RemoteGate, Resync},
+    remote::{AgentLink, Line, LineEnds, RemoteGate, Resync},
 };
 use berth_tests::fake::{Exchange, FakeKubelet, FakeRuntime};
 use tokio::{sync::mpsc, task::JoinHandle};
@@ -66,7 +66,7 @@ fn line(gate: &Arc<ScriptedGate>) -> Option<Arc<RemoteGate>> {
         let socket = directory.path().join("shim.sock");
         let runtime = RuntimeEndpoint::from(directory.path().join("runtime.sock"));
         let listener = berth_shim::bind(&socket, &runtime).await.unwrap();
-        let line = Line::new(listener).serve(remote, CancellationToken::new());
+        let line = Line::new(listener).serve(remote, LineEnds::default());
         let resync: Resync = Arc::new(|| Box::pin(std::future::ready(())));
         let link = AgentLink::new(gate.clone(), gate, resync, Metrics::default());
         tokio::join!(line, link.run(&socket, CancellationToken::new()));

@@ -2,14 +2,12 @@
 //! `deploy/jobs`, and no others. One pod runs; the other nodes are objects alone.
 
 use std::collections::BTreeSet;
-use std::fs;
 
 use anyhow::{Context, Result, bail, ensure};
 use berth_proto::crd::{AdvancedCronJob, BroadcastJob};
 use berth_tests::node::images::BUSYBOX;
 use berth_tests::node::{NODE_NAME, Workloads, deploy, token};
 use berth_tests::wait::await_condition;
-use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -20,24 +18,6 @@ use crate::case::{Case, PATIENCE, run_updating_alone};
 
 const LABEL: &str = "berth.dev/takes-broadcast-jobs";
 const SIMULATED: [&str; 3] = ["simulated-a", "simulated-b", "simulated-c"];
-
-/// Has the policy of the workloads leave what jobs write to their own one, as the kustomization has it.
-async fn leave_jobs_alone(client: &Client) -> Result<()> {
-    let text = fs::read_to_string(deploy::path("jobs/kustomization.yaml"))?;
-    let file: Value = serde_saphyr::from_str(&text)?;
-    let patch = file["patches"][0]["patch"].as_str().context("a patch")?;
-    let patch: Value = serde_saphyr::from_str(patch)?;
-    let condition = patch[0]["value"].clone();
-    let policies: Api<ValidatingAdmissionPolicy> = Api::all(client.clone());
-    let policy = policies.get("berth-workloads").await?;
-    let mut conditions = json!(policy.spec.context("a spec")?.match_conditions);
-    let all = conditions.as_array_mut().context("conditions")?;
-    all.retain(|known| known["name"] != condition["name"]);
-    all.push(condition);
-    let patch = json!({ "spec": { "matchConditions": conditions } });
-    policies.patch("berth-workloads", &PatchParams::default(), &Patch::Merge(&patch)).await?;
-    Ok(())
-}
 
 async fn start(case: &Case) -> Result<(Client, Workloads)> {
     let client = case.node.client().await?;
@@ -50,7 +30,7 @@ async fn start(case: &Case) -> Result<(Client, Workloads)> {
     ] {
         deploy::apply(&client, file).await?;
     }
-    leave_jobs_alone(&client).await?;
+    deploy::add_conditions(&client, "jobs/kustomization.yaml").await?;
     let token = token::of(&client, "berth-workloads", None).await?;
     let kubeconfig = case.node.api()?.kubeconfig_with("berth-workloads", &token)?;
     let more = ["--broadcastjobs", "--cronjobs"];

@@ -1,6 +1,7 @@
 //! `deploy/` as it is: its images made and pulled, its pods run by a real kubelet that speaks to containerd
 //! itself, and a user's request assigned by the manager and carried out by the agent beside the kubelet.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -45,16 +46,21 @@ async fn deployed(node: &Node) -> Result<()> {
     let client = node.client().await?;
     let registry = Registry::start(node.run()).await?;
     let _address = ClusterAddress::serve(node.run()).await?;
-    let agent = program_images::archive(node.run(), &[&programs::berth("berthd")?]).await?;
+    let both = [programs::berth("berthd")?, programs::berth("berthctl")?];
+    let agent = program_images::archive(node.run(), &both.each_ref().map(PathBuf::as_path)).await?;
     let agent = registry.push(&agent, "berthd:0.1.0").await?;
     let manager = program_images::archive(node.run(), &[&programs::manager()?]).await?;
     let manager = registry.push(&manager, "berth-manager:0.1.0").await?;
     deploy::install(&client).await?;
     deploy::apply(&client, "manager/admission.yaml").await?;
-    for (file, image) in [("manager/manager.yaml", &manager), ("agent/agent.yaml", &agent)] {
-        for object in deploy::objects(file)? {
-            deploy::apply_object(&client, &adapted(node, object, image)?).await?;
-        }
+    for object in deploy::built(&[]).await? {
+        let image = match object.types.as_ref().map(|types| types.kind.as_str()) {
+            Some("Deployment") => manager.as_str(),
+            Some("DaemonSet") => agent.as_str(),
+            Some("ConfigMap") => "",
+            _ => continue,
+        };
+        deploy::apply_object(&client, &adapted(node, object, image)?).await?;
     }
 
     let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
@@ -95,6 +101,7 @@ fn adapted(node: &Node, object: DynamicObject, image: &str) -> Result<DynamicObj
                 Some("runtime") => volume["hostPath"]["path"] = json!(node.run().dir()),
                 Some("images") => volume["hostPath"]["path"] = json!(node.run().path("containerd/root")),
                 Some("state") => volume["hostPath"]["path"] = json!(node.run().path("agent-state")),
+                Some("run") => volume["hostPath"]["path"] = json!(node.run().path("agent-run")),
                 _ => {}
             }
         }

@@ -198,6 +198,38 @@ async fn bad_updates_are_refused_by_field() -> Result<()> {
     is_invalid(changed, "spec is immutable: make a new request")
 }
 
+/// Nobody converts here: the API server changes the name of the version, and every field stays.
+#[tokio::test]
+async fn a_stateful_set_is_whole_in_both_versions() -> Result<()> {
+    let client = centre().await?.client().await?;
+    namespace(&client, "kinds-versions").await?;
+    let sets = |version: &str| -> Result<Api<DynamicObject>> {
+        let object = json!({ "apiVersion": format!("apps.kruise.io/{version}"), "kind": "StatefulSet",
+            "metadata": { "namespace": "kinds-versions", "name": "db" } });
+        deploy::api(&client, &serde_json::from_value(object)?)
+    };
+    let (alpha, beta) = (sets("v1alpha1")?, sets("v1beta1")?);
+    let set = json!({ "apiVersion": "apps.kruise.io/v1beta1", "kind": "StatefulSet", "metadata": { "name": "db" }, "spec": {
+        "replicas": 1, "selector": { "matchLabels": { "app": "db" } }, "reserveOrdinals": [1],
+        "template": { "metadata": { "labels": { "app": "db" } }, "spec": { "later": [1.5] } },
+        "lifecycle": { "preDelete": { "finalizersHandler": ["example.com/x"] } },
+    } });
+    let made = beta.create(&PostParams::default(), &serde_json::from_value(set)?).await.context("v1beta1")?;
+    let mut read = alpha.get("db").await.context("v1alpha1")?;
+    ensure!(read.data["spec"] == made.data["spec"], "{}", read.data["spec"]);
+    read.data["spec"]["replicas"] = 2.into();
+    alpha.replace("db", &PostParams::default(), &read).await.context("through v1alpha1")?;
+    let mut expected = made.data["spec"].clone();
+    expected["replicas"] = 2.into();
+    let kept = beta.get("db").await?;
+    ensure!(
+        kept.data["spec"] == expected && kept.metadata.annotations == made.metadata.annotations,
+        "{}",
+        kept.data
+    );
+    Ok(())
+}
+
 /// An assignment comes from the manager, never with the request.
 #[tokio::test]
 async fn a_status_given_with_a_request_is_dropped() -> Result<()> {

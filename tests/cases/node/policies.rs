@@ -89,8 +89,9 @@ async fn the_samples_are_accepted() -> Result<()> {
     namespace_with(&client, "policies-samples", json!({ "berth.dev/agent-labels": keys })).await?;
     let params = PatchParams { dry_run: true, ..PatchParams::apply("kubectl").validation_strict() };
     for mut object in deploy::objects("samples")? {
-        // It is in no namespace.
-        if object.types.as_ref().is_some_and(|types| types.kind != "SidecarSet") {
+        let kind = object.types.as_ref().map_or("", |types| &types.kind);
+        // These are in no namespace.
+        if !["SidecarSet", "ResourceDistribution"].contains(&kind) {
             object.metadata.namespace = Some("policies-samples".to_owned());
         }
         let name = object.name_any();

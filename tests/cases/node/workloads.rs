@@ -2,9 +2,12 @@
 //! Ready when the test says so. One program plays for all of these tests.
 
 mod daemon_sets;
+mod gates;
 mod in_place;
+mod kubectl;
 mod refusals;
 mod stateful_sets;
+mod united_deployments;
 
 use std::collections::BTreeMap;
 
@@ -39,9 +42,13 @@ impl Paper {
         crds::install(&client).await?;
         deploy::apply(&client, "workloads/role.yaml").await?;
         deploy::apply(&client, "workloads/policy.yaml").await?;
+        deploy::apply(&client, "uniteddeployments/role.yaml").await?;
+        deploy::apply(&client, "uniteddeployments/policy.yaml").await?;
+        deploy::add_conditions(&client, "uniteddeployments/kustomization.yaml").await?;
         let token = token::of(&client, "berth-workloads", None).await?;
         let kubeconfig = plane.api().kubeconfig_with("berth-workloads", &token)?;
-        let workloads = Workloads::start(plane.run(), &kubeconfig, "berth-system").await?;
+        let more = ["--united-deployments"];
+        let workloads = Workloads::start_with(plane.run(), &kubeconfig, "berth-system", &more).await?;
         Ok(Self { plane, workloads, turn: Mutex::new(()) })
     }
 

@@ -35,6 +35,8 @@ const PROVIDER_DIR: &str = "berth/providers";
 const PROVIDER: &str = "berth/providers/provider";
 const TOKEN: &str = "berth/token";
 
+/// Beside the admin socket.
+const SHIM_SOCKET: &str = "shim.sock";
 /// Set to 1, gives each inline berthd a `berth-shim`, which has the CRI socket and the data path.
 const TWO_PROGRAMS: &str = "BERTH_TESTS_TWO_PROGRAMS";
 
@@ -57,6 +59,8 @@ pub enum PodView {
 pub enum PathMode {
     /// Between the kubelet and the runtime.
     Inline,
+    /// Behind a `berth-shim`, which is between the kubelet and the runtime.
+    BehindShim,
     /// Next to them; the kubelet speaks to the runtime itself.
     Beside,
     /// At the runtime's own path.
@@ -84,9 +88,9 @@ impl Berthd {
         let (socket, admin) = (dir.join("cri.sock"), dir.join("admin.sock"));
         let desired = run.make_dir("berth/desired")?;
         let http = run.address(Port::Berthd);
-        let two =
-            place == PathMode::Inline && std::env::var_os(TWO_PROGRAMS).is_some_and(|value| value == "1");
-        let shim_socket = dir.join("shim.sock");
+        let wished = || std::env::var_os(TWO_PROGRAMS).is_some_and(|value| value == "1");
+        let two = place == PathMode::BehindShim || place == PathMode::Inline && wished();
+        let shim_socket = dir.join(SHIM_SOCKET);
         let config = format!(
             "apiVersion: berth.dev/v1alpha1
 kind: BerthdConfiguration
@@ -112,7 +116,7 @@ podView:
             state = run.make_dir(STATE)?.display(),
             desired = desired.display(),
             path = match place {
-                PathMode::Inline => "inline",
+                PathMode::Inline | PathMode::BehindShim => "inline",
                 PathMode::Beside => "beside",
                 PathMode::Takeover => "takeover",
             },
@@ -132,7 +136,7 @@ podView:
             shim,
             fault_file,
             socket: match place {
-                PathMode::Inline => socket,
+                PathMode::Inline | PathMode::BehindShim => socket,
                 PathMode::Beside | PathMode::Takeover => runtime.to_owned(),
             },
             admin,
@@ -224,14 +228,25 @@ podView:
         self.serving().await
     }
 
-    /// The same where systemd keeps its socket: whoever connects meanwhile waits.
+    /// The same where systemd keeps its socket: whoever connects meanwhile waits. Where the socket is the
+    /// shim's that is so in any case.
     pub async fn crash_on_kept_socket(&self) -> Result<()> {
+        if self.shim.is_some() {
+            return self.crash().await;
+        }
         let new = self.socket.with_extension("kept");
         let kept = UnixListener::bind(&new).context("a socket to be kept")?;
         fs::rename(&new, &self.socket).context("put it in the other's place")?;
         self.service.kill()?;
         self.service.start_on(kept.into())?;
         self.serving().await
+    }
+
+    /// Has its shim give its place to a new process of its program, and means that one from then on.
+    pub async fn upgrade_shim(&self) -> Result<()> {
+        let shim = self.shim.as_ref().context("the data path is berthd's own")?;
+        let ready = berth_shim::remote::upgrade(&self.admin.with_file_name(SHIM_SOCKET), |_| ()).await?;
+        shim.succeeded_by(ready.pid)
     }
 
     /// Hands its place over to a process of this program with `berthctl upgrade`, and means that one from
@@ -268,11 +283,15 @@ podView:
         Ok(())
     }
 
-    /// Waits until calls go through it.
+    /// Waits until calls go through it, or through its shim, which has heard all from it.
     pub async fn serving(&self) -> Result<()> {
         await_condition("CRI calls go through berthd", Duration::from_secs(30), async || {
             self.service.check_running()?;
             Cri::connect(&self.socket)?.version().await?;
+            if self.shim.is_some() {
+                let shim = berth_shim::remote::look(&self.admin.with_file_name(SHIM_SOCKET)).await?;
+                ensure!(shim.agent, "the shim is not connected to it");
+            }
             Ok(())
         })
         .await

@@ -25,8 +25,14 @@ pub struct ControlPlane {
 impl ControlPlane {
     /// Brings it up and waits until it is ready.
     pub async fn start() -> Result<Self> {
+        Self::with_controllers("*").await
+    }
+
+    /// The same with these controllers alone, as kube-controller-manager's `--controllers` names them: those
+    /// of nodes make pods on paper not Ready.
+    pub async fn with_controllers(controllers: &str) -> Result<Self> {
         let mut plane = Self::without_controllers().await?;
-        plane.controllers = Some(Controllers::start(&plane.run, &plane.server).await?);
+        plane.controllers = Some(Controllers::start(&plane.run, &plane.server, controllers).await?);
         Ok(plane)
     }
 

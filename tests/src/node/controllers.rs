@@ -21,8 +21,8 @@ pub struct Controllers {
 }
 
 impl Controllers {
-    /// Starts both.
-    pub async fn start(run: &Arc<Run>, api: &ApiServer) -> Result<Self> {
+    /// Starts both, with the controllers that `--controllers` names: `*` are those that are on by default.
+    pub async fn start(run: &Arc<Run>, api: &ApiServer, controllers: &str) -> Result<Self> {
         let kubeconfig = api.kubeconfig(User::Admin)?.display().to_string();
         let common = |port| {
             vec![
@@ -34,6 +34,7 @@ impl Controllers {
             ]
         };
         let mut args = common(Port::ControllerManager);
+        args.push(format!("--controllers={controllers}"));
         args.push(format!(
             "--service-account-private-key-file={}",
             run.path("api/service-account.key").display()

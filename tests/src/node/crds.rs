@@ -16,6 +16,8 @@ pub async fn install(client: &Client) -> Result<()> {
     let mut all = deploy::apply(client, "crds").await?;
     all.extend(deploy::apply(client, "workloads/crds").await?);
     all.extend(deploy::apply(client, "jobs/crds").await?);
+    all.extend(deploy::apply(client, "uniteddeployments/crds").await?);
+    all.extend(deploy::apply(client, "distribution/crds").await?);
     for applied in all {
         let name = applied.name_any();
         await_condition(format!("{name} is served"), Duration::from_secs(60), async || {

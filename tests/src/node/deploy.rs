@@ -5,16 +5,19 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, ResourceExt};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{crds, programs};
+use super::{crds, programs, tool};
 use crate::wait::await_condition;
 
 /// The field manager of an administrator with kubectl.
 const MANAGER: &str = "kubectl";
+/// Files that are no objects: they say how objects are put together, or are part of one.
+const PARTS: [&str; 2] = ["kustomization.yaml", "berthd.yaml"];
 
 /// A file or folder of `deploy/`.
 pub fn path(name: &str) -> PathBuf {
@@ -27,7 +30,7 @@ pub fn objects(name: &str) -> Result<Vec<DynamicObject>> {
     let path = path(name);
     let mut objects = Vec::new();
     for file in files(&path)? {
-        if file.file_name().is_some_and(|name| name == "kustomization.yaml") {
+        if file.file_name().is_some_and(|name| PARTS.iter().any(|part| name == *part)) {
             continue;
         }
         let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
@@ -37,6 +40,21 @@ pub fn objects(name: &str) -> Result<Vec<DynamicObject>> {
     }
     ensure!(!objects.is_empty(), "nothing below {}", path.display());
     Ok(objects)
+}
+
+/// The objects of `deploy/` with these components, as `kubectl kustomize` makes them of a kustomization.
+pub async fn built(components: &[&str]) -> Result<Vec<DynamicObject>> {
+    let folder = tempfile::tempdir().context("a folder")?;
+    // A kustomization names folders from its own.
+    let up = "../".repeat(folder.path().components().count().saturating_sub(1));
+    let deploy = format!("{up}{}", path("").canonicalize().context("deploy")?.display());
+    let components: Vec<_> = components.iter().map(|component| format!("{deploy}/{component}")).collect();
+    let kustomization = json!({ "resources": [deploy], "components": components });
+    fs::write(folder.path().join("kustomization.yaml"), kustomization.to_string())
+        .context("kustomization.yaml")?;
+    let from = folder.path().display().to_string();
+    let built = tool::run(programs::kubernetes("kubectl")?, &["kustomize", &from]).await?;
+    serde_saphyr::from_multiple(&built).context("what kubectl kustomize prints")
 }
 
 fn files(path: &Path) -> Result<Vec<PathBuf>> {
@@ -87,6 +105,26 @@ pub fn api(client: &Client, object: &DynamicObject) -> Result<Api<DynamicObject>
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
         None => Api::all_with(client.clone(), &resource),
     })
+}
+
+/// Gives the policy of the workloads the conditions that a kustomization adds to it.
+pub async fn add_conditions(client: &Client, kustomization: &str) -> Result<()> {
+    let text = fs::read_to_string(path(kustomization)).with_context(|| kustomization.to_owned())?;
+    let file: Value = serde_saphyr::from_str(&text)?;
+    let patches = file["patches"].as_array().context("no patches")?;
+    let patch = patches.iter().find(|patch| patch["target"]["kind"] == "ValidatingAdmissionPolicy");
+    let patch = patch.and_then(|patch| patch["patch"].as_str()).context("no patch of a policy")?;
+    let patch: Value = serde_saphyr::from_str(patch)?;
+    let condition = patch[0]["value"].clone();
+    let policies: Api<ValidatingAdmissionPolicy> = Api::all(client.clone());
+    let policy = policies.get("berth-workloads").await?;
+    let mut conditions = json!(policy.spec.context("a spec")?.match_conditions);
+    let all = conditions.as_array_mut().context("conditions")?;
+    all.retain(|known| known["name"] != condition["name"]);
+    all.push(condition);
+    let patch = json!({ "spec": { "matchConditions": conditions } });
+    policies.patch("berth-workloads", &PatchParams::default(), &Patch::Merge(&patch)).await?;
+    Ok(())
 }
 
 /// Applies the kinds, and what an agent with the kubelet's identity needs; not the policies that look at what

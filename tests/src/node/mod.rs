@@ -94,6 +94,12 @@ impl Builder {
         self
     }
 
+    /// With a `berth-shim` between kubelet and containerd, and a berthd that decides.
+    pub fn two_programs(mut self) -> Self {
+        self.berth = Some(PathMode::BehindShim);
+        self
+    }
+
     /// With a berthd that takes containerd's place when the kubelet already speaks to containerd.
     pub fn takeover(mut self) -> Self {
         self.berth = Some(PathMode::Takeover);
@@ -173,13 +179,13 @@ impl Builder {
             disk::make(&run, berthd::STATE, mebibytes).await?;
         }
         let berthd = match self.berth {
-            Some(place @ (PathMode::Inline | PathMode::Beside)) => {
+            Some(place @ (PathMode::Inline | PathMode::BehindShim | PathMode::Beside)) => {
                 Some(Berthd::start(&run, containerd.socket(), place, &view).await?)
             }
             Some(PathMode::Takeover) | None => None,
         };
         let controllers = match &api {
-            Some(cluster) if self.controllers => Some(Controllers::start(&run, &cluster.server).await?),
+            Some(cluster) if self.controllers => Some(Controllers::start(&run, &cluster.server, "*").await?),
             None if self.controllers => bail!("controllers need an API server"),
             _ => None,
         };

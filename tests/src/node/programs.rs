@@ -56,6 +56,11 @@ pub fn workloads() -> Result<PathBuf> {
     up_to_date("berth-workloads")
 }
 
+/// `kubectl-berth`.
+pub fn kubectl_plugin() -> Result<PathBuf> {
+    up_to_date("kubectl-berth")
+}
+
 fn up_to_date(program: &str) -> Result<PathBuf> {
     if let Some(dir) = env::var_os(BIN_DIR) {
         return present(Path::new(&dir).join(program));
@@ -93,9 +98,9 @@ fn build(dir: &Path) -> Result<()> {
     let done = Command::new(cargo)
         .env_clear()
         .envs(environment)
-        // All of the workspace, as the suite itself is built: the features of the libraries are those of all
-        // of it.
-        .args(["build", "--quiet", "--profile", profile, "--workspace", "--bins"])
+        // All of the workspace and the suite itself, as `cargo test` builds them: the features of the
+        // libraries are those of all of it and of the tests, so that nothing is built a second time.
+        .args(["build", "--quiet", "--profile", profile, "--workspace", "--bins", "--test", "node"])
         .args(["--features", "berthd/fault-points"])
         .arg("--target-dir")
         .arg(dir.parent().context("target folder")?)

@@ -69,10 +69,16 @@ impl Workloads {
 
     /// The sum of a metric over all its labels; one that was never counted is 0.
     pub async fn metric(&self, name: &str) -> Result<f64> {
+        self.metric_of(name, "").await
+    }
+
+    /// The same with this label alone, such as `what="patch"`.
+    pub async fn metric_of(&self, name: &str, label: &str) -> Result<f64> {
         let text = http::get(&self.metrics, "/metrics").await?.body;
         let of_name = text.lines().filter_map(|line| line.strip_prefix(name));
-        let values =
-            of_name.filter(|rest| rest.starts_with([' ', '{'])).filter_map(|rest| rest.rsplit(' ').next());
+        let values = of_name
+            .filter(|rest| rest.starts_with([' ', '{']) && rest.contains(label))
+            .filter_map(|rest| rest.rsplit(' ').next());
         values.map(|value| Ok(value.parse::<f64>()?)).sum()
     }
 }

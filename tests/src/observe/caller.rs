@@ -28,8 +28,8 @@ pub struct Calls {
     pub answered: usize,
     /// Why each of the others was not.
     pub failed: Vec<String>,
-    /// How many never left this process, because the other end had just said goodbye. The kubelet's library
-    /// sends those again without a word, as gRPC has it; this one leaves it to its user.
+    /// How many never left this process, or were not taken, because the other end had just said goodbye. The
+    /// kubelet's library sends those again without a word, as gRPC has it; this one leaves it to its user.
     pub unsent: usize,
     /// Times of the calls whose time was taken, answered or not.
     pub took: Vec<Duration>,
@@ -137,7 +137,17 @@ impl Calls {
     }
 }
 
-/// Reports whether the call was never sent. For a call that was on its way, hyper says otherwise.
+/// Reports whether the call was never sent, or never taken. For a call that was on its way, hyper says
+/// otherwise.
 fn is_unsent(error: &anyhow::Error) -> bool {
-    error.chain().filter_map(|cause| cause.downcast_ref::<hyper::Error>()).any(hyper::Error::is_canceled)
+    let canceled = || {
+        error.chain().filter_map(|cause| cause.downcast_ref::<hyper::Error>()).any(hyper::Error::is_canceled)
+    };
+    canceled() || error.chain().filter_map(|cause| cause.downcast_ref::<h2::Error>()).any(is_not_taken)
+}
+
+/// Reports whether the other end said in its goodbye that it has not looked at this call (RFC 9113, 6.8: its
+/// number is higher than the last that counts). Those before it are answered, or fail in another way.
+fn is_not_taken(error: &h2::Error) -> bool {
+    error.is_go_away() && error.is_remote() && error.reason() == Some(h2::Reason::NO_ERROR)
 }

@@ -12,6 +12,7 @@ use std::{
 };
 
 use berth_proto::cri;
+use berth_tests::observe::Caller;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -135,6 +136,52 @@ async fn no_call_fails_while_berthd_is_killed_again_and_again() {
         let calls = calls.load(Ordering::Relaxed);
         println!("{calls} calls, none failed; berth-shim has {} MB", node::rss_mb(node.shim_pid()).unwrap());
         assert!(calls > 1000, "{calls} calls are no load");
+    })
+    .await;
+}
+
+/// A new process of `berth-shim` takes the place of the old one ten times, while clients call, and while the
+/// higher container of a pod that ends waits for the lower one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_call_fails_and_no_order_is_lost_while_the_shim_is_upgraded_again_and_again() {
+    // It builds the programs where they are not there yet, and that takes the time it takes.
+    let mut node = Node::start().await.unwrap();
+    within(async {
+        let kubelet = Arc::new(node.kubelet().await.unwrap());
+        kubelet.launch().await.unwrap();
+        let caller = Caller::start(&node.socket()).unwrap();
+        let stops: JoinSet<_> = ["second", "first"]
+            .into_iter()
+            .map(|container| {
+                let kubelet = kubelet.clone();
+                async move { kubelet.stop(container).await }
+            })
+            .collect();
+        sleep(STOP / 8).await;
+        assert!(node.asked("stop second").is_some() && node.asked("stop first").is_none(), "not held");
+        let first = node.shim_pid();
+        for _ in 0..10 {
+            node.upgrade_shim().await.unwrap();
+            // berthd answers for the new process as well.
+            let kubelet = node.kubelet().await.unwrap();
+            let answer = kubelet.create("unknown", 0).await.unwrap();
+            assert!(!answer.message().contains("the agent is away"), "{}", answer.message());
+            sleep(STOP / 16).await;
+        }
+        for stopped in stops.join_all().await {
+            stopped.unwrap();
+        }
+        let (ended, began) = (node.asked("stopped second").unwrap(), node.asked("stop first").unwrap());
+        assert!(began >= ended, "out of order, {:?} too early", ended - began);
+        caller.all_answered().await.unwrap();
+        // With its last call.
+        assert!(first != node.shim_pid());
+        let old = std::path::PathBuf::from(format!("/proc/{first}/exe"));
+        let begun = Instant::now();
+        while old.exists() {
+            assert!(begun.elapsed() < Duration::from_secs(30), "the first process goes on");
+            sleep(Duration::from_millis(100)).await;
+        }
     })
     .await;
 }

@@ -16,6 +16,10 @@ use berth_tests::{
     fake::{Exchange, FakeKubelet, FakeRuntime, Reply},
     node::programs,
 };
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use prost::Message;
 use tokio::time::sleep;
 
@@ -37,6 +41,8 @@ pub(crate) struct Node {
     pub(crate) runtime: Arc<Mutex<Runtime>>,
     _serving: FakeRuntime,
     shim: Child,
+    /// The process that has the socket now: that child, or the successor of its successors.
+    shim_pid: u32,
     agent: Option<Child>,
     directory: tempfile::TempDir,
 }
@@ -71,7 +77,8 @@ impl Node {
                  podView: {{mode: none}}\n"
             ),
         )?;
-        let mut node = Self { runtime, _serving: serving, shim, agent: None, directory };
+        let shim_pid = shim.id();
+        let mut node = Self { runtime, _serving: serving, shim, shim_pid, agent: None, directory };
         node.start_agent()?;
         Ok(node)
     }
@@ -97,7 +104,16 @@ impl Node {
     }
 
     pub(crate) fn shim_pid(&self) -> u32 {
-        self.shim.id()
+        self.shim_pid
+    }
+
+    /// Has the shim give its place to a new process of its program.
+    pub(crate) async fn upgrade_shim(&mut self) -> Result<()> {
+        let socket = self.directory.path().join("shim.sock");
+        let ready = berth_shim::remote::upgrade(&socket, |_| ()).await?;
+        ensure!(ready.pid != self.shim_pid, "the same process answers");
+        self.shim_pid = ready.pid;
+        Ok(())
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
@@ -125,6 +141,11 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
+        let successor = i32::try_from(self.shim_pid).unwrap_or_default();
+        if self.shim_pid != self.shim.id() && successor > 0 {
+            // Killed, it would be replaced by whoever has started it.
+            let _ = kill(Pid::from_raw(successor), Signal::SIGTERM);
+        }
         for child in self.agent.iter_mut().chain([&mut self.shim]) {
             // One that has ended already is as good.
             let _ = child.kill();
@@ -223,6 +244,7 @@ async fn answer(method: &str, message: bytes::Bytes, runtime: &Mutex<Runtime>) -
         "Version" => {
             cri::VersionResponse { runtime_name: "played".to_owned(), ..Default::default() }.encode_to_vec()
         }
+        "Status" => cri::StatusResponse { status: Some(cri::RuntimeStatus::default()) }.encode_to_vec(),
         "RunPodSandbox" => {
             cri::RunPodSandboxResponse { pod_sandbox_id: "sandbox".to_owned() }.encode_to_vec()
         }

@@ -3,6 +3,7 @@
 
 mod budgets;
 mod configuration;
+mod conversion;
 mod injection;
 mod pods;
 mod policy;

@@ -48,6 +48,7 @@ async fn a_pod_gets_its_sidecars() -> Result<()> {
                 ("mesh.sidecarset.berth.dev", "Fail"),
                 ("defaults.sidecarsets.berth.dev", "Fail"),
                 ("containerrecreaterequests.defaults.berth.dev", "Ignore"),
+                ("workloads.defaults.berth.dev", "Ignore"),
             ],
         "{policies:?}"
     );

@@ -231,7 +231,7 @@ pub(super) fn updates() -> Vec<Row> {
     let previous = "what the pod was before an update (previous) is the agent's";
     let finished = "the manager changes no finished request";
     let no_patch = "cannot patch resource \"nodepodupdates\"";
-    let of_node = "what a node says of its updates (pods, features, conditions) is the agent's";
+    let of_node = "what a node says of its updates (pods, features, renewTime, conditions) is the agent's";
     let of_others = "of desiredPods the manager writes the entries of SidecarSets alone";
     let features = json!(["swaps/v1"]);
     let desired = json!([{ "uid": "u", "namespace": "n", "name": "p", "revision": "r" }]);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use berth_tests::manifest::{Container, PodManifest};
-use berth_tests::node::{NODE_NAME, Run, SystemdNode, deploy, program_images, programs, tool};
+use berth_tests::node::{NODE_NAME, Run, SystemdNode, deploy, program_images, programs};
 use berth_tests::observe::{Cri, Recorder};
 use berth_tests::wait::await_condition;
 use k8s_openapi::api::core::v1::Pod;
@@ -33,7 +33,8 @@ struct Scene {
 async fn whatever_becomes_of_the_pod() -> Result<()> {
     let node = SystemdNode::start().await?;
     let run = node.systemd().of().clone();
-    let archive = program_images::archive(&run, &[&programs::berth("berthd")?]).await?;
+    let both = [programs::berth("berthd")?, programs::berth("berthctl")?];
+    let archive = program_images::archive(&run, &both.each_ref().map(PathBuf::as_path)).await?;
     node.import(&archive).await?;
     let scene = Scene {
         pods: Api::namespaced(node.client().await?, "default"),
@@ -52,9 +53,7 @@ async fn whatever_becomes_of_the_pod() -> Result<()> {
 /// The pods of the DaemonSet, with what is below the node's directories below the run's: at the same paths in
 /// the pod and outside.
 async fn template(run: &Run) -> Result<Value> {
-    let folder = deploy::path("takeover").display().to_string();
-    let built = tool::run(programs::kubernetes("kubectl")?, &["kustomize", &folder]).await?;
-    let objects: Vec<DynamicObject> = serde_saphyr::from_multiple(&built)?;
+    let objects = deploy::built(&["takeover"]).await?;
     let of_kind = |kind: &str| {
         let is = |object: &&DynamicObject| object.types.as_ref().is_some_and(|types| types.kind == kind);
         objects.iter().find(is).map(|object| object.data.clone()).with_context(|| format!("no {kind}"))
@@ -102,6 +101,9 @@ async fn template(run: &Run) -> Result<Value> {
     own.insert("nodeName".to_owned(), NODE_NAME.into());
     own.insert("hostNetwork".to_owned(), true.into());
     let container = &mut spec["containers"][0];
+    // Where its probes find berthd.
+    let admin = json!({ "name": "BERTH_ADMIN_SOCKET", "value": format!("{}/admin.sock", dir("agent-run")) });
+    container["env"].as_array_mut().context("env")?.push(admin);
     (container["image"], container["imagePullPolicy"]) = ("berth.test/berthd:0.1.0".into(), "Never".into());
     Ok(spec)
 }

@@ -39,6 +39,17 @@ async fn workloads_that_make_no_sense_are_refused_by_field() -> Result<()> {
         anyhow::Ok(deploy::api(&client, &object)?.create(&dry, &object).await)
     };
     let other = json!({ "matchLabels": { "app": "b" } });
+    let both = json!({
+        "orderPriority": [{ "orderedKey": "a" }],
+        "weightPriority": [{ "weight": 1, "matchSelector": { "matchLabels": { "a": "b" } } }],
+    });
+    let template = |field: &str, value: Value| {
+        let mut template = json!({
+            "metadata": { "labels": { "app": "a" } }, "spec": { "containers": [{ "name": "a", "image": "a" }] },
+        });
+        template["spec"][field] = value;
+        json!({ "template": template })
+    };
     let mut refusals = vec![
         ("StatefulSet", json!({ "replicas": -1 }), "spec.replicas"),
         ("StatefulSet", json!({ "reserveOrdinals": [-1] }), "spec.reserveOrdinals"),
@@ -76,9 +87,56 @@ async fn workloads_that_make_no_sense_are_refused_by_field() -> Result<()> {
         ("DaemonSet", json!({ "lifecycle": { "inPlaceUpdate": {} } }), "leave inPlaceUpdate out"),
         ("CloneSet", json!({ "updateStrategy": { "partition": "half" } }), "partition is neither a number"),
         ("CloneSet", json!({ "updateStrategy": { "maxUnavailable": 0 } }), "are both 0, so no pod"),
+        (
+            "CloneSet",
+            json!({ "scaleStrategy": { "maxUnavailable": "many" } }),
+            "maxUnavailable is neither a number",
+        ),
+        (
+            "CloneSet",
+            json!({ "scaleStrategy": { "podsToDelete": ["a-1", "a-1"] } }),
+            "podsToDelete[1]: Duplicate",
+        ),
+        (
+            "CloneSet",
+            json!({ "updateStrategy": { "scatterStrategy": [
+                { "key": "zone", "value": "a" }, { "key": "zone", "value": "b" }, { "key": "zone", "value": "a" },
+            ] } }),
+            "scatterStrategy[2]: Duplicate",
+        ),
+        (
+            "CloneSet",
+            json!({ "updateStrategy": { "priorityStrategy": both } }),
+            "has both orderPriority and weightPriority",
+        ),
+        (
+            "StatefulSet",
+            json!({
+                "podManagementPolicy": "Parallel",
+                "updateStrategy": { "rollingUpdate": { "unorderedUpdate": { "priorityStrategy": both } } },
+            }),
+            "has both orderPriority and weightPriority",
+        ),
+        ("StatefulSet", json!({ "reserveOrdinals": [1, 3, 1] }), "reserveOrdinals[2]: Duplicate"),
+        (
+            "DaemonSet",
+            rolling(&json!({ "maxUnavailable": "101%" })),
+            "neither a number nor a share up to 100%",
+        ),
+        (
+            "DaemonSet",
+            rolling(&json!({ "maxUnavailable": 0, "maxSurge": "100.5%" })),
+            "neither a number nor a share up to 100%",
+        ),
     ];
     for kind in ["CloneSet", "DaemonSet", "StatefulSet"] {
         refusals.push((kind, json!({ "selector": {} }), "selector selects all pods"));
+        refusals.push((kind, template("restartPolicy", "Never".into()), "restartPolicy is not Always"));
+        refusals.push((
+            kind,
+            template("activeDeadlineSeconds", 5.into()),
+            "activeDeadlineSeconds would end pods",
+        ));
         refusals.push((kind, json!({ "selector": other }), "are not those of selector"));
         refusals.push((kind, json!({ "updateStrategy": { "type": "Now" } }), "give one of them"));
     }
@@ -109,6 +167,9 @@ async fn workloads_that_make_no_sense_are_refused_by_field() -> Result<()> {
             json!({ "updateStrategy": { "partition": "99.5%", "maxUnavailable": 0, "maxSurge": 1 } }),
         ),
         ("CloneSet", json!({ "replicas": 0, "updateStrategy": { "maxUnavailable": 0 } })),
+        ("CloneSet", template("restartPolicy", "Always".into())),
+        ("CloneSet", json!({ "updateStrategy": { "maxUnavailable": "150%" } })),
+        ("DaemonSet", rolling(&json!({ "maxUnavailable": "100.0%" }))),
     ];
     for (kind, change) in accepted {
         create(kind, &change).await?.with_context(|| format!("{kind} {change}"))?;

@@ -6,6 +6,7 @@
 
 #![allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should")]
 
+mod agents;
 mod churn;
 mod crowd;
 mod figures;
@@ -25,6 +26,7 @@ mod report;
 mod sidecarset;
 mod soak;
 mod update;
+mod workloads;
 
 use std::path::PathBuf;
 
@@ -45,6 +47,7 @@ const BENCHES: &[Bench] = &[
     manager::BENCH,
     images::BENCH,
     sidecarset::BENCH,
+    workloads::BENCH,
     handover::BENCH,
     overload::BENCH,
     soak::BENCH,
@@ -95,6 +98,8 @@ enum Command {
     /// Time that the admission of a pod takes with 50 SidecarSets; an upgrade of 30,000 pods: time, writes of
     /// a pod, memory and CPU of the manager.
     Sidecarset(sidecarset::Scale),
+    /// A CloneSet that grows and rolls out beside a Deployment; what berth-workloads costs at rest.
+    Workloads(workloads::Scale),
 }
 
 /// Options that all benches take.
@@ -148,6 +153,7 @@ async fn main() -> Result<()> {
         Command::Soak(options) => (soak::BENCH, &options.common),
         Command::Images(options) => (images::BENCH, &options.common),
         Command::Sidecarset(options) => (sidecarset::BENCH, &options.common),
+        Command::Workloads(options) => (workloads::BENCH, &options.common),
     };
     options.check(&bench)?;
     let rows = run(&command).await.with_context(|| format!("bench {}", bench.name))?;
@@ -169,6 +175,7 @@ async fn run(command: &Command) -> Result<Vec<Row>> {
         Command::Soak(options) => soak::run(options).await,
         Command::Images(options) => images::run(options).await,
         Command::Sidecarset(options) => sidecarset::run(options).await,
+        Command::Workloads(options) => workloads::run(options).await,
         Command::List | Command::Figures(_) | Command::ProxyStub { .. } => Ok(Vec::new()),
     }
 }

@@ -1,14 +1,13 @@
 //! SidecarSets in a large cluster: what the admission of a pod takes, and how long an upgrade of all pods.
 //!
 //! etcd, the API server and the manager are real, and the pods' specs and statuses as large as those of real
-//! ones. Nodes exist on paper only; their agents are simulated (`agents`): they make the writes that an agent
-//! makes for an upgrade, and the statuses that a kubelet would. What is measured at the admission server is
-//! measured at its own door, by reviews as the API server sends them. Without the manager there is no such
-//! work, so there is no baseline.
+//! ones. Nodes exist on paper only; their agents are simulated (`crate::agents`): they make the writes that
+//! an agent makes for an upgrade, and the statuses that a kubelet would. What is measured at the admission
+//! server is measured at its own door, by reviews as the API server sends them. Without the manager there is
+//! no such work, so there is no baseline.
 //!
 //! Swaps are made on a real node, under requests to the sidecar that is swapped.
 
-mod agents;
 mod door;
 mod rollout;
 mod swaps;

@@ -1,16 +1,16 @@
+mod distribution;
 mod jobs;
+mod spreads;
+mod united_deployments;
 mod workloads;
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::admissionregistration::v1::{
-    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
-};
+use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodSpec, ServiceAccount};
+use k8s_openapi::api::core::v1::{Pod, PodSpec, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use super::*;
 
@@ -108,6 +108,7 @@ fn roles_write_this_and_nothing_else() {
         "berth-manager in berth-system: update coordination.k8s.io/leases only berth-manager",
         "berth-manager: create events.k8s.io/events",
         "berth-manager: delete apps.kruise.io/imagepulljobs",
+        "berth-manager: patch apiextensions.k8s.io/customresourcedefinitions only statefulsets.apps.kruise.io",
         "berth-manager: patch apps.kruise.io/containerrecreaterequests",
         "berth-manager: patch apps.kruise.io/containerrecreaterequests/status",
         "berth-manager: patch apps.kruise.io/imagepulljobs/status",
@@ -119,6 +120,7 @@ fn roles_write_this_and_nothing_else() {
         "berth-manager: patch berth.dev/nodepodupdates/status",
         "berth-manager: update admissionregistration.k8s.io/mutatingwebhookconfigurations only berth-manager",
         "berth-manager: update admissionregistration.k8s.io/validatingwebhookconfigurations only berth-manager",
+        "berth-manager: update apps.kruise.io/workloadspreads/status",
         "berth-manager: update policy.kruise.io/podunavailablebudgets/status",
         "berth-manager: use berth.dev/identities",
         "berth-status-writer: write berth.dev/statuses",
@@ -144,6 +146,7 @@ fn the_manager_reads_this_and_nothing_else() {
         "apps.kruise.io/nodepodprobes",
         "apps.kruise.io/podprobemarkers",
         "apps.kruise.io/sidecarsets",
+        "apps.kruise.io/workloadspreads",
         "berth.dev/containerupdaterequests",
         "berth.dev/nodepodupdates",
         "policy.kruise.io/podunavailablebudgets",
@@ -151,6 +154,7 @@ fn the_manager_reads_this_and_nothing_else() {
         "/secrets only berth-manager-admission",
         "admissionregistration.k8s.io/mutatingwebhookconfigurations only berth-manager",
         "admissionregistration.k8s.io/validatingwebhookconfigurations only berth-manager",
+        "apiextensions.k8s.io/customresourcedefinitions only statefulsets.apps.kruise.io",
     ];
     let mut expected: BTreeSet<_> =
         watched.iter().flat_map(|of| ["list", "watch"].map(|verb| format!("{verb} {of}"))).collect();
@@ -166,6 +170,9 @@ fn the_manager_reads_this_and_nothing_else() {
         // The budget of a pod, to what the pod belongs, and how many pods that wants.
         "policy.kruise.io/podunavailablebudgets",
         "apps/replicasets",
+        // The WorkloadSpread of a new pod.
+        "apps.kruise.io/workloadspreads",
+        "batch/jobs",
         "/replicationcontrollers/scale",
         "apps/deployments/scale",
         "apps/replicasets/scale",
@@ -352,38 +359,77 @@ fn the_agent_is_on_every_node() {
 /// own path.
 #[test]
 fn the_agent_in_the_runtimes_place_has_the_nodes_paths() {
-    let [config] = &all::<ConfigMap>("takeover/agent.yaml", "ConfigMap")[..] else { panic!("one ConfigMap") };
-    let config = &config.data.as_ref().unwrap()["berthd.yaml"];
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("berthd.yaml");
-    fs::write(&file, config).unwrap();
-    let config = berthd::config::Configuration::read(&file).unwrap();
+    let config = berthd::config::Configuration::read(&path("takeover/berthd.yaml")).unwrap();
     assert_eq!(config.path, berthd::config::PathMode::Takeover);
     let [agent] = &all::<DaemonSet>("agent", "DaemonSet")[..] else { panic!("one DaemonSet") };
-    let [patch] = &all::<DaemonSet>("takeover/agent.yaml", "DaemonSet")[..] else { panic!("one DaemonSet") };
-    let (agent, patch) = [agent, patch].map(|set| pod_spec(set.spec.clone().unwrap().template)).into();
-    assert_eq!(patch.host_pid, Some(true));
-    let volumes: Vec<_> = patch.volumes.iter().chain(&agent.volumes).flatten().collect();
-    for mount in patch.containers[0].volume_mounts.iter().flatten() {
-        let volume = volumes.iter().find(|volume| volume.name == mount.name).unwrap();
-        assert_eq!(volume.host_path.as_ref().unwrap().path, mount.mount_path);
-        assert!(mount.read_only.is_none());
-    }
-    let mounted = |path: &Path| {
-        patch.containers[0].volume_mounts.iter().flatten().any(|mount| path.starts_with(&mount.mount_path))
-    };
+    let pod = pod_spec(agent.spec.clone().unwrap().template);
+    assert_eq!(pod.host_pid, Some(true));
+    let volumes = pod.volumes.unwrap();
+    let path_of = |name: &str| volumes.iter().find(|volume| volume.name == name)?.host_path.as_ref();
+    let mounts = pod.containers[0].volume_mounts.iter().flatten();
+    let own: Vec<&str> = mounts
+        .filter_map(|mount| path_of(&mount.name).map(|of_node| (mount, of_node)))
+        .map(|(mount, of_node)| {
+            assert_eq!(of_node.path, mount.mount_path);
+            mount
+        })
+        .filter(|mount| mount.read_only.is_none())
+        .map(|mount| mount.mount_path.as_str())
+        .collect();
+    let mounted = |path: &Path| own.iter().any(|mount| path.starts_with(mount));
     assert!(mounted(config.runtime_endpoint.unwrap().0.path()) && mounted(&config.state_dir));
     assert!(mounted(config.admin_socket.as_path()));
+    assert_eq!(changed_in_takeover("/securityContext/privileged"), true);
+}
+
+/// Returns the value that the component `takeover` gives to this field of the agent's container.
+fn changed_in_takeover(field: &str) -> Value {
+    let text = fs::read_to_string(path("takeover/kustomization.yaml")).unwrap();
+    let file: Value = serde_saphyr::from_str(&text).unwrap();
+    let patch: Value = serde_saphyr::from_str(file["patches"][0]["patch"].as_str().unwrap()).unwrap();
+    let full = format!("/spec/template/spec/containers/0{field}");
+    let operation = patch.as_array().unwrap().iter().find(|operation| operation["path"] == *full);
+    operation.unwrap_or_else(|| panic!("nothing for {field}"))["value"].clone()
+}
+
+/// Nodes of other systems and virtual ones have no runtime that the agent could speak to.
+#[test]
+fn the_agent_is_on_no_node_without_a_runtime() {
+    let [agent] = &all::<DaemonSet>("agent", "DaemonSet")[..] else { panic!("one DaemonSet") };
+    let affinity = serde_json::to_value(pod_spec(agent.spec.clone().unwrap().template).affinity).unwrap();
+    let required = &affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    let terms = required["nodeSelectorTerms"].as_array().unwrap();
+    let [term] = &terms[..] else { panic!("one term: terms are alternatives") };
+    let asked = term["matchExpressions"].as_array().unwrap();
+    for expected in [
+        json!({ "key": "kubernetes.io/os", "operator": "In", "values": ["linux"] }),
+        json!({ "key": "type", "operator": "NotIn", "values": ["virtual-kubelet"] }),
+        json!({ "key": "berth.dev/install", "operator": "NotIn", "values": ["systemd"] }),
+    ] {
+        assert!(asked.contains(&expected), "no {expected} in {asked:?}");
+    }
+}
+
+/// A restart of the agent helps neither the runtime nor the API server: only the readiness is about them.
+#[test]
+fn the_agent_is_probed() {
+    let [agent] = &all::<DaemonSet>("agent", "DaemonSet")[..] else { panic!("one DaemonSet") };
+    let pod = pod_spec(agent.spec.clone().unwrap().template);
+    let container = &pod.containers[0];
+    let probes = [&container.startup_probe, &container.readiness_probe, &container.liveness_probe];
+    let commands =
+        probes.map(|probe| probe.as_ref().unwrap().exec.as_ref().unwrap().command.clone().unwrap());
+    assert_eq!(commands[0], ["berthctl", "status"]);
+    assert_eq!(commands[1], ["berthctl", "status", "--ready"]);
+    assert_eq!(commands[2], commands[0]);
 }
 
 /// In the runtime's place all requests of the node pass through it. Beside what they take at most it took 160
 /// MB on a node of 110 pods with a crowd on its socket (`berth-bench overload`); a quarter is left free.
 #[test]
 fn the_agent_in_the_runtimes_place_has_room_for_the_nodes_requests() {
-    let [set] = &all::<DaemonSet>("takeover/agent.yaml", "DaemonSet")[..] else { panic!("one DaemonSet") };
-    let pod = pod_spec(set.spec.clone().unwrap().template);
-    let limits = pod.containers[0].resources.as_ref().and_then(|resources| resources.limits.clone());
-    let limit = &limits.expect("limits")["memory"].0;
+    let limit = changed_in_takeover("/resources/limits/memory");
+    let limit = limit.as_str().unwrap();
     let mebibytes: usize = limit.strip_suffix("Mi").expect("in Mi").parse().unwrap();
     let taken = berth_shim::MOST_MEMORY + 160_000_000;
     assert!(mebibytes << 20 >= taken + taken / 4, "{limit} for {taken} bytes");
@@ -434,7 +480,15 @@ fn samples_are_what_they_say() {
     assert_eq!(source["envName"], app["env"][0]["name"]);
     let broadcasts = all::<berth_proto::crd::BroadcastJob>("samples", "BroadcastJob");
     let crons = all::<berth_proto::crd::AdvancedCronJob>("samples", "AdvancedCronJob");
-    assert_eq!((broadcasts.len(), crons.len()), (1, 1));
+    let spreads = all::<berth_proto::crd::WorkloadSpread>("samples", "WorkloadSpread");
+    assert_eq!((broadcasts.len(), crons.len(), spreads.len()), (1, 1, 1));
+    let [united] = &all::<berth_proto::crd::UnitedDeployment>("samples", "UnitedDeployment")[..] else {
+        panic!("one UnitedDeployment")
+    };
+    let template = &united.spec.template.clone_set_template.as_ref().unwrap().0["spec"]["template"];
+    for (key, value) in united.spec.selector.match_labels.as_ref().unwrap() {
+        assert_eq!(template["metadata"]["labels"][key], *value);
+    }
     let [numbered] = &all::<berth_proto::crd::AdvancedStatefulSet>("samples", "StatefulSet")[..] else {
         panic!("one StatefulSet")
     };

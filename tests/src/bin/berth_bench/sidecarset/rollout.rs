@@ -12,8 +12,8 @@ use kube::Client;
 use kube::api::{Api, PostParams};
 use serde_json::json;
 
-use super::agents::Agents;
 use super::{BENCH, Scale, annotation, set};
+use crate::agents::{Agents, Upgrade};
 use crate::idle::cpu_s;
 use crate::manager::cluster::Cluster;
 use crate::manager::memory_mb;
@@ -41,7 +41,7 @@ pub(super) async fn run(options: &Scale) -> Result<Vec<Row>> {
     });
     let begun = Instant::now();
     Cluster { nodes, pods, annotations }.create(&client).await?;
-    let agents = Agents::start(&client, nodes).await?;
+    let agents = Agents::start(&client, nodes, Upgrade::Sidecars).await?;
     eprintln!("{nodes} nodes and {pods} pods made in {:.0} s", begun.elapsed().as_secs_f64());
 
     programs::manager()?;

@@ -22,6 +22,15 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::manager::cluster::{node, running};
 
+/// Objects whose pods the agents upgrade.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Upgrade {
+    /// SidecarSets with a sidecar `log`, in pods of the cluster on paper.
+    Sidecars,
+    /// Workloads whose pods have one container, `app`.
+    Workloads,
+}
+
 /// Requests to the API server at once.
 const AT_ONCE: usize = 32;
 /// Reports of a node are gathered for so long.
@@ -29,14 +38,18 @@ const GATHERED: Duration = Duration::from_millis(100);
 /// From the patch until the new container runs.
 const RESTART: Duration = Duration::from_millis(500);
 
+/// All kinds of entries that an agent understands.
+const FEATURES: [&str; 4] = ["owners/v1", "clonesets/v1", "statefulsets/v1", "daemonsets/v1"];
+
 /// The agents. They end with this.
-pub(super) struct Agents {
+pub(crate) struct Agents {
     shared: Arc<Shared>,
     task: JoinHandle<()>,
 }
 
 struct Shared {
     client: Client,
+    upgrade: Upgrade,
     nodes: Mutex<HashMap<String, Agent>>,
     /// ID of the image that a pod runs, by UID, once it was upgraded.
     images: Mutex<HashMap<String, String>>,
@@ -64,14 +77,14 @@ fn key(entry: &DesiredPod) -> Key {
 }
 
 impl Agents {
-    pub(super) async fn start(client: &Client, nodes: u32) -> Result<Self> {
+    pub(crate) async fn start(client: &Client, nodes: u32, upgrade: Upgrade) -> Result<Self> {
         let updates: Api<NodePodUpdate> = Api::all(client.clone());
         let make = stream::iter(0..nodes).map(|number| {
             let updates = updates.clone();
             async move {
                 let object = NodePodUpdate::new(&node(number), Default::default());
                 updates.create(&PostParams::default(), &object).await.context("make a NodePodUpdate")?;
-                let features = Patch::Merge(json!({ "status": { "features": ["owners/v1"] } }));
+                let features = Patch::Merge(json!({ "status": { "features": FEATURES } }));
                 updates.patch_status(&node(number), &PatchParams::default(), &features).await?;
                 anyhow::Ok(())
             }
@@ -79,6 +92,7 @@ impl Agents {
         make.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
         let shared = Arc::new(Shared {
             client: client.clone(),
+            upgrade,
             nodes: Mutex::default(),
             images: Mutex::default(),
             writes: AtomicU32::new(0),
@@ -97,7 +111,7 @@ impl Agents {
         Ok(Self { shared, task })
     }
 
-    pub(super) fn writes(&self) -> u32 {
+    pub(crate) fn writes(&self) -> u32 {
         self.shared.writes.load(Ordering::Relaxed)
     }
 }
@@ -193,7 +207,7 @@ impl Shared {
         let updates: Api<NodePodUpdate> = Api::all(self.client.clone());
         let body = json!({
             "apiVersion": "berth.dev/v1alpha1", "kind": "NodePodUpdate", "metadata": { "name": node },
-            "status": { "pods": pods, "features": ["owners/v1"] },
+            "status": { "pods": pods, "features": FEATURES },
         });
         let params = PatchParams::apply("berth-agent").force();
         while let Err(error) = updates.patch_status(node, &params, &Patch::Apply(&body)).await {
@@ -204,39 +218,55 @@ impl Shared {
 
     async fn carry_out(self: Arc<Self>, entry: DesiredPod) {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &entry.namespace);
-        let params = PatchParams::default();
-        let set = entry.owner.rsplit('/').next().unwrap_or_default();
-        let image = entry.containers.first().map(|one| one.image.clone()).unwrap_or_default();
-        let id = format!("{image}@sha256:{:064x}", 2);
-        let before = {
-            let mut images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
-            images.insert(entry.uid.clone(), id.clone())
+        let (name, index) = match self.upgrade {
+            Upgrade::Sidecars => ("log", 2),
+            Upgrade::Workloads => ("app", 1),
         };
-        let before =
-            before.unwrap_or_else(|| running(0, 2)["imageID"].as_str().unwrap_or_default().to_owned());
-        let old = json!({ set: { "revision": entry.revision, "lastContainerStatuses": {
-            "log": { "imageID": before } } } });
+        let image = entry.containers.first().map(|one| one.image.clone()).unwrap_or_default();
+        let id = format!("{image}@sha256:{index:064x}");
         let mut annotations = entry.merge_annotations.clone();
-        annotations.insert("kruise.io/sidecarset-inplace-update-state".to_owned(), old.to_string());
-        debug_assert!(annotations.contains_key(names::HASH));
+        annotations.extend(entry.annotations.clone());
+        if let Upgrade::Sidecars = self.upgrade {
+            annotations
+                .insert("kruise.io/sidecarset-inplace-update-state".to_owned(), self.state(&entry, &id));
+            debug_assert!(annotations.contains_key(names::HASH));
+        }
         let containers: Vec<_> =
             entry.containers.iter().map(|one| json!({ "name": one.name, "image": one.image })).collect();
-        let patch =
-            json!({ "metadata": { "annotations": annotations }, "spec": { "containers": containers } });
+        let patch = json!({
+            "metadata": { "annotations": annotations, "labels": entry.labels },
+            "spec": { "containers": containers },
+        });
         self.write(&pods, &entry.name, &Patch::Strategic(patch)).await;
         tokio::time::sleep(RESTART).await;
+        let mut restarted = running(0, index);
+        restarted["image"] = image.clone().into();
+        (restarted["imageID"], restarted["restartCount"]) = (id.into(), 1.into());
         // Statuses are one list, which a patch replaces.
-        let mut log = running(0, 2);
-        (log["image"], log["imageID"], log["restartCount"]) = (image.clone().into(), id.into(), 1.into());
-        let status = json!({ "status": { "containerStatuses": [running(0, 1), log] } });
-        let shown = Patch::Strategic(&status);
-        while let Err(error) = pods.patch_status(&entry.name, &params, &shown).await {
+        let statuses = match self.upgrade {
+            Upgrade::Sidecars => json!([running(0, 1), restarted]),
+            Upgrade::Workloads => json!([restarted]),
+        };
+        let shown = Patch::Strategic(json!({ "status": { "containerStatuses": statuses } }));
+        while let Err(error) = pods.patch_status(&entry.name, &PatchParams::default(), &shown).await {
             eprintln!("a kubelet's status failed: {error}");
             tokio::time::sleep(GATHERED).await;
         }
-        let meta = json!({ "metadata": { "annotations": { "apps.kruise.io/runtime-containers-meta":
-            format!("{{\"containers\":[{{\"name\":\"log\",\"restartCount\":1,\"image\":\"{image}\"}}]}}") } } });
+        let meta = json!({ "containers": [{ "name": name, "restartCount": 1, "image": image }] }).to_string();
+        let meta =
+            json!({ "metadata": { "annotations": { "apps.kruise.io/runtime-containers-meta": meta } } });
         self.write(&pods, &entry.name, &Patch::Merge(meta)).await;
+    }
+
+    /// OpenKruise's record of an upgrade of the sidecar, with the image that it had before.
+    fn state(&self, entry: &DesiredPod, id: &str) -> String {
+        let set = entry.owner.rsplit('/').next().unwrap_or_default();
+        let mut images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = images.insert(entry.uid.clone(), id.to_owned());
+        let before =
+            before.unwrap_or_else(|| running(0, 2)["imageID"].as_str().unwrap_or_default().to_owned());
+        json!({ set: { "revision": entry.revision, "lastContainerStatuses": { "log": { "imageID": before } } } })
+            .to_string()
     }
 
     /// Writes to a pod until it is taken, and counts it.

@@ -1,0 +1,182 @@
+//! `berth-shim` and berthd on a real node: whatever of the two goes, nobody notices, and everything that is
+//! in the middle of something comes to its end.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use berth_tests::jobs::{Jobs, exits};
+use berth_tests::manifest::Container;
+use berth_tests::node::images::{BUSYBOX_NEXT, sized};
+use berth_tests::node::{Berthd, Registry};
+use berth_tests::observe::{Caller, Recorder, complaints, node_ready};
+use berth_tests::recreate::{Ask, Asked, Evidence};
+use berth_tests::update::{Update, Updated};
+use berth_tests::wait::await_condition;
+use jiff::Timestamp;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::case::{Case, PATIENCE, container, run_behind_shim, waits_for};
+use crate::{recreate, update};
+
+/// Longer than a call waits for a berthd that is away, and than the kubelet's patience with a runtime has to
+/// be tried.
+const STANDS_STILL: Duration = Duration::from_secs(10);
+/// Longer than that and than a start of berthd: what is under way is so before and after.
+const HOOK: &str = "sleep 6";
+/// Bytes of the image that a client pulls all the time.
+const PULLED: usize = 2 << 20;
+const PULL_PAUSE: Duration = Duration::from_millis(200);
+
+#[tokio::test]
+async fn everything_goes_on_when_berthd_is_killed() -> Result<()> {
+    unnoticed("two_programs_killed", true, async |berthd| {
+        // The second time while it lists the runtime.
+        for _ in 0..2 {
+            berthd.service().kill()?;
+            berthd.service().start()?;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        berthd.ready().await
+    })
+    .await
+}
+
+/// A stop that waits for its turn goes on after five seconds: no order is promised then.
+#[tokio::test]
+async fn everything_goes_on_when_berthd_stands_still() -> Result<()> {
+    unnoticed("two_programs_stands_still", false, async |berthd| {
+        let pid = berthd.service().pid().context("berthd does not run")?;
+        let pid = Pid::from_raw(i32::try_from(pid).context("pid")?);
+        kill(pid, Signal::SIGSTOP).context("stop berthd")?;
+        tokio::time::sleep(STANDS_STILL).await;
+        kill(pid, Signal::SIGCONT).context("let berthd go on")?;
+        berthd.ready().await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn everything_goes_on_when_the_shim_is_upgraded() -> Result<()> {
+    unnoticed("two_programs_upgraded", true, async |berthd| {
+        for _ in 0..10 {
+            berthd.upgrade_shim().await?;
+        }
+        berthd.serving().await
+    })
+    .await
+}
+
+/// Everything that can be under way at once.
+struct Work<'a> {
+    case: &'a Case,
+    /// Its lower container waits until [`Work::let_go`].
+    held: Recorder,
+    /// It is being deleted, in an order.
+    stopping: Recorder,
+    jobs: Jobs,
+    recreated: recreate::Scene<'a>,
+    asked: Asked,
+    updated: update::Scene<'a>,
+    update: Updated,
+}
+
+/// Has all of it under way, lets `fault` happen, and expects that everything comes to its end as it should,
+/// and that no call failed.
+async fn unnoticed(name: &str, ordered: bool, fault: impl AsyncFnOnce(&Berthd) -> Result<()>) -> Result<()> {
+    run_behind_shim(name, async |case: &Case| {
+        let began = Timestamp::now();
+        let berthd = case.node.berthd()?;
+        let registry = Registry::start(case.node.run()).await?;
+        let archive = sized(case.node.run(), "pulled:1", PULLED).await?;
+        let image = registry.push(&archive, "pulled:1").await?;
+        let work = Work::begin(case).await?;
+        let caller = Caller::start(berthd.socket())?.pulling(berthd.socket(), &image, PULL_PAUSE)?;
+        fault(berthd).await?;
+        work.end(ordered).await?;
+        caller.all_answered().await?;
+        let client = case.pods.clone().into_client();
+        let complaints = complaints(&client, &case.namespace).await?;
+        ensure!(complaints.is_empty(), "{complaints:?}");
+        let ready = node_ready(&client).await?;
+        let since = ready.last_transition_time.as_ref().context("no transition")?;
+        ensure!(since.0 < began, "the node was not Ready in between: {ready:?}");
+        Ok(())
+    })
+    .await
+}
+
+impl<'a> Work<'a> {
+    /// Begins all of it. In the end the hooks run, the lower container waits, and the job ends.
+    async fn begin(case: &'a Case) -> Result<Self> {
+        let recreated = recreate::Scene::begin(case, "recreated", |pod, evidence| {
+            pod.container(evidence.container("main", HOOK))
+        })
+        .await?;
+        let updated = update::Scene::begin(case, "updated", |pod, evidence| {
+            pod.container(evidence.container("main", HOOK))
+        })
+        .await?;
+        let evidence = Evidence::new(case.node.run(), &case.namespace, "stops")?;
+        let stops = case.manifest("stops").grace(60);
+        let stops = evidence
+            .mount(stops)
+            .container(evidence.container("b", HOOK).priority(1))
+            .container(evidence.container("a", "").priority(2));
+        let stopping = case.record("stops");
+        case.create(&stops).await?;
+        case.await_ready("stops").await?;
+        let held = case.record("held");
+        let gated = Container::new("a").ready_when("test -f /tmp/go").priority(2);
+        let pod = case.manifest("held").container(Container::new("b").priority(1)).container(gated);
+        case.create(&pod).await?;
+        case.await_pod("held", "b waits", |pod| waits_for(pod, "b", "a")).await?;
+        let jobs = Jobs::watch(&case.node.client().await?, &case.namespace).await?;
+        let main = Container::new("main").only("until test -f /tmp/go; do sleep 0.2; done");
+        let job = case.manifest("job").spec("restartPolicy", "Never").grace(30);
+        jobs.create(&job.container(main).container(exits("sidecar", "sleep 6;", 143)), 0).await?;
+        await_condition("the job runs", PATIENCE, async || {
+            let status = jobs.pod_of("job")?.last.status.context("no status")?;
+            let statuses = status.container_statuses.unwrap_or_default();
+            ensure!(statuses.len() == 2 && statuses.iter().all(|one| one.ready), "{statuses:?}");
+            Ok(())
+        })
+        .await?;
+
+        let job = jobs.pod_of("job")?.last.metadata.name.context("no name")?;
+        case.inside(&job, "main", "touch /tmp/go").await?;
+        case.pods.delete("stops", &Default::default()).await?;
+        let asked = recreated.ask("recreate", &Ask::new("recreated", &["main"])).await?;
+        let wish = Update::new("updated").image("main", BUSYBOX_NEXT);
+        let update = updated.ask("update", &wish).await?;
+        evidence.has("b", "hook", 1).await?;
+        recreated.evidence.has("main", "hook", 1).await?;
+        updated.evidence.has("main", "hook", 1).await?;
+        Ok(Self { case, held, stopping, jobs, recreated, asked, updated, update })
+    }
+
+    /// Waits for the end of all of it, and looks at how it ended.
+    async fn end(self, ordered: bool) -> Result<()> {
+        let case = self.case;
+        case.inside("held", "a", "touch /tmp/go").await?;
+        let pod = case.await_ready("held").await?;
+        ensure!(container(&pod, "a")?.restart_count == 0, "a was restarted");
+        let history = self.held.finish().await?;
+        history.check_start_order(&["a", "b"], Duration::ZERO)?;
+        ensure!(history.instances.len() == 2, "{:?}", history.instances);
+        case.await_gone("stops").await?;
+        let stopped = self.stopping.finish().await?;
+        if ordered {
+            stopped.check_exit_order(&["b", "a"], Duration::ZERO)?;
+        }
+        let job = self.jobs.over("job").await?;
+        ensure!((job.succeeded, job.failed.unwrap_or(0)) == (Some(1), 0), "{job:?}");
+        self.asked.succeeded(PATIENCE).await?;
+        let first = self.recreated.running("main").await?;
+        ensure!(first.attempt == 1, "attempt {}", first.attempt);
+        self.recreated.evidence.has("main", "hook", 1).await?;
+        self.update.succeeded().await?;
+        ensure!(self.updated.restarts("main").await? == 1, "not restarted once");
+        Ok(())
+    }
+}
