@@ -75,8 +75,8 @@ pub async fn follow(client: Client, tenure: Tenure) {
     }
 }
 
-/// Follows the pods of a node, in every term that this replica leads. What was there before the term, and what
-/// could not be said, is in its next list.
+/// Follows the pods of a node, in every term that this replica leads. What was there before the term, and
+/// what could not be said, is in its next list.
 async fn follow_pods(client: Client, mut tenure: Tenure, node: String) {
     loop {
         let Some(term) = tenure.term() else {
