@@ -13,7 +13,8 @@ use crate::json::Object;
 /// The most bytes that a history has without compression.
 const MOST_BYTES: usize = 16 << 20;
 /// Fields of the spec that make a revision: what a pod gets.
-const FIELDS: [&str; 5] = ["containers", "initContainers", "volumes", "imagePullSecrets", "patchPodMetadata"];
+pub(crate) const FIELDS: [&str; 5] =
+    ["containers", "initContainers", "volumes", "imagePullSecrets", "patchPodMetadata"];
 
 /// Contents of one revision.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

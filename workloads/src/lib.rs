@@ -35,6 +35,7 @@ mod memory;
 mod metrics;
 mod owned;
 pub mod run;
+mod sidecar_sets;
 mod spreads;
 mod state;
 mod timing;

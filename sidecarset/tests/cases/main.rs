@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod check;
+mod filed;
 mod hash;
 mod hostile;
 mod injection;

@@ -6,6 +6,7 @@ mod gates;
 mod in_place;
 mod kubectl;
 mod refusals;
+mod sidecar_sets;
 mod stateful_sets;
 mod united_deployments;
 
@@ -47,7 +48,8 @@ impl Paper {
         deploy::add_conditions(&client, "uniteddeployments/kustomization.yaml").await?;
         let token = token::of(&client, "berth-workloads", None).await?;
         let kubeconfig = plane.api().kubeconfig_with("berth-workloads", &token)?;
-        let more = ["--united-deployments"];
+        let files = format!("--sidecarset-revisions={}", sidecar_sets::NAMESPACE);
+        let more = ["--united-deployments", &files];
         let workloads = Workloads::start_with(plane.run(), &kubeconfig, "berth-system", &more).await?;
         Ok(Self { plane, workloads, turn: Mutex::new(()) })
     }

@@ -84,7 +84,7 @@ impl Work {
 
 impl Writer {
     /// Makes an object as it is given: a field that no type knows goes with it.
-    pub(super) async fn create_untyped<K>(&self, namespace: &str, object: Value) -> Result<K, Failure>
+    pub(crate) async fn create_untyped<K>(&self, namespace: &str, object: Value) -> Result<K, Failure>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned,
     {

@@ -1,0 +1,295 @@
+//! The one owner of what is known of SidecarSets and their ControllerRevisions; begins the plans that are
+//! due.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use berth_base::time::later;
+use berth_sidecarset::{FiledRevision, FiledSet, Refile, RefileError, refile};
+use berth_workloads_policy::{action::Note, store::Store};
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams, Preconditions},
+};
+use tokio::sync::mpsc;
+use tracing::{debug, error, info, warn};
+
+use super::{
+    Connections, KINDS,
+    view::{CopyView, SetView},
+};
+use crate::{
+    owned::{Concerned, Owned},
+    timing::{AT_ONCE, Backoff},
+    turns::{Turn, Turns, guarded},
+    watch::Shown,
+    write::{FIELD_MANAGER, Failure, Writer},
+};
+
+/// A namespace that is not there is looked for again after it.
+const NAMESPACE_WAITS: Duration = Duration::from_secs(30);
+
+/// Event of either kind.
+#[derive(Debug)]
+pub(super) enum Input {
+    Set(Shown<SetView>),
+    Copy(Shown<CopyView>),
+}
+
+/// Report of a plan.
+#[derive(Debug)]
+pub(super) struct Report {
+    uid: String,
+    made: Vec<CopyView>,
+    /// UIDs of ControllerRevisions.
+    gone: Vec<String>,
+    end: End,
+}
+
+#[derive(Debug)]
+enum End {
+    Done,
+    /// Somebody else has written in between.
+    Changed,
+    /// There is no such namespace.
+    NoNamespace,
+    /// The name of a revision is another one's.
+    Taken(String),
+    Failed(String),
+}
+
+/// Sets and ControllerRevisions as they are known, and their connections.
+pub(super) struct Controller {
+    connections: Connections,
+    turns: Turns<Input, Report>,
+    sets: Store<SetView>,
+    sets_listed: bool,
+    copies: Owned<CopyView>,
+    backoff: BTreeMap<String, Backoff>,
+    /// Version of a set that cannot be filed, which was said.
+    aside: BTreeMap<String, String>,
+    /// The namespace was missing, which was said.
+    is_missing: bool,
+}
+
+impl Controller {
+    pub(super) fn new(connections: Connections, inputs: mpsc::Receiver<Input>) -> Self {
+        Self {
+            turns: Turns::new(inputs, connections.tenure.clone()),
+            connections,
+            sets: Store::default(),
+            sets_listed: false,
+            copies: Owned::default(),
+            backoff: BTreeMap::new(),
+            aside: BTreeMap::new(),
+            is_missing: false,
+        }
+    }
+
+    /// Runs until the watches have ended.
+    pub(super) async fn run(mut self) {
+        while let Some(turn) = self.turns.next(self.is_listed()).await {
+            match turn {
+                Turn::Inputs(inputs) => inputs.into_iter().for_each(|input| self.take(input)),
+                Turn::Report(report) => self.settle(report),
+                Turn::Panic(uid) => self.set_aside(&uid, "the controller failed on this object"),
+                Turn::Due => {}
+            }
+            if self.turns.begins_term() {
+                self.all_due();
+            }
+            if self.turns.term().is_some() && self.is_listed() {
+                self.begin();
+            }
+        }
+    }
+
+    fn is_listed(&self) -> bool {
+        self.sets_listed && self.copies.listed
+    }
+
+    fn take(&mut self, input: Input) {
+        let now = Instant::now();
+        match input {
+            Input::Set(shown) => self.take_set(shown, now),
+            Input::Copy(shown) => match self.copies.take(shown) {
+                Concerned::None => {}
+                Concerned::Some(uids) => uids.into_iter().for_each(|uid| self.turns.agenda.add(uid, now)),
+                Concerned::All => self.all_due(),
+            },
+        }
+    }
+
+    fn take_set(&mut self, shown: Shown<SetView>, now: Instant) {
+        match shown {
+            Shown::ListBegins => self.sets.list_begins(),
+            Shown::Applied(set) => {
+                let uid = set.set.uid.clone();
+                let before = self.sets.get(&uid).map(|known| known.set.clone());
+                let set_now = set.set.clone();
+                // The counters of its status change with every pod.
+                if self.sets.applied(set) && before.is_none_or(|before| before != set_now) {
+                    self.turns.agenda.add(uid, now);
+                }
+            }
+            Shown::Gone(uid) => {
+                // Its ControllerRevisions go with their owner.
+                self.sets.gone(&uid);
+                self.backoff.remove(&uid);
+                self.aside.remove(&uid);
+            }
+            Shown::ListEnds => {
+                self.sets.list_ends();
+                self.sets_listed = true;
+                self.all_due();
+            }
+        }
+        let Connections { listed, writer, .. } = &self.connections;
+        listed.send_replace(vec![(KINDS[0], self.sets_listed), (KINDS[1], self.copies.listed)]);
+        writer.metrics.objects(KINDS[0], self.sets.iter().count());
+    }
+
+    /// Begins the plans that are due.
+    fn begin(&mut self) {
+        for uid in self.turns.agenda.take(Instant::now(), AT_ONCE) {
+            let Some(view) = self.sets.get(&uid) else { continue };
+            if self.aside.get(&uid).is_some_and(|version| *version == view.version) {
+                continue;
+            }
+            let there: Vec<&FiledRevision> = self.copies.of(&uid).map(|copy| &copy.0).collect();
+            let set = view.set.clone();
+            match guarded(|| refile(&set, &there)) {
+                None => self.set_aside(&uid, "the controller failed on this object"),
+                Some(Err(why)) => self.refuse(&uid, &why),
+                Some(Ok(writes)) if writes.is_empty() => {}
+                Some(Ok(writes)) => {
+                    debug!(set = set.name, writes = writes.len(), "Plan begins");
+                    let (writer, namespace) =
+                        (self.connections.writer.clone(), self.connections.namespace.clone());
+                    self.turns.spawn(uid, carry_out(writer, namespace, set, writes));
+                }
+            }
+        }
+    }
+
+    /// Takes in what a plan has written.
+    fn settle(&mut self, Report { uid, made, gone, end }: Report) {
+        made.into_iter().for_each(|copy| self.copies.wrote(copy));
+        gone.iter().for_each(|uid| self.copies.ended(uid));
+        let name = self.sets.get(&uid).map(|view| view.set.name.clone());
+        let mut pause = self.backoff.entry(uid.clone()).or_default().ends(matches!(end, End::Done));
+        let was_missing = std::mem::replace(&mut self.is_missing, matches!(end, End::NoNamespace));
+        match end {
+            End::Done | End::Changed => {}
+            End::NoNamespace => {
+                if !was_missing {
+                    let namespace = &self.connections.namespace;
+                    info!(namespace, "Revisions of SidecarSets are not filed until their namespace is there");
+                }
+                pause = NAMESPACE_WAITS;
+            }
+            End::Taken(taken) => {
+                let text =
+                    format!("ControllerRevision {taken} is there, and the set does not own it: delete it");
+                self.tell(&uid, "FailedCreateRevision", text);
+            }
+            End::Failed(error) => warn!(set = name, error, "ControllerRevision not written, trying again"),
+        }
+        self.turns.agenda.add(uid, later(Instant::now(), pause));
+    }
+
+    fn refuse(&mut self, uid: &str, why: &RefileError) {
+        self.set_aside(uid, &why.to_string());
+    }
+
+    /// Leaves a set alone until it changes: the plan would end the same way.
+    fn set_aside(&mut self, uid: &str, why: &str) {
+        let Some(view) = self.sets.get(uid) else { return };
+        error!(set = view.set.name, why, "Revisions of a SidecarSet are not filed");
+        self.connections.writer.metrics.set_aside();
+        let version = view.version.clone();
+        let text = format!("its ControllerRevisions are left alone until it is changed: {why}");
+        self.tell(uid, "SetAside", text);
+        self.aside.insert(uid.to_owned(), version);
+    }
+
+    fn tell(&self, uid: &str, reason: &'static str, text: String) {
+        if let Some(view) = self.sets.get(uid) {
+            let note = Note { warning: true, reason, text };
+            self.connections.writer.events.about(view.reference(), note);
+        }
+    }
+
+    fn all_due(&mut self) {
+        let now = Instant::now();
+        self.sets.iter().for_each(|view| self.turns.agenda.add(view.set.uid.clone(), now));
+    }
+}
+
+/// Writes what was decided, one after the other; the first failure ends it.
+async fn carry_out(writer: Writer, namespace: String, set: Arc<FiledSet>, writes: Vec<Refile>) -> Report {
+    let mut report = Report { uid: set.uid.clone(), made: Vec::new(), gone: Vec::new(), end: End::Done };
+    let api = Api::<ControllerRevision>::namespaced(writer.client.clone(), &namespace);
+    for write in writes {
+        let failure = match write {
+            Refile::Make(object) => {
+                let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+                match writer.create_untyped::<ControllerRevision>(&namespace, object).await {
+                    Ok(made) => {
+                        report.made.extend(FiledRevision::of(&made).map(CopyView));
+                        continue;
+                    }
+                    Err(Failure::Gone) => report.end = End::NoNamespace,
+                    Err(Failure::Taken) => match writer.ask("read", api.get_opt(&name)).await {
+                        // The watch has not shown it yet.
+                        Ok(Some(there))
+                            if FiledRevision::of(&there).is_some_and(|one| one.owner == set.uid) =>
+                        {
+                            report.made.extend(FiledRevision::of(&there).map(CopyView));
+                            continue;
+                        }
+                        Ok(Some(_)) => report.end = End::Taken(name),
+                        Ok(None) => report.end = End::Changed,
+                        Err(failure) => report.end = End::Failed(failure.text()),
+                    },
+                    Err(failure) => report.end = End::Failed(failure.text()),
+                }
+                return report;
+            }
+            Refile::Change(one, mut patch) => {
+                patch["metadata"]["uid"] = one.uid.as_str().into();
+                patch["metadata"]["resourceVersion"] = one.version.as_str().into();
+                let params =
+                    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+                match writer.ask("patch", api.patch(&one.name, &params, &Patch::Merge(&patch))).await {
+                    Ok(written) => {
+                        report.made.extend(FiledRevision::of(&written).map(CopyView));
+                        continue;
+                    }
+                    Err(failure) => failure,
+                }
+            }
+            Refile::Delete(one) => {
+                let preconditions = Preconditions { uid: Some(one.uid.clone()), resource_version: None };
+                let params = DeleteParams::default().preconditions(preconditions);
+                match writer.ask("delete", api.delete(&one.name, &params)).await {
+                    Ok(_) | Err(Failure::Gone) => {
+                        report.gone.push(one.uid);
+                        continue;
+                    }
+                    Err(failure) => failure,
+                }
+            }
+        };
+        report.end = match failure {
+            Failure::Changed | Failure::Gone => End::Changed,
+            failure => End::Failed(failure.text()),
+        };
+        return report;
+    }
+    report
+}
