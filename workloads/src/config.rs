@@ -64,8 +64,8 @@ pub struct Config {
     /// Give UnitedDeployments their workloads
     #[arg(long = "united-deployments", env = "BERTH_UNITED_DEPLOYMENTS")]
     pub united_deployments: bool,
-    /// Namespace of the ControllerRevisions of SidecarSets, which say what status.revisions says; OpenKruise's
-    /// clients look for them in kruise-system. Without it there are none
+    /// Namespace of the ControllerRevisions of SidecarSets, which say what status.revisions says.
+    /// OpenKruise's clients look for them in kruise-system. Without it there are none
     #[arg(long = "sidecarset-revisions", env = "BERTH_SIDECARSET_REVISIONS", value_name = "NAMESPACE", value_parser = not_empty)]
     pub sidecar_set_revisions: Option<String>,
     /// Distribute Secrets and ConfigMaps, and do nothing else
