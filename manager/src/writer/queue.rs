@@ -1,9 +1,9 @@
 //! Writes that wait: bounded, one write for each object, the latest, and no namespace before all others.
 //!
 //! ```text
-//!   push ──▶ ready, a lane for each namespace and one for nodes ──take──▶ on its way ──done──▶ (over)
-//!                      ▲                                                       │
-//!                      └────────── later: not before a time ◀──tried again─────┘
+//!   push ──▶ ready, a lane for each namespace, one for nodes, one for sets ──take──▶ on its way ──done──▶ (over)
+//!                      ▲                                                                │
+//!                      └────────── later: not before a time ◀──tried again──────────────┘
 //! ```
 
 use std::{
@@ -13,7 +13,10 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::write::{Target, Write};
+use crate::{
+    seen::Kind,
+    write::{Target, Write},
+};
 
 /// Writes that can wait for the objects of namespaces, and again for those of nodes. The writer does some 200
 /// writes a second at the least that can be called working (16 at once, 80 ms each); what waits longer than
@@ -28,6 +31,9 @@ const ALWAYS: usize = 64;
 /// Writes of one namespace that may be on their way at once, half of all: another one's finds a place at
 /// once.
 const ON_THEIR_WAY: usize = super::AT_ONCE / 2;
+/// Lane of SidecarSets, which has its turn among the namespaces: the status of a set does not wait until all
+/// nodes of its pods are told. No namespace has such a name.
+const SETS: &str = "/sidecarsets";
 
 /// There was no room for a write of this object.
 #[derive(Debug, thiserror::Error)]
@@ -94,20 +100,21 @@ impl Queue {
 
     fn has_room(&self, target: &Target) -> bool {
         let of = |namespace: &str| self.lanes.get(namespace).map_or(0, |lane| lane.waiting);
-        let (own, nodes) = (of(&target.key.namespace), of(""));
-        if target.key.namespace.is_empty() {
+        let lane = lane(target);
+        let (own, nodes) = (of(&lane), of(""));
+        if lane.is_empty() {
             return nodes < CAPACITY;
         }
         own < ALWAYS || (own < OF_ONE && self.waiting.len().saturating_sub(nodes) < CAPACITY)
     }
 
     fn insert(&mut self, target: Target, item: Item, later: Option<Instant>) {
-        self.lanes.entry(target.key.namespace.clone()).or_default().waiting += 1;
+        self.lanes.entry(lane(&target)).or_default().waiting += 1;
         self.waiting.insert(target, (item, later));
     }
 
     fn make_ready(&mut self, target: Target) {
-        let namespace = target.key.namespace.clone();
+        let namespace = lane(&target);
         let lane = self.lanes.entry(namespace.clone()).or_default();
         if lane.ready.is_empty() && !namespace.is_empty() {
             self.turns.push_back(namespace);
@@ -126,7 +133,7 @@ impl Queue {
         }
         let next = self.next().and_then(|target| Some((self.waiting.remove(&target)?, target)));
         let Some(((item, _), target)) = next else { return Err(self.later.first().map(|(at, _)| *at)) };
-        if let Some(lane) = self.lanes.get_mut(&target.key.namespace) {
+        if let Some(lane) = self.lanes.get_mut(&lane(&target)) {
             lane.waiting = lane.waiting.saturating_sub(1);
             lane.on_their_way += 1;
         }
@@ -165,7 +172,8 @@ impl Queue {
     /// place a newer one has taken.
     pub(super) fn done(&mut self, target: &Target, again: Option<(Instant, Item)>) -> Option<Write> {
         self.on_their_way.remove(target);
-        if let Some(lane) = self.lanes.get_mut(&target.key.namespace) {
+        let own = lane(target);
+        if let Some(lane) = self.lanes.get_mut(&own) {
             lane.on_their_way = lane.on_their_way.saturating_sub(1);
         }
         let superseded = match again {
@@ -185,8 +193,8 @@ impl Queue {
             None => None,
         };
         let empty = |lane: &Lane| lane.waiting == 0 && lane.on_their_way == 0;
-        if self.lanes.get(&target.key.namespace).is_some_and(empty) {
-            self.lanes.remove(&target.key.namespace);
+        if self.lanes.get(&own).is_some_and(empty) {
+            self.lanes.remove(&own);
         }
         superseded
     }
@@ -194,6 +202,10 @@ impl Queue {
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
+}
+
+fn lane(target: &Target) -> Arc<str> {
+    if target.kind == Kind::SidecarSet { SETS.into() } else { target.key.namespace.clone() }
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ use crate::{
     probes::{MarkerWrite, NodeProbesWrite},
     requests::{Assignment, Failure, FailureReason, RequestAct, RequestId, StatusPatch},
     seen::Key,
+    sidecarsets::SetWrite,
 };
 
 pub(super) fn patch(name: &str, resource_version: &str) -> Write {
@@ -54,6 +55,12 @@ pub(super) fn node(name: &str) -> Write {
         sealing_key: None,
         wishes: Vec::new(),
     })
+}
+
+/// Status of a set.
+pub(super) fn set(name: &str) -> Write {
+    let (name, uid, resource_version) = (name.into(), "u".into(), "7".into());
+    Write::SidecarSet(SetWrite { name, uid, resource_version, status: Box::default() })
 }
 
 fn request(name: &str, resource_version: &str) -> StatusPatch {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::writer::tests::{node, patch, patch_in};
+use crate::writer::tests::{node, patch, patch_in, set};
 
 fn names(queue: &mut Queue, count: usize) -> Vec<String> {
     let now = Instant::now();
@@ -60,6 +60,22 @@ fn namespaces_and_nodes_take_turns() {
     queue.push(node("n0")).unwrap();
     queue.push(node("n1")).unwrap();
     assert_eq!(names(&mut queue, 7), ["/n0", "flood/f0", "/n1", "shop/a", "flood/f1", "shop/b", "flood/f2"]);
+}
+
+/// A rollout writes to every node; how far it is can be read all the same.
+#[test]
+fn a_set_does_not_wait_for_all_nodes() {
+    let mut queue = Queue::default();
+    for number in 0..1000 {
+        queue.push(node(&format!("n{number}"))).unwrap();
+    }
+    queue.push(set("logs")).unwrap();
+    assert_eq!(names(&mut queue, 3), ["/n0", "/logs", "/n1"]);
+    let logs = set("logs").target();
+    queue.push(set("logs")).unwrap();
+    assert_eq!(names(&mut queue, 2), ["/n2", "/n3"], "it is on its way");
+    queue.done(&logs, None);
+    assert_eq!(names(&mut queue, 2), ["/logs", "/n4"]);
 }
 
 /// Half of all at once is the most that one namespace has.
