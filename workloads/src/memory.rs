@@ -23,8 +23,8 @@ pub(crate) struct Memory {
     backoff: Backoff,
     pub(crate) status: StatusPace,
     pub(crate) collisions: i32,
-    /// Term in which its objects were read.
-    pub(crate) read_in: Option<u64>,
+    /// Nobody knows what was written for it last: its objects are read before it is planned.
+    pub(crate) unread: bool,
     told: Option<(String, Instant)>,
     aside: Option<Aside>,
     /// When an ImagePullJob could not be made.
