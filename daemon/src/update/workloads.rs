@@ -34,8 +34,6 @@ const KINDS: [(&str, &str, &str); 3] = [
 const GROUP: &str = "apps.kruise.io";
 /// Label of a pod that says which revision it has.
 const REVISION_LABEL: &str = "controller-revision-hash";
-/// Label of a pod with the hash of its revision alone.
-const HASH_LABEL: &str = "pod-template-hash";
 /// How many workloads are read in one go.
 const READ: usize = 64;
 
@@ -190,11 +188,8 @@ fn asks_for(set: &DynamicObject, entry: &DesiredPod) -> Word {
         let all = template.get("metadata").and_then(|metadata| metadata.get(field));
         all.and_then(|all| all.get(key)).and_then(Value::as_str) == Some(value)
     };
-    let of_revision = |key: &str, value: &str| {
-        key == REVISION_LABEL || key == HASH_LABEL && entry.revision.rsplit('-').next() == Some(value)
-    };
     let label =
-        entry.labels.iter().find(|(key, value)| !of_revision(key, value) && !given("labels", key, value));
+        entry.labels.iter().find(|(key, value)| *key != REVISION_LABEL && !given("labels", key, value));
     let annotation = entry.annotations.iter().find(|(key, value)| !given("annotations", key, value));
     let others = entry.merge_annotations.iter().chain(&entry.default_annotations).next();
     match label.or(annotation).or(others) {
@@ -254,8 +249,6 @@ mod tests {
             (image("other", "main:2"), Some("for container other")),
             (json!({ "ownerUid": "v" }), Some("was made anew")),
             (json!({ "labels": { REVISION_LABEL: "web-3", "version": "2" } }), None),
-            (json!({ "labels": { HASH_LABEL: "3" } }), None),
-            (json!({ "labels": { HASH_LABEL: "4" } }), Some("pod-template-hash with this value")),
             (json!({ "labels": { "version": "3" } }), Some("version with this value")),
             (json!({ "annotations": { "conf": "b" } }), None),
             (json!({ "annotations": { "conf": "c" } }), Some("conf with this value")),
