@@ -176,7 +176,9 @@ impl Controller {
     /// Takes in what was read at the start of a term.
     fn was_read(&self, state: &mut State, (term, found): Ended) {
         let now = Instant::now();
-        state.reading.ends(term, found.is_ok(), now);
+        let namespaces = found.as_ref().ok();
+        let namespaces = namespaces.map(|all| all.iter().map(|one| one.namespace.clone()).collect());
+        state.reading.ends(term, namespaces, now);
         match found {
             Ok(found) => {
                 found.into_iter().for_each(|found| state.cluster.found(found));
@@ -212,9 +214,10 @@ impl Controller {
             }
         }
         let name = cluster.set(&uid).map(|set| set.entry_owner());
+        let term = state.reading.term();
         let memory = state.landed(&uid);
         if was_read {
-            memory.unread = false;
+            (memory.unread, memory.read_in) = (false, term);
         }
         let pause = memory.ends(&end);
         match &end {

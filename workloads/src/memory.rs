@@ -25,6 +25,8 @@ pub(crate) struct Memory {
     pub(crate) collisions: i32,
     /// Nobody knows what was written for it last: its objects are read before it is planned.
     pub(crate) unread: bool,
+    /// Term in which its objects were read apart from all others.
+    pub(crate) read_in: Option<u64>,
     told: Option<(String, Instant)>,
     aside: Option<Aside>,
     /// When an ImagePullJob could not be made.

@@ -5,11 +5,7 @@
 //! API server reads all of it for each list, whatever a selector takes of that, so a list of each workload
 //! would cost the more the more workloads there are beside each other.
 
-use std::{
-    collections::BTreeSet,
-    fmt::Debug,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeSet, fmt::Debug, time::Instant};
 
 use berth_base::time::later;
 use berth_workloads_policy::{clone_set::ClaimView, pod::PodView, revision::Revision, store::version};
@@ -52,6 +48,8 @@ pub(crate) type Ended = (u64, Result<Vec<Found>, String>);
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
     read_in: Option<u64>,
+    /// Namespaces that were read then.
+    namespaces: BTreeSet<String>,
     on_its_way: bool,
     backoff: Backoff,
     /// It failed, and is tried again then.
@@ -62,6 +60,17 @@ impl Reading {
     /// Tells whether all objects were read in this term.
     pub(crate) fn is_done(&self, term: u64) -> bool {
         self.read_in == Some(term)
+    }
+
+    /// Term in which all objects were read last.
+    pub(crate) fn term(&self) -> Option<u64> {
+        self.read_in
+    }
+
+    /// Tells whether this namespace was read. A workload that the watch shows later may be in another one, and
+    /// the leader before this one may have seen it sooner.
+    pub(crate) fn covers(&self, namespace: &str) -> bool {
+        self.namespaces.contains(namespace)
     }
 
     /// Time of the next reading. `None`: it is done, or on its way.
@@ -75,15 +84,12 @@ impl Reading {
         self.again = None;
     }
 
-    /// A reading for that term has ended.
-    pub(crate) fn ends(&mut self, term: u64, well: bool, now: Instant) {
+    /// A reading of these namespaces for that term has ended; `None`: it failed.
+    pub(crate) fn ends(&mut self, term: u64, namespaces: Option<BTreeSet<String>>, now: Instant) {
+        let Some(namespaces) = namespaces else { return self.is_lost(now) };
         self.on_its_way = false;
-        let pause: Duration = self.backoff.ends(well);
-        if well {
-            self.read_in = Some(term);
-        } else {
-            self.again = Some(later(now, pause));
-        }
+        self.backoff.ends(true);
+        (self.read_in, self.namespaces) = (Some(term), namespaces);
     }
 
     /// A reading has ended that nobody knows anything of.
@@ -143,12 +149,13 @@ mod tests {
         assert_eq!(reading.next(0, now), Some(now));
         reading.begins();
         assert_eq!((reading.next(0, now), reading.is_done(0)), (None, false), "on its way");
-        reading.ends(0, false, now);
+        reading.ends(0, None, now);
         let again = reading.next(0, now).unwrap();
         assert!(again > now && !reading.is_done(0));
         reading.begins();
         // Meanwhile another term has begun.
-        reading.ends(0, true, now);
+        reading.ends(0, Some(["ns".to_owned()].into()), now);
+        assert!(reading.covers("ns") && !reading.covers("another"));
         assert_eq!((reading.next(0, now), reading.next(1, now)), (None, Some(now)));
         reading.begins();
         reading.is_lost(now);

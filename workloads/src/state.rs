@@ -44,7 +44,7 @@ pub(crate) struct Look<'a> {
 #[derive(Debug)]
 pub(crate) enum Next {
     Nothing,
-    /// Its objects are read: nobody knows what was written for it last.
+    /// Its objects are read: nobody knows what was written for it last, here or by the leader before this one.
     Read(Set),
     CarryOut(Set, Plan),
 }
@@ -61,7 +61,8 @@ impl State {
         if memory.is_aside(meta.generation, look.now) {
             return Next::Nothing;
         }
-        if memory.unread && meta.deletion_timestamp.is_none() {
+        let is_read = self.reading.covers(set.namespace()) || memory.read_in == self.reading.term();
+        if (memory.unread || !is_read) && meta.deletion_timestamp.is_none() {
             self.agenda.in_flight.insert(uid.to_owned());
             return Next::Read(set);
         }
@@ -241,6 +242,27 @@ mod tests {
         show(&mut state, "bad", 2, false);
         state.landed("bad").unread = false;
         assert!(matches!(state.look("bad", look(after)), Next::CarryOut(..)));
+    }
+
+    /// The leader before this one may have seen it sooner, and made pods that no watch has shown here yet.
+    #[test]
+    fn a_set_in_a_namespace_that_was_not_read_is_read_first() {
+        let (mut state, metrics) = (State::default(), Metrics::default());
+        let (events, _told) = events::channel();
+        let now = Instant::now();
+        let look = || Look { now, settings: Settings::default(), events: &events, metrics: &metrics };
+        state.reading.ends(1, Some(["others".to_owned()].into()), now);
+        show(&mut state, "late", 1, false);
+        assert!(matches!(state.look("late", look()), Next::Read(_)));
+        state.landed("late").read_in = Some(1);
+        assert!(matches!(state.look("late", look()), Next::CarryOut(..)));
+        state.landed("late");
+        state.reading.ends(2, Some(["others".to_owned()].into()), now);
+        assert!(matches!(state.look("late", look()), Next::Read(_)), "another term");
+        state.landed("late");
+        // Its namespace, as sets of tests have none.
+        state.reading.ends(2, Some([String::new()].into()), now);
+        assert!(matches!(state.look("late", look()), Next::CarryOut(..)));
     }
 
     #[test]

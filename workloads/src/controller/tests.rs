@@ -242,6 +242,6 @@ async fn a_replica_that_may_begin_nothing_waits_for_news() {
     assert!(controller.next(&state).is_some_and(|next| next <= Instant::now()), "all is to be read");
     state.reading.begins();
     assert_eq!(controller.next(&state), None, "it is on its way");
-    state.reading.ends(0, true, Instant::now());
+    state.reading.ends(0, Some(Default::default()), Instant::now());
     assert!(controller.next(&state).is_some_and(|next| next <= Instant::now()));
 }
