@@ -10,6 +10,7 @@ use berth_workloads_policy::{clone_set::ClaimView, store::Stored};
 use crate::{
     kinds::{Workload, is_number},
     owned::{Concerned, Owned},
+    reading::Listed,
     watch::Shown,
 };
 
@@ -80,6 +81,14 @@ impl Claims {
     pub(crate) fn read(&mut self, set: &str, claims: Vec<ClaimView>) {
         let (named, owned): (Vec<_>, Vec<_>) = claims.into_iter().partition(|claim| claim.owner().is_empty());
         self.owned.read(set, owned, |_| true);
+        named.into_iter().for_each(|claim| self.wrote(claim));
+    }
+
+    /// Claims of these sets, all that there were at a version.
+    pub(crate) fn found(&mut self, sets: &[&str], listed: Listed<ClaimView>) {
+        let (named, owned): (Vec<_>, Vec<_>) =
+            listed.objects.into_iter().partition(|claim| claim.owner().is_empty());
+        self.owned.found(sets, Listed { version: listed.version, objects: owned });
         named.into_iter().for_each(|claim| self.wrote(claim));
     }
 

@@ -20,6 +20,7 @@ use crate::{
     kinds::{Given, KINDS, Kind, Known, Plan, Set, Workload},
     mailboxes::Mailboxes,
     owned::{Concerned, Owned},
+    reading::Found,
     watch::{Input, Shown},
 };
 
@@ -213,6 +214,22 @@ impl Cluster {
         let name = self.node_names.remove(uid)?;
         let is_there = self.node_names.values().any(|other| *other == name);
         if is_there { None } else { self.nodes.remove(&name) }
+    }
+
+    /// Namespaces with workloads.
+    pub(crate) fn namespaces(&self) -> BTreeSet<String> {
+        let all = self.shelves.iter().flat_map(|shelf| shelf.sets.iter());
+        all.map(|filed| filed.set.namespace().to_owned()).collect()
+    }
+
+    /// Takes in all objects of a namespace, as they were read at once.
+    pub(crate) fn found(&mut self, found: Found) {
+        let all = self.shelves.iter().flat_map(|shelf| shelf.sets.iter());
+        let here = all.filter(|filed| filed.set.namespace() == found.namespace);
+        let sets: Vec<&str> = here.map(|filed| filed.uid.as_str()).collect();
+        self.pods.found(&sets, found.pods);
+        self.claims.found(&sets, found.claims);
+        self.revisions.found(&sets, found.revisions);
     }
 
     /// A write to a workload was answered with this.

@@ -13,6 +13,7 @@ use tracing::{debug, info, warn};
 use crate::{
     metrics::Metrics,
     owned::Concerned,
+    reading::Ended,
     state::{Look, Next, State},
     timing::{AT_ONCE, BATCH, deadline},
     watch::Input,
@@ -38,6 +39,8 @@ struct Plans {
     tasks: JoinSet<Report>,
     /// Workload of each.
     of: BTreeMap<Id, String>,
+    /// The reading of all objects.
+    reading: JoinSet<Ended>,
 }
 
 impl Controller {
@@ -49,8 +52,9 @@ impl Controller {
         let mut term = None;
         loop {
             let next = self.next(&state);
-            // Cancel-safe: `recv_many` and `join_next_with_id` take nothing unless they return it, the tenure
-            // keeps its newest value, and a deadline that was not waited for to its end is still there.
+            // Cancel-safe: `recv_many`, `join_next` and `join_next_with_id` take nothing unless they return it,
+            // the tenure keeps its newest value, and a deadline that was not waited for to its end is still
+            // there.
             tokio::select! {
                 count = self.inputs.recv_many(&mut inputs, BATCH) => {
                     if count == 0 {
@@ -73,6 +77,11 @@ impl Controller {
                         }
                     }
                 },
+                Some(ended) = plans.reading.join_next() => match ended {
+                    Ok(ended) => self.was_read(&mut state, ended),
+                    // Said in the log already.
+                    Err(_) => state.reading.is_lost(Instant::now()),
+                },
                 () = self.tenure.changed() => {}
                 () = deadline(next) => {}
             }
@@ -86,26 +95,43 @@ impl Controller {
             }
             if self.may_begin(&state) {
                 self.begin(&mut state, &mut plans);
+            } else if let Some(term) = self.next_term(&state)
+                && state.reading.next(term, Instant::now()).is_some_and(|next| next <= Instant::now())
+            {
+                state.reading.begins();
+                let namespaces = state.cluster.namespaces();
+                plans.reading.spawn(self.writer.clone().read_all(term, namespaces));
             }
         }
     }
 
-    /// Tells whether plans may be begun: this replica leads, and knows what there is.
-    fn may_begin(&self, state: &State) -> bool {
-        self.tenure.term().is_some() && state.cluster.listed().iter().all(|(_, listed)| *listed)
+    /// Term of this replica, if it leads and its watches have shown what there is.
+    fn next_term(&self, state: &State) -> Option<u64> {
+        let term = self.tenure.term()?;
+        state.cluster.listed().iter().all(|(_, listed)| *listed).then_some(term)
     }
 
-    /// Time of the next look. A replica that may begin nothing waits for news: what is due stays due, and
-    /// would wake it again and again.
+    /// Tells whether plans may be begun: this replica leads, and what it knows is no older than its term.
+    fn may_begin(&self, state: &State) -> bool {
+        self.next_term(state).is_some_and(|term| state.reading.is_done(term))
+    }
+
+    /// Time of the next look, or of the next reading before the first look. A replica that may begin nothing
+    /// waits for news: what is due stays due, and would wake it again and again.
     fn next(&self, state: &State) -> Option<Instant> {
-        let due = if self.may_begin(state) { state.agenda.next(AT_ONCE) } else { None };
+        let due = self.next_term(state).and_then(|term| {
+            if state.reading.is_done(term) {
+                state.agenda.next(AT_ONCE)
+            } else {
+                state.reading.next(term, Instant::now())
+            }
+        });
         due.into_iter().chain(state.cluster.next_silence()).min()
     }
 
     fn look(&self) -> Look<'_> {
         Look {
             now: Instant::now(),
-            term: self.tenure.term(),
             settings: self.settings,
             events: &self.writer.events,
             metrics: &self.metrics,
@@ -147,6 +173,21 @@ impl Controller {
         }
     }
 
+    /// Takes in what was read at the start of a term.
+    fn was_read(&self, state: &mut State, (term, found): Ended) {
+        let now = Instant::now();
+        let namespaces = found.as_ref().ok();
+        let namespaces = namespaces.map(|all| all.iter().map(|one| one.namespace.clone()).collect());
+        state.reading.ends(term, namespaces, now);
+        match found {
+            Ok(found) => {
+                found.into_iter().for_each(|found| state.cluster.found(found));
+                state.all_due();
+            }
+            Err(error) => warn!(error, "Objects not read at the start of a term, trying again"),
+        }
+    }
+
     /// Takes in what a plan has written.
     fn settle(&self, state: &mut State, report: Report) {
         let Report { uid, wrote, end } = report;
@@ -173,9 +214,10 @@ impl Controller {
             }
         }
         let name = cluster.set(&uid).map(|set| set.entry_owner());
+        let term = state.reading.term();
         let memory = state.landed(&uid);
         if was_read {
-            memory.read_in = self.tenure.term();
+            (memory.unread, memory.read_in) = (false, term);
         }
         let pause = memory.ends(&end);
         match &end {

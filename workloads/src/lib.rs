@@ -34,6 +34,7 @@ mod mailboxes;
 mod memory;
 mod metrics;
 mod owned;
+mod reading;
 pub mod run;
 mod sidecar_sets;
 mod spreads;

@@ -106,26 +106,25 @@ impl Mailbox {
         }
     }
 
-    /// Body that makes this the entry of its pod. `None`: it is there.
-    pub(crate) fn with(&self, entry: &DesiredPod) -> Option<Value> {
-        let is_there = |known: &DesiredPod| {
-            known.uid == entry.uid
-                && known.owner == entry.owner
-                && known.revision == entry.revision
-                && known.attempt == entry.attempt
-        };
-        if self.entries.iter().any(is_there) {
-            return None;
+    /// Body with these changes, made one after the other. `None`: nothing is to be changed.
+    pub(crate) fn changed(&self, changes: &[Change]) -> Option<Value> {
+        let mut entries: Vec<&DesiredPod> = self.entries.iter().collect();
+        let mut is_other = false;
+        for change in changes {
+            let (uid, owner) = change.key();
+            let known = entries.iter().position(|entry| entry.uid == uid && entry.owner == owner);
+            match (change, known) {
+                (Change::Put(entry), Some(at)) if asks_the_same(entries[at], entry) => continue,
+                (Change::Take { .. }, None) => continue,
+                (_, Some(at)) => drop(entries.remove(at)),
+                (Change::Put(_), None) => {}
+            }
+            if let Change::Put(entry) = change {
+                entries.push(entry);
+            }
+            is_other = true;
         }
-        let others = self.entries.iter().filter(|known| known.uid != entry.uid || known.owner != entry.owner);
-        Some(self.body(&others.chain([entry]).collect::<Vec<_>>()))
-    }
-
-    /// Body without the entry of this pod. `None`: there is none.
-    pub(crate) fn without(&self, uid: &str, owner: &str) -> Option<Value> {
-        let left: Vec<&DesiredPod> =
-            self.entries.iter().filter(|entry| entry.uid != uid || entry.owner != owner).collect();
-        (left.len() < self.entries.len()).then(|| self.body(&left))
+        is_other.then(|| self.body(&entries))
     }
 
     fn body(&self, entries: &[&DesiredPod]) -> Value {
@@ -136,6 +135,29 @@ impl Mailbox {
             "status": { "desiredPods": entries },
         })
     }
+}
+
+/// Change of the entries of a node.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    /// This is the entry of its pod.
+    Put(Box<DesiredPod>),
+    /// The pod has none of this owner.
+    Take { uid: String, owner: String },
+}
+
+impl Change {
+    fn key(&self) -> (&str, &str) {
+        match self {
+            Self::Put(entry) => (&entry.uid, &entry.owner),
+            Self::Take { uid, owner } => (uid, owner),
+        }
+    }
+}
+
+/// Tells whether two entries of a pod and owner are the same try of the same revision.
+fn asks_the_same(one: &DesiredPod, other: &DesiredPod) -> bool {
+    one.revision == other.revision && one.attempt == other.attempt
 }
 
 /// Entry for an update of a pod of a set.
@@ -209,14 +231,41 @@ mod tests {
     fn entries_of_others_are_theirs() {
         let mailbox = mailbox(None);
         assert_eq!(mailbox.checks, ["CloneSet"]);
-        assert_eq!(mailbox.with(&made("p")), None, "it is there");
-        let body = mailbox.with(&made("q")).unwrap();
+        assert_eq!(mailbox.changed(&[put("p")]), None, "it is there");
+        let body = mailbox.changed(&[put("q")]).unwrap();
         assert_eq!(body["status"]["desiredPods"].as_array().unwrap().len(), 2);
         assert_eq!(body["metadata"]["resourceVersion"], "7");
-        let body = mailbox.without("p", "CloneSet/shop").unwrap();
+        let body = mailbox.changed(&[take("p", "CloneSet/shop")]).unwrap();
         assert_eq!(body["status"]["desiredPods"], json!([]));
-        assert_eq!(mailbox.without("q", "CloneSet/shop"), None);
-        assert_eq!(mailbox.without("p", "StatefulSet/shop"), None);
+        assert_eq!(mailbox.changed(&[take("q", "CloneSet/shop")]), None);
+        assert_eq!(mailbox.changed(&[take("p", "StatefulSet/shop")]), None);
+    }
+
+    fn put(uid: &str) -> Change {
+        Change::Put(Box::new(made(uid)))
+    }
+
+    fn take(uid: &str, owner: &str) -> Change {
+        Change::Take { uid: uid.to_owned(), owner: owner.to_owned() }
+    }
+
+    #[test]
+    fn changes_of_a_node_are_one_write() {
+        let mailbox = mailbox(None);
+        let uids = |changes: &[Change]| {
+            let body = mailbox.changed(changes)?;
+            let entries = body["status"]["desiredPods"].as_array()?.iter();
+            Some(entries.map(|entry| entry["uid"].as_str().unwrap().to_owned()).collect::<Vec<_>>())
+        };
+        let set = "CloneSet/shop";
+        assert_eq!(uids(&[take("p", set), put("q"), put("r")]).unwrap(), ["q", "r"]);
+        assert_eq!(uids(&[put("p"), take("q", set)]), None, "as it is");
+        // The same pod again: what comes last counts.
+        assert_eq!(uids(&[take("p", set), put("p")]).unwrap(), ["p"]);
+        let mut next = made("p");
+        next.attempt = 1;
+        let body = mailbox.changed(&[Change::Put(Box::new(next))]).unwrap();
+        assert_eq!(body["status"]["desiredPods"][0]["attempt"], 1);
     }
 
     #[test]

@@ -23,7 +23,9 @@ pub(crate) struct Memory {
     backoff: Backoff,
     pub(crate) status: StatusPace,
     pub(crate) collisions: i32,
-    /// Term in which its objects were read.
+    /// Nobody knows what was written for it last: its objects are read before it is planned.
+    pub(crate) unread: bool,
+    /// Term in which its objects were read apart from all others.
     pub(crate) read_in: Option<u64>,
     told: Option<(String, Instant)>,
     aside: Option<Aside>,

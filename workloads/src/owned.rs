@@ -10,7 +10,7 @@ use berth_workloads_policy::{
     store::{Store, Stored},
 };
 
-use crate::watch::Shown;
+use crate::{reading::Listed, watch::Shown};
 
 /// An object that a set decides on.
 pub(crate) trait Ownable: Stored {
@@ -140,6 +140,16 @@ impl<T: Ownable> Owned<T> {
         objects.into_iter().for_each(|object| self.wrote(object));
     }
 
+    /// All objects of these owners that there were at a version: an older one that is not among them is gone.
+    pub(crate) fn found(&mut self, owners: &[&str], listed: Listed<T>) {
+        let there: BTreeSet<&str> = listed.objects.iter().map(Stored::uid).collect();
+        let known = owners.iter().flat_map(|owner| self.of(owner));
+        let gone = known.filter(|known| known.version() <= listed.version && !there.contains(known.uid()));
+        let gone: Vec<String> = gone.map(|known| known.uid().to_owned()).collect();
+        gone.iter().for_each(|uid| self.ended(uid));
+        listed.objects.into_iter().for_each(|object| self.wrote(object));
+    }
+
     /// The object of that UID.
     pub(crate) fn get(&self, uid: &str) -> Option<&T> {
         self.store.get(uid)
@@ -226,5 +236,20 @@ mod tests {
         // A watch that is late does not bring it back.
         owned.take(Shown::Applied(Object("gone", 3, "x")));
         assert_eq!(of(&owned, "x"), ["new", "unselected"]);
+    }
+
+    #[test]
+    fn what_is_newer_than_a_list_is_not_gone_by_it() {
+        let mut owned = Owned::default();
+        for object in [Object("gone", 4, "x"), Object("newer", 6, "x"), Object("others", 1, "z")] {
+            owned.take(Shown::Applied(object));
+        }
+        let objects = vec![Object("unseen", 3, "x"), Object("seen", 2, "y")];
+        owned.found(&["x", "y"], Listed { version: 5, objects });
+        let all = ["x", "y", "z"].map(|owner| of(&owned, owner));
+        assert_eq!(all, [vec!["newer", "unseen"], vec!["seen"], vec!["others"]]);
+        // Nothing known is older than no version.
+        owned.found(&["x"], Listed { version: 0, objects: Vec::new() });
+        assert_eq!(of(&owned, "x"), ["newer", "unseen"]);
     }
 }

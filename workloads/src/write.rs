@@ -132,6 +132,12 @@ impl Work {
                     new.push(action);
                 }
                 self.create(new).await
+            } else if is_in_place(&action) {
+                let mut all = vec![action];
+                while let Some(action) = actions.next_if(is_in_place) {
+                    all.push(action);
+                }
+                self.in_place(all).await
             } else {
                 self.write(action).await
             };
@@ -224,10 +230,9 @@ impl Work {
             Action::KeepPodsToDelete(names) => self.keep_pods_to_delete(names).await,
             // Made together.
             new @ (Action::CreateClaim(_) | Action::CreatePod(_)) => self.create(vec![new]).await,
-            Action::UpdateInPlace(update) => self.update_in_place(&update).await,
-            Action::ForgetInPlace { node, uid } => {
-                let owner = self.set.entry_owner();
-                self.mailbox(&node, |mailbox| mailbox.without(&uid, &owner)).await
+            // Written together.
+            entry @ (Action::UpdateInPlace(_) | Action::ForgetInPlace { .. }) => {
+                self.in_place(vec![entry]).await
             }
         }
     }
@@ -354,6 +359,10 @@ pub(crate) fn stays(meta: &ObjectMeta) -> bool {
 
 fn is_new(action: &Action) -> bool {
     matches!(action, Action::CreateClaim(_) | Action::CreatePod(_))
+}
+
+fn is_in_place(action: &Action) -> bool {
+    matches!(action, Action::UpdateInPlace(_) | Action::ForgetInPlace { .. })
 }
 
 fn typed<T: DeserializeOwned>(object: Value) -> Result<T, Failure> {

@@ -64,7 +64,9 @@ impl Agents<'_> {
         self.present.contains(node) && !self.silent.contains(node)
     }
 
-    /// Opens the gates of updates in place that nobody else opens.
+    /// Opens the gates of updates in place that nobody else opens: that were never written, or that an agent
+    /// has shut and is not there any more to open. An agent that comes back shuts a gate again before it goes
+    /// on with the update.
     pub(crate) fn open_gates<'b>(
         &self,
         pods: impl Iterator<Item = &'b PodView>,
@@ -73,7 +75,7 @@ impl Agents<'_> {
         let is_left_shut = |pod: &&PodView| {
             pod.is_active()
                 && !pod.node.is_empty()
-                && pod.gate.is_none()
+                && (pod.gate.is_none() || pod.left_shut)
                 && pod.gates.iter().any(|gate| gate == IN_PLACE_GATE)
                 && !self.opens_gates(&pod.node)
         };
@@ -85,7 +87,10 @@ impl Agents<'_> {
 /// Status of a pod whose gate of updates in place is open.
 fn opened(now: Timestamp) -> Value {
     let now = Timestamp::from_second(now.as_second()).unwrap_or(now).to_string();
-    let condition = json!({ "type": IN_PLACE_GATE, "status": "True", "lastTransitionTime": now });
+    // Merged into what is there: left out, an old reason and message would stay.
+    let condition = json!({
+        "type": IN_PLACE_GATE, "status": "True", "reason": "", "message": "", "lastTransitionTime": now,
+    });
     json!({ "status": { "conditions": [condition] } })
 }
 
@@ -94,9 +99,23 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+    use crate::names::SHUT_BY_AGENT;
 
     fn nodes(names: &[&str]) -> BTreeSet<String> {
         names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    /// A pod whose gate the agent of its node has shut, and that is out of service by nothing else or not.
+    fn shut(node: &str, containers: &str) -> PodView {
+        let pod = json!({
+            "metadata": { "name": "p", "uid": "u", "resourceVersion": "3" },
+            "spec": { "nodeName": node, "containers": [], "readinessGates": [{ "conditionType": IN_PLACE_GATE }] },
+            "status": { "phase": "Running", "conditions": [
+                { "type": IN_PLACE_GATE, "status": "False", "message": SHUT_BY_AGENT },
+                { "type": "ContainersReady", "status": containers },
+            ] },
+        });
+        PodView::of(&serde_json::from_value(pod).unwrap())
     }
 
     fn pod(node: &str, has_gate: bool, condition: Option<&str>) -> PodView {
@@ -120,6 +139,10 @@ mod tests {
     #[case::open(pod("virtual", true, Some("True")), 0)]
     // Somebody has shut it on purpose: it is theirs to open.
     #[case::shut(pod("virtual", true, Some("False")), 0)]
+    #[case::shut_by_an_agent_that_is_silent(shut("silent", "True"), 1)]
+    #[case::shut_by_an_agent_that_is_gone(shut("virtual", "True"), 1)]
+    #[case::shut_by_an_agent_at_work(shut("alive", "True"), 0)]
+    #[case::shut_in_the_midst_of_a_restart(shut("silent", "False"), 0)]
     #[case::over(PodView { phase: crate::pod::Phase::Ended, ..pod("virtual", true, None) }, 0)]
     #[case::going(PodView { terminating: true, ..pod("virtual", true, None) }, 0)]
     fn whose_gate_is_opened(#[case] pod: PodView, #[case] opened: usize) {
@@ -130,7 +153,8 @@ mod tests {
         if let Some(Action::PatchPodStatus(target, patch)) = actions.first() {
             assert_eq!((target.uid.as_str(), target.version.as_str()), ("u", "3"));
             let condition = json!({
-                "type": IN_PLACE_GATE, "status": "True", "lastTransitionTime": "1970-01-01T00:00:00Z",
+                "type": IN_PLACE_GATE, "status": "True", "reason": "", "message": "",
+                "lastTransitionTime": "1970-01-01T00:00:00Z",
             });
             assert_eq!(patch, &json!({ "status": { "conditions": [condition] } }));
         }

@@ -1,10 +1,10 @@
 //! Difference of two templates, as far as a running pod can follow it: images, labels and annotations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use crate::revision::Revision;
+use crate::{action::Action, revision::Revision};
 
 /// Change that a running pod can follow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,6 +39,31 @@ pub enum InPlacePhase {
     Done,
     /// It cannot be done; why.
     Failed(String),
+}
+
+/// Updates whose entries have done their work, and that may be forgotten: node and pod of each.
+pub(crate) type Settled = Vec<(String, String)>;
+
+/// Forgets updates that are over. An entry that stands a while longer does no harm, and to take it away is a
+/// write to the object of its node: so it goes along with a new entry for that node, and the others when no
+/// update is asked for or going on any more. `goes_on`: one is going on.
+pub(crate) fn forget(settled: Settled, goes_on: bool, actions: &mut Vec<Action>) {
+    let asked: BTreeSet<String> = actions
+        .iter()
+        .filter_map(|action| match action {
+            Action::UpdateInPlace(update) => Some(update.node.clone()),
+            _ => None,
+        })
+        .collect();
+    let rests = asked.is_empty() && !goes_on;
+    let now = settled.into_iter().filter(|(node, _)| rests || asked.contains(node));
+    // Beside the new entries: writes to one object that follow each other are one.
+    let mut now: Vec<Action> = now.map(|(node, uid)| Action::ForgetInPlace { node, uid }).collect();
+    let at = actions.iter().position(|action| matches!(action, Action::UpdateInPlace(_)));
+    let at = at.unwrap_or(actions.len());
+    let rest = actions.split_off(at);
+    actions.append(&mut now);
+    actions.extend(rest);
 }
 
 /// Finds the change that brings a pod with one revision to another; `None`: a running pod cannot follow it.
@@ -163,6 +188,45 @@ mod tests {
     #[case::no_image(json!({ "containers": [{ "name": "a", "image": "a:1" }, { "name": "b", "env": [1] }] }))]
     fn nothing_else_is(#[case] to: Value) {
         assert_eq!(change(&template(spec("b:1"), json!({})), &template(to, json!({}))), None);
+    }
+
+    #[test]
+    fn what_is_over_is_forgotten_along_with_a_new_entry_or_at_the_end() {
+        let update = |node: &str| {
+            Action::UpdateInPlace(crate::action::InPlaceUpdate {
+                node: node.to_owned(),
+                name: "p".to_owned(),
+                uid: "p".to_owned(),
+                revision: "new".to_owned(),
+                attempt: 0,
+                images: BTreeMap::new(),
+                labels: BTreeMap::new(),
+                annotations: BTreeMap::new(),
+                grace_seconds: None,
+            })
+        };
+        let settled = || ["a", "b"].map(|node| (node.to_owned(), format!("on-{node}"))).to_vec();
+        for (asked, goes_on, forgotten) in [
+            (vec![], false, vec!["on-a", "on-b"]),
+            (vec![], true, vec![]),
+            (vec!["b", "c"], true, vec!["on-b"]),
+            (vec!["c"], false, vec![]),
+        ] {
+            let mut actions = vec![Action::KeepPodsToDelete(Vec::new())];
+            actions.extend(asked.iter().map(|node| update(node)));
+            forget(settled(), goes_on, &mut actions);
+            let at = |action: &Action| matches!(action, Action::ForgetInPlace { .. });
+            let now: Vec<&str> = actions
+                .iter()
+                .filter_map(|action| match action {
+                    Action::ForgetInPlace { uid, .. } => Some(uid.as_str()),
+                    _ => None,
+                })
+                .collect();
+            assert_eq!(now, forgotten, "{asked:?} {goes_on}");
+            assert_eq!(actions.len(), 1 + asked.len() + forgotten.len());
+            assert!(actions[1..=forgotten.len()].iter().all(at), "beside the new entries");
+        }
     }
 
     #[test]

@@ -22,5 +22,7 @@ pub const KEEP_CLAIMS_ANNOTATION: &str = "berth.dev/keep-claims";
 pub const DELETION_COST_ANNOTATION: &str = "controller.kubernetes.io/pod-deletion-cost";
 /// Readiness gate of pods that are updated in place.
 pub const IN_PLACE_GATE: &str = "InPlaceUpdateReady";
+/// Message of that condition where an agent has shut the gate for an update.
+pub const SHUT_BY_AGENT: &str = "the agent of the node updates the pod in place";
 /// Readiness gate of pods that may be taken out of service from outside.
 pub const READY_GATE: &str = "KruisePodReady";

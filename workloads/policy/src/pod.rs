@@ -5,7 +5,7 @@ use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::OwnerRe
 
 use crate::{
     action::Target,
-    names::{DELETION_COST_ANNOTATION, IN_PLACE_GATE, INSTANCE_LABEL, READY_GATE},
+    names::{DELETION_COST_ANNOTATION, IN_PLACE_GATE, INSTANCE_LABEL, READY_GATE, SHUT_BY_AGENT},
     revision::controller,
     selector::Labels,
     store::{Stored, version},
@@ -57,6 +57,8 @@ pub struct PodView {
     pub ready_since: Option<Timestamp>,
     /// Whether its gate of updates in place is open, where somebody has said so.
     pub gate: Option<bool>,
+    /// The agent of its node has shut that gate, and all its containers are Ready.
+    pub left_shut: bool,
     /// Condition `KruisePodReady`, where somebody has written it: whether it is True, and its message.
     pub kruise_ready: Option<(bool, String)>,
     /// Restarts of the container that was restarted most often.
@@ -97,6 +99,9 @@ impl PodView {
             ready_since: ready
                 .map(|ready| ready.last_transition_time.as_ref().map_or(created, |time| time.0)),
             gate: condition(IN_PLACE_GATE).map(|gate| gate.status == "True"),
+            left_shut: condition(IN_PLACE_GATE)
+                .is_some_and(|gate| gate.status != "True" && gate.message.as_deref() == Some(SHUT_BY_AGENT))
+                && condition("ContainersReady").is_some_and(|ready| ready.status == "True"),
             kruise_ready: condition(READY_GATE)
                 .map(|gate| (gate.status == "True", gate.message.clone().unwrap_or_default())),
             restarts: containers.into_iter().flatten().map(|one| one.restart_count).max().unwrap_or(0),

@@ -193,6 +193,36 @@ async fn one_of_two_replicas_writes_and_the_other_goes_on_from_there() {
     assert_eq!(server.objects["pods"].len(), 3);
 }
 
+/// What the API server has is read at the start of a term, once for all sets of a namespace: each list is
+/// as much work there as the namespace is large.
+#[tokio::test]
+async fn a_term_begins_with_one_list_of_each_kind_for_all_sets() {
+    let server = Shared::default();
+    let (controller, inputs, tenure) = Replica::parts("one", &server);
+    tokio::spawn(controller.run());
+    let mut sets = Vec::new();
+    for number in 0..20 {
+        let mut one = set(1);
+        one["metadata"]["name"] = format!("shop-{number}").into();
+        one["metadata"]["uid"] = format!("set-{number}").into();
+        one["spec"]["replicas"] = 0.into();
+        let one: CloneSet = serde_json::from_value(one).unwrap();
+        sets.push(Input::Set(KINDS[0], Shown::Applied(Filed::new(Arc::new(one) as Set))));
+    }
+    assert_eq!(KINDS[0].name, "CloneSet");
+    for input in lists().into_iter().chain(sets) {
+        inputs.send(input).await.unwrap();
+    }
+    let until_then = tokio::time::Instant::now() + Duration::from_secs(3600);
+    tenure.send_replace(Some(Term::of_test(until_then)));
+    until(&server, "all have a revision", |server| server.count("one", "POST controllerrevisions") >= 20)
+        .await;
+    let server = server.lock().unwrap();
+    let lists = ["GET pods", "GET persistentvolumeclaims", "GET controllerrevisions"];
+    assert_eq!(lists.map(|list| server.count("one", list)), [1, 1, 1], "{:?}", server.asked);
+    assert!(server.asked[..3].iter().all(|(_, asked)| asked.starts_with("GET ")), "{:?}", server.asked);
+}
+
 /// A replica that follows is woken by nothing that is due, and costs nothing.
 #[tokio::test]
 async fn a_replica_that_may_begin_nothing_waits_for_news() {
@@ -209,5 +239,9 @@ async fn a_replica_that_may_begin_nothing_waits_for_news() {
     tenure.send_replace(None);
     assert_eq!(controller.next(&state), None, "another one leads");
     tenure.send_replace(term());
+    assert!(controller.next(&state).is_some_and(|next| next <= Instant::now()), "all is to be read");
+    state.reading.begins();
+    assert_eq!(controller.next(&state), None, "it is on its way");
+    state.reading.ends(0, Some(Default::default()), Instant::now());
     assert!(controller.next(&state).is_some_and(|next| next <= Instant::now()));
 }

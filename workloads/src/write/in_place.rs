@@ -1,59 +1,106 @@
-//! Updates in place: entries in the objects of nodes.
+//! Updates in place: entries in the objects of nodes. What follows each other in a plan is one write for each
+//! node, and nodes are written to beside each other.
+
+use std::collections::BTreeMap;
 
 use berth_proto::crd::NodePodUpdate;
-use berth_workloads_policy::action::InPlaceUpdate;
+use berth_workloads_policy::action::{Action, InPlaceUpdate};
+use futures::{StreamExt, stream};
 use jiff::Timestamp;
 use kube::{
     Api,
     api::{Patch, PatchParams},
 };
-use serde_json::Value;
 
-use super::{End, FIELD_MANAGER, Work, Wrote, failure::Failure};
-use crate::mailbox::{self, Mailbox};
+use super::{End, FIELD_MANAGER, Work, Writer, Wrote, failure::Failure};
+use crate::{
+    kinds::Set,
+    mailbox::{self, Change, Mailbox},
+};
 
 /// How often a change of the entries of a node is tried on its newest version.
 const MAILBOX_TRIES: usize = 5;
+/// Nodes that are written to at once.
+const AT_ONCE: usize = 8;
+
+/// Changes of the entries of a node.
+#[derive(Debug, Default)]
+struct Node {
+    changes: Vec<Change>,
+    /// Pods that are updated, and to which revisions.
+    updates: Vec<(String, String)>,
+}
 
 impl Work {
-    pub(super) async fn update_in_place(&mut self, update: &InPlaceUpdate) -> End {
-        let entry = mailbox::entry(update, self.set.as_ref(), Timestamp::now());
-        let end = self.mailbox(&update.node, |mailbox| mailbox.with(&entry)).await;
-        if end == End::Done {
-            let text = format!("update pod {} in place (revision {})", update.name, update.revision);
-            self.tell(false, "SuccessfulUpdatePodInPlace", text);
+    /// Changes entries, those of a node together.
+    pub(super) async fn in_place(&mut self, actions: Vec<Action>) -> End {
+        let nodes = by_node(actions, &self.set, Timestamp::now());
+        let writer = self.writer.clone();
+        let each = nodes.into_iter().map(|(node, of)| {
+            let writer = writer.clone();
+            async move { (writer.mailbox(&node, &of.changes).await, of.updates) }
+        });
+        // Cancel-safe: it is awaited to its end.
+        let answers: Vec<_> = stream::iter(each).buffer_unordered(AT_ONCE).collect().await;
+        let mut end = End::Done;
+        for (answer, updates) in answers {
+            let failed = match answer {
+                Ok(mailbox) => {
+                    self.wrote.push(Wrote::Mailbox(mailbox));
+                    for (name, revision) in updates {
+                        let text = format!("update pod {name} in place (revision {revision})");
+                        self.tell(false, "SuccessfulUpdatePodInPlace", text);
+                    }
+                    continue;
+                }
+                Err(failure) => self.failed(failure, "FailedUpdatePodInPlace", End::UpdateFailed).await,
+            };
+            // One that says why counts more than one that is to be tried again.
+            if matches!(end, End::Done | End::Changed) {
+                end = failed;
+            }
         }
         end
     }
+}
 
-    /// Changes the entries of a node, on its object as it is now. `None`: nothing is to be changed.
-    pub(super) async fn mailbox(&mut self, node: &str, change: impl Fn(&Mailbox) -> Option<Value>) -> End {
-        let api = Api::<NodePodUpdate>::all(self.writer.client.clone());
+impl Writer {
+    /// Changes the entries of a node, on its object as it is now.
+    async fn mailbox(&self, node: &str, changes: &[Change]) -> Result<Mailbox, Failure> {
+        let api = Api::<NodePodUpdate>::all(self.client.clone());
         let params = PatchParams::apply(FIELD_MANAGER).force();
         for _ in 0..MAILBOX_TRIES {
-            let mailbox = match self.writer.ask("nodepodupdate_read", api.get(node)).await {
-                Ok(object) => Mailbox::of(object),
-                Err(failure) => {
-                    return self.failed(failure, "FailedUpdatePodInPlace", End::UpdateFailed).await;
-                }
-            };
-            let Some(body) = change(&mailbox) else {
-                self.wrote.push(Wrote::Mailbox(mailbox));
-                return End::Done;
-            };
+            let mailbox = Mailbox::of(self.ask("nodepodupdate_read", api.get(node)).await?);
+            let Some(body) = mailbox.changed(changes) else { return Ok(mailbox) };
             let body = Patch::Apply(&body);
-            match self.writer.ask("nodepodupdate", api.patch_status(node, &params, &body)).await {
-                Ok(object) => {
-                    self.wrote.push(Wrote::Mailbox(Mailbox::of(object)));
-                    return End::Done;
-                }
+            match self.ask("nodepodupdate", api.patch_status(node, &params, &body)).await {
+                Ok(object) => return Ok(Mailbox::of(object)),
                 // Its agent or another set was faster.
                 Err(Failure::Changed) => {}
-                Err(failure) => {
-                    return self.failed(failure, "FailedUpdatePodInPlace", End::UpdateFailed).await;
-                }
+                Err(failure) => return Err(failure),
             }
         }
-        End::Changed
+        Err(Failure::Changed)
     }
+}
+
+/// Changes by the nodes whose objects they are about, in their order.
+fn by_node(actions: Vec<Action>, set: &Set, now: Timestamp) -> BTreeMap<String, Node> {
+    let mut nodes: BTreeMap<String, Node> = BTreeMap::new();
+    for action in actions {
+        match action {
+            Action::UpdateInPlace(update) => {
+                let entry = mailbox::entry(&update, set.as_ref(), now);
+                let InPlaceUpdate { node, name, revision, .. } = update;
+                let of = nodes.entry(node).or_default();
+                of.changes.push(Change::Put(Box::new(entry)));
+                of.updates.push((name, revision));
+            }
+            Action::ForgetInPlace { node, uid } => {
+                nodes.entry(node).or_default().changes.push(Change::Take { uid, owner: set.entry_owner() });
+            }
+            _ => {}
+        }
+    }
+    nodes
 }

@@ -40,7 +40,7 @@ use crate::{
     action::Action,
     agents::Agents,
     hash::Suffixes,
-    in_place::InPlaceState,
+    in_place::{InPlaceState, Settled},
     plan::{self, Failures, Nodes, release},
     pod::PodView,
     predownload::{self, Ahead},
@@ -111,6 +111,8 @@ struct Pass<'a> {
     plan: Plan,
     /// Why the update does not go on.
     waits: Option<String>,
+    /// Updates in place that may be forgotten.
+    settled: Settled,
 }
 
 /// Decides on the next writes.
@@ -155,7 +157,18 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     let active = ours.iter().copied().filter(|pod| pod.is_active());
     let members: Vec<Member<'_>> = active.map(|pod| Member::of(pod, &rules, live, input, now)).collect();
     let suffixes = Suffixes::new(input.seed);
-    let mut pass = Pass { input, rules: &rules, owner, live, members, now, suffixes, plan, waits: None };
+    let mut pass = Pass {
+        input,
+        rules: &rules,
+        owner,
+        live,
+        members,
+        now,
+        suffixes,
+        plan,
+        waits: None,
+        settled: Settled::new(),
+    };
     if !is_going {
         pass.tidy_claims(&ours);
         let ahead = pass.pulls_ahead();
@@ -166,6 +179,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         pass.scale(&numbers, &ours);
         if pass.plan.actions.len() == written {
             pass.update(&numbers);
+            pass.forget_settled();
         }
         pass.plan.actions.extend(input.agents.open_gates(ours.iter().copied(), now));
         pass.plan.actions.extend(rules.hooks().mark(ours.iter().copied(), now));

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Pass, member::Member, numbers::Numbers};
 use crate::{
     action::Action,
-    in_place::InPlacePhase,
+    in_place::{self, InPlacePhase},
     lifecycle::{State, entering, has_all},
     names::{REVISION_LABEL, TEMPLATE_HASH_LABEL},
     revision,
@@ -16,19 +16,28 @@ impl Pass<'_> {
     pub(super) fn refresh(&mut self, numbers: &Numbers) -> bool {
         // Pods are brought back to the revision before: one that has the newest may be held for that.
         let goes_back = numbers.update < 0;
-        let mut actions = Vec::new();
+        let (mut actions, mut settled) = (Vec::new(), Vec::new());
         for member in &self.members {
             if member.is_preparing_delete() {
                 continue;
             }
-            if member.in_place.is_some_and(|known| known.phase == InPlacePhase::Done) {
-                actions.extend(self.settled(member));
+            if let Some(known) = member.in_place.filter(|known| known.phase == InPlacePhase::Done) {
+                match self.settle(member) {
+                    Some(action) => actions.push(action),
+                    // One with hooks begins its next update in a state that an entry must not speak about.
+                    None if self.rules.has_lifecycle() || known.revision != self.live.update.name => {
+                        let (node, uid) = (known.node.clone(), member.pod.uid.clone());
+                        actions.push(Action::ForgetInPlace { node, uid });
+                    }
+                    None => settled.push((known.node.clone(), member.pod.uid.clone())),
+                }
             } else if let Some(state) = self.next_state(member, goes_back) {
                 actions.push(super::scale::enter(member.pod, state, self.now));
             }
         }
         let some = !actions.is_empty();
         self.plan.actions.extend(actions);
+        self.settled = settled;
         some
     }
 
@@ -69,9 +78,15 @@ impl Pass<'_> {
         if held { State::Updated } else { State::Normal }
     }
 
-    /// Labels of a pod that its node has updated; then the update is forgotten.
-    fn settled(&self, member: &Member<'_>) -> Vec<Action> {
-        let (Some(known), pod) = (member.in_place, member.pod) else { return Vec::new() };
+    /// Forgets updates that are over, some of them later.
+    pub(super) fn forget_settled(&mut self) {
+        let goes_on = self.members.iter().any(Member::is_being_updated);
+        in_place::forget(std::mem::take(&mut self.settled), goes_on, &mut self.plan.actions);
+    }
+
+    /// Labels of a pod that its node has updated; `None`: it has them.
+    fn settle(&self, member: &Member<'_>) -> Option<Action> {
+        let (known, pod) = (member.in_place?, member.pod);
         let hash = revision::short(&known.revision);
         let label = if self.input.settings.short_hash { hash } else { known.revision.as_str() };
         let state = self.after_update(member);
@@ -79,13 +94,13 @@ impl Pass<'_> {
             && pod.label(TEMPLATE_HASH_LABEL) == hash
             && (member.state == state || member.state == State::None);
         if is_labelled {
-            return vec![Action::ForgetInPlace { node: known.node.clone(), uid: pod.uid.clone() }];
+            return None;
         }
         let mut metadata = entering(state, self.now);
         if let Some(labels) = metadata.get_mut("labels").and_then(Value::as_object_mut) {
             labels.insert(REVISION_LABEL.to_owned(), label.into());
             labels.insert(TEMPLATE_HASH_LABEL.to_owned(), hash.into());
         }
-        vec![Action::PatchPod(pod.target(), json!({ "metadata": metadata }))]
+        Some(Action::PatchPod(pod.target(), json!({ "metadata": metadata })))
     }
 }

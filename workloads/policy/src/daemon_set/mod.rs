@@ -34,7 +34,7 @@ use crate::{
     action::{Action, Note},
     agents::Agents,
     hash::Suffixes,
-    in_place::{InPlacePhase, InPlaceState},
+    in_place::{InPlacePhase, InPlaceState, Settled},
     lifecycle::{State, entering, holds},
     names::REVISION_LABEL,
     plan::{self, Failures, NodeView, Nodes, most_created, release},
@@ -115,6 +115,8 @@ struct Pass<'a> {
     made: BTreeSet<String>,
     creates_left: i64,
     deletes_left: i64,
+    /// Updates in place that may be forgotten.
+    settled: Settled,
 }
 
 /// Decides on the next writes.
@@ -167,6 +169,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         made: BTreeSet::new(),
         creates_left: burst.min(most_created(rules.template)),
         deletes_left: burst,
+        settled: Settled::new(),
     };
     let ahead = pass.pulls_ahead();
     pass.plan.notes.extend(ahead.notes);
@@ -174,6 +177,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     if !pass.refresh() && pass.plan.actions.is_empty() {
         pass.update();
     }
+    pass.forget_settled();
     pass.plan.actions.splice(0..0, ahead.create);
     let selected = || input.pods.iter().copied().filter(|pod| rules.selector.takes(&pod.labels));
     pass.plan.actions.extend(input.agents.open_gates(selected(), now));

@@ -77,6 +77,7 @@ fn pod(token: &str, at: usize) -> PodView {
         restarts: 0,
         created: Timestamp::constant(100 + i64::try_from(at).unwrap(), 0),
         deletion_cost: 0,
+        left_shut: false,
     }
 }
 

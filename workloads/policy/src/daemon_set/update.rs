@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{KIND, Member, Pass, Place};
 use crate::{
     action::{Action, InPlaceUpdate},
-    in_place::{Change, InPlacePhase, change_of},
+    in_place::{self, Change, InPlacePhase, InPlaceState, change_of},
     names::{IN_PLACE_GATE, REVISION_LABEL},
 };
 
@@ -144,24 +144,34 @@ impl<'a> Pass<'a> {
         (!failed).then_some(change)
     }
 
-    /// Labels of pods that their nodes have updated; then the updates are forgotten. True: something was
+    /// Labels of pods that their nodes have updated; then the updates may be forgotten. True: something was
     /// written.
     pub(super) fn refresh(&mut self) -> bool {
-        let mut actions = Vec::new();
+        let (mut actions, mut settled) = (Vec::new(), Vec::new());
         for member in self.places.values().flat_map(|place| place.active()) {
             let Some(known) = member.in_place.filter(|known| known.phase == InPlacePhase::Done) else {
                 continue;
             };
             let hash = crate::revision::short(&known.revision);
             let pod = member.pod;
-            actions.push(if crate::revision::short(pod.label(REVISION_LABEL)) == hash {
-                Action::ForgetInPlace { node: known.node.clone(), uid: pod.uid.clone() }
+            if crate::revision::short(pod.label(REVISION_LABEL)) == hash {
+                settled.push((known.node.clone(), pod.uid.clone()));
             } else {
-                Action::PatchPod(pod.target(), json!({ "metadata": { "labels": { REVISION_LABEL: hash } } }))
-            });
+                let patch = json!({ "metadata": { "labels": { REVISION_LABEL: hash } } });
+                actions.push(Action::PatchPod(pod.target(), patch));
+            }
         }
+        self.settled = settled;
         let some = !actions.is_empty();
         self.plan.actions.extend(actions);
         some
+    }
+
+    /// Forgets updates that are over, some of them later.
+    pub(super) fn forget_settled(&mut self) {
+        let mut members = self.places.values().flat_map(|place| place.active());
+        let is_pending = |known: &InPlaceState| known.phase == InPlacePhase::Pending;
+        let goes_on = members.any(|one| one.in_place.is_some_and(is_pending));
+        in_place::forget(std::mem::take(&mut self.settled), goes_on, &mut self.plan.actions);
     }
 }

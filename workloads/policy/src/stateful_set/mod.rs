@@ -33,7 +33,7 @@ use crate::{
     action::{Action, Note},
     agents::Agents,
     clone_set::{ClaimView, UpdateType},
-    in_place::{InPlacePhase, InPlaceState},
+    in_place::{self, InPlacePhase, InPlaceState, Settled},
     lifecycle::{State, entering, holds},
     names::REVISION_LABEL,
     plan::{self, Failures, most_created, release},
@@ -102,6 +102,8 @@ struct Pass<'a> {
     create_waits: Option<String>,
     /// Why the update does not go on.
     update_waits: Option<String>,
+    /// Updates in place that may be forgotten.
+    settled: Settled,
 }
 
 /// Number at the end of a pod's name, if it is a pod of the set.
@@ -164,6 +166,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         creates_left: most_created(rules.template),
         create_waits: None,
         update_waits: None,
+        settled: Settled::new(),
     };
     if !is_going {
         let ahead = pass.pulls_ahead();
@@ -176,6 +179,8 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
             pass.condemn();
         }
         pass.update();
+        let goes_on = pass.members.values().any(Member::is_being_updated);
+        in_place::forget(std::mem::take(&mut pass.settled), goes_on, &mut pass.plan.actions);
         pass.plan.actions.extend(gates);
         pass.plan.actions.extend(ahead.delete);
         pass.shorten_history();
@@ -206,6 +211,11 @@ impl<'a> Member<'a> {
             && State::of(pod).serves()
             && pod.is_ready_for(rules.min_ready_seconds, now);
         Self { pod, ordinal, updated, available, in_place }
+    }
+
+    /// An update in place of it goes on.
+    fn is_being_updated(&self) -> bool {
+        self.in_place.is_some_and(|known| known.phase == InPlacePhase::Pending)
     }
 
     /// It is held before its deletion.

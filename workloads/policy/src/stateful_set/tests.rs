@@ -81,6 +81,7 @@ fn pod(token: &str) -> PodView {
         restarts: 0,
         created: Timestamp::UNIX_EPOCH,
         deletion_cost: 0,
+        left_shut: false,
     }
 }
 

@@ -89,7 +89,7 @@ impl<'a> Pass<'a> {
 
     /// Brings states and labels up to date. True: a pod was written.
     fn refresh(&mut self) -> bool {
-        let mut actions = Vec::new();
+        let (mut actions, mut settled) = (Vec::new(), Vec::new());
         let wanted = self.wanted();
         for member in self.members.values().filter(|one| one.pod.is_active()) {
             let (pod, state) = (member.pod, State::of(member.pod));
@@ -98,6 +98,13 @@ impl<'a> Pass<'a> {
                 Some((InPlacePhase::Done, known)) => {
                     let is_labelled = pod.label(REVISION_LABEL) == known.revision
                         && (state == after || state == State::None);
+                    let is_kept = self.rules.in_place_update.is_none()
+                        && self.rules.pre_delete.is_none()
+                        && known.revision == self.live.update.name;
+                    if is_labelled && is_kept {
+                        settled.push((known.node.clone(), pod.uid.clone()));
+                        continue;
+                    }
                     actions.push(if is_labelled {
                         Action::ForgetInPlace { node: known.node.clone(), uid: pod.uid.clone() }
                     } else {
@@ -130,6 +137,7 @@ impl<'a> Pass<'a> {
         }
         let some = !actions.is_empty();
         self.plan.actions.extend(actions);
+        self.settled = settled;
         some
     }
 

@@ -30,6 +30,7 @@ fn the_node_is_told() {
     assert_eq!((update.node.as_str(), update.revision.as_str()), (NODE, "shop-new"));
     assert_eq!(update.images, BTreeMap::from([("main".to_owned(), "a:2".to_owned())]));
     assert_eq!(update.labels[REVISION_LABEL], "shop-new");
+    assert!(!update.labels.contains_key(TEMPLATE_HASH_LABEL), "no agent may write it");
     assert_eq!(update.grace_seconds, Some(5));
 }
 
@@ -53,6 +54,35 @@ fn a_pod_that_is_done_is_labelled_and_forgotten() {
     assert_eq!(patch["metadata"]["labels"][STATE_LABEL], "Normal");
     world.pods[2].labels.insert(TEMPLATE_HASH_LABEL.to_owned(), "new".to_owned());
     assert_eq!(world.effect(), "forget");
+}
+
+/// To forget an update is a write to the object of its node: it waits for another one, or for the end.
+#[test]
+fn a_pod_that_is_done_is_forgotten_with_the_next_one_of_its_node() {
+    let mut spec = spec("InPlaceIfPossible");
+    spec["updateStrategy"]["maxUnavailable"] = json!(2);
+    let mut world = World::new(spec, "2n 2o");
+    for at in [0, 1] {
+        world.in_place.insert(format!("uid-p{at}"), known(InPlacePhase::Done));
+    }
+    world.set.spec.replicas = Some(4);
+    world.pods[0].node = "node-2".to_owned();
+    world.in_place.get_mut("uid-p0").unwrap().node = "node-2".to_owned();
+    assert_eq!(world.effect(), "forget, update o x2", "that of node-1");
+    for at in [2, 3] {
+        world.in_place.insert(format!("uid-p{at}"), known(InPlacePhase::Pending));
+    }
+    world.in_place.remove("uid-p1");
+    assert_eq!(world.effect(), "", "others go on");
+    for at in [2, 3] {
+        world.in_place.remove(&format!("uid-p{at}"));
+        world.pods[at] = super::world::pod(&format!("p{at}"), "n");
+    }
+    assert_eq!(world.effect(), "forget", "nothing goes on any more");
+    // Of a revision that nobody wants any more nothing is kept.
+    world.in_place.get_mut("uid-p0").unwrap().revision = "shop-old".to_owned();
+    let state = world.plan();
+    assert!(matches!(state.actions.as_slice(), [Action::PatchPod(..)]), "{state:?}");
 }
 
 #[test]

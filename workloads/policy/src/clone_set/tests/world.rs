@@ -229,5 +229,6 @@ pub(super) fn pod(name: &str, marks: &str) -> PodView {
         restarts: 0,
         created: Timestamp::constant(800_000, 0),
         deletion_cost: 0,
+        left_shut: false,
     }
 }

@@ -1,0 +1,164 @@
+//! Reading of all objects at the start of a term.
+//!
+//! A watch is late by nature, and the leader before this one may have written a moment ago. So nothing is
+//! planned before the objects of all workloads were read once in a term. Each namespace is read at once: the
+//! API server reads all of it for each list, whatever a selector takes of that, so a list of each workload
+//! would cost the more the more workloads there are beside each other.
+
+use std::{collections::BTreeSet, fmt::Debug, time::Instant};
+
+use berth_base::time::later;
+use berth_workloads_policy::{clone_set::ClaimView, pod::PodView, revision::Revision, store::version};
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::NamespaceResourceScope;
+use kube::{Api, Resource, api::ListParams};
+use serde::de::DeserializeOwned;
+
+use crate::{
+    timing::Backoff,
+    watch::{Claims, Pods, Revisions, Watched},
+    write::{Failure, Writer},
+};
+
+/// Objects of one answer.
+const PAGE: u32 = 500;
+/// Namespaces that are read at once.
+const AT_ONCE: usize = 4;
+
+/// Objects of one kind and namespace, all there were at a version.
+#[derive(Debug)]
+pub(crate) struct Listed<T> {
+    pub(crate) version: u64,
+    pub(crate) objects: Vec<T>,
+}
+
+/// Objects of a namespace.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) namespace: String,
+    pub(crate) pods: Listed<PodView>,
+    pub(crate) claims: Listed<ClaimView>,
+    pub(crate) revisions: Listed<Revision>,
+}
+
+/// End of a reading: the term that it was for, and what was found.
+pub(crate) type Ended = (u64, Result<Vec<Found>, String>);
+
+/// Standing of the reading of this term.
+#[derive(Debug, Default)]
+pub(crate) struct Reading {
+    read_in: Option<u64>,
+    /// Namespaces that were read then.
+    namespaces: BTreeSet<String>,
+    on_its_way: bool,
+    backoff: Backoff,
+    /// It failed, and is tried again then.
+    again: Option<Instant>,
+}
+
+impl Reading {
+    /// Tells whether all objects were read in this term.
+    pub(crate) fn is_done(&self, term: u64) -> bool {
+        self.read_in == Some(term)
+    }
+
+    /// Term in which all objects were read last.
+    pub(crate) fn term(&self) -> Option<u64> {
+        self.read_in
+    }
+
+    /// Tells whether this namespace was read. A workload that the watch shows later may be in another one, and
+    /// the leader before this one may have seen it sooner.
+    pub(crate) fn covers(&self, namespace: &str) -> bool {
+        self.namespaces.contains(namespace)
+    }
+
+    /// Time of the next reading. `None`: it is done, or on its way.
+    pub(crate) fn next(&self, term: u64, now: Instant) -> Option<Instant> {
+        if self.on_its_way || self.is_done(term) { None } else { Some(self.again.unwrap_or(now)) }
+    }
+
+    /// A reading begins.
+    pub(crate) fn begins(&mut self) {
+        self.on_its_way = true;
+        self.again = None;
+    }
+
+    /// A reading of these namespaces for that term has ended; `None`: it failed.
+    pub(crate) fn ends(&mut self, term: u64, namespaces: Option<BTreeSet<String>>, now: Instant) {
+        let Some(namespaces) = namespaces else { return self.is_lost(now) };
+        self.on_its_way = false;
+        self.backoff.ends(true);
+        (self.read_in, self.namespaces) = (Some(term), namespaces);
+    }
+
+    /// A reading has ended that nobody knows anything of.
+    pub(crate) fn is_lost(&mut self, now: Instant) {
+        self.on_its_way = false;
+        self.again = Some(later(now, self.backoff.ends(false)));
+    }
+}
+
+impl Writer {
+    /// Reads all objects of these namespaces, as whoever wrote before may have left them.
+    pub(crate) async fn read_all(self, term: u64, namespaces: BTreeSet<String>) -> Ended {
+        let each = stream::iter(namespaces).map(|namespace| self.found(namespace));
+        let found = each.buffer_unordered(AT_ONCE).try_collect().await;
+        (term, found.map_err(|failure| failure.text()))
+    }
+
+    async fn found(&self, namespace: String) -> Result<Found, Failure> {
+        Ok(Found {
+            pods: self.list::<Pods>(&namespace).await?,
+            claims: self.list::<Claims>(&namespace).await?,
+            revisions: self.list::<Revisions>(&namespace).await?,
+            namespace,
+        })
+    }
+
+    async fn list<W>(&self, namespace: &str) -> Result<Listed<W::View>, Failure>
+    where
+        W: Watched,
+        W::Object: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Debug + DeserializeOwned,
+    {
+        let api = Api::<W::Object>::namespaced(self.client.clone(), namespace);
+        let mut params = ListParams::default().limit(PAGE);
+        let mut objects = Vec::new();
+        loop {
+            // Without a version it is what etcd has now; all pages are of one version.
+            let page = self.ask("read", api.list(&params)).await?;
+            objects.extend(page.items.into_iter().filter_map(W::view));
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params.continue_token = Some(token),
+                None => {
+                    let version = version(page.metadata.resource_version.as_deref().unwrap_or_default());
+                    return Ok(Listed { version, objects });
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_term_is_read_once_and_again_after_a_failure() {
+        let (mut reading, now) = (Reading::default(), Instant::now());
+        assert_eq!(reading.next(0, now), Some(now));
+        reading.begins();
+        assert_eq!((reading.next(0, now), reading.is_done(0)), (None, false), "on its way");
+        reading.ends(0, None, now);
+        let again = reading.next(0, now).unwrap();
+        assert!(again > now && !reading.is_done(0));
+        reading.begins();
+        // Meanwhile another term has begun.
+        reading.ends(0, Some(["ns".to_owned()].into()), now);
+        assert!(reading.covers("ns") && !reading.covers("another"));
+        assert_eq!((reading.next(0, now), reading.next(1, now)), (None, Some(now)));
+        reading.begins();
+        reading.is_lost(now);
+        assert!(reading.next(1, now).is_some_and(|again| again > now));
+    }
+}
