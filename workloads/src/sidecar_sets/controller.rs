@@ -114,6 +114,7 @@ impl Controller {
 
     fn take(&mut self, input: Input) {
         let now = Instant::now();
+        let ends = matches!(input, Input::Set(Shown::ListEnds) | Input::Copy(Shown::ListEnds));
         match input {
             Input::Set(shown) => self.take_set(shown, now),
             Input::Copy(shown) => match self.copies.take(shown) {
@@ -121,6 +122,12 @@ impl Controller {
                 Concerned::Some(uids) => uids.into_iter().for_each(|uid| self.turns.agenda.add(uid, now)),
                 Concerned::All => self.all_due(),
             },
+        }
+        if ends {
+            let Connections { listed, writer, .. } = &self.connections;
+            listed.send_replace(vec![(KINDS[0], self.sets_listed), (KINDS[1], self.copies.listed)]);
+            writer.metrics.objects(KINDS[0], self.sets.iter().count());
+            writer.metrics.objects(KINDS[1], self.copies.len());
         }
     }
 
@@ -148,9 +155,6 @@ impl Controller {
                 self.all_due();
             }
         }
-        let Connections { listed, writer, .. } = &self.connections;
-        listed.send_replace(vec![(KINDS[0], self.sets_listed), (KINDS[1], self.copies.listed)]);
-        writer.metrics.objects(KINDS[0], self.sets.iter().count());
     }
 
     /// Begins the plans that are due.
