@@ -24,6 +24,10 @@ use crate::wait::await_condition;
 /// reasons of its own.
 const RESERVE: &str = "16Mi";
 
+/// How long calls may take to go through it again. It lists the runtime before, which takes its time on a
+/// machine with other work to do.
+const SERVING: Duration = Duration::from_secs(120);
+
 /// The configuration, below the run's directory.
 const CONFIG: &str = "berthd.yaml";
 /// Where it keeps its store, below the run's directory.
@@ -285,7 +289,7 @@ podView:
 
     /// Waits until calls go through it, or through its shim, which has heard all from it.
     pub async fn serving(&self) -> Result<()> {
-        await_condition("CRI calls go through berthd", Duration::from_secs(30), async || {
+        await_condition("CRI calls go through berthd", SERVING, async || {
             self.service.check_running()?;
             Cri::connect(&self.socket)?.version().await?;
             if self.shim.is_some() {
