@@ -33,7 +33,8 @@ use self::{
 
 /// sysexits(3): the command line is wrong. Nothing was bound.
 const EX_USAGE: u8 = 64;
-/// Time from the start until its pages are returned: by then a kubelet and a berthd that waited are connected.
+/// Time from the start until its pages are returned: by then a kubelet and a berthd that waited are
+/// connected.
 const RETURN_TEXT: Duration = Duration::from_secs(2);
 
 /// Berth's data path: passes the kubelet's calls to the container runtime, and asks a berthd about those that

@@ -1,5 +1,5 @@
-//! The data path as a service of its own: whatever becomes of berthd's, no call fails; and both are taken away
-//! together.
+//! The data path as a service of its own: whatever becomes of berthd's, no call fails; and both are taken
+//! away together.
 
 use anyhow::{Context, Result, ensure};
 use berth_tests::node::SystemdNode;
