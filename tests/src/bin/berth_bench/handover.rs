@@ -6,10 +6,10 @@
 //! socket that was kept, as systemd does it, `kill-rebind` the same where the new one has to bind the socket
 //! anew; `stand-still` stops it for ten seconds (SIGSTOP) and lets it go on. With
 //! `BERTH_TESTS_TWO_PROGRAMS=1` the node has `berth-shim` and berthd, and it is berthd that is replaced; then
-//! there are `upgrade-shim` and `kill-shim` (its socket kept) as well, which replace the other one. Then everything is counted
-//! that went wrong: calls of the clients, restarts of containers, pods that failed, what the kubelet
-//! complains of, and whether the node was ever not Ready. `none` is the same churn with nothing replaced, the
-//! baseline of the others.
+//! there are `upgrade-shim` and `kill-shim` (its socket kept) as well, which replace the other one. Then
+//! everything is counted that went wrong: calls of the clients, restarts of containers, pods that failed,
+//! what the kubelet complains of, and whether the node was ever not Ready. `none` is the same churn with
+//! nothing replaced, the baseline of the others.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
