@@ -61,7 +61,7 @@ fn the_units_are_valid() {
 #[test]
 fn the_units_hide_no_credentials_and_promise_no_document() {
     let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("../systemd");
-    for unit in ["berthd.service", "berthd.socket"] {
+    for unit in ["berthd.service", "berthd.socket", "berth-shim.service"] {
         let text = std::fs::read_to_string(units.join(unit)).unwrap();
         let is_set = |line: &str| text.lines().any(|one| one == line);
         assert!(!text.contains("Documentation="), "{unit}");

@@ -1,9 +1,10 @@
-//! `berth-shim`, where the data path is a program of its own: how it is, and its upgrade.
+//! `berth-shim`, where the data path is a program of its own: how it is, its upgrade, and its end.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use berth_shim::remote::{self, ShimState, UpgradeStage};
 
 use super::duration;
@@ -22,6 +23,28 @@ pub(crate) async fn upgrade(socket: &Path) -> Result<()> {
     let upgraded = remote::upgrade(socket, started).await;
     upgraded.with_context(|| format!("berth-shim at {} not upgraded", socket.display()))?;
     tell("it serves; the old berth-shim stays until its last call has ended".to_owned());
+    Ok(())
+}
+
+/// Has the `berth-shim` at this socket end with its last open call.
+pub(crate) async fn drain(socket: &Path) -> Result<()> {
+    let began = Instant::now();
+    let said = Cell::new(None);
+    let tell = |state: &ShimState| {
+        let now = Some((state.connections, state.held));
+        if said.replace(now) != now {
+            let took = duration::short(began.elapsed());
+            let ShimState { connections, held, .. } = state;
+            progress(&format!("{took:>7}  berth-shim: {connections} connections, {held} calls wait"));
+        }
+    };
+    let last = remote::drain(socket, tell).await;
+    let last = last.with_context(|| format!("berth-shim at {} not drained", socket.display()))?;
+    ensure!(
+        last.connections <= 0,
+        "berth-shim ended with {} connections still open (--drain-timeout)",
+        last.connections
+    );
     Ok(())
 }
 
@@ -53,6 +76,7 @@ mod tests {
     use berth_shim::remote::{Line, LineEnds, RemoteGate};
     use berth_shim::{Metrics, RuntimeEndpoint, bind};
     use tokio::sync::mpsc;
+    use tokio_util::sync::CancellationToken;
 
     use super::*;
 
@@ -84,6 +108,38 @@ mod tests {
                     assert!(error.contains(words), "{error}");
                 }
             }
+        }
+    }
+
+    /// A drain is well when nothing was left; a shim that knows no drain says nothing.
+    #[tokio::test]
+    async fn a_shim_is_drained_to_its_last_connection() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("shim.sock");
+        let runtime = RuntimeEndpoint::from(dir.path().join("runtime.sock"));
+        for knows in [true, false] {
+            let (asked, ends) = (CancellationToken::new(), LineEnds::default());
+            let mut line = Line::new(bind(&socket, &runtime).await.unwrap());
+            if knows {
+                line = line.draining(asked.clone());
+            }
+            let serving = tokio::spawn(line.serve(RemoteGate::new(Metrics::default()), ends.clone()));
+            let ending = async {
+                if knows {
+                    asked.cancelled().await;
+                    ends.all.cancel();
+                }
+            };
+            let (drained, ()) = tokio::join!(drain(&socket), ending);
+            match knows {
+                true => drained.unwrap(),
+                false => {
+                    let error = format!("{:#}", drained.unwrap_err());
+                    assert!(error.contains("not drained: berth-shim went away"), "{error}");
+                }
+            }
+            ends.all.cancel();
+            serving.await.unwrap();
         }
     }
 }

@@ -49,7 +49,12 @@ pub(crate) struct UpgradeArgs {
 
 /// Flags of `berthctl drain`.
 #[derive(Args, Debug)]
-pub(crate) struct DrainArgs {}
+pub(crate) struct DrainArgs {
+    /// Let berth-shim end too: first, while berthd still decides about its calls [default socket:
+    /// /run/berth/shim.sock]
+    #[arg(long, value_name = "SOCKET", num_args = 0..=1, default_missing_value = shim::SOCKET)]
+    pub shim: Option<PathBuf>,
+}
 
 /// Runs `berthctl upgrade`.
 pub(crate) async fn upgrade(global: &Global, args: &UpgradeArgs) -> Result<()> {
@@ -142,7 +147,10 @@ async fn watch(global: &Global, pid: u32, time: Duration) -> Result<()> {
 }
 
 /// Runs `berthctl drain`.
-pub(crate) async fn drain(global: &Global, _args: &DrainArgs) -> Result<()> {
+pub(crate) async fn drain(global: &Global, args: &DrainArgs) -> Result<()> {
+    if let Some(socket) = &args.shim {
+        shim::drain(socket).await?;
+    }
     let began = Instant::now();
     let mut client = admin::connect(global).await?;
     let states = client.drain(Request::new(DrainRequest {})).await;
@@ -247,7 +255,8 @@ mod tests {
         for (states, expected) in table {
             let node = Node::new(|_, _| Ok(()));
             Berthd { drain: states.clone(), ..Berthd::default() }.serve(&node);
-            let told = drain(&global(&node), &DrainArgs {}).await.map_err(|error| error.to_string());
+            let told =
+                drain(&global(&node), &DrainArgs { shim: None }).await.map_err(|error| error.to_string());
             match expected {
                 None => told.unwrap(),
                 Some(words) => assert!(told.unwrap_err().contains(words), "{states:?}"),

@@ -237,7 +237,9 @@ impl admin_server::Admin for Admin {
         &self,
         _request: Request<admin::DrainRequest>,
     ) -> Result<Response<Self::DrainStream>, Status> {
-        Ok(Response::new(Box::pin(upgrade::drain(&self.shutdown, &self.shim, self.health.place.as_deref()))))
+        // Behind a berth-shim the connections are that one's, and stay.
+        let shim = self.health.shim.as_ref().map_or_else(|| self.shim.clone(), |_| Metrics::default());
+        Ok(Response::new(Box::pin(upgrade::drain(&self.shutdown, &shim, self.health.place.as_deref()))))
     }
 
     async fn pulls(

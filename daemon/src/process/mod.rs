@@ -13,15 +13,14 @@ pub mod open_files;
 mod signals;
 mod sockets;
 pub mod telemetry;
-mod text_pages;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context, anyhow};
 use berth_shim::{Clients, RuntimeEndpoint, Shutdown, remote::AgentLink};
 use sd_notify::NotifyState;
 use tokio::{runtime::Handle, sync::oneshot};
-use tracing::info;
+use tracing::{debug, info};
 
 use self::{
     components::{Components, Tasks},
@@ -44,6 +43,9 @@ use crate::{
         takeover::Leaving,
     },
 };
+
+/// Time from the start until its pages are returned: by then the pods are listed and the watches stand.
+const RETURN_TEXT: Duration = Duration::from_secs(30);
 
 /// Circumstances of a start, besides its configuration.
 #[derive(Debug, Default)]
@@ -172,7 +174,7 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
         tasks.working.spawn(place.clone().keep(tasks.work.clone()));
     }
     tokio::spawn(systemd::watchdog(heartbeat, shutdown.clone()));
-    tokio::spawn(text_pages::return_after_start());
+    tokio::spawn(return_text());
     systemd::notify(&[NotifyState::Ready]);
     info!("berthd serves");
 
@@ -213,4 +215,12 @@ fn serve_calls(
     let Serving { heartbeat, shutdown, .. } = serving;
     tokio::spawn(async move { heartbeat.beat(shutdown.token).await });
     Ok(None)
+}
+
+/// Returns the pages of the program that only its start needed, once that is over.
+async fn return_text() {
+    tokio::time::sleep(RETURN_TEXT).await;
+    if let Err(error) = berth_malloc::text::return_all() {
+        debug!(%error, "Pages of the program stay mapped");
+    }
 }

@@ -20,8 +20,9 @@ use sd_notify::NotifyState;
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::mpsc,
-    time::interval,
+    time::{interval, sleep},
 };
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 use tracing_subscriber::{filter::Targets, layer::SubscriberExt, util::SubscriberInitExt};
 
@@ -32,6 +33,9 @@ use self::{
 
 /// sysexits(3): the command line is wrong. Nothing was bound.
 const EX_USAGE: u8 = 64;
+/// Time from the start until its pages are returned: by then a kubelet and a berthd that waited are
+/// connected.
+const RETURN_TEXT: Duration = Duration::from_secs(2);
 
 /// Berth's data path: passes the kubelet's calls to the container runtime, and asks a berthd about those that
 /// have to be decided.
@@ -141,7 +145,8 @@ async fn serve(flags: Flags, mut passed: Passed) -> anyhow::Result<()> {
     // Answers to the end of the last call.
     let ends = LineEnds::default();
     let (upgrades, asks) = mpsc::channel(1);
-    let line = Line::new(agent).upgrading(upgrades.clone()).exporting(exported);
+    let drain = CancellationToken::new();
+    let line = Line::new(agent).upgrading(upgrades.clone()).exporting(exported).draining(drain.clone());
     let line = tokio::spawn(line.serve(gate.clone(), ends.clone()));
     let place =
         Place { program, sockets, gate: gate.clone(), shutdown: shutdown.clone(), line: ends.clone() };
@@ -154,6 +159,7 @@ async fn serve(flags: Flags, mut passed: Passed) -> anyhow::Result<()> {
     }
     notify(&[NotifyState::Ready]);
     tokio::spawn(watchdog());
+    tokio::spawn(return_text());
     let mut told = false;
     loop {
         // Cancel-safe: a signal that comes while another one is handled stays pending.
@@ -161,6 +167,8 @@ async fn serve(flags: Flags, mut passed: Passed) -> anyhow::Result<()> {
             () = &mut serving => break,
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
+            // Once: who asks again is told how far it is.
+            () = drain.cancelled(), if !told => info!("Drain asked for"),
             // systemctl reload.
             _ = hangup.recv() => {
                 if upgrades.try_send(UpgradeAsk::unheard()).is_err() {
@@ -196,6 +204,14 @@ async fn watchdog() {
     loop {
         tick.tick().await;
         notify(&[NotifyState::Watchdog]);
+    }
+}
+
+/// Returns the pages of the program that only its start needed, once that is over.
+async fn return_text() {
+    sleep(RETURN_TEXT).await;
+    if let Err(error) = berth_malloc::text::return_all() {
+        debug!(%error, "Pages of the program stay mapped");
     }
 }
 

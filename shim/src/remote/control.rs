@@ -1,4 +1,5 @@
-//! Words of people to a `berth-shim`: how it is, and that a new process of its program shall take its place.
+//! Words of people to a `berth-shim`: how it is, that a new process of its program shall take its place, and
+//! that it shall end.
 
 use std::{io, path::Path, time::Duration};
 
@@ -100,6 +101,27 @@ pub async fn upgrade(socket: &Path, tell: impl Fn(&UpgradeStage)) -> Result<Upgr
     }
 }
 
+/// Has the `berth-shim` at this socket end with its last open call. Tells of each state until then; gives the
+/// last one.
+pub async fn drain(socket: &Path, tell: impl Fn(&ShimState)) -> Result<ShimState, ControlError> {
+    let (mut incoming, mut reader) = ask(socket, Said::Drain(Nothing {})).await?;
+    let mut last = None;
+    loop {
+        // It says so every second.
+        let told = timeout(STAGE, heard(&mut incoming, &mut reader)).await;
+        match (told.map_err(|_| ControlError::Silent)?, last) {
+            (Ok(Some(Told::State(state))), _) => {
+                tell(&state);
+                last = Some(state);
+            }
+            // Its end, which is what was asked for.
+            (Err(ControlError::Silent), Some(last)) => return Ok(last),
+            (Ok(_), _) => return Err(ControlError::Mumbles("no state".into())),
+            (Err(error), _) => return Err(error),
+        }
+    }
+}
+
 async fn ask(socket: &Path, said: Said) -> Result<(Incoming, OwnedReadHalf), ControlError> {
     let stream = UnixStream::connect(socket).await.map_err(ControlError::Away)?;
     let (reader, mut writer) = stream.into_split();
@@ -118,3 +140,7 @@ async fn heard(incoming: &mut Incoming, reader: &mut OwnedReadHalf) -> Result<Op
         Err(error) => Err(ControlError::Mumbles(error.into())),
     }
 }
+
+#[cfg(test)]
+#[path = "../tests/remote_control.rs"]
+mod tests;

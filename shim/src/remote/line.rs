@@ -33,6 +33,10 @@ const HELLO: Duration = Duration::from_secs(5);
 const CONNECTIONS: usize = 8;
 /// How often it is looked whether the agent is there.
 const LOOK: Duration = Duration::from_secs(1);
+/// How often whoever has asked for a drain is told how far it is.
+const DRAIN_LOOK: Duration = Duration::from_secs(1);
+/// How long the last words of all may take.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 /// After a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -48,6 +52,7 @@ pub struct Line {
 struct People {
     upgrades: Option<mpsc::Sender<UpgradeAsk>>,
     exported: Option<Arc<Exported>>,
+    drain: Option<CancellationToken>,
 }
 
 /// When to stop.
@@ -96,6 +101,12 @@ impl Line {
         self
     }
 
+    /// Cancels this where a drain is asked for.
+    pub fn draining(mut self, drain: CancellationToken) -> Self {
+        self.people.drain = Some(drain);
+        self
+    }
+
     /// Serves the agents that come, one after the other, until the stop. The newest one is the agent.
     pub async fn serve(self, gate: Arc<RemoteGate>, ends: LineEnds) {
         let mut connections = JoinSet::new();
@@ -110,7 +121,9 @@ impl Line {
                 accepted = accept(listener.as_ref()) => match accepted {
                     Ok(_) if connections.len() >= CONNECTIONS => warn!("Too many agents, one more is closed"),
                     Ok(socket) => {
-                        connections.spawn(serve_peer(gate.clone(), self.people.clone(), socket));
+                        connections.spawn(serve_peer(
+                            gate.clone(), self.people.clone(), ends.all.clone(), socket,
+                        ));
                     }
                     Err(error) => {
                         warn!(%error, "Agent not accepted");
@@ -119,7 +132,10 @@ impl Line {
                 },
             }
         }
-        connections.shutdown().await;
+        let ended = async { while connections.join_next().await.is_some() {} };
+        if timeout(LAST_WORDS, ended).await.is_err() {
+            connections.shutdown().await;
+        }
     }
 }
 
@@ -131,21 +147,47 @@ async fn accept(listener: Option<&Listener>) -> io::Result<UnixStream> {
     }
 }
 
-async fn serve_peer(gate: Arc<RemoteGate>, people: People, socket: UnixStream) {
-    match meet(socket).await {
-        Ok((First::Agent(hello), reader, writer, incoming)) => {
-            serve_agent(&gate, hello, reader, writer, incoming).await;
+async fn serve_peer(gate: Arc<RemoteGate>, people: People, ended: CancellationToken, socket: UnixStream) {
+    let served = async {
+        match meet(socket).await {
+            Ok((First::Agent(hello), reader, writer, incoming)) => {
+                serve_agent(&gate, hello, reader, writer, incoming).await;
+            }
+            Ok((First::Looks, _, mut writer, _)) => {
+                // Whoever does not listen has asked for nothing.
+                let _ = say(&mut writer, Told::State(gate.state())).await;
+            }
+            Ok((First::Scrapes, _, mut writer, _)) => {
+                let text = people.exported.map(|exported| exported.text()).unwrap_or_default();
+                let _ = say(&mut writer, Told::Metrics(text)).await;
+            }
+            Ok((First::Upgrades, _, mut writer, _)) => upgrade(people.upgrades, &mut writer).await,
+            Ok((First::Drains, _, writer, _)) => return Some(writer),
+            Err(error) => warn!(%error, "Agent refused"),
         }
-        Ok((First::Looks, _, mut writer, _)) => {
-            // Whoever does not listen has asked for nothing.
-            let _ = say(&mut writer, Told::State(gate.state())).await;
+        None
+    };
+    let drains = tokio::select! {
+        drains = served => drains,
+        () = ended.cancelled() => None,
+    };
+    if let (Some(writer), Some(asked)) = (drains, people.drain) {
+        asked.cancel();
+        tell_drain(&gate, &ended, writer).await;
+    }
+}
+
+/// Tells how far a drain is, to its end. It goes on whether anybody listens or not.
+async fn tell_drain(gate: &RemoteGate, ended: &CancellationToken, mut writer: OwnedWriteHalf) {
+    loop {
+        let over = ended.is_cancelled();
+        if say(&mut writer, Told::State(gate.state())).await.is_err() || over {
+            return;
         }
-        Ok((First::Scrapes, _, mut writer, _)) => {
-            let text = people.exported.map(|exported| exported.text()).unwrap_or_default();
-            let _ = say(&mut writer, Told::Metrics(text)).await;
+        tokio::select! {
+            () = sleep(DRAIN_LOOK) => {}
+            () = ended.cancelled() => {}
         }
-        Ok((First::Upgrades, _, mut writer, _)) => upgrade(people.upgrades, &mut writer).await,
-        Err(error) => warn!(%error, "Agent refused"),
     }
 }
 
@@ -214,6 +256,7 @@ enum First {
     Looks,
     Scrapes,
     Upgrades,
+    Drains,
 }
 
 type Met = (First, OwnedReadHalf, OwnedWriteHalf, Incoming);
@@ -237,6 +280,7 @@ async fn meet(socket: UnixStream) -> Result<Met, LineError> {
         Some(Said::Look(_)) => First::Looks,
         Some(Said::Scrape(_)) => First::Scrapes,
         Some(Said::Upgrade(_)) => First::Upgrades,
+        Some(Said::Drain(_)) => First::Drains,
         _ => return Err(LineError::Mumbles),
     };
     Ok((first, reader, writer, incoming))

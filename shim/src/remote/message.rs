@@ -6,7 +6,7 @@ use prost::{Message, Oneof};
 /// A word of the agent.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ToShim {
-    #[prost(oneof = "Said", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
+    #[prost(oneof = "Said", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
     pub(crate) said: Option<Said>,
 }
 
@@ -31,6 +31,9 @@ pub(crate) enum Said {
     /// The first and only word of whoever exports the metrics.
     #[prost(message, tag = "8")]
     Scrape(Nothing),
+    /// The first and only word of whoever wants it to end with its last open call.
+    #[prost(message, tag = "9")]
+    Drain(Nothing),
 }
 
 /// A word of the shim.

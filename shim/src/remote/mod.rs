@@ -20,7 +20,7 @@
 //! - [`Line`]: the socket, on the side of the shim. Root only; the newest agent is the agent.
 //! - [`AgentLink`]: the side of the agent, around the gate that it has anyway. A shim that is upgraded has
 //!   two processes for a while: the agent is linked to both.
-//! - [`look`], [`upgrade`], [`scrape`]: what others ask of the shim.
+//! - [`look`], [`upgrade`], [`drain`], [`scrape`]: what others ask of the shim.
 //!
 //! An answer never overtakes what was decided before it: all goes over one connection, in order, and what the
 //! table has to say goes before the answer.
@@ -39,7 +39,7 @@ mod session;
 mod table;
 
 pub use agent::{AgentLink, Foresight, Resync};
-pub use control::{ControlError, UpgradeAsk, look, scrape, upgrade};
+pub use control::{ControlError, UpgradeAsk, drain, look, scrape, upgrade};
 pub use gate::RemoteGate;
 pub use line::{Line, LineEnds};
 pub use message::{ShimState, UpgradeStage};

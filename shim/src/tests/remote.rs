@@ -20,11 +20,9 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    AgentLink, ControlError, Foresight, Line, LineEnds, RemoteGate, UpgradeAsk, UpgradeStage,
+    AgentLink, Foresight, Line, LineEnds, RemoteGate,
     asked::locked,
-    look,
     message::{Said, TableChange, ToShim},
-    upgrade,
 };
 use crate::{
     Listener, Metrics, RuntimeEndpoint, bind,
@@ -478,39 +476,4 @@ async fn the_agent_of_a_shim_that_is_succeeded_has_both_until_the_old_one_has_en
     assert!(new.gate.has_agent(), "the agent has left the new one, too");
     let (later, _) = new.decide(call(8, create("a")));
     assert_eq!(later.await.unwrap(), PASS);
-}
-
-#[tokio::test]
-async fn people_learn_how_it_is_and_ask_for_an_upgrade() {
-    let dir = tempfile::tempdir().unwrap();
-    let socket = dir.path().join("shim.sock");
-    assert!(matches!(look(&socket).await, Err(ControlError::Away(_))));
-    let runtime = RuntimeEndpoint::from(dir.path().join("runtime.sock"));
-    let listener = bind(&socket, &runtime).await.unwrap();
-    let (upgrades, mut asked) = mpsc::channel(1);
-    let gate = RemoteGate::new(Metrics::default());
-    tokio::spawn(Line::new(listener).upgrading(upgrades).serve(gate, LineEnds::default()));
-    let state = look(&socket).await.unwrap();
-    assert_eq!((state.pid, state.agent), (std::process::id(), false));
-    let upgraded = tokio::spawn({
-        let socket = socket.clone();
-        async move { upgrade(&socket, |stage| assert_eq!(stage.pid, 5)).await }
-    });
-    let first: UpgradeAsk = asked.recv().await.unwrap();
-    first.tell(UpgradeStage { pid: 5, ..UpgradeStage::default() });
-    first.tell(UpgradeStage { pid: 5, ready: true, ..UpgradeStage::default() });
-    assert_eq!(upgraded.await.unwrap().unwrap().pid, 5);
-    // Nobody takes what is asked for now; the second one finds no room.
-    let waiting = tokio::spawn({
-        let socket = socket.clone();
-        async move { upgrade(&socket, |_| ()).await }
-    });
-    while asked.is_empty() {
-        sleep(Duration::from_millis(1)).await;
-    }
-    let refused = upgrade(&socket, |_| ()).await.unwrap_err().to_string();
-    assert!(refused.contains("an upgrade is under way"), "{refused}");
-    asked.recv().await.unwrap().tell(UpgradeStage { error: "no such file".into(), ..Default::default() });
-    let refused = waiting.await.unwrap().unwrap_err().to_string();
-    assert!(refused.contains("the old berth-shim goes on: no such file"), "{refused}");
 }

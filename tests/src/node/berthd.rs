@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::api_server::NODE_NAME;
 use super::http;
@@ -23,6 +23,10 @@ use crate::wait::await_condition;
 /// Space that berthd leaves free on the disk of images: little, because the machine's disk may be full for
 /// reasons of its own.
 const RESERVE: &str = "16Mi";
+
+/// How long calls may take to go through it again. It lists the runtime before, which takes its time on a
+/// machine with other work to do.
+const SERVING: Duration = Duration::from_secs(120);
 
 /// The configuration, below the run's directory.
 const CONFIG: &str = "berthd.yaml";
@@ -74,6 +78,8 @@ pub struct Berthd {
     service: Service,
     /// The data path, where it is a program of its own; ends after berthd.
     shim: Option<Service>,
+    /// Its socket as systemd keeps it.
+    kept: Option<UnixListener>,
     socket: PathBuf,
     admin: PathBuf,
     desired: PathBuf,
@@ -127,13 +133,17 @@ podView:
         );
         let config = run.write(CONFIG, &config)?;
         let args = vec!["--config".to_owned(), config.display().to_string()];
-        let shim = if two { Some(shim(run, &socket, &shim_socket, runtime)?) } else { None };
+        let (shim, kept) = match two {
+            true => shim(run, &socket, &shim_socket, runtime).map(|(shim, kept)| (Some(shim), Some(kept)))?,
+            false => (None, None),
+        };
         let fault_file = dir.join("fault");
         let berthd = Self {
             run: run.clone(),
             service: Service::new(run, "berthd", programs::berth("berthd")?, args)
                 .env("BERTH_FAULT_FILE", fault_file.display().to_string()),
             shim,
+            kept,
             fault_file,
             socket: match place {
                 PathMode::Inline | PathMode::BehindShim => socket,
@@ -242,6 +252,17 @@ podView:
         self.serving().await
     }
 
+    /// Crashes its shim and starts it again. Its socket is kept, as systemd does it: whoever connects
+    /// meanwhile waits.
+    pub async fn crash_shim(&self) -> Result<()> {
+        let (Some(shim), Some(kept)) = (&self.shim, &self.kept) else {
+            bail!("the data path is berthd's own")
+        };
+        shim.kill()?;
+        shim.start_on(kept.try_clone().context("the kept socket")?.into())?;
+        self.serving().await
+    }
+
     /// Has its shim give its place to a new process of its program, and means that one from then on.
     pub async fn upgrade_shim(&self) -> Result<()> {
         let shim = self.shim.as_ref().context("the data path is berthd's own")?;
@@ -285,7 +306,7 @@ podView:
 
     /// Waits until calls go through it, or through its shim, which has heard all from it.
     pub async fn serving(&self) -> Result<()> {
-        await_condition("CRI calls go through berthd", Duration::from_secs(30), async || {
+        await_condition("CRI calls go through berthd", SERVING, async || {
             self.service.check_running()?;
             Cri::connect(&self.socket)?.version().await?;
             if self.shim.is_some() {
@@ -351,11 +372,12 @@ fn pod_view(run: &Run, view: &PodView) -> String {
     }
 }
 
-/// Starts a `berth-shim`, which waits for its berthd.
-fn shim(run: &Arc<Run>, socket: &Path, agent: &Path, runtime: &Path) -> Result<Service> {
+/// Starts a `berth-shim`, which waits for its berthd, on a socket that outlives it.
+fn shim(run: &Arc<Run>, socket: &Path, agent: &Path, runtime: &Path) -> Result<(Service, UnixListener)> {
     let sockets = [("--socket", socket), ("--shim-socket", agent), ("--runtime-endpoint", runtime)];
     let args = sockets.iter().flat_map(|(flag, path)| [(*flag).to_owned(), path.display().to_string()]);
     let service = Service::new(run, "berth-shim", programs::berth("berth-shim")?, args.collect());
-    service.start()?;
-    Ok(service)
+    let kept = UnixListener::bind(socket).with_context(|| socket.display().to_string())?;
+    service.start_on(kept.try_clone().context("the kept socket")?.into())?;
+    Ok((service, kept))
 }

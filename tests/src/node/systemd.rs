@@ -230,7 +230,7 @@ impl SystemdNode {
         let node = Self { systemd, plane };
         await_condition("containerd answers", PATIENCE, async || node.cri()?.version().await).await?;
         images::import(&release.ctr(), &socket).await?;
-        for program in ["berthd", "berthctl"] {
+        for program in ["berthd", "berth-shim", "berthctl"] {
             let to = node.programs().join(program);
             fs::create_dir_all(node.programs()).context("folder of programs")?;
             fs::copy(programs::berth(program)?, &to).with_context(|| to.display().to_string())?;
@@ -242,8 +242,10 @@ impl SystemdNode {
             "[Service]\nEnvironment=BERTH_HTTP_ADDRESS={}\nBindPaths={dir}\n",
             run.address(Port::Berthd)
         );
-        run.make_dir("systemd/etc/berthd.service.d")?;
-        run.write("systemd/etc/berthd.service.d/10-tests.conf", &settings)?;
+        for unit in ["berthd.service", "berth-shim.service"] {
+            run.make_dir(&format!("systemd/etc/{unit}.d"))?;
+            run.write(&format!("systemd/etc/{unit}.d/10-tests.conf"), &settings)?;
+        }
         node.systemd.systemctl(&["daemon-reload"]).await?;
         node.ready().await?;
         Ok(node)

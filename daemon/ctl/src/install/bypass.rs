@@ -48,6 +48,7 @@ pub(crate) async fn bypass(global: &Global, args: &BypassArgs) -> Result<ExitCod
             timeout: args.timeout,
             runtime: None,
             upgrade: false,
+            two_programs: false,
             kubeconfig: None,
             pod,
             node,

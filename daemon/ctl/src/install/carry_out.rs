@@ -10,7 +10,7 @@ use anyhow::Result;
 
 use super::host::Host;
 use super::journal::{Change, Journal, Undo};
-use super::places::{RUN_DIR, unit_path};
+use super::places::{RUN_DIR, SHIM_UNIT, unit_path};
 use super::plan::Action;
 
 /// An ordinary `systemctl`.
@@ -55,7 +55,9 @@ pub(crate) async fn record(host: &Host, journal: &mut Journal, action: &Action) 
         | Action::Start { .. }
         | Action::Reload
         | Action::AwaitBerthd
+        | Action::AwaitShim
         | Action::AwaitNode
+        | Action::HandOverShim
         | Action::HandOver => return Ok(()),
     };
     journal.push(host, change)
@@ -82,7 +84,11 @@ pub(crate) async fn perform(host: &Host, action: &Action) -> Result<()> {
             reload(host).await?;
             restart_kubelet(host, unit).await
         }
-        Action::AwaitBerthd | Action::AwaitNode | Action::HandOver => Ok(()),
+        Action::AwaitBerthd
+        | Action::AwaitShim
+        | Action::AwaitNode
+        | Action::HandOverShim
+        | Action::HandOver => Ok(()),
     }
 }
 
@@ -103,6 +109,7 @@ pub(crate) async fn undo(host: &Host, step: &Undo) -> Result<Option<String>> {
             host.copy(&host.path(kept), path, PROGRAM)?;
             host.remove(kept)?;
         }
+        Undo::HandOverShim => return hand_back(host).await,
         Undo::Reload => reload(host).await?,
         Undo::RestartKubelet { unit } => restart_kubelet(host, unit).await?,
         // A way back that was interrupted has been here already: systemctl knows the unit no more.
@@ -113,6 +120,17 @@ pub(crate) async fn undo(host: &Host, step: &Undo) -> Result<Option<String>> {
         Undo::RemoveFolder { path } => host.remove_empty_dir(path)?,
     }
     Ok(None)
+}
+
+/// Lets the `berth-shim` that runs be of the program that is there. What goes on to run is said: it is well,
+/// but not the one on the disk.
+async fn hand_back(host: &Host) -> Result<Option<String>> {
+    let socket = host.path(crate::shim::SOCKET);
+    if !socket.exists() {
+        return Ok(None);
+    }
+    let failed = crate::shim::upgrade(&socket).await.err();
+    Ok(failed.map(|error| format!("warning: {error:#}; systemctl restart {SHIM_UNIT}")))
 }
 
 /// Lets systemd read its units again.

@@ -8,7 +8,9 @@ pub(crate) mod tests;
 use anyhow::Result;
 
 use super::host::Host;
-use super::places::{self, BERTHCTL, BERTHD, CONFIG, Flavour, UNITS, unit_path};
+use super::places::{
+    self, BERTH_SHIM, BERTHCTL, BERTHD, CONFIG, Flavour, SHIM_ENV, SHIM_UNITS, UNITS, unit_path,
+};
 use super::unit::Unit;
 
 /// A file in the folder that systemd makes when it starts berthd (`ConfigurationDirectory=`).
@@ -61,16 +63,30 @@ pub(crate) struct Installed {
     pub berthd: bool,
     /// `/usr/local/bin/berthctl`.
     pub berthctl: bool,
+    /// `/usr/local/bin/berth-shim`.
+    pub berth_shim: bool,
     /// The configuration.
     pub config: Option<String>,
     /// The units, in the order of [`UNITS`].
     pub units: [Option<String>; 2],
+    /// The rest of them for two programs, in the order of [`SHIM_UNITS`].
+    pub shim_units: [Option<String>; 2],
+    /// Flags of `berth-shim`.
+    pub shim_env: Option<String>,
     /// Drop-in that moves the socket for CRI-O.
     pub crio_drop_in: Option<String>,
     /// Drop-ins that lead each kind of kubelet to Berth.
     pub drop_ins: Vec<(Flavour, String)>,
     /// The folders on the way to Berth's files that are not there yet, each after the one it is in.
     pub missing_dirs: Vec<String>,
+}
+
+impl Installed {
+    /// Whether the socket is given to `berth-shim`.
+    pub(crate) fn two_programs(&self) -> bool {
+        let [_, drop_in] = &self.shim_units;
+        drop_in.is_some()
+    }
 }
 
 impl Facts {
@@ -120,6 +136,7 @@ impl Installed {
             drop_ins.extend(text.map(|text| (flavour, text)));
         }
         let [socket, service] = UNITS.map(|(unit, _)| host.read(&unit_path(unit)));
+        let [shim, shim_socket] = SHIM_UNITS.map(|(path, _)| host.read(path));
         let mut missing_dirs: Vec<String> = Vec::new();
         let drop_in = flavour.map(Flavour::drop_in);
         let unit = unit_path(UNITS[0].0);
@@ -137,6 +154,9 @@ impl Installed {
             berthctl: host.exists(BERTHCTL),
             config: host.read(CONFIG)?,
             units: [socket?, service?],
+            berth_shim: host.exists(BERTH_SHIM),
+            shim_units: [shim?, shim_socket?],
+            shim_env: host.read(SHIM_ENV)?,
             crio_drop_in: host.read(places::CRIO_SOCKET_DROP_IN)?,
             drop_ins,
             missing_dirs,

@@ -29,6 +29,8 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 /// Is there once what the pod was made for has succeeded.
 const DONE: &str = "/var/lib/berth/release/done";
 const PROGRAMS: [&str; 2] = ["berthd", "berthctl"];
+/// The one that images need not have.
+const SHIM: &str = "berth-shim";
 const ON_NODE: &str = "--on-node";
 const STAY: &str = "--stay";
 const LEAVE: &str = "--leave-container";
@@ -97,7 +99,8 @@ impl PodArgs {
             node.make_dir(dir, 0o700).with_context(|| format!("make {dir}"))?;
         }
         node.remove(DONE)?;
-        for program in PROGRAMS {
+        let shim = folder.join(SHIM).exists().then_some(SHIM);
+        for program in PROGRAMS.into_iter().chain(shim) {
             node.copy(&folder.join(program), &format!("{RELEASE}/{program}"), 0o755)?;
         }
         let args: Vec<OsString> = std::env::args_os().skip(1).chain([LEAVE.into()]).collect();

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::host::{Before, Host};
 use super::places::{
-    CONFIG, CRIO_SOCKET_DROP_IN, Flavour, JOURNAL, SERVICE_UNIT, SOCKET_UNIT, STATE_DIR, UNITS, unit_path,
+    BERTH_SHIM, CONFIG, CRIO_SOCKET_DROP_IN, Flavour, JOURNAL, SHIM_ENV, SHIM_UNITS, SOCKET_UNIT, STATE_DIR,
+    UNITS, started, unit_path,
 };
 
 /// The form of the file.
@@ -94,6 +95,8 @@ pub(crate) enum Undo {
         /// Where it is kept; not there if nothing was replaced.
         kept: String,
     },
+    /// Let the `berth-shim` that runs hand over to the program that was put back.
+    HandOverShim,
     /// Let systemd read its units again.
     Reload,
     /// Restart the kubelet.
@@ -149,15 +152,18 @@ impl Journal {
     /// Assumes the changes of an installation of which nothing is known, as far as they are there.
     pub(crate) fn assumed(host: &Host) -> Self {
         let mut changes = Vec::new();
-        let files =
-            UNITS.map(|(unit, _)| unit_path(unit)).into_iter().chain([CRIO_SOCKET_DROP_IN.to_owned()]);
+        let files = UNITS
+            .map(|(unit, _)| unit_path(unit))
+            .into_iter()
+            .chain(SHIM_UNITS.map(|(path, _)| path.to_owned()))
+            .chain([CRIO_SOCKET_DROP_IN.to_owned()]);
         for path in files.filter(|path| host.exists(path)) {
             changes.push(Change::File { path, before: Before::Absent, theirs: None });
         }
-        for unit in [SOCKET_UNIT, SERVICE_UNIT] {
+        for unit in started(true) {
             if host.exists(&unit_path(unit)) {
-                changes.push(Change::Enabled { unit: unit.to_owned() });
-                changes.push(Change::Started { unit: unit.to_owned() });
+                changes.push(Change::Enabled { unit: (*unit).to_owned() });
+                changes.push(Change::Started { unit: (*unit).to_owned() });
             }
         }
         for flavour in Flavour::ALL {
@@ -248,12 +254,15 @@ impl Journal {
                 }
                 Change::Enabled { unit } => steps.push(Undo::Disable { unit: unit.clone() }),
                 Change::File { path, before, theirs } => {
-                    reload |= path != CONFIG;
+                    reload |= path != CONFIG && path != SHIM_ENV;
                     let (path, before) = (path.clone(), before.clone());
                     steps.push(Undo::Restore { path, before, only_if: theirs.clone() });
                 }
                 Change::Replaced { path, kept } => {
                     steps.push(Undo::TakeBack { path: path.clone(), kept: kept.clone() });
+                    if path == BERTH_SHIM {
+                        steps.push(Undo::HandOverShim);
+                    }
                 }
                 Change::Folder { path } => steps.push(Undo::RemoveFolder { path: path.clone() }),
             }

@@ -37,12 +37,12 @@ use self::facts::Facts;
 use self::from_pod::PodArgs;
 use self::host::Host;
 use self::journal::{Journal, Undo};
-use self::places::{BERTHCTL, BERTHD, Flavour};
+use self::places::{BERTH_SHIM, BERTHCTL, BERTHD, Flavour};
 use self::plan::{Action, Plan, Wishes};
 use self::ready::Watch;
 use super::cli::Global;
 use super::upgrade::{UpgradeArgs, upgrade};
-use super::{duration, output};
+use super::{duration, output, shim};
 pub(crate) use uninstall::{UninstallArgs, uninstall};
 
 /// Held while a node is changed.
@@ -68,6 +68,9 @@ pub(crate) struct InstallArgs {
     /// the berthd that runs hand over to the new one, without an interruption
     #[arg(long)]
     pub upgrade: bool,
+    /// The data path in a program of its own, berth-shim, so that no call fails whatever becomes of berthd
+    #[arg(long)]
+    pub two_programs: bool,
     /// Kubeconfig for berthd, if it has no configuration yet [default: the kubelet's]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<String>,
@@ -99,6 +102,8 @@ pub(crate) async fn install(global: &Global, args: &InstallArgs) -> Result<ExitC
         runtime: args.runtime.clone(),
         kubeconfig: args.kubeconfig.clone(),
         has_berthd: programs.join("berthd").exists(),
+        has_shim: programs.join("berth-shim").exists(),
+        two_programs: args.two_programs,
         programs,
         replace: Vec::new(),
     };
@@ -167,7 +172,7 @@ pub(crate) async fn install(global: &Global, args: &InstallArgs) -> Result<ExitC
 /// The programs on the node that an installation has put there, and that are not those beside this one.
 fn outdated(host: &Host, journal: &Journal, programs: &Path) -> Result<Vec<&'static str>> {
     let mut outdated = Vec::new();
-    for path in [BERTHD, BERTHCTL] {
+    for path in [BERTHD, BERTH_SHIM, BERTHCTL] {
         let own = programs.join(places::name_of(path));
         if journal.has_put(path) && own.exists() && !host.is_same(&own, path)? {
             outdated.push(path);
@@ -196,6 +201,13 @@ async fn carry_out(
             (Action::AwaitBerthd, _) => {
                 let served = ready::berthd(global, plan.socket, limit).await;
                 explain(served.context("berthd does not serve"), places::SERVICE_UNIT).await?;
+            }
+            (Action::AwaitShim, _) => {
+                let served = ready::shim(Path::new(shim::SOCKET), limit).await;
+                explain(served.context("berth-shim does not serve"), places::SHIM_UNIT).await?;
+            }
+            (Action::HandOverShim, _) => {
+                explain(shim::upgrade(Path::new(shim::SOCKET)).await, places::SHIM_UNIT).await?;
             }
             (Action::HandOver, _) => {
                 let ready_within = u32::try_from(limit.as_secs()).unwrap_or(u32::MAX);

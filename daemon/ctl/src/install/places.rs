@@ -2,6 +2,8 @@
 
 /// The program of the unit.
 pub(crate) const BERTHD: &str = "/usr/local/bin/berthd";
+/// The program of the data path, where that is one of its own.
+pub(crate) const BERTH_SHIM: &str = "/usr/local/bin/berth-shim";
 /// This program.
 pub(crate) const BERTHCTL: &str = "/usr/local/bin/berthctl";
 /// The name of a program, without its folder.
@@ -15,10 +17,16 @@ pub(crate) const CONFIG: &str = "/etc/berth/berthd.yaml";
 pub(crate) const SOCKET_UNIT: &str = "berthd.socket";
 /// The service unit.
 pub(crate) const SERVICE_UNIT: &str = "berthd.service";
+/// The service unit of the data path, where that is a program of its own.
+pub(crate) const SHIM_UNIT: &str = "berth-shim.service";
+/// Its flags, as variables; the administrator's to change.
+pub(crate) const SHIM_ENV: &str = "/etc/berth/shim.env";
 /// Where they are written.
 pub(crate) const UNIT_DIR: &str = "/etc/systemd/system";
 /// Moves the CRI socket where CRI-O is the runtime.
 pub(crate) const CRIO_SOCKET_DROP_IN: &str = "/etc/systemd/system/berthd.socket.d/50-crio.conf";
+/// Gives the socket unit to `berth-shim`, and a second socket.
+pub(crate) const SHIM_SOCKET_DROP_IN: &str = "/etc/systemd/system/berthd.socket.d/50-two-programs.conf";
 /// State of the agent.
 pub(crate) const STATE_DIR: &str = "/var/lib/berth";
 /// Journal of the changes of an installation.
@@ -40,6 +48,20 @@ pub(crate) const UNITS: [(&str, &str); 2] = [
     (SOCKET_UNIT, include_str!("../../../../systemd/berthd.socket")),
     (SERVICE_UNIT, include_str!("../../../../systemd/berthd.service")),
 ];
+
+/// The rest of the units where the data path is a program of its own, by their paths.
+pub(crate) const SHIM_UNITS: [(&str, &str); 2] = [
+    ("/etc/systemd/system/berth-shim.service", include_str!("../../../../systemd/berth-shim.service")),
+    (SHIM_SOCKET_DROP_IN, include_str!("../../../../systemd/berthd.socket.d-two-programs.conf")),
+];
+
+/// The units that are started, each after those that it needs.
+pub(crate) fn started(two_programs: bool) -> &'static [&'static str] {
+    match two_programs {
+        true => &[SOCKET_UNIT, SHIM_UNIT, SERVICE_UNIT],
+        false => &[SOCKET_UNIT, SERVICE_UNIT],
+    }
+}
 
 /// A service that is, or contains, a kubelet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,13 +4,15 @@
 #[cfg(test)]
 mod tests;
 pub(crate) mod texts;
+mod two_programs;
 
 use std::path::PathBuf;
 
+pub(crate) use self::two_programs::two_programs;
 use super::facts::{Facts, Kubelet};
 use super::places::{
-    self, BERTHCTL, BERTHD, CONFIG, CRIO_SOCKET_DROP_IN, Flavour, SERVICE_UNIT, SOCKET_UNIT, STATE_DIR,
-    UNITS, unit_path,
+    self, BERTH_SHIM, BERTHCTL, BERTHD, CONFIG, CRIO_SOCKET_DROP_IN, Flavour, SHIM_ENV, SHIM_SOCKET_DROP_IN,
+    SHIM_UNITS, STATE_DIR, UNITS, unit_path,
 };
 
 /// One change of the node, or one thing to wait for. It leaves no choice to whoever carries it out.
@@ -62,6 +64,8 @@ pub(crate) enum Action {
     },
     /// Wait until berthd answers and reaches the runtime.
     AwaitBerthd,
+    /// Wait until `berth-shim` answers, and berthd is connected to it.
+    AwaitShim,
     /// Write the one file that leads the kubelet to Berth, and restart the kubelet.
     Redirect {
         /// The kubelet's unit.
@@ -73,6 +77,8 @@ pub(crate) enum Action {
     },
     /// Wait until the restarted kubelet has called its node Ready, through Berth.
     AwaitNode,
+    /// Let the `berth-shim` that runs hand over to the program that is there now.
+    HandOverShim,
     /// Let the berthd that runs hand over to the program that is there now.
     HandOver,
 }
@@ -101,6 +107,10 @@ pub(crate) struct Wishes {
     pub programs: PathBuf,
     /// Whether `berthd` is there.
     pub has_berthd: bool,
+    /// Whether `berth-shim` is there.
+    pub has_shim: bool,
+    /// The data path in a program of its own. It stays so where it is so already.
+    pub two_programs: bool,
     /// Which of those on the node are to be replaced: put there by an installation, and not the same.
     pub replace: Vec<&'static str>,
 }
@@ -166,6 +176,39 @@ pub(crate) enum PlanError {
     /// No program to install.
     #[error("there is no berthd at {BERTHD}, and none beside this berthctl in {}; put them into one folder", .0.display())]
     NoProgram(PathBuf),
+    /// No program of the data path.
+    #[error(
+        "there is no berth-shim at {BERTH_SHIM}, and none beside this berthctl in {}; put them into one folder", .0.display()
+    )]
+    NoShim(PathBuf),
+    /// Berth is there, and its socket is berthd's.
+    #[error(
+        "Berth is installed here as one program, and its socket cannot change hands while the kubelet uses it; berthctl \
+         uninstall, and then install it as two"
+    )]
+    OneProgram,
+    /// The administrator's configuration is of the other kind.
+    #[error(
+        "{CONFIG} has {has}, and for {programs} it needs {needs}; change it, or remove it to have one written"
+    )]
+    Configured {
+        /// Wish.
+        programs: &'static str,
+        /// As configured.
+        has: String,
+        /// As it should be.
+        needs: String,
+    },
+    /// Two runtimes.
+    #[error(
+        "{SHIM_ENV} has BERTH_RUNTIME_ENDPOINT={has}, and the runtime is {runtime}; correct or remove that file"
+    )]
+    ShimRuntime {
+        /// As configured.
+        has: String,
+        /// The runtime.
+        runtime: String,
+    },
 }
 
 /// Makes the plan; what is as it should be already is left out.
@@ -178,21 +221,24 @@ pub(crate) fn plan(facts: &Facts, wishes: &Wishes) -> Result<Plan, PlanError> {
         (None, _) => return Err(PlanError::NoKubelet),
     };
     let runtime = runtime(facts, kubelet, wishes)?;
+    let two = two_programs(facts, wishes, &runtime)?;
     let socket = places::socket_for(&runtime);
     let mut actions = Vec::new();
     actions.extend(facts.installed.missing_dirs.iter().map(|path| Action::MakeDir { path: path.clone() }));
-    let notes = programs(facts, wishes, &mut actions)?;
-    config(facts, kubelet, wishes, &runtime, socket, &mut actions);
-    units(facts, socket, &mut actions);
-    for unit in [SOCKET_UNIT, SERVICE_UNIT] {
-        actions.push(Action::Enable { unit });
-    }
-    for unit in [SOCKET_UNIT, SERVICE_UNIT] {
-        actions.push(Action::Start { unit });
-    }
+    let notes = programs(facts, wishes, two, &mut actions)?;
+    config(facts, kubelet, wishes, &runtime, two, &mut actions);
+    units(facts, socket, two, &mut actions);
+    actions.extend(places::started(two).iter().map(|unit| Action::Enable { unit }));
+    actions.extend(places::started(two).iter().map(|unit| Action::Start { unit }));
     actions.push(Action::AwaitBerthd);
+    if two {
+        actions.push(Action::AwaitShim);
+    }
     let mut plan = Plan { actions, notes, socket, runtime };
-    redirect(facts, kubelet, &mut plan)?;
+    redirect(facts, kubelet, two, &mut plan)?;
+    if wishes.replace.contains(&BERTH_SHIM) {
+        plan.actions.push(Action::HandOverShim);
+    }
     // The last of all: the old berthd is the way back from everything before it.
     if wishes.replace.contains(&BERTHD) {
         plan.actions.push(Action::HandOver);
@@ -219,7 +265,12 @@ fn runtime(facts: &Facts, kubelet: &Kubelet, wishes: &Wishes) -> Result<String, 
     }
 }
 
-fn programs(facts: &Facts, wishes: &Wishes, actions: &mut Vec<Action>) -> Result<Vec<String>, PlanError> {
+fn programs(
+    facts: &Facts,
+    wishes: &Wishes,
+    two: bool,
+    actions: &mut Vec<Action>,
+) -> Result<Vec<String>, PlanError> {
     let mut notes = Vec::new();
     for &path in &wishes.replace {
         let name = places::name_of(path);
@@ -234,6 +285,16 @@ fn programs(facts: &Facts, wishes: &Wishes, actions: &mut Vec<Action>) -> Result
         }
         (false, false) => return Err(PlanError::NoProgram(wishes.programs.clone())),
     }
+    match (facts.installed.berth_shim, wishes.has_shim) {
+        _ if !two => {}
+        (true, _) if wishes.replace.contains(&BERTH_SHIM) => {}
+        (true, _) => notes.push(format!("{BERTH_SHIM} is there already and stays as it is")),
+        (false, true) => {
+            let from = wishes.programs.join("berth-shim");
+            actions.push(Action::Copy { from, path: BERTH_SHIM.to_owned() });
+        }
+        (false, false) => return Err(PlanError::NoShim(wishes.programs.clone())),
+    }
     if !facts.installed.berthctl {
         actions.push(Action::Copy { from: wishes.programs.join("berthctl"), path: BERTHCTL.to_owned() });
     }
@@ -245,17 +306,22 @@ fn config(
     kubelet: &Kubelet,
     wishes: &Wishes,
     runtime: &str,
-    socket: &str,
+    two: bool,
     actions: &mut Vec<Action>,
 ) {
+    let socket = places::socket_for(runtime);
     // What the administrator has written is never touched.
     if facts.installed.config.is_none() {
-        let content = texts::config(kubelet, wishes.kubeconfig.as_deref(), runtime, socket);
+        let content = texts::config(kubelet, wishes.kubeconfig.as_deref(), runtime, socket, two);
         actions.push(Action::Write { path: CONFIG.to_owned(), content, theirs: true });
+    }
+    if two && facts.installed.shim_env.is_none() {
+        let content = texts::shim_env(runtime, socket);
+        actions.push(Action::Write { path: SHIM_ENV.to_owned(), content, theirs: true });
     }
 }
 
-fn units(facts: &Facts, socket: &str, actions: &mut Vec<Action>) {
+fn units(facts: &Facts, socket: &str, two: bool, actions: &mut Vec<Action>) {
     let mut written = false;
     for ((unit, text), there) in UNITS.iter().zip(&facts.installed.units) {
         if there.as_deref() != Some(*text) {
@@ -265,9 +331,19 @@ fn units(facts: &Facts, socket: &str, actions: &mut Vec<Action>) {
         }
     }
     let moved = texts::crio_drop_in();
-    if socket == places::CRIO_SOCKET && facts.installed.crio_drop_in.as_ref() != Some(&moved) {
-        let dir = CRIO_SOCKET_DROP_IN.rsplit_once('/').map_or("", |(dir, _)| dir);
+    let moves = socket == places::CRIO_SOCKET && facts.installed.crio_drop_in.as_ref() != Some(&moved);
+    if moves || two && !facts.installed.two_programs() {
+        let dir = SHIM_SOCKET_DROP_IN.rsplit_once('/').map_or("", |(dir, _)| dir);
         actions.push(Action::MakeDir { path: dir.to_owned() });
+    }
+    for ((path, text), there) in SHIM_UNITS.iter().zip(&facts.installed.shim_units).filter(|_| two) {
+        if there.as_deref() != Some(*text) {
+            let (path, content) = ((*path).to_owned(), (*text).to_owned());
+            actions.push(Action::Write { path, content, theirs: false });
+            written = true;
+        }
+    }
+    if moves {
         actions.push(Action::Write { path: CRIO_SOCKET_DROP_IN.to_owned(), content: moved, theirs: false });
         written = true;
     }
@@ -276,7 +352,7 @@ fn units(facts: &Facts, socket: &str, actions: &mut Vec<Action>) {
     }
 }
 
-fn redirect(facts: &Facts, kubelet: &Kubelet, plan: &mut Plan) -> Result<(), PlanError> {
+fn redirect(facts: &Facts, kubelet: &Kubelet, two: bool, plan: &mut Plan) -> Result<(), PlanError> {
     let unit = kubelet.flavour.unit();
     if places::is_ours(&kubelet.endpoint) {
         plan.notes.push(format!("{unit} is led to Berth by its own configuration, which stays as it is"));
@@ -296,7 +372,7 @@ fn redirect(facts: &Facts, kubelet: &Kubelet, plan: &mut Plan) -> Result<(), Pla
             if !places::name_of(&kubelet.program).contains("kubelet") {
                 return Err(PlanError::Wrapped { unit, program: kubelet.program.clone() });
             }
-            texts::kubelet_drop_in(kubelet, command, plan.socket)
+            texts::kubelet_drop_in(kubelet, command, plan.socket, two)
         }
     };
     let there = facts.installed.drop_ins.iter().find(|(flavour, _)| *flavour == kubelet.flavour);

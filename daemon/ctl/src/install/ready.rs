@@ -156,6 +156,17 @@ pub(crate) async fn berthd(global: &Global, socket: &str, limit: Duration) -> Re
     .await
 }
 
+/// Waits until `berth-shim` answers on its socket, and berthd is connected to it.
+pub(crate) async fn shim(socket: &Path, limit: Duration) -> Result<()> {
+    until(limit, async || {
+        let state = berth_shim::remote::look(socket).await;
+        let state = state.with_context(|| format!("berth-shim at {}", socket.display()))?;
+        ensure!(state.agent, "berthd is not connected to berth-shim");
+        Ok(())
+    })
+    .await
+}
+
 /// Asks berthd for its status.
 pub(crate) async fn status(global: &Global) -> Result<StatusResponse> {
     let mut client = admin::connect(global).await?;

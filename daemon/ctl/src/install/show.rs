@@ -16,10 +16,14 @@ pub(crate) fn action(action: &Action) -> String {
         Action::Enable { unit } => format!("systemctl enable {unit}"),
         Action::Start { unit } => format!("systemctl start {unit}"),
         Action::AwaitBerthd => "wait until berthd answers and reaches the runtime".to_owned(),
+        Action::AwaitShim => "wait until berth-shim answers, and berthd is connected to it".to_owned(),
         Action::Redirect { unit, path, .. } => {
             format!("write {path}, systemctl daemon-reload, systemctl restart {unit}")
         }
         Action::AwaitNode => "wait until the kubelet has called the node Ready, through Berth".to_owned(),
+        Action::HandOverShim => {
+            "let berth-shim hand over to the new program, as berthctl upgrade --shim does".to_owned()
+        }
         Action::HandOver => "let berthd hand over to the new program, as berthctl upgrade does".to_owned(),
     }
 }
@@ -33,6 +37,7 @@ pub(crate) fn undo(step: &Undo) -> String {
         }
         Undo::Restore { path, .. } => format!("put {path} back as it was"),
         Undo::TakeBack { path, .. } => format!("put the program {path} back"),
+        Undo::HandOverShim => "let berth-shim hand over to that program, where it runs".to_owned(),
         Undo::Reload => "systemctl daemon-reload".to_owned(),
         Undo::RestartKubelet { unit } => format!("systemctl restart {unit}"),
         Undo::Stop { unit } => format!("systemctl stop {unit}"),

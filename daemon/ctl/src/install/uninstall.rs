@@ -10,7 +10,7 @@ use super::super::{duration, output};
 use super::from_pod::PodArgs;
 use super::host::Host;
 use super::journal::Journal;
-use super::places::{BERTHCTL, BERTHD, STATE_DIR};
+use super::places::{BERTH_SHIM, BERTHCTL, BERTHD, STATE_DIR};
 use super::{NodeArgs, changeable, put_back, show};
 
 /// The administrator's folder.
@@ -70,8 +70,8 @@ pub(crate) async fn uninstall(args: &UninstallArgs) -> Result<ExitCode> {
             host.remove_tree(dir)?;
         }
     }
-    let left: Vec<&str> =
-        [BERTHD, BERTHCTL, CONFIG_DIR, STATE_DIR].into_iter().filter(|path| host.exists(path)).collect();
+    let ours = [BERTHD, BERTH_SHIM, BERTHCTL, CONFIG_DIR, STATE_DIR];
+    let left: Vec<&str> = ours.into_iter().filter(|path| host.exists(path)).collect();
     match left.as_slice() {
         [] => output::progress("Berth is removed"),
         left => output::progress(&format!("Berth is removed; left: {}", left.join(", "))),

@@ -91,13 +91,17 @@ impl Unit {
         }
         for file in self.values("EnvironmentFile") {
             let text = host.read(file.trim_start_matches('-'))?.unwrap_or_default();
-            for line in lines(&text) {
-                let Some((name, value)) = line.split_once('=') else { continue };
-                variables.insert(name.trim().to_owned(), unquote(value.trim()));
-            }
+            variables.extend(self::variables(&text));
         }
         Ok(variables)
     }
+}
+
+/// The variables of an `EnvironmentFile=`.
+pub(crate) fn variables(text: &str) -> HashMap<String, String> {
+    let lines = lines(text);
+    let pairs = lines.iter().filter_map(|line| line.split_once('='));
+    pairs.map(|(name, value)| (name.trim().to_owned(), unquote(value.trim()))).collect()
 }
 
 /// The lines that say something, continued ones joined.

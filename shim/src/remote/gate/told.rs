@@ -77,7 +77,7 @@ impl RemoteGate {
             // One that a later version says.
             None | Some(Said::Hello(_) | Said::Pong(_)) => {}
             // Words of others.
-            Some(Said::Look(_) | Said::Upgrade(_) | Said::Scrape(_)) => {}
+            Some(Said::Look(_) | Said::Upgrade(_) | Said::Scrape(_) | Said::Drain(_)) => {}
             Some(Said::Table(change)) => {
                 let complete = change.complete;
                 table.change(change)?;

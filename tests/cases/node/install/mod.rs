@@ -7,6 +7,7 @@ mod kept_calls;
 mod lifecycle;
 mod pods;
 mod rolled_back;
+mod two_programs;
 mod units;
 
 use anyhow::{Result, ensure};
@@ -16,11 +17,14 @@ use berth_tests::node::SystemdNode;
 const DROP_IN: &str = "/etc/systemd/system/kubelet.service.d/90-berth.conf";
 const FLAG: &str = "--container-runtime-endpoint=unix:///run/berth/cri.sock";
 /// Paths that `install` writes, but for the state of berthd.
-const WRITTEN: [&str; 7] = [
+const WRITTEN: [&str; 10] = [
     DROP_IN,
     "/etc/berth",
+    "/etc/systemd/system/berth-shim.service",
     "/etc/systemd/system/berthd.service",
     "/etc/systemd/system/berthd.socket",
+    "/etc/systemd/system/berthd.socket.d",
+    "/usr/local/bin/berth-shim",
     "/usr/local/bin/berthctl",
     "/usr/local/bin/berthd",
     "/var/lib/berth/install.json",
@@ -33,7 +37,7 @@ async fn is_as_before(node: &SystemdNode) -> Result<()> {
     for path in WRITTEN {
         ensure!(node.systemd().path(path).symlink_metadata().is_err(), "{path} is left");
     }
-    for unit in ["berthd.service", "berthd.socket"] {
+    for unit in ["berthd.service", "berth-shim.service", "berthd.socket"] {
         let state = node.systemd().property(unit, "ActiveState").await?;
         ensure!(state == "inactive" || state == "failed", "{unit} is {state}");
     }

@@ -37,6 +37,7 @@ struct World {
     tools: tempfile::TempDir,
     host: Host,
     programs: tempfile::TempDir,
+    two_programs: bool,
 }
 
 impl World {
@@ -49,16 +50,18 @@ impl World {
         std::fs::set_permissions(&systemctl, std::fs::Permissions::from_mode(0o755)).unwrap();
         let host = Host::with_systemctl(tree.path(), &systemctl);
         let programs = tempfile::tempdir().unwrap();
-        for program in ["berthd", "berthctl"] {
+        for program in ["berthd", "berth-shim", "berthctl"] {
             std::fs::write(programs.path().join(program), program).unwrap();
         }
-        Self { tree, tools, host, programs }
+        Self { tree, tools, host, programs, two_programs: false }
     }
 
     fn plan(&self) -> Plan {
         let facts = Facts::gather(&self.host, None).unwrap();
         let programs = self.programs.path().to_owned();
-        plan::plan(&facts, &Wishes { programs, has_berthd: true, ..Wishes::default() }).unwrap()
+        let two_programs = self.two_programs;
+        let wishes = Wishes { programs, has_berthd: true, has_shim: true, two_programs, ..Wishes::default() };
+        plan::plan(&facts, &wishes).unwrap()
     }
 
     /// Every file with its mode and content, and every folder.
@@ -126,9 +129,9 @@ async fn die_after(world: &World, steps: usize) -> bool {
 
 #[tokio::test]
 async fn back_from_every_point() {
-    for files in [KUBEADM, K3S] {
+    for (files, two_programs) in [(KUBEADM, false), (KUBEADM, true), (K3S, false), (K3S, true)] {
         for steps in 0.. {
-            let world = World::new(files);
+            let world = World { two_programs, ..World::new(files) };
             // As if a run before this one had left folders and files of its own.
             world.tree.write("/etc/systemd/system/berthd.socket", "somebody's");
             let before = world.picture();
@@ -202,14 +205,15 @@ async fn a_second_installation_goes_back_to_the_first() {
     assert_eq!(world.picture(), before);
 }
 
-const PROGRAMS: [&str; 2] = ["/usr/local/bin/berthd", "/usr/local/bin/berthctl"];
-const KEPT: [&str; 2] = ["/var/lib/berth/berthd.before", "/var/lib/berth/berthctl.before"];
+const PROGRAMS: [&str; 3] = ["/usr/local/bin/berthd", "/usr/local/bin/berth-shim", "/usr/local/bin/berthctl"];
+const KEPT: [&str; 3] =
+    ["/var/lib/berth/berthd.before", "/var/lib/berth/berth-shim.before", "/var/lib/berth/berthctl.before"];
 
 /// Upgrades an installed node, and dies after so many steps. Then the node has the old programs; where it has
 /// not died, the new ones and nothing else. `left` is what an upgrade before it has left in the place of the
 /// programs that are kept.
 async fn upgrade_dies_after(steps: usize, left: Option<&str>) -> bool {
-    let world = World::new(KUBEADM);
+    let world = World { two_programs: true, ..World::new(KUBEADM) };
     let clean = world.picture();
     die_after(&world, usize::MAX).await;
     let mut journal = Journal::load(&world.host).unwrap().unwrap();
@@ -311,16 +315,27 @@ fn a_journal_that_is_not_one() {
 
 #[tokio::test]
 async fn without_a_journal_what_is_known_is_removed() {
-    let world = World::new(KUBEADM);
+    for two_programs in [false, true] {
+        let world = World { two_programs, ..World::new(KUBEADM) };
+        without_a_journal(&world).await;
+    }
+}
+
+async fn without_a_journal(world: &World) {
     assert!(Journal::assumed(&world.host).changes.is_empty());
-    die_after(&world, usize::MAX).await;
+    die_after(world, usize::MAX).await;
     world.tree.write(JOURNAL, "rubbish");
     for step in Journal::assumed(&world.host).undo(0) {
         undo(&world.host, &step).await.unwrap();
     }
     assert_eq!(world.seen_by_kubelet(), "");
     assert_eq!(world.units(), [""; 0]);
-    for gone in ["/etc/systemd/system/berthd.socket", "/etc/systemd/system/kubelet.service.d/90-berth.conf"] {
+    for gone in [
+        "/etc/systemd/system/berthd.socket",
+        "/etc/systemd/system/berth-shim.service",
+        "/etc/systemd/system/berthd.socket.d/50-two-programs.conf",
+        "/etc/systemd/system/kubelet.service.d/90-berth.conf",
+    ] {
         assert!(!world.host.exists(gone), "{gone}");
     }
     assert!(world.host.exists("/etc/berth/berthd.yaml"), "the administrator's");

@@ -1,8 +1,10 @@
 //! Checks that need no cluster: files, services, the machine.
 
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::Duration;
 
+use berth_shim::remote::ShimState;
 use berthd::config::Configuration;
 use nix::sys::statvfs::statvfs;
 
@@ -12,10 +14,12 @@ use super::super::facts::Facts;
 use super::super::host::Host;
 use super::super::journal::Journal;
 use super::super::places::{
-    self, BERTHD, CONFIG, JOURNAL, SERVICE_UNIT, SOCKET_UNIT, STATE_DIR, UNITS, unit_path,
+    self, BERTH_SHIM, BERTHD, CONFIG, JOURNAL, SHIM_ENV, SHIM_UNITS, STATE_DIR, UNITS, unit_path,
 };
+use super::super::plan::{self, Wishes, texts};
 use super::super::ready;
 use super::Check;
+use crate::shim;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const MEBIBYTE: u64 = 1 << 20;
@@ -26,13 +30,17 @@ const TOO_LITTLE: u64 = 10 * MEBIBYTE;
 /// Checks the files, their content and their modes.
 pub(super) fn files(host: &Host, facts: &Facts) -> Vec<Check> {
     let mut checks = vec![kubelet(facts), config(host), units(facts), journal(host)];
+    checks.extend(data_path(facts));
     for (path, mode) in [
         (BERTHD, 0o755),
+        (BERTH_SHIM, 0o755),
+        (SHIM_ENV, 0o644),
         (CONFIG, 0o644),
         (STATE_DIR, 0o700),
         (JOURNAL, 0o600),
         (places::SOCKET, 0o600),
         ("/run/berth/admin.sock", 0o600),
+        (shim::SOCKET, 0o600),
     ] {
         if let Ok(metadata) = host.path(path).symlink_metadata() {
             checks.extend(mode_is_safe(path, metadata.mode() & 0o7777, metadata.uid(), mode));
@@ -91,8 +99,10 @@ fn config(host: &Host) -> Check {
 }
 
 fn units(facts: &Facts) -> Check {
-    for ((unit, text), there) in UNITS.iter().zip(&facts.installed.units) {
-        let path = unit_path(unit);
+    let ours = UNITS.map(|(unit, text)| (unit_path(unit), text)).into_iter().zip(&facts.installed.units);
+    let shim = SHIM_UNITS.map(|(path, text)| (path.to_owned(), text)).into_iter();
+    let shim = shim.zip(&facts.installed.shim_units).filter(|_| facts.installed.two_programs());
+    for ((path, text), there) in ours.chain(shim) {
         match there {
             None => return Check::fail("units", format!("there is no {path}"), "berthctl install writes it"),
             Some(there) if there != text => {
@@ -106,6 +116,23 @@ fn units(facts: &Facts) -> Check {
         }
     }
     Check::ok("units", "as this berthctl has them")
+}
+
+/// Whether berthd and `berth-shim` mean each other, and the same runtime; nothing where there is one program.
+fn data_path(facts: &Facts) -> Option<Check> {
+    const NAME: &str = "data path";
+    match plan::two_programs(facts, &Wishes::default(), &runtime(facts)) {
+        Ok(false) => None,
+        Ok(true) => Some(Check::ok(NAME, "berth-shim; berthd decides")),
+        Err(error) => Some(Check::fail(NAME, error.to_string(), "then restart both services")),
+    }
+}
+
+/// The runtime that calls are passed to.
+fn runtime(facts: &Facts) -> String {
+    let configured = facts.installed.config.as_deref().and_then(texts::runtime_of);
+    let of_kubelet = || facts.kubelet.as_ref().map(|kubelet| kubelet.endpoint.clone());
+    configured.or_else(of_kubelet).unwrap_or_else(|| places::CONTAINERD.to_owned())
 }
 
 fn journal(host: &Host) -> Check {
@@ -140,17 +167,20 @@ fn mode_is_safe(path: &str, mode: u32, uid: u32, most: u32) -> Option<Check> {
 /// Checks that the services run and answer.
 pub(super) async fn services(global: &Global, host: &Host, facts: &Facts) -> Vec<Check> {
     let mut checks = Vec::new();
-    for unit in [SOCKET_UNIT, SERVICE_UNIT] {
+    let (two, runtime) = (facts.installed.two_programs(), runtime(facts));
+    let units = places::started(two);
+    for unit in units {
         checks.push(unit_runs(host, unit).await);
     }
-    let configured = host.read(CONFIG).ok().flatten();
-    let runtime = configured.as_deref().and_then(super::super::plan::texts::runtime_of);
-    let of_kubelet = facts.kubelet.as_ref().map(|kubelet| kubelet.endpoint.clone());
-    let runtime = runtime.or(of_kubelet).unwrap_or_else(|| places::CONTAINERD.to_owned());
     checks.push(answers(global, "runtime", &runtime, "start the container runtime").await);
     let socket = format!("unix://{}", places::socket_for(&runtime));
-    checks.push(answers(global, "socket", &socket, "systemctl restart berthd.socket berthd.service").await);
+    let restart = format!("systemctl restart {}", units.join(" "));
+    checks.push(answers(global, "socket", &socket, &restart).await);
     checks.push(berthd(global).await);
+    if two {
+        let looked = berth_shim::remote::look(Path::new(shim::SOCKET)).await;
+        checks.push(shim_is_well(looked.map_err(anyhow::Error::from)));
+    }
     checks
 }
 
@@ -219,6 +249,28 @@ async fn berthd(global: &Global) -> Check {
     Check::ok("berthd", found)
 }
 
+fn shim_is_well(looked: anyhow::Result<ShimState>) -> Check {
+    const NAME: &str = "berth-shim";
+    let own = env!("CARGO_PKG_VERSION");
+    match looked {
+        Err(error) => Check::fail(NAME, format!("{error:#}"), "why: journalctl -u berth-shim"),
+        Ok(state) if !state.agent => Check::fail(
+            NAME,
+            "no berthd is connected to it: order, hooks and updates wait, and creations may be refused",
+            "see berthd; shimSocket of its configuration is its --shim-socket",
+        ),
+        Ok(state) if state.program != own => Check::warn(
+            NAME,
+            format!("berth-shim is {}, berthctl is {own}", state.program),
+            "install all from one release, then berthctl upgrade --shim",
+        ),
+        Ok(state) => {
+            let ShimState { connections, kubelet, .. } = state;
+            Check::ok(NAME, format!("{connections} connections, {kubelet} of them the kubelet's"))
+        }
+    }
+}
+
 /// The machine.
 pub(super) fn machine(host: &Host) -> Vec<Check> {
     let dir = if host.exists(STATE_DIR) { STATE_DIR } else { "/var/lib" };
@@ -276,6 +328,59 @@ mod tests {
         ] {
             let found = mode_is_safe("/x", mode, uid, most).map(|check| check.remedy);
             assert_eq!(found.as_deref(), fails, "{mode:o} {uid}");
+        }
+    }
+
+    #[test]
+    fn a_shim_is_well_with_its_berthd() {
+        let own = env!("CARGO_PKG_VERSION");
+        let state = |program: &str, agent| ShimState {
+            program: program.into(),
+            agent,
+            connections: 3,
+            kubelet: 2,
+            ..ShimState::default()
+        };
+        for (looked, verdict, words) in [
+            (Ok(state(own, true)), Verdict::Ok, "3 connections, 2 of them the kubelet's"),
+            (Ok(state("0.0.1", true)), Verdict::Warn, "berth-shim is 0.0.1"),
+            (Ok(state(own, false)), Verdict::Fail, "no berthd is connected"),
+            (Err(anyhow::anyhow!("no berth-shim answers")), Verdict::Fail, "no berth-shim answers"),
+        ] {
+            let check = shim_is_well(looked);
+            assert_eq!(check.verdict, verdict, "{check:?}");
+            assert!(check.found.contains(words), "{check:?}");
+        }
+    }
+
+    /// Each would leave a kubelet without calls, or berthd without them.
+    #[test]
+    fn both_programs_mean_each_other() {
+        let [_, (_, drop_in)] = SHIM_UNITS;
+        let config = "runtimeEndpoint: unix:///run/c.sock\n";
+        let with_shim = format!("{config}shimSocket: /run/berth/shim.sock\n");
+        let other_shim = format!("{config}shimSocket: /run/other.sock\n");
+        let env = "BERTH_RUNTIME_ENDPOINT=unix:///run/c.sock\n";
+        let other_env = "BERTH_RUNTIME_ENDPOINT=unix:///run/other.sock\n";
+        for (two, config, env, verdict) in [
+            (false, config, None, None),
+            (false, with_shim.as_str(), None, Some(Verdict::Fail)),
+            (true, config, Some(env), Some(Verdict::Fail)),
+            (true, &with_shim, Some(env), Some(Verdict::Ok)),
+            (true, &other_shim, Some(env), Some(Verdict::Fail)),
+            (true, &with_shim, Some(other_env), Some(Verdict::Fail)),
+            (true, &with_shim, Some(""), Some(Verdict::Fail)),
+        ] {
+            let mut facts = Facts::default();
+            facts.installed.config = Some(config.to_owned());
+            facts.installed.shim_units = [None, two.then(|| drop_in.to_owned())];
+            facts.installed.shim_env = env.map(str::to_owned);
+            let found = data_path(&facts);
+            assert_eq!(
+                found.as_ref().map(|check| check.verdict),
+                verdict,
+                "{two} {config} {env:?}: {found:?}"
+            );
         }
     }
 

@@ -3,7 +3,7 @@
 use berthd::config::{Configuration, ViewMode};
 
 use super::super::facts::tests::{K3S, KUBEADM, Tree};
-use super::super::places::CONTAINERD;
+use super::super::places::{CONTAINERD, SERVICE_UNIT, SOCKET_UNIT};
 use super::*;
 
 fn wishes() -> Wishes {

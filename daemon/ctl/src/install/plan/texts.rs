@@ -4,10 +4,17 @@ use berthd::base::yaml;
 use serde::Deserialize;
 
 use super::super::facts::Kubelet;
-use super::super::places::{self, CRIO_SOCKET, SERVICE_UNIT, SOCKET_UNIT};
+use super::super::places::{self, CRIO_SOCKET};
+use super::super::unit;
 
 /// The agent's first configuration.
-pub(crate) fn config(kubelet: &Kubelet, kubeconfig: Option<&str>, runtime: &str, socket: &str) -> String {
+pub(crate) fn config(
+    kubelet: &Kubelet,
+    kubeconfig: Option<&str>,
+    runtime: &str,
+    socket: &str,
+    two_programs: bool,
+) -> String {
     let mut text = "# Written by berthctl install, and yours to change: it is never written again.\n\
                     # All fields and what they mean: berthd config print-defaults\n\
                     apiVersion: berth.dev/v1alpha1\n\
@@ -15,6 +22,9 @@ pub(crate) fn config(kubelet: &Kubelet, kubeconfig: Option<&str>, runtime: &str,
         .to_owned();
     if socket != places::SOCKET {
         text += &format!("socket: {}\n", quoted(socket));
+    }
+    if two_programs {
+        text += &format!("shimSocket: {}\n", quoted(crate::shim::SOCKET));
     }
     text += &format!("runtimeEndpoint: {}\n", quoted(runtime));
     if let Some(name) = &kubelet.node_name {
@@ -39,18 +49,44 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
+/// The first flags of `berth-shim`, as variables.
+pub(crate) fn shim_env(runtime: &str, socket: &str) -> String {
+    let mut text = "# Written by berthctl install, and yours to change: it is never written again.\n\
+                    # All variables and what they mean: berth-shim --help\n"
+        .to_owned();
+    text += &format!("BERTH_RUNTIME_ENDPOINT={}\n", quoted(runtime));
+    if socket != places::SOCKET {
+        text += &format!("BERTH_SOCKET={}\n", quoted(socket));
+    }
+    text
+}
+
+/// The runtime that they name.
+pub(crate) fn shim_runtime_of(env: &str) -> Option<String> {
+    unit::variables(env).remove("BERTH_RUNTIME_ENDPOINT")
+}
+
+/// Sockets that a configuration names.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Named {
+    runtime_endpoint: Option<String>,
+    shim_socket: Option<String>,
+}
+
 /// The runtime that a configuration names.
 pub(crate) fn runtime_of(config: &str) -> Option<String> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Named {
-        runtime_endpoint: Option<String>,
-    }
     yaml::from_str::<Named>(config).ok()?.runtime_endpoint
 }
 
+/// The socket of `berth-shim` that a configuration names.
+pub(crate) fn shim_socket_of(config: &str) -> Option<String> {
+    yaml::from_str::<Named>(config).ok()?.shim_socket
+}
+
 /// The drop-in of a kubelet's own service: its command line with one flag more, of which the last one counts.
-pub(crate) fn kubelet_drop_in(kubelet: &Kubelet, command: &str, socket: &str) -> String {
+pub(crate) fn kubelet_drop_in(kubelet: &Kubelet, command: &str, socket: &str, two_programs: bool) -> String {
+    let units = places::started(two_programs).join(" ");
     let mut command = format!("{command} --container-runtime-endpoint=unix://{socket}");
     // Where images have a setting of their own, they would go past Berth.
     if kubelet.image_endpoint.is_some() {
@@ -59,8 +95,8 @@ pub(crate) fn kubelet_drop_in(kubelet: &Kubelet, command: &str, socket: &str) ->
     format!(
         "# Written by berthctl install. It leads the kubelet to Berth; `berthctl bypass` takes it away.\n\
          [Unit]\n\
-         Wants={SOCKET_UNIT} {SERVICE_UNIT}\n\
-         After={SOCKET_UNIT} {SERVICE_UNIT}\n\
+         Wants={units}\n\
+         After={units}\n\
          \n\
          [Service]\n\
          # The command line of the unit itself, and the socket.\n\
