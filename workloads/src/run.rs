@@ -31,7 +31,7 @@ use crate::{
     distribution, events, jobs,
     kinds::KINDS,
     metrics::Metrics,
-    spreads, united,
+    podstates, spreads, united,
     watch::{Claims, Mailboxes, Nodes, Pods, PullJobs, Revisions, follow, follow_sets},
     write::Writer,
 };
@@ -108,13 +108,14 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     };
     let (jobs_listed, jobs_readiness) = watch::channel(of_jobs.listed());
     let (united_listed, united_readiness) = watch::channel(united::listed(config.united_deployments));
+    let (states_listed, states_readiness) = watch::channel(podstates::listed(config.pod_states));
     let (spreads_listed, spreads_readiness) = watch::channel(spreads::listed(config.spreads));
 
     let stop = CancellationToken::new();
     let (mut tasks, mut watches) = (JoinSet::new(), JoinSet::new());
     let checks = Box::new(move || {
         let check = |(name, done)| Check { name, done, missing: "not listed yet" };
-        let all = [&readiness, &jobs_readiness, &united_readiness, &spreads_readiness];
+        let all = [&readiness, &jobs_readiness, &united_readiness, &spreads_readiness, &states_readiness];
         all.map(|listed| listed.borrow().clone()).into_iter().flatten().map(check).collect()
     });
     tasks.spawn(http::serve(health, Pages::Health(checks), stop.clone()));
@@ -127,6 +128,8 @@ async fn serve(config: Config) -> anyhow::Result<()> {
             united::Connections { tenure: tenure.clone(), writer: writer.clone(), listed: united_listed };
         let of_spreads =
             spreads::Connections { tenure: tenure.clone(), writer: writer.clone(), listed: spreads_listed };
+        let of_states =
+            podstates::Connections { tenure: tenure.clone(), writer: writer.clone(), listed: states_listed };
         let controller = Controller { inputs, tenure, writer, settings, listed, metrics: metrics.clone() };
         for kind in KINDS {
             watches.spawn(follow_sets(client.clone(), kind, sender.clone(), metrics.clone()));
@@ -145,6 +148,9 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         }
         if config.spreads {
             spreads::start(of_spreads, &mut watches);
+        }
+        if config.pod_states {
+            podstates::start(of_states, &mut watches);
         }
         watches.spawn(controller.run());
     }
