@@ -122,14 +122,19 @@ async fn pods_come_back_to_where_they_ran() -> Result<()> {
     stage.node("paper-a", "a").await?;
     stage.node("paper-b", "b").await?;
     let params = PostParams::default();
-    for (name, group, keys, says) in [
-        (NAME, "batch/v1", &[ZONE][..], "is no StatefulSet of apps or apps.kruise.io"),
-        (NAME, "apps/v1", &[""][..], "nodeTopologyKeys"),
+    for (group, keys, says) in [
+        ("batch/v1", &[ZONE][..], "is no StatefulSet of apps or apps.kruise.io"),
+        ("apps/v1", &[""][..], "nodeTopologyKeys[0] is empty"),
     ] {
-        let Err(error) = stage.states.create(&params, &state(name, group, keys)?).await else {
-            bail!("{says}: taken")
-        };
-        ensure!(error.to_string().contains(says), "{error}");
+        await_condition(format!("refused: {says}"), PATIENCE, async || {
+            let tried = PostParams { dry_run: true, ..PostParams::default() };
+            let Err(error) = stage.states.create(&tried, &state(NAME, group, keys)?).await else {
+                bail!("taken")
+            };
+            ensure!(error.to_string().contains(says), "{error}");
+            Ok(())
+        })
+        .await?;
     }
     stage.states.create(&params, &state(NAME, "apps/v1", &[ZONE])?).await.context("make it")?;
     stage.runs("db-0", "paper-a").await?;
