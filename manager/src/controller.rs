@@ -18,6 +18,7 @@ use crate::{
     lease::Tenure,
     metrics::Metrics,
     notes::Notes,
+    podstates::{Annotated, PodStateStep},
     secrets::{Answer, Vault},
     seen::{Kind, Now, Object, Webhooks},
     spreads::{Replicas, SpreadStep},
@@ -49,6 +50,10 @@ pub struct Controller {
     pub spread_steps: mpsc::UnboundedSender<SpreadStep>,
     /// Gives the replicas of their workloads.
     pub replicas: mpsc::Receiver<Replicas>,
+    /// Takes what is to be done for PersistentPodStates.
+    pub pod_state_steps: mpsc::UnboundedSender<PodStateStep>,
+    /// Gives annotations of pods.
+    pub annotations: mpsc::Receiver<Annotated>,
     /// From the watches.
     pub inputs: mpsc::Receiver<Input>,
     /// From the admission server: which SidecarSets new pods get.
@@ -88,6 +93,7 @@ impl Controller {
                 Some(answer) = self.answers.recv() => self.answered(answer),
                 Some(fact) = self.facts.recv() => self.indexes.budgets.found(fact),
                 Some(replicas) = self.replicas.recv() => self.indexes.spreads.found(replicas),
+                Some(read) = self.annotations.recv() => self.indexes.pod_states.found(read),
                 // Without an admission server nobody sends.
                 Ok(()) = self.webhooks.changed() => {
                     let webhooks = self.webhooks.borrow_and_update().clone();
@@ -123,10 +129,11 @@ impl Controller {
             Input::ListEnds(kind) => {
                 let effects = self.indexes.all().list_ends(kind, now);
                 self.listed.send_modify(|listed| listed.add(kind));
-                let Indexes { pods, requests, images, probes, sidecarsets, budgets, spreads } = &self.indexes;
+                let Indexes { pods, requests, images, probes, sidecarsets, budgets, spreads, pod_states } =
+                    &self.indexes;
                 let (requests, images, probes) = (requests.size(), images.size(), probes.size());
                 let (pods, sidecarsets, budgets) = (pods.len(), sidecarsets.size(), budgets.size());
-                let spreads = spreads.size();
+                let (spreads, pod_states) = (spreads.size(), pod_states.size());
                 info!(
                     kind = kind.name(),
                     pods,
@@ -136,6 +143,7 @@ impl Controller {
                     ?sidecarsets,
                     ?budgets,
                     ?spreads,
+                    ?pod_states,
                     "Listed"
                 );
                 effects
@@ -160,13 +168,17 @@ impl Controller {
                     Object::Spread(seen) => {
                         left_alone(Kind::Spread, &seen.namespace, &seen.name, &seen.status);
                     }
+                    Object::PodState(seen) => {
+                        left_alone(Kind::PodState, &seen.namespace, &seen.name, &seen.status);
+                    }
                     Object::SidecarSet(seen) => left_alone(Kind::SidecarSet, "", &seen.name, &seen.status),
                     Object::Pod(_)
                     | Object::Node(_)
                     | Object::NodeImage(_)
                     | Object::NodePodProbe(_)
                     | Object::Namespace(_)
-                    | Object::NodePodUpdate(_) => {}
+                    | Object::NodePodUpdate(_)
+                    | Object::StatefulSet(_) => {}
                 }
                 self.indexes.all().apply(&object, now)
             }
@@ -220,6 +232,7 @@ impl Controller {
                 // Its adapter ends after this task.
                 Effect::Budget(step) => drop(self.steps.send(step)),
                 Effect::Spread(step) => drop(self.spread_steps.send(step)),
+                Effect::PodState(step) => drop(self.pod_state_steps.send(step)),
             }
         }
     }

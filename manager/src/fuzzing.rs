@@ -41,6 +41,7 @@ pub fn watched(data: &[u8]) {
                 Effect::Note(_)
                     | Effect::Budget(_)
                     | Effect::Spread(_)
+                    | Effect::PodState(_)
                     | Effect::Write(
                         Write::Request(_)
                             | Write::NodeProbes(_)
@@ -87,6 +88,8 @@ fn read(object: serde_json::Value) -> Option<Object> {
         "SidecarSet" => of::<wire::SidecarSets>(object),
         "NodePodUpdate" => of::<wire::NodeUpdates>(object),
         "PodUnavailableBudget" => of::<wire::Budgets>(object),
+        "PersistentPodState" => of::<wire::PodStates>(object),
+        "StatefulSet" => of::<wire::AdvancedSets>(object),
         _ => None,
     }
 }

@@ -19,6 +19,7 @@ use crate::{
     budgets::BudgetIndex,
     images::{Effect, ImageIndex},
     metrics::Metrics,
+    podstates::PodStateIndex,
     probes::ProbeIndex,
     requests::RequestIndex,
     seen::{Key, Kind, Now, Object, PodChange, Pods, Views},
@@ -89,13 +90,15 @@ pub struct Indexes {
     pub(crate) budgets: BudgetIndex,
     /// Spreads of the pods of workloads.
     pub(crate) spreads: SpreadIndex,
+    /// Records of where the pods of StatefulSets run.
+    pub(crate) pod_states: PodStateIndex,
 }
 
 impl Indexes {
     /// All of them, to be told something.
-    pub(crate) fn all(&mut self) -> Set<'_, 6> {
-        let Self { pods, requests, images, probes, sidecarsets, budgets, spreads } = self;
-        Set { pods, indexes: [requests, images, probes, sidecarsets, budgets, spreads] }
+    pub(crate) fn all(&mut self) -> Set<'_, 7> {
+        let Self { pods, requests, images, probes, sidecarsets, budgets, spreads, pod_states } = self;
+        Set { pods, indexes: [requests, images, probes, sidecarsets, budgets, spreads, pod_states] }
     }
 }
 

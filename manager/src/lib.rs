@@ -43,6 +43,7 @@ pub mod index;
 pub mod metrics;
 pub mod notes;
 pub mod pod_updates;
+pub mod podstates;
 pub mod probes;
 pub mod requests;
 pub mod run;

@@ -14,7 +14,7 @@ use prometheus_client::{
 
 use berth_base::lease::Counters;
 
-use crate::{budgets, images, probes, requests, seen::Kind, sidecarsets, spreads};
+use crate::{budgets, images, podstates, probes, requests, seen::Kind, sidecarsets, spreads};
 
 type Pair = [(&'static str, &'static str); 2];
 type One = [(&'static str, &'static str); 1];
@@ -80,6 +80,7 @@ pub struct Metrics {
     injected: Gauge,
     budgets: Family<One, Gauge>,
     spreads: Family<One, Gauge>,
+    pod_states: Family<One, Gauge>,
     admission: Admission,
 }
 
@@ -149,6 +150,7 @@ impl Metrics {
             injected: Gauge::default(),
             budgets: Family::default(),
             spreads: Family::default(),
+            pod_states: Family::default(),
         };
         metrics.admission.register(registry);
         registry.register(
@@ -202,6 +204,11 @@ impl Metrics {
             "workloadspreads",
             "WorkloadSpreads, and whether they can be carried out",
             metrics.spreads.clone(),
+        );
+        registry.register(
+            "persistentpodstates",
+            "PersistentPodStates, and whether they can be carried out",
+            metrics.pod_states.clone(),
         );
         metrics
     }
@@ -281,6 +288,17 @@ impl Metrics {
         self.objects.get_or_create(&[("kind", Kind::Spread.name())]).set(number(spreads));
         for (stage, count) in [("accepted", spreads.saturating_sub(refused)), ("refused", refused)] {
             self.spreads.get_or_create(&[("stage", stage)]).set(number(count));
+        }
+    }
+
+    pub(crate) fn pod_states(&self, size: podstates::Size) {
+        let podstates::Size { states, refused, sets, advanced } = size;
+        let objects = [(Kind::PodState, states), (Kind::StatefulSet, sets), (Kind::AdvancedSet, advanced)];
+        for (kind, count) in objects {
+            self.objects.get_or_create(&[("kind", kind.name())]).set(number(count));
+        }
+        for (stage, count) in [("accepted", states.saturating_sub(refused)), ("refused", refused)] {
+            self.pod_states.get_or_create(&[("stage", stage)]).set(number(count));
         }
     }
 

@@ -34,13 +34,13 @@ use crate::{
     index::Indexes,
     lease::{Candidate, Terms},
     metrics::Metrics,
-    notes, secrets,
+    notes, podstates, secrets,
     seen::Webhooks,
     spreads, telemetry, virtual_nodes,
     watch::follow,
     wire::{
-        Budgets, Jobs, Markers, Namespaces, NodeImages, NodeProbes, NodeUpdates, Nodes, Pods, Requests,
-        SidecarSets, Spreads, Updates,
+        AdvancedSets, Budgets, Jobs, Markers, Namespaces, NodeImages, NodeProbes, NodeUpdates, Nodes,
+        PodStates, Pods, Requests, SidecarSets, Spreads, StatefulSets, Updates,
     },
     writer::Writer,
 };
@@ -109,12 +109,15 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let writer = Writer::new(tenure.clone(), metrics.clone(), vault.clone());
     let (tells, leads, counts) = (tenure.clone(), tenure.clone(), tenure.clone());
     let spreads_counted = tenure.clone();
+    let states_recorded = tenure.clone();
     let (fetches, asked) = mpsc::unbounded_channel();
     let (answer, answers) = mpsc::channel(INPUTS);
     let (steps, due) = mpsc::unbounded_channel();
     let (fact, facts) = mpsc::channel(INPUTS);
     let (spread_steps, spread_due) = mpsc::unbounded_channel();
     let (wants, replicas) = mpsc::channel(INPUTS);
+    let (pod_state_steps, pod_state_due) = mpsc::unbounded_channel();
+    let (annotated, annotations) = mpsc::channel(INPUTS);
     let (notes, told) = notes::channel(tenure.clone());
     let controller = Controller {
         indexes: Indexes::default(),
@@ -125,6 +128,8 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         facts,
         spread_steps,
         replicas,
+        pod_state_steps,
+        annotations,
         inputs,
         webhooks,
         tenure,
@@ -165,12 +170,16 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     watches.spawn(follow::<SidecarSets>(client.clone(), sender.clone(), metrics.clone()));
     watches.spawn(follow::<Budgets>(client.clone(), sender.clone(), metrics.clone()));
     watches.spawn(follow::<Spreads>(client.clone(), sender.clone(), metrics.clone()));
+    watches.spawn(follow::<PodStates>(client.clone(), sender.clone(), metrics.clone()));
+    watches.spawn(follow::<StatefulSets>(client.clone(), sender.clone(), metrics.clone()));
+    watches.spawn(follow::<AdvancedSets>(client.clone(), sender.clone(), metrics.clone()));
     watches.spawn(follow::<NodeUpdates>(client.clone(), sender, metrics));
     watches.spawn(notes::write(client.clone(), told));
     watches.spawn(virtual_nodes::follow(client.clone(), tells));
     watches.spawn(secrets::read(client.clone(), asked, answer));
     watches.spawn(budgets::carry_out(client.clone(), counts, due, fact));
     watches.spawn(spreads::carry_out(client.clone(), spreads_counted, spread_due, wants));
+    watches.spawn(podstates::carry_out(client.clone(), states_recorded, pod_state_due, annotated));
     watches.spawn(controller.run());
     // The lease is given up when nothing is written any more.
     let written = CancellationToken::new();

@@ -6,6 +6,7 @@
 mod annotations;
 mod budgets;
 mod images;
+mod pod_states;
 mod pods;
 mod probes;
 mod requests;
@@ -27,6 +28,7 @@ use self::annotations::Annotations;
 pub use self::{
     budgets::Budgets,
     images::{Jobs, NodeImages},
+    pod_states::{AdvancedSets, PodStates, StatefulSets},
     pods::Pods,
     probes::{Markers, NodeProbes},
     requests::{Requests, Updates},
@@ -48,6 +50,8 @@ pub trait Watchable: Clone + Debug + Send + Sync + 'static {
     const VERSION: &str;
     /// Its name, as in `kind:`.
     const NAME: &str;
+    /// Its plural name.
+    const PLURAL: &str = Self::KIND.name();
     /// Only metadata are read, so only metadata are asked for.
     const METADATA_ONLY: bool;
     /// With namespaces or without.
@@ -93,7 +97,7 @@ impl<W: Watchable> Resource for Watched<W> {
     }
 
     fn plural((): &()) -> Cow<'_, str> {
-        W::KIND.name().into()
+        W::PLURAL.into()
     }
 
     fn metadata_api() -> bool {

@@ -92,7 +92,7 @@ func TestComponentsDoNotUndoEachOther(t *testing.T) {
 		"Deployment/berth-system/berth-manager": {
 			"--admission-certificates=secret": "cert-manager", "--deletion-protection=false": "without-protection",
 		},
-		"Deployment/berth-system/berth-workloads":          {"--broadcastjobs": "jobs", "--cronjobs": "jobs", "--united-deployments": "uniteddeployments", "--spreads": "spreads", "berth-workloads:0.1.0": "images"},
+		"Deployment/berth-system/berth-workloads":          {"--broadcastjobs": "jobs", "--cronjobs": "jobs", "--united-deployments": "uniteddeployments", "--spreads": "spreads", "--pod-states": "podstates", "berth-workloads:0.1.0": "images"},
 		"DaemonSet/berth-system/berth-agent":               {"berth.dev/path: takeover": "takeover", "memory: 512Mi": "takeover"},
 		"ConfigMap/berth-system/berth-agent-configuration": {"path: takeover": "takeover"},
 		"DaemonSet/berth-system/berth-installer":           {"berthctl:0.1.0": "host"},
@@ -100,7 +100,7 @@ func TestComponentsDoNotUndoEachOther(t *testing.T) {
 		"ValidatingAdmissionPolicy//berth-agent-token": {
 			"an agent asks only for tokens of its own ServiceAccount": "token-renewal",
 		},
-		"ValidatingAdmissionPolicy//berth-workloads": {"name: no-jobs": "jobs", "name: no-united-deployments": "uniteddeployments", "name: no-spreads": "spreads"},
+		"ValidatingAdmissionPolicy//berth-workloads": {"name: no-jobs": "jobs", "name: no-united-deployments": "uniteddeployments", "name: no-spreads": "spreads", "name: no-pod-states": "podstates"},
 	} {
 		text, err := yaml.Marshal(all[object])
 		if err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // Folders with the sources of Berth's programs.
-var sources = []string{"proto/src", "shim/src", "daemon/src", "daemon/policy/src", "manager/src", "sidecarset/src", "workloads/src", "workloads/policy/src"}
+var sources = []string{"proto/src", "shim/src", "daemon/src", "daemon/policy/src", "manager/src", "manager/podstate/src", "sidecarset/src", "workloads/src", "workloads/policy/src"}
 
 // A page that is made from the code. With BERTH_WRITE set it is written; without, it must be what is there.
 func page(t *testing.T, name, text string) {

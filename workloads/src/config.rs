@@ -58,6 +58,9 @@ pub struct Config {
     /// Carry out WorkloadSpreads: costs of deletion, pods that were there before, and rescheduling
     #[arg(long, env = "BERTH_SPREADS")]
     pub spreads: bool,
+    /// Make the PersistentPodStates that annotations of StatefulSets ask for
+    #[arg(long = "pod-states", env = "BERTH_POD_STATES")]
+    pub pod_states: bool,
     /// Zone of schedules that name none, such as Europe/Berlin
     #[arg(long = "cronjob-time-zone", env = "BERTH_CRONJOB_TIME_ZONE", default_value = "UTC", value_parser = zone)]
     pub cron_job_time_zone: TimeZone,
@@ -69,7 +72,7 @@ pub struct Config {
     #[arg(long = "sidecarset-revisions", env = "BERTH_SIDECARSET_REVISIONS", value_name = "NAMESPACE", value_parser = not_empty)]
     pub sidecar_set_revisions: Option<String>,
     /// Distribute Secrets and ConfigMaps, and do nothing else
-    #[arg(long = "resource-distributions", env = "BERTH_RESOURCE_DISTRIBUTIONS", conflicts_with_all = ["broadcast_jobs", "cron_jobs", "united_deployments", "spreads", "sidecar_set_revisions"])]
+    #[arg(long = "resource-distributions", env = "BERTH_RESOURCE_DISTRIBUTIONS", conflicts_with_all = ["broadcast_jobs", "cron_jobs", "united_deployments", "spreads", "pod_states", "sidecar_set_revisions"])]
     pub resource_distributions: bool,
     /// Format of log lines
     #[arg(long, env = "BERTH_LOG_FORMAT", value_enum, default_value_t)]
@@ -121,7 +124,7 @@ mod tests {
         assert!(!config.predownload_images && !config.predownload_images_of_daemonsets);
         assert!(!config.broadcast_jobs && !config.cron_jobs && !config.broadcast_job_node_names);
         assert!(!config.united_deployments);
-        assert!(!config.spreads);
+        assert!(!config.spreads && !config.pod_states);
         assert_eq!(config.cron_job_time_zone.iana_name(), Some("UTC"));
     }
 

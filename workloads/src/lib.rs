@@ -1,6 +1,7 @@
 //! Berth's workloads: makes, updates and deletes the pods of CloneSets, Advanced StatefulSets and Advanced
-//! DaemonSets, runs BroadcastJobs and AdvancedCronJobs, gives UnitedDeployments their workloads, and orders
-//! the pods of WorkloadSpreads; or, under another identity, distributes Secrets and ConfigMaps.
+//! DaemonSets, runs BroadcastJobs and AdvancedCronJobs, gives UnitedDeployments their workloads, orders the
+//! pods of WorkloadSpreads, and makes PersistentPodStates; or, under another identity, distributes Secrets
+//! and ConfigMaps.
 //!
 //! ```text
 //!   watches ──▶ Controller { picture of the cluster } ──▶ plan ──▶ writes ──▶ API server
@@ -34,6 +35,7 @@ mod mailboxes;
 mod memory;
 mod metrics;
 mod owned;
+mod podstates;
 mod reading;
 pub mod run;
 mod sidecar_sets;

@@ -31,7 +31,7 @@ use crate::{
     distribution, events, jobs,
     kinds::KINDS,
     metrics::Metrics,
-    sidecar_sets, spreads, united,
+    podstates, sidecar_sets, spreads, united,
     watch::{Claims, Mailboxes, Nodes, Pods, PullJobs, Revisions, follow, follow_sets},
     write::Writer,
 };
@@ -108,6 +108,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     };
     let (jobs_listed, jobs_readiness) = watch::channel(of_jobs.listed());
     let (united_listed, united_readiness) = watch::channel(united::listed(config.united_deployments));
+    let (states_listed, states_readiness) = watch::channel(podstates::listed(config.pod_states));
     let (spreads_listed, spreads_readiness) = watch::channel(spreads::listed(config.spreads));
     let files = config.sidecar_set_revisions.is_some();
     let (revisions_listed, revisions_readiness) = watch::channel(sidecar_sets::listed(files));
@@ -116,7 +117,14 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let (mut tasks, mut watches) = (JoinSet::new(), JoinSet::new());
     let checks = Box::new(move || {
         let check = |(name, done)| Check { name, done, missing: "not listed yet" };
-        let all = [&readiness, &jobs_readiness, &united_readiness, &spreads_readiness, &revisions_readiness];
+        let all = [
+            &readiness,
+            &jobs_readiness,
+            &united_readiness,
+            &spreads_readiness,
+            &states_readiness,
+            &revisions_readiness,
+        ];
         all.map(|listed| listed.borrow().clone()).into_iter().flatten().map(check).collect()
     });
     tasks.spawn(http::serve(health, Pages::Health(checks), stop.clone()));
@@ -134,6 +142,8 @@ async fn serve(config: Config) -> anyhow::Result<()> {
             let of_sets = sidecar_sets::Connections { tenure, writer, listed: revisions_listed, namespace };
             sidecar_sets::start(of_sets, &mut watches);
         }
+        let of_states =
+            podstates::Connections { tenure: tenure.clone(), writer: writer.clone(), listed: states_listed };
         let controller = Controller { inputs, tenure, writer, settings, listed, metrics: metrics.clone() };
         for kind in KINDS {
             watches.spawn(follow_sets(client.clone(), kind, sender.clone(), metrics.clone()));
@@ -152,6 +162,9 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         }
         if config.spreads {
             spreads::start(of_spreads, &mut watches);
+        }
+        if config.pod_states {
+            podstates::start(of_states, &mut watches);
         }
         watches.spawn(controller.run());
     }

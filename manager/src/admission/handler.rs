@@ -17,6 +17,8 @@ use super::{
     budgets::Guard,
     configuration::{Coming, announce},
     path::Route,
+    pod_state_rules,
+    pod_states::Restorer,
     pods, protection, recreate,
     review::{Request, Verdict},
     server::Decide,
@@ -65,6 +67,10 @@ pub(super) struct Handler {
     pub(super) placer: Placer,
     /// Whether WorkloadSpreads are carried out.
     pub(super) spreads: bool,
+    /// PersistentPodStates, and who asks them.
+    pub(super) restorer: Restorer,
+    /// Whether PersistentPodStates are carried out.
+    pub(super) pod_states: bool,
     /// Whether budgets limit anything at all.
     pub(super) limits: bool,
     /// Whether every pod gets the readiness gate KruisePodReady.
@@ -101,6 +107,15 @@ impl Decide for Handler {
                 };
                 let others = spreads.values().filter(|kept| kept.namespace == request.namespace);
                 spread_rules::judge(request, others, self.spreads)
+            }
+            Route::Restore => self.restorer.restore(request).await,
+            Route::CheckStates => {
+                let states = self.restorer.states.borrow();
+                let Some(states) = states.listed() else {
+                    return Verdict::Unready("PersistentPodStates are not listed yet");
+                };
+                let others = states.values().filter(|kept| kept.namespace == request.namespace);
+                pod_state_rules::judge(request, others, self.pod_states)
             }
             Route::CheckBudgets => {
                 let budgets = self.guard.budgets.borrow();

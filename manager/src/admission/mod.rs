@@ -23,6 +23,8 @@ mod handler;
 mod options;
 mod patch;
 mod path;
+mod pod_state_rules;
+mod pod_states;
 mod pods;
 mod protection;
 mod recreate;
@@ -58,8 +60,9 @@ pub use self::options::{FailurePolicy, Maker, Options};
 use self::{
     budgets::{BudgetKept, Guard},
     certificates::Served,
-    configuration::{BudgetOptions, Coming, Configuration, Service, SpreadOptions},
+    configuration::{BudgetOptions, Coming, Configuration, Service, SpreadOptions, StateOptions},
     handler::{Handler, Namespaces},
+    pod_states::{Restorer, StateKept},
     server::Server,
     spreads::{Placer, SpreadKept},
     turns::Turns,
@@ -70,7 +73,7 @@ use crate::{
     lease::Tenure,
     metrics::Metrics,
     seen::Webhooks,
-    wire::{Budgets, Spreads, Watched},
+    wire::{Budgets, PodStates, Spreads, Watched},
 };
 
 /// Name of both configurations; they stand in deploy/manager.
@@ -113,9 +116,13 @@ pub async fn start(
     let all: Api<Watched<Spreads>> = Api::all(client.clone());
     watches.spawn(follow(all, watcher::Config::default(), "workloadspreads", spreads::read, spreads));
 
+    let (states, states_shown) = watch::channel(View::default());
+    let all: Api<Watched<PodStates>> = Api::all(client.clone());
+    watches.spawn(follow(all, watcher::Config::default(), "persistentpodstates", pod_states::read, states));
+
     let (served, serving) = watch::channel(Served::default());
-    let shared =
-        (client, &service, options, (&sets_shown, &budgets_shown, &spreads_shown), (&serving, &announced));
+    let shown = (&sets_shown, &budgets_shown, &spreads_shown, &states_shown);
+    let shared = (client, &service, options, shown, (&serving, &announced));
     let (mutating, validating) = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations");
     let bundled = [
         keeper::<MutatingWebhookConfiguration>(watches, shared, mutating, Some(webhooks)),
@@ -148,6 +155,8 @@ pub async fn start(
         guard: Guard { client: client.clone(), budgets: budgets_shown, turns: Turns::default() },
         placer: Placer { client: client.clone(), spreads: spreads_shown, turns: Turns::default() },
         spreads: options.workload_spreads,
+        restorer: Restorer { client: client.clone(), states: states_shown },
+        pod_states: options.persistent_pod_states,
         limits: options.budget_deletions || options.budget_updates,
         coming,
         webhooks: standing,
@@ -167,6 +176,7 @@ type Shared<'a> = (
         &'a watch::Receiver<View<sets::SetSeen>>,
         &'a watch::Receiver<View<BudgetKept>>,
         &'a watch::Receiver<View<SpreadKept>>,
+        &'a watch::Receiver<View<StateKept>>,
     ),
     (&'a watch::Receiver<Served>, &'a watch::Receiver<Coming>),
 );
@@ -174,7 +184,7 @@ type Shared<'a> = (
 /// Watches one configuration and keeps it right. Returns the bundle that stands in it.
 fn keeper<K: Configuration>(
     watches: &mut JoinSet<()>,
-    (client, service, options, (sets, budgets, spreads), (served, coming)): Shared<'_>,
+    (client, service, options, (sets, budgets, spreads, states), (served, coming)): Shared<'_>,
     what: &'static str,
     webhooks: Option<watch::Sender<Webhooks>>,
 ) -> watch::Receiver<Vec<u8>> {
@@ -206,6 +216,13 @@ fn keeper<K: Configuration>(
             SpreadOptions {
                 on: options.workload_spreads,
                 ignore: options.spread_failure_policy == FailurePolicy::Ignore,
+            },
+        ),
+        states: (
+            states.clone(),
+            StateOptions {
+                on: options.persistent_pod_states,
+                ignore: options.pod_state_failure_policy == FailurePolicy::Ignore,
             },
         ),
         coming: coming.clone(),

@@ -46,6 +46,13 @@ pub struct Options {
     /// (ignore)
     #[arg(long, env = "BERTH_SPREAD_FAILURE_POLICY", value_enum, default_value_t)]
     pub spread_failure_policy: FailurePolicy,
+    /// Send pods of StatefulSets that are made anew back to where their PersistentPodState says they ran
+    #[arg(long, env = "BERTH_PERSISTENT_POD_STATES", action = ArgAction::Set, default_value_t = true)]
+    pub persistent_pod_states: bool,
+    /// Fate of new pods with a PersistentPodState while no manager answers: they wait (fail), or come without
+    /// it (ignore)
+    #[arg(long, env = "BERTH_POD_STATE_FAILURE_POLICY", value_enum, default_value_t)]
+    pub pod_state_failure_policy: FailurePolicy,
 }
 
 /// Answer in the place of a manager that gives none.

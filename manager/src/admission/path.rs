@@ -10,6 +10,8 @@ const CHECK_BUDGETS: &str = "/validate/podunavailablebudgets";
 const PLACE: &str = "/mutate/placed-pods";
 const LEAVE: &str = "/validate/placed-pods";
 const CHECK_SPREADS: &str = "/validate/workloadspreads";
+const RESTORE: &str = "/mutate/restored-pods";
+const CHECK_STATES: &str = "/validate/persistentpodstates";
 const DEFINITIONS: &str = "/validate/customresourcedefinitions";
 const WORKLOADS: &str = "/mutate/workloads";
 const CONVERT: &str = "/convert";
@@ -45,6 +47,10 @@ pub(super) enum Route {
     Leave,
     /// A WorkloadSpread, checked.
     CheckSpreads,
+    /// A new pod of a PersistentPodState.
+    Restore,
+    /// A PersistentPodState, checked.
+    CheckStates,
 }
 
 impl Route {
@@ -72,6 +78,8 @@ impl Route {
             Self::Place => PLACE,
             Self::Leave => LEAVE,
             Self::CheckSpreads => CHECK_SPREADS,
+            Self::Restore => RESTORE,
+            Self::CheckStates => CHECK_STATES,
         }
     }
 
@@ -93,6 +101,8 @@ impl Route {
             PLACE => Some(Self::Place),
             LEAVE => Some(Self::Leave),
             CHECK_SPREADS => Some(Self::CheckSpreads),
+            RESTORE => Some(Self::Restore),
+            CHECK_STATES => Some(Self::CheckStates),
             path => {
                 let name = path.strip_prefix(PODS)?.strip_prefix('/').filter(of_set)?;
                 Some(Self::Pods(Some(name.to_owned())))
@@ -122,6 +132,8 @@ mod tests {
             Route::Place,
             Route::Leave,
             Route::CheckSpreads,
+            Route::Restore,
+            Route::CheckStates,
         ];
         for route in routes {
             assert_eq!(Route::parse(&route.path()), Some(route));

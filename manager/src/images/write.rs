@@ -5,7 +5,10 @@ use std::sync::Arc;
 use berth_proto::crd::{DesiredImage, ImagePullJobStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::{budgets::Step, seen::Key, sidecarsets::SetNote, spreads::SpreadStep, write::Write};
+use crate::{
+    budgets::Step, podstates::PodStateStep, seen::Key, sidecarsets::SetNote, spreads::SpreadStep,
+    write::Write,
+};
 
 /// Effect that is owed.
 #[derive(Clone, Debug)]
@@ -22,6 +25,8 @@ pub enum Effect {
     Budget(Step),
     /// Something is to be done for a WorkloadSpread.
     Spread(SpreadStep),
+    /// Something is to be done for a PersistentPodState.
+    PodState(PodStateStep),
 }
 
 /// The Secrets of a job.

@@ -32,8 +32,8 @@ pub use self::{
     key::Key,
     object::{
         BudgetSeen, ContainerSeen, JobSeen, Kind, MarkerSeen, NamespaceSeen, NodeImageSeen, NodePodProbeSeen,
-        NodePodUpdateSeen, NodeSeen, Object, Owner, Phase, PodSeen, PodSpread, PodStage, RecreateSeen,
-        RequestSeen, Role, SidecarSetSeen, SidecarsSeen, SpreadSeen, UpdateSeen,
+        NodePodUpdateSeen, NodeSeen, Object, Owner, Phase, PodSeen, PodSpread, PodStage, PodStateSeen,
+        RecreateSeen, RequestSeen, Role, SetSeen, SidecarSetSeen, SidecarsSeen, SpreadSeen, UpdateSeen,
     },
     webhooks::{Entries, Entry, Reach, Webhooks},
 };

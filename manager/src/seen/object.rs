@@ -7,9 +7,10 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use berth_proto::crd::{
     ContainerRecreateRequestSpec, ContainerRecreateRequestStatus, ContainerUpdateRequestSpec,
-    ContainerUpdateRequestStatus, DesiredImage, DesiredPod, ImagePullJobSpec, ImagePullJobStatus, PodProbe,
-    PodProbeMarkerSpec, PodProbeMarkerStatus, PodUnavailableBudgetSpec, PodUnavailableBudgetStatus,
-    PullStatus, SidecarSetSpec, SidecarSetStatus, UpdatedPod, WorkloadSpreadSpec, WorkloadSpreadStatus,
+    ContainerUpdateRequestStatus, DesiredImage, DesiredPod, ImagePullJobSpec, ImagePullJobStatus,
+    PersistentPodStateSpec, PersistentPodStateStatus, PodProbe, PodProbeMarkerSpec, PodProbeMarkerStatus,
+    PodUnavailableBudgetSpec, PodUnavailableBudgetStatus, PullStatus, SidecarSetSpec, SidecarSetStatus,
+    UpdatedPod, WorkloadSpreadSpec, WorkloadSpreadStatus,
 };
 use jiff::Timestamp;
 
@@ -42,11 +43,17 @@ pub enum Kind {
     Budget,
     /// WorkloadSpreads.
     Spread,
+    /// PersistentPodStates.
+    PodState,
+    /// StatefulSets of Kubernetes, trimmed.
+    StatefulSet,
+    /// Advanced StatefulSets, trimmed.
+    AdvancedSet,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         Self::Pod,
         Self::Node,
         Self::Request,
@@ -60,6 +67,9 @@ impl Kind {
         Self::NodePodUpdate,
         Self::Budget,
         Self::Spread,
+        Self::PodState,
+        Self::StatefulSet,
+        Self::AdvancedSet,
     ];
 
     /// For logs and metrics.
@@ -78,6 +88,9 @@ impl Kind {
             Self::NodePodUpdate => "nodepodupdates",
             Self::Budget => "podunavailablebudgets",
             Self::Spread => "workloadspreads",
+            Self::PodState => "persistentpodstates",
+            Self::StatefulSet => "statefulsets",
+            Self::AdvancedSet => "statefulsets.apps.kruise.io",
         }
     }
 }
@@ -112,6 +125,10 @@ pub enum Object {
     Budget(Box<BudgetSeen>),
     /// A spread of a workload's pods.
     Spread(Box<SpreadSeen>),
+    /// Records of where pods ran.
+    PodState(Box<PodStateSeen>),
+    /// A StatefulSet of either group.
+    StatefulSet(SetSeen),
 }
 
 impl Object {
@@ -131,6 +148,9 @@ impl Object {
             Self::NodePodUpdate(_) => Kind::NodePodUpdate,
             Self::Budget(_) => Kind::Budget,
             Self::Spread(_) => Kind::Spread,
+            Self::PodState(_) => Kind::PodState,
+            Self::StatefulSet(seen) if seen.advanced => Kind::AdvancedSet,
+            Self::StatefulSet(_) => Kind::StatefulSet,
         }
     }
 }
@@ -181,6 +201,8 @@ pub struct PodSeen {
     pub owner: Option<Owner>,
     /// It runs, is ready, runs what its spec says, and nobody marked it as unavailable.
     pub available: bool,
+    /// Its condition `Ready` is True.
+    pub ready: bool,
 }
 
 /// Subset of a pod as its annotation has it.
@@ -486,4 +508,46 @@ pub struct SpreadSeen {
     pub spec: Result<WorkloadSpreadSpec, String>,
     /// Its status, or why it is none.
     pub status: Result<WorkloadSpreadStatus, String>,
+}
+
+/// A PersistentPodState as it is now.
+#[derive(Clone, Debug)]
+pub struct PodStateSeen {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// The version of it that a write is based on.
+    pub resource_version: String,
+    /// Counts its specs.
+    pub generation: Option<i64>,
+    /// Its deletion has begun.
+    pub deleting: bool,
+    /// Its spec, or why it is none.
+    pub spec: Result<PersistentPodStateSpec, String>,
+    /// Its status, or why it is none.
+    pub status: Result<PersistentPodStateStatus, String>,
+}
+
+/// A StatefulSet of either group as it is now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SetSeen {
+    /// It is one of `apps.kruise.io`.
+    pub advanced: bool,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// Its deletion has begun.
+    pub deleting: bool,
+    /// Pods that it wants.
+    pub replicas: i32,
+    /// Number of its first pod.
+    pub start: i32,
+    /// Numbers that it leaves out.
+    pub reserved: Vec<i32>,
 }

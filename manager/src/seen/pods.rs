@@ -44,6 +44,8 @@ pub(crate) struct Pod {
     pub(crate) owner: Option<Arc<Owner>>,
     /// It runs, is ready, runs what its spec says, and nobody marked it as unavailable.
     pub(crate) available: bool,
+    /// Its condition `Ready` is True.
+    pub(crate) ready: bool,
 }
 
 /// The newest instance of a container; none while there was none.
@@ -192,6 +194,7 @@ impl Pods {
             spread: seen.spread.clone(),
             owner: seen.owner.as_ref().map(|owner| self.owners.one(owner)),
             available: seen.available,
+            ready: seen.ready,
         }
     }
 

@@ -101,6 +101,7 @@ impl World {
                 uid: "r".to_owned(),
             }),
             available: true,
+            ready: true,
         });
         self.set().apply(&pod, now);
     }

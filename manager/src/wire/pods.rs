@@ -120,8 +120,9 @@ impl Watchable for Pods {
         let regular = containers.as_deref().unwrap_or_default();
         let running = status.container_statuses.as_deref().unwrap_or_default();
         let sidecars = with_sidecars(meta, regular, running, &conditions, status.phase.as_deref());
+        let ready = conditions.iter().any(|condition| condition.holds("Ready"));
         let available = status.phase.as_deref() == Some("Running")
-            && conditions.iter().any(|condition| condition.holds("Ready"))
+            && ready
             && !meta.labels.iter().flatten().any(|(key, _)| key.starts_with(UNAVAILABLE))
             && !meta.annotations.as_ref().is_some_and(|kept| updates(kept, &pairs(regular, running)));
         let spread = spread(meta, &conditions);
@@ -156,6 +157,7 @@ impl Watchable for Pods {
             spread,
             owner: owner(meta),
             available,
+            ready,
         })
     }
 }

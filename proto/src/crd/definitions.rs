@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use super::{
     AdvancedCronJob, AdvancedDaemonSet, AdvancedStatefulSet, BroadcastJob, CloneSet,
     ContainerRecreateRequest, ContainerUpdateRequest, ImagePullJob, NodeImage, NodePodProbe, NodePodUpdate,
-    PodProbeMarker, PodUnavailableBudget, ResourceDistribution, SidecarSet, UnitedDeployment, WorkloadSpread,
-    bounds::bound,
+    PersistentPodState, PodProbeMarker, PodUnavailableBudget, ResourceDistribution, SidecarSet,
+    UnitedDeployment, WorkloadSpread, bounds::bound,
 };
 
 /// Annotation of a definition whose objects one of Berth's programs converts; the program is its value. That
@@ -36,6 +36,7 @@ pub fn definitions() -> Vec<CustomResourceDefinition> {
         with_empty_spec(NodeImage::crd()),
         with_empty_spec(NodePodProbe::crd()),
         with_empty_spec(NodePodUpdate::crd()),
+        PersistentPodState::crd(),
         PodProbeMarker::crd(),
         PodUnavailableBudget::crd(),
         ResourceDistribution::crd(),

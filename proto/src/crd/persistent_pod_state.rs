@@ -19,7 +19,9 @@ use super::BudgetTarget;
     namespaced,
     doc = "Records where the pods of a StatefulSet ran, and brings those made anew back there.",
     status = "PersistentPodStateStatus",
-    derive = "PartialEq"
+    derive = "PartialEq",
+    printcolumn = r#"{"name":"StatefulSet","type":"string","jsonPath":".spec.targetRef.name","description":"Name of the StatefulSet."}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [

@@ -5,6 +5,7 @@ mod daemon_sets;
 mod gates;
 mod in_place;
 mod kubectl;
+mod pod_states;
 mod refusals;
 mod sidecar_sets;
 mod stateful_sets;
@@ -46,10 +47,13 @@ impl Paper {
         deploy::apply(&client, "uniteddeployments/role.yaml").await?;
         deploy::apply(&client, "uniteddeployments/policy.yaml").await?;
         deploy::add_conditions(&client, "uniteddeployments/kustomization.yaml").await?;
+        deploy::apply(&client, "podstates/role.yaml").await?;
+        deploy::apply(&client, "podstates/policy.yaml").await?;
+        deploy::add_conditions(&client, "podstates/kustomization.yaml").await?;
         let token = token::of(&client, "berth-workloads", None).await?;
         let kubeconfig = plane.api().kubeconfig_with("berth-workloads", &token)?;
         let files = format!("--sidecarset-revisions={}", sidecar_sets::NAMESPACE);
-        let more = ["--united-deployments", &files];
+        let more = ["--united-deployments", "--pod-states", &files];
         let workloads = Workloads::start_with(plane.run(), &kubeconfig, "berth-system", &more).await?;
         Ok(Self { plane, workloads, turn: Mutex::new(()) })
     }

@@ -32,7 +32,6 @@ pub mod plan;
 #[cfg(test)]
 mod played;
 pub mod pod;
-pub mod pod_state;
 pub mod predownload;
 pub mod revision;
 pub mod schedule;

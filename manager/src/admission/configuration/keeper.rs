@@ -18,15 +18,16 @@ use tokio::{
 use tracing::{info, warn};
 
 use super::{
-    BudgetOptions, Coming, Desired, MOST_SETS, Options, Service, SpreadOptions, budgets, client,
+    BudgetOptions, Coming, Desired, MOST_SETS, Options, Service, SpreadOptions, StateOptions, budgets,
+    client,
     coming::{Strangers, on_their_way},
-    desired, spreads,
+    desired, pod_states, spreads,
     standing::entries,
 };
 use crate::{
     admission::{
-        budgets::BudgetKept, certificates::Served, path::Route, sets::SetSeen, spreads::SpreadKept,
-        view::View,
+        budgets::BudgetKept, certificates::Served, path::Route, pod_states::StateKept, sets::SetSeen,
+        spreads::SpreadKept, view::View,
     },
     seen::{Entries, Webhooks},
     telemetry::chain,
@@ -105,6 +106,8 @@ pub(in crate::admission) struct Keeper<K> {
     pub(in crate::admission) budgets: (watch::Receiver<View<BudgetKept>>, BudgetOptions),
     /// The spreads, and whether they are carried out.
     pub(in crate::admission) spreads: (watch::Receiver<View<SpreadKept>>, SpreadOptions),
+    /// The PersistentPodStates, and whether they are carried out.
+    pub(in crate::admission) states: (watch::Receiver<View<StateKept>>, StateOptions),
     /// Sets that are about to be stored.
     pub(in crate::admission) coming: watch::Receiver<Coming>,
     /// The certificate.
@@ -170,6 +173,7 @@ impl<K: Configuration> Keeper<K> {
                 changed = self.sets.changed() => changed.is_err(),
                 changed = self.budgets.0.changed() => changed.is_err(),
                 changed = self.spreads.0.changed() => changed.is_err(),
+                changed = self.states.0.changed() => changed.is_err(),
                 changed = self.coming.changed() => changed.is_err(),
                 changed = self.served.changed() => changed.is_err(),
                 // A write that failed.
@@ -200,8 +204,9 @@ impl<K: Configuration> Keeper<K> {
         let served = self.served.borrow_and_update();
         let (kept, limits) = (self.budgets.0.borrow_and_update(), self.budgets.1);
         let (spread, spreading) = (self.spreads.0.borrow_and_update(), self.spreads.1);
-        let (Some(_), Some(sets), Some(kept), Some(spread)) =
-            (shown.listed(), sets.listed(), kept.listed(), spread.listed())
+        let (state, restoring) = (self.states.0.borrow_and_update(), self.states.1);
+        let (Some(_), Some(sets), Some(kept), Some(spread), Some(state)) =
+            (shown.listed(), sets.listed(), kept.listed(), spread.listed(), state.listed())
         else {
             return Look::Waits;
         };
@@ -222,9 +227,12 @@ impl<K: Configuration> Keeper<K> {
         desired.validating.extend(budgets::entries(kept.values(), &served.bundle, &self.service, limits));
         let (bundle, service) = (&served.bundle, &self.service);
         desired.validating.extend(spreads::validating(spread.values(), bundle, service, spreading));
+        desired.validating.push(pod_states::validating(bundle, service));
         // Before the sidecars, so that they find the pod as its subset has it.
         let first = spreads::mutating(spread.values(), bundle, service, spreading);
         desired.mutating.splice(0..0, first);
+        // After them: they change nothing that a pod is placed by, and its own place wins over a subset's.
+        desired.mutating.extend(pod_states::mutating(state.values(), bundle, service, restoring));
         if !desired.shared {
             let names = rules().map(|(name, _)| name);
             let client =

@@ -11,6 +11,7 @@
 mod budgets;
 mod coming;
 mod keeper;
+mod pod_states;
 mod protection;
 mod selectors;
 mod spreads;
@@ -29,6 +30,7 @@ pub(super) use self::{
     budgets::BudgetOptions,
     coming::{Coming, announce},
     keeper::{ANSWER_WITHIN, Configuration, Keeper, PAUSES, QUIET},
+    pod_states::StateOptions,
     spreads::SpreadOptions,
 };
 use super::{path::Route, sets::SetRules, workloads};

@@ -272,6 +272,7 @@ fn seen(name: &str, pod: &Pod) -> Object {
         spread: None,
         owner: pod.owner.clone(),
         available: pod.ready,
+        ready: pod.ready,
     })
 }
 

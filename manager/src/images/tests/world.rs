@@ -221,6 +221,7 @@ impl World {
         let pod = PodSeen {
             owner: None,
             available: false,
+            ready: false,
             namespace: NAMESPACE.to_owned(),
             name: name.to_owned(),
             uid: format!("uid-of-{name}"),
@@ -289,6 +290,7 @@ impl World {
                 Effect::Note(note) => panic!("not of this index: {note:?}"),
                 Effect::Budget(step) => panic!("not of this index: {step:?}"),
                 Effect::Spread(step) => panic!("not of this index: {step:?}"),
+                Effect::PodState(step) => panic!("not of this index: {step:?}"),
             }
         }
         while !self.waits && self.write_one() {}

@@ -38,6 +38,7 @@ pub(super) fn pod(name: &str, node: &str, with: &[(&str, &str)]) -> PodSeen {
     PodSeen {
         owner: None,
         available: false,
+        ready: false,
         namespace: NAMESPACE.to_owned(),
         name: name.to_owned(),
         uid: format!("uid-of-{name}"),

@@ -54,6 +54,7 @@ pub(super) fn pod(name: &str, containers: &[ContainerSeen]) -> PodSeen {
     PodSeen {
         owner: None,
         available: false,
+        ready: false,
         namespace: NAMESPACE.to_owned(),
         name: name.to_owned(),
         uid: format!("uid-of-{name}"),

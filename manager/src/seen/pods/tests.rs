@@ -7,6 +7,7 @@ fn pod(name: &str, restarts: i32) -> PodSeen {
     PodSeen {
         owner: None,
         available: false,
+        ready: false,
         namespace: "shop".to_owned(),
         name: name.to_owned(),
         uid: "4a1e9a0e-9a6b-4d0c-bd47-4c2d5a1f2b33".to_owned(),

@@ -62,6 +62,7 @@ pub(super) fn pod(name: &str, image: &str) -> PodSeen {
     PodSeen {
         owner: None,
         available: false,
+        ready: false,
         namespace: SPACE.to_owned(),
         name: name.to_owned(),
         uid: format!("uid-of-{name}"),

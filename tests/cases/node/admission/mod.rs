@@ -5,6 +5,7 @@ mod budgets;
 mod configuration;
 mod conversion;
 mod injection;
+mod pod_states;
 mod pods;
 mod policy;
 mod protection;

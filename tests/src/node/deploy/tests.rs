@@ -1,5 +1,6 @@
 mod distribution;
 mod jobs;
+mod pod_states;
 mod spreads;
 mod united_deployments;
 mod workloads;
@@ -120,6 +121,7 @@ fn roles_write_this_and_nothing_else() {
         "berth-manager: patch berth.dev/nodepodupdates/status",
         "berth-manager: update admissionregistration.k8s.io/mutatingwebhookconfigurations only berth-manager",
         "berth-manager: update admissionregistration.k8s.io/validatingwebhookconfigurations only berth-manager",
+        "berth-manager: update apps.kruise.io/persistentpodstates/status",
         "berth-manager: update apps.kruise.io/workloadspreads/status",
         "berth-manager: update policy.kruise.io/podunavailablebudgets/status",
         "berth-manager: use berth.dev/identities",
@@ -144,8 +146,11 @@ fn the_manager_reads_this_and_nothing_else() {
         "apps.kruise.io/imagepulljobs",
         "apps.kruise.io/nodeimages",
         "apps.kruise.io/nodepodprobes",
+        "apps.kruise.io/persistentpodstates",
         "apps.kruise.io/podprobemarkers",
         "apps.kruise.io/sidecarsets",
+        "apps.kruise.io/statefulsets",
+        "apps/statefulsets",
         "apps.kruise.io/workloadspreads",
         "berth.dev/containerupdaterequests",
         "berth.dev/nodepodupdates",
@@ -170,6 +175,8 @@ fn the_manager_reads_this_and_nothing_else() {
         // The budget of a pod, to what the pod belongs, and how many pods that wants.
         "policy.kruise.io/podunavailablebudgets",
         "apps/replicasets",
+        // The PersistentPodState of a new pod.
+        "apps.kruise.io/persistentpodstates",
         // The WorkloadSpread of a new pod.
         "apps.kruise.io/workloadspreads",
         "batch/jobs",
@@ -482,6 +489,10 @@ fn samples_are_what_they_say() {
     let crons = all::<berth_proto::crd::AdvancedCronJob>("samples", "AdvancedCronJob");
     let spreads = all::<berth_proto::crd::WorkloadSpread>("samples", "WorkloadSpread");
     assert_eq!((broadcasts.len(), crons.len(), spreads.len()), (1, 1, 1));
+    let [state] = &all::<berth_proto::crd::PersistentPodState>("samples", "PersistentPodState")[..] else {
+        panic!("one PersistentPodState")
+    };
+    assert!(berth_pod_state::Rules::of(&state.spec).is_ok());
     let [united] = &all::<berth_proto::crd::UnitedDeployment>("samples", "UnitedDeployment")[..] else {
         panic!("one UnitedDeployment")
     };

@@ -21,7 +21,7 @@ fn object(spec: &Value) -> PersistentPodState {
 }
 
 fn rules(spec: &Value) -> Rules {
-    Rules::of(&object(spec)).unwrap()
+    Rules::of(&object(spec).spec).unwrap()
 }
 
 fn both() -> Value {
@@ -56,9 +56,9 @@ fn recorded(
         .iter()
         .map(|(name, ready_on)| PodView { name, ready_on: *ready_on, annotations: &annotations })
         .collect();
-    let target = replicas.map(|replicas| Target { replicas, reserved: BTreeSet::from([1]) });
+    let target = replicas.map(|replicas| Target { replicas, start: 0, reserved: BTreeSet::from([1]) });
     let before = before.iter().map(|name| ((*name).to_owned(), state("old", &[("zone", "z0")]))).collect();
-    record(&rules(spec), target.as_ref(), &pods, |node| nodes.get(node), &before).states
+    record(&rules(spec), target.as_ref(), &pods, |node| nodes.get(node).cloned(), &before).states
 }
 
 #[test]
@@ -100,6 +100,21 @@ fn records_end_with_their_numbers(#[case] more: Value, #[case] replicas: Option<
     assert_eq!(states.keys().map(String::as_str).collect::<Vec<_>>(), left);
 }
 
+/// Numbers of a StatefulSet of Kubernetes may begin later; OpenKruise forgets all of those.
+#[rstest]
+#[case::first(5, &[], "web-5", true)]
+#[case::last(5, &[], "web-7", true)]
+#[case::below(5, &[], "web-4", false)]
+#[case::above(5, &[], "web-8", false)]
+#[case::one_is_left_out(5, &[6], "web-8", true)]
+#[case::left_out(5, &[6], "web-6", false)]
+#[case::left_out_below_the_first(5, &[2], "web-8", false)]
+#[case::the_end_of_numbers(i32::MAX, &[], "web-2147483647", true)]
+fn numbers(#[case] start: i32, #[case] reserved: &[i32], #[case] name: &str, #[case] wanted: bool) {
+    let target = Target { replicas: 3, start, reserved: reserved.iter().copied().collect() };
+    assert_eq!(target.wants(name), wanted);
+}
+
 #[test]
 fn a_pod_that_is_there_keeps_its_record() {
     let states = recorded(&both(), Some(1), &[("web-3", None)], &["web-0", "web-3", "odd"]);
@@ -108,23 +123,23 @@ fn a_pod_that_is_there_keeps_its_record() {
 
 #[test]
 fn records_have_a_bound() {
-    let (rules, target) = (rules(&both()), Target { replicas: i32::MAX, reserved: BTreeSet::new() });
+    let (rules, target) = (rules(&both()), Target { replicas: i32::MAX, ..Target::default() });
     let names: Vec<String> = (0..8000).map(|number| format!("web-{number}")).collect();
     let (annotations, node) = (labels(&[]), labels(&[("zone", &"z".repeat(100))]));
     let views: Vec<PodView<'_>> =
         names.iter().map(|name| PodView { name, ready_on: Some("n"), annotations: &annotations }).collect();
     let Records { states, left_out } =
-        record(&rules, Some(&target), &views, |_| Some(&node), &BTreeMap::new());
+        record(&rules, Some(&target), &views, |_| Some(node.clone()), &BTreeMap::new());
     assert!(left_out > 0 && states.len() + left_out == 8000, "{left_out}");
     assert!(serde_json::to_vec(&states).unwrap().len() < 1 << 20);
     // Known ones are followed also when there is no room.
-    let again = record(&rules, Some(&target), &views, |_| Some(&node), &states);
+    let again = record(&rules, Some(&target), &views, |_| Some(node.clone()), &states);
     assert_eq!((again.states, again.left_out), (states, left_out));
 }
 
 fn injected(pod: Value, spec: &Value, state: &PodState, is_there: bool) -> (bool, Value) {
     let mut pod = pod;
-    let changed = inject(&mut pod, "web", &rules(spec), state, |_| is_there);
+    let changed = inject(&mut pod, "web", &rules(spec), state, is_there);
     (changed, pod)
 }
 
@@ -172,7 +187,7 @@ fn others_stay_as_they_are(#[case] pod: Value, #[case] known: &[(&str, &str)]) {
 #[case::a_policy(json!({ "persistentPodStateRetentionPolicy": "Never" }), "spec.persistentPodStateRetentionPolicy is \"Never\"")]
 #[case::a_target(json!({ "targetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" } }), "spec.targetRef is no StatefulSet")]
 fn wrong_specs_are_named_by_field(#[case] spec: Value, #[case] words: &str) {
-    let fault = Rules::of(&object(&spec)).unwrap_err().to_string();
+    let fault = Rules::of(&object(&spec).spec).unwrap_err().to_string();
     assert!(fault.starts_with(words), "{fault}");
 }
 
@@ -219,9 +234,27 @@ fn annotations_make_keep_and_end_it() {
     let Ok(Some(Action::Update(target, wanted))) = planned(&given, Some(&old)) else {
         panic!("it stays old")
     };
-    assert_eq!((target.uid.as_str(), &wanted), ("pps", &spec));
+    let mut patch = spec.clone();
+    patch["persistentPodAnnotations"] = Value::Null;
+    assert_eq!((target.uid.as_str(), &wanted), ("pps", &patch), "what is not asked for goes");
+    let by_hand = json!({
+        "requiredPersistentTopology": { "nodeTopologyKeys": ["zone"] },
+        "persistentPodStateRetentionPolicy": "WhenDeleted",
+    });
+    let Ok(Some(Action::Update(_, wanted))) = planned(&given, Some(&owned(&by_hand, "set"))) else {
+        panic!("it stays old")
+    };
+    assert_eq!(wanted["persistentPodStateRetentionPolicy"], "WhenDeleted", "nothing asks for another one");
     let ends = planned(&[(REQUIRED, "zone")], Some(&old));
     assert!(matches!(&ends, Ok(Some(Action::Delete(target))) if target.uid == "pps"), "{ends:?}");
+}
+
+/// One that another version of the group was written into stays as it is: a target cannot be changed.
+#[test]
+fn the_version_of_a_group_is_no_difference() {
+    let mut there = owned(&json!({ "requiredPersistentTopology": { "nodeTopologyKeys": ["zone"] } }), "set");
+    there.spec.target_ref.api_version = "apps/v1beta2".to_owned();
+    assert_eq!(planned(&[(AUTO, "true"), (REQUIRED, "zone")], Some(&there)), Ok(None));
 }
 
 /// A defect of OpenKruise: one that was made by hand was deleted, and written over.

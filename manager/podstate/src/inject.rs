@@ -3,27 +3,17 @@
 use berth_proto::crd::PodState;
 use serde_json::{Map, Value, json};
 
-use super::Rules;
-use crate::selector::Labels;
+use crate::{Labels, Rules, known};
 
 /// Annotation of a pod: the PersistentPodState that it was sent back by.
 pub const INJECTED_ANNOTATION: &str = "kruise.io/injected-persistent-pod-state";
 
-/// Sends a pod back. `is_there` says whether any node has all of these labels. Returns whether anything of it
-/// was changed: a pod of which nothing is recorded stays as it is, and so does one of a strange shape.
-pub fn inject(
-    pod: &mut Value,
-    name: &str,
-    rules: &Rules,
-    state: &PodState,
-    is_there: impl Fn(&Labels) -> bool,
-) -> bool {
-    let known = |keys: &[String]| -> Labels {
-        let one = |key: &String| Some((key.clone(), state.node_topology_labels.get(key)?.clone()));
-        keys.iter().filter_map(one).collect()
-    };
-    let required = Some(known(&rules.required)).filter(|labels| !labels.is_empty() && is_there(labels));
-    let terms = rules.preferred.iter().map(|(weight, keys)| (weight, known(keys)));
+/// Sends a pod back. `is_there` says whether any node has all labels that are required. Returns whether
+/// anything of it was changed: a pod of which nothing is recorded stays as it is, and so does one of a
+/// strange shape.
+pub fn inject(pod: &mut Value, name: &str, rules: &Rules, state: &PodState, is_there: bool) -> bool {
+    let required = Some(rules.required(state)).filter(|labels| !labels.is_empty() && is_there);
+    let terms = rules.preferred.iter().map(|(weight, keys)| (weight, known(keys, state)));
     let terms: Vec<Value> = terms.filter(|(_, labels)| !labels.is_empty()).map(term).collect();
     if required.is_none() && terms.is_empty() {
         return false;

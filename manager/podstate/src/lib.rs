@@ -7,8 +7,17 @@
 //!
 //! A record is made from what a pod that is Ready has now; OpenKruise misses a change of the keys alone. A
 //! place that no node has any more is not asked for: OpenKruise leaves such a pod Pending for ever.
+//!
+//! The manager records and injects, `berth-workloads` makes the objects that annotations ask for. Nothing
+//! here reads a clock or knows of clients.
+
+#![cfg_attr(
+    test,
+    allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should")
+)]
 
 pub mod annotations;
+mod fault;
 mod inject;
 
 #[cfg(test)]
@@ -16,10 +25,15 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_proto::crd::{NodeTopologyTerm, PersistentPodState, PodState};
+use berth_proto::crd::{NodeTopologyTerm, PersistentPodStateSpec, PodState};
 
-pub use self::inject::{INJECTED_ANNOTATION, inject};
-use crate::{fault::Fault, selector::Labels};
+pub use self::{
+    fault::Fault,
+    inject::{INJECTED_ANNOTATION, inject},
+};
+
+/// Labels of an object, or annotations.
+pub type Labels = BTreeMap<String, String>;
 
 /// Group and version of the kind.
 pub const API_VERSION: &str = "apps.kruise.io/v1alpha1";
@@ -31,14 +45,26 @@ const MOST_BYTES: usize = 768 << 10;
 const LONGEST_ANNOTATION: usize = 4096;
 /// The most keys of one term.
 const MOST_KEYS: usize = 64;
+/// The most terms of a spec.
+const MOST_TERMS: usize = 64;
 
 /// A PersistentPodState's spec, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
+    target: TargetName,
     required: Vec<String>,
     preferred: Vec<(i32, Vec<String>)>,
     annotations: Vec<String>,
     when_deleted: bool,
+}
+
+/// Name of a StatefulSet, of the namespace of its PersistentPodState.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TargetName {
+    /// It is one of `apps.kruise.io`, and not one of Kubernetes.
+    pub advanced: bool,
+    /// Its name.
+    pub name: String,
 }
 
 /// A StatefulSet, reduced.
@@ -46,6 +72,8 @@ pub struct Rules {
 pub struct Target {
     /// Pods that it wants.
     pub replicas: i32,
+    /// Its first number.
+    pub start: i32,
     /// Numbers that it leaves out.
     pub reserved: BTreeSet<i32>,
 }
@@ -57,7 +85,7 @@ pub struct PodView<'a> {
     pub name: &'a str,
     /// Node that it runs on, where it is Ready and is not being deleted.
     pub ready_on: Option<&'a str>,
-    /// Its annotations.
+    /// Its annotations, those that are recorded at least.
     pub annotations: &'a Labels,
 }
 
@@ -72,13 +100,20 @@ pub struct Records {
 
 impl Rules {
     /// Reads and checks the spec.
-    pub fn of(object: &PersistentPodState) -> Result<Self, Fault> {
-        let spec = &object.spec;
+    pub fn of(spec: &PersistentPodStateSpec) -> Result<Self, Fault> {
         let target = &spec.target_ref;
-        let group = target.api_version.split_once('/').map_or("", |(group, _)| group);
-        if target.kind != "StatefulSet" || !matches!(group, "apps" | "apps.kruise.io") {
+        let Some(target) = TargetName::of(&target.api_version, &target.kind, &target.name) else {
             let why = "is no StatefulSet of apps or apps.kruise.io: name one";
             return Err(Fault::new("spec.targetRef", why));
+        };
+        if spec.preferred_persistent_topology.len() > MOST_TERMS {
+            let why =
+                format!("has {} terms: give at most {MOST_TERMS}", spec.preferred_persistent_topology.len());
+            return Err(Fault::new("spec.preferredPersistentTopology", why));
+        }
+        if spec.persistent_pod_annotations.len() > MOST_KEYS {
+            let why = format!("has {} keys: give at most {MOST_KEYS}", spec.persistent_pod_annotations.len());
+            return Err(Fault::new("spec.persistentPodAnnotations", why));
         }
         let when_deleted = match spec.persistent_pod_state_retention_policy.as_deref().unwrap_or_default() {
             "" | "WhenScaled" => false,
@@ -105,12 +140,34 @@ impl Rules {
             return Err(Fault::new("spec", why));
         }
         let annotations = spec.persistent_pod_annotations.iter().map(|one| one.key.clone()).collect();
-        Ok(Self { required: required.unwrap_or_default(), preferred, annotations, when_deleted })
+        Ok(Self { target, required: required.unwrap_or_default(), preferred, annotations, when_deleted })
     }
 
-    fn keys(&self) -> impl Iterator<Item = &String> {
+    /// Returns the StatefulSet.
+    pub fn target(&self) -> &TargetName {
+        &self.target
+    }
+
+    /// Returns the keys of annotations of pods that are recorded.
+    pub fn annotations(&self) -> &[String] {
+        &self.annotations
+    }
+
+    /// Returns the labels of a record that are required.
+    pub fn required(&self, state: &PodState) -> Labels {
+        known(&self.required, state)
+    }
+
+    /// Returns the keys of labels of nodes that are recorded.
+    pub fn keys(&self) -> impl Iterator<Item = &String> {
         self.required.iter().chain(self.preferred.iter().flat_map(|(_, keys)| keys))
     }
+}
+
+/// Labels of a record with these keys.
+fn known(keys: &[String], state: &PodState) -> Labels {
+    let one = |key: &String| Some((key.clone(), state.node_topology_labels.get(key)?.clone()));
+    keys.iter().filter_map(one).collect()
 }
 
 fn keys(field: &str, term: &NodeTopologyTerm) -> Result<Vec<String>, Fault> {
@@ -125,11 +182,12 @@ fn keys(field: &str, term: &NodeTopologyTerm) -> Result<Vec<String>, Fault> {
 }
 
 /// Decides on the records. Without a target, there are none: it is gone, or its deletion has begun.
-pub fn record<'a>(
+/// `labels_of` a node are those of the rules' keys at least; `None`: it is not known.
+pub fn record(
     rules: &Rules,
     target: Option<&Target>,
     pods: &[PodView<'_>],
-    labels_of: impl Fn(&str) -> Option<&'a Labels>,
+    labels_of: impl Fn(&str) -> Option<Labels>,
     before: &BTreeMap<String, PodState>,
 ) -> Records {
     let Some(target) = target else { return Records::default() };
@@ -149,7 +207,7 @@ pub fn record<'a>(
         let annotations = rules.annotations.iter().filter_map(|key| of(pod.annotations, key));
         let state = PodState {
             node_name: Some(node.to_owned()),
-            node_topology_labels: rules.keys().filter_map(|key| of(labels, key)).collect(),
+            node_topology_labels: rules.keys().filter_map(|key| of(&labels, key)).collect(),
             annotations: annotations.filter(|(_, value)| value.len() <= LONGEST_ANNOTATION).collect(),
         };
         let known = states.get(pod.name).map_or(0, |known| size(pod.name, known));
@@ -172,13 +230,34 @@ fn size(name: &str, state: &PodState) -> usize {
     texts.fold(name.len().saturating_add(node).saturating_add(80), usize::saturating_add)
 }
 
+// === impl TargetName ===
+
+impl TargetName {
+    /// Reads a reference to a workload; `None`: it is no StatefulSet.
+    pub fn of(api_version: &str, kind: &str, name: &str) -> Option<Self> {
+        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        let advanced = match group {
+            "apps" => false,
+            "apps.kruise.io" => true,
+            _ => return None,
+        };
+        (kind == "StatefulSet" && !name.is_empty()).then(|| Self { advanced, name: name.to_owned() })
+    }
+}
+
+// === impl Target ===
+
 impl Target {
     /// Tells whether it wants the pod of this name; one without a number is not judged.
     fn wants(&self, name: &str) -> bool {
         let number = name.rsplit_once('-').and_then(|(_, number)| number.parse::<i32>().ok());
         let Some(number) = number else { return true };
-        let below = self.reserved.range(..number).filter(|reserved| **reserved >= 0).count();
-        let below = i32::try_from(below).unwrap_or(i32::MAX);
-        !self.reserved.contains(&number) && number.saturating_sub(below) < self.replicas
+        if number < self.start || self.reserved.contains(&number) {
+            return false;
+        }
+        // As the number would be counted without those that are left out.
+        let reserved = self.reserved.range(self.start..number).count();
+        let reserved = i32::try_from(reserved).unwrap_or(i32::MAX);
+        number.saturating_sub(self.start).saturating_sub(reserved) < self.replicas
     }
 }

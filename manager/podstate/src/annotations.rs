@@ -6,17 +6,21 @@
 use berth_proto::crd::PersistentPodState;
 use serde_json::{Value, json};
 
-use super::{API_VERSION, KIND, MOST_KEYS};
-use crate::{action::Target, fault::Fault, selector::Labels};
+use crate::{API_VERSION, Fault, KIND, Labels, MOST_KEYS, TargetName};
 
 /// Annotation of a StatefulSet: with the value `true` it has a PersistentPodState.
-const AUTOMATIC: &str = "kruise.io/auto-generate-persistent-pod-state";
+pub const AUTOMATIC: &str = "kruise.io/auto-generate-persistent-pod-state";
 /// Annotation: keys of labels of nodes that are required, with commas between them.
 const REQUIRED: &str = "kruise.io/required-persistent-topology";
 /// Annotation: keys of labels of nodes that are preferred.
 const PREFERRED: &str = "kruise.io/preferred-persistent-topology";
 /// Annotation: keys of annotations of pods that are recorded.
 const RECORDED: &str = "kruise.io/persistent-pod-annotations";
+/// All of them.
+pub const ALL: [&str; 4] = [AUTOMATIC, REQUIRED, PREFERRED, RECORDED];
+/// Fields that annotations may leave out.
+const OPTIONAL: [&str; 3] =
+    ["requiredPersistentTopology", "preferredPersistentTopology", "persistentPodAnnotations"];
 /// The longest key: a DNS name, a slash, and 63 letters.
 const LONGEST_KEY: usize = 317;
 
@@ -37,15 +41,32 @@ pub struct SetView<'a> {
     pub annotations: &'a Labels,
 }
 
+/// An object that is written, as it was seen: one that has changed since refuses the write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Its name.
+    pub name: String,
+    /// Which one of that name.
+    pub uid: String,
+    /// The version that the write was decided on.
+    pub version: String,
+}
+
 /// One write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Makes the PersistentPodState.
     Create(Value),
-    /// Gives it this spec.
+    /// Gives it this spec, by a JSON merge patch.
     Update(Target, Value),
     /// Deletes it.
     Delete(Target),
+}
+
+/// Tells whether a StatefulSet owns the object.
+pub fn is_owned(object: &PersistentPodState, uid: &str) -> bool {
+    let mut owners = object.metadata.owner_references.iter().flatten();
+    owners.any(|owner| owner.controller == Some(true) && owner.uid == uid)
 }
 
 /// Decides on the next write, by the object that has the name of the StatefulSet.
@@ -54,15 +75,19 @@ pub fn plan(set: &SetView<'_>, there: Option<&PersistentPodState>) -> Result<Opt
     if set.terminating {
         return Ok(None);
     }
-    let own = there.filter(|there| {
-        let mut owners = there.metadata.owner_references.iter().flatten();
-        owners.any(|owner| owner.controller == Some(true) && owner.uid == set.uid)
-    });
+    let own = there.filter(|there| is_owned(there, set.uid));
     if set.annotations.get(AUTOMATIC).map(String::as_str) != Some("true") {
         let going = own.filter(|own| own.metadata.deletion_timestamp.is_none());
         return Ok(going.map(|own| Action::Delete(target(own))));
     }
-    let spec = spec(set)?;
+    let mut spec = spec(set)?;
+    // It cannot be changed, and the version of its group is no difference.
+    if let Some(target) = own.map(|own| &own.spec.target_ref)
+        && TargetName::of(&target.api_version, &target.kind, &target.name)
+            == TargetName::of(set.api_version, "StatefulSet", set.name)
+    {
+        spec["targetRef"]["apiVersion"] = json!(target.api_version);
+    }
     match (own, there) {
         (Some(own), _) => {
             let wanted: Option<berth_proto::crd::PersistentPodStateSpec> =
@@ -70,8 +95,20 @@ pub fn plan(set: &SetView<'_>, there: Option<&PersistentPodState>) -> Result<Opt
             // What the definition fills in is no difference.
             let mut known = own.spec.clone();
             known.persistent_pod_state_retention_policy = None;
-            let is_same = wanted.as_ref() == Some(&known);
-            Ok((!is_same).then(|| Action::Update(target(own), spec)))
+            if wanted.as_ref() == Some(&known) || own.metadata.deletion_timestamp.is_some() {
+                return Ok(None);
+            }
+            // By a merge patch: what is not asked for any more goes.
+            for field in OPTIONAL {
+                if let Some(fields) = spec.as_object_mut() {
+                    fields.entry(field).or_insert(Value::Null);
+                }
+            }
+            // Nothing asks for one, so that of a hand stays.
+            if let Some(policy) = &own.spec.persistent_pod_state_retention_policy {
+                spec["persistentPodStateRetentionPolicy"] = json!(policy);
+            }
+            Ok(Some(Action::Update(target(own), spec)))
         }
         (None, Some(_)) => {
             let why = format!("asks for {KIND} {}, which is there already: delete one of the two", set.name);

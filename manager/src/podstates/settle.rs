@@ -1,0 +1,219 @@
+//! Recording: annotations are asked for where some are recorded, pods are looked at, and the status is
+//! written that follows.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Instant,
+};
+
+use berth_pod_state::{Labels, PodView, Records, Rules, Target, record};
+use berth_proto::crd::{PersistentPodStateStatus, PodState};
+use tracing::warn;
+
+use super::{
+    AGAIN, ANSWERED_WITHIN, Known, KnownNode, KnownSet, MOST_READ, PodStateIndex, RECORDED_EVERY, of_set,
+    site::{Annotated, PodStateStep, PodStateWrite},
+};
+use crate::{
+    condition::accepted,
+    images::Effect,
+    seen::{Key, Now, Pod, PodStage, Pods, SetSeen},
+    time::later,
+};
+
+/// Facts that a state is recorded by.
+struct Facts<'a> {
+    set: Option<&'a SetSeen>,
+    nodes: &'a HashMap<Arc<str>, KnownNode>,
+    pods: &'a Pods,
+}
+
+impl PodStateIndex {
+    /// Goes on with the states that were touched.
+    pub(super) fn advance(&mut self, pods: &Pods, now: Now) {
+        let touched = std::mem::take(&mut self.touched);
+        if !self.leads {
+            return;
+        }
+        for key in touched {
+            let Some(known) = self.states.get_mut(&key).filter(|known| !known.deleting) else { continue };
+            if let Ok(rules) = &known.rules {
+                let advanced = rules.target().advanced;
+                // The end of the last list makes it due again.
+                if self.views.complete_since(&of_set(advanced)).is_none() {
+                    continue;
+                }
+            }
+            let target = known.rules.as_ref().ok().map(Rules::target);
+            let set = target.and_then(|target| {
+                let key = key.sibling(&target.name.as_str().into());
+                self.sets[usize::from(target.advanced)].get(&key)
+            });
+            let set = set.map(|KnownSet { seen, .. }| seen).filter(|seen| !seen.deleting);
+            let facts = Facts { set, nodes: &self.nodes, pods };
+            let at = advance(&key, known, &facts, now, &mut self.effects);
+            self.timers.set(key, at);
+        }
+    }
+
+    /// Takes in annotations of pods that were read.
+    pub fn found(&mut self, answer: Annotated) {
+        let Annotated { key, uid, generation, pods } = answer;
+        let known = self.states.get_mut(&key);
+        let known = known.filter(|known| *known.uid == *uid && known.generation == generation);
+        let Some(known) = known.filter(|known| known.asked.is_some()) else { return };
+        let mut is_news = false;
+        for (name, read) in pods {
+            match read {
+                Ok(Some((uid, annotations))) => {
+                    known.annotations.insert(name, (uid, annotations));
+                    is_news = true;
+                }
+                // Its end is seen.
+                Ok(None) => {}
+                Err(error) => warn!(state = %key, pod = name, error, "Annotations of a pod not read"),
+            }
+        }
+        // What could not be read is asked for when its time has come.
+        if is_news {
+            known.asked = None;
+            self.touched.insert(key);
+        }
+    }
+}
+
+/// Goes on with one state, and says when to look again.
+fn advance(
+    key: &Key,
+    known: &mut Known,
+    facts: &Facts<'_>,
+    now: Now,
+    effects: &mut Vec<Effect>,
+) -> Option<Instant> {
+    if let Some((version, at)) = &known.sent {
+        let until = later(*at, ANSWERED_WITHIN);
+        if *version == known.resource_version && now.instant < until {
+            return Some(until);
+        }
+        known.sent = None;
+    }
+    // One that cannot be read is left alone.
+    let Ok(status) = &known.status else { return None };
+    let rules = match &known.rules {
+        Ok(rules) => rules,
+        Err(error) => {
+            // Records of a spec that made sense once stay.
+            let next = PersistentPodStateStatus {
+                observed_generation: known.generation,
+                conditions: vec![accepted(&status.conditions, "False", "NotCarriedOut", error, now.wall)],
+                pod_states: status.pod_states.clone(),
+            };
+            return owe(key, known, next, now, effects);
+        }
+    };
+    if let Some(at) = known.looked.map(|at| later(at, RECORDED_EVERY)).filter(|at| *at > now.instant) {
+        return Some(at);
+    }
+    known.looked = Some(now.instant);
+    let own: Vec<(&Arc<str>, &Pod)> = own(facts, key);
+    let is_old = status.observed_generation != known.generation;
+    let none = Labels::new();
+    let (mut views, mut unread, mut used) = (Vec::with_capacity(own.len()), Vec::new(), BTreeMap::new());
+    for (name, pod) in &own {
+        let ready = pod.node.as_deref().filter(|_| pod.ready && pod.stage == PodStage::Active);
+        let mut view = PodView { name, ready_on: ready, annotations: &none };
+        if let Some(node) = ready.filter(|_| !rules.annotations().is_empty()) {
+            let before = status.pod_states.get(&***name);
+            let before = before.filter(|state| !is_old && state.node_name.as_deref() == Some(node));
+            let uid = pod.uid.to_string();
+            let read = known.annotations.get(&***name).filter(|(of, _)| *of == uid);
+            match (before, read) {
+                // As they were when it became ready there.
+                (Some(PodState { annotations, .. }), _) => view.annotations = annotations,
+                (None, Some((_, annotations))) => {
+                    view.annotations = annotations;
+                    used.insert(name.to_string(), (uid, annotations.clone()));
+                }
+                (None, None) => {
+                    unread.push((name.to_string(), uid));
+                    view.ready_on = None;
+                }
+            }
+        }
+        views.push(view);
+    }
+    let target = facts.set.map(|set| Target {
+        replicas: set.replicas,
+        start: set.start,
+        reserved: set.reserved.iter().copied().collect(),
+    });
+    let labels_of = |node: &str| {
+        let labels = &facts.nodes.get(node)?.labels;
+        let of = |key: &String| {
+            let (_, value) = labels.iter().find(|(known, _)| **known == **key)?;
+            Some((key.clone(), value.to_string()))
+        };
+        Some(rules.keys().filter_map(of).collect::<Labels>())
+    };
+    let Records { states, left_out } = record(rules, target.as_ref(), &views, labels_of, &status.pod_states);
+    let (reason, message) = match left_out {
+        0 => ("CarriedOut", "its pods are recorded when they are ready".to_owned()),
+        more => ("Full", format!("there is no room for the records of {more} pods: record fewer labels")),
+    };
+    let next = PersistentPodStateStatus {
+        // The records of a new spec are whole when all pods have been read.
+        observed_generation: if unread.is_empty() { known.generation } else { status.observed_generation },
+        conditions: vec![accepted(&status.conditions, "True", reason, &message, now.wall)],
+        pod_states: states,
+    };
+    drop(views);
+    known.annotations = used;
+    let mut at = owe(key, known, next, now, effects);
+    let waits = known.asked.map(|at| later(at, AGAIN)).filter(|until| *until > now.instant);
+    if !unread.is_empty() && waits.is_none() {
+        unread.truncate(MOST_READ);
+        known.asked = Some(now.instant);
+        effects.push(Effect::PodState(PodStateStep::Read {
+            key: key.clone(),
+            uid: known.uid.clone(),
+            generation: known.generation,
+            pods: unread,
+            keys: known.rules.as_ref().map(|rules| rules.annotations().to_vec()).unwrap_or_default(),
+        }));
+        at = at.into_iter().chain([later(now.instant, AGAIN)]).min();
+    } else if let Some(until) = waits {
+        at = at.into_iter().chain([until]).min();
+    }
+    at
+}
+
+/// Pods of the StatefulSet.
+fn own<'a>(facts: &Facts<'a>, key: &Key) -> Vec<(&'a Arc<str>, &'a Pod)> {
+    let Some(set) = facts.set else { return Vec::new() };
+    let pods = facts.pods.of_namespace(&key.namespace).map(|(name, pod)| (name, &**pod));
+    pods.filter(|(_, pod)| pod.owner.as_ref().is_some_and(|owner| owner.uid == set.uid)).collect()
+}
+
+/// Writes a status that is not there yet, and says when its effect is late.
+fn owe(
+    key: &Key,
+    known: &mut Known,
+    next: PersistentPodStateStatus,
+    now: Now,
+    effects: &mut Vec<Effect>,
+) -> Option<Instant> {
+    let Ok(spec) = &known.spec else { return None };
+    if known.status.as_ref() == Ok(&next) {
+        return None;
+    }
+    known.sent = Some((known.resource_version.clone(), now.instant));
+    effects.push(Effect::PodState(PodStateStep::Write(Box::new(PodStateWrite {
+        key: key.clone(),
+        uid: known.uid.clone(),
+        resource_version: known.resource_version.clone(),
+        spec: Box::new(spec.clone()),
+        status: Box::new(next),
+    }))));
+    Some(later(now.instant, ANSWERED_WITHIN))
+}
