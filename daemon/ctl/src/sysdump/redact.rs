@@ -18,12 +18,15 @@ static NAMED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
-/// Texts that are secrets by their looks: JSON web tokens, bearer tokens, passwords of addresses.
-static LOOKS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(
-        r"(?i)(?P<before>bearer\s+|basic\s+|://)?(?P<secret>eyJ[\w-]{8,}\.[\w-]*(?:\.[\w-]*)?|[^\s/@:]+:[^\s/@]+@|[A-Za-z0-9+/_=.-]{16,})",
-    )
-    .ok()
+/// Texts that are secrets by their looks, and what stands in their place: JSON web tokens, values of an
+/// Authorization header, and passwords of addresses.
+static LOOKS: LazyLock<Option<Vec<(Regex, String)>>> = LazyLock::new(|| {
+    let table = [
+        (r"eyJ[\w-]{8,}\.[\w-]*(?:\.[\w-]*)?", LEFT_OUT.to_owned()),
+        (r#"(?i)\b(bearer|basic)\s+[^\s"',;]{6,}"#, format!("$1 {LEFT_OUT}")),
+        (r"://[^\s/@:]+:[^\s/@]+@", format!("://{LEFT_OUT}@")),
+    ];
+    table.into_iter().map(|(pattern, instead)| Some((Regex::new(pattern).ok()?, instead))).collect()
 });
 
 /// The text without what looks like a secret.
@@ -53,23 +56,9 @@ fn of_line(line: &str) -> String {
     let line = named.replace_all(line, |found: &Captures<'_>| {
         if is_harmless(&found[2]) { found[0].to_owned() } else { format!("{}{LEFT_OUT}", &found[1]) }
     });
-    looks
-        .replace_all(&line, |found: &Captures<'_>| {
-            let before = found.name("before").map_or("", |before| before.as_str());
-            let secret = &found["secret"];
-            let scheme = before.trim_end().to_ascii_lowercase();
-            let is_secret = match scheme.as_str() {
-                "bearer" | "basic" => true,
-                "://" => secret.ends_with('@'),
-                _ => secret.to_ascii_lowercase().starts_with("eyj") && secret.contains('.'),
-            };
-            match (is_secret, secret.ends_with('@')) {
-                (false, _) => found[0].to_owned(),
-                (true, true) => format!("{before}{LEFT_OUT}@"),
-                (true, false) => format!("{before}{LEFT_OUT}"),
-            }
-        })
-        .into_owned()
+    looks.iter().fold(line.into_owned(), |line, (pattern, instead)| {
+        pattern.replace_all(&line, instead.as_str()).into_owned()
+    })
 }
 
 /// A value that says nothing: paths, switches, numbers and names of files are what a report is read for.
@@ -99,6 +88,8 @@ mod tests {
             ("Authorization: Bearer abc.def-ghi_0123456789\n", "Authorization: Bearer <left out>\n"),
             ("sent eyJhbGciOiJSUzI1.eyJpc3MiOiJrdWJl.c2ln to it\n", "sent <left out> to it\n"),
             ("proxy https://user:hunter2@proxy:3128 used\n", "proxy https://<left out>@proxy:3128 used\n"),
+            ("jwt=eyJhbGciOiJSUzI1.eyJpc3MiOiJrdWJl.c2ln\n", "jwt=<left out>\n"),
+            ("header Basic dXNlcjpwdw== sent\n", "header Basic <left out> sent\n"),
             ("a password is 'x y', said b\n", "a password is 'x y', said b\n"),
             ("password='x y', b\n", "password=<left out>, b\n"),
             // What a report is read for.
