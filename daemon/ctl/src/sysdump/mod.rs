@@ -17,7 +17,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use jiff::Timestamp;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 
 use super::cli::Global;
@@ -133,14 +133,9 @@ async fn collect(part: &Part) -> Result<(String, bool)> {
         .spawn()
         .with_context(|| format!("start {}", part.program.display()))?;
     let (out, err) = (child.stdout.take(), child.stderr.take());
-    let (mut said, mut complained) = (Vec::new(), Vec::new());
     let (out, err) = (out.context("its output")?, err.context("its errors")?);
-    // What is too much stays in the pipe, and the program ends by that.
-    let (mut out, mut err) = (out.take(LARGEST), err.take(LARGEST));
-    let (first, second) = tokio::join!(out.read_to_end(&mut said), err.read_to_end(&mut complained));
-    first.and(second).context("read its output")?;
+    let (said, complained) = tokio::try_join!(beginning(out), beginning(err)).context("read its output")?;
     let cut = said.len() as u64 == LARGEST || complained.len() as u64 == LARGEST;
-    drop((out, err));
     let status = child.wait().await.context("wait for its end")?;
     let mut text = String::from_utf8_lossy(&said).into_owned();
     text += &String::from_utf8_lossy(&complained);
@@ -151,6 +146,14 @@ async fn collect(part: &Part) -> Result<(String, bool)> {
         text += &format!("({status})\n");
     }
     Ok((text, status.success()))
+}
+
+/// The beginning of a stream. The rest is read and dropped, so that its writer comes to its end.
+async fn beginning(mut stream: impl AsyncRead + Unpin) -> std::io::Result<Vec<u8>> {
+    let mut beginning = Vec::new();
+    (&mut stream).take(LARGEST).read_to_end(&mut beginning).await?;
+    tokio::io::copy(&mut stream, &mut tokio::io::sink()).await?;
+    Ok(beginning)
 }
 
 fn keep(file: &Path, text: &str) -> Result<()> {
@@ -168,8 +171,8 @@ mod tests {
     use super::*;
     use crate::fake::{Node, global};
 
-    #[test]
-    fn every_part_is_a_file_of_its_own_and_asks_the_same_berthd() {
+    #[tokio::test]
+    async fn every_part_is_a_file_of_its_own_and_asks_the_same_berthd() {
         let node = Node::new(|_, _| Ok(()));
         let global = global(&node);
         let parts = parts(Path::new("/berthctl"), &global, Path::new("/c.yaml"));
