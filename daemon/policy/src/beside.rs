@@ -13,7 +13,7 @@ impl Node {
         let declared = !matches!(pod.order, Ok(None));
         let begins = pod.statuses.is_empty() && pod.deletion.is_none() && !pod.ended;
         let beside = self.config.path == Path::Beside;
-        if !(beside && declared && begins) || !self.told_of_lost_order.insert(pod.pod.uid.clone()) {
+        if !beside || !declared || !begins || !self.told_of_lost_order.insert(pod.pod.uid.clone()) {
             return;
         }
         let note = "The containers of this pod declare a launch order, and the agent of this node stands beside the \

@@ -152,7 +152,8 @@ impl Timeline {
 
 fn cut(mut text: String) -> String {
     if text.len() > LONGEST {
-        text.truncate(text.floor_char_boundary(LONGEST.saturating_sub("…".len())));
+        let most = LONGEST.saturating_sub("…".len());
+        text.truncate((0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0));
         text.push('…');
     }
     text
