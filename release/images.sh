@@ -23,20 +23,9 @@ trap 'rm -rf "$work"' EXIT
 
 # image, user, then its programs: the first is what it runs
 image() {
-    local name=$1 user=$2 root=$work/$1/root program library layout=$work/$1/layout
+    local name=$1 user=$2 root=$work/$1/root layout=$work/$1/layout
+    release/root.sh "$programs" "$root" "${@:3}"
     shift 2
-    mkdir -p "$root"/{bin,etc,tmp,run,var/run}
-    for program in "$@"; do
-        [ -x "$programs/$program" ] || fail "$programs/$program is not there: cargo build --release --workspace --bins"
-        strip -o "$root/bin/$program" "$programs/$program"
-        while read -r library; do
-            mkdir -p "$root$(dirname "$library")"
-            cp -L "$library" "$root$library"
-        done < <(ldd "$root/bin/$program" | grep -o '/[^ :]*' | sort -u)
-    done
-    echo "root:x:0:0:root:/:/bin/false
-berth:x:65532:65532:berth:/:/bin/false" >"$root/etc/passwd"
-    chmod 1777 "$root/tmp"
     find "$root" -exec touch -h -d @0 {} +
     chroot "$root" "/bin/$1" --version >&2 || fail "$1 does not run with what is in its image"
 

@@ -7,7 +7,8 @@ use clap::{Args, Parser, Subcommand};
 
 use super::install::{InstallArgs, UninstallArgs, bypass::BypassArgs, doctor::DoctorArgs};
 use super::{
-    duration, get, order, pods, ps, pull, recreate, run, status, stop, swap, update, upgrade, version,
+    duration, events, explain, get, order, pods, ps, pull, recreate, run, status, stop, swap, sysdump,
+    update, upgrade, version,
 };
 
 /// Plays, lists and stops pods on this node, recreates and updates their containers, and shows what berthd
@@ -108,6 +109,22 @@ pub(crate) enum Command {
     Get(get::Get),
     /// Show the launch order of pods and who waits for whom
     Order(order::OrderArgs),
+    /// Say why the containers of a pod are where they are, and what led there
+    ///
+    /// Which container waits for what and since when, what holds the pod, which request, update or pull is
+    /// under way, and the newest entries of its timeline.
+    Explain(explain::ExplainArgs),
+    /// List what was decided about the pods of this node, and what happened to them
+    ///
+    /// Calls that were held, refused and let go, launch levels that opened, containers that came and went,
+    /// steps of requests and updates. berthd keeps the newest 48 entries of each pod and 1024 in all, in
+    /// memory: they are gone when it starts anew.
+    Events(events::EventsArgs),
+    /// Collect what a report of a bug needs into a directory, with secrets left out
+    ///
+    /// What berthd and the runtime say of themselves, doctor's checks, the configuration, the unit and its
+    /// log. Neither specs of pods nor their env are in it. Read it before you send it.
+    Sysdump(sysdump::SysdumpArgs),
     /// Put Berth between the kubelet and the container runtime of this node
     ///
     /// Finds the kubelet (kubeadm or plain, k3s, RKE2) and its runtime, installs and starts berthd, and only

@@ -128,6 +128,18 @@ impl Admin for Berthd {
         Ok(Response::new(OrderResponse { pods }))
     }
 
+    async fn explain(&self, request: Request<ExplainRequest>) -> Result<Response<ExplainResponse>, Status> {
+        let pods = match request.into_inner().pod.as_str() {
+            "web" => vec![PodFacts { name: "web".into(), ..PodFacts::default() }],
+            _ => Vec::new(),
+        };
+        Ok(Response::new(ExplainResponse { pods }))
+    }
+
+    async fn events(&self, _: Request<EventsRequest>) -> Result<Response<EventsResponse>, Status> {
+        Ok(Response::new(EventsResponse::default()))
+    }
+
     async fn recreate(
         &self,
         request: Request<RecreateRequest>,

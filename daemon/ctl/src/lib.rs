@@ -16,6 +16,8 @@ mod cli;
 mod cri;
 mod duration;
 mod endpoint;
+mod events;
+mod explain;
 mod filter;
 mod follow;
 mod get;
@@ -35,6 +37,7 @@ mod shim;
 mod status;
 mod stop;
 mod swap;
+mod sysdump;
 mod timeline;
 mod update;
 mod updates;
@@ -109,6 +112,9 @@ async fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Swap(args) => return swap::swap(global, &args).await,
         Command::Get(what) => get::get(global, &what).await?,
         Command::Order(args) => order::order(global, &args).await?,
+        Command::Explain(args) => explain::explain(global, &args).await?,
+        Command::Events(args) => events::events(global, &args).await?,
+        Command::Sysdump(args) => sysdump::sysdump(global, &args).await?,
         Command::Install(args) => return install::install(global, &args).await,
         Command::Uninstall(args) => return install::uninstall(&args).await,
         Command::Bypass(args) => return install::bypass::bypass(global, &args).await,

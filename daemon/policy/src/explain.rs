@@ -142,14 +142,19 @@ impl Node {
     }
 
     /// The newest sandbox of a pod.
-    fn sandbox_of(&self, pod: &PodRef) -> Option<(&SandboxId, &Sandbox)> {
+    pub(crate) fn sandbox_of(&self, pod: &PodRef) -> Option<(&SandboxId, &Sandbox)> {
         self.sandboxes
             .iter()
             .filter(|(_, sandbox)| sandbox.pod.uid == pod.uid)
             .max_by_key(|(_, sandbox)| sandbox.since)
     }
 
-    fn explain_pod(&self, pod: &PodRef, sandbox: Option<(&SandboxId, &Sandbox)>, now: Instant) -> PodOrder {
+    pub(crate) fn explain_pod(
+        &self,
+        pod: &PodRef,
+        sandbox: Option<(&SandboxId, &Sandbox)>,
+        now: Instant,
+    ) -> PodOrder {
         let view = self.pods.get(&pod.uid);
         let error = match (view, sandbox) {
             (Some(view), _) => view.order.as_ref().err().map(ToString::to_string),

@@ -50,6 +50,7 @@ pub mod in_place_update;
 pub mod launch_priority;
 
 mod backoff;
+mod beside;
 mod call;
 mod config;
 mod containers;
@@ -58,6 +59,7 @@ mod early_readiness;
 mod event;
 mod exit_order;
 mod explain;
+mod facts;
 mod followed;
 mod images;
 mod in_advance;
@@ -76,6 +78,7 @@ mod sandbox;
 mod set_aside;
 mod step;
 pub mod time;
+mod timeline;
 mod verdict;
 
 #[cfg(test)]
@@ -87,6 +90,7 @@ pub use config::{Config, Path, UnknownPods, View};
 pub use creation_env::CreationEnv;
 pub use event::{Event, ListedSandbox, StepOutcome};
 pub use explain::{ContainerOrder, HeldCall, PodOrder, Size};
+pub use facts::{ContainerFacts, HeldFacts, PodFacts};
 pub use images::{
     Bytes, CredentialKey, Credentials, ImageEvent, ImageLimits, ImageReference, ImageStep, Images,
     ImagesSize, JoinedPull, PullFailure, PullId, PullOrder, PulledImage, Settled, Wish, WishId, WishPhase,
@@ -118,4 +122,5 @@ pub use set_aside::{SetAside, SetAsideView};
 pub use step::{
     DirectStop, Effect, Notice, PodEffect, Question, RequestEffect, RuntimeEffect, Step, StoreEffect,
 };
+pub use timeline::{Entry, What};
 pub use verdict::{Amendment, HoldReason, HookTurn, Latch, Nudge, Refusal, Showing, Verdict};

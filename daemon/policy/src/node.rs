@@ -20,6 +20,7 @@ use crate::{
     sandbox::{Asked, Instance, Sandbox, Seq},
     set_aside::{SetAside, Subject},
     step::{Effect, Notice, RuntimeEffect},
+    timeline::Timeline,
     verdict::{HoldReason, Latch, Verdict},
 };
 
@@ -51,6 +52,10 @@ pub struct Node {
     pub(crate) sidecars: JobSidecars,
     /// Said to users of pods, not written yet.
     pub(crate) notices: Vec<(PodRef, Notice)>,
+    /// Pods whose users know that their order is not kept here.
+    pub(crate) told_of_lost_order: BTreeSet<PodUid>,
+    /// For people; nothing is decided by it.
+    pub(crate) timeline: Timeline,
     /// Objects whose evaluation panicked.
     pub(crate) set_aside: SetAside<Subject>,
     pub(crate) early: EarlyReadiness,
@@ -128,6 +133,8 @@ impl Node {
             recreates: Recreates::default(),
             sidecars: JobSidecars::default(),
             notices: Vec::new(),
+            told_of_lost_order: BTreeSet::new(),
+            timeline: Timeline::default(),
             set_aside: SetAside::default(),
             early: EarlyReadiness::default(),
             probed: BTreeSet::new(),
@@ -154,6 +161,7 @@ impl Node {
         if matches!(verdict, Verdict::Latch(_)) || self.recreates.has_marks() {
             self.foretold += 1;
         }
+        self.note_verdict(call, &verdict, now);
         if let Some(in_flight) = self.calls.get_mut(&call.id) {
             in_flight.hold = match &verdict {
                 Verdict::Hold { until, why } => {
@@ -187,10 +195,12 @@ impl Node {
     pub fn apply(&mut self, event: Event, now: Instant) {
         self.seq += 1;
         self.note_foretold(&event);
+        self.note_event(&event, now);
         match event {
             Event::PodSeen(pod) => self.pod_seen(*pod, now),
             Event::PodGone(uid) => {
                 self.pods.remove(&uid);
+                self.told_of_lost_order.remove(&uid);
                 self.sidecars.pod_gone(&uid);
             }
             Event::PodsListed(pods) => {
@@ -203,6 +213,8 @@ impl Node {
                     set_aside.evaluate(|| Subject::Pod(uid.clone()), now, || self.pod_seen(pod, now));
                     self.set_aside = set_aside;
                 }
+                let pods = &self.pods;
+                self.told_of_lost_order.retain(|uid| pods.contains_key(uid));
             }
             Event::SandboxCreated { sandbox, pod, declared } => self.sandbox_seen(sandbox, pod, declared),
             Event::SandboxStopping(id) => {
@@ -325,11 +337,16 @@ impl Node {
     }
 
     fn pod_seen(&mut self, pod: Pod, now: Instant) {
-        for report in pod.statuses.values() {
+        for (name, report) in &pod.statuses {
             if let Some(instance) = self.instance_mut(&report.id) {
-                instance.ready_since = report.ready.then(|| instance.ready_since.unwrap_or(now));
+                let before = instance.ready_since;
+                instance.ready_since = report.ready.then(|| before.unwrap_or(now));
+                if report.ready && before.is_none() {
+                    self.note_ready(&pod.pod, name, now);
+                }
             }
         }
+        self.tell_of_lost_order(&pod);
         self.sidecars.pod_seen(&pod);
         let seq = self.seq;
         let own = self.sandboxes.values_mut().filter(|sandbox| sandbox.pod.uid == pod.pod.uid);

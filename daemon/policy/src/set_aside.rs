@@ -162,8 +162,7 @@ impl Node {
             Subject::Pod(uid) => uid,
             Subject::Request(id) => self.recreates.pod_of(id)?,
         };
-        let shown = self.pods.get(uid).map(|pod| pod.pod.clone());
-        shown.or_else(|| self.sandboxes_of(uid).next().map(|sandbox| sandbox.pod.clone()))
+        self.pod_with(uid)
     }
 
     fn name_of(&self, subject: &Subject) -> String {

@@ -2,6 +2,7 @@
 //! credentials.
 
 mod accept;
+mod explain;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
 pub(crate) mod health;
@@ -185,6 +186,28 @@ impl admin_server::Admin for Admin {
         Ok(Response::new(admin::OrderResponse {
             pods: pods.into_iter().filter(told).map(pod_order).collect(),
         }))
+    }
+
+    async fn explain(
+        &self,
+        request: Request<admin::ExplainRequest>,
+    ) -> Result<Response<admin::ExplainResponse>, Status> {
+        let wanted = request.into_inner().pod;
+        let pods =
+            self.health.agent.read(|node, now| node.facts(now, |pod, sandbox| picks(&wanted, pod, sandbox)));
+        Ok(Response::new(admin::ExplainResponse { pods: pods.into_iter().map(explain::pod_facts).collect() }))
+    }
+
+    async fn events(
+        &self,
+        request: Request<admin::EventsRequest>,
+    ) -> Result<Response<admin::EventsResponse>, Status> {
+        let wanted = request.into_inner().pod;
+        let events = self.health.agent.read(|node, now| {
+            let entries = node.timeline(|pod| picks(&wanted, pod, None));
+            entries.map(|entry| explain::occurrence(entry, now)).collect()
+        });
+        Ok(Response::new(admin::EventsResponse { events }))
     }
 
     async fn recreate(

@@ -20,7 +20,7 @@ use std::{
 
 use berth_policy::{
     Call, CallId, ConnectionId, ContainerId, CreateContainer, CreationEnv, EnvValues, Event, HookTurn,
-    InAdvance, Latch, MarkPhase, Node, Nudge, PodUid, RecreateMark, Request, RequestId, Restate,
+    InAdvance, Latch, MarkPhase, Node, Nudge, PodRef, PodUid, RecreateMark, Request, RequestId, Restate,
     SetAsideView, Showing, SidecarMark, Step, Turn, Verdict, time::later,
 };
 use berth_shim::{Answer, BoxFuture, Gate, Query, remote::Foresight};
@@ -104,6 +104,14 @@ impl Agent {
     pub fn read<T>(&self, question: impl FnOnce(&Node, std::time::Instant) -> T) -> T {
         let node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
         question(&node, now())
+    }
+
+    /// Adds to the timeline of this pod what is decided elsewhere. Nobody waits for it.
+    pub fn note(&self, pod: &PodRef, text: String) {
+        self.guarded(|| {
+            let mut node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
+            node.note(pod, None, text, now());
+        });
     }
 
     /// The effects that are due now, and when to ask again.

@@ -6,8 +6,8 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use berth_policy::{
     ContainerId, Event, ImageEvent, Origin, PodRef, PodUid, RequestId, StepOutcome,
     in_place_update::{
-        Fetched, InstanceQuestion, PodWrite, Stage, UpdateAction, UpdateEvent, UpdateReport, UpdateRequest,
-        UpdateSource, WriteOutcome,
+        Fetched, InstanceQuestion, PodWrite, Stage, UpdateAction, UpdateEvent, UpdateOutcome, UpdatePhase,
+        UpdateReport, UpdateRequest, UpdateSource, WriteOutcome,
     },
 };
 use berth_shim::Gate;
@@ -147,6 +147,7 @@ impl Parts {
         let outcome = match written {
             Ok(written) => {
                 tell(&pod, &write);
+                self.agent.note(&pod, noted(&write));
                 done.reached();
                 WriteOutcome::Done(Box::new(self.pods.keep(&written)))
             }
@@ -172,6 +173,9 @@ impl Parts {
             UpdateSource::Admin => self.admin_requests.report(&request.id, &report, &self.updates).await,
         };
         Point::Told.reached();
+        if outcome == StepOutcome::Done {
+            self.agent.note(&request.pod, progress(&request.key, &report));
+        }
         if let (StepOutcome::Done, Some(outcome)) = (outcome, report.outcome) {
             info!(request = request.key, ?outcome, message = report.message, "Update ended");
         }
@@ -192,6 +196,38 @@ impl Parts {
 
 fn not_taken(pod: &PodUid, error: &CallError) {
     warn!(pod.uid = %pod, error = %chain(error), "Step of an update not taken, trying again");
+}
+
+/// Words for the pod's timeline.
+fn noted(write: &PodWrite) -> String {
+    match write {
+        PodWrite::Close => "the pod is held not Ready for its update".to_owned(),
+        PodWrite::Open => "the pod is not held for its update any more".to_owned(),
+        PodWrite::Patch(patch) => {
+            let images: Vec<String> =
+                patch.images.iter().map(|(name, image)| format!("{name} to {image}")).collect();
+            match images.as_slice() {
+                [] => "the pod was patched for its update".to_owned(),
+                images => format!("the pod was patched for its update: {}", images.join(", ")),
+            }
+        }
+    }
+}
+
+fn progress(key: &str, report: &UpdateReport) -> String {
+    let stands = match (&report.outcome, report.phase) {
+        (Some(UpdateOutcome::Complete), _) => "complete".to_owned(),
+        (Some(UpdateOutcome::Failed(reason)), _) => format!("failed ({})", reason.name()),
+        (None, Some(UpdatePhase::Updating)) => "goes on".to_owned(),
+        (None, Some(UpdatePhase::RollingBack)) => "goes back".to_owned(),
+        (None, Some(UpdatePhase::Ended)) => "ended".to_owned(),
+        (None, Some(UpdatePhase::Pending) | None) => "waits".to_owned(),
+    };
+    if report.message.is_empty() {
+        format!("update {key}: {stands}")
+    } else {
+        format!("update {key}: {stands}; {}", report.message)
+    }
 }
 
 fn tell(pod: &PodRef, write: &PodWrite) {

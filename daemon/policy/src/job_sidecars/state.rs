@@ -89,6 +89,11 @@ impl JobSidecars {
         self.marks.contains_key(container)
     }
 
+    /// Since when it is being ended.
+    pub(crate) fn ending_since(&self, container: &ContainerId) -> Option<Instant> {
+        self.marks.get(container).map(|marked| marked.since)
+    }
+
     /// The agent has begun its hook, or is about to.
     pub(crate) fn is_hooked(&self, container: &ContainerId) -> bool {
         self.marks.get(container).is_some_and(|marked| marked.mark.hooked)

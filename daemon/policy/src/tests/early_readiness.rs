@@ -211,7 +211,13 @@ fn nothing_is_run_and_the_first_pass_refuses() {
         ("a probe the agent cannot run", bare("a"), on(), waiting(&["a"])),
         ("a postStart hook", bare("a").becomes_ready_by("a", Readiness::PostStart), on(), waiting(&["a"])),
         ("a probe nobody waits for", bare("b").probed("b", None, Some(probe("ready"))), on(), latch(1)),
-        ("beside", ordered.clone(), Config { path: Path::Beside, ..on() }, waiting(&["a"])),
+        // It runs already: of one that comes its users are told.
+        (
+            "beside",
+            ordered.clone().report("a", "a-0", false),
+            Config { path: Path::Beside, ..on() },
+            waiting(&["a"]),
+        ),
         ("no gate", ordered.clone(), Config { launch_order: false, ..on() }, Verdict::Forward),
         ("one level", ready_by_probe(&[("a", "1"), ("b", "1")]), on(), Verdict::Forward),
     ];

@@ -1,10 +1,12 @@
 //! Tables of decisions, a feature a file, and a model test over random operations.
 
+mod beside;
 mod bookkeeping;
 mod early_readiness;
 mod early_runs;
 mod exit_order;
 mod extremes;
+mod facts;
 mod handed_over;
 mod images;
 mod in_advance;
@@ -20,4 +22,5 @@ mod probes;
 mod probing;
 mod recreate;
 mod set_aside;
+mod timeline;
 pub(crate) mod world;

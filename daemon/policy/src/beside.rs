@@ -1,0 +1,25 @@
+//! Event on a pod that declares an order on a node that cannot keep it: beside the kubelet no call passes
+//! through the agent, and nothing else would say why the containers start at once.
+
+use crate::{config::Path, model::Pod, node::Node, step::Notice};
+
+/// The reason of the Event.
+const REASON: &str = "LaunchOrderNotKept";
+
+impl Node {
+    /// Owes the Event, once for a pod, before its first container is there. Later the order is past, and an
+    /// agent that starts anew would say it again.
+    pub(crate) fn tell_of_lost_order(&mut self, pod: &Pod) {
+        let declared = !matches!(pod.order, Ok(None));
+        let begins = pod.statuses.is_empty() && pod.deletion.is_none() && !pod.ended;
+        let beside = self.config.path == Path::Beside;
+        if !beside || !declared || !begins || !self.told_of_lost_order.insert(pod.pod.uid.clone()) {
+            return;
+        }
+        let note = "The containers of this pod declare a launch order, and the agent of this node stands beside the \
+                    kubelet and cannot keep it: they start and stop in any order. Give the pod nodeSelector \
+                    berth.dev/order: \"true\", or have the node's administrator put Berth between the kubelet and its \
+                    runtime (berthctl install)";
+        self.notices.push((pod.pod.clone(), Notice { reason: REASON, warning: true, note: note.to_owned() }));
+    }
+}

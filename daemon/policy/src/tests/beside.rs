@@ -1,0 +1,49 @@
+//! Pods with an order on a node that cannot keep it.
+
+use super::world::{World, effects, pod};
+use crate::{Config, Effect, Event, Path, Pod, PodEffect, launch_priority::LaunchOrder};
+
+fn told(world: &mut World) -> Vec<&'static str> {
+    let steps = world.node.plan(world.now);
+    let said: Vec<&'static str> = effects(&steps)
+        .filter_map(|effect| match effect {
+            Effect::Pod(_, PodEffect::Tell(notice)) => Some(notice.reason),
+            _ => None,
+        })
+        .collect();
+    said
+}
+
+#[test]
+fn the_users_of_a_pod_learn_that_its_order_is_not_kept() {
+    let ordered = || pod(&[("a", "2"), ("b", "1")]);
+    let bad = || Pod { order: LaunchOrder::declared(Some("Sideways"), std::iter::empty()), ..ordered() };
+    assert!(bad().order.is_err());
+    let said = vec!["LaunchOrderNotKept"];
+    let table = [
+        ("beside", Path::Beside, ordered(), said.clone()),
+        ("an order that cannot be read", Path::Beside, bad(), said),
+        ("inline", Path::Inline, ordered(), vec![]),
+        ("no order", Path::Beside, pod(&[("a", "1"), ("b", "1")]), vec![]),
+        ("begun", Path::Beside, ordered().report("a", "a-0", false), vec![]),
+        ("going", Path::Beside, ordered().deleting(30), vec![]),
+        ("over", Path::Beside, Pod { ended: true, ..ordered() }, vec![]),
+    ];
+    for (case, path, pod, expected) in table {
+        let mut world = World::with(Config { path, ..Config::default() });
+        world.apply(pod.seen());
+        assert_eq!(told(&mut world), expected, "{case}");
+    }
+}
+
+#[test]
+fn it_is_said_once() {
+    let mut world = World::with(Config { path: Path::Beside, ..Config::default() });
+    let pod = pod(&[("a", "2"), ("b", "1")]);
+    world.apply(pod.seen());
+    world.apply(pod.seen());
+    world.apply(Event::PodsListed(vec![pod.clone()]));
+    assert_eq!(told(&mut world).len(), 1);
+    world.apply(Event::PodGone(pod.pod.uid.clone()));
+    assert!(world.node.told_of_lost_order.is_empty());
+}
