@@ -97,7 +97,6 @@ impl Kind {
 
 /// An object as it is now.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "nearly all objects are pods")]
 pub enum Object {
     /// A pod.
     Pod(PodSeen),

@@ -31,6 +31,7 @@ const SET_ASIDE: Duration = Duration::from_secs(300);
 
 /// Event of any of the kinds.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "few of them wait at once")]
 pub(super) enum Input {
     /// With the kind, as it is listed.
     Set(&'static str, Shown<SetView>),

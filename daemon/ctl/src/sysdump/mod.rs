@@ -138,7 +138,7 @@ async fn collect(part: &Part) -> Result<(String, bool)> {
     let cut = said.len() as u64 == LARGEST || complained.len() as u64 == LARGEST;
     let status = child.wait().await.context("wait for its end")?;
     let mut text = String::from_utf8_lossy(&said).into_owned();
-    text += &String::from_utf8_lossy(&complained);
+    text.push_str(&String::from_utf8_lossy(&complained));
     if cut {
         text += "\n(cut here)\n";
     }

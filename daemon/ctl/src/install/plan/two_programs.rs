@@ -129,7 +129,7 @@ mod tests {
         for action in plan(&tree.facts(), &wishes()).unwrap().actions {
             match action {
                 Action::Write { path, content, .. } | Action::Redirect { path, content, .. } => {
-                    tree.write(&path, &content)
+                    tree.write(&path, &content);
                 }
                 Action::Copy { path, .. } => tree.write(&path, "program"),
                 _ => {}
