@@ -52,9 +52,9 @@ impl Controller {
         let mut term = None;
         loop {
             let next = self.next(&state);
-            // Cancel-safe: `recv_many`, `join_next` and `join_next_with_id` take nothing unless they return it,
-            // the tenure keeps its newest value, and a deadline that was not waited for to its end is still
-            // there.
+            // Cancel-safe: `recv_many`, `join_next` and `join_next_with_id` take nothing unless they return
+            // it, the tenure keeps its newest value, and a deadline that was not waited for to its end is
+            // still there.
             tokio::select! {
                 count = self.inputs.recv_many(&mut inputs, BATCH) => {
                     if count == 0 {

@@ -67,8 +67,8 @@ impl Reading {
         self.read_in
     }
 
-    /// Tells whether this namespace was read. A workload that the watch shows later may be in another one, and
-    /// the leader before this one may have seen it sooner.
+    /// Tells whether this namespace was read. A workload that the watch shows later may be in another one,
+    /// and the leader before this one may have seen it sooner.
     pub(crate) fn covers(&self, namespace: &str) -> bool {
         self.namespaces.contains(namespace)
     }

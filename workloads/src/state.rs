@@ -44,7 +44,8 @@ pub(crate) struct Look<'a> {
 #[derive(Debug)]
 pub(crate) enum Next {
     Nothing,
-    /// Its objects are read: nobody knows what was written for it last, here or by the leader before this one.
+    /// Its objects are read: nobody knows what was written for it last, here or by the leader before this
+    /// one.
     Read(Set),
     CarryOut(Set, Plan),
 }

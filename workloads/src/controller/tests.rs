@@ -193,8 +193,8 @@ async fn one_of_two_replicas_writes_and_the_other_goes_on_from_there() {
     assert_eq!(server.objects["pods"].len(), 3);
 }
 
-/// What the API server has is read at the start of a term, once for all sets of a namespace: each list is
-/// as much work there as the namespace is large.
+/// Objects are read at the start of a term, once for all sets of a namespace: each list is as much work for
+/// the API server as the namespace is large.
 #[tokio::test]
 async fn a_term_begins_with_one_list_of_each_kind_for_all_sets() {
     let server = Shared::default();

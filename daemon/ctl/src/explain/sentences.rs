@@ -7,7 +7,7 @@ use berth_proto::admin::{ContainerFacts, Hold, Occurrence, PodFacts, PullState, 
 
 use crate::duration;
 
-/// What berthd knows beside the pods themselves.
+/// Facts that berthd has beside the pods themselves.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
     /// `inline` or `beside`.

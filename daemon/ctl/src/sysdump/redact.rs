@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-/// What stands in the place of a secret.
+/// Text in the place of a secret.
 const LEFT_OUT: &str = "<left out>";
 
 /// A value after a name that promises a secret, in YAML, JSON, env, and the fields of a log.
@@ -28,6 +28,11 @@ static LOOKS: LazyLock<Option<Vec<(Regex, String)>>> = LazyLock::new(|| {
     ];
     table.into_iter().map(|(pattern, instead)| Some((Regex::new(pattern).ok()?, instead))).collect()
 });
+
+/// Directories of a node in which files are named.
+const ROOTS: [&str; 12] = [
+    "/etc", "/home", "/lib", "/mnt", "/opt", "/proc", "/root", "/run", "/srv", "/tmp", "/usr", "/var",
+];
 
 /// The text without what looks like a secret.
 pub(super) fn redact(text: &str) -> String {
@@ -65,7 +70,8 @@ fn of_line(line: &str) -> String {
 fn is_harmless(value: &str) -> bool {
     let bare = value.trim_matches(['"', '\'']);
     bare.is_empty()
-        || bare.starts_with('/')
+        // In base64, too, a text may begin with "/".
+        || ROOTS.iter().any(|root| bare.strip_prefix(root).is_some_and(|rest| rest.starts_with('/')))
         || ["true", "false", "null", "none", "bearer", "basic"].contains(&bare.to_ascii_lowercase().as_str())
 }
 
@@ -85,6 +91,7 @@ mod tests {
             ("REGISTRY_SECRET=hunter2 OTHER=1\n", "REGISTRY_SECRET=<left out> OTHER=1\n"),
             ("client-key-data: LS0tLS1CRUdJTg==\n", "client-key-data: <left out>\n"),
             ("\"auth\": \"dXNlcjpwYXNz\"\n", "\"auth\": <left out>\n"),
+            ("auth: /9j4AAQSkZJRgABAQ==\n", "auth: <left out>\n"),
             ("Authorization: Bearer abc.def-ghi_0123456789\n", "Authorization: Bearer <left out>\n"),
             ("sent eyJhbGciOiJSUzI1.eyJpc3MiOiJrdWJl.c2ln to it\n", "sent <left out> to it\n"),
             ("proxy https://user:hunter2@proxy:3128 used\n", "proxy https://<left out>@proxy:3128 used\n"),

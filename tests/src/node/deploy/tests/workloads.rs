@@ -40,6 +40,7 @@ fn the_workloads_write_this_and_nothing_else() {
         "patch berth.dev/nodepodupdates/status",
         "update apps.kruise.io/clonesets/finalizers",
         "update apps.kruise.io/daemonsets/finalizers",
+        "update apps.kruise.io/sidecarsets/finalizers",
         "update apps.kruise.io/statefulsets/finalizers",
         "update coordination.k8s.io/leases only berth-workloads",
         "write berth.dev/statuses only nodepodupdates",
