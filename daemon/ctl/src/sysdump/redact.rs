@@ -30,9 +30,8 @@ static LOOKS: LazyLock<Option<Vec<(Regex, String)>>> = LazyLock::new(|| {
 });
 
 /// Directories of a node in which files are named.
-const ROOTS: [&str; 12] = [
-    "/etc", "/home", "/lib", "/mnt", "/opt", "/proc", "/root", "/run", "/srv", "/tmp", "/usr", "/var",
-];
+const ROOTS: [&str; 12] =
+    ["/etc", "/home", "/lib", "/mnt", "/opt", "/proc", "/root", "/run", "/srv", "/tmp", "/usr", "/var"];
 
 /// The text without what looks like a secret.
 pub(super) fn redact(text: &str) -> String {
