@@ -51,6 +51,7 @@ pub mod secrets;
 pub mod seen;
 mod selector;
 pub mod sidecarsets;
+mod site;
 mod size;
 pub mod spreads;
 mod timers;

@@ -1,27 +1,17 @@
 //! The adapter: carries out the steps that the index gives, and tells it what it found.
 
-use std::{sync::Arc, time::Duration};
-
 use berth_pod_state::Labels;
 use berth_proto::crd::{PersistentPodState, PersistentPodStateSpec, PersistentPodStateStatus};
 use k8s_openapi::api::core::v1::Pod;
-use kube::{
-    Api, Client, ResourceExt,
-    api::{ObjectMeta, PostParams},
-};
-use tokio::{
-    sync::{Semaphore, mpsc},
-    task::JoinSet,
-    time::timeout,
-};
-use tracing::{debug, warn};
+use kube::{Api, Client, ResourceExt};
+use tokio::{sync::mpsc, time::timeout};
 
-use crate::{lease::Tenure, seen::Key, telemetry::chain};
-
-/// Requests to the API server at the same time.
-const AT_ONCE: usize = 8;
-/// A request without an answer has failed; what it was for is decided anew.
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+use crate::{
+    lease::Tenure,
+    seen::Key,
+    site::{self, ANSWER_WITHIN, StatusWrite},
+    telemetry::chain,
+};
 
 /// Something to be done for the index.
 #[derive(Clone, Debug)]
@@ -44,19 +34,7 @@ pub enum PodStateStep {
 }
 
 /// A write to the status of a PersistentPodState.
-#[derive(Clone, Debug)]
-pub struct PodStateWrite {
-    /// The PersistentPodState.
-    pub key: Key,
-    /// Which one of that name.
-    pub uid: Box<str>,
-    /// The version it was decided on.
-    pub resource_version: Box<str>,
-    /// Its spec, which a write of the status leaves as it is.
-    pub spec: Box<PersistentPodStateSpec>,
-    /// All of its status.
-    pub status: Box<PersistentPodStateStatus>,
-}
+pub type PodStateWrite = StatusWrite<PersistentPodStateSpec, PersistentPodStateStatus>;
 
 /// Annotations of a pod as they were read, with its UID; `None`: it is gone, or another one has its name.
 pub(super) type Read = Result<Option<(String, Labels)>, String>;
@@ -78,15 +56,12 @@ pub struct Annotated {
 pub async fn carry_out(
     client: Client,
     tenure: Tenure,
-    mut steps: mpsc::UnboundedReceiver<PodStateStep>,
+    steps: mpsc::UnboundedReceiver<PodStateStep>,
     answers: mpsc::Sender<Annotated>,
 ) {
-    let permits = Arc::new(Semaphore::new(AT_ONCE));
-    let mut tasks = JoinSet::new();
-    while let Some(step) = steps.recv().await {
-        let Ok(permit) = permits.clone().acquire_owned().await else { return };
+    site::each(steps, |step| {
         let (client, tenure, answers) = (client.clone(), tenure.clone(), answers.clone());
-        tasks.spawn(async move {
+        async move {
             match step {
                 PodStateStep::Read { key, uid, generation, pods, keys } => {
                     let api: Api<Pod> = Api::namespaced(client, &key.namespace);
@@ -98,13 +73,15 @@ pub async fn carry_out(
                     // Its reader has ended.
                     let _ = answers.send(Annotated { key, uid, generation, pods: found }).await;
                 }
-                PodStateStep::Write(order) if tenure.holds() => write(&client, *order).await,
+                PodStateStep::Write(order) if tenure.holds() => {
+                    let object = |metadata, spec, status| PersistentPodState { metadata, spec, status };
+                    site::write(&client, *order, object).await;
+                }
                 PodStateStep::Write(_) => {}
             }
-            drop(permit);
-        });
-        while tasks.try_join_next().is_some() {}
-    }
+        }
+    })
+    .await;
 }
 
 async fn annotations(api: &Api<Pod>, name: &str, uid: String, keys: &[String]) -> Read {
@@ -116,31 +93,5 @@ async fn annotations(api: &Api<Pod>, name: &str, uid: String, keys: &[String]) -
         })),
         Ok(Err(error)) => Err(chain(&error)),
         Err(_) => Err("the API server did not answer in time".to_owned()),
-    }
-}
-
-async fn write(client: &Client, order: PodStateWrite) {
-    let PodStateWrite { key, uid, resource_version, spec, status } = order;
-    let api: Api<PersistentPodState> = Api::namespaced(client.clone(), &key.namespace);
-    let metadata = ObjectMeta {
-        name: Some(key.name.to_string()),
-        namespace: Some(key.namespace.to_string()),
-        uid: Some(uid.into()),
-        resource_version: Some(resource_version.into()),
-        ..ObjectMeta::default()
-    };
-    let object = PersistentPodState { metadata, spec: *spec, status: Some(*status) };
-    let written =
-        timeout(ANSWER_WITHIN, api.replace_status(&key.name, &PostParams::default(), &object)).await;
-    match written {
-        Ok(Ok(_)) => debug!(state = %key, "Status of a PersistentPodState written"),
-        // It has changed since, or is gone: its newest version comes by the watch.
-        Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => {
-            debug!(state = %key, "Status of a PersistentPodState was decided on an older version");
-        }
-        Ok(Err(error)) => {
-            warn!(state = %key, error = chain(&error), "Status of a PersistentPodState not written");
-        }
-        Err(_) => warn!(state = %key, "Status of a PersistentPodState not written, no answer"),
     }
 }

@@ -1,7 +1,5 @@
 //! The adapter: carries out the steps that the index gives, and tells it what it found.
 
-use std::{sync::Arc, time::Duration};
-
 use berth_proto::crd::{WorkloadSpread, WorkloadSpreadSpec, WorkloadSpreadStatus};
 use berth_spread::{Note, Target};
 use jiff::Timestamp;
@@ -13,20 +11,18 @@ use kube::{
     Api, Client,
     api::{ObjectMeta, PostParams},
 };
-use tokio::{
-    sync::{Semaphore, mpsc},
-    task::JoinSet,
-    time::timeout,
-};
-use tracing::{debug, warn};
+use tokio::{sync::mpsc, time::timeout};
+use tracing::warn;
 
 use super::replicas::replicas;
-use crate::{lease::Tenure, seen::Key, size, telemetry::chain};
+use crate::{
+    lease::Tenure,
+    seen::Key,
+    site::{self, ANSWER_WITHIN, StatusWrite},
+    size,
+    telemetry::chain,
+};
 
-/// Requests to the API server at the same time.
-const AT_ONCE: usize = 8;
-/// A write without an answer has failed; what it was to say is decided anew.
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// Author of the Events.
 const CONTROLLER: &str = "berth-manager";
 /// The longest note the API takes, in bytes.
@@ -58,19 +54,7 @@ pub enum SpreadStep {
 }
 
 /// A write to the status of a WorkloadSpread.
-#[derive(Clone, Debug)]
-pub struct SpreadWrite {
-    /// The spread.
-    pub key: Key,
-    /// Which one of that name.
-    pub uid: Box<str>,
-    /// The version it was decided on: a pod that was let in since makes it fail.
-    pub resource_version: Box<str>,
-    /// Its spec, which a write of the status leaves as it is.
-    pub spec: Box<WorkloadSpreadSpec>,
-    /// All of its status.
-    pub status: Box<WorkloadSpreadStatus>,
-}
+pub type SpreadWrite = StatusWrite<WorkloadSpreadSpec, WorkloadSpreadStatus>;
 
 /// Replicas of a workload as they were read.
 #[derive(Debug)]
@@ -87,57 +71,30 @@ pub struct Replicas {
 pub async fn carry_out(
     client: Client,
     tenure: Tenure,
-    mut steps: mpsc::UnboundedReceiver<SpreadStep>,
+    steps: mpsc::UnboundedReceiver<SpreadStep>,
     answers: mpsc::Sender<Replicas>,
 ) {
-    let permits = Arc::new(Semaphore::new(AT_ONCE));
-    let mut tasks = JoinSet::new();
-    while let Some(step) = steps.recv().await {
-        let Ok(permit) = permits.clone().acquire_owned().await else { return };
+    site::each(steps, |step| {
         let (client, tenure, answers) = (client.clone(), tenure.clone(), answers.clone());
-        tasks.spawn(async move {
+        async move {
             match step {
                 SpreadStep::Ask { key, uid, target } => {
                     let wants = replicas(&client, &key.namespace, &target).await;
                     // Its reader has ended.
                     let _ = answers.send(Replicas { key, uid, wants }).await;
                 }
-                SpreadStep::Write(order) if tenure.holds() => write(&client, *order).await,
+                SpreadStep::Write(order) if tenure.holds() => {
+                    let object = |metadata, spec, status| WorkloadSpread { metadata, spec, status };
+                    site::write(&client, *order, object).await;
+                }
                 SpreadStep::Tell { key, uid, note } if tenure.holds() => {
                     tell(&client, &key, &uid, note).await;
                 }
                 SpreadStep::Write(_) | SpreadStep::Tell { .. } => {}
             }
-            drop(permit);
-        });
-        while tasks.try_join_next().is_some() {}
-    }
-}
-
-async fn write(client: &Client, order: SpreadWrite) {
-    let SpreadWrite { key, uid, resource_version, spec, status } = order;
-    let api: Api<WorkloadSpread> = Api::namespaced(client.clone(), &key.namespace);
-    let metadata = ObjectMeta {
-        name: Some(key.name.to_string()),
-        namespace: Some(key.namespace.to_string()),
-        uid: Some(uid.into()),
-        resource_version: Some(resource_version.into()),
-        ..ObjectMeta::default()
-    };
-    let object = WorkloadSpread { metadata, spec: *spec, status: Some(*status) };
-    let written =
-        timeout(ANSWER_WITHIN, api.replace_status(&key.name, &PostParams::default(), &object)).await;
-    match written {
-        Ok(Ok(_)) => debug!(spread = %key, "Status of a WorkloadSpread written"),
-        // It has changed since, or is gone: its newest version comes by the watch.
-        Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => {
-            debug!(spread = %key, "Status of a WorkloadSpread was decided on an older version");
         }
-        Ok(Err(error)) => {
-            warn!(spread = %key, error = chain(&error), "Status of a WorkloadSpread not written");
-        }
-        Err(_) => warn!(spread = %key, "Status of a WorkloadSpread not written, no answer"),
-    }
+    })
+    .await;
 }
 
 /// An Event that cannot be written is lost; the status says what lasts.

@@ -5,7 +5,7 @@
 //!  PersistentPodStates ─────────────────────┴─▶ plan (berth-pod-state) ──▶ create, update, delete
 //! ```
 //!
-//! What is recorded in them, and how pods come back, is the manager's. A write that was not seen yet is
+//! Records in them, and how pods come back, are the manager's. A write that was not seen yet is
 //! decided once more, and fails or changes nothing: so nothing is remembered of writes.
 
 mod controller;
