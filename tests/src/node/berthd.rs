@@ -252,6 +252,13 @@ podView:
         self.serving().await
     }
 
+    /// Tells it to end, waits for that, and starts it again, as systemd's `restart` does.
+    pub async fn restart(&self) -> Result<()> {
+        self.service.stop()?;
+        self.service.start()?;
+        self.serving().await
+    }
+
     /// Crashes its shim and starts it again. Its socket is kept, as systemd does it: whoever connects
     /// meanwhile waits.
     pub async fn crash_shim(&self) -> Result<()> {

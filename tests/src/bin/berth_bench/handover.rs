@@ -1,21 +1,21 @@
 //! Bench of a replacement of berthd, as a node sees it, while its pods come and go.
 //!
 //! All parts are real. Pods of two ordered containers with exec probes, one of an image that is asked for at
-//! each start, are made and deleted all the time; four clients call berthd all the time, and one pulls and
-//! removes an image. `upgrade` replaces it by `berthctl upgrade`, `kill` by SIGKILL and a new start on a
-//! socket that was kept, as systemd does it, `kill-rebind` the same where the new one has to bind the socket
-//! anew; `stand-still` stops it for ten seconds (SIGSTOP) and lets it go on. With
-//! `BERTH_TESTS_TWO_PROGRAMS=1` the node has `berth-shim` and berthd, and it is berthd that is replaced; then
-//! there are `upgrade-shim` and `kill-shim` (its socket kept) as well, which replace the other one. Then
+//! each start, are made and deleted all the time; four clients call the CRI socket all the time, and one pulls
+//! and removes an image. On a node with two programs berthd is killed and started anew (`kill-agent`), told to
+//! end and started anew (`restart-agent`), stopped for ten seconds by SIGSTOP (`stop-agent-10s`), and
+//! berth-shim gives its place to another (`upgrade-shim`) or is killed and started anew on its socket, which
+//! systemd keeps (`kill-shim`). On a node with one program (`one-`) berthd is upgraded by `berthctl upgrade`,
+//! killed with its socket kept, killed so that the new one binds it anew, and stopped for ten seconds. Then
 //! everything is counted that went wrong: calls of the clients, restarts of containers, pods that failed,
-//! what the kubelet complains of, and whether the node was ever not Ready. `none` is the same churn with
-//! nothing replaced, the baseline of the others.
+//! what the kubelet complains of, and whether the node was ever not Ready. `none` and `one-none` are the same
+//! churn with nothing replaced, the baselines of the others.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use berth_tests::node::Node;
+use berth_tests::node::{Builder, Node};
 use berth_tests::observe::Caller;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -40,17 +40,23 @@ const METRICS: &[&str] = &[
 
 pub(crate) const BENCH: Bench = Bench {
     name: "handover",
-    about: "berthd replaced ten times while 60 pods come and go; baseline: the same churn without",
+    about: "berthd or berth-shim replaced ten times while 60 pods come and go; baseline: the same churn without",
     cases: &[
         ("none", METRICS),
-        ("upgrade", METRICS),
-        ("kill", METRICS),
-        ("kill-rebind", METRICS),
-        ("stand-still", METRICS),
+        ("kill-agent", METRICS),
+        ("restart-agent", METRICS),
+        ("stop-agent-10s", METRICS),
         ("upgrade-shim", METRICS),
         ("kill-shim", METRICS),
+        ("one-none", METRICS),
+        ("one-upgrade", METRICS),
+        ("one-kill", METRICS),
+        ("one-kill-rebind", METRICS),
+        ("one-stop-10s", METRICS),
     ],
 };
+/// Prefix of the cases with one program.
+const ONE: &str = "one-";
 const SHAPE: Shape = Shape { pods: 60, containers: &[2], probes: true };
 /// Made and deleted in one step.
 const STEP: usize = 2;
@@ -59,7 +65,7 @@ const PAUSE: Duration = Duration::from_secs(3);
 /// Between two replacements.
 const APART: Duration = Duration::from_secs(9);
 const REPLACED: usize = 10;
-const STANDS_STILL: Duration = Duration::from_secs(10);
+const STOPPED: Duration = Duration::from_secs(10);
 /// Between two pulls of the client that pulls.
 const PULL_PAUSE: Duration = Duration::from_millis(500);
 
@@ -74,23 +80,27 @@ struct Seen {
 }
 
 pub(crate) async fn run(options: &Options) -> Result<Vec<Row>> {
-    let bed = Bed::up(Node::builder()).await?;
+    let wanted = || BENCH.cases.iter().map(|&(case, _)| case).filter(|case| options.wants(case));
+    let (one, two): (Vec<_>, Vec<_>) = wanted().partition(|case| case.starts_with(ONE));
+    let mut rows = Vec::new();
+    for (cases, builder) in [(two, Node::builder().two_programs()), (one, Node::builder())] {
+        if !cases.is_empty() {
+            rows.extend(on_a_node(builder, &cases).await?);
+        }
+    }
+    Ok(rows)
+}
+
+/// Cases on one node, one after the other.
+async fn on_a_node(builder: Builder, cases: &[&'static str]) -> Result<Vec<Row>> {
+    let bed = Bed::up(builder).await?;
     let mut rows = Vec::new();
     let mut without = None;
-    for &(case, _) in BENCH.cases.iter().filter(|(case, _)| options.wants(case)) {
-        let two = bed.node.berthd()?.shim().is_some();
-        if case.ends_with("-shim") && !two {
-            eprintln!("{case}: left out, there is one program (BERTH_TESTS_TWO_PROGRAMS=1 makes two)");
-            continue;
-        }
-        if case == "kill-rebind" && two {
-            eprintln!("{case}: left out, berthd has no socket of the kubelet");
-            continue;
-        }
-        let seen = churn(&bed, case).await.with_context(|| case.to_owned())?;
+    for case in cases {
+        let seen = churn(&bed, case).await.with_context(|| (*case).to_owned())?;
         eprintln!("{case}: {seen:?}");
         rows.extend(rows_of(case, &seen, without.as_ref()));
-        if case == "none" {
+        if case.ends_with("none") {
             without = Some(seen);
         }
     }
@@ -137,21 +147,22 @@ async fn churn(bed: &Bed, case: &str) -> Result<Seen> {
         rounds += 1;
         let began = Instant::now();
         match case {
-            "upgrade" => berthd.upgrade(&berthd.program()?, &["--watch=0s"]).await?,
-            "kill" => berthd.crash_on_kept_socket().await?,
-            "kill-rebind" => berthd.crash().await?,
+            "kill-agent" | "one-kill-rebind" => berthd.crash().await?,
+            "restart-agent" => berthd.restart().await?,
+            "one-upgrade" => berthd.upgrade(&berthd.program()?, &["--watch=0s"]).await?,
+            "one-kill" => berthd.crash_on_kept_socket().await?,
             "upgrade-shim" => berthd.upgrade_shim().await?,
             "kill-shim" => berthd.crash_shim().await?,
-            "stand-still" => {
+            "stop-agent-10s" | "one-stop-10s" => {
                 let pid = berthd.service().pid().context("berthd does not run")?;
                 let pid = Pid::from_raw(i32::try_from(pid).context("pid")?);
                 kill(pid, Signal::SIGSTOP).context("stop berthd")?;
-                sleep(STANDS_STILL).await;
+                sleep(STOPPED).await;
                 kill(pid, Signal::SIGCONT).context("let berthd go on")?;
             }
             _ => {}
         }
-        if case != "none" {
+        if !case.ends_with("none") {
             seen.replaced_s.push(began.elapsed().as_secs_f64());
         }
         next = Instant::now() + APART;
