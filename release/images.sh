@@ -4,7 +4,7 @@
 #
 #   release/images.sh PROGRAMS OUT      PROGRAMS: target/release
 #
-# Libraries are those of this machine: build on the oldest one that the nodes may be of. The installer copies berthd out of its image to
+# Libraries are those of this machine: build on the oldest one that the nodes may be of. The installer copies programs out of its image to
 # the node, which must have a glibc that is not older.
 set -euo pipefail
 
@@ -42,7 +42,7 @@ image() {
 
 # The agent's probes are berthctl.
 image berthd 0:0 berthd berthctl
-# The installer copies berthd to the node.
-image berthctl 0:0 berthctl berthd
+# The installer copies berthd and berth-shim to the node.
+image berthctl 0:0 berthctl berthd berth-shim
 image berth-manager 65532:65532 berth-manager
 image berth-workloads 65532:65532 berth-workloads

@@ -49,6 +49,7 @@ pub(crate) async fn bypass(global: &Global, args: &BypassArgs) -> Result<ExitCod
             runtime: None,
             upgrade: false,
             two_programs: false,
+            one_program: false,
             kubeconfig: None,
             pod,
             node,

@@ -69,8 +69,12 @@ pub(crate) struct InstallArgs {
     #[arg(long)]
     pub upgrade: bool,
     /// The data path in a program of its own, berth-shim, so that no call fails whatever becomes of berthd
+    /// [default: as the node has it, and two where nothing is installed or configured]
     #[arg(long)]
     pub two_programs: bool,
+    /// The data path in berthd itself
+    #[arg(long, conflicts_with = "two_programs")]
+    pub one_program: bool,
     /// Kubeconfig for berthd, if it has no configuration yet [default: the kubelet's]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<String>,
@@ -103,7 +107,7 @@ pub(crate) async fn install(global: &Global, args: &InstallArgs) -> Result<ExitC
         kubeconfig: args.kubeconfig.clone(),
         has_berthd: programs.join("berthd").exists(),
         has_shim: programs.join("berth-shim").exists(),
-        two_programs: args.two_programs,
+        two_programs: (args.two_programs || args.one_program).then_some(args.two_programs),
         programs,
         replace: Vec::new(),
     };

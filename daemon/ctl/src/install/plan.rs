@@ -109,8 +109,8 @@ pub(crate) struct Wishes {
     pub has_berthd: bool,
     /// Whether `berth-shim` is there.
     pub has_shim: bool,
-    /// The data path in a program of its own. It stays so where it is so already.
-    pub two_programs: bool,
+    /// The data path in a program of its own, or not; without a wish as the node has it.
+    pub two_programs: Option<bool>,
     /// Which of those on the node are to be replaced: put there by an installation, and not the same.
     pub replace: Vec<&'static str>,
 }
@@ -178,7 +178,8 @@ pub(crate) enum PlanError {
     NoProgram(PathBuf),
     /// No program of the data path.
     #[error(
-        "there is no berth-shim at {BERTH_SHIM}, and none beside this berthctl in {}; put them into one folder", .0.display()
+        "there is no berth-shim at {BERTH_SHIM}, and none beside this berthctl in {}; put them into one folder, or install \
+         with --one-program", .0.display()
     )]
     NoShim(PathBuf),
     /// Berth is there, and its socket is berthd's.
@@ -187,6 +188,12 @@ pub(crate) enum PlanError {
          uninstall, and then install it as two"
     )]
     OneProgram,
+    /// Berth is there, and its socket is `berth-shim`'s.
+    #[error(
+        "Berth is installed here as two programs, and its socket cannot change hands while the kubelet uses it; berthctl \
+         uninstall, and then install it with --one-program"
+    )]
+    TwoPrograms,
     /// The administrator's configuration is of the other kind.
     #[error(
         "{CONFIG} has {has}, and for {programs} it needs {needs}; change it, or remove it to have one written"

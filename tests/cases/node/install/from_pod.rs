@@ -60,9 +60,9 @@ async fn becomes_ready(pods: &Pods, name: &str) -> Result<()> {
 #[tokio::test]
 async fn installed_from_a_pod() -> Result<()> {
     let node = SystemdNode::start().await?;
-    let (berthctl, berthd) = (programs::berth("berthctl")?, programs::berth("berthd")?);
-    let archive =
-        program_images::archive(node.systemd().of(), &[Path::new(&berthctl), Path::new(&berthd)]).await?;
+    let [berthctl, berthd, shim] =
+        [programs::berth("berthctl")?, programs::berth("berthd")?, programs::berth("berth-shim")?];
+    let archive = program_images::archive(node.systemd().of(), &[&*berthctl, &*berthd, &*shim]).await?;
     node.import(&archive).await?;
     let pods = Pods::of(&node).await?;
     let web = pods.plain("web").await?;
@@ -92,7 +92,7 @@ async fn installed_from_a_pod() -> Result<()> {
     pods.gone("installer").await?;
     pods.ordered("without-the-pod").await?;
 
-    replaced_from_a_pod(&node, &pods, &berthctl, &berthd).await?;
+    replaced_from_a_pod(&node, &pods, [&berthctl, &berthd, &shim]).await?;
     pods.untouched("web", &web).await?;
 
     create(installer("remover", json!(["uninstall", "--on-node", "--stay", "--purge"]))?).await?;
@@ -103,14 +103,15 @@ async fn installed_from_a_pod() -> Result<()> {
 }
 
 /// A new image brings a new program: what is none is not taken, and what is one is handed over to.
-async fn replaced_from_a_pod(node: &SystemdNode, pods: &Pods, berthctl: &Path, berthd: &Path) -> Result<()> {
+async fn replaced_from_a_pod(node: &SystemdNode, pods: &Pods, programs: [&Path; 3]) -> Result<()> {
+    let [berthctl, berthd, shim] = programs;
     let (run, systemd) = (node.systemd().of(), node.systemd());
     let main = async || systemd.property("berthd.service", "MainPID").await;
     let kubelet = systemd.property("kubelet.service", "MainPID").await?;
     let installed = systemd.path("/usr/local/bin/berthd");
     let (first, old) = (std::fs::read(&installed).context("berthd")?, main().await?);
     let create = async |name: &str, program: &Path| {
-        node.import(&program_images::archive(run, &[berthctl, program]).await?).await?;
+        node.import(&program_images::archive(run, &[berthctl, program, shim]).await?).await?;
         let pod = installer(name, Value::Null)?;
         pods.api.create(&PostParams::default(), &pod).await.context("create a pod")
     };

@@ -33,7 +33,7 @@ async fn killed_in_the_middle() -> Result<()> {
             await_condition("it waits", Duration::from_secs(60), async || {
                 let text = fs::read_to_string(&journal).context("journal")?;
                 ensure!(text.contains("started") && text.contains("berthd.service\""), "{text}");
-                ensure!(text.matches("\"started\"").count() == 2, "{text}");
+                ensure!(text.matches("\"started\"").count() == 3, "{text}");
                 Ok(())
             })
             .await?;

@@ -17,7 +17,7 @@ const GRACE: i64 = 20;
 async fn a_stop_goes_on_when_berthd_is_killed() -> Result<()> {
     let node = SystemdNode::start().await?;
     let pods = Pods::of(&node).await?;
-    node.ctl(&["install", LONG]).await?;
+    node.ctl(&["install", "--one-program", LONG]).await?;
     let deaf = Container::new("deaf").only("trap 'touch /tmp/told' TERM; while :; do sleep 1; done");
     let deaf = pods.play("deaf", Pods::manifest("deaf").container(deaf).grace(GRACE)).await?;
     let (_, deaf, _) = deaf.first().context("no container")?;

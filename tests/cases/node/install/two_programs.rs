@@ -15,7 +15,7 @@ async fn two_programs_are_installed_and_removed() -> Result<()> {
     let node = SystemdNode::start().await?;
     let pods = Pods::of(&node).await?;
     let web = pods.plain("web").await?;
-    let said = node.ctl(&["install", "--two-programs", LONG]).await?;
+    let said = node.ctl(&["install", LONG]).await?;
     ensure!(said.contains("through Berth"), "{said}");
     pods.untouched("web", &web).await?;
     pods.ordered("ordered").await?;

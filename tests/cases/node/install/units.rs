@@ -22,7 +22,7 @@ const SOCKET: &str = "/run/berth/cri.sock";
 async fn the_sandbox_lets_it_do_its_work() -> Result<()> {
     let node = SystemdNode::start().await?;
     let pods = Pods::of(&node).await?;
-    node.ctl(&["install", LONG]).await?;
+    node.ctl(&["install", "--one-program", LONG]).await?;
     let web = pods.plain("web").await?;
 
     // The kubelet is known among the clients by its process: only it can be asked to restart a container.
@@ -60,7 +60,7 @@ async fn the_sandbox_lets_it_do_its_work() -> Result<()> {
 async fn a_restart_is_not_seen_through_the_socket() -> Result<()> {
     let node = SystemdNode::start().await?;
     let pods = Pods::of(&node).await?;
-    node.ctl(&["install", LONG]).await?;
+    node.ctl(&["install", "--one-program", LONG]).await?;
     let web = pods.plain("web").await?;
     let outside = node.systemd().path(SOCKET);
     let inode = std::fs::metadata(&outside).context(SOCKET)?.ino();
@@ -109,7 +109,7 @@ async fn a_restart_is_not_seen_through_the_socket() -> Result<()> {
 async fn an_upgrade_changes_the_main_process() -> Result<()> {
     let node = SystemdNode::start().await?;
     let pods = Pods::of(&node).await?;
-    node.ctl(&["install", LONG]).await?;
+    node.ctl(&["install", "--one-program", LONG]).await?;
     let web = pods.plain("web").await?;
     let main = async || node.systemd().property("berthd.service", "MainPID").await;
     for _ in 0..2 {

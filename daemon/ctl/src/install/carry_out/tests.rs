@@ -59,7 +59,7 @@ impl World {
     fn plan(&self) -> Plan {
         let facts = Facts::gather(&self.host, None).unwrap();
         let programs = self.programs.path().to_owned();
-        let two_programs = self.two_programs;
+        let two_programs = Some(self.two_programs);
         let wishes = Wishes { programs, has_berthd: true, has_shim: true, two_programs, ..Wishes::default() };
         plan::plan(&facts, &wishes).unwrap()
     }

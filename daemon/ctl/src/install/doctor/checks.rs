@@ -121,7 +121,8 @@ fn units(facts: &Facts) -> Check {
 /// Whether berthd and `berth-shim` mean each other, and the same runtime; nothing where there is one program.
 fn data_path(facts: &Facts) -> Option<Check> {
     const NAME: &str = "data path";
-    match plan::two_programs(facts, &Wishes::default(), &runtime(facts)) {
+    let wishes = Wishes { two_programs: Some(facts.installed.two_programs()), ..Wishes::default() };
+    match plan::two_programs(facts, &wishes, &runtime(facts)) {
         Ok(false) => None,
         Ok(true) => Some(Check::ok(NAME, "berth-shim; berthd decides")),
         Err(error) => Some(Check::fail(NAME, error.to_string(), "then restart both services")),

@@ -7,7 +7,7 @@ use super::super::places::{CONTAINERD, SERVICE_UNIT, SOCKET_UNIT};
 use super::*;
 
 fn wishes() -> Wishes {
-    Wishes { programs: "/opt/berth".into(), has_berthd: true, ..Wishes::default() }
+    Wishes { programs: "/opt/berth".into(), has_berthd: true, two_programs: Some(false), ..Wishes::default() }
 }
 
 fn planned(files: &[(&str, &str)], more: &[(&str, &str)], wishes: &Wishes) -> Result<Plan, PlanError> {

@@ -8,12 +8,19 @@ use crate::shim::SOCKET;
 /// that do not mean each other would both be without calls.
 pub(crate) fn two_programs(facts: &Facts, wishes: &Wishes, runtime: &str) -> Result<bool, PlanError> {
     let installed = &facts.installed;
-    let two = wishes.two_programs || installed.two_programs();
-    if let Some(config) = installed.config.as_deref() {
-        let has = texts::shim_socket_of(config);
+    let [socket, _] = &installed.units;
+    let configured = installed.config.as_deref().map(texts::shim_socket_of);
+    let two = match (wishes.two_programs, &configured) {
+        (Some(false), _) if installed.two_programs() => return Err(PlanError::TwoPrograms),
+        (Some(two), _) => two,
+        (None, _) if installed.two_programs() => true,
+        // What the administrator has written is followed.
+        (None, Some(socket)) => socket.is_some(),
+        (None, None) => socket.is_none(),
+    };
+    if let Some(has) = configured {
         let expected = two.then_some(SOCKET);
         if has.as_deref() != expected {
-            let [socket, _] = &installed.units;
             if two && has.is_none() && socket.is_some() && !installed.two_programs() {
                 return Err(PlanError::OneProgram);
             }
@@ -21,7 +28,7 @@ pub(crate) fn two_programs(facts: &Facts, wishes: &Wishes, runtime: &str) -> Res
                 Some(socket) => format!("shimSocket: {socket}"),
                 None => "no shimSocket".to_owned(),
             };
-            let programs = if two { "two programs" } else { "one program (--two-programs installs two)" };
+            let programs = if two { "two programs" } else { "one program" };
             let (has, needs) = (words(has.as_deref()), words(expected));
             return Err(PlanError::Configured { programs, has, needs });
         }
@@ -50,7 +57,7 @@ mod tests {
 
     fn wishes() -> Wishes {
         let programs = "/opt/berth".into();
-        Wishes { programs, has_berthd: true, has_shim: true, two_programs: true, ..Wishes::default() }
+        Wishes { programs, has_berthd: true, has_shim: true, ..Wishes::default() }
     }
 
     fn written(plan: &Plan, wanted: &str) -> String {
@@ -162,29 +169,34 @@ mod tests {
         let (two, other) = (format!("{one}shimSocket: {SOCKET}\n"), format!("{one}shimSocket: /x.sock\n"));
         let env = "BERTH_RUNTIME_ENDPOINT=/run/c.sock\n";
         for (files, wished, expected) in [
-            (vec![], false, Ok(false)),
-            (vec![], true, Ok(true)),
-            (vec![(CONFIG, one)], false, Ok(false)),
-            (vec![(CONFIG, two.as_str())], true, Ok(true)),
-            (vec![(CONFIG, &two), (SHIM_SOCKET_DROP_IN, "")], false, Ok(true)),
-            (vec![(CONFIG, &two), (SHIM_ENV, env)], true, Ok(true)),
-            (vec![(CONFIG, one)], true, Err("needs shimSocket: /run/berth/shim.sock")),
-            (vec![(CONFIG, &other)], true, Err("has shimSocket: /x.sock")),
-            (vec![(CONFIG, &two)], false, Err("--two-programs installs two")),
-            (vec![(CONFIG, one), (UNIT, "")], true, Err("berthctl uninstall")),
-            (vec![(CONFIG, one), (SHIM_SOCKET_DROP_IN, "")], false, Err("for two programs it needs")),
+            (vec![], None, Ok(true)),
+            (vec![], Some(false), Ok(false)),
+            (vec![], Some(true), Ok(true)),
+            (vec![(UNIT, "")], None, Ok(false)),
+            (vec![(CONFIG, one)], None, Ok(false)),
+            (vec![(CONFIG, one)], Some(false), Ok(false)),
+            (vec![(CONFIG, two.as_str())], None, Ok(true)),
+            (vec![(CONFIG, two.as_str())], Some(true), Ok(true)),
+            (vec![(CONFIG, &two), (SHIM_SOCKET_DROP_IN, "")], None, Ok(true)),
+            (vec![(CONFIG, &two), (SHIM_SOCKET_DROP_IN, "")], Some(false), Err("with --one-program")),
+            (vec![(CONFIG, &two), (SHIM_ENV, env)], Some(true), Ok(true)),
+            (vec![(CONFIG, one)], Some(true), Err("needs shimSocket: /run/berth/shim.sock")),
+            (vec![(CONFIG, &other)], None, Err("has shimSocket: /x.sock")),
+            (vec![(CONFIG, &two)], Some(false), Err("for one program it needs no shimSocket")),
+            (vec![(CONFIG, one), (UNIT, "")], Some(true), Err("berthctl uninstall")),
+            (vec![(CONFIG, one), (SHIM_SOCKET_DROP_IN, "")], None, Err("for two programs it needs")),
             (
                 vec![(SHIM_ENV, "BERTH_RUNTIME_ENDPOINT=/run/d.sock\n")],
-                true,
+                None,
                 Err("correct or remove that file"),
             ),
-            (vec![(SHIM_ENV, "")], true, Err("BERTH_RUNTIME_ENDPOINT=, and")),
+            (vec![(SHIM_ENV, "")], None, Err("BERTH_RUNTIME_ENDPOINT=, and")),
         ] {
             let tree = Tree::of(KUBEADM);
             files.iter().for_each(|(path, text)| tree.write(path, text));
             let found = two_programs(&tree.facts(), &Wishes { two_programs: wished, ..wishes() }, RUNTIME);
             match expected {
-                Ok(two) => assert_eq!(found, Ok(two), "{files:?} {wished}"),
+                Ok(two) => assert_eq!(found, Ok(two), "{files:?} {wished:?}"),
                 Err(words) => {
                     let error = found.unwrap_err().to_string();
                     assert!(error.contains(words), "{files:?}: {error}");
