@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
+use berth_base::openkruise::Ownership;
 use clap::{ArgAction, Parser};
 use tracing_subscriber::filter::Targets;
 
@@ -34,6 +35,9 @@ pub struct Config {
     /// Address of /metrics
     #[arg(long, env = "BERTH_METRICS_ADDRESS", default_value = "0.0.0.0:8080")]
     pub metrics_address: SocketAddr,
+    /// Who decides on the kinds that OpenKruise has as well
+    #[arg(long, env = "BERTH_OWNERSHIP", value_enum, default_value_t)]
+    pub ownership: Ownership,
     /// Admission
     #[command(flatten)]
     pub admission: admission::Options,

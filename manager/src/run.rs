@@ -13,7 +13,10 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
-use berth_base::client::{client, identity};
+use berth_base::{
+    client::{client, identity},
+    openkruise,
+};
 use clap::Parser;
 use prometheus_client::registry::Registry;
 use tokio::{
@@ -100,6 +103,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
 
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
+    let (owns, owned) = watch::channel(false);
     let (listed, readiness) = watch::channel(Listed::default());
     let (admits, admission_readiness) = watch::channel(Admits::default());
     let (standing, webhooks) = watch::channel(Webhooks::default());
@@ -143,9 +147,20 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let mut tasks = JoinSet::new();
     tasks.spawn(http::serve(
         health_page,
-        Pages::Health(health::checks(readiness, admission_readiness)),
+        Pages::Health(health::checks(owned, readiness, admission_readiness)),
         stop.clone(),
     ));
+    // Cancel-safe: nothing has been begun.
+    let stopped = tokio::select! {
+        _ = terminate.recv() => true,
+        _ = interrupt.recv() => true,
+        () = openkruise::stopped(&client, config.ownership, &owns) => false,
+    };
+    if stopped {
+        stop.cancel();
+        while tasks.join_next().await.is_some() {}
+        return Ok(());
+    }
     let mut watches = JoinSet::new();
     admission::start(
         &config.admission,
@@ -174,6 +189,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     watches.spawn(follow::<StatefulSets>(client.clone(), sender.clone(), metrics.clone()));
     watches.spawn(follow::<AdvancedSets>(client.clone(), sender.clone(), metrics.clone()));
     watches.spawn(follow::<NodeUpdates>(client.clone(), sender, metrics));
+    watches.spawn(openkruise::warn_of(client.clone()));
     watches.spawn(notes::write(client.clone(), told));
     watches.spawn(virtual_nodes::follow(client.clone(), tells));
     watches.spawn(secrets::read(client.clone(), asked, answer));

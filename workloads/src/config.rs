@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use berth_base::telemetry::LogFormat;
+use berth_base::{openkruise::Ownership, telemetry::LogFormat};
 use berth_workloads_policy::schedule;
 use clap::{ArgAction, Parser};
 use jiff::tz::TimeZone;
@@ -34,6 +34,9 @@ pub struct Config {
     /// Address of /metrics
     #[arg(long, env = "BERTH_METRICS_ADDRESS", default_value = "0.0.0.0:8080")]
     pub metrics_address: SocketAddr,
+    /// Who decides on the kinds that OpenKruise has as well
+    #[arg(long, env = "BERTH_OWNERSHIP", value_enum, default_value_t)]
+    pub ownership: Ownership,
     /// Bring pods of a CloneSet back to its current revision when its partition is raised
     #[arg(long, env = "BERTH_CLONESET_PARTITION_ROLLBACK")]
     pub cloneset_partition_rollback: bool,

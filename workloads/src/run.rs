@@ -10,7 +10,7 @@ use berth_base::{
     client::{client, identity},
     http::{self, Check, Pages},
     lease::{Candidate, Terms},
-    telemetry,
+    openkruise, telemetry,
 };
 use berth_workloads_policy::clone_set::Settings;
 use clap::Parser;
@@ -113,10 +113,12 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let files = config.sidecar_set_revisions.is_some();
     let (revisions_listed, revisions_readiness) = watch::channel(sidecar_sets::listed(files));
 
+    let (owns, owned) = watch::channel(false);
     let stop = CancellationToken::new();
     let (mut tasks, mut watches) = (JoinSet::new(), JoinSet::new());
     let checks = Box::new(move || {
         let check = |(name, done)| Check { name, done, missing: "not listed yet" };
+        let owned = openkruise::check(*owned.borrow());
         let all = [
             &readiness,
             &jobs_readiness,
@@ -125,10 +127,22 @@ async fn serve(config: Config) -> anyhow::Result<()> {
             &states_readiness,
             &revisions_readiness,
         ];
-        all.map(|listed| listed.borrow().clone()).into_iter().flatten().map(check).collect()
+        let listed = all.map(|listed| listed.borrow().clone()).into_iter().flatten().map(check);
+        std::iter::once(owned).chain(listed).collect()
     });
     tasks.spawn(http::serve(health, Pages::Health(checks), stop.clone()));
     tasks.spawn(http::serve(scraped, Pages::Metrics(registry), stop.clone()));
+    // Cancel-safe: nothing has been begun.
+    let stopped = tokio::select! {
+        _ = terminate.recv() => true,
+        _ = interrupt.recv() => true,
+        () = openkruise::stopped(&client, config.ownership, &owns) => false,
+    };
+    if stopped {
+        stop.cancel();
+        while tasks.join_next().await.is_some() {}
+        return Ok(());
+    }
     if distributes {
         distribution::start(distribution::Connections { tenure, writer, listed }, &mut watches);
     } else {
@@ -168,6 +182,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         }
         watches.spawn(controller.run());
     }
+    watches.spawn(openkruise::warn_of(client.clone()));
     watches.spawn(events::write(client, told));
     // The lease is given up when nothing is written any more.
     let written = CancellationToken::new();

@@ -9,6 +9,7 @@
 pub mod client;
 pub mod http;
 pub mod lease;
+pub mod openkruise;
 pub mod outage;
 pub mod telemetry;
 pub mod time;

@@ -2,6 +2,7 @@
 //! on paper, because nothing of what it does needs more. One test has a real pod.
 
 mod images;
+mod ownership;
 mod room;
 mod virtual_nodes;
 

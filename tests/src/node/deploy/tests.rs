@@ -172,6 +172,8 @@ fn the_manager_reads_this_and_nothing_else() {
         "admissionregistration.k8s.io/validatingwebhookconfigurations only berth-manager",
         "apps.kruise.io/sidecarsets",
         "coordination.k8s.io/leases only berth-manager",
+        // Whether an OpenKruise decides.
+        "coordination.k8s.io/leases only kruise-manager",
         // The budget of a pod, to what the pod belongs, and how many pods that wants.
         "policy.kruise.io/podunavailablebudgets",
         "apps/replicasets",
