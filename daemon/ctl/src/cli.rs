@@ -122,8 +122,8 @@ pub(crate) enum Command {
     Events(events::EventsArgs),
     /// Collect what a report of a bug needs into a directory, with secrets left out
     ///
-    /// What berthd and the runtime say of themselves, doctor's checks, the configuration, the unit and its
-    /// log. Neither specs of pods nor their env are in it. Read it before you send it.
+    /// Words of berthd and of the runtime about themselves, doctor's checks, the configuration, the unit and
+    /// its log. Neither specs of pods nor their env are in it. Read it before you send it.
     Sysdump(sysdump::SysdumpArgs),
     /// Put Berth between the kubelet and the container runtime of this node
     ///
