@@ -35,12 +35,15 @@ pub use self::{
     claims::ClaimView,
     rules::{Priority, Rules, UpdateType},
 };
-use self::{member::Member, numbers::numbers};
+use self::{
+    member::Member,
+    numbers::{Course, numbers},
+};
 use crate::{
     action::Action,
     agents::Agents,
     hash::Suffixes,
-    in_place::{InPlaceState, Settled},
+    in_place::{InPlaceState, Settled, change},
     plan::{self, Failures, Nodes, release},
     pod::PodView,
     predownload::{self, Ahead},
@@ -175,7 +178,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         pass.plan.actions.extend(ahead.create);
         pass.plan.notes.extend(ahead.notes);
         let written = pass.plan.actions.len();
-        let numbers = numbers(&rules, &pass.members, pass.rolls_back());
+        let numbers = numbers(&rules, &pass.members, pass.course());
         pass.scale(&numbers, &ours);
         if pass.plan.actions.len() == written {
             pass.update(&numbers);
@@ -196,8 +199,14 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
 }
 
 impl Pass<'_> {
-    fn rolls_back(&self) -> bool {
-        self.input.settings.partition_rollback && self.live.current.name != self.live.update.name
+    fn course(&self) -> Course {
+        let Live { current, update } = self.live;
+        let is_other = current.name != update.name;
+        let in_place = self.rules.update_type != UpdateType::ReCreate;
+        Course {
+            rolls_back: self.input.settings.partition_rollback && is_other,
+            in_place: in_place && is_other && change(&current.template, &update.template).is_some(),
+        }
     }
 
     /// Decides on images that are pulled ahead.
