@@ -30,7 +30,12 @@ use std::{
 use berth_proto::crd::{CloneSet, CloneSetStatus};
 use jiff::Timestamp;
 
-pub(crate) use self::{build::add_gate, priority::trailing, rules::template_labels, status::condition};
+pub(crate) use self::{
+    build::add_gate,
+    priority::trailing,
+    rules::template_labels,
+    status::{CLAIMS_DIFFER, condition},
+};
 pub use self::{
     claims::ClaimView,
     rules::{Priority, Rules, UpdateType},
@@ -114,6 +119,8 @@ struct Pass<'a> {
     plan: Plan,
     /// Why the update does not go on.
     waits: Option<String>,
+    /// Claims that their templates would not make any more.
+    claims_differ: Option<String>,
     /// Updates in place that may be forgotten.
     settled: Settled,
 }
@@ -170,6 +177,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         suffixes,
         plan,
         waits: None,
+        claims_differ: None,
         settled: Settled::new(),
     };
     if !is_going {
@@ -187,6 +195,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         pass.plan.actions.extend(input.agents.open_gates(ours.iter().copied(), now));
         pass.plan.actions.extend(rules.hooks().mark(ours.iter().copied(), now));
         pass.keep_pods_to_delete();
+        pass.tell_of_claims();
         pass.plan.actions.extend(ahead.delete);
         pass.shorten_history(&ours);
         pass.plan.again = ahead.again;
