@@ -86,8 +86,12 @@ pub(super) fn numbers(rules: &Rules<'_>, members: &[Member<'_>], course: Course)
     // A surge of pods for an update that rests would only cost.
     let most_surge = if rules.paused { 0 } else { rules.max_surge };
     let going_on = count(members.iter().filter(|one| one.updated && one.is_being_updated()).count());
-    let is_extra = course.in_place && specified == 0 && old_over >= 0 && (old_over > 0 || going_on > 0);
-    let (surge, surge_old) = if most_surge > 0 && is_extra {
+    let is_extra = course.in_place
+        && most_surge > 0
+        && specified == 0
+        && old_over >= 0
+        && (old_over > 0 || going_on > 0);
+    let (surge, surge_old) = if is_extra {
         (most_surge.min(old_over.saturating_add(going_on)), 0)
     } else if most_surge > 0 {
         let scale = (unavailable + specified - rules.max_unavailable).clamp(0, specified);
@@ -113,17 +117,11 @@ pub(super) fn numbers(rules: &Rules<'_>, members: &[Member<'_>], course: Course)
     let down_old = if is_extra {
         // First those that were made for the time of the update.
         let made = members.iter().filter(|one| one.updated && one.pod.labels.contains_key(SURGE_LABEL));
-        down - count(made.count())
+        (down - count(made.count())).min(old_over)
     } else {
         counted_old - old.specified - expected_old
     };
-    let update = if is_extra && surge > 0 {
-        old_over
-    } else if old_over.abs() <= new_over.abs() {
-        old_over
-    } else {
-        -new_over
-    };
+    let update = if is_extra || old_over.abs() <= new_over.abs() { old_over } else { -new_over };
     // In OpenKruise those that are to go and serve no more are forgotten here: one more than may be is out.
     let going = members.iter().filter(|one| one.specified && !one.is_preparing_delete() && !one.available);
     let out = unavailable + i64::try_from(going.count()).unwrap_or(i64::MAX);

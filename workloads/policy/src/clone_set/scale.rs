@@ -79,6 +79,7 @@ impl<'a> Pass<'a> {
         let limit = numbers.limit.min(most_created(self.rules.template));
         let mut instances = self.instances(pods);
         let old = numbers.up_old.min(limit);
+        let in_place = self.course().in_place;
         let mut reused = std::mem::take(&mut instances.free).into_iter();
         let fresh = limit - count(reused.len().saturating_add(instances.held));
         let mut fresh = fresh.max(0);
@@ -101,7 +102,7 @@ impl<'a> Pass<'a> {
             let names = build::Names { pod: &name, instance: &instance };
             let settings = self.input.settings;
             let mut pod = build::pod(set, rules, owner, revision, names, settings, self.now);
-            if self.course().in_place && count(self.members.len()) + at >= rules.replicas {
+            if in_place && count(self.members.len()) + at >= rules.replicas {
                 pod["metadata"]["labels"][SURGE_LABEL] = "true".into();
             }
             self.plan.actions.push(Action::CreatePod(pod));

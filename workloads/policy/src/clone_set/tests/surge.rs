@@ -140,6 +140,23 @@ fn the_pods_of_the_partition_stay() {
     assert!(rollout.world.pods.iter().all(|pod| !pod.labels.contains_key(SURGE_LABEL)));
 }
 
+/// Fewer are wanted in the midst of it: the partition keeps its pods, and those that were made go first.
+#[rstest]
+#[case::without_surge(0, "", "delete o, delete n x3")]
+#[case::with_surge(2, "", "delete o, delete n")]
+#[case::some_were_made(2, "new", "delete n x2")]
+fn a_scale_in_leaves_the_partition_alone(#[case] surge: i32, #[case] made: &str, #[case] effect: &str) {
+    let spec = json!({
+        "replicas": 4,
+        "updateStrategy": { "type": "InPlaceIfPossible", "partition": 2, "maxUnavailable": 4, "maxSurge": surge },
+    });
+    let mut world = World::new(spec, if surge == 0 { "3o 5n" } else { "3o 4n" });
+    for pod in world.pods.iter_mut().filter(|_| !made.is_empty()).skip(4).take(2) {
+        pod.labels.insert(SURGE_LABEL.to_owned(), "true".to_owned());
+    }
+    assert_eq!(world.effect(), effect);
+}
+
 /// Its template cannot be followed in place: pods are replaced, as without.
 #[test]
 fn what_is_replaced_is_no_extra() {
