@@ -1,5 +1,5 @@
-//! Claims that are not what their templates say any more. No claim can follow a change of its template, and a pod
-//! keeps its claims; so a change is for pods that are made afterwards, and that is said.
+//! Claims that are not what their templates say any more. No claim can follow a change of its template,
+//! and a pod keeps its claims; so a change is for pods that are made afterwards, and that is said.
 
 use berth_proto::crd::ClaimTemplate;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
@@ -56,8 +56,8 @@ impl ClaimAsks {
     }
 }
 
-/// Message on the claims of pods that their templates would not make any more; `None`: there are none. Each: a
-/// pod, the template of one of its claims, and the claim, if there is one.
+/// Message on the claims of pods that their templates would not make any more; `None`: there are none.
+/// Each: a pod, the template of one of its claims, and the claim, if there is one.
 pub(crate) fn message<'a>(
     claims: impl Iterator<Item = (&'a str, &'a ClaimTemplate, Option<&'a ClaimAsks>)>,
 ) -> Option<String> {

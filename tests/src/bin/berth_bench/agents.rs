@@ -1,7 +1,8 @@
-//! All agents and kubelets in one: watches every NodePodUpdate, and carries out what is new in one. Of each
-//! pod an agent writes what the real one writes: of a workload's the gate that is shut, the patch and the gate
-//! that is opened; of one with sidecars the patch, and what the kubelet started. Of its node, what is reported
-//! meanwhile is written together. A kubelet's status is no write of ours and is not counted.
+//! All agents and kubelets in one: watches every NodePodUpdate, and carries out what is new in one. Of
+//! each pod an agent writes what the real one writes: of a workload's the gate that is shut, the patch
+//! and the gate that is opened; of one with sidecars the patch, and what the kubelet started. Of its
+//! node, what is reported meanwhile is written together. A kubelet's status is no write of ours and is
+//! not counted.
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;

@@ -109,7 +109,8 @@ impl Rollout {
     }
 }
 
-/// In OpenKruise as many pods are deleted as were made beyond the number, and only the others updated in place.
+/// In OpenKruise as many pods are deleted as were made beyond the number, and only the others updated in
+/// place.
 #[rstest]
 #[case::some(5, 2, 0)]
 #[case::one(5, 1, 1)]
