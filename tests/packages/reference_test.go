@@ -389,7 +389,7 @@ func TestReferenceOfAnnotations(t *testing.T) {
 		{"Env of containers", func(name string) bool { return strings.ToUpper(name) == name }},
 		{"Readiness gates", func(name string) bool { return !strings.Contains(name, "/") && strings.ToUpper(name) != name }},
 		{"Annotations and labels of OpenKruise", func(name string) bool { return strings.Contains(name, "kruise.io/") }},
-		{"Annotations and labels of Berth", func(name string) bool { return strings.HasPrefix(name, "berth.dev/") }},
+		{"Annotations and labels of Berth", func(name string) bool { return strings.Contains(name, "berth.dev/") }},
 	} {
 		text += "\n## " + part.title + "\n\n| Name | | Read or written by |\n|---|---|---|\n"
 		for _, name := range keys(said) {

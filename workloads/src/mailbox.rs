@@ -19,6 +19,9 @@ use serde_json::{Value, json};
 
 use crate::kinds::{KINDS, Workload, is_entry};
 
+/// Ability of an agent: it sets the label `pod-template-hash` of a CloneSet's pod.
+const TEMPLATE_HASH_FEATURE: &str = "pod-template-hash/v1";
+
 /// Object of a node, as far as it is about workloads.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Mailbox {
@@ -27,6 +30,8 @@ pub(crate) struct Mailbox {
     pub(crate) node: String,
     /// Kinds whose entries its agent checks.
     pub(crate) checks: Vec<&'static str>,
+    /// Its agent sets `pod-template-hash` along with an update.
+    pub(crate) labels_hash: bool,
     /// It has an agent that has said what it is able to.
     pub(crate) has_agent: bool,
     /// Last sign of life of the agent.
@@ -57,6 +62,7 @@ impl Mailbox {
             version: object.metadata.resource_version.unwrap_or_default(),
             node: object.metadata.name.unwrap_or_default(),
             checks: checked.map(|kind| kind.name).collect(),
+            labels_hash: features.iter().any(|feature| feature == TEMPLATE_HASH_FEATURE),
             has_agent: !features.is_empty(),
             sign: renew_time.map(|time| time.0),
             entries: desired_pods.into_iter().filter(|entry| is_entry(&entry.owner)).collect(),
@@ -68,6 +74,7 @@ impl Mailbox {
     pub(crate) fn says_the_same(&self, other: &Self) -> bool {
         self.has_agent == other.has_agent
             && self.checks == other.checks
+            && self.labels_hash == other.labels_hash
             && self.entries == other.entries
             && self.pods == other.pods
     }
@@ -231,6 +238,7 @@ mod tests {
     fn entries_of_others_are_theirs() {
         let mailbox = mailbox(None);
         assert_eq!(mailbox.checks, ["CloneSet"]);
+        assert!(!mailbox.labels_hash, "an agent of before");
         assert_eq!(mailbox.changed(&[put("p")]), None, "it is there");
         let body = mailbox.changed(&[put("q")]).unwrap();
         assert_eq!(body["status"]["desiredPods"].as_array().unwrap().len(), 2);

@@ -27,6 +27,8 @@ pub(crate) struct Mailboxes {
     nobody: BTreeSet<String>,
     /// Nodes with an agent.
     present: BTreeSet<String>,
+    /// Nodes whose agents set `pod-template-hash`.
+    labelling: BTreeSet<String>,
     silence: Silence,
     /// Signs of life that are to be taken in, by node.
     heard: BTreeMap<String, Option<Timestamp>>,
@@ -44,6 +46,7 @@ impl Mailboxes {
                 self.listed = true;
                 self.of.clear();
                 self.checking.clear();
+                self.labelling.clear();
                 let known = std::mem::take(&mut self.present);
                 let all: Vec<Mailbox> = self.store.iter().cloned().collect();
                 all.iter().for_each(|mailbox| self.link(mailbox));
@@ -83,6 +86,7 @@ impl Mailboxes {
         Agents {
             updating: self.checking.get(kind.name).unwrap_or(&self.nobody),
             present: &self.present,
+            labelling: &self.labelling,
             silent: self.silence.silent(),
         }
     }
@@ -123,6 +127,7 @@ impl Mailboxes {
         let (able_before, able_after) = (able(before), able(after));
         if let Some(before) = before {
             self.present.remove(&before.node);
+            self.labelling.remove(&before.node);
             for set in before.sets() {
                 if let Some(known) = self.of.get_mut(set) {
                     known.remove(&before.uid);
@@ -153,6 +158,9 @@ impl Mailboxes {
         if mailbox.has_agent {
             self.present.insert(mailbox.node.clone());
         }
+        if mailbox.labels_hash {
+            self.labelling.insert(mailbox.node.clone());
+        }
         for kind in &mailbox.checks {
             self.checking.entry(kind).or_default().insert(mailbox.node.clone());
         }
@@ -179,7 +187,7 @@ mod tests {
             "apiVersion": "berth.dev/v1alpha1", "kind": "NodePodUpdate",
             "metadata": { "name": "n", "uid": "u", "resourceVersion": version.to_string() }, "spec": {},
             "status": {
-                "features": KINDS.map(|kind| kind.feature),
+                "features": KINDS.map(|kind| kind.feature).into_iter().chain(["pod-template-hash/v1"]).collect::<Vec<_>>(),
                 "renewTime": format!("2026-01-01T00:00:{sign:02}Z"),
                 "desiredPods": entries.iter().map(entry).collect::<Vec<_>>(),
             },
@@ -203,6 +211,7 @@ mod tests {
         assert!(mailboxes.listen(at(1499)), "silent");
         let agents = mailboxes.agents(KINDS[0]);
         assert!(agents.silent.contains("n") && agents.present.contains("n") && agents.updating.contains("n"));
+        assert!(agents.labelling.contains("n"));
         mailboxes.take(mailbox(4, 3, &["p"]));
         assert!(mailboxes.listen(at(1500)) && mailboxes.agents(KINDS[0]).silent.is_empty(), "it is back");
         // Its node is gone, and a list says so.

@@ -45,7 +45,8 @@ use crate::{
 };
 
 /// Abilities of this agent, for the manager: it gives no entry to one that would not understand it.
-const FEATURES: [&str; 5] = ["owners/v1", "swaps/v1", "clonesets/v1", "daemonsets/v1", "statefulsets/v1"];
+const FEATURES: [&str; 6] =
+    ["owners/v1", "swaps/v1", "clonesets/v1", "daemonsets/v1", "statefulsets/v1", "pod-template-hash/v1"];
 /// A sign of life is given so often; workloads wait for five of them.
 const RENEW_EVERY: Duration = Duration::from_secs(120);
 /// How long owners are read at most before the others go on.

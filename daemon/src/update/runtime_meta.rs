@@ -1,9 +1,11 @@
 //! The annotation `apps.kruise.io/runtime-containers-meta`: what runs in a pod, for tools of OpenKruise that
 //! judge an update by it. The agent itself does not read it.
 //!
-//! It is kept for pods that OpenKruise's own daemon would keep it for, for those that can be updated in
-//! place, and for those that have it. It is written only when an instance in it is another one, and after an
-//! update, not during it.
+//! It is kept for pods that have it, and where a container has env from the pod's metadata for those that
+//! OpenKruise's own daemon would keep it for and those that can be updated in place. Without such env there
+//! is nothing in it by which an update is judged: OpenKruise, too, goes by the statuses of the containers
+//! then, and it would be one more write for each pod and update. It is written only when an instance in it is
+//! another one, and after an update, not during it.
 
 use std::time::Duration;
 
@@ -122,11 +124,13 @@ pub(super) fn is_outdated(pod: &core::Pod) -> bool {
     let annotation = |key: &str| pod.metadata.annotations.as_ref()?.get(key);
     let text = annotation(ANNOTATION);
     let owners = pod.metadata.owner_references.iter().flatten();
-    let kept = text.is_some()
-        || annotation(state::ANNOTATION).is_some()
+    let is_updated = annotation(state::ANNOTATION).is_some()
         || annotation(SIDECARS).is_some()
         || read::has_gate(pod, GATE)
         || owners.into_iter().any(|owner| owner.api_version.starts_with("apps.kruise.io/"));
+    let mut containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let kept =
+        text.is_some() || is_updated && containers.any(|container| !env::references(container).is_empty());
     let runs =
         |status: &core::ContainerStatus| status.state.as_ref().is_some_and(|state| state.running.is_some());
     let count = pod.spec.as_ref().map_or(0, |spec| spec.containers.len());
@@ -169,7 +173,13 @@ status:
             )
         };
         assert!(!is_outdated(&pod("")), "nobody keeps it for this pod");
-        assert!(is_outdated(&pod(&format!("'{}': '{{}}'", state::ANNOTATION))));
+        let updated = pod(&format!("'{}': '{{}}'", state::ANNOTATION));
+        assert!(!is_outdated(&updated), "nothing in it would say more than the statuses do");
+        let mut reads = updated;
+        let from = r#"{name: V, valueFrom: {fieldRef: {fieldPath: "metadata.labels['v']"}}}"#;
+        let from = serde_saphyr::from_str(from).unwrap();
+        reads.spec.as_mut().unwrap().containers[1].env = Some(vec![from]);
+        assert!(is_outdated(&reads));
         assert!(!is_outdated(&pod(&meta("containerd://2"))));
         assert!(is_outdated(&pod(&meta("containerd://1"))));
         assert!(is_outdated(&pod(&format!("'{ANNOTATION}': 'no JSON'"))));

@@ -34,6 +34,8 @@ const KINDS: [(&str, &str, &str); 3] = [
 const GROUP: &str = "apps.kruise.io";
 /// Label of a pod that says which revision it has.
 const REVISION_LABEL: &str = "controller-revision-hash";
+/// Label of a CloneSet's pod: the hash of that revision alone, the end of its name.
+const TEMPLATE_HASH_LABEL: &str = "pod-template-hash";
 /// How many workloads are read in one go.
 const READ: usize = 64;
 
@@ -188,14 +190,22 @@ fn asks_for(set: &DynamicObject, entry: &DesiredPod) -> Word {
         let all = template.get("metadata").and_then(|metadata| metadata.get(field));
         all.and_then(|all| all.get(key)).and_then(Value::as_str) == Some(value)
     };
-    let label =
-        entry.labels.iter().find(|(key, value)| *key != REVISION_LABEL && !given("labels", key, value));
+    let is_own = |key: &str, value: &str| match key {
+        REVISION_LABEL => true,
+        TEMPLATE_HASH_LABEL => is_clone_set(entry) && entry.revision.rsplit('-').next() == Some(value),
+        _ => false,
+    };
+    let label = entry.labels.iter().find(|(key, value)| !is_own(key, value) && !given("labels", key, value));
     let annotation = entry.annotations.iter().find(|(key, value)| !given("annotations", key, value));
     let others = entry.merge_annotations.iter().chain(&entry.default_annotations).next();
     match label.or(annotation).or(others) {
         Some((key, _)) => Err(Unasked::Metadata { set: name, key: key.clone() }),
         None => Ok(()),
     }
+}
+
+fn is_clone_set(entry: &DesiredPod) -> bool {
+    owner(entry).is_some_and(|owner| owner.kind.0 == "CloneSet")
 }
 
 /// Image of a container of a template.
@@ -250,6 +260,11 @@ mod tests {
             (json!({ "ownerUid": "v" }), Some("was made anew")),
             (json!({ "labels": { REVISION_LABEL: "web-3", "version": "2" } }), None),
             (json!({ "labels": { "version": "3" } }), Some("version with this value")),
+            (json!({ "labels": { TEMPLATE_HASH_LABEL: "4" } }), Some("pod-template-hash with this value")),
+            (
+                json!({ "labels": { TEMPLATE_HASH_LABEL: "web-3" } }),
+                Some("pod-template-hash with this value"),
+            ),
             (json!({ "annotations": { "conf": "b" } }), None),
             (json!({ "annotations": { "conf": "c" } }), Some("conf with this value")),
             (json!({ "mergeAnnotations": { "conf": "{}" } }), Some("conf with this value")),
@@ -267,6 +282,15 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn the_hash_of_the_revision_is_a_clone_sets() {
+        for (kind, _, _) in KINDS {
+            let (set, entry) = of(kind);
+            let word = asks_for(&set, &entry(json!({ "labels": { TEMPLATE_HASH_LABEL: "3" } })));
+            assert_eq!(word.is_ok(), kind == "CloneSet", "{kind}: {word:?}");
         }
     }
 

@@ -1,9 +1,10 @@
 //! The decision that a route asks for, with everything that it has to know.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, future::ready, pin::pin, sync::Arc, time::Duration};
 
 use berth_proto::crd::SidecarSet;
 use berth_sidecarset::{Set, WHITE_LIST_KEY, WhiteList};
+use futures::{StreamExt, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
 use kube::{Api, Client, Resource, ResourceExt, api::DynamicObject, core::ApiResource};
@@ -26,7 +27,7 @@ use super::{
     sidecar_sets, spread_rules,
     spreads::Placer,
     view::View,
-    workloads,
+    workloads::{self, pods_to_delete},
 };
 use crate::{
     seen::{Entry, Webhooks},
@@ -35,6 +36,8 @@ use crate::{
 
 /// An object that is read for a decision is read within it: the API server waits for the answer.
 const READ_WITHIN: Duration = Duration::from_secs(2);
+/// Pods that are read at once.
+const PODS_AT_ONCE: usize = 16;
 /// The entry of a new set stands within it, or the set is stored without.
 const STANDS_WITHIN: Duration = Duration::from_millis(1500);
 /// The ConfigMap with the white list, and the namespace that OpenKruise has it in.
@@ -95,7 +98,7 @@ impl Decide for Handler {
             Route::Namespaces => self.protect_namespace(request).await,
             Route::Definitions => self.protect_definition(request).await,
             Route::Budgets => self.guard.ask(request).await,
-            Route::Workloads => workloads::complete(request),
+            Route::Workloads => self.workload(request).await,
             // Answered at the door: it is no admission.
             Route::Convert => Verdict::Unready("the body of /convert is a ConversionReview"),
             Route::Place => self.placer.place(request).await,
@@ -243,6 +246,37 @@ impl Handler {
 
     /// The pod is read from the API server, now: the watched ones are kept without hooks and ports, which
     /// thousands of pods would take memory with, and requests are rare.
+    /// Completes a workload whose names of pods are right. Pods that could not be read refuse nothing: a name
+    /// of no pod does nothing, and is taken out.
+    async fn workload(&self, request: &Request) -> Verdict {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &request.namespace);
+        let names: Vec<String> = pods_to_delete::added(request).into_iter().map(str::to_owned).collect();
+        let faults = stream::iter(names).map(|name| {
+            let pods = &pods;
+            async move {
+                if !pods_to_delete::is_name(&name) {
+                    return pods_to_delete::fault(request, &name, None);
+                }
+                match pods.get_metadata_opt(&name).await {
+                    Ok(pod) => pods_to_delete::fault(request, &name, pod.as_ref().map(|pod| &pod.metadata)),
+                    Err(error) => {
+                        debug!(name, error = chain(&error), "Pod of podsToDelete not read");
+                        None
+                    }
+                }
+            }
+        });
+        let mut faults = pin!(faults.buffered(PODS_AT_ONCE).filter_map(ready));
+        match timeout(READ_WITHIN, faults.next()).await {
+            Ok(Some(fault)) => Verdict::invalid(fault),
+            Ok(None) => workloads::complete(request),
+            Err(_) => {
+                debug!(name = request.name, "Pods of podsToDelete not read in time");
+                workloads::complete(request)
+            }
+        }
+    }
+
     async fn recreate(&self, request: &Request) -> Verdict {
         let name = request.object.pointer("/spec/podName").and_then(Value::as_str).unwrap_or_default();
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &request.namespace);

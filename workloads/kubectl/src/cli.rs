@@ -68,11 +68,31 @@ pub(crate) enum Rollout {
     /// List the revisions, or show one
     History(History),
     /// Let a rollout rest
-    Pause(Objects),
+    Pause(Change),
     /// Let a rollout that rests go on
-    Resume(Objects),
+    Resume(Change),
     /// Make every pod anew, by a new value of the variable RESTARTED_AT in its containers
-    Restart(Objects),
+    Restart(Change),
+}
+
+impl Rollout {
+    /// Objects that it is about.
+    pub(crate) fn objects(&self) -> &Objects {
+        match self {
+            Self::Undo(undo) => &undo.objects,
+            Self::Status(status) => &status.objects,
+            Self::History(history) => &history.objects,
+            Self::Pause(change) | Self::Resume(change) | Self::Restart(change) => &change.objects,
+        }
+    }
+}
+
+impl Image {
+    /// Objects that are not named one by one; all of a type are those with any labels.
+    pub(crate) fn choice(&self) -> Choice {
+        let selector = self.selector.clone().or_else(|| self.all.then(String::new));
+        Choice { selector, filename: self.filename.clone() }
+    }
 }
 
 /// Commands about templates.
@@ -85,9 +105,50 @@ pub(crate) enum Set {
 /// Objects that a command is about.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Objects {
-    /// TYPE/NAME, several of them, or TYPE NAME
-    #[arg(required = true, value_name = "TYPE/NAME")]
+    /// TYPE/NAME, several of them, or TYPE NAME; with labels the TYPE alone
+    #[arg(required_unless_present = "filename", value_name = "TYPE/NAME")]
     pub(crate) objects: Vec<String>,
+    #[command(flatten)]
+    pub(crate) choice: Choice,
+}
+
+/// Objects that are not named one by one.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Choice {
+    /// All objects of the type with these labels, such as app=shop,tier!=db
+    #[arg(short = 'l', long, value_name = "LABELS", conflicts_with = "filename")]
+    pub(crate) selector: Option<String>,
+    /// Objects of this file, of the files of this folder, or of the standard input (-)
+    #[arg(short, long, value_name = "PATH", conflicts_with = "objects")]
+    pub(crate) filename: Vec<PathBuf>,
+}
+
+/// Flag of commands that write.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub(crate) struct Printing {
+    /// Print the object after the change, in place of a line that says what was done
+    #[arg(short, long, value_enum, value_name = "FORMAT")]
+    pub(crate) output: Option<Output>,
+}
+
+/// Format of an object that is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    /// All of it
+    Json,
+    /// All of it
+    Yaml,
+    /// TYPE/NAME
+    Name,
+}
+
+/// Flags of commands that change an object and have no others.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Change {
+    #[command(flatten)]
+    pub(crate) objects: Objects,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
 }
 
 /// Flags of `rollout undo`.
@@ -98,6 +159,8 @@ pub(crate) struct Undo {
     /// Number of the revision; 0 is the one before
     #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
     pub(crate) to_revision: i64,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
     /// Only try it: here (client), or at the API server (server)
     #[arg(long, value_enum, default_value_t, num_args = 0..=1, require_equals = true, default_missing_value = "client")]
     pub(crate) dry_run: DryRun,
@@ -132,9 +195,21 @@ pub(crate) struct History {
 /// Flags of `set image`.
 #[derive(Args, Debug)]
 pub(crate) struct Image {
-    /// TYPE/NAME, several of them, or TYPE NAME; then CONTAINER=IMAGE, as many as are wanted, * for all
+    /// TYPE/NAME, several of them, or TYPE NAME, with labels the TYPE alone, and none with a file; then
+    /// CONTAINER=IMAGE, as many as are wanted, * for all
     #[arg(required = true, value_name = "TYPE/NAME CONTAINER=IMAGE")]
     pub(crate) words: Vec<String>,
+    /// All objects of the type with these labels, such as app=shop,tier!=db
+    #[arg(short = 'l', long, value_name = "LABELS", conflicts_with_all = ["filename", "all"])]
+    pub(crate) selector: Option<String>,
+    /// All objects of the type
+    #[arg(long, conflicts_with = "filename")]
+    pub(crate) all: bool,
+    /// Objects of this file, of the files of this folder, or of the standard input (-)
+    #[arg(short, long, value_name = "PATH")]
+    pub(crate) filename: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
     /// Only try it: here (client), or at the API server (server)
     #[arg(long, value_enum, default_value_t, num_args = 0..=1, require_equals = true, default_missing_value = "client")]
     pub(crate) dry_run: DryRun,
@@ -143,8 +218,9 @@ pub(crate) struct Image {
 /// Flags of `scaledown`.
 #[derive(Args, Debug)]
 pub(crate) struct Scaledown {
-    #[command(flatten)]
-    pub(crate) objects: Objects,
+    /// TYPE/NAME, or TYPE NAME
+    #[arg(required = true, value_name = "TYPE/NAME")]
+    pub(crate) objects: Vec<String>,
     /// Names of the pods
     #[arg(long, value_name = "NAME,...", required = true, value_delimiter = ',')]
     pub(crate) pods: Vec<String>,
@@ -217,9 +293,24 @@ mod tests {
         let status = parse(&["rollout", "status", "asts", "a", "-w=false", "--timeout", "1m"]).unwrap();
         let Command::Rollout(Rollout::Status(status)) = status.command else { panic!("status") };
         assert_eq!((status.watch, status.timeout.as_secs(), status.objects.objects.len()), (false, 60, 2));
-        for wrong in
-            [&["rollout", "undo"][..], &["set", "image"], &["scaledown", "cloneset/a"], &["rollout"], &[]]
-        {
+        let chosen = parse(&["rollout", "restart", "cloneset", "-l", "app=a", "-o", "name"]).unwrap();
+        let Command::Rollout(Rollout::Restart(chosen)) = chosen.command else { panic!("restart") };
+        assert_eq!(chosen.objects.choice.selector.as_deref(), Some("app=a"));
+        assert_eq!(chosen.printing.output, Some(Output::Name));
+        assert!(parse(&["rollout", "pause", "-f", "a.yaml", "-f", "-"]).is_ok());
+        assert!(parse(&["set", "image", "-f", "a.yaml", "main=a:2", "-o", "yaml"]).is_ok());
+        assert!(parse(&["set", "image", "cloneset", "--all", "main=a:2"]).is_ok());
+        for wrong in [
+            &["rollout", "undo"][..],
+            &["rollout", "undo", "cloneset/a", "-f", "a.yaml"],
+            &["rollout", "undo", "-l", "a=b", "-f", "a.yaml"],
+            &["rollout", "undo", "cloneset/a", "-o", "wide"],
+            &["set", "image", "cloneset", "--all", "-l", "a=b", "main=a:2"],
+            &["set", "image"],
+            &["scaledown", "cloneset/a"],
+            &["rollout"],
+            &[],
+        ] {
             assert!(parse(wrong).is_err(), "{wrong:?}");
         }
     }

@@ -51,12 +51,12 @@ impl Cluster {
 
     /// Reads an object.
     pub(crate) async fn get(&self, target: &Target) -> anyhow::Result<Value> {
-        Ok(serde_json::to_value(self.api(target.kind).get(&target.name).await?)?)
+        Ok(serde_json::to_value(self.api(target).get(&target.name).await?)?)
     }
 
     /// Patches an object with a JSON patch. Returns it as it is after.
     pub(crate) async fn patch(&self, target: &Target, patch: Value, dry_run: bool) -> anyhow::Result<Value> {
-        let path = self.api(target.kind).resource_url().to_owned();
+        let path = self.api(target).resource_url().to_owned();
         let tried = if dry_run { "&dryRun=All" } else { "" };
         let uri = format!("{path}/{}?fieldManager={FIELD_MANAGER}{tried}", target.name);
         let request = Request::patch(uri).header(CONTENT_TYPE, "application/json-patch+json");
@@ -71,12 +71,12 @@ impl Cluster {
         version: &str,
     ) -> anyhow::Result<BoxStream<'static, kube::Result<WatchEvent<DynamicObject>>>> {
         let params = WatchParams::default().fields(&format!("metadata.name={}", target.name)).timeout(290);
-        Ok(self.api(target.kind).watch(&params, version).await?.boxed())
+        Ok(self.api(target).watch(&params, version).await?.boxed())
     }
 
     /// Revisions of an object, the oldest first.
-    pub(crate) async fn revisions(&self, owner: &str) -> anyhow::Result<Vec<Revision>> {
-        let api: Api<ControllerRevision> = Api::namespaced(self.client.clone(), &self.namespace);
+    pub(crate) async fn revisions(&self, target: &Target, owner: &str) -> anyhow::Result<Vec<Revision>> {
+        let api: Api<ControllerRevision> = Api::namespaced(self.client.clone(), self.namespace(target));
         let (mut all, mut params) = (Vec::new(), ListParams::default().limit(500));
         loop {
             let page = api.list(&params).await?;
@@ -94,7 +94,28 @@ impl Cluster {
         Ok(api.get_opt(name).await?.map(serde_json::to_value).transpose()?)
     }
 
-    fn api(&self, kind: Kind) -> Api<DynamicObject> {
-        Api::namespaced_with(self.client.clone(), &self.namespace, &kind.resource())
+    /// Objects of a kind with these labels, by name.
+    pub(crate) async fn select(&self, kind: Kind, labels: &str) -> anyhow::Result<Vec<Target>> {
+        let resource = kind.resource();
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &self.namespace, &resource);
+        let (mut all, mut params) = (Vec::new(), ListParams::default().labels(labels).limit(500));
+        loop {
+            let page = api.list_metadata(&params).await?;
+            let names = page.items.into_iter().filter_map(|one| one.metadata.name);
+            all.extend(names.map(|name| Target { kind, name, namespace: None }));
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params = params.continue_token(&token),
+                None => return Ok(all),
+            }
+        }
+    }
+
+    fn namespace<'a>(&'a self, target: &'a Target) -> &'a str {
+        target.namespace.as_deref().unwrap_or(&self.namespace)
+    }
+
+    fn api(&self, target: &Target) -> Api<DynamicObject> {
+        let resource = target.kind.resource();
+        Api::namespaced_with(self.client.clone(), self.namespace(target), &resource)
     }
 }

@@ -6,16 +6,16 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use futures::StreamExt;
 use kube::api::WatchEvent;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
-    cli::{Cli, Command, DryRun, Rollout, Set},
+    cli::{self, Choice, Cli, Command, DryRun, Output, Printing, Rollout, Set},
     cluster::Cluster,
-    edit,
+    edit, files, output,
     revision::{self, Undo},
     status,
     target::{self, Target, Targets},
@@ -29,66 +29,128 @@ const LONGEST: Duration = Duration::from_secs(365 * 86_400);
 /// Carries out a command. `args` are the words that it was given.
 pub(crate) async fn run(cli: &Cli, args: &[OsString]) -> anyhow::Result<ExitCode> {
     let mut images = Vec::new();
-    let words = match &cli.command {
-        Command::Rollout(Rollout::Undo(undo)) => undo.objects.objects.clone(),
-        Command::Rollout(Rollout::Status(status)) => status.objects.objects.clone(),
-        Command::Rollout(Rollout::History(history)) => history.objects.objects.clone(),
-        Command::Rollout(Rollout::Pause(objects) | Rollout::Resume(objects) | Rollout::Restart(objects)) => {
-            objects.objects.clone()
+    let none = Choice::default();
+    let (words, choice) = match &cli.command {
+        Command::Rollout(rollout) => {
+            let objects = rollout.objects();
+            (objects.objects.clone(), objects.choice.clone())
         }
         Command::Set(Set::Image(image)) => {
+            output::check(image.printing.output, image.dry_run)?;
             let (objects, given) = edit::images(&image.words)?;
             images = given;
-            objects
+            (objects, image.choice())
         }
-        Command::Scaledown(scaledown) => scaledown.objects.objects.clone(),
+        Command::Scaledown(scaledown) => (scaledown.objects.clone(), none),
     };
-    let targets = match target::parse(&words)? {
-        Targets::Ours(targets) => targets,
+    if let Command::Rollout(Rollout::Undo(undo)) = &cli.command {
+        output::check(undo.printing.output, undo.dry_run)?;
+    }
+    let targets = match (&choice.selector, choice.filename.as_slice()) {
+        (Some(_), _) => target::selected(&words)?,
+        (None, []) => target::parse(&words)?,
+        (None, files) => {
+            let no_words = "when files are given, no resource arguments may be given as well";
+            ensure!(words.is_empty(), "{no_words}: {}", words.join(" "));
+            let read = target::of_files(files::read(files)?, cli.global.namespace.as_deref())?;
+            let consumed = files.iter().any(|file| file.as_os_str() == "-");
+            ensure!(
+                !consumed || read != Targets::Native,
+                "workloads of Kubernetes are kubectl's: give them as a file, or to kubectl itself"
+            );
+            read
+        }
+    };
+    let cluster = async || Cluster::connect(&cli.global).await;
+    let (cluster, targets) = match targets {
+        Targets::Ours(targets) => (cluster().await?, targets),
+        Targets::Selected(kind) => {
+            let cluster = cluster().await?;
+            let targets = cluster.select(kind, choice.selector.as_deref().unwrap_or_default()).await?;
+            ensure!(!targets.is_empty(), "no {} found", kind.printed());
+            (cluster, targets)
+        }
         Targets::Native if matches!(cli.command, Command::Scaledown(_)) => {
             bail!("only a cloneset is scaled down by pods")
         }
         Targets::Native => return kubectl(args),
     };
-    let cluster = Cluster::connect(&cli.global).await?;
+    let mut first = true;
     for target in &targets {
-        match &cli.command {
-            Command::Rollout(Rollout::Undo(flags)) => {
-                undo(&cluster, target, flags.to_revision, flags.dry_run).await?;
-            }
-            Command::Rollout(Rollout::Status(flags)) => {
-                watch(&cluster, target, flags.watch, flags.timeout, flags.revision).await?;
-            }
-            Command::Rollout(Rollout::History(flags)) => history(&cluster, target, flags.revision).await?,
-            Command::Rollout(Rollout::Pause(_)) => {
-                let object = cluster.get(target).await?;
-                cluster.patch(target, edit::pause(target.kind, &object, true)?, false).await?;
-                say(target, "paused", DryRun::None);
-            }
-            Command::Rollout(Rollout::Resume(_)) => {
-                let object = cluster.get(target).await?;
-                cluster.patch(target, edit::pause(target.kind, &object, false)?, false).await?;
-                say(target, "resumed", DryRun::None);
-            }
-            Command::Rollout(Rollout::Restart(_)) => {
-                let object = cluster.get(target).await?;
-                let now = jiff::Timestamp::now().to_string();
-                cluster.patch(target, edit::restart(target.kind, &object, &now)?, false).await?;
-                say(target, "restarted", DryRun::None);
-            }
-            Command::Set(Set::Image(flags)) => {
-                let object = cluster.get(target).await?;
-                if let Some(patch) = edit::set_images(&object, &images)? {
-                    if flags.dry_run != DryRun::Client {
-                        cluster.patch(target, patch, flags.dry_run == DryRun::Server).await?;
-                    }
-                    say(target, "image updated", flags.dry_run);
-                }
-            }
-            Command::Scaledown(flags) => scale_down(&cluster, target, &flags.pods).await?,
-        }
+        let mut told = Told { target, first: &mut first };
+        one(&cluster, cli, target, &images, &mut told).await?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Carries out a command for one object.
+async fn one(
+    cluster: &Cluster,
+    cli: &Cli,
+    target: &Target,
+    images: &[(String, String)],
+    told: &mut Told<'_>,
+) -> anyhow::Result<()> {
+    match &cli.command {
+        Command::Rollout(Rollout::Undo(flags)) => undo(cluster, target, flags, told).await,
+        Command::Rollout(Rollout::Status(flags)) => {
+            watch(cluster, target, flags.watch, flags.timeout, flags.revision).await
+        }
+        Command::Rollout(Rollout::History(flags)) => history(cluster, target, flags.revision).await,
+        Command::Rollout(Rollout::Pause(flags)) => {
+            let object = cluster.get(target).await?;
+            let written = cluster.patch(target, edit::pause(target.kind, &object, true)?, false).await?;
+            told.done("paused", DryRun::None, flags.printing, &written)
+        }
+        Command::Rollout(Rollout::Resume(flags)) => {
+            let object = cluster.get(target).await?;
+            let written = cluster.patch(target, edit::pause(target.kind, &object, false)?, false).await?;
+            told.done("resumed", DryRun::None, flags.printing, &written)
+        }
+        Command::Rollout(Rollout::Restart(flags)) => {
+            let object = cluster.get(target).await?;
+            let now = jiff::Timestamp::now().to_string();
+            let written = cluster.patch(target, edit::restart(target.kind, &object, &now)?, false).await?;
+            told.done("restarted", DryRun::None, flags.printing, &written)
+        }
+        Command::Set(Set::Image(flags)) => {
+            let mut object = cluster.get(target).await?;
+            let Some(patch) = edit::set_images(&object, images)? else { return Ok(()) };
+            if flags.dry_run != DryRun::Client {
+                object = cluster.patch(target, patch, flags.dry_run == DryRun::Server).await?;
+            }
+            told.done("image updated", flags.dry_run, flags.printing, &object)
+        }
+        Command::Scaledown(flags) => scale_down(cluster, target, &flags.pods).await,
+    }
+}
+
+/// Words on an object.
+struct Told<'a> {
+    target: &'a Target,
+    /// Nothing was printed yet.
+    first: &'a mut bool,
+}
+
+impl Told<'_> {
+    /// Says what was done, or prints the object as it is then.
+    fn done(
+        &mut self,
+        text: &str,
+        dry_run: DryRun,
+        printing: Printing,
+        object: &Value,
+    ) -> anyhow::Result<()> {
+        let Some(format) = printing.output else {
+            say(self.target, text, dry_run);
+            return Ok(());
+        };
+        if !std::mem::replace(self.first, false) && format == Output::Yaml {
+            println!("---");
+        }
+        print!("{}", output::text(object, &printed(self.target), format)?);
+        Ok(())
+    }
 }
 
 /// A failure as kubectl prints it.
@@ -110,30 +172,36 @@ fn kubectl(args: &[OsString]) -> anyhow::Result<ExitCode> {
     Ok(ended.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
-async fn undo(cluster: &Cluster, target: &Target, to: i64, dry_run: DryRun) -> anyhow::Result<()> {
+async fn undo(
+    cluster: &Cluster,
+    target: &Target,
+    flags: &cli::Undo,
+    told: &mut Told<'_>,
+) -> anyhow::Result<()> {
     let object = cluster.get(target).await?;
-    let revisions = cluster.revisions(text(&object["metadata"]["uid"])).await?;
-    let template = match revision::undo(&revisions, &object["spec"]["template"], to)? {
+    let revisions = cluster.revisions(target, text(&object["metadata"]["uid"])).await?;
+    let template = match revision::undo(&revisions, &object["spec"]["template"], flags.to_revision)? {
         Undo::Skipped(number) => {
             let text = format!("skipped rollback (current template already matches revision {number})");
-            say(target, &text, DryRun::None);
-            return Ok(());
+            return told.done(&text, DryRun::None, flags.printing, &object);
         }
         Undo::To(template) => template,
     };
-    if dry_run == DryRun::Client {
+    if flags.dry_run == DryRun::Client && flags.printing.output.is_none() {
         println!("{} will roll back to {}", printed(target), revision::template(&template)?);
         return Ok(());
     }
     let patch = revision::patch(text(&object["metadata"]["resourceVersion"]), &template);
-    cluster.patch(target, patch, dry_run == DryRun::Server).await?;
-    say(target, "rolled back", dry_run);
-    Ok(())
+    let written = match flags.dry_run {
+        DryRun::Client => object,
+        dry_run => cluster.patch(target, patch, dry_run == DryRun::Server).await?,
+    };
+    told.done("rolled back", flags.dry_run, flags.printing, &written)
 }
 
 async fn history(cluster: &Cluster, target: &Target, number: i64) -> anyhow::Result<()> {
     let object = cluster.get(target).await?;
-    let revisions = cluster.revisions(text(&object["metadata"]["uid"])).await?;
+    let revisions = cluster.revisions(target, text(&object["metadata"]["uid"])).await?;
     if number == 0 {
         println!("{} \n{}\n", printed(target), revision::table(&revisions));
     } else {
@@ -189,7 +257,7 @@ async fn look(
     let progress = status::of(target.kind, object)?;
     let running = status::revision(target.kind, object);
     if number > 0 && !running.is_empty() {
-        let revisions = cluster.revisions(text(&object["metadata"]["uid"])).await?;
+        let revisions = cluster.revisions(target, text(&object["metadata"]["uid"])).await?;
         let found =
             revisions.iter().find(|one| one.name == running || one.name.ends_with(&format!("-{running}")));
         if let Some(found) = found.filter(|found| found.number != number) {

@@ -1,7 +1,8 @@
 //! The plugin of kubectl.
 //!
 //! - `cli`: the command line;
-//! - `target`: which objects are meant, in the ways that kubectl lets people say it;
+//! - `target`, `files`: which objects are meant, in the ways that kubectl lets people say it;
+//! - `output`: an object that was written, as `-o` asks for it;
 //! - `revision`, `status`, `edit`: decisions, pure: texts and patches from objects;
 //! - `cluster`: the API server;
 //! - `command`: one command, from both.
@@ -12,6 +13,8 @@ mod cli;
 mod cluster;
 mod command;
 mod edit;
+mod files;
+mod output;
 mod revision;
 mod status;
 mod target;

@@ -20,6 +20,17 @@ pub(crate) enum Kind {
 pub(crate) struct Target {
     pub(crate) kind: Kind,
     pub(crate) name: String,
+    /// As a file says it; that of the command where none does.
+    pub(crate) namespace: Option<String>,
+}
+
+/// Object that a file names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    pub(crate) group: String,
+    pub(crate) kind: String,
+    pub(crate) name: String,
+    pub(crate) namespace: Option<String>,
 }
 
 /// Whose the objects are.
@@ -27,6 +38,8 @@ pub(crate) struct Target {
 pub(crate) enum Targets {
     /// Ours, in the order in which they were named.
     Ours(Vec<Target>),
+    /// All objects of a kind of ours that are selected.
+    Selected(Kind),
     /// Kubernetes' own: kubectl knows what to do.
     Native,
 }
@@ -81,10 +94,48 @@ pub(crate) fn parse(words: &[String]) -> anyhow::Result<Targets> {
             "arguments in resource/name form must have a single resource and name"
         );
         match of(kind)? {
-            Some(kind) => ours.push(Target { kind, name: name.to_owned() }),
+            Some(kind) => ours.push(Target { kind, name: name.to_owned(), namespace: None }),
             None => native = true,
         }
     }
+    one_sort(ours, native)
+}
+
+/// Reads the one word that says which kind of objects is selected.
+pub(crate) fn selected(words: &[String]) -> anyhow::Result<Targets> {
+    let [word] = words else {
+        ensure!(!words.is_empty(), "required resource not specified");
+        bail!("name cannot be provided when a selector is specified: give the type alone");
+    };
+    ensure!(!word.contains('/'), "name cannot be provided when a selector is specified: give the type alone");
+    Ok(of(word)?.map_or(Targets::Native, Targets::Selected))
+}
+
+/// Objects that files name. `namespace`: that of the command line, which they must not contradict.
+pub(crate) fn of_files(all: Vec<Named>, namespace: Option<&str>) -> anyhow::Result<Targets> {
+    let (mut ours, mut native) = (Vec::new(), false);
+    for Named { group, kind, name, namespace: own } in all {
+        if let (Some(own), Some(asked)) = (&own, namespace) {
+            ensure!(
+                own == asked,
+                "the namespace from the provided object \"{own}\" does not match the namespace \"{asked}\". You must \
+                 pass '--namespace={own}' to perform this operation."
+            );
+        }
+        match (group.as_str(), kind.as_str()) {
+            (GROUP, "CloneSet") => ours.push(Target { kind: Kind::CloneSet, name, namespace: own }),
+            (GROUP, "StatefulSet") => ours.push(Target { kind: Kind::StatefulSet, name, namespace: own }),
+            (GROUP, "DaemonSet") => ours.push(Target { kind: Kind::DaemonSet, name, namespace: own }),
+            ("apps", "Deployment" | "StatefulSet" | "DaemonSet") => native = true,
+            _ => bail!(
+                "{kind} {name} of group \"{group}\" has no rollouts: leave it out of the file, or name the others"
+            ),
+        }
+    }
+    one_sort(ours, native)
+}
+
+fn one_sort(ours: Vec<Target>, native: bool) -> anyhow::Result<Targets> {
     ensure!(
         !native || ours.is_empty(),
         "kinds of Kubernetes and of {GROUP} cannot be named together: give them one after the other"
@@ -154,7 +205,10 @@ mod tests {
     #[case("ads a", Kind::DaemonSet)]
     #[case("daemonsets.apps.kruise.io/a", Kind::DaemonSet)]
     fn kinds_have_the_names_of_the_definitions(#[case] words: &str, #[case] kind: Kind) {
-        assert_eq!(parsed(words).unwrap(), Targets::Ours(vec![Target { kind, name: "a".to_owned() }]));
+        assert_eq!(
+            parsed(words).unwrap(),
+            Targets::Ours(vec![Target { kind, name: "a".to_owned(), namespace: None }])
+        );
     }
 
     #[rstest]
@@ -179,6 +233,42 @@ mod tests {
     fn what_is_wrong_is_said(#[case] words: &str, #[case] says: &str) {
         let error = parsed(words).unwrap_err().to_string();
         assert!(error.contains(says), "{error}");
+    }
+
+    #[test]
+    fn with_labels_the_type_stands_alone() {
+        let of = |words: &str| selected(&words.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(of("asts").unwrap(), Targets::Selected(Kind::StatefulSet));
+        assert_eq!(of("deploy").unwrap(), Targets::Native);
+        for wrong in ["cloneset/a", "cloneset a", "gizmo"] {
+            assert!(of(wrong).is_err(), "{wrong}");
+        }
+        assert!(selected(&[]).is_err());
+    }
+
+    #[test]
+    fn files_say_kind_and_namespace() {
+        let named = |group: &str, kind: &str, namespace: Option<&str>| Named {
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+            name: "a".to_owned(),
+            namespace: namespace.map(str::to_owned),
+        };
+        let ours = |namespace| named(GROUP, "StatefulSet", namespace);
+        let Targets::Ours(all) = of_files(vec![ours(Some("shop")), ours(None)], Some("shop")).unwrap() else {
+            panic!("ours")
+        };
+        let spaces: Vec<_> = all.iter().map(|one| one.namespace.as_deref()).collect();
+        assert_eq!((spaces, all[0].kind), (vec![Some("shop"), None], Kind::StatefulSet));
+        assert_eq!(of_files(vec![named("apps", "StatefulSet", None)], None).unwrap(), Targets::Native);
+        for (all, says) in [
+            (vec![ours(Some("shop"))], "'--namespace=shop'"),
+            (vec![named("", "Service", None)], "Service a of group \"\" has no rollouts"),
+            (vec![ours(None), named("apps", "Deployment", None)], "cannot be named together"),
+        ] {
+            let error = of_files(all, Some("other")).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub struct Agents<'a> {
     pub updating: &'a BTreeSet<String>,
     /// Nodes with an agent, whatever it is able to.
     pub present: &'a BTreeSet<String>,
+    /// Nodes whose agents set the label `pod-template-hash` along with the update.
+    pub labelling: &'a BTreeSet<String>,
     /// Nodes whose agents have given no sign of life for too long.
     pub silent: &'a BTreeSet<String>,
 }
@@ -57,6 +59,11 @@ impl Agents<'_> {
             Some((InPlacePhase::Failed(_), _)) => false,
             Some((InPlacePhase::Done, _)) | None => labelled,
         }
+    }
+
+    /// Tells whether the agent of a node sets `pod-template-hash`; an older one would refuse the entry.
+    pub(crate) fn labels(&self, node: &str) -> bool {
+        self.labelling.contains(node)
     }
 
     /// Tells whether the agent of the node opens the gates of pods.
@@ -147,7 +154,12 @@ mod tests {
     #[case::going(PodView { terminating: true, ..pod("virtual", true, None) }, 0)]
     fn whose_gate_is_opened(#[case] pod: PodView, #[case] opened: usize) {
         let (updating, present) = (nodes(&["alive", "silent"]), nodes(&["alive", "older", "silent"]));
-        let agents = Agents { updating: &updating, present: &present, silent: &nodes(&["silent"]) };
+        let agents = Agents {
+            updating: &updating,
+            present: &present,
+            labelling: &updating,
+            silent: &nodes(&["silent"]),
+        };
         let actions = agents.open_gates([&pod].into_iter(), Timestamp::UNIX_EPOCH);
         assert_eq!(actions.len(), opened);
         if let Some(Action::PatchPodStatus(target, patch)) = actions.first() {
@@ -163,7 +175,12 @@ mod tests {
     #[test]
     fn why_an_agent_updates_nothing_is_said() {
         let (updating, present) = (nodes(&["alive", "silent"]), nodes(&[]));
-        let agents = Agents { updating: &updating, present: &present, silent: &nodes(&["silent"]) };
+        let agents = Agents {
+            updating: &updating,
+            present: &present,
+            labelling: &updating,
+            silent: &nodes(&["silent"]),
+        };
         assert_eq!(agents.updates("alive", "CloneSet"), Ok(()));
         for (node, why) in [
             ("silent", "the agent of node \"silent\" has been silent for 10 minutes"),

@@ -16,6 +16,8 @@ pub const STATE_LABEL: &str = "lifecycle.apps.kruise.io/state";
 pub const STATE_SINCE_ANNOTATION: &str = "lifecycle.apps.kruise.io/timestamp";
 /// Label of a CloneSet: pods that wait for their deletion do not count.
 pub const EXCLUDE_PREPARING_DELETE_LABEL: &str = "apps.kruise.io/cloneset-scaling-exclude-preparing-delete";
+/// Label of a pod that was made beyond the wanted number while others are updated in place: it goes first.
+pub const SURGE_LABEL: &str = "workloads.berth.dev/surge";
 /// Annotation of a CloneSet: claims outlive pods that are replaced, and go to those that replace them.
 pub const KEEP_CLAIMS_ANNOTATION: &str = "berth.dev/keep-claims";
 /// Annotation of a pod: pods with the lower number are deleted first.

@@ -4,11 +4,13 @@
 //! Here is what a definition cannot say: the defaults of templates, which are kept as they were given, and
 //! those that depend on another field. The other ones are in the definitions (`proto/src/crd`).
 //!
-//! A template of an object that exists gets no new fields ([`fill`]): its revision stays. Nothing is refused:
-//! what a template has to be the definition and the controller say.
+//! A template of an object that exists gets no new fields ([`fill`]): its revision stays. Of a template
+//! nothing is refused: what it has to be the definition and the controller say. What is refused is a name
+//! in `podsToDelete` that is of no pod of the set ([`pods_to_delete`]).
 
 mod fill;
 mod pod;
+pub(super) mod pods_to_delete;
 
 use serde_json::{Value, json};
 

@@ -5,9 +5,10 @@ use anyhow::{Context, Result, bail, ensure};
 use berth_proto::crd::CONVERTED;
 use berth_tests::node::deploy;
 use berth_tests::wait::await_condition;
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
-use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
@@ -68,6 +69,46 @@ async fn converts(definitions: &Api<CustomResourceDefinition>) -> Result<()> {
     .await
 }
 
+/// A CloneSet takes in `podsToDelete` the names of its own pods alone, as they are at that moment.
+async fn names_of_pods_to_delete(client: &Client, namespace: &str) -> Result<()> {
+    let kind = GroupVersionKind::gvk("apps.kruise.io", "v1alpha1", "CloneSet");
+    let sets: Api<DynamicObject> =
+        Api::namespaced_with(client.clone(), namespace, &ApiResource::from_gvk(&kind));
+    let mut shop = set("v1alpha1", "shop", json!({}))?;
+    shop.types = Some(kube::core::TypeMeta {
+        api_version: "apps.kruise.io/v1alpha1".to_owned(),
+        kind: "CloneSet".to_owned(),
+    });
+    shop.data["spec"].as_object_mut().context("a spec")?.remove("serviceName");
+    let shop = sets.create(&PostParams::default(), &shop).await.context("a CloneSet")?;
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    for (name, owner) in [("shop-a", shop.metadata.uid.as_deref()), ("other", None)] {
+        let owner = owner.map(|uid| {
+            json!({ "apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "name": "shop", "uid": uid,
+                "controller": true })
+        });
+        let pod = json!({ "metadata": { "name": name, "ownerReferences": owner.into_iter().collect::<Vec<_>>() },
+            "spec": { "containers": [{ "name": "c", "image": "i:1" }] } });
+        pods.create(&PostParams::default(), &serde_json::from_value(pod)?).await.context("a pod")?;
+    }
+    let name = async |names: &[&str]| {
+        let patch = json!({ "spec": { "scaleStrategy": { "podsToDelete": names } } });
+        sets.patch("shop", &PatchParams::default(), &Patch::Merge(&patch)).await
+    };
+    for (wrong, why) in [("other", "not one of this CloneSet"), ("shop-b", "there is no such pod")] {
+        let Err(refused) = name(&["shop-a", wrong]).await else { bail!("{wrong} was taken") };
+        let text = refused.to_string();
+        ensure!(text.contains("podsToDelete") && text.contains(wrong) && text.contains(why), "{text}");
+    }
+    name(&["shop-a"]).await.context("a pod of its own")?;
+    // A name that was taken holds nothing up when its pod is gone.
+    let now = DeleteParams::default().grace_period(0);
+    pods.delete("shop-a", &now).await.context("delete a pod")?;
+    let scaled = json!({ "spec": { "replicas": 0 } });
+    sets.patch("shop", &PatchParams::default(), &Patch::Merge(&scaled)).await.context("scale it")?;
+    Ok(())
+}
+
 #[tokio::test]
 async fn stateful_sets_have_two_versions() -> Result<()> {
     let name = "admission-conversion";
@@ -124,6 +165,8 @@ async fn stateful_sets_have_two_versions() -> Result<()> {
     let container = |object: &DynamicObject| object.data["spec"]["template"]["spec"]["containers"][0].clone();
     ensure!(container(&made)["terminationMessagePolicy"] == "File", "{}", made.data["spec"]["template"]);
     ensure!(container(&made)["imagePullPolicy"] == "IfNotPresent");
+
+    names_of_pods_to_delete(&scene.client, name).await?;
 
     // Without a manager the stored version goes on, and what is made has the definition's defaults alone.
     scene.first.service().kill()?;

@@ -23,6 +23,9 @@ pub(super) fn controls(world: &World) -> Vec<Attempt> {
         json!([{ "apiVersion": "v1", "kind": "Node", "name": A, "uid": world.uid }]);
     let mut revised = pod_image("registry.example/a:3");
     revised["metadata"] = json!({ "labels": { "controller-revision-hash": "2" } });
+    let mut cloned = pod_image("registry.example/a:2");
+    cloned["metadata"] =
+        json!({ "labels": { "pod-template-hash": "b2", "controller-revision-hash": "web-b2" } });
     let made = object(
         "ContainerRecreateRequest",
         "by-author",
@@ -63,6 +66,7 @@ pub(super) fn controls(world: &World) -> Vec<Attempt> {
         ),
         (Agent, Merge, core("pods/mine"), json!({ "metadata": { "labels": { "allowed": null } } })),
         (Agent, Strategic, core("pods/mine"), revised),
+        (Agent, Strategic, core("pods/cloned"), cloned),
         (
             Agent,
             Merge,

@@ -64,6 +64,9 @@ pub(super) fn moves() -> Vec<Row> {
             agent(Strategic, mine(), json!({ "metadata": { "annotations": { key: "1" } } }), UNLISTED),
         ]);
     }
+    let cloned = || core("pods/cloned");
+    let revision = |hash: &str, revision: &str| json!({ "pod-template-hash": hash, "controller-revision-hash": revision });
+    let hashed = |hash: &str, name: &str| json!({ "metadata": { "labels": revision(hash, name) } });
     let labels = |labels: Value| json!({ "metadata": { "labels": labels } });
     let with_image = |labels: Value| {
         let mut body = pod_image("registry.example/a:9");
@@ -85,6 +88,13 @@ pub(super) fn moves() -> Vec<Row> {
         agent(Merge, open(), json!({ "metadata": { "labels": null } }), OWNERS),
         agent(Merge, mine(), labels(json!({ "controller-revision-hash": null })), OWNERS),
         agent(Merge, mine(), json!({ "metadata": { "generateName": "x-" } }), "nothing of a pod's metadata"),
+        // Its CloneSet's revision names its hash: no other one, not without an update, and of no other pod.
+        agent(Merge, cloned(), hashed("d4", "web-d4"), OWNERS),
+        agent(Strategic, cloned(), with_image(revision("c3", "web-b2")), OWNERS),
+        agent(Strategic, cloned(), with_image(revision("web-b2", "web-b2")), OWNERS),
+        agent(Strategic, cloned(), with_image(json!({ "pod-template-hash": null })), OWNERS),
+        agent(Strategic, mine(), with_image(revision("b2", "web-b2")), OWNERS),
+        agent(Strategic, open(), with_image(revision("b2", "web-b2")), OWNERS),
     ]);
     for type_ in ["Idle", "listed", "PodReady", "kubernetes.io/x", "cloud.k8s.io/x"] {
         let body = status(json!({ "conditions": [condition(type_, "True")] }));

@@ -181,6 +181,16 @@ impl World {
         }))?;
         let pods: Api<Pod> = Api::namespaced(self.admin.clone(), OPEN);
         pods.create(&PostParams::default(), &pod).await.context("a pod where all is allowed")?;
+        // One that a CloneSet updates in place.
+        let owner = json!({ "apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "name": "web",
+            "uid": "u", "controller": true });
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": { "name": "cloned", "ownerReferences": [owner],
+                "labels": { "pod-template-hash": "a1", "controller-revision-hash": "web-a1" } },
+            "spec": { "nodeName": A, "containers": [{ "name": "a", "image": "registry.example/a:1" }] },
+        }))?;
+        let pods: Api<Pod> = Api::namespaced(self.admin.clone(), NAMESPACE);
+        pods.create(&PostParams::default(), &pod).await.context("a pod of a CloneSet")?;
         Ok(())
     }
 

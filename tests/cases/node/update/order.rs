@@ -15,7 +15,9 @@ use crate::case::{Case, is_ready, run_updating};
 async fn update_one_image() -> Result<()> {
     run_updating("update_one_image", async |case: &Case| {
         let scene = Scene::begin(case, "pod", |pod, evidence| {
-            pod.container(container(evidence, "main", &[])).container(container(evidence, "other", &[]))
+            // For one that reads a label the annotation of what runs is kept.
+            let other = container(evidence, "other", &[("TIER", "metadata.labels['tier']")]);
+            pod.container(container(evidence, "main", &[])).container(other)
         })
         .await?;
         let before = scene.now().await?;

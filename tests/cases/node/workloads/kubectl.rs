@@ -6,7 +6,7 @@ use std::process::Output;
 use anyhow::{Context, Result, ensure};
 use berth_proto::crd::CloneSet;
 use berth_tests::node::{User, programs};
-use kube::api::{Api, PostParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::json;
 use tokio::process::Command;
 
@@ -93,6 +93,25 @@ async fn rollouts_are_led_by_the_plugin() -> Result<()> {
     );
     let said = plugin.says(&format!("rollout history {SET} --revision=1")).await?;
     ensure!(said.contains("with revision #1\nPod Template:") && said.contains("a:1"), "{said}");
+
+    // By labels, by a file, and with the object as it is then.
+    plugin.fails("rollout history cloneset -l app=other", "no cloneset.apps.kruise.io found").await?;
+    sets.patch(
+        "shop",
+        &PatchParams::default(),
+        &Patch::Merge(json!({ "metadata": { "labels": { "app": "shop" } } })),
+    )
+    .await
+    .context("label the set")?;
+    let said = plugin.says("rollout history cloneset -l app=shop").await?;
+    ensure!(said.starts_with("cloneset.apps.kruise.io/shop \n"), "{said}");
+    let file = std::env::temp_dir().join(format!("berth-kubectl-{}.json", std::process::id()));
+    std::fs::write(&file, serde_json::to_string(&set)?)?;
+    let said =
+        plugin.says(&format!("set image -f {} main=a:9 --dry-run=server -o json", file.display())).await;
+    std::fs::remove_file(&file)?;
+    let printed: serde_json::Value = serde_json::from_str(&said?)?;
+    ensure!(printed["spec"]["template"]["spec"]["containers"][0]["image"] == "a:9", "{printed}");
 
     // While it rests nothing is updated; the way back is there all the same.
     ensure!(plugin.says(&format!("rollout pause {SET}")).await? == "cloneset.apps.kruise.io/shop paused\n");

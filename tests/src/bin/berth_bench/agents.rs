@@ -1,6 +1,8 @@
-//! All agents and kubelets in one: watches every NodePodUpdate, and carries out what is new in one. Of each
-//! pod an agent writes the patch, and what the kubelet started; of its node, what is reported meanwhile is
-//! written together. A kubelet's status is no write of ours and is not counted.
+//! All agents and kubelets in one: watches every NodePodUpdate, and carries out what is new in one. Of
+//! each pod an agent writes what the real one writes: of a workload's the gate that is shut, the patch
+//! and the gate that is opened; of one with sidecars the patch, and what the kubelet started. Of its
+//! node, what is reported meanwhile is written together. A kubelet's status is no write of ours and is
+//! not counted.
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
@@ -39,7 +41,8 @@ const GATHERED: Duration = Duration::from_millis(100);
 const RESTART: Duration = Duration::from_millis(500);
 
 /// All kinds of entries that an agent understands.
-const FEATURES: [&str; 4] = ["owners/v1", "clonesets/v1", "statefulsets/v1", "daemonsets/v1"];
+const FEATURES: [&str; 5] =
+    ["owners/v1", "clonesets/v1", "statefulsets/v1", "daemonsets/v1", "pod-template-hash/v1"];
 
 /// The agents. They end with this.
 pub(crate) struct Agents {
@@ -237,6 +240,7 @@ impl Shared {
             "metadata": { "annotations": annotations, "labels": entry.labels },
             "spec": { "containers": containers },
         });
+        self.gate(&pods, &entry.name, false).await;
         self.write(&pods, &entry.name, &Patch::Strategic(patch)).await;
         tokio::time::sleep(RESTART).await;
         let mut restarted = running(0, index);
@@ -252,10 +256,29 @@ impl Shared {
             eprintln!("a kubelet's status failed: {error}");
             tokio::time::sleep(GATHERED).await;
         }
-        let meta = json!({ "containers": [{ "name": name, "restartCount": 1, "image": image }] }).to_string();
-        let meta =
-            json!({ "metadata": { "annotations": { "apps.kruise.io/runtime-containers-meta": meta } } });
-        self.write(&pods, &entry.name, &Patch::Merge(meta)).await;
+        self.gate(&pods, &entry.name, true).await;
+        // Kept where containers have env from metadata, as sidecars may.
+        if let Upgrade::Sidecars = self.upgrade {
+            let meta = json!({ "containers": [{ "name": name, "restartCount": 1, "image": image }] });
+            let meta = json!({ "metadata": { "annotations": {
+                "apps.kruise.io/runtime-containers-meta": meta.to_string() } } });
+            self.write(&pods, &entry.name, &Patch::Merge(meta)).await;
+        }
+    }
+
+    /// Shuts or opens the gate, which pods of workloads have.
+    async fn gate(&self, pods: &Api<Pod>, name: &str, open: bool) {
+        let Upgrade::Workloads = self.upgrade else { return };
+        let word = if open { "True" } else { "False" };
+        let mut conditions = vec![json!({ "type": "InPlaceUpdateReady", "status": word })];
+        // What the real agent says of a pod that it takes out of service, and the kubelet of one that serves.
+        conditions.push(json!({ "type": "Ready", "status": word }));
+        let patch = Patch::Strategic(json!({ "status": { "conditions": conditions } }));
+        while let Err(error) = pods.patch_status(name, &PatchParams::default(), &patch).await {
+            eprintln!("an agent's word on a gate failed: {error}");
+            tokio::time::sleep(GATHERED).await;
+        }
+        self.writes.fetch_add(1, Ordering::Relaxed);
     }
 
     /// OpenKruise's record of an upgrade of the sidecar, with the image that it had before.

@@ -3,14 +3,15 @@
 //! The instance is not the pod's name. So a pod that was evicted keeps nobody from using its claims, though
 //! its object is still there.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::{api::core::v1::PersistentVolumeClaim, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use serde_json::json;
 
-use super::Pass;
+use super::{CLAIMS_DIFFER, Pass, build::claim_name};
 use crate::{
-    action::{Action, Target},
+    action::{Action, Note, Target},
+    claim_change::{ClaimAsks, message},
     names::INSTANCE_LABEL,
     pod::{Phase, PodView},
     revision::controller,
@@ -34,6 +35,8 @@ pub struct ClaimView {
     pub owners: Vec<OwnerReference>,
     /// It is being deleted.
     pub terminating: bool,
+    /// Storage, class and modes of access that it asks for.
+    pub asks: ClaimAsks,
 }
 
 impl ClaimView {
@@ -49,6 +52,7 @@ impl ClaimView {
             instance: instance.cloned().unwrap_or_default(),
             owners: meta.owner_references.clone().unwrap_or_default(),
             terminating: meta.deletion_timestamp.is_some(),
+            asks: ClaimAsks::of(claim),
         }
     }
 
@@ -122,6 +126,32 @@ impl Pass<'_> {
         });
         let deletes: Vec<_> = claims.map(|claim| Action::DeleteClaim(claim.target())).collect();
         self.plan.actions.extend(deletes);
+    }
+
+    /// Says that claims of pods that are there are not what their templates would make.
+    pub(super) fn tell_of_claims(&mut self) {
+        if self.rules.claims.is_empty() {
+            return;
+        }
+        let claims: BTreeMap<&str, &ClaimView> =
+            self.input.claims.iter().map(|claim| (claim.name.as_str(), *claim)).collect();
+        let pods = self.members.iter().map(|member| member.pod).filter(|pod| !pod.instance().is_empty());
+        let all = pods.flat_map(|pod| {
+            self.rules.claims.iter().filter_map(|template| {
+                let name = claim_name(template.name(), self.owner.name, pod.instance());
+                let claim = claims.get(name.as_str());
+                // One that goes says nothing of its template.
+                let stays = claim.is_none_or(|claim| !claim.terminating);
+                stays.then(|| (pod.name.as_str(), template, claim.map(|claim| &claim.asks)))
+            })
+        });
+        self.claims_differ = message(all);
+        let status = self.input.set.status.as_ref();
+        let known =
+            status.is_some_and(|status| status.conditions.iter().any(|one| one.type_ == CLAIMS_DIFFER));
+        if let Some(text) = self.claims_differ.clone().filter(|_| !known) {
+            self.plan.notes.push(Note { warning: true, reason: CLAIMS_DIFFER, text });
+        }
     }
 
     pub(super) fn instances(&self, pods: &[&PodView]) -> Instances {

@@ -30,17 +30,25 @@ use std::{
 use berth_proto::crd::{CloneSet, CloneSetStatus};
 use jiff::Timestamp;
 
-pub(crate) use self::{build::add_gate, priority::trailing, rules::template_labels, status::condition};
+pub(crate) use self::{
+    build::add_gate,
+    priority::trailing,
+    rules::template_labels,
+    status::{CLAIMS_DIFFER, condition},
+};
 pub use self::{
     claims::ClaimView,
     rules::{Priority, Rules, UpdateType},
 };
-use self::{member::Member, numbers::numbers};
+use self::{
+    member::Member,
+    numbers::{Course, numbers},
+};
 use crate::{
     action::Action,
     agents::Agents,
     hash::Suffixes,
-    in_place::{InPlaceState, Settled},
+    in_place::{InPlaceState, Settled, change},
     plan::{self, Failures, Nodes, release},
     pod::PodView,
     predownload::{self, Ahead},
@@ -111,6 +119,8 @@ struct Pass<'a> {
     plan: Plan,
     /// Why the update does not go on.
     waits: Option<String>,
+    /// Claims that their templates would not make any more.
+    claims_differ: Option<String>,
     /// Updates in place that may be forgotten.
     settled: Settled,
 }
@@ -167,6 +177,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         suffixes,
         plan,
         waits: None,
+        claims_differ: None,
         settled: Settled::new(),
     };
     if !is_going {
@@ -175,7 +186,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         pass.plan.actions.extend(ahead.create);
         pass.plan.notes.extend(ahead.notes);
         let written = pass.plan.actions.len();
-        let numbers = numbers(&rules, &pass.members, pass.rolls_back());
+        let numbers = numbers(&rules, &pass.members, pass.course());
         pass.scale(&numbers, &ours);
         if pass.plan.actions.len() == written {
             pass.update(&numbers);
@@ -184,6 +195,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         pass.plan.actions.extend(input.agents.open_gates(ours.iter().copied(), now));
         pass.plan.actions.extend(rules.hooks().mark(ours.iter().copied(), now));
         pass.keep_pods_to_delete();
+        pass.tell_of_claims();
         pass.plan.actions.extend(ahead.delete);
         pass.shorten_history(&ours);
         pass.plan.again = ahead.again;
@@ -196,8 +208,14 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
 }
 
 impl Pass<'_> {
-    fn rolls_back(&self) -> bool {
-        self.input.settings.partition_rollback && self.live.current.name != self.live.update.name
+    fn course(&self) -> Course {
+        let Live { current, update } = self.live;
+        let is_other = current.name != update.name;
+        let in_place = self.rules.update_type != UpdateType::ReCreate;
+        Course {
+            rolls_back: self.input.settings.partition_rollback && is_other,
+            in_place: in_place && is_other && change(&current.template, &update.template).is_some(),
+        }
     }
 
     /// Decides on images that are pulled ahead.

@@ -1,10 +1,13 @@
 //! Numbers of a pass: how many pods are made, deleted and updated.
 //!
-//! The names are those of the calculation in OpenKruise, whose results these are for the same pods. Two
-//! things differ: a set that is paused makes no pods beyond the wanted number, and pods that are to be
-//! deleted and do not serve count as such.
+//! The names are those of the calculation in OpenKruise, whose results these are for the same pods. Four
+//! things differ: a set that is paused makes no pods beyond the wanted number; pods that are to be
+//! deleted and do not serve count as such; as long as new pods are missing, as many are made at once as
+//! may be; and where pods are updated in place those beyond the wanted number stay until the last one is:
+//! all others are updated in place, and none of them is deleted for one that was made.
 
-use super::{Rules, member::Member};
+use super::{Rules, member::Member, scale::count};
+use crate::names::SURGE_LABEL;
 
 /// Pods of one side: those with the newest revision, or the others.
 #[derive(Clone, Copy, Debug, Default)]
@@ -59,25 +62,43 @@ impl Side {
     }
 }
 
-/// Calculates the numbers. `rolls_back`: pods beyond the partition go back to the current revision.
-pub(super) fn numbers(rules: &Rules<'_>, members: &[Member<'_>], rolls_back: bool) -> Numbers {
+/// Ways in which a rollout goes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Course {
+    /// Pods beyond the partition go back to the current revision.
+    pub(super) rolls_back: bool,
+    /// Pods are updated in place.
+    pub(super) in_place: bool,
+}
+
+/// Calculates the numbers.
+pub(super) fn numbers(rules: &Rules<'_>, members: &[Member<'_>], course: Course) -> Numbers {
     let new = Side::of(members.iter().filter(|one| one.updated));
     let old = Side::of(members.iter().filter(|one| !one.updated));
     let (replicas, partition) = (rules.replicas, rules.partition);
     let unavailable = new.preparing + old.preparing + new.unavailable + old.unavailable;
     let specified = new.specified + old.specified;
     let (mut old_over, mut new_over) = (old.active() - partition, new.active() - (replicas - partition));
-    if !rolls_back {
+    if !course.rolls_back {
         old_over = old_over.max(0);
         new_over = new_over.min(0);
     }
     // A surge of pods for an update that rests would only cost.
     let most_surge = if rules.paused { 0 } else { rules.max_surge };
-    let (surge, surge_old) = if most_surge > 0 {
+    let going_on = count(members.iter().filter(|one| one.updated && one.is_being_updated()).count());
+    let is_extra = course.in_place
+        && most_surge > 0
+        && specified == 0
+        && old_over >= 0
+        && (old_over > 0 || going_on > 0);
+    let (surge, surge_old) = if is_extra {
+        (most_surge.min(old_over.saturating_add(going_on)), 0)
+    } else if most_surge > 0 {
         let scale = (unavailable + specified - rules.max_unavailable).clamp(0, specified);
         let scale_old = (scale - new.specified).max(0);
         let opposite = old_over.signum() * new_over.signum() < 0;
-        let update = if opposite { old_over.abs().min(new_over.abs()) } else { 0 };
+        // OpenKruise takes the smaller of the two, so that its steps shrink towards the end.
+        let update = if opposite { old_over.max(new_over) } else { 0 };
         let to_old = if old_over.abs() <= new_over.abs() { old_over < 0 } else { new_over > 0 };
         let update_old = if to_old { update } else { 0 };
         let (pair, pair_old) = if scale >= update { (scale, scale_old) } else { (update, update_old) };
@@ -93,7 +114,14 @@ pub(super) fn numbers(rules: &Rules<'_>, members: &[Member<'_>], rolls_back: boo
     let (expected, expected_old) = (replicas + surge, partition + surge_old);
     let up = (expected - counted).max(0);
     let down = (counted - specified - expected).max(0);
-    let update = if old_over.abs() <= new_over.abs() { old_over } else { -new_over };
+    let down_old = if is_extra {
+        // First those that were made for the time of the update.
+        let made = members.iter().filter(|one| one.updated && one.pod.labels.contains_key(SURGE_LABEL));
+        (down - count(made.count())).min(old_over)
+    } else {
+        counted_old - old.specified - expected_old
+    };
+    let update = if is_extra || old_over.abs() <= new_over.abs() { old_over } else { -new_over };
     // In OpenKruise those that are to go and serve no more are forgotten here: one more than may be is out.
     let going = members.iter().filter(|one| one.specified && !one.is_preparing_delete() && !one.available);
     let out = unavailable + i64::try_from(going.count()).unwrap_or(i64::MAX);
@@ -103,7 +131,7 @@ pub(super) fn numbers(rules: &Rules<'_>, members: &[Member<'_>], rolls_back: boo
         up_old: if up > 0 { (expected_old - counted_old).max(0) } else { 0 },
         limit: up.min((rules.scale_max_unavailable - unavailable).max(0)),
         down,
-        down_old: if down > 0 { (counted_old - old.specified - expected_old).max(0) } else { 0 },
+        down_old: if down > 0 { down_old.max(0) } else { 0 },
         delete: if specified > 0 || down > 0 { delete } else { 0 },
         update,
         update_unavailable: rules.max_unavailable + total - replicas,

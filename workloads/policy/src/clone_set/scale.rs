@@ -11,7 +11,7 @@ use super::{Pass, build, claims::Instances, member::Member, numbers::Numbers, or
 use crate::{
     action::{Action, Note},
     lifecycle::{State, entering, holds},
-    names::SPECIFIED_DELETE_LABEL,
+    names::{SPECIFIED_DELETE_LABEL, SURGE_LABEL},
     plan::most_created,
     pod::PodView,
 };
@@ -79,6 +79,7 @@ impl<'a> Pass<'a> {
         let limit = numbers.limit.min(most_created(self.rules.template));
         let mut instances = self.instances(pods);
         let old = numbers.up_old.min(limit);
+        let in_place = self.course().in_place;
         let mut reused = std::mem::take(&mut instances.free).into_iter();
         let fresh = limit - count(reused.len().saturating_add(instances.held));
         let mut fresh = fresh.max(0);
@@ -100,7 +101,10 @@ impl<'a> Pass<'a> {
             self.plan.actions.extend(claims.into_iter().map(Action::CreateClaim));
             let names = build::Names { pod: &name, instance: &instance };
             let settings = self.input.settings;
-            let pod = build::pod(set, rules, owner, revision, names, settings, self.now);
+            let mut pod = build::pod(set, rules, owner, revision, names, settings, self.now);
+            if in_place && count(self.members.len()) + at >= rules.replicas {
+                pod["metadata"]["labels"][SURGE_LABEL] = "true".into();
+            }
             self.plan.actions.push(Action::CreatePod(pod));
         }
     }
@@ -151,6 +155,8 @@ impl<'a> Pass<'a> {
             .filter(|one| one.updated == updated && !one.specified && !one.is_preparing_delete());
         let mut side: Vec<Member<'a>> = side.copied().collect();
         order::victims(&mut side, self.rules.template, self.input.nodes);
+        // What was made for the time of an update goes with it.
+        side.sort_by_key(|one| !one.pod.labels.contains_key(SURGE_LABEL));
         side.truncate(usize::try_from(so_many).unwrap_or(usize::MAX));
         side
     }

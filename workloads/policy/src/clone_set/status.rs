@@ -11,6 +11,8 @@ use crate::{action::Note, fault::Fault};
 const FAILED_SCALE: &str = "FailedScale";
 /// Condition: pods cannot be updated.
 const FAILED_UPDATE: &str = "FailedUpdate";
+/// Condition: claims of pods that are there are not what their templates say.
+pub(crate) const CLAIMS_DIFFER: &str = "ClaimTemplatesChanged";
 /// The longest message of a condition.
 const LONGEST_MESSAGE: usize = 1024;
 
@@ -30,6 +32,7 @@ impl Pass<'_> {
         let failed = [
             (FAILED_SCALE, failures.scale.as_ref()),
             (FAILED_UPDATE, failures.update.as_ref().or(self.waits.as_ref())),
+            (CLAIMS_DIFFER, self.claims_differ.as_ref()),
         ];
         let collisions = before.and_then(|before| before.collision_count).unwrap_or(0);
         let collisions = collisions.max(self.input.collisions);

@@ -14,7 +14,7 @@ use crate::{
     action::{Action, InPlaceUpdate},
     in_place::{Change, InPlacePhase, change_of},
     lifecycle::{State, held_again, holds},
-    names::REVISION_LABEL,
+    names::{REVISION_LABEL, TEMPLATE_HASH_LABEL},
     revision::Revision,
 };
 
@@ -104,6 +104,10 @@ impl<'a> Pass<'a> {
         let label = if self.input.settings.short_hash { target.hash() } else { &target.name };
         let mut labels = change.labels;
         labels.insert(REVISION_LABEL.to_owned(), label.to_owned());
+        // Set with the image, it is no write of its own afterwards.
+        if self.input.agents.labels(&pod.node) {
+            labels.insert(TEMPLATE_HASH_LABEL.to_owned(), target.hash().to_owned());
+        }
         let attempt = member.in_place.map_or(0, |known| known.attempt.saturating_add(1));
         self.plan.actions.push(Action::UpdateInPlace(InPlaceUpdate {
             node: pod.node.clone(),

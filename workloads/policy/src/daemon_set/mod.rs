@@ -11,6 +11,7 @@
 
 pub(crate) mod build;
 pub(crate) mod fit;
+mod nodes;
 mod rests;
 mod rules;
 mod status;
@@ -28,13 +29,16 @@ use berth_proto::crd::{AdvancedDaemonSet, AdvancedDaemonSetStatus};
 use jiff::Timestamp;
 use serde_json::json;
 
-use self::fit::Fit;
+use self::{
+    fit::Fit,
+    nodes::{Member, Place, places},
+};
 pub use self::{rests::Rests, rules::Rules};
 use crate::{
     action::{Action, Note},
     agents::Agents,
     hash::Suffixes,
-    in_place::{InPlacePhase, InPlaceState, Settled},
+    in_place::{InPlaceState, Settled},
     lifecycle::{State, entering, holds},
     names::REVISION_LABEL,
     plan::{self, Failures, NodeView, Nodes, most_created, release},
@@ -79,24 +83,6 @@ pub struct Input<'a> {
 
 /// Writes that are due.
 pub type Plan = plan::Plan<AdvancedDaemonSetStatus>;
-
-/// A pod of the set.
-#[derive(Clone, Copy, Debug)]
-struct Member<'a> {
-    pod: &'a PodView,
-    updated: bool,
-    available: bool,
-    in_place: Option<&'a InPlaceState>,
-}
-
-/// A node and the pods on it, the oldest first.
-#[derive(Debug, Default)]
-struct Place<'a> {
-    node: Option<&'a NodeView>,
-    should_run: bool,
-    may_go_on: bool,
-    members: Vec<Member<'a>>,
-}
 
 /// State of a pass.
 struct Pass<'a> {
@@ -209,58 +195,6 @@ fn earlier<'a>(input: &Input<'a>, update: &'a Revision) -> &'a Revision {
     let others = input.revisions.iter().copied().filter(|one| one.name != update.name);
     let newest = |one: &&Revision| (labels.iter().any(|label| one.is_of(label)), one.number);
     others.max_by_key(newest).unwrap_or(update)
-}
-
-fn places<'a>(
-    input: &Input<'a>,
-    rules: &Rules<'_>,
-    live: Live<'_>,
-    now: Timestamp,
-) -> BTreeMap<String, Place<'a>> {
-    let fit = Fit::of(rules.template);
-    let mut places: BTreeMap<String, Place<'a>> = BTreeMap::new();
-    for node in input.nodes.values() {
-        let (should_run, may_go_on) = fit.on(node);
-        let place = Place { node: Some(node), should_run, may_go_on, members: Vec::new() };
-        places.insert(node.name.clone(), place);
-    }
-    for pod in input.pods.iter().filter(|pod| rules.selector.takes(&pod.labels)) {
-        let in_place = input.in_place.get(&pod.uid);
-        let pending = in_place.filter(|known| known.phase == InPlacePhase::Pending);
-        let labelled = live.update.is_of(pod.label(REVISION_LABEL));
-        let updated = input.agents.is_updated(in_place, &live.update.name, labelled);
-        let available = pod.is_active()
-            && pending.is_none()
-            && State::of(pod).serves()
-            && pod.is_ready_for(rules.min_ready_seconds, now);
-        let member = Member { pod, updated, available, in_place };
-        places.entry(pod.wanted_node().to_owned()).or_default().members.push(member);
-    }
-    for place in places.values_mut() {
-        place.members.sort_by(|one, other| {
-            let key = |member: &Member<'a>| (member.pod.node.is_empty(), member.pod.created);
-            key(one).cmp(&key(other)).then_with(|| one.pod.name.cmp(&other.pod.name))
-        });
-    }
-    places
-}
-
-impl Member<'_> {
-    /// It is held before its deletion.
-    fn is_going(&self) -> bool {
-        State::of(self.pod) == State::PreparingDelete
-    }
-}
-
-impl<'a> Place<'a> {
-    fn active(&self) -> impl Iterator<Item = &Member<'a>> {
-        self.members.iter().filter(|member| member.pod.is_active())
-    }
-
-    /// It should have an available pod, and has none.
-    fn is_out(&self) -> bool {
-        self.should_run && !self.active().any(|member| member.available)
-    }
 }
 
 impl<'a> Pass<'a> {

@@ -144,7 +144,7 @@ impl World {
             pods: &pods,
             nodes: &nodes,
             in_place: &self.in_place,
-            agents: Agents { updating: &here, present: &here, silent: &self.silent },
+            agents: Agents { updating: &here, present: &here, labelling: &here, silent: &self.silent },
             ahead: Ahead::default(),
             rests_until: &self.rests,
             failures: &Failures { scale: None, update: Some("no room".to_owned()) },

@@ -7,6 +7,8 @@
 //! | Delete | Retain | nothing | the pod |
 //! | Delete | Delete | the set | the pod |
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 
@@ -14,7 +16,12 @@ use super::{
     API_VERSION, KIND, Pass,
     build::{claim_name, object},
 };
-use crate::{action::Action, clone_set::ClaimView, pod::PodView};
+use crate::{
+    action::{Action, Note},
+    claim_change::message,
+    clone_set::{CLAIMS_DIFFER, ClaimView},
+    pod::PodView,
+};
 
 impl Pass<'_> {
     fn claim(&self, name: &str) -> Option<&ClaimView> {
@@ -66,6 +73,30 @@ impl Pass<'_> {
             Some(Value::Object(claim))
         });
         missing.collect()
+    }
+
+    /// Says that claims of pods that are there are not what their templates would make. One that is not there
+    /// is made, and mounted by the next pod of its number.
+    pub(super) fn tell_of_claims(&mut self) {
+        if self.rules.claims.is_empty() {
+            return;
+        }
+        let claims = self.input.claims.iter().filter(|claim| !claim.terminating);
+        let claims: BTreeMap<&str, &ClaimView> = claims.map(|claim| (claim.name.as_str(), *claim)).collect();
+        let all = self.members.values().flat_map(|member| {
+            self.rules.claims.iter().filter_map(|template| {
+                let name = claim_name(template.name(), self.owner.name, member.ordinal);
+                let claim = claims.get(name.as_str())?;
+                Some((member.pod.name.as_str(), template, Some(&claim.asks)))
+            })
+        });
+        self.claims_differ = message(all);
+        let status = self.input.set.status.as_ref();
+        let known =
+            status.is_some_and(|status| status.conditions.iter().any(|one| one.type_ == CLAIMS_DIFFER));
+        if let Some(text) = self.claims_differ.clone().filter(|_| !known) {
+            self.plan.notes.push(Note { warning: true, reason: CLAIMS_DIFFER, text });
+        }
     }
 
     /// Writes what the claims of the pods that are there go with.

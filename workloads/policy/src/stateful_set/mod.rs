@@ -100,6 +100,8 @@ struct Pass<'a> {
     creates_left: i64,
     /// Why a pod is not made.
     create_waits: Option<String>,
+    /// Claims that their templates would not make any more.
+    claims_differ: Option<String>,
     /// Why the update does not go on.
     update_waits: Option<String>,
     /// Updates in place that may be forgotten.
@@ -165,6 +167,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         plan,
         creates_left: most_created(rules.template),
         create_waits: None,
+        claims_differ: None,
         update_waits: None,
         settled: Settled::new(),
     };
@@ -174,6 +177,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         pass.plan.notes.extend(ahead.notes);
         pass.finish();
         pass.keep_claims();
+        pass.tell_of_claims();
         let may_go_on = pass.fill();
         if may_go_on {
             pass.condemn();

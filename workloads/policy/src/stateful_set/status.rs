@@ -4,7 +4,12 @@ use berth_proto::crd::AdvancedStatefulSetStatus;
 use jiff::Timestamp;
 
 use super::{Input, Member, Pass, Plan};
-use crate::{action::Note, clone_set::condition, fault::Fault, names::REVISION_LABEL};
+use crate::{
+    action::Note,
+    clone_set::{CLAIMS_DIFFER, condition},
+    fault::Fault,
+    names::REVISION_LABEL,
+};
 
 /// Condition: a pod cannot be made.
 const FAILED_CREATE: &str = "FailedCreatePod";
@@ -30,6 +35,7 @@ impl Pass<'_> {
         let failed = [
             (FAILED_CREATE, failures.scale.as_ref().or(self.create_waits.as_ref())),
             (FAILED_UPDATE, failures.update.as_ref().or(self.update_waits.as_ref())),
+            (CLAIMS_DIFFER, self.claims_differ.as_ref()),
         ];
         let collisions = before.and_then(|before| before.collision_count).unwrap_or(0);
         let collisions = collisions.max(self.input.collisions);

@@ -25,6 +25,7 @@ fn claim(instance: &str) -> ClaimView {
         instance: instance.to_owned(),
         owners: Vec::new(),
         terminating: false,
+        asks: Default::default(),
     }
 }
 
@@ -135,4 +136,28 @@ fn claims_that_are_not_used_again_go_with_their_pod() {
     };
     assert_eq!((held.name.as_str(), lost.name.as_str()), ("data-shop-p1", "data-shop-lost"));
     assert_eq!(patch["metadata"]["ownerReferences"][0]["kind"], "Pod");
+}
+
+/// In OpenKruise it is silent: no pod is updated for it, and none has it.
+#[test]
+fn a_change_of_claim_templates_is_said() {
+    let mut world = World::new(spec(2), "2n");
+    for instance in ["p0", "p1"] {
+        world.claims.push(claim(instance));
+    }
+    assert_eq!(world.effect(), "", "the claims are what the template says");
+    let template = json!({ "metadata": { "name": "logs" } });
+    world.set.spec.volume_claim_templates.push(serde_json::from_value(template).unwrap());
+    let plan = world.plan();
+    assert!(plan.actions.is_empty(), "a pod keeps its claims");
+    assert_eq!((plan.notes[0].warning, plan.notes[0].reason), (true, "ClaimTemplatesChanged"));
+    let status = plan.status.unwrap();
+    let condition = status.conditions.iter().find(|one| one.type_ == "ClaimTemplatesChanged").unwrap();
+    let message = condition.message.as_deref().unwrap();
+    assert!(message.contains("2 claims") && message.contains("logs of pod p0"), "{message}");
+    // Said once as an Event, and as a condition for as long as it is so.
+    world.set.status = Some(status);
+    assert_eq!(world.plan(), super::super::Plan::default());
+    world.set.spec.volume_claim_templates.pop();
+    assert!(world.plan().status.unwrap().conditions.is_empty());
 }

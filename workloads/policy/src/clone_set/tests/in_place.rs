@@ -24,14 +24,18 @@ fn known(phase: InPlacePhase) -> InPlaceState {
 
 #[test]
 fn the_node_is_told() {
-    let world = World::new(spec("InPlaceIfPossible"), "3o");
+    let mut world = World::new(spec("InPlaceIfPossible"), "3o");
     let plan = world.plan();
     let [Action::UpdateInPlace(update)] = plan.actions.as_slice() else { panic!("{plan:?}") };
     assert_eq!((update.node.as_str(), update.revision.as_str()), (NODE, "shop-new"));
     assert_eq!(update.images, BTreeMap::from([("main".to_owned(), "a:2".to_owned())]));
     assert_eq!(update.labels[REVISION_LABEL], "shop-new");
-    assert!(!update.labels.contains_key(TEMPLATE_HASH_LABEL), "no agent may write it");
+    assert_eq!(update.labels[TEMPLATE_HASH_LABEL], "new", "so that it takes no write of its own");
     assert_eq!(update.grace_seconds, Some(5));
+    world.labelling_nodes.clear();
+    let plan = world.plan();
+    let [Action::UpdateInPlace(update)] = plan.actions.as_slice() else { panic!("{plan:?}") };
+    assert!(!update.labels.contains_key(TEMPLATE_HASH_LABEL), "an agent of before would refuse the entry");
 }
 
 #[test]

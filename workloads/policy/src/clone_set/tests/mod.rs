@@ -5,5 +5,6 @@ mod hooks;
 mod in_place;
 mod model;
 mod order;
+mod surge;
 mod worked;
 mod world;

@@ -8,7 +8,7 @@ use super::{
     super::{
         Rules,
         member::Member,
-        numbers::{Numbers, numbers},
+        numbers::{Course, Numbers, numbers},
     },
     world::{NOW, World},
 };
@@ -37,7 +37,7 @@ fn calculated(world: &World) -> String {
     };
     let members: Vec<_> = pods.iter().map(|pod| Member::of(pod, &rules, live, &input, NOW)).collect();
     let Numbers { up, up_old, limit, down, down_old, delete, update, surge, .. } =
-        numbers(&rules, &members, world.settings.partition_rollback);
+        numbers(&rules, &members, Course { rolls_back: world.settings.partition_rollback, in_place: false });
     let parts = [
         ("up", up),
         ("upOld", up_old),

@@ -34,6 +34,7 @@ pub(super) struct World {
     pub(super) in_place: BTreeMap<String, InPlaceState>,
     pub(super) nodes: Nodes,
     pub(super) updating_nodes: BTreeSet<String>,
+    pub(super) labelling_nodes: BTreeSet<String>,
     /// Nodes whose agents say nothing.
     pub(super) silent: BTreeSet<String>,
     pub(super) settings: Settings,
@@ -86,6 +87,7 @@ impl World {
             in_place: BTreeMap::new(),
             nodes: Nodes::new(),
             updating_nodes: BTreeSet::from([NODE.to_owned()]),
+            labelling_nodes: BTreeSet::from([NODE.to_owned()]),
             silent: BTreeSet::new(),
             settings: Settings::default(),
             failures: Failures::default(),
@@ -129,7 +131,12 @@ impl World {
     }
 
     pub(super) fn agents(&self) -> Agents<'_> {
-        Agents { updating: &self.updating_nodes, present: &self.updating_nodes, silent: &self.silent }
+        Agents {
+            updating: &self.updating_nodes,
+            present: &self.updating_nodes,
+            labelling: &self.labelling_nodes,
+            silent: &self.silent,
+        }
     }
 
     /// Effect of a pass, in the shorthand of pods.

@@ -89,7 +89,7 @@ impl History {
             pods: &pods,
             nodes: &self.nodes,
             in_place: &self.played.in_place,
-            agents: Agents { updating: &all, present: &all, silent: &self.played.silent },
+            agents: Agents { updating: &all, present: &all, labelling: &all, silent: &self.played.silent },
             ahead: Ahead::default(),
             rests_until: &BTreeMap::new(),
             failures: &Failures::default(),

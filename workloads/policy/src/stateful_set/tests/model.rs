@@ -80,7 +80,12 @@ impl History {
             pods: &pods,
             claims: &[],
             in_place: &self.played.in_place,
-            agents: Agents { updating: &nodes, present: &nodes, silent: &self.played.silent },
+            agents: Agents {
+                updating: &nodes,
+                present: &nodes,
+                labelling: &nodes,
+                silent: &self.played.silent,
+            },
             ahead: Ahead::default(),
             failures: &Failures::default(),
             collisions: 0,

@@ -1,0 +1,87 @@
+//! Nodes as a set sees them: whether a pod of it should run there, and which ones do.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::{Input, Rules, fit::Fit};
+use crate::{
+    in_place::{InPlacePhase, InPlaceState},
+    lifecycle::State,
+    names::REVISION_LABEL,
+    plan::NodeView,
+    pod::PodView,
+    revision::Live,
+};
+
+/// A pod of the set.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Member<'a> {
+    pub(super) pod: &'a PodView,
+    /// It has the newest revision, or is being brought to it.
+    pub(super) updated: bool,
+    pub(super) available: bool,
+    pub(super) in_place: Option<&'a InPlaceState>,
+}
+
+/// A node and the pods on it, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Place<'a> {
+    pub(super) node: Option<&'a NodeView>,
+    pub(super) should_run: bool,
+    pub(super) may_go_on: bool,
+    pub(super) members: Vec<Member<'a>>,
+}
+
+/// Pods of the set by their nodes, and all nodes.
+pub(super) fn places<'a>(
+    input: &Input<'a>,
+    rules: &Rules<'_>,
+    live: Live<'_>,
+    now: Timestamp,
+) -> BTreeMap<String, Place<'a>> {
+    let fit = Fit::of(rules.template);
+    let mut places: BTreeMap<String, Place<'a>> = BTreeMap::new();
+    for node in input.nodes.values() {
+        let (should_run, may_go_on) = fit.on(node);
+        let place = Place { node: Some(node), should_run, may_go_on, members: Vec::new() };
+        places.insert(node.name.clone(), place);
+    }
+    for pod in input.pods.iter().filter(|pod| rules.selector.takes(&pod.labels)) {
+        let in_place = input.in_place.get(&pod.uid);
+        let pending = in_place.filter(|known| known.phase == InPlacePhase::Pending);
+        let labelled = live.update.is_of(pod.label(REVISION_LABEL));
+        let updated = input.agents.is_updated(in_place, &live.update.name, labelled);
+        let available = pod.is_active()
+            && pending.is_none()
+            && State::of(pod).serves()
+            && pod.is_ready_for(rules.min_ready_seconds, now);
+        let member = Member { pod, updated, available, in_place };
+        places.entry(pod.wanted_node().to_owned()).or_default().members.push(member);
+    }
+    for place in places.values_mut() {
+        place.members.sort_by(|one, other| {
+            let key = |member: &Member<'a>| (member.pod.node.is_empty(), member.pod.created);
+            key(one).cmp(&key(other)).then_with(|| one.pod.name.cmp(&other.pod.name))
+        });
+    }
+    places
+}
+
+impl Member<'_> {
+    /// It is held before its deletion.
+    pub(super) fn is_going(&self) -> bool {
+        State::of(self.pod) == State::PreparingDelete
+    }
+}
+
+impl<'a> Place<'a> {
+    pub(super) fn active(&self) -> impl Iterator<Item = &Member<'a>> {
+        self.members.iter().filter(|member| member.pod.is_active())
+    }
+
+    /// It should have an available pod, and has none.
+    pub(super) fn is_out(&self) -> bool {
+        self.should_run && !self.active().any(|member| member.available)
+    }
+}

@@ -1,0 +1,97 @@
+//! Claims, and what they go with.
+
+use super::*;
+
+fn claim(ordinal: i64) -> ClaimView {
+    ClaimView {
+        namespace: "ns".to_owned(),
+        name: format!("data-db-{ordinal}"),
+        uid: format!("claim-{ordinal}"),
+        version: "1".to_owned(),
+        instance: String::new(),
+        owners: Vec::new(),
+        terminating: false,
+        asks: Default::default(),
+    }
+}
+
+fn with_claims(deleted: &str, scaled: &str) -> Value {
+    json!({
+        "volumeClaimTemplates": [{ "metadata": { "name": "data", "labels": { "own": "1" } } }],
+        "persistentVolumeClaimRetentionPolicy": { "whenDeleted": deleted, "whenScaled": scaled },
+    })
+}
+
+/// Each row: the policy, and what the claims of a pod with a slot and of one without go with.
+#[rstest]
+#[case("Retain", "Retain", None, None)]
+#[case("Delete", "Retain", Some("set"), Some("set"))]
+#[case("Retain", "Delete", None, Some("uid-4"))]
+#[case("Delete", "Delete", Some("set"), Some("uid-4"))]
+fn claims_go_with(
+    #[case] deleted: &str,
+    #[case] scaled: &str,
+    #[case] slot: Option<&str>,
+    #[case] condemned: Option<&str>,
+) {
+    // With a reserved number, pod 3 of 3 has a slot; OpenKruise 1.4 gives its claims away.
+    let mut spec = with_claims(deleted, scaled);
+    spec["reserveOrdinals"] = json!([0]);
+    let mut world = World::new(3, spec, "1n 2n 3n 4n");
+    world.claims = vec![claim(3), claim(4)];
+    let mut found = BTreeMap::new();
+    for action in world.plan().actions {
+        if let Action::PatchClaim(target, patch) = action {
+            let owners = patch["metadata"]["ownerReferences"].as_array().unwrap().clone();
+            found.insert(target.name, owners[0]["uid"].as_str().unwrap().to_owned());
+        }
+    }
+    assert_eq!(found.get("data-db-3").map(String::as_str), slot);
+    assert_eq!(found.get("data-db-4").map(String::as_str), condemned);
+}
+
+#[test]
+fn a_change_of_claim_templates_is_said() {
+    let mut spec = with_claims("Retain", "Retain");
+    spec["volumeClaimTemplates"][0]["spec"] = json!({ "storageClassName": "fast" });
+    let mut world = World::new(1, spec, "0n");
+    let mut claim = claim(0);
+    world.claims = vec![claim.clone()];
+    assert!(world.plan().notes.is_empty(), "the class of the cluster");
+    let slow = json!({ "metadata": {}, "spec": { "storageClassName": "slow" } });
+    claim.asks = ClaimView::of(&serde_json::from_value(slow).unwrap()).asks;
+    world.claims = vec![claim];
+    let plan = world.plan();
+    assert!(plan.notes.iter().any(|note| note.reason == "ClaimTemplatesChanged"), "{:?}", plan.notes);
+    let conditions = plan.status.unwrap().conditions;
+    assert!(conditions.iter().any(|one| one.type_ == "ClaimTemplatesChanged"), "{conditions:?}");
+}
+
+#[test]
+fn a_claim_that_goes_holds_its_pod_up() {
+    let mut world = World::new(2, with_claims("Retain", "Delete"), "0n");
+    world.claims = vec![claim(0), claim(1)];
+    world.claims[1].terminating = true;
+    assert_eq!(world.effect(), "");
+    let condition = world.plan().status.unwrap().conditions.remove(0);
+    assert_eq!(condition.type_, "FailedCreatePod");
+    assert!(condition.message.unwrap().contains("data-db-1 is being deleted"));
+    world.claims.pop();
+    let plan = world.plan();
+    let [Action::CreateClaim(claim), Action::CreatePod(pod), ..] = plan.actions.as_slice() else {
+        panic!("{plan:?}")
+    };
+    assert_eq!(claim["metadata"]["labels"], json!({ "own": "1", "app": "db" }));
+    assert_eq!(pod["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"], "data-db-1");
+    assert_eq!((&pod["spec"]["hostname"], &pod["spec"]["aFieldOfLater"]), (&json!("db-1"), &json!([1])));
+}
+
+#[test]
+fn a_claim_that_somebody_has_deleted_is_made_again() {
+    let mut world = World::new(1, with_claims("Retain", "Retain"), "0n!");
+    world.pods[0].phase = Phase::Pending;
+    let actions = world.plan().actions;
+    assert!(matches!(&actions[..], [Action::CreateClaim(_)]), "{actions:?}");
+    world.claims.push(claim(0));
+    assert_eq!(world.plan().actions, []);
+}
