@@ -112,6 +112,8 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let states_recorded = tenure.clone();
     let (fetches, asked) = mpsc::unbounded_channel();
     let (answer, answers) = mpsc::channel(INPUTS);
+    let (asks, asked_permits) = mpsc::unbounded_channel();
+    let (reply, replies) = mpsc::channel(INPUTS);
     let (steps, due) = mpsc::unbounded_channel();
     let (fact, facts) = mpsc::channel(INPUTS);
     let (spread_steps, spread_due) = mpsc::unbounded_channel();
@@ -119,11 +121,17 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let (pod_state_steps, pod_state_due) = mpsc::unbounded_channel();
     let (annotated, annotations) = mpsc::channel(INPUTS);
     let (notes, told) = notes::channel(tenure.clone());
+    let mut indexes = Indexes::default();
+    if config.admission.asks_budgets() {
+        indexes.requests.ask_budgets();
+    }
     let controller = Controller {
-        indexes: Indexes::default(),
+        indexes,
         fetches,
         answers,
         vault,
+        asks,
+        replies,
         steps,
         facts,
         spread_steps,
@@ -155,6 +163,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         &metrics,
         (&mut watches, &mut tasks),
         (admits, standing, stop.clone()),
+        (asked_permits, reply),
     )
     .await?;
     tasks.spawn(http::serve(scraped, Pages::Metrics(registry), stop.clone()));
