@@ -36,7 +36,7 @@ use crate::{
     metrics::Metrics,
     notes, podstates, secrets,
     seen::Webhooks,
-    spreads, telemetry, virtual_nodes,
+    spreads, telemetry,
     watch::follow,
     wire::{
         AdvancedSets, Budgets, Jobs, Markers, Namespaces, NodeImages, NodeProbes, NodeUpdates, Nodes,
@@ -107,7 +107,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let (candidate, tenure) = Candidate::new(client.clone(), terms, metrics.clone());
     let vault = secrets::Vault::default();
     let writer = Writer::new(tenure.clone(), metrics.clone(), vault.clone());
-    let (tells, leads, counts) = (tenure.clone(), tenure.clone(), tenure.clone());
+    let (leads, counts) = (tenure.clone(), tenure.clone());
     let spreads_counted = tenure.clone();
     let states_recorded = tenure.clone();
     let (fetches, asked) = mpsc::unbounded_channel();
@@ -184,7 +184,6 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     watches.spawn(follow::<AdvancedSets>(client.clone(), sender.clone(), metrics.clone()));
     watches.spawn(follow::<NodeUpdates>(client.clone(), sender, metrics));
     watches.spawn(notes::write(client.clone(), told));
-    watches.spawn(virtual_nodes::follow(client.clone(), tells));
     watches.spawn(secrets::read(client.clone(), asked, answer));
     watches.spawn(budgets::carry_out(client.clone(), counts, due, fact));
     watches.spawn(spreads::carry_out(client.clone(), spreads_counted, spread_due, wants));

@@ -39,6 +39,9 @@ mod turns;
 mod view;
 mod workloads;
 
+#[cfg(test)]
+mod together;
+
 use std::sync::Arc;
 
 use anyhow::Context;

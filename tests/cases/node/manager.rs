@@ -3,7 +3,6 @@
 
 mod images;
 mod room;
-mod virtual_nodes;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -41,3 +41,4 @@ pub mod store;
 mod time;
 pub mod united_deployment;
 mod unready;
+pub mod virtual_node;
