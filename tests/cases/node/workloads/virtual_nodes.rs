@@ -85,7 +85,7 @@ async fn a_sidecar_on_a_virtual_node_gets_the_image_that_ends_it() -> Result<()>
         json!({ "metadata": { "labels": { "a": "b" } } }),
         json!({ "metadata": { "annotations": { "a": "b" } }, "spec": of("proxy", "quit:1")["spec"] }),
         json!({ "spec": { "activeDeadlineSeconds": 1, "containers": of("proxy", "quit:1")["spec"]["containers"] } }),
-        json!({ "spec": { "containers": [{ "name": "proxy", "image": "quit:1" }, { "name": "main", "image": "x" }] } }),
+        json!({ "spec": { "containers": [{ "name": "main", "image": "x" }, { "name": "proxy", "image": "quit:1" }] } }),
     ];
     for patch in refused {
         match pods.patch("runs", &PatchParams::default(), &Patch::Strategic(&patch)).await {
