@@ -300,10 +300,7 @@ impl Guard {
                 }
             }
         }
-        // It costs nothing.
-        if !pod.available {
-            return Ok(Verdict::AS_IT_IS);
-        }
+        // One that is not available has to wait too: by now it may be, and be counted, and nobody has entered it.
         Ok(busy(&name, "many others ask for a permit; try again"))
     }
 

@@ -87,6 +87,14 @@ async fn a_sidecar_on_a_virtual_node_gets_the_image_that_ends_it() -> Result<()>
         json!({ "spec": { "activeDeadlineSeconds": 1, "containers": of("proxy", "quit:1")["spec"]["containers"] } }),
         json!({ "spec": { "containers": [{ "name": "main", "image": "x" }, { "name": "proxy", "image": "quit:1" }] } }),
     ];
+    // The policy was made a moment ago.
+    await_condition("the policy holds", PATIENCE, async || {
+        let params = PatchParams { dry_run: true, ..PatchParams::default() };
+        let tried = pods.patch("runs", &params, &Patch::Strategic(&of("main", "evil:1"))).await;
+        ensure!(tried.is_err(), "not yet");
+        Ok(())
+    })
+    .await?;
     for patch in refused {
         match pods.patch("runs", &PatchParams::default(), &Patch::Strategic(&patch)).await {
             Err(kube::Error::Api(status)) if status.code == 403 => {
