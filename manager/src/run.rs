@@ -159,11 +159,10 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         &config.admission,
         &config.namespace,
         &client,
-        leads,
+        (leads, (asked_permits, reply)),
         &metrics,
         (&mut watches, &mut tasks),
         (admits, standing, stop.clone()),
-        (asked_permits, reply),
     )
     .await?;
     tasks.spawn(http::serve(scraped, Pages::Metrics(registry), stop.clone()));

@@ -1,8 +1,8 @@
 //! Job sidecars on virtual nodes (label `type=virtual-kubelet`), where no agent runs that could end them.
 //!
-//! Such a sidecar gets the image that its env `KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT_WITH_IMAGE` names, which
-//! exits at once. It is the only thing that is ever changed of a pod's spec, and the policy `berth-workloads`
-//! lets nothing else through.
+//! Such a sidecar gets the image that its env `KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT_WITH_IMAGE` names,
+//! which exits at once. It is the only thing that is ever changed of a pod's spec, and the policy
+//! `berth-workloads` lets nothing else through.
 //!
 //! Where there is no virtual node nothing but that is watched.
 

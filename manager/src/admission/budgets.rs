@@ -300,7 +300,8 @@ impl Guard {
                 }
             }
         }
-        // One that is not available has to wait too: by now it may be, and be counted, and nobody has entered it.
+        // One that is not available has to wait too: by now it may be, and be counted, and nobody has
+        // entered it.
         Ok(busy(&name, "many others ask for a permit; try again"))
     }
 

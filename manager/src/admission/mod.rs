@@ -96,11 +96,10 @@ pub async fn start(
     options: &Options,
     namespace: &str,
     client: &Client,
-    tenure: Tenure,
+    (tenure, (asks, replies)): (Tenure, (mpsc::UnboundedReceiver<Ask>, mpsc::Sender<Reply>)),
     metrics: &Metrics,
     (watches, tasks): (&mut JoinSet<()>, &mut JoinSet<()>),
     (ready, webhooks, stop): (watch::Sender<Admits>, watch::Sender<Webhooks>, CancellationToken),
-    (asks, replies): (mpsc::UnboundedReceiver<Ask>, mpsc::Sender<Reply>),
 ) -> anyhow::Result<()> {
     let Some(address) = options.admission_address else { return Ok(()) };
     webhooks.send_replace(Webhooks::Unknown);

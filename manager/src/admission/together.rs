@@ -112,8 +112,8 @@ fn both_add_their_rules_and_overwrite_nothing(
     assert_eq!((&*matched.name, &*matched.subset), ("spread", zone));
 }
 
-/// Two WorkloadSpreads or two PersistentPodStates of one workload are refused at admission; here a pod whose zone
-/// is another one by now. Neither rule gives way, and no pod runs where one of them forbids it.
+/// Two WorkloadSpreads or two PersistentPodStates of one workload are refused at admission; here a pod
+/// whose zone is another one by now. Neither rule gives way, and no pod runs where one of them forbids it.
 #[test]
 fn a_pod_that_both_send_elsewhere_waits() {
     let mut pod = pod("web-1");

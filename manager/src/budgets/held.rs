@@ -8,13 +8,16 @@ use std::{
 
 use crate::seen::Key;
 
+/// Requests by pod.
+type OfSpace = BTreeMap<Arc<str>, BTreeSet<Arc<str>>>;
+
 /// Requests that an agent has, and their pods.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     /// Pods by request, with the number of the list that showed it last.
     requests: HashMap<Key, (Arc<str>, u32)>,
     /// Requests by namespace and pod.
-    pods: BTreeMap<Arc<str>, BTreeMap<Arc<str>, BTreeSet<Arc<str>>>>,
+    pods: BTreeMap<Arc<str>, OfSpace>,
 }
 
 impl Held {

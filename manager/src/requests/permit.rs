@@ -47,11 +47,11 @@ pub struct Ask {
 pub struct Reply {
     /// Question that it is for.
     pub ask: Ask,
-    /// What it says.
+    /// Its words.
     pub said: Said,
 }
 
-/// What a budget says.
+/// Words of a budget.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
     /// The pod may be unavailable, or no budget covers it.

@@ -1,6 +1,6 @@
-//! Whole stories: three subsets, one for each zone, and nodes of a simulated cluster, from the first pod to the
-//! last one that is scaled in. Everything that the manager and `berth-workloads` decide is decided by this
-//! crate; the scheduler and the controller of the workload are played.
+//! Whole stories: three subsets, one for each zone, and nodes of a simulated cluster, from the first pod to
+//! the last one that is scaled in. Everything that the manager and `berth-workloads` decide is decided by
+//! this crate; the scheduler and the controller of the workload are played.
 
 use std::{
     collections::BTreeMap,
@@ -214,8 +214,8 @@ fn zones_are_filled_and_emptied_in_order(#[case] kind: &str) {
     assert_eq!(gone, "ccbbbaa");
 }
 
-/// Shares follow the number of replicas: on the way down the last zone is emptied first, and then go those that
-/// are too many by their share of that moment.
+/// Shares follow the number of replicas: on the way down the last zone is emptied first, and then go those
+/// that are too many by their share of that moment.
 #[rstest]
 #[case::clone_set("CloneSet")]
 #[case::deployment("Deployment")]

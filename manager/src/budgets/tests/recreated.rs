@@ -8,8 +8,8 @@ use serde_json::json;
 use super::world::{World, of_web};
 use crate::budgets::{permit::Answer, spec::Operation};
 
-/// However the request ends, the permit comes back; requests of that kind were never listed, as where the kind
-/// is not installed.
+/// However the request ends, the permit comes back; requests of that kind were never listed, as where the
+/// kind is not installed.
 #[rstest]
 #[case::ended(|world: &mut World| world.recreate("p0", true))]
 #[case::deleted(World::no_recreate)]

@@ -1,4 +1,5 @@
-//! Requests to recreate containers of pods that a budget covers: they wait for it, and give back what they had.
+//! Requests to recreate containers of pods that a budget covers: they wait for it, and give back what they
+//! had.
 
 use anyhow::{Context, Result, bail, ensure};
 use berth_proto::crd::{ContainerRecreateRequest, ContainerRecreateRequestStatus};
