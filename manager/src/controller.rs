@@ -19,6 +19,7 @@ use crate::{
     metrics::Metrics,
     notes::Notes,
     podstates::{Annotated, PodStateStep},
+    requests::{Ask, Reply},
     secrets::{Answer, Vault},
     seen::{Kind, Now, Object, Webhooks},
     spreads::{Replicas, SpreadStep},
@@ -42,6 +43,10 @@ pub struct Controller {
     pub answers: mpsc::Receiver<Answer>,
     /// Keeps it.
     pub vault: Vault,
+    /// Takes what the budgets of pods are to be asked.
+    pub asks: mpsc::UnboundedSender<Ask>,
+    /// Gives what they answered.
+    pub replies: mpsc::Receiver<Reply>,
     /// Takes what is to be done for budgets.
     pub steps: mpsc::UnboundedSender<Step>,
     /// Gives what was looked up for them.
@@ -91,6 +96,7 @@ impl Controller {
                     }
                 }
                 Some(answer) = self.answers.recv() => self.answered(answer),
+                Some(reply) = self.replies.recv() => self.indexes.requests.permitted(reply, now()),
                 Some(fact) = self.facts.recv() => self.indexes.budgets.found(fact),
                 Some(replicas) = self.replicas.recv() => self.indexes.spreads.found(replicas),
                 Some(read) = self.annotations.recv() => self.indexes.pod_states.found(read),
@@ -230,6 +236,7 @@ impl Controller {
                 // News that nobody takes are old ones.
                 Effect::Note(note) => self.notes.tell(note),
                 // Its adapter ends after this task.
+                Effect::Ask(ask) => drop(self.asks.send(ask)),
                 Effect::Budget(step) => drop(self.steps.send(step)),
                 Effect::Spread(step) => drop(self.spread_steps.send(step)),
                 Effect::PodState(step) => drop(self.pod_state_steps.send(step)),

@@ -39,6 +39,7 @@ pub fn watched(data: &[u8]) {
             !matches!(
                 effect,
                 Effect::Note(_)
+                    | Effect::Ask(_)
                     | Effect::Budget(_)
                     | Effect::Spread(_)
                     | Effect::PodState(_)

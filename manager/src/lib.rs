@@ -16,8 +16,6 @@
 //! [`admission`] answers the API server about new pods, SidecarSets and requests, on every replica. It stands
 //! beside all of this and shares nothing with it but the lease.
 //!
-//! [`virtual_nodes`] says what nobody may do there.
-//!
 //! The manager never does this: write anything but `status` of Berth's own kinds, its Lease, Events, and for
 //! its admission server one Secret, its own webhook configurations and the one label of a request that has
 //! ended; touch a pod that exists, or a node; delete anything but ImagePullJobs that are over and say when
@@ -55,7 +53,6 @@ mod site;
 mod size;
 pub mod spreads;
 mod timers;
-pub mod virtual_nodes;
 pub mod watch;
 pub mod wire;
 pub mod write;

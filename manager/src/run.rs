@@ -39,7 +39,7 @@ use crate::{
     metrics::Metrics,
     notes, podstates, secrets,
     seen::Webhooks,
-    spreads, telemetry, virtual_nodes,
+    spreads, telemetry,
     watch::follow,
     wire::{
         AdvancedSets, Budgets, Jobs, Markers, Namespaces, NodeImages, NodeProbes, NodeUpdates, Nodes,
@@ -111,11 +111,13 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let (candidate, tenure) = Candidate::new(client.clone(), terms, metrics.clone());
     let vault = secrets::Vault::default();
     let writer = Writer::new(tenure.clone(), metrics.clone(), vault.clone());
-    let (tells, leads, counts) = (tenure.clone(), tenure.clone(), tenure.clone());
+    let (leads, counts) = (tenure.clone(), tenure.clone());
     let spreads_counted = tenure.clone();
     let states_recorded = tenure.clone();
     let (fetches, asked) = mpsc::unbounded_channel();
     let (answer, answers) = mpsc::channel(INPUTS);
+    let (asks, asked_permits) = mpsc::unbounded_channel();
+    let (reply, replies) = mpsc::channel(INPUTS);
     let (steps, due) = mpsc::unbounded_channel();
     let (fact, facts) = mpsc::channel(INPUTS);
     let (spread_steps, spread_due) = mpsc::unbounded_channel();
@@ -123,11 +125,17 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let (pod_state_steps, pod_state_due) = mpsc::unbounded_channel();
     let (annotated, annotations) = mpsc::channel(INPUTS);
     let (notes, told) = notes::channel(tenure.clone());
+    let mut indexes = Indexes::default();
+    if config.admission.asks_budgets() {
+        indexes.requests.ask_budgets();
+    }
     let controller = Controller {
-        indexes: Indexes::default(),
+        indexes,
         fetches,
         answers,
         vault,
+        asks,
+        replies,
         steps,
         facts,
         spread_steps,
@@ -166,7 +174,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         &config.admission,
         &config.namespace,
         &client,
-        leads,
+        (leads, (asked_permits, reply)),
         &metrics,
         (&mut watches, &mut tasks),
         (admits, standing, stop.clone()),
@@ -191,7 +199,6 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     watches.spawn(follow::<NodeUpdates>(client.clone(), sender, metrics));
     watches.spawn(openkruise::warn_of(client.clone()));
     watches.spawn(notes::write(client.clone(), told));
-    watches.spawn(virtual_nodes::follow(client.clone(), tells));
     watches.spawn(secrets::read(client.clone(), asked, answer));
     watches.spawn(budgets::carry_out(client.clone(), counts, due, fact));
     watches.spawn(spreads::carry_out(client.clone(), spreads_counted, spread_due, wants));

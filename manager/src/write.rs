@@ -85,6 +85,7 @@ impl Write {
         match self {
             Self::Request(patch) => match patch.write {
                 RequestAct::Assign(_) => "assign",
+                RequestAct::Wait(_) => "wait",
                 RequestAct::Fail(..) => "fail",
             },
             Self::Node(_) => "desired_images",

@@ -44,5 +44,6 @@ mod state;
 mod timing;
 mod turns;
 mod united;
+mod virtual_nodes;
 mod watch;
 mod write;

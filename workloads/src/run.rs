@@ -31,7 +31,7 @@ use crate::{
     distribution, events, jobs,
     kinds::KINDS,
     metrics::Metrics,
-    podstates, sidecar_sets, spreads, united,
+    podstates, sidecar_sets, spreads, united, virtual_nodes,
     watch::{Claims, Mailboxes, Nodes, Pods, PullJobs, Revisions, follow, follow_sets},
     write::Writer,
 };
@@ -158,6 +158,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         }
         let of_states =
             podstates::Connections { tenure: tenure.clone(), writer: writer.clone(), listed: states_listed };
+        watches.spawn(virtual_nodes::follow(client.clone(), tenure.clone(), writer.events.clone()));
         let controller = Controller { inputs, tenure, writer, settings, listed, metrics: metrics.clone() };
         for kind in KINDS {
             watches.spawn(follow_sets(client.clone(), kind, sender.clone(), metrics.clone()));

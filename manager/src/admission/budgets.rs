@@ -25,6 +25,7 @@ use tokio::{
 use tracing::debug;
 
 use super::{
+    configuration::LEFT_OUT,
     review::{Request, Verdict},
     turns::Turns,
     view::View,
@@ -33,6 +34,7 @@ use crate::{
     budgets::{
         Budget, Cover, Fact, Operation, Permission, Question, Workload, decide, is_replica_set, parent, scale,
     },
+    requests::{Ask, Said},
     seen::{Object, Owner, PodSeen, PodStage},
     telemetry::chain,
     wire::{self, Watched},
@@ -48,6 +50,8 @@ pub(super) const GATE: &str = "InPlaceUpdateReady";
 const TRIES: u32 = 8;
 /// A question is answered within it; the server answers within 4 s.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+
+const NOT_LISTED: &str = "PodUnavailableBudgets are not listed yet";
 
 /// A budget as admission has it.
 #[derive(Clone, Debug)]
@@ -127,17 +131,10 @@ impl Guard {
             ("UPDATE", "status") if closes(&request.old_object, &request.object) => {
                 (Operation::Update, request.old_object.clone())
             }
-            ("CREATE", "eviction") => {
-                let resource = ApiResource::erase::<Pod>(&());
-                let api: Api<DynamicObject> =
-                    Api::namespaced_with(self.client.clone(), &request.namespace, &resource);
-                let pod = api.get_opt(&request.name).await.map_err(|error| {
-                    debug!(error = chain(&error), "Pod of an eviction not read");
-                    "the pod of an eviction could not be read"
-                })?;
-                let Some(pod) = pod else { return Ok(None) };
-                (Operation::Evict, serde_json::to_value(pod).unwrap_or_default())
-            }
+            ("CREATE", "eviction") => match self.pod(&request.namespace, &request.name).await? {
+                Some(pod) => (Operation::Evict, pod),
+                None => return Ok(None),
+            },
             _ => return Ok(None),
         };
         // The dry run of an eviction is said in it.
@@ -146,11 +143,58 @@ impl Guard {
         Ok(limited(pod).map(|pod| Subject { pod, operation, dry_run }))
     }
 
+    /// Answers to the manager itself, which is about to have containers of a pod made anew.
+    pub(super) async fn permit(&self, ask: &Ask) -> Said {
+        let refused = |budget, why: &str| Said::Refused { budget, why: why.to_owned() };
+        let namespace = &ask.id.key.namespace;
+        let answer = async {
+            if !self.has_budgets(namespace)? {
+                return Ok(Said::Given);
+            }
+            let pod = self.pod(namespace, &ask.pod).await?.and_then(limited);
+            // One that is gone or ends is nobody's to make unavailable: the request is about nothing then.
+            let Some(pod) = pod.filter(|pod| pod.uid == ask.pod_uid) else { return Ok(Said::Given) };
+            let Some(covering) = self.covering(&pod).await? else { return Ok(Said::Given) };
+            let budget = Some(covering.name.clone());
+            let subject = Subject { pod, operation: Operation::Update, dry_run: false };
+            Ok(match self.spend(subject, covering).await? {
+                Verdict::Allowed { .. } => Said::Given,
+                Verdict::Refused { message, .. } => refused(budget, &message),
+                Verdict::Unready(missing) => refused(budget, missing),
+            })
+        };
+        match timeout(ANSWER_WITHIN, answer).await {
+            Ok(Ok(said)) => said,
+            Ok(Err(missing)) => refused(None, missing),
+            Err(_) => refused(None, "the API server did not answer in time"),
+        }
+    }
+
+    /// Whether pods of the namespace may have a budget.
+    fn has_budgets(&self, namespace: &str) -> Result<bool, &'static str> {
+        let view = self.budgets.borrow();
+        let budgets = view.listed().ok_or(NOT_LISTED)?;
+        let prefix = format!("{namespace}/");
+        Ok(!LEFT_OUT.contains(&namespace)
+            && budgets.range(prefix.clone()..).next().is_some_and(|(key, _)| key.starts_with(&prefix)))
+    }
+
+    /// Reads a pod.
+    async fn pod(&self, namespace: &str, name: &str) -> Result<Option<Value>, &'static str> {
+        let resource = ApiResource::erase::<Pod>(&());
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, &resource);
+        let pod = api.get_opt(name).await.map_err(|error| {
+            debug!(error = chain(&error), "Pod of a question not read");
+            "the pod could not be read"
+        })?;
+        Ok(pod.map(|pod| serde_json::to_value(pod).unwrap_or_default()))
+    }
+
     /// The first budget that covers the pod, in the order of their names.
     async fn covering(&self, pod: &PodSeen) -> Result<Option<Covering>, &'static str> {
         let candidates = {
             let view = self.budgets.borrow();
-            let budgets = view.listed().ok_or("PodUnavailableBudgets are not listed yet")?;
+            let budgets = view.listed().ok_or(NOT_LISTED)?;
             let prefix = format!("{}/", pod.namespace);
             let of_space = budgets.range(prefix.clone()..).take_while(|(key, _)| key.starts_with(&prefix));
             let readable =
@@ -256,10 +300,8 @@ impl Guard {
                 }
             }
         }
-        // It costs nothing.
-        if !pod.available {
-            return Ok(Verdict::AS_IT_IS);
-        }
+        // One that is not available has to wait too: by now it may be, and be counted, and nobody has
+        // entered it.
         Ok(busy(&name, "many others ask for a permit; try again"))
     }
 

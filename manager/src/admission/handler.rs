@@ -65,7 +65,7 @@ pub(super) struct Handler {
     /// Which entries stand.
     pub(super) webhooks: watch::Receiver<Webhooks>,
     /// Budgets, and who asks them.
-    pub(super) guard: Guard,
+    pub(super) guard: Arc<Guard>,
     /// WorkloadSpreads, and who asks them.
     pub(super) placer: Placer,
     /// Whether WorkloadSpreads are carried out.

@@ -23,6 +23,7 @@ mod handler;
 mod options;
 mod patch;
 mod path;
+mod permits;
 mod pod_state_rules;
 mod pod_states;
 mod pods;
@@ -37,6 +38,11 @@ mod spreads;
 mod turns;
 mod view;
 mod workloads;
+
+#[cfg(test)]
+mod together;
+
+use std::sync::Arc;
 
 use anyhow::Context;
 use berth_proto::crd::SidecarSet;
@@ -53,7 +59,11 @@ use kube::{
     core::{ApiResource, PartialObjectMeta},
     runtime::watcher,
 };
-use tokio::{net::TcpListener, sync::watch, task::JoinSet};
+use tokio::{
+    net::TcpListener,
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
 use tokio_util::sync::CancellationToken;
 
 pub use self::options::{FailurePolicy, Maker, Options};
@@ -72,6 +82,7 @@ use crate::{
     health::Admits,
     lease::Tenure,
     metrics::Metrics,
+    requests::{Ask, Reply},
     seen::Webhooks,
     wire::{Budgets, PodStates, Spreads, Watched},
 };
@@ -85,7 +96,7 @@ pub async fn start(
     options: &Options,
     namespace: &str,
     client: &Client,
-    tenure: Tenure,
+    (tenure, (asks, replies)): (Tenure, (mpsc::UnboundedReceiver<Ask>, mpsc::Sender<Reply>)),
     metrics: &Metrics,
     (watches, tasks): (&mut JoinSet<()>, &mut JoinSet<()>),
     (ready, webhooks, stop): (watch::Sender<Admits>, watch::Sender<Webhooks>, CancellationToken),
@@ -145,14 +156,16 @@ pub async fn start(
     };
     watches.spawn(keeper.run());
     watches.spawn(tell(ready, serving.clone(), bundled, (sets_shown.clone(), namespaces_shown.clone())));
-    watches.spawn(ended::run(client.clone(), tenure));
+    watches.spawn(ended::run(client.clone(), tenure.clone()));
+    let guard = Arc::new(Guard { client: client.clone(), budgets: budgets_shown, turns: Turns::default() });
+    watches.spawn(permits::give(guard.clone(), tenure, asks, replies));
 
     let handler = Handler {
         client: client.clone(),
         namespace: namespace.to_owned(),
         sets: sets_shown,
         namespaces: namespaces_shown,
-        guard: Guard { client: client.clone(), budgets: budgets_shown, turns: Turns::default() },
+        guard,
         placer: Placer { client: client.clone(), spreads: spreads_shown, turns: Turns::default() },
         spreads: options.workload_spreads,
         restorer: Restorer { client: client.clone(), states: states_shown },

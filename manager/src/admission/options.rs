@@ -55,6 +55,13 @@ pub struct Options {
     pub pod_state_failure_policy: FailurePolicy,
 }
 
+impl Options {
+    /// Whether budgets are asked before containers of a pod are made anew.
+    pub(crate) const fn asks_budgets(&self) -> bool {
+        self.admission_address.is_some() && self.budget_updates
+    }
+}
+
 /// Answer in the place of a manager that gives none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum FailurePolicy {

@@ -21,6 +21,8 @@ pub(super) struct Member<'a> {
     pub(super) name: &'a str,
     pub(super) stage: PodStage,
     pub(super) available: bool,
+    /// Its containers are being made anew: a permit of it stands until that has ended.
+    pub(super) held: bool,
 }
 
 /// Permits as this replica has seen them.
@@ -87,7 +89,8 @@ pub(super) fn count(
                 present: false,
             });
             let ends = later(permit.since, lasts);
-            let stands = now < ends
+            let held = map == Map::Updated && member.is_some_and(|member| member.held);
+            let stands = (held || now < ends)
                 && match member.map(|member| member.stage) {
                     Some(PodStage::Active) => true,
                     // Seen to go.
@@ -95,7 +98,7 @@ pub(super) fn count(
                     None => !permit.present,
                 };
             permit.present |= member.is_some();
-            if stands {
+            if stands && now < ends {
                 soonest = Some(soonest.map_or(ends, |soonest: Instant| soonest.min(ends)));
             }
             stands

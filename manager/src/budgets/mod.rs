@@ -12,6 +12,7 @@
 //! or deleted needs nobody to have counted it first. Both write the version that they decided on.
 //!
 //! - `spec`: what a budget asks for; `permit`: the answer to one question; `count`: the status;
+//! - `held`: permits of pods that are being recreated, which stand until that has ended;
 //! - `lookup`: facts that no watch shows; `site`: the adapter of both;
 //! - `known`: one budget as it is known; `objects` takes facts in, `settle` says what is owed.
 //!
@@ -25,6 +26,7 @@
 //!   taken to be available than the status says.
 
 mod count;
+mod held;
 mod known;
 mod lookup;
 mod objects;
@@ -42,7 +44,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use self::known::Known;
+use self::{held::Held, known::Known};
 pub use self::{
     lookup::{Fact, Found, Lookup},
     site::{Answer, BudgetWrite, Step, carry_out},
@@ -74,8 +76,10 @@ const SETTLED: Duration = Duration::from_secs(2);
 /// The most ReplicaSets that are remembered; past them all are asked for again.
 const MOST_OWNERS: usize = 100_000;
 
-/// The kinds by which budgets are counted.
+/// The kinds without which budgets are not counted.
 const KINDS: &[Kind] = &[Kind::Pod, Kind::Budget];
+/// The kinds by which they are counted. Requests to recreate containers may not be installed.
+const FOLLOWED: &[Kind] = &[Kind::Pod, Kind::Budget, Kind::Request];
 
 /// Index of budgets: the manager's knowledge of them, and the steps that follow from it.
 #[derive(Debug, Default)]
@@ -89,6 +93,7 @@ pub struct BudgetIndex {
     spaces: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
     /// Controllers of ReplicaSets, by namespace and UID, as far as they were looked up.
     parents: HashMap<(Arc<str>, Arc<str>), Parent>,
+    held: Held,
     timers: Timers<Key>,
     /// Budgets to look at before the call returns.
     touched: BTreeSet<Key>,
@@ -115,7 +120,7 @@ pub struct Size {
 
 impl Index for BudgetIndex {
     fn kinds(&self) -> &'static [Kind] {
-        KINDS
+        FOLLOWED
     }
 
     fn views(&mut self) -> &mut Views {
@@ -127,25 +132,36 @@ impl Index for BudgetIndex {
     }
 
     fn apply(&mut self, object: &Object, _: &Pods, _: Now) {
-        if let Object::Budget(seen) = object {
-            self.apply_budget(seen);
+        match object {
+            Object::Budget(seen) => self.apply_budget(seen),
+            Object::Request(seen) => self.apply_request(seen),
+            // It is told of no other kinds.
+            _ => {}
         }
     }
 
     fn remove(&mut self, kind: Kind, namespace: &str, name: &str, _: &Pods, _: Now) {
-        if kind == Kind::Budget {
-            self.remove_budget(namespace, name);
+        match kind {
+            Kind::Budget => self.remove_budget(namespace, name),
+            Kind::Request => self.remove_request(namespace, name),
+            _ => {}
         }
     }
 
     fn vanished(&self, kind: Kind) -> Vec<Key> {
         let list = self.views.list(kind);
-        let gone = self.budgets.iter().filter(|(_, known)| kind == Kind::Budget && known.list != list);
-        gone.map(|(key, _)| key.clone()).collect()
+        match kind {
+            Kind::Budget => {
+                let gone = self.budgets.iter().filter(|(_, known)| known.list != list);
+                gone.map(|(key, _)| key.clone()).collect()
+            }
+            Kind::Request => self.held.vanished(list),
+            _ => Vec::new(),
+        }
     }
 
-    fn list_ended(&mut self, complete: bool, _: &Pods, _: Now) {
-        if complete {
+    fn list_ended(&mut self, _: bool, _: &Pods, _: Now) {
+        if self.views.complete_since(KINDS).is_some() {
             self.look_at_all();
         }
     }

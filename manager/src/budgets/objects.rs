@@ -9,7 +9,10 @@ use super::{
     site::Answer,
     spec::{Budget, Cover, is_replica_set},
 };
-use crate::seen::{BudgetSeen, Key, Kind, Pod, PodChange};
+use crate::{
+    requests::under_way,
+    seen::{BudgetSeen, Key, Kind, Pod, PodChange, RecreateSeen},
+};
 
 impl BudgetIndex {
     pub(super) fn apply_budget(&mut self, seen: &BudgetSeen) {
@@ -69,6 +72,39 @@ impl BudgetIndex {
                     || status.unavailable_pods.contains_key(&*change.key.name)
             });
             if has_permit || pods.into_iter().flatten().any(|pod| may_cover(budget, pod)) {
+                known.dirty = true;
+                self.touched.insert(key);
+            }
+        }
+    }
+
+    /// A request to recreate containers of a pod: a permit of it stands while that goes on.
+    pub(super) fn apply_request(&mut self, seen: &RecreateSeen) {
+        let key = self.texts.key(&seen.namespace, &seen.name);
+        let pod = seen.spec.as_ref().ok().filter(|_| under_way(seen)).map(|spec| spec.pod_name.as_str());
+        let before = match pod {
+            Some(pod) => {
+                let pod = self.texts.one(pod);
+                self.held.hold(key.clone(), pod, self.views.list(Kind::Request))
+            }
+            None => self.held.let_go(&key),
+        };
+        self.released(&key.namespace, before);
+    }
+
+    pub(super) fn remove_request(&mut self, namespace: &str, name: &str) {
+        let key = self.texts.key(namespace, name);
+        let before = self.held.let_go(&key);
+        self.released(&key.namespace, before);
+    }
+
+    /// Nobody recreates the pod any more: a permit of it ends as any other.
+    fn released(&mut self, namespace: &Arc<str>, pod: Option<Arc<str>>) {
+        let Some(pod) = pod else { return };
+        for name in self.spaces.get(namespace).into_iter().flatten() {
+            let key = Key { namespace: namespace.clone(), name: name.clone() };
+            let Some(known) = self.budgets.get_mut(&key) else { continue };
+            if known.status.as_ref().is_ok_and(|status| status.unavailable_pods.contains_key(&*pod)) {
                 known.dirty = true;
                 self.touched.insert(key);
             }

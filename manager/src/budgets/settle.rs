@@ -13,6 +13,7 @@ use super::{
     AGAIN, ANSWERED_WITHIN, BudgetIndex, BudgetWrite, COUNTED_EVERY, KINDS, LOOKED_EVERY, Parent, SETTLED,
     Step,
     count::{Facts, Member, count},
+    held::Held,
     known::{Known, Round},
     lookup::{Fact, Found, Lookup, What},
     spec::{Budget, Cover, Workload, is_replica_set},
@@ -36,7 +37,7 @@ impl BudgetIndex {
         let doubt = doubt.into_iter().chain((settles > now.instant).then_some(settles)).max();
         for key in touched {
             let Some(known) = self.budgets.get_mut(&key).filter(|known| !known.deleting) else { continue };
-            let at = advance(&key, known, &self.parents, pods, doubt, now, &mut self.steps);
+            let at = advance(&key, known, (&self.parents, &self.held), pods, doubt, now, &mut self.steps);
             self.timers.set(key, at);
         }
     }
@@ -46,7 +47,7 @@ impl BudgetIndex {
 fn advance(
     key: &Key,
     known: &mut Known,
-    parents: &Parents,
+    (parents, held): (&Parents, &Held),
     pods: &Pods,
     doubt: Option<Instant>,
     now: Now,
@@ -83,7 +84,7 @@ fn advance(
     }
     // One that cannot be read is left alone.
     let Ok(status) = &known.status else { return None };
-    let survey = Survey::of(key, &budget, status, &round.found, parents, pods);
+    let survey = Survey::of(key, &budget, status, &round.found, parents, held, pods);
     if !survey.missing.is_empty() {
         for lookup in survey.missing {
             if round.asked.insert(lookup.clone()) {
@@ -161,6 +162,7 @@ impl<'a> Survey<'a> {
         status: &PodUnavailableBudgetStatus,
         found: &HashMap<Lookup, Found>,
         parents: &Parents,
+        held: &Held,
         pods: &'a Pods,
     ) -> Self {
         let mut survey = Self::default();
@@ -236,7 +238,8 @@ impl<'a> Survey<'a> {
                     }
                 }
             };
-            survey.members.push(Member { name, stage: pod.stage, available: pod.available && covered });
+            let held = held.contains(&key.namespace, name);
+            survey.members.push(Member { name, stage: pod.stage, available: pod.available && covered, held });
         }
         survey
     }

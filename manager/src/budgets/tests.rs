@@ -3,4 +3,5 @@
 mod answers;
 mod counting;
 mod random;
+mod recreated;
 mod world;

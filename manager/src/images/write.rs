@@ -6,8 +6,8 @@ use berth_proto::crd::{DesiredImage, ImagePullJobStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::{
-    budgets::Step, podstates::PodStateStep, seen::Key, sidecarsets::SetNote, spreads::SpreadStep,
-    write::Write,
+    budgets::Step, podstates::PodStateStep, requests::Ask, seen::Key, sidecarsets::SetNote,
+    spreads::SpreadStep, write::Write,
 };
 
 /// Effect that is owed.
@@ -21,6 +21,8 @@ pub enum Effect {
     Forget(Arc<str>),
     /// Something is to be told of a SidecarSet.
     Note(SetNote),
+    /// The budget of a pod is to be asked; `RequestIndex::permitted` says what it answered.
+    Ask(Ask),
     /// Something is to be done for a budget.
     Budget(Step),
     /// Something is to be done for a WorkloadSpread.

@@ -10,6 +10,7 @@ use super::{
     kind::{RequestId, RequestKind},
     model::{Wanted, context},
     patch::{Assignment, RequestAct},
+    permit::{Next, Permit},
     replaced::Replaced,
 };
 use crate::{
@@ -33,6 +34,10 @@ pub(super) enum Decision {
     Nothing,
     /// This is owed.
     RequestAct(RequestAct),
+    /// It is to say why it waits, and is looked at again then.
+    Say(Box<str>, Instant),
+    /// The budget of its pod, which has this UID, is to be asked; again then.
+    Ask(String, Instant),
 }
 
 impl Decision {
@@ -88,6 +93,21 @@ pub(super) fn decide(
                 Decision::RequestAct(RequestAct::Fail(failure, None))
             }
         }
+    }
+}
+
+/// Decides about an unassigned request that is not assigned before the budget of its pod lets it.
+pub(super) fn with_permit(decision: Decision, wanted: &Wanted, permit: &mut Permit, now: Now) -> Decision {
+    let Decision::RequestAct(RequestAct::Assign(assignment)) = decision else { return decision };
+    // Its own end comes first.
+    let no_later = |until: Instant| wanted.active_until.map_or(until, |end| end.min(until));
+    match permit.decide(&assignment.pod_uid, now.instant) {
+        Next::Go => Decision::RequestAct(RequestAct::Assign(assignment)),
+        Next::Ask(until) => Decision::Ask(assignment.pod_uid, no_later(until)),
+        Next::Wait(until, Some(why)) if wanted.message.as_ref() != Some(&why) => {
+            Decision::Say(why, no_later(until))
+        }
+        Next::Wait(until, _) => Decision::Wait(no_later(until)),
     }
 }
 

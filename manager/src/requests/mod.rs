@@ -23,6 +23,7 @@
 //! - `spec`, `status`: what both kinds say in common. Is what is asked for possible at all;
 //! - `assignment`: which agent, which instances; what is missing is waited for, because pods come by a watch
 //!   of their own;
+//! - `permit`: a pod that a budget covers is not recreated before its budget lets it;
 //! - `deadline`: ends that no agent can write;
 //! - `replaced`: instances known to be history, so that a pod seen late is not taken for news.
 //!
@@ -44,6 +45,7 @@ mod kind;
 mod lookup;
 mod model;
 mod patch;
+mod permit;
 mod replaced;
 mod spec;
 mod status;
@@ -57,10 +59,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub(crate) use self::status::under_way;
 use self::{
     assignment::Decision,
     lookup::Requests,
-    model::{Request, Stage},
+    model::{Request, Stage, Wanted},
+    permit::{Permit, Waiting},
     replaced::Replaced,
     spec::Spec,
     status::Status,
@@ -69,12 +73,13 @@ pub use self::{
     failure::{Failure, FailureReason},
     kind::{RequestId, RequestKind},
     patch::{Assignment, RequestAct, RequestStatus, StatusPatch},
+    permit::{Ask, Reply, Said},
 };
 use crate::{
     images::Effect,
     index::Index,
     metrics::Metrics,
-    seen::{Key, Kind, Now, Object, Pod, PodChange, Pods, RequestSeen, Texts, Views},
+    seen::{BudgetSeen, Key, Kind, Now, Object, Pod, PodChange, Pods, RequestSeen, Texts, Views},
     time::later,
     write::{Target, Write},
 };
@@ -91,8 +96,13 @@ pub struct RequestIndex {
     requests: Requests,
     replaced: Replaced,
     texts: Texts,
-    /// Patches that are owed since the last [`Index::settle`].
-    patches: Vec<StatusPatch>,
+    /// Budgets are asked before a pod is recreated.
+    asks_budgets: bool,
+    /// This replica may write, and ask.
+    leads: bool,
+    waiting: Waiting,
+    /// Patches and questions that are owed since the last [`Index::settle`].
+    owed: Vec<Effect>,
 }
 
 /// How much is remembered.
@@ -112,7 +122,7 @@ pub struct Size {
 
 impl Index for RequestIndex {
     fn kinds(&self) -> &'static [Kind] {
-        &[Kind::Pod, Kind::Node, Kind::Request, Kind::Update]
+        &[Kind::Pod, Kind::Node, Kind::Request, Kind::Update, Kind::Budget]
     }
 
     fn views(&mut self) -> &mut Views {
@@ -141,6 +151,7 @@ impl Index for RequestIndex {
             }
             Object::Request(seen) => self.apply_request(seen, pods, now),
             Object::Update(seen) => self.apply_request(seen, pods, now),
+            Object::Budget(seen) => self.budget_changed(seen),
             // It is told of no other kinds.
             _ => {}
         }
@@ -182,17 +193,21 @@ impl Index for RequestIndex {
     }
 
     fn leads(&mut self, pods: &Pods, now: Now) {
+        self.leads = true;
         let ids = self.requests.unfinished();
         for id in &ids {
             if let Some(request) = self.requests.get_mut(id) {
                 request.asked = None;
+                request.permit = Permit::default();
             }
         }
+        self.waiting = Waiting::default();
         self.evaluate_all(ids, pods, now);
     }
 
     /// The writer drops what is owed meanwhile; whoever leads next owes it anew.
     fn rests(&mut self, pods: &Pods, now: Now) {
+        self.leads = false;
         self.time_passed(pods, now);
     }
 
@@ -210,8 +225,7 @@ impl Index for RequestIndex {
     }
 
     fn settle(&mut self, _: Now) -> Vec<Effect> {
-        let patches = std::mem::take(&mut self.patches);
-        patches.into_iter().map(|patch| Effect::Write(Write::Request(patch))).collect()
+        std::mem::take(&mut self.owed)
     }
 
     fn count(&self, metrics: &Metrics) {
@@ -222,7 +236,7 @@ impl Index for RequestIndex {
 impl RequestIndex {
     fn apply_request<S: Spec, T: Status>(&mut self, seen: &RequestSeen<S, T>, pods: &Pods, now: Now) {
         let id = RequestId { kind: T::KIND, key: self.texts.key(&seen.namespace, &seen.name) };
-        let before = self.requests.remove(&id);
+        let before = self.take(&id);
         match &before {
             Some(before) if *before.uid == *seen.uid => self.replaced.remove(&before.replaced),
             Some(before) => self.replaced.depart(&before.replaced, now.instant),
@@ -231,14 +245,67 @@ impl RequestIndex {
         let before = before.filter(|before| *before.uid == *seen.uid);
         let request = Request::new(seen, before.as_ref(), now, &mut self.texts);
         self.replaced.add(&request.replaced);
+        if let Some(budget) = request.waits_for() {
+            self.waiting.add(budget, request.seen.instant, &id);
+        }
         self.requests.insert(id.clone(), request, self.views.list(id.kind.object()));
         self.evaluate_all(vec![id], pods, now);
     }
 
     fn remove_request(&mut self, kind: RequestKind, namespace: &str, name: &str, now: Now) {
         let id = RequestId { kind, key: self.texts.key(namespace, name) };
-        if let Some(request) = self.requests.remove(&id) {
+        if let Some(request) = self.take(&id) {
             self.replaced.depart(&request.replaced, now.instant);
+        }
+    }
+
+    /// Forgets a request.
+    fn take(&mut self, id: &RequestId) -> Option<Request> {
+        let request = self.requests.remove(id)?;
+        if let Some(budget) = request.waits_for() {
+            self.waiting.remove(budget, request.seen.instant, id);
+        }
+        Some(request)
+    }
+
+    // === budgets ===
+
+    /// From now on no pod is recreated before its budget lets it.
+    pub fn ask_budgets(&mut self) {
+        self.asks_budgets = true;
+    }
+
+    #[cfg(test)]
+    fn nobody_waits(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// A budget has answered.
+    pub fn permitted(&mut self, reply: Reply, now: Now) {
+        let id = reply.ask.id.clone();
+        let Some(request) = self.requests.get_mut(&id).filter(|request| *request.uid == *reply.ask.uid)
+        else {
+            return;
+        };
+        if !matches!(request.stage, Stage::Unassigned(_)) || !request.permit.answered(reply, now.instant) {
+            return;
+        }
+        if let Some(budget) = request.waits_for() {
+            self.waiting.add(budget, request.seen.instant, &id);
+        }
+        self.requests.set_timer(&id, Some(now.instant));
+    }
+
+    /// As many as the budget lets now ask it again, soon.
+    fn budget_changed(&mut self, seen: &BudgetSeen) {
+        let allowed = seen.status.as_ref().map_or(0, |status| status.unavailable_allowed);
+        let Ok(allowed @ 1..) = usize::try_from(allowed) else { return };
+        let key = self.texts.key(&seen.namespace, &seen.name);
+        for id in self.waiting.first(&key, allowed) {
+            let again = self.requests.get_mut(&id).and_then(|request| request.permit.wake());
+            if again.is_some() {
+                self.requests.set_timer(&id, again);
+            }
         }
     }
 
@@ -264,12 +331,12 @@ impl RequestIndex {
 
     fn evaluate_all(&mut self, ids: Vec<RequestId>, pods: &Pods, now: Now) {
         for id in ids {
-            let patch = self.evaluate(id, pods, now);
-            self.patches.extend(patch);
+            let owed = self.evaluate(id, pods, now);
+            self.owed.extend(owed);
         }
     }
 
-    fn evaluate(&mut self, id: RequestId, pods: &Pods, now: Now) -> Option<StatusPatch> {
+    fn evaluate(&mut self, id: RequestId, pods: &Pods, now: Now) -> Option<Effect> {
         self.requests.set_timer(&id, None);
         let usable_since = self.usable_since(id.kind)?;
         let request = self.requests.get_mut(&id)?;
@@ -282,7 +349,20 @@ impl RequestIndex {
                     since: request.seen.instant.max(usable_since),
                     doubt: self.views.doubt(Kind::Pod),
                 };
-                assignment::decide(&id, wanted, &facts, &mut self.replaced, now)
+                let decision = assignment::decide(&id, wanted, &facts, &mut self.replaced, now);
+                if !self.asks_budgets || id.kind != RequestKind::Recreate {
+                    decision
+                } else if !self.leads {
+                    // A permit is only for who assigns.
+                    Decision::Nothing
+                } else {
+                    let waited = request.permit.waits_for().cloned();
+                    let decision = assignment::with_permit(decision, wanted, &mut request.permit, now);
+                    if let Some(budget) = waited.filter(|_| request.permit.waits_for().is_none()) {
+                        self.waiting.remove(&budget, request.seen.instant, &id);
+                    }
+                    decision
+                }
             }
             Stage::Assigned(assigned) => {
                 let facts = deadline::Facts {
@@ -301,15 +381,30 @@ impl RequestIndex {
                 self.requests.set_timer(&id, Some(until));
                 None
             }
-            Decision::RequestAct(write) => {
-                let asked = (request.resource_version.clone(), write);
-                if request.asked.as_ref() == Some(&asked) {
-                    return None;
-                }
-                request.asked = Some(asked.clone());
-                let (resource_version, write) = asked;
-                Some(StatusPatch { uid: request.uid.clone(), id, resource_version, write, at: now.wall })
+            Decision::Ask(pod_uid, until) => {
+                let Stage::Unassigned(Wanted { pod, .. }) = &request.stage else { return None };
+                let ask = Ask { uid: request.uid.clone(), pod: pod.to_string(), pod_uid, id: id.clone() };
+                self.requests.set_timer(&id, Some(until));
+                Some(Effect::Ask(ask))
             }
+            Decision::Say(why, until) => {
+                let patch = owe(id.clone(), request, RequestAct::Wait(why), now);
+                self.requests.set_timer(&id, Some(until));
+                patch
+            }
+            Decision::RequestAct(write) => owe(id, request, write, now),
         }
     }
+}
+
+/// A write, unless it was asked for already.
+fn owe(id: RequestId, request: &mut Request, write: RequestAct, now: Now) -> Option<Effect> {
+    let asked = (request.resource_version.clone(), write);
+    if request.asked.as_ref() == Some(&asked) {
+        return None;
+    }
+    request.asked = Some(asked.clone());
+    let (resource_version, write) = asked;
+    let patch = StatusPatch { uid: request.uid.clone(), id, resource_version, write, at: now.wall };
+    Some(Effect::Write(Write::Request(patch)))
 }

@@ -10,10 +10,11 @@ use jiff::Timestamp;
 
 use super::{
     patch::{Assignment, RequestAct},
+    permit::Permit,
     spec::Spec,
     status::Status,
 };
-use crate::seen::{Container, ContainerId, Now, RequestSeen, Texts};
+use crate::seen::{Container, ContainerId, Key, Now, RequestSeen, Texts};
 
 /// A request.
 #[derive(Clone, Debug)]
@@ -27,6 +28,8 @@ pub(super) struct Request {
     pub(super) replaced: Box<[ContainerId]>,
     /// RequestAct that was asked for last, and its version. The next event of the object shows its result.
     pub(super) asked: Option<(Box<str>, RequestAct)>,
+    /// Permit to make its pod unavailable.
+    pub(super) permit: Permit,
     /// Its entry among the timers.
     pub(super) timer: Option<Instant>,
 }
@@ -49,6 +52,8 @@ pub(super) struct Wanted {
     pub(super) containers: Box<[Box<str>]>,
     /// Fault of its spec.
     pub(super) fault: Option<Box<str>>,
+    /// Its status says why it waits.
+    pub(super) message: Option<Box<str>>,
     /// The end it set itself.
     pub(super) active_until: Option<Instant>,
 }
@@ -82,6 +87,11 @@ impl Stage {
 }
 
 impl Request {
+    /// The budget that it waits for, if it does.
+    pub(super) fn waits_for(&self) -> Option<&Key> {
+        self.permit.waits_for().filter(|_| matches!(self.stage, Stage::Unassigned(_)))
+    }
+
     /// `before` is the same object (UID) as it was known until now.
     pub(super) fn new<S: Spec, T: Status>(
         seen: &RequestSeen<S, T>,
@@ -98,6 +108,7 @@ impl Request {
             replaced,
             stage: stage(seen, before, first, now, texts),
             asked: before.and_then(|before| before.asked.clone()),
+            permit: before.map(|before| before.permit.clone()).unwrap_or_default(),
             timer: None,
         }
     }
@@ -130,6 +141,7 @@ fn stage<S: Spec, T: Status>(
             pod,
             containers,
             fault: fault.map(String::into_boxed_str),
+            message: status.message().map(Box::from),
             active_until,
         });
     };

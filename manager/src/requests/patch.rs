@@ -35,6 +35,8 @@ pub struct StatusPatch {
 pub enum RequestAct {
     /// An agent gets the request.
     Assign(Assignment),
+    /// It waits, and says why.
+    Wait(Box<str>),
     /// The request ends, with the assignment it had.
     Fail(Failure, Option<Assignment>),
 }
@@ -65,10 +67,14 @@ impl StatusPatch {
     pub fn status(&self) -> RequestStatus {
         let (failure, assignment) = match &self.write {
             RequestAct::Assign(assignment) => (None, Some(assignment)),
+            RequestAct::Wait(_) => (None, None),
             RequestAct::Fail(failure, assignment) => (Some(failure), assignment.as_ref()),
         };
         let completion_time = failure.map(|_| Time(self.at));
-        let message = failure.map(|failure| failure.message.clone());
+        let message = match &self.write {
+            RequestAct::Wait(why) => Some(why.to_string()),
+            _ => failure.map(|failure| failure.message.clone()),
+        };
         let conditions = failure.map(|failure| self.failed(failure)).into_iter().collect();
         let node_name = assignment.map(|assignment| assignment.node.to_string());
         let pod_uid = assignment.map(|assignment| assignment.pod_uid.clone());

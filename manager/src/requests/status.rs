@@ -5,7 +5,7 @@ use berth_proto::crd::{
 };
 
 use super::kind::RequestKind;
-use crate::seen::ContainerId;
+use crate::seen::{ContainerId, RecreateSeen};
 
 /// Status of both kinds of requests.
 pub(super) trait Status {
@@ -19,6 +19,8 @@ pub(super) trait Status {
     /// The request failed and the agent takes back what was done. The deadline is behind it, and the way back
     /// has none.
     fn rolls_back(&self) -> bool;
+    /// Its text for people.
+    fn message(&self) -> Option<&str>;
     /// The node of the assignment.
     fn node(&self) -> Option<&str>;
     /// The pod of the assignment.
@@ -42,6 +44,10 @@ impl Status for ContainerRecreateRequestStatus {
 
     fn rolls_back(&self) -> bool {
         false
+    }
+
+    fn message(&self) -> Option<&str> {
+        self.message.as_deref()
     }
 
     fn node(&self) -> Option<&str> {
@@ -82,6 +88,10 @@ impl Status for ContainerUpdateRequestStatus {
         self.phase == Some(UpdatePhase::RollingBack)
     }
 
+    fn message(&self) -> Option<&str> {
+        self.message.as_deref()
+    }
+
     fn node(&self) -> Option<&str> {
         self.node_name.as_deref()
     }
@@ -97,4 +107,11 @@ impl Status for ContainerUpdateRequestStatus {
     fn replaced(&self) -> Box<[ContainerId]> {
         Box::default()
     }
+}
+
+/// Whether an agent has the request, which has not ended: its pod may be unavailable at any time.
+pub(crate) fn under_way(seen: &RecreateSeen) -> bool {
+    seen.status
+        .as_ref()
+        .is_ok_and(|status| !status.is_over() && status.node().is_some_and(|node| !node.is_empty()))
 }

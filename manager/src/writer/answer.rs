@@ -48,6 +48,9 @@ pub(super) fn tell(order: &Write, target: &Target, outcome: Outcome, bytes: usiz
                 let (node, pod) = (&assignment.node, &assignment.pod_uid);
                 info!(kind = target.kind.name(), request = %object, %node, pod.uid = pod, "Request assigned");
             }
+            RequestAct::Wait(message) => {
+                info!(kind = target.kind.name(), request = %object, %message, "Request waits");
+            }
             RequestAct::Fail(failure, _) => {
                 let (reason, message) = (failure.reason, &failure.message);
                 info!(kind = target.kind.name(), request = %object, %reason, message, "Request failed");

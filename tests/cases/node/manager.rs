@@ -4,7 +4,6 @@
 mod images;
 mod ownership;
 mod room;
-mod virtual_nodes;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -10,6 +10,7 @@ mod refusals;
 mod sidecar_sets;
 mod stateful_sets;
 mod united_deployments;
+mod virtual_nodes;
 
 use std::collections::BTreeMap;
 

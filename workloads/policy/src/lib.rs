@@ -43,3 +43,4 @@ pub mod store;
 mod time;
 pub mod united_deployment;
 mod unready;
+pub mod virtual_node;

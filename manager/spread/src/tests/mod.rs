@@ -5,6 +5,7 @@ mod merging;
 mod placing;
 mod plans;
 mod specs;
+mod zones;
 
 use berth_proto::crd::WorkloadSpreadSpec;
 use jiff::Timestamp;

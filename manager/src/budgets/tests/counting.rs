@@ -14,7 +14,7 @@ use crate::{
 };
 
 fn member(name: &str, stage: PodStage, available: bool) -> Member<'_> {
-    Member { name, stage, available }
+    Member { name, stage, available, held: false }
 }
 
 const NAMES: [&str; 10] = ["p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p9"];
@@ -113,4 +113,21 @@ fn what_is_seen_late_raises_nothing() {
     assert_eq!(counted.at(0, &ten(), true), (8, 0));
     assert_eq!(counted.at(1, &ten()[..7], true), (7, 0), "but it may be fewer");
     assert_eq!(counted.at(2, &ten(), false), (10, 2));
+}
+
+/// Its containers may take their time to stop, and the pod counts as available until they do.
+#[test]
+fn a_permit_stands_while_its_pod_is_recreated() {
+    let mut counted = Counted::new();
+    let mut pods = ten();
+    pods[0].held = true;
+    pods[1].held = true;
+    counted.status.unavailable_pods.insert("p0".to_owned(), given());
+    counted.status.disrupted_pods.insert("p1".to_owned(), given());
+    assert_eq!(counted.at(0, &pods, false), (8, 0));
+    assert_eq!(counted.at(19, &pods, false), (8, 0));
+    // A permit to delete is none for that.
+    assert_eq!(counted.at(600, &pods, false), (9, 1));
+    pods[0].held = false;
+    assert_eq!(counted.at(601, &pods, false), (10, 2));
 }

@@ -6,7 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use berth_proto::crd::{PodUnavailableBudgetSpec, PodUnavailableBudgetStatus as Status};
+use berth_proto::crd::{
+    ContainerRecreateRequestSpec, ContainerRecreateRequestStatus, PodUnavailableBudgetSpec,
+    PodUnavailableBudgetStatus as Status, RecreatePhase,
+};
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -20,7 +23,7 @@ use crate::{
     },
     images::Effect,
     index::Set,
-    seen::{BudgetSeen, Kind, Now, Object, Owner, PodSeen, PodStage, Pods},
+    seen::{BudgetSeen, Kind, Now, Object, Owner, PodSeen, PodStage, Pods, RecreateSeen},
 };
 
 pub(super) const SPACE: &str = "shop";
@@ -210,6 +213,35 @@ impl World {
             }
             self.carry_out(Vec::new());
         }
+    }
+
+    /// The leader sees a request to recreate a container of a pod, which an agent has; or its end.
+    pub(super) fn recreate(&mut self, pod: &str, ended: bool) {
+        let phase = if ended { RecreatePhase::Completed } else { RecreatePhase::Recreating };
+        let request = RecreateSeen {
+            namespace: SPACE.to_owned(),
+            name: "r".to_owned(),
+            uid: "uid".to_owned(),
+            resource_version: "1".to_owned(),
+            created: None,
+            deleting: false,
+            spec: Ok(ContainerRecreateRequestSpec { pod_name: pod.to_owned(), ..Default::default() }),
+            status: Ok(ContainerRecreateRequestStatus {
+                phase: Some(phase),
+                node_name: Some("n0".to_owned()),
+                ..Default::default()
+            }),
+        };
+        let now = self.now();
+        let effects = self.set().apply(&Object::Request(Box::new(request)), now);
+        self.carry_out(effects);
+    }
+
+    /// That request is deleted.
+    pub(super) fn no_recreate(&mut self) {
+        let now = self.now();
+        let effects = self.set().delete(Kind::Request, SPACE, "r", now);
+        self.carry_out(effects);
     }
 
     /// Carries out what the index asks for, as long as it asks.

@@ -288,6 +288,7 @@ impl World {
                 Effect::Fetch(fetch) => self.fetches.push(fetch),
                 Effect::Forget(uid) => self.forgotten.push(uid),
                 Effect::Note(note) => panic!("not of this index: {note:?}"),
+                Effect::Ask(ask) => panic!("not of this index: {ask:?}"),
                 Effect::Budget(step) => panic!("not of this index: {step:?}"),
                 Effect::Spread(step) => panic!("not of this index: {step:?}"),
                 Effect::PodState(step) => panic!("not of this index: {step:?}"),

@@ -5,6 +5,7 @@ mod assignment;
 mod deadlines;
 mod order;
 mod patches;
+mod permits;
 mod random;
 mod spec;
 mod updates;

@@ -147,6 +147,7 @@ pub(super) fn changed<S, T>(mut request: RequestSeen<S, T>) -> RequestSeen<S, T>
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Said {
     Assigned(Vec<(String, String, i32)>),
+    Waits(String),
     Failed(FailureReason, String),
 }
 
@@ -158,6 +159,7 @@ pub(super) fn said(patch: &StatusPatch) -> Said {
                 .map(|context| (context.name.clone(), context.container_id.clone(), context.restart_count))
                 .collect(),
         ),
+        RequestAct::Wait(why) => Said::Waits(why.to_string()),
         RequestAct::Fail(failure, _) => Said::Failed(failure.reason, failure.message.clone()),
     }
 }
@@ -320,7 +322,7 @@ pub(super) fn only(patches: &[StatusPatch]) -> Said {
 pub(super) fn reason(patches: &[StatusPatch]) -> FailureReason {
     match only(patches) {
         Said::Failed(reason, _) => reason,
-        said @ Said::Assigned(_) => panic!("{said:?}"),
+        said => panic!("{said:?}"),
     }
 }
 

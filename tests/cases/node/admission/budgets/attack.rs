@@ -54,6 +54,7 @@ async fn never_more_go_than_two_of_ten() -> Result<()> {
     for round in 0..rounds {
         // The leader is killed in the middle, and comes back.
         if round == rounds / 2 {
+            println!("{}: the leader is killed", jiff::Timestamp::now());
             scene.first.service().kill()?;
         }
         let mut asking = JoinSet::new();
@@ -133,7 +134,14 @@ async fn watch(pods: Api<Pod>, witness: Arc<Witness>) -> Result<()> {
         }
         if whole {
             let unavailable = 10_usize.saturating_sub(serving.values().filter(|serves| **serves).count());
-            witness.most.fetch_max(unavailable, Ordering::SeqCst);
+            let before = witness.most.fetch_max(unavailable, Ordering::SeqCst);
+            if unavailable > before && unavailable > 2 {
+                let away: Vec<_> = (0..10)
+                    .map(|at| format!("web-{at}"))
+                    .filter(|name| serving.get(name) != Some(&true))
+                    .collect();
+                println!("{}: {unavailable} are away: {away:?}", jiff::Timestamp::now());
+            }
         }
     }
     bail!("the watch ended")

@@ -3,6 +3,7 @@
 
 mod attack;
 mod crowd;
+mod recreated;
 
 use anyhow::{Context, Result, bail, ensure};
 use berth_proto::crd::{PodUnavailableBudget, PodUnavailableBudgetStatus};

@@ -1,0 +1,198 @@
+//! Job sidecars on virtual nodes (label `type=virtual-kubelet`), where no agent runs that could end them.
+//!
+//! Such a sidecar gets the image that its env `KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT_WITH_IMAGE` names,
+//! which exits at once. It is the only thing that is ever changed of a pod's spec, and the policy
+//! `berth-workloads` lets nothing else through.
+//!
+//! Where there is no virtual node nothing but that is watched.
+
+use std::{
+    collections::{HashMap, HashSet},
+    future::pending,
+    pin::pin,
+    time::Duration,
+};
+
+use berth_base::{lease::Tenure, telemetry::chain};
+use berth_workloads_policy::{
+    action::Note,
+    virtual_node::{VIRTUAL, to_end},
+};
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{Patch, PatchParams},
+    core::PartialObjectMeta,
+    runtime::watcher::{self, Event},
+};
+use serde_json::{Value, json};
+use tokio::{
+    task::{AbortHandle, JoinSet},
+    time::{Instant, sleep, sleep_until, timeout},
+};
+use tracing::{info, warn};
+
+use crate::{events::Events, write::FIELD_MANAGER};
+
+/// OpenKruise's reason.
+const REASON: &str = "SidecarTerminator";
+/// A write without an answer has failed.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// After a watch broke, or a write failed.
+const PAUSE: Duration = Duration::from_secs(5);
+/// After a write was refused.
+const REFUSED: Duration = Duration::from_secs(60);
+/// Pods of a node whose refusal is remembered, so that it is told once.
+const MOST_TOLD: usize = 1024;
+
+/// Follows virtual nodes and their pods, for ever.
+pub(crate) async fn follow(client: Client, tenure: Tenure, events: Events) {
+    let nodes = Api::<PartialObjectMeta<Node>>::all(client.clone());
+    let mut seen = pin!(watcher::watcher(nodes, watcher::Config::default().labels(VIRTUAL)));
+    let mut tasks = JoinSet::new();
+    let mut followed: HashMap<String, AbortHandle> = HashMap::new();
+    while let Some(event) = seen.next().await {
+        match event {
+            Ok(Event::InitApply(node) | Event::Apply(node)) => {
+                followed.entry(node.name_any()).or_insert_with_key(|node| {
+                    tasks.spawn(follow_pods(client.clone(), tenure.clone(), events.clone(), node.clone()))
+                });
+            }
+            Ok(Event::Delete(node)) => {
+                if let Some(task) = followed.remove(&node.name_any()) {
+                    task.abort();
+                }
+            }
+            // A node that went while the watch was away has no pods, and its watch shows nothing.
+            Ok(Event::Init | Event::InitDone) => {}
+            Err(error) => {
+                warn!(error = chain(&error), "Watch of virtual nodes lost");
+                sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Follows the pods of a node, in every term that this replica leads. What was there before the term, and
+/// what could not be written, is in its next list.
+async fn follow_pods(client: Client, mut tenure: Tenure, events: Events, node: String) {
+    let mut told = HashSet::new();
+    loop {
+        let Some(term) = tenure.term() else {
+            tenure.changed().await;
+            continue;
+        };
+        end_sidecars(&client, &tenure, term, &node, (&events, &mut told)).await;
+    }
+}
+
+/// Ends sidecars until the term is over, or something is to be tried again.
+async fn end_sidecars(
+    client: &Client,
+    tenure: &Tenure,
+    term: u64,
+    node: &str,
+    (events, told): (&Events, &mut HashSet<String>),
+) {
+    let selected = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
+    let mut seen = pin!(watcher::watcher(Api::<Pod>::all(client.clone()), selected));
+    let mut again: Option<Instant> = None;
+    loop {
+        // Cancel-safe: an event that is not taken is still there.
+        let event = tokio::select! {
+            event = seen.next() => event,
+            () = until(again) => return,
+        };
+        if tenure.term() != Some(term) {
+            return;
+        }
+        match event {
+            Some(Ok(Event::InitApply(pod) | Event::Apply(pod))) => {
+                let Some(patch) = patch(&pod) else { continue };
+                // Others of the node do not wait for one that is refused.
+                if let Some(pause) = write(client, &pod, &patch, (events, told)).await {
+                    let at = Instant::now().checked_add(pause);
+                    again = [again, at].into_iter().flatten().min();
+                }
+            }
+            Some(Ok(_)) => {}
+            Some(Err(error)) => {
+                warn!(node, error = chain(&error), "Watch of the pods of a virtual node lost");
+                sleep(PAUSE).await;
+            }
+            None => return,
+        }
+    }
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => pending().await,
+    }
+}
+
+/// The patch of a pod whose sidecars are to end: of the version that this was decided on.
+fn patch(pod: &Pod) -> Option<Value> {
+    let sidecars = to_end(pod);
+    let containers: Vec<Value> =
+        sidecars.into_iter().map(|(name, image)| json!({ "name": name, "image": image })).collect();
+    (!containers.is_empty()).then(|| {
+        json!({
+            "metadata": { "uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version },
+            "spec": { "containers": containers },
+        })
+    })
+}
+
+/// Writes the patch. Returns after how long it is to be tried again, if it is.
+async fn write(
+    client: &Client,
+    pod: &Pod,
+    patch: &Value,
+    (events, told): (&Events, &mut HashSet<String>),
+) -> Option<Duration> {
+    let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
+    let pods = Api::<Pod>::namespaced(client.clone(), &namespace);
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    match timeout(ANSWER_WITHIN, pods.patch(&name, &params, &Patch::Strategic(patch))).await {
+        Ok(Ok(_)) => {
+            info!(namespace, pod = name, "Sidecars on a virtual node got the image that ends them");
+            None
+        }
+        // It is gone, or its next version comes by the watch.
+        Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => None,
+        Ok(Err(kube::Error::Api(status))) if (400..429).contains(&status.code) => {
+            warn!(namespace, pod = name, error = status.message, "Sidecars on a virtual node not ended");
+            if told.len() >= MOST_TOLD {
+                told.clear();
+            }
+            if told.insert(pod.uid().unwrap_or_default()) {
+                let text =
+                    format!("Sidecars run on, the image that ends them was refused: {}", status.message);
+                events.about(reference(pod), Note { warning: true, reason: REASON, text });
+            }
+            Some(REFUSED)
+        }
+        Ok(Err(error)) => {
+            warn!(namespace, pod = name, error = chain(&error), "Sidecars on a virtual node not ended");
+            Some(PAUSE)
+        }
+        Err(_) => {
+            warn!(namespace, pod = name, "Sidecars on a virtual node not ended: no answer");
+            Some(PAUSE)
+        }
+    }
+}
+
+fn reference(pod: &Pod) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Pod".to_owned()),
+        namespace: pod.namespace(),
+        name: Some(pod.name_any()),
+        uid: pod.uid(),
+        ..ObjectReference::default()
+    }
+}
