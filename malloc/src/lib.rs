@@ -21,9 +21,9 @@ const SETTINGS: [(&str, &str); 3] = [
     ("MALLOC_ARENA_MAX", "1"),
 ];
 
-/// Returns the free pages of the heap, and the pages of the program that nothing has used lately: those in use come
-/// back one by one. Gives the bytes of the program. A program asks for it after its start and now and then, for a
-/// rare event leaves its pages behind as the start does; it takes about a millisecond.
+/// Returns the free pages of the heap, and the pages of the program: those in use come back one by one. Gives
+/// the bytes of the program. To be asked for after the start and now and then, for a rare event leaves its pages
+/// behind as the start does.
 pub fn return_unused() -> io::Result<usize> {
     heap::return_free();
     text::return_all()

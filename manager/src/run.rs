@@ -50,8 +50,8 @@ const EX_USAGE: u8 = 64;
 /// Inputs that wait for the index. Past them the watches wait, and with them the API server.
 const INPUTS: usize = 1024;
 
-/// Time after which memory that nothing uses is returned: of the start's lists most is not kept, and of what rare
-/// events need nothing.
+/// Time after which memory that nothing uses is returned: of the start's lists most is not kept, and of what
+/// rare events need nothing.
 const RETURN_UNUSED: Duration = Duration::from_secs(30);
 
 /// The whole program: parses the command line and runs until it is told to stop.

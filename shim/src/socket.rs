@@ -9,9 +9,9 @@
 //! write waits for room, which on a unix socket is rare.
 //!
 //! grpc-go sends a PING behind nearly everything it receives, to measure the link, and the next one only when
-//! that one is answered. Answered at once, a small call would cost two more writes, and two more wake-ups of its
-//! peers. So these answers alone wait a moment for something that they can go with; not where much has been
-//! sent, for then their time decides how large a window the peer opens.
+//! that one is answered. Answered at once, a small call would cost two more writes, and two more wake-ups of
+//! its peers. So these answers alone wait a moment for something that they can go with; not where much has
+//! been sent, for then their time decides how large a window the peer opens.
 
 use std::{
     io::{self, ErrorKind, IoSlice, Read, Write},
@@ -44,7 +44,7 @@ const MUCH: usize = 16 << 10;
 
 /// A connected socket that gathers what is written to it.
 #[derive(Debug)]
-pub(crate) struct Socket {
+pub struct Socket {
     /// Registered for reading alone.
     stream: AsyncFd<StdStream>,
     /// The same socket registered for writing, while a write waits for room.
@@ -55,7 +55,7 @@ pub(crate) struct Socket {
     next: usize,
     /// The others of this turn have been let go first.
     yielded: bool,
-    /// What is gathered are answers that can wait, and nothing else.
+    /// Nothing is gathered but answers that can wait.
     can_wait: bool,
     /// The end of their wait.
     late: Option<Pin<Box<Sleep>>>,
@@ -66,7 +66,8 @@ pub(crate) struct Socket {
 // === impl Socket ===
 
 impl Socket {
-    pub(crate) fn new(stream: UnixStream) -> io::Result<Self> {
+    /// Takes a connection over from its tokio type.
+    pub fn new(stream: UnixStream) -> io::Result<Self> {
         let stream = registered(stream.into_std()?, Interest::READABLE)?;
         Ok(Self {
             stream,

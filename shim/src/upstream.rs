@@ -113,9 +113,9 @@ impl Upstream {
 // === impl Connection ===
 
 impl Connection {
-    /// Asks the kernel whether the runtime has closed it, unless that was a moment ago. Its task may not have seen
-    /// it yet, because this process stood still meanwhile: a call would be lost, and nobody could say whether it
-    /// had begun.
+    /// Asks the kernel whether the runtime has closed it, unless that was a moment ago. Its task may not have
+    /// seen it yet, because this process stood still meanwhile: a call would be lost, and nobody could say
+    /// whether it had begun.
     fn lives(&mut self) -> bool {
         let Some(socket) = self.socket.upgrade() else { return false };
         let now = Instant::now();

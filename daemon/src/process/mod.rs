@@ -44,8 +44,8 @@ use crate::{
     },
 };
 
-/// Time from the start until its memory is returned: by then the pods are listed and the watches stand. And from
-/// then on: pods that come and go need what a quiet node does not.
+/// Time from the start until its memory is returned: by then the pods are listed and the watches stand. And
+/// from then on: pods that come and go need what a quiet node does not.
 const RETURN_UNUSED: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(60)];
 
 /// Circumstances of a start, besides its configuration.
