@@ -10,7 +10,7 @@
 //! takes over. Stop: no more writes are begun, those on their way end, the lease is given up. Admission is
 //! served by every replica and wired in its own module.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use anyhow::{Context, anyhow};
 use berth_base::{
@@ -26,7 +26,7 @@ use tokio::{
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 use crate::{
     admission, budgets,
@@ -52,6 +52,10 @@ use crate::{
 const EX_USAGE: u8 = 64;
 /// Inputs that wait for the index. Past them the watches wait, and with them the API server.
 const INPUTS: usize = 1024;
+
+/// Time after which memory that nothing uses is returned: of the start's lists most is not kept, and of what
+/// rare events need nothing.
+const RETURN_UNUSED: Duration = Duration::from_secs(30);
 
 /// The whole program: parses the command line and runs until it is told to stop.
 pub fn main() -> ExitCode {
@@ -210,6 +214,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     writes.spawn(writer.run(client, stop.clone()));
     tasks.spawn(candidate.run(written.clone()));
 
+    tokio::spawn(return_unused());
     // Cancel-safe: a signal that is not taken stays pending, and no task's end is awaited before the stop but
     // to report it.
     let ended = tokio::select! {
@@ -229,6 +234,15 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         None => Ok(()),
         Some(Ok(())) => Err(anyhow!("a task ended before it was told to")),
         Some(Err(error)) => Err(error).context("a task ended before it was told to"),
+    }
+}
+
+async fn return_unused() {
+    loop {
+        tokio::time::sleep(RETURN_UNUSED).await;
+        if let Err(error) = berth_malloc::return_unused() {
+            debug!(%error, "Pages of the program stay mapped");
+        }
     }
 }
 

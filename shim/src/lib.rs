@@ -91,3 +91,4 @@ pub use metrics::{Exported, Metrics};
 pub use passing::PassingLine;
 pub use peer::{Clients, MAX_PROCESS_NAME};
 pub use serve::{Shutdown, serve};
+pub use socket::Socket;

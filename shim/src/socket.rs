@@ -7,6 +7,11 @@
 //!
 //! The kernel tells of room for writing each time the peer has read something. That is asked for only while a
 //! write waits for room, which on a unix socket is rare.
+//!
+//! grpc-go sends a PING behind nearly everything it receives, to measure the link, and the next one only when
+//! that one is answered. Answered at once, a small call would cost two more writes, and two more wake-ups of
+//! its peers. So these answers alone wait a moment for something that they can go with; not where much has
+//! been sent, for then their time decides how large a window the peer opens.
 
 use std::{
     io::{self, ErrorKind, IoSlice, Read, Write},
@@ -17,21 +22,29 @@ use std::{
     },
     pin::Pin,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, Interest, ReadBuf, unix::AsyncFd},
     net::UnixStream,
+    time::{Sleep, sleep},
 };
 
 /// Bytes that are kept back at most; more goes out at once.
 const TOGETHER: usize = 32 << 10;
 /// Capacity that an idle connection keeps.
 const KEPT: usize = 4 << 10;
+/// The frame that answers the PING by which grpc-go measures a link: its `bdpPing` (RFC 9113, 6.7).
+const PONG: [u8; 17] = [0, 0, 8, 6, 1, 0, 0, 0, 0, 2, 4, 16, 16, 9, 14, 7, 7];
+/// The longest that such an answer waits.
+const PONG_WITHIN: Duration = Duration::from_millis(20);
+/// Bytes after which it does not wait. grpc-go opens no larger window for less than two thirds of 64 KiB.
+const MUCH: usize = 16 << 10;
 
 /// A connected socket that gathers what is written to it.
 #[derive(Debug)]
-pub(crate) struct Socket {
+pub struct Socket {
     /// Registered for reading alone.
     stream: AsyncFd<StdStream>,
     /// The same socket registered for writing, while a write waits for room.
@@ -42,14 +55,47 @@ pub(crate) struct Socket {
     next: usize,
     /// The others of this turn have been let go first.
     yielded: bool,
+    /// Nothing is gathered but answers that can wait.
+    can_wait: bool,
+    /// The end of their wait.
+    late: Option<Pin<Box<Sleep>>>,
+    /// Bytes taken since the last of them.
+    since: usize,
 }
 
 // === impl Socket ===
 
 impl Socket {
-    pub(crate) fn new(stream: UnixStream) -> io::Result<Self> {
+    /// Takes a connection over from its tokio type.
+    pub fn new(stream: UnixStream) -> io::Result<Self> {
         let stream = registered(stream.into_std()?, Interest::READABLE)?;
-        Ok(Self { stream, room: None, gathered: Vec::new(), next: 0, yielded: false })
+        Ok(Self {
+            stream,
+            room: None,
+            gathered: Vec::new(),
+            next: 0,
+            yielded: false,
+            can_wait: false,
+            late: None,
+            since: 0,
+        })
+    }
+
+    /// Takes note of bytes that come behind what is gathered.
+    fn note(&mut self, slices: &[IoSlice<'_>], length: usize) {
+        let pong = length == PONG.len() && slices.iter().flat_map(|slice| slice.iter()).eq(&PONG);
+        let little = self.since < MUCH;
+        self.since = if pong { 0 } else { self.since.saturating_add(length) };
+        self.can_wait = pong && little && (self.gathered.is_empty() || self.can_wait);
+    }
+
+    /// Lets answers wait that can, until it is time.
+    fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        // A part of it is on its way.
+        if !self.can_wait || self.next > 0 {
+            return Poll::Ready(());
+        }
+        self.late.get_or_insert_with(|| Box::pin(sleep(PONG_WITHIN))).as_mut().poll(cx)
     }
 
     /// Sends all that is gathered and as much of `more` as there is room for; gives the length of that part.
@@ -68,6 +114,7 @@ impl Socket {
                     self.gathered.clear();
                     self.gathered.shrink_to(KEPT);
                     self.yielded = false;
+                    self.late = None;
                     // With nothing else to send this was all.
                     return Poll::Ready(Ok(sent - left));
                 }
@@ -127,6 +174,7 @@ impl AsyncWrite for Socket {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let length = slices.iter().map(|slice| slice.len()).fold(0, usize::saturating_add);
+        self.note(slices, length);
         if self.gathered.len().saturating_add(length) <= TOGETHER {
             slices.iter().for_each(|slice| self.gathered.extend_from_slice(slice));
             return Poll::Ready(Ok(length));
@@ -140,6 +188,9 @@ impl AsyncWrite for Socket {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.gathered.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        if self.poll_late(cx).is_pending() {
             return Poll::Ready(Ok(()));
         }
         if !std::mem::replace(&mut self.yielded, true) {
@@ -206,6 +257,64 @@ mod tests {
         socket.flush().await.unwrap();
         peer.readable().await.unwrap();
         assert_eq!(arrived(&peer), b"headdatatailmore");
+    }
+
+    /// As far as h2 goes in a turn.
+    async fn write(socket: &mut Socket, bytes: &[u8]) {
+        socket.write_all(bytes).await.unwrap();
+        socket.flush().await.unwrap();
+    }
+
+    /// Lets the connection's task have its turns until so much time is over.
+    async fn flushes(socket: &mut Socket, time: Duration) {
+        let turns = std::future::poll_fn(|cx| {
+            let _ = Pin::new(&mut *socket).poll_flush(cx);
+            Poll::<()>::Pending
+        });
+        assert!(tokio::time::timeout(time, turns).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_answer_to_a_measuring_ping_goes_with_what_comes_next() {
+        let (mut socket, peer) = pair();
+        peer.writable().await.unwrap();
+        write(&mut socket, &PONG).await;
+        flushes(&mut socket, PONG_WITHIN / 2).await;
+        assert_eq!(arrived(&peer), b"");
+        write(&mut socket, b"call").await;
+        peer.readable().await.unwrap();
+        assert_eq!(arrived(&peer), [&PONG[..], b"call"].concat());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_answer_to_a_measuring_ping_goes_alone_after_its_time() {
+        let (mut socket, peer) = pair();
+        peer.writable().await.unwrap();
+        for _ in 0..2 {
+            write(&mut socket, &PONG).await;
+            flushes(&mut socket, PONG_WITHIN * 2).await;
+            peer.readable().await.unwrap();
+            assert_eq!(arrived(&peer), PONG);
+        }
+    }
+
+    /// The answer to any other ping, and to one that follows so much that a window depends on it.
+    #[tokio::test(start_paused = true)]
+    async fn other_answers_do_not_wait() {
+        let (mut socket, peer) = pair();
+        peer.writable().await.unwrap();
+        let mut goodbye = PONG;
+        goodbye[9..].copy_from_slice(&[1, 6, 1, 8, 0, 3, 3, 9]);
+        write(&mut socket, &goodbye).await;
+        peer.readable().await.unwrap();
+        assert_eq!(arrived(&peer), goodbye);
+        write(&mut socket, &[7; MUCH]).await;
+        write(&mut socket, &PONG).await;
+        peer.readable().await.unwrap();
+        assert_eq!(arrived(&peer).len(), MUCH + PONG.len());
+        // Since that one little has been sent.
+        write(&mut socket, &PONG).await;
+        assert_eq!(arrived(&peer), b"");
     }
 
     /// Large writes with small ones between them, to a peer that reads slowly.

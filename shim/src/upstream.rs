@@ -6,6 +6,7 @@ use std::{
     io,
     os::fd::{AsFd, OwnedFd},
     sync::{Arc, Weak},
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -15,6 +16,10 @@ use tokio::{net::UnixStream, sync::Mutex};
 use tracing::debug;
 
 use crate::{endpoint::RuntimeEndpoint, fd_store::FdStore, http2, metrics::Metrics, socket::Socket};
+
+/// A connection that was looked at is taken to live for so long: its task has seen what came before, if this
+/// process did not stand still, and then it is longer ago.
+const LIVES_FOR: Duration = Duration::from_millis(5);
 
 /// The way to the runtime.
 pub(crate) struct Upstream {
@@ -30,6 +35,8 @@ struct Connection {
     sender: SendRequest<Bytes>,
     /// The socket as its task has it, to be looked at.
     socket: Weak<OwnedFd>,
+    /// When it was found to live.
+    lived: Option<Instant>,
 }
 
 /// The runtime cannot be reached.
@@ -59,7 +66,9 @@ impl Upstream {
     /// A sender on a connection that takes new streams: neither closed nor told to go away.
     pub(crate) async fn sender(&self) -> Result<SendRequest<Bytes>, DialError> {
         let mut current = self.current.lock().await;
-        if let Some(connection) = current.as_ref().filter(|connection| !connection.is_dead()) {
+        if let Some(connection) = current.as_mut()
+            && connection.lives()
+        {
             let mut sender = connection.sender.clone();
             if poll_fn(|cx| sender.poll_ready(cx)).await.is_ok() {
                 return Ok(sender);
@@ -97,22 +106,29 @@ impl Upstream {
             }
             drop((kept, looked_at));
         });
-        Ok(Connection { sender, socket })
+        Ok(Connection { sender, socket, lived: None })
     }
 }
 
 // === impl Connection ===
 
 impl Connection {
-    /// Asks the kernel whether the runtime has closed it. Its task may not have seen that yet, because this
-    /// process stood still meanwhile: a call would be lost, and nobody could say whether it had begun.
-    fn is_dead(&self) -> bool {
-        let Some(socket) = self.socket.upgrade() else { return true };
+    /// Asks the kernel whether the runtime has closed it, unless that was a moment ago. Its task may not have
+    /// seen it yet, because this process stood still meanwhile: a call would be lost, and nobody could say
+    /// whether it had begun.
+    fn lives(&mut self) -> bool {
+        let Some(socket) = self.socket.upgrade() else { return false };
+        let now = Instant::now();
+        if self.lived.is_some_and(|then| now.saturating_duration_since(then) < LIVES_FOR) {
+            return true;
+        }
         let mut polled = [PollFd::new(&*socket, PollFlags::RDHUP)];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         // Where it cannot be looked at, its task tells.
-        poll(&mut polled, Some(&now)).is_ok()
-            && polled[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
+        let closed = poll(&mut polled, Some(&at_once)).is_ok()
+            && polled[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR);
+        self.lived = (!closed).then_some(now);
+        !closed
     }
 }
 
@@ -139,6 +155,7 @@ mod tests {
         upstream.sender().await.unwrap();
         assert!(!dialled(), "one that lives is used again");
         drop(runtime);
+        std::thread::sleep(LIVES_FOR);
         upstream.sender().await.unwrap();
         assert!(dialled(), "the call went out on a connection that nobody reads");
     }

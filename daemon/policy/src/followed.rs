@@ -6,16 +6,17 @@
 //! the kubelet there is the pod view.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
 };
 
 use crate::{
     config::Path,
+    instances::newest_of,
     model::{ContainerId, ContainerName, ContainerState, PodUid, SandboxId},
     node::Node,
     probes::{self, InstanceState},
-    sandbox::Instance,
+    sandbox::{Instance, Sandbox},
     time::later,
 };
 
@@ -74,10 +75,18 @@ impl Node {
         all.filter(|uid| started(uid)).any(|uid| self.sandboxes_of(uid).next().is_none())
     }
 
-    /// The containers of a pod for [`crate::ProbeEvent::Instances`]; `None` when there is nothing of it on
-    /// this node.
-    pub fn probed_instances(&self, pod: &PodUid) -> Option<BTreeMap<ContainerName, probes::Instance>> {
-        self.sandboxes_of(pod).next()?;
+    /// The containers of these pods for [`crate::ProbeEvent::Instances`], by one look at all sandboxes; a pod
+    /// of which there is nothing on this node is left out.
+    pub fn probed_instances(
+        &self,
+        pods: &BTreeSet<PodUid>,
+    ) -> BTreeMap<PodUid, BTreeMap<ContainerName, probes::Instance>> {
+        let mut sandboxes: BTreeMap<&PodUid, Vec<(&SandboxId, &Sandbox)>> = BTreeMap::new();
+        for (id, sandbox) in &self.sandboxes {
+            if let Some(pod) = pods.get(&sandbox.pod.uid) {
+                sandboxes.entry(pod).or_default().push((id, sandbox));
+            }
+        }
         let instance = |(sandbox, instance): (&SandboxId, &Instance)| probes::Instance {
             id: instance.container.id.clone(),
             sandbox: sandbox.clone(),
@@ -89,8 +98,11 @@ impl Node {
                 None => InstanceState::NotRunning,
             },
         };
-        let started = self.newest(pod, |state| state != ContainerState::Created).into_iter();
-        Some(started.map(|(name, found)| (name.clone(), instance(found))).collect())
+        let containers = |sandboxes| {
+            let started = newest_of(sandboxes, |state| state != ContainerState::Created).into_iter();
+            started.map(|(name, found)| (name.clone(), instance(found))).collect()
+        };
+        sandboxes.into_iter().map(|(pod, sandboxes)| (pod.clone(), containers(sandboxes))).collect()
     }
 
     /// The identity by which this node knows a pod of the API: another one only for static pods.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     model::{Container, ContainerId, ContainerName, ContainerState, PodUid, SandboxId},
     node::{InFlightKind, Node},
-    sandbox::{Instance, PostStart},
+    sandbox::{Instance, PostStart, Sandbox},
 };
 
 /// The newest instance of a container.
@@ -51,18 +51,7 @@ impl Node {
         pod: &PodUid,
         counts: impl Fn(ContainerState) -> bool,
     ) -> BTreeMap<&ContainerName, (&SandboxId, &Instance)> {
-        let mut newest = BTreeMap::new();
-        for (id, sandbox) in self.sandboxes.iter().filter(|(_, sandbox)| sandbox.pod.uid == *pod) {
-            for instance in sandbox.instances.values() {
-                let Container { name, state, attempt, .. } = &instance.container;
-                let rank = (*state == ContainerState::Running, sandbox.since, *attempt, instance.changed);
-                let known = newest.get(name).map(|(known, _)| *known);
-                if counts(*state) && known.is_none_or(|known| known < rank) {
-                    newest.insert(name, (rank, (id, instance)));
-                }
-            }
-        }
-        newest.into_iter().map(|(name, (_, found))| (name, found)).collect()
+        newest_of(self.sandboxes.iter().filter(|(_, sandbox)| sandbox.pod.uid == *pod), counts)
     }
 
     /// The exited instances beside the newest ones. From them the kubelet computes the back-off of the next
@@ -108,4 +97,23 @@ impl Node {
             |kind: &InFlightKind| matches!(kind, InFlightKind::Stop { container, .. } if container == id);
         self.recreates.was_shown(id) || self.calls.values().any(|call| stops(&call.kind))
     }
+}
+
+/// The newest instance of each container in the sandboxes of a pod, of those whose state counts.
+pub(crate) fn newest_of<'a>(
+    sandboxes: impl IntoIterator<Item = (&'a SandboxId, &'a Sandbox)>,
+    counts: impl Fn(ContainerState) -> bool,
+) -> BTreeMap<&'a ContainerName, (&'a SandboxId, &'a Instance)> {
+    let mut newest = BTreeMap::new();
+    for (id, sandbox) in sandboxes {
+        for instance in sandbox.instances.values() {
+            let Container { name, state, attempt, .. } = &instance.container;
+            let rank = (*state == ContainerState::Running, sandbox.since, *attempt, instance.changed);
+            let known = newest.get(name).map(|(known, _)| *known);
+            if counts(*state) && known.is_none_or(|known| known < rank) {
+                newest.insert(name, (rank, (id, instance)));
+            }
+        }
+    }
+    newest.into_iter().map(|(name, (_, found))| (name, found)).collect()
 }

@@ -1,4 +1,5 @@
-//! gRPC over a unix socket: what the agent and `berthctl` dial alike.
+//! gRPC over a unix socket: what the agent and `berthctl` dial alike, over the socket of the data path, which
+//! takes few system calls.
 
 use std::{
     future::Future,
@@ -8,6 +9,7 @@ use std::{
     task::{Context, Poll},
 };
 
+use berth_shim::Socket;
 use http::Uri;
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
@@ -29,7 +31,7 @@ pub fn endpoint() -> Endpoint {
 }
 
 impl Service<Uri> for Connector {
-    type Response = TokioIo<UnixStream>;
+    type Response = TokioIo<Socket>;
     type Error = io::Error;
     type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
 
@@ -39,6 +41,6 @@ impl Service<Uri> for Connector {
 
     fn call(&mut self, _: Uri) -> Self::Future {
         let path = self.0.clone();
-        Box::pin(async move { UnixStream::connect(path).await.map(TokioIo::new) })
+        Box::pin(async move { UnixStream::connect(path).await.and_then(Socket::new).map(TokioIo::new) })
     }
 }

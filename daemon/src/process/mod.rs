@@ -44,8 +44,9 @@ use crate::{
     },
 };
 
-/// Time from the start until its pages are returned: by then the pods are listed and the watches stand.
-const RETURN_TEXT: Duration = Duration::from_secs(30);
+/// Time from the start until its memory is returned: by then the pods are listed and the watches stand. And
+/// from then on: pods that come and go need what a quiet node does not.
+const RETURN_UNUSED: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(60)];
 
 /// Circumstances of a start, besides its configuration.
 #[derive(Debug, Default)]
@@ -174,7 +175,7 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
         tasks.working.spawn(place.clone().keep(tasks.work.clone()));
     }
     tokio::spawn(systemd::watchdog(heartbeat, shutdown.clone()));
-    tokio::spawn(return_text());
+    tokio::spawn(return_unused());
     systemd::notify(&[NotifyState::Ready]);
     info!("berthd serves");
 
@@ -217,10 +218,14 @@ fn serve_calls(
     Ok(None)
 }
 
-/// Returns the pages of the program that only its start needed, once that is over.
-async fn return_text() {
-    tokio::time::sleep(RETURN_TEXT).await;
-    if let Err(error) = berth_malloc::text::return_all() {
-        debug!(%error, "Pages of the program stay mapped");
+/// Returns memory that only the start needed, once that is over, and what rare events needed, now and then.
+async fn return_unused() {
+    let [start, every] = RETURN_UNUSED;
+    tokio::time::sleep(start).await;
+    loop {
+        if let Err(error) = berth_malloc::return_unused() {
+            debug!(%error, "Pages of the program stay mapped");
+        }
+        tokio::time::sleep(every).await;
     }
 }

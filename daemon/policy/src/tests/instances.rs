@@ -2,8 +2,8 @@
 
 use super::world::{KUBELET, World, pod};
 use crate::{
-    Call, CallId, ConnectionId, Container, ContainerName, ContainerState, Declared, Event, InstanceView,
-    ListedSandbox, Pod, SandboxId,
+    Call, CallId, ConnectionId, Container, ContainerName, ContainerState, Declared, Event, InstanceState,
+    InstanceView, ListedSandbox, Pod, SandboxId,
 };
 
 const EXITED: ContainerState = ContainerState::Exited { code: Some(0) };
@@ -153,4 +153,31 @@ fn a_relist_counts_from_when_it_was_asked() {
     assert_eq!(world.node.relisted_since(between), Some(false));
     world.apply(Event::ConnectionClosed(KUBELET));
     assert_eq!(world.node.relisted_since(between), None);
+}
+
+/// All that is asked for by one look, and nothing of a pod that is not here or that nobody asked for.
+#[test]
+fn probed_instances_are_the_newest_that_have_started() {
+    use ContainerState::{Created, Running};
+    type Row<'a> = (&'a [(&'a str, &'a str, u32, ContainerState)], Option<Option<(&'a str, bool)>>);
+    let table: &[Row<'_>] = &[
+        (&[], None),
+        (&[("s1", "x", 0, Created)], Some(None)),
+        (&[("s1", "x", 0, Running)], Some(Some(("x", true)))),
+        (&[("s1", "x", 0, Running), ("s1", "y", 1, Created)], Some(Some(("x", true)))),
+        (&[("s1", "x", 0, EXITED), ("s1", "y", 1, EXITED)], Some(Some(("y", false)))),
+        (&[("s1", "x", 7, EXITED), ("s2", "y", 0, Running)], Some(Some(("y", true)))),
+    ];
+    for (containers, expected) in table {
+        let world = found(containers);
+        let mut all = world.node.probed_instances(&["elsewhere".into(), "uid".into()].into());
+        let of_pod = all.remove(&"uid".into());
+        assert!(all.is_empty(), "{all:?}");
+        assert!(world.node.probed_instances(&["elsewhere".into()].into()).is_empty());
+        let shown = of_pod.as_ref().map(|of_pod| {
+            let found = of_pod.get(&ContainerName::from("a"))?;
+            Some((found.id.as_str(), matches!(found.state, InstanceState::Running { .. })))
+        });
+        assert_eq!(shown, *expected, "{containers:?}");
+    }
 }

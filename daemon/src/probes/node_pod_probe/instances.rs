@@ -40,10 +40,9 @@ impl Instances {
             let (followed, found) = self.agent.read(|node, _| {
                 // The runtime knows a static pod by another UID than the API.
                 let followed: BTreeSet<PodUid> = pods.iter().map(|uid| node.local_uid(uid)).collect();
-                let found = |uid: PodUid| {
-                    let found = node.probed_instances(&node.local_uid(&uid));
-                    (uid, found)
-                };
+                let all: Vec<_> = all.into_iter().map(|uid| (node.local_uid(&uid), uid)).collect();
+                let instances = node.probed_instances(&all.iter().map(|(local, _)| local.clone()).collect());
+                let found = |(local, uid)| (uid, instances.get(&local).cloned());
                 (followed, all.into_iter().map(found).collect::<Vec<_>>())
             });
             if followed != probed {

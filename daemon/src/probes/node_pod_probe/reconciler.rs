@@ -1,6 +1,6 @@
 //! Reconcile loop of the probes: carries out what is due. A loop that asks, and a task for each step.
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
 use berth_policy::{Notice, PodUid, ProbeEvent, ProbeEventText, ProbeOutcome, ProbeRun, ProbeStep, RunId};
 use tokio::task::JoinSet;
@@ -41,14 +41,21 @@ impl Reconciler {
             for step in steps {
                 self.begin(step, &mut tasks);
             }
-            // Cancel-safe: a number, a timer, and tasks that have ended already.
-            tokio::select! {
-                changed = changes.changed() => if changed.is_err() { return },
-                () = deadline::reached(deadline) => {}
-                Some(ended) = tasks.join_next() => if let Err(error) = ended {
-                    // The policy gives up on the step after a while.
-                    error!(%error, "Step about a probe died");
-                },
+            let mut reached = pin!(deadline::reached(deadline));
+            loop {
+                // Cancel-safe: a number, and tasks that have ended already.
+                tokio::select! {
+                    changed = changes.changed() => match changed {
+                        Ok(()) => break,
+                        Err(_) => return,
+                    },
+                    () = &mut reached => break,
+                    // What a step has found is a change; its end alone is no reason to plan.
+                    Some(ended) = tasks.join_next() => if let Err(error) = ended {
+                        // The policy gives up on the step after a while.
+                        error!(%error, "Step about a probe died");
+                    },
+                }
             }
         }
     }

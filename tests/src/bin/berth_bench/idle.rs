@@ -1,5 +1,5 @@
-//! Bench of a node on which nothing happens: berthd's CPU over a minute, with 40 pods, a kubelet that relists
-//! and containerd, whose own CPU over the same minute is the baseline.
+//! Bench of a node on which nothing happens: berthd's CPU over a minute and its memory after it, with 40 pods,
+//! a kubelet that relists and containerd, whose own CPU over the same minute is the baseline.
 
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{ListParams, PostParams};
 
+use crate::proxy::rss_mb;
 use crate::proxy_bench::BENCH;
 use crate::report::Row;
 
@@ -20,7 +21,7 @@ const MEASURED: Duration = Duration::from_secs(60);
 /// The kubelet goes over pods that it has just started more often than over others.
 const SETTLES: Duration = Duration::from_secs(20);
 
-pub(crate) async fn run() -> Result<Row> {
+pub(crate) async fn run() -> Result<Vec<Row>> {
     let node = Node::builder().start().await?;
     let pods: Api<Pod> = Api::namespaced(node.client().await?, "default");
     for number in 0..PODS {
@@ -44,11 +45,16 @@ pub(crate) async fn run() -> Result<Row> {
     let before = (cpu_s(berthd)?, cpu_s(containerd)?);
     tokio::time::sleep(MEASURED).await;
     let after = (cpu_s(berthd)?, cpu_s(containerd)?);
+    let rss = rss_mb(berthd)?;
     node.down()?;
 
     let minutes = MEASURED.as_secs_f64() / 60.0;
-    let row = Row::new(&BENCH, CASE, "cpu_s_per_min", "s");
-    Ok(row.measured((after.0 - before.0) / minutes, Some((after.1 - before.1) / minutes), 1))
+    let cpu = [(after.0 - before.0) / minutes, (after.1 - before.1) / minutes];
+    let row = |metric, unit| Row::new(&BENCH, CASE, metric, unit);
+    Ok(vec![
+        row("cpu_s_per_min", "s").measured(cpu[0], Some(cpu[1]), 1),
+        row("rss_mb", "MB").measured(rss, None, 1),
+    ])
 }
 
 /// The processor time a process has used.

@@ -25,7 +25,7 @@ pub(crate) async fn run(options: &Options) -> Result<Vec<Row>> {
         .await?;
     }
     if options.wants(idle::CASE) {
-        rows.push(idle::run().await?);
+        rows.extend(idle::run().await?);
     }
     Ok(rows)
 }

@@ -105,7 +105,8 @@ fn cpu_us(pid: u32) -> Result<f64> {
     Ok(nanoseconds / 1000.0)
 }
 
-fn rss_mb(pid: u32) -> Result<f64> {
+/// The memory that a process has now.
+pub(crate) fn rss_mb(pid: u32) -> Result<f64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("VmRSS")?;
     let kilobytes: f64 = line.trim().trim_end_matches(" kB").parse()?;

@@ -1,0 +1,48 @@
+//! Returns the pages of the heap in which nothing lies any more.
+//!
+//! What is freed in the middle of the heap stays with the program: a list of thirty thousand pods is read page
+//! by page, and between what is kept of it lies what is not. The allocator uses that room again, but not before
+//! the next list, which may never come.
+
+/// Unmaps free pages of the whole heap; those used again come back empty, one by one. Says whether there were
+/// any. The allocator is locked for as long as it looks through what is free.
+#[cfg(target_env = "gnu")]
+#[expect(unsafe_code, reason = "the C library's own function, which the standard library does not offer")]
+pub fn return_free() -> bool {
+    // SAFETY: it has no condition, and takes the allocator's locks by itself.
+    unsafe { libc::malloc_trim(0) != 0 }
+}
+
+/// Other C libraries return them by themselves, or not at all.
+#[cfg(not(target_env = "gnu"))]
+pub fn return_free() -> bool {
+    false
+}
+
+#[cfg(all(test, target_env = "gnu"))]
+mod tests {
+    use super::*;
+
+    fn resident() -> usize {
+        let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+        statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+    }
+
+    /// Of many small pieces every hundredth is kept, as of a list: they hold the end of the heap, and with it
+    /// all below.
+    #[test]
+    fn room_between_what_is_kept_is_returned() {
+        let mut pieces: Vec<Option<Box<[u8; 1000]>>> =
+            (0..50_000).map(|_| Some(Box::new([1; 1000]))).collect();
+        for (number, piece) in pieces.iter_mut().enumerate() {
+            if number % 100 != 99 {
+                *piece = None;
+            }
+        }
+        let before = resident();
+        assert!(return_free());
+        let after = resident();
+        assert!(after + (30 << 20) < before, "{before} bytes before, {after} after");
+        assert!(pieces.iter().flatten().all(|piece| piece.iter().all(|byte| *byte == 1)));
+    }
+}
