@@ -19,10 +19,12 @@ pub fn return_free() -> bool {
     false
 }
 
-#[cfg(all(test, target_env = "gnu"))]
+#[cfg(test)]
 mod tests {
+    #[cfg(target_env = "gnu")]
     use super::*;
 
+    #[cfg(target_env = "gnu")]
     fn resident() -> usize {
         let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
         statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
@@ -31,6 +33,7 @@ mod tests {
     /// Of many small pieces every hundredth is kept, as of a list: they hold the end of the heap, and with it
     /// all below.
     #[test]
+    #[cfg(target_env = "gnu")]
     fn room_between_what_is_kept_is_returned() {
         let mut pieces: Vec<Option<Box<[u8; 1000]>>> =
             (0..50_000).map(|_| Some(Box::new([1; 1000]))).collect();

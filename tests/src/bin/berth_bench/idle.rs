@@ -1,5 +1,5 @@
-//! Bench of a node on which nothing happens: berthd's CPU over a minute and its memory after it, with 40 pods,
-//! a kubelet that relists and containerd, whose own CPU over the same minute is the baseline.
+//! Bench of a node on which nothing happens: berthd's CPU over a minute and its memory after it, with 40
+//! pods, a kubelet that relists and containerd, whose own CPU over the same minute is the baseline.
 
 use std::time::Duration;
 
