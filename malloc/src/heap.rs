@@ -1,8 +1,8 @@
 //! Returns the pages of the heap in which nothing lies any more.
 //!
-//! What is freed in the middle of the heap stays with the program: a list of thirty thousand pods is read page
-//! by page, and between what is kept of it lies what is not. The allocator uses that room again, but not before
-//! the next list, which may never come.
+//! What is freed in the middle of the heap stays with the program: a list of thirty thousand pods is read
+//! page by page, and between what is kept of it lies what is not. The allocator uses that room again, but
+//! not before the next list, which may never come.
 
 /// Unmaps free pages of the whole heap; those used again come back empty, one by one. Says whether there were
 /// any. The allocator is locked for as long as it looks through what is free.
@@ -30,7 +30,7 @@ mod tests {
         statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
     }
 
-    /// Of many small pieces every hundredth is kept, as of a list: they hold the end of the heap, and with it
+    /// Every hundredth of many small pieces is kept, as of a list: they hold the end of the heap, and with it
     /// all below.
     #[test]
     #[cfg(target_env = "gnu")]

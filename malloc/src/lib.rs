@@ -22,8 +22,8 @@ const SETTINGS: [(&str, &str); 3] = [
 ];
 
 /// Returns the free pages of the heap, and the pages of the program: those in use come back one by one. Gives
-/// the bytes of the program. To be asked for after the start and now and then, for a rare event leaves its pages
-/// behind as the start does.
+/// the bytes of the program. To be called after the start and now and then: a rare event leaves its pages
+/// behind, as the start does.
 pub fn return_unused() -> io::Result<usize> {
     heap::return_free();
     text::return_all()

@@ -12,8 +12,8 @@ const NAMELESS: [&str; 5] = ["What", "Whoever", "Who", "Of", "Those"];
 /// Crates that generated code names, which is not among the sources.
 const GENERATED: [(&str, &str); 2] = [("proto", "prost"), ("proto", "tonic-prost")];
 /// Folders with sources.
-const SOURCES: [&str; 8] =
-    ["daemon", "fuzz", "manager", "proto", "malloc", "shim", "sidecarset", "tests", "workloads"];
+const SOURCES: [&str; 9] =
+    ["daemon", "fuzz", "malloc", "manager", "proto", "shim", "sidecarset", "tests", "workloads"];
 
 /// The root of the repository.
 pub(crate) fn root() -> &'static Path {
