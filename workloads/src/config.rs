@@ -34,7 +34,7 @@ pub struct Config {
     /// Address of /metrics
     #[arg(long, env = "BERTH_METRICS_ADDRESS", default_value = "0.0.0.0:8080")]
     pub metrics_address: SocketAddr,
-    /// Who decides on the kinds that OpenKruise has as well
+    /// Owner of the kinds that OpenKruise has as well
     #[arg(long, env = "BERTH_OWNERSHIP", value_enum, default_value_t)]
     pub ownership: Ownership,
     /// Bring pods of a CloneSet back to its current revision when its partition is raised

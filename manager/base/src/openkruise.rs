@@ -1,8 +1,8 @@
 //! Whether an OpenKruise decides in this cluster: two programs that decide on the same kinds fight over them,
 //! so nothing is begun until it has stopped, or somebody has said whose the kinds are.
 //!
-//! Its manager renews a Lease while it leads (`kruise-manager` in `kruise-system`, by its defaults). As in our
-//! own election only that the lease moves counts, by our own clock; a sign of life that is ten minutes old
+//! Its manager renews a Lease while it leads (`kruise-manager` in `kruise-system`, by its defaults). As in
+//! our own election only that the lease moves counts, by our own clock; a sign of life that is ten minutes old
 //! needs no second look.
 
 use std::time::Duration;
@@ -34,7 +34,7 @@ const LONG_GONE: SignedDuration = SignedDuration::from_mins(10);
 /// Owner of the kinds that OpenKruise has as well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Ownership {
-    /// Whoever runs: nothing is begun while an OpenKruise's manager does.
+    /// The one that runs: nothing is begun while an OpenKruise's manager does.
     #[default]
     Detect,
     /// Berth, whatever else runs.

@@ -1,9 +1,9 @@
 //! Bench of a replacement of berthd, as a node sees it, while its pods come and go.
 //!
 //! All parts are real. Pods of two ordered containers with exec probes, one of an image that is asked for at
-//! each start, are made and deleted all the time; four clients call the CRI socket all the time, and one pulls
-//! and removes an image. On a node with two programs berthd is killed and started anew (`kill-agent`), told to
-//! end and started anew (`restart-agent`), stopped for ten seconds by SIGSTOP (`stop-agent-10s`), and
+//! each start, are made and deleted all the time; four clients call the CRI socket all the time, and one
+//! pulls and removes an image. On a node with two programs berthd is killed and started anew (`kill-agent`),
+//! told to end and started anew (`restart-agent`), stopped for ten seconds by SIGSTOP (`stop-agent-10s`), and
 //! berth-shim gives its place to another (`upgrade-shim`) or is killed and started anew on its socket, which
 //! systemd keeps (`kill-shim`). On a node with one program (`one-`) berthd is upgraded by `berthctl upgrade`,
 //! killed with its socket kept, killed so that the new one binds it anew, and stopped for ten seconds. Then
