@@ -1,9 +1,9 @@
 //! Whether an OpenKruise decides in this cluster: two programs that decide on the same kinds fight over them,
 //! so nothing is begun until it has stopped, or somebody has said whose the kinds are.
 //!
-//! Its manager renews a Lease while it leads (`kruise-manager` in `kruise-system`, by its defaults). As in
-//! our own election only that the lease moves counts, by our own clock; a sign of life that is ten minutes old
-//! needs no second look.
+//! Its manager renews a Lease while it leads (`kruise-manager` in `kruise-system`, by its defaults).
+//! As in our own election only that the lease moves counts, by our own clock; a sign of life that is ten
+//! minutes old needs no second look.
 
 use std::time::Duration;
 
