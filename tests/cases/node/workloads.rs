@@ -120,6 +120,7 @@ impl Sheet {
             holds().await
         })
         .await
+        .with_context(|| format!("berth-workloads said:\n{}", self.paper.workloads.service().last_words()))
     }
 }
 

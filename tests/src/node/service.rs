@@ -181,11 +181,12 @@ impl Service {
         self.run.path("log").join(format!("{}.log", self.name))
     }
 
-    fn last_words(&self) -> String {
+    /// End of its log.
+    pub fn last_words(&self) -> String {
         let log = fs::read(self.log_path()).unwrap_or_default();
         let text = String::from_utf8_lossy(&log);
         let lines: Vec<&str> = text.lines().collect();
-        lines[lines.len().saturating_sub(15)..].join("\n")
+        lines[lines.len().saturating_sub(40)..].join("\n")
     }
 
     /// Never held across an await; a panic elsewhere leaves it as it is.

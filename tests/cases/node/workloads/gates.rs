@@ -99,6 +99,12 @@ async fn refusals(sheet: &Sheet, name: &str) -> Result<()> {
     let one = |type_: &str| json!({ "status": { "conditions": [{ "type": type_, "status": "False" }] } });
     let params = PatchParams { dry_run: true, ..PatchParams::default() };
     pods.patch_status(name, &params, &Patch::Strategic(one("KruisePodReady"))).await.context("its own")?;
+    // The policy was made a moment ago.
+    await_condition("the policy holds", PATIENCE, async || {
+        ensure!(pods.patch_status(name, &params, &Patch::Strategic(one("Ready"))).await.is_err(), "not yet");
+        Ok(())
+    })
+    .await?;
     let nothing_else = "InPlaceUpdateReady and KruisePodReady, and nothing else";
     for (body, says) in [
         (one("Ready"), nothing_else),
