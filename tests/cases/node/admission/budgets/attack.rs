@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result, bail, ensure};
+use berth_proto::crd::PodUnavailableBudget;
 use berth_tests::wait::await_condition;
-use futures::StreamExt;
+use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, EvictParams, Patch, PatchParams};
@@ -18,6 +19,7 @@ use tokio::task::JoinSet;
 
 use super::super::scene::Scene;
 use super::crowd::{Crowd, serves};
+use super::story::Story;
 use super::{budgets, code, counted, limit};
 use crate::case::PATIENCE;
 
@@ -39,7 +41,7 @@ async fn never_more_go_than_two_of_ten() -> Result<()> {
 
     let witness = Arc::new(Witness::default());
     let mut tasks = JoinSet::new();
-    tasks.spawn(watch(scene.pods.clone(), witness.clone()));
+    tasks.spawn(watch(scene.pods.clone(), budgets(&scene, SPACE), witness.clone()));
     let mut life = tokio::spawn(crowd.by(scene.plane.api().client_of_one_try().await?, SPACE).live());
     await_condition("the witness sees all of them", PATIENCE, async || {
         ensure!(witness.seen.load(Ordering::SeqCst) >= 10, "not yet");
@@ -80,6 +82,9 @@ async fn never_more_go_than_two_of_ten() -> Result<()> {
     println!(
         "{rounds} rounds of {AT_ONCE}: answers {answers:?}, {seen} events, at most {most} of 10 unavailable"
     );
+    if let Some(story) = witness.story().told() {
+        println!("{story}");
+    }
     ensure!(most <= 2, "{most} of 10 pods were unavailable at once");
     ensure!(most == 2, "the budget was never spent: nothing was shown");
     // A replica that is killed leaves those unanswered who asked it.
@@ -111,25 +116,55 @@ struct Witness {
     seen: AtomicUsize,
     /// The most pods that were unavailable at once.
     most: AtomicUsize,
+    story: Mutex<Story>,
 }
 
-/// Watches every version of every pod.
-async fn watch(pods: Api<Pod>, witness: Arc<Witness>) -> Result<()> {
-    let mut events = pin!(watcher::watcher(pods, watcher::Config::default()));
+impl Witness {
+    /// Never held across an await; a panic elsewhere leaves it as it is.
+    fn story(&self) -> MutexGuard<'_, Story> {
+        self.story.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Version of something.
+enum Seen {
+    Pod(Event<Pod>),
+    Budget(Event<PodUnavailableBudget>),
+}
+
+/// Watches every version of every pod, and of the budget.
+async fn watch(pods: Api<Pod>, budgets: Api<PodUnavailableBudget>, witness: Arc<Witness>) -> Result<()> {
+    let config = watcher::Config::default();
+    let pods = watcher::watcher(pods, config.clone()).map_ok(Seen::Pod);
+    let budgets = watcher::watcher(budgets, config).map_ok(Seen::Budget);
+    let mut events = pin!(stream::select(pods, budgets));
     let mut serving: BTreeMap<String, bool> = BTreeMap::new();
     let mut whole = false;
     while let Some(event) = events.next().await {
-        match event? {
+        let event = match event? {
+            Seen::Pod(event) => event,
+            Seen::Budget(event) => {
+                if let Event::Apply(budget) = event {
+                    witness.story().budget(&budget);
+                }
+                continue;
+            }
+        };
+        match event {
             Event::Init => {
                 // A list shows no versions in between.
                 ensure!(!whole, "the watch broke: nothing can be said of what it missed");
                 serving.clear();
             }
             Event::InitApply(pod) | Event::Apply(pod) => {
+                witness.story().pod(&pod, false);
                 serving.insert(pod.name_any(), serves(&pod));
                 witness.seen.fetch_add(1, Ordering::SeqCst);
             }
-            Event::Delete(pod) => drop(serving.remove(&pod.name_any())),
+            Event::Delete(pod) => {
+                witness.story().pod(&pod, true);
+                serving.remove(&pod.name_any());
+            }
             Event::InitDone => whole = true,
         }
         if whole {
@@ -140,7 +175,9 @@ async fn watch(pods: Api<Pod>, witness: Arc<Witness>) -> Result<()> {
                     .map(|at| format!("web-{at}"))
                     .filter(|name| serving.get(name) != Some(&true))
                     .collect();
-                println!("{}: {unavailable} are away: {away:?}", jiff::Timestamp::now());
+                let text = format!("{}: {unavailable} are away: {away:?}", jiff::Timestamp::now());
+                println!("{text}");
+                witness.story().fault(&text);
             }
         }
     }

@@ -4,6 +4,7 @@
 mod attack;
 mod crowd;
 mod recreated;
+mod story;
 
 use anyhow::{Context, Result, bail, ensure};
 use berth_proto::crd::{PodUnavailableBudget, PodUnavailableBudgetStatus};
