@@ -26,6 +26,7 @@ use tracing::debug;
 
 use super::{
     configuration::LEFT_OUT,
+    evictions,
     review::{Request, Verdict},
     turns::Turns,
     view::View,
@@ -110,9 +111,13 @@ impl Guard {
     /// Answers to one request.
     pub(super) async fn ask(&self, request: &Request) -> Verdict {
         let answer = async {
-            let Some(subject) = self.subject(request).await? else { return Ok(Verdict::AS_IT_IS) };
-            let Some(covering) = self.covering(&subject.pod).await? else { return Ok(Verdict::AS_IT_IS) };
-            self.spend(subject, covering).await
+            if evictions::is_one(request) {
+                return self.evict(request).await;
+            }
+            match changed(request) {
+                Some(subject) => self.limit(subject).await,
+                None => Ok(Verdict::AS_IT_IS),
+            }
         };
         match timeout(ANSWER_WITHIN, answer).await {
             Ok(Ok(verdict)) => verdict,
@@ -121,26 +126,32 @@ impl Guard {
         }
     }
 
-    /// The pod, if what is asked for makes it unavailable.
-    async fn subject(&self, request: &Request) -> Result<Option<Subject>, &'static str> {
-        let (operation, pod) = match (request.operation.as_str(), request.sub_resource.as_str()) {
-            ("DELETE", "") => (Operation::Delete, request.old_object.clone()),
-            ("UPDATE", "") if changes(&request.old_object, &request.object) => {
-                (Operation::Update, request.old_object.clone())
-            }
-            ("UPDATE", "status") if closes(&request.old_object, &request.object) => {
-                (Operation::Update, request.old_object.clone())
-            }
-            ("CREATE", "eviction") => match self.pod(&request.namespace, &request.name).await? {
-                Some(pod) => (Operation::Evict, pod),
-                None => return Ok(None),
-            },
-            _ => return Ok(None),
+    /// Answers to an eviction.
+    async fn evict(&self, request: &Request) -> Result<Verdict, &'static str> {
+        let Some(pod) = self.pod(&request.namespace, &request.name).await? else {
+            return Ok(evictions::of_none(&request.name));
         };
-        // The dry run of an eviction is said in it.
-        let tries = request.object.pointer("/deleteOptions/dryRun").and_then(Value::as_array);
-        let dry_run = request.dry_run || tries.is_some_and(|all| !all.is_empty());
-        Ok(limited(pod).map(|pod| Subject { pod, operation, dry_run }))
+        let uid = pod.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
+        let Some(tied) = evictions::tied(&request.object, uid) else { return Ok(Verdict::AS_IT_IS) };
+        let verdict = match limited(pod) {
+            Some(pod) => {
+                let dry_run = evictions::is_dry_run(request);
+                self.limit(Subject { pod, operation: Operation::Evict, dry_run }).await?
+            }
+            None => Verdict::AS_IT_IS,
+        };
+        Ok(match verdict {
+            Verdict::Allowed { warnings, .. } => Verdict::Allowed { object: Some(tied), warnings },
+            verdict => verdict,
+        })
+    }
+
+    /// Answers for a pod that is about to become unavailable.
+    async fn limit(&self, subject: Subject) -> Result<Verdict, &'static str> {
+        match self.covering(&subject.pod).await? {
+            Some(covering) => self.spend(subject, covering).await,
+            None => Ok(Verdict::AS_IT_IS),
+        }
     }
 
     /// Answers to the manager itself, which is about to have containers of a pod made anew.
@@ -334,6 +345,18 @@ impl Guard {
 fn busy(budget: &str, why: &str) -> Verdict {
     let message = format!("podunavailablebudget.policy.kruise.io {budget:?} is forbidden: {why}");
     Verdict::Refused { code: 429, reason: "TooManyRequests", message }
+}
+
+/// The pod, if what is asked for makes it unavailable.
+fn changed(request: &Request) -> Option<Subject> {
+    let operation = match (request.operation.as_str(), request.sub_resource.as_str()) {
+        ("DELETE", "") => Operation::Delete,
+        ("UPDATE", "") if changes(&request.old_object, &request.object) => Operation::Update,
+        ("UPDATE", "status") if closes(&request.old_object, &request.object) => Operation::Update,
+        _ => return None,
+    };
+    let pod = limited(request.old_object.clone())?;
+    Some(Subject { pod, operation, dry_run: request.dry_run })
 }
 
 /// The pod, if budgets limit what happens to it: one that has ended, is being deleted or is exempt goes.

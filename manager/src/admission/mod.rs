@@ -19,6 +19,7 @@ mod certificates;
 mod configuration;
 mod conversion;
 mod ended;
+mod evictions;
 mod handler;
 mod options;
 mod patch;

@@ -2,13 +2,16 @@
 //! server can tell them apart. Pure.
 //!
 //! One entry for each budget, with its selector, or with the name of its workload as pods have it in their
-//! controller. An eviction names only its pod: one entry is for those of all namespaces with a budget. Above
-//! [`MOST`] budgets, or for names that an entry cannot have, one entry is for all pods of such namespaces.
+//! controller. An eviction names only its pod: one entry is for those of all namespaces with a budget, and it
+//! may change them, as it ties each to its pod. Above [`MOST`] budgets, or for names that an entry cannot
+//! have, one entry is for all pods of such namespaces.
 
 use std::collections::BTreeSet;
 
 use k8s_openapi::{
-    api::admissionregistration::v1::{MatchCondition, RuleWithOperations, ValidatingWebhook},
+    api::admissionregistration::v1::{
+        MatchCondition, MutatingWebhook, RuleWithOperations, ValidatingWebhook,
+    },
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
 
@@ -36,8 +39,36 @@ pub(in crate::admission) struct BudgetOptions {
     pub(in crate::admission) ignore: bool,
 }
 
-/// Entries of all budgets.
-pub(super) fn entries<'a>(
+/// Entry for evictions.
+pub(super) fn mutating<'a>(
+    budgets: impl Iterator<Item = &'a BudgetKept> + Clone,
+    bundle: &[u8],
+    service: &Service,
+    options: BudgetOptions,
+) -> Option<MutatingWebhook> {
+    let spaces: BTreeSet<&str> = kept(budgets)
+        .filter(|kept| options.deletions && limits(kept, Operation::Evict))
+        .map(|kept| &*kept.namespace)
+        .collect();
+    if spaces.is_empty() {
+        return None;
+    }
+    let name = "evictions.podunavailablebudgets".to_owned();
+    let rule = rule("", "v1", "pods/eviction", &["CREATE"], "Namespaced");
+    Some(MutatingWebhook {
+        // A pod that is let go stands in the status.
+        side_effects: "NoneOnDryRun".to_owned(),
+        ..of(name, LabelSelector::default(), &spaces, options).mutating(
+            rule,
+            &Route::Budgets,
+            bundle,
+            service,
+        )
+    })
+}
+
+/// Entries for deletions and updates, and for budgets that are written.
+pub(super) fn validating<'a>(
     budgets: impl Iterator<Item = &'a BudgetKept> + Clone,
     bundle: &[u8],
     service: &Service,
@@ -50,28 +81,13 @@ pub(super) fn entries<'a>(
         side_effects: "None".to_owned(),
         ..checks.validating(written, &Route::CheckBudgets, bundle, service)
     }];
-    let failure = if options.ignore { "Ignore" } else { "Fail" };
-    let kept = budgets.filter(|kept| kept.budget.is_ok() && !LEFT_OUT.contains(&&*kept.namespace));
     let entry = |name: String, pods, namespaces: &BTreeSet<&str>, rule, conditions: Vec<MatchCondition>| {
-        let names: Vec<&str> = namespaces.iter().copied().collect();
-        let namespaces =
-            LabelSelector { match_expressions: Some(vec![by_name("In", &names)]), match_labels: None };
-        let entry = Entry { name, failure, pods, namespaces };
         ValidatingWebhook {
             match_conditions: Some(conditions).filter(|conditions| !conditions.is_empty()),
-            ..entry.validating(rule, &Route::Budgets, bundle, service)
+            ..of(name, pods, namespaces, options).validating(rule, &Route::Budgets, bundle, service)
         }
     };
-    let evicted: BTreeSet<&str> = kept
-        .clone()
-        .filter(|kept| options.deletions && limits(kept, Operation::Evict))
-        .map(|kept| &*kept.namespace)
-        .collect();
-    if !evicted.is_empty() {
-        let name = "evictions.podunavailablebudgets".to_owned();
-        let rule = rule("", "v1", "pods/eviction", &["CREATE"], "Namespaced");
-        entries.push(entry(name, LabelSelector::default(), &evicted, rule, Vec::new()));
-    }
+    let kept = kept(budgets);
     let (mut own, mut shared) = (Vec::new(), BTreeSet::new());
     for kept in kept.clone() {
         let operations = operations(kept, options);
@@ -102,6 +118,20 @@ pub(super) fn entries<'a>(
         }
     }
     entries
+}
+
+/// Budgets that limit something.
+fn kept<'a>(
+    budgets: impl Iterator<Item = &'a BudgetKept> + Clone,
+) -> impl Iterator<Item = &'a BudgetKept> + Clone {
+    budgets.filter(|kept| kept.budget.is_ok() && !LEFT_OUT.contains(&&*kept.namespace))
+}
+
+fn of(name: String, pods: LabelSelector, namespaces: &BTreeSet<&str>, options: BudgetOptions) -> Entry {
+    let names: Vec<&str> = namespaces.iter().copied().collect();
+    let namespaces =
+        LabelSelector { match_expressions: Some(vec![by_name("In", &names)]), match_labels: None };
+    Entry { name, failure: if options.ignore { "Ignore" } else { "Fail" }, pods, namespaces }
 }
 
 fn limits(kept: &BudgetKept, operation: Operation) -> bool {
@@ -226,16 +256,26 @@ mod tests {
     /// The entries for pods: name, operations, failure policy.
     fn computed(budgets: &[BudgetKept], options: BudgetOptions) -> Vec<(String, String, String)> {
         let service = Service { namespace: "berth-system".to_owned(), name: "berth-manager".to_owned() };
-        let entries = entries(budgets.iter(), b"bundle", &service, options);
+        let evictions = mutating(budgets.iter(), b"bundle", &service, options);
+        let entries = validating(budgets.iter(), b"bundle", &service, options);
         assert_eq!(entries[0].name, "checks.podunavailablebudgets.berth.dev");
-        let told = entries.into_iter().skip(1).map(|entry| {
-            let rule = &entry.rules.as_ref().unwrap()[0];
-            let expressions = entry.namespace_selector.unwrap().match_expressions.unwrap();
+        let told = |name: String,
+                    rules: Option<Vec<RuleWithOperations>>,
+                    failure: Option<String>,
+                    spaces: _| {
+            let spaces: Option<LabelSelector> = spaces;
+            let expressions = spaces.unwrap().match_expressions.unwrap();
             assert!(!expressions[0].values.as_ref().unwrap().iter().any(|one| LEFT_OUT.contains(&&**one)));
-            let name = entry.name.strip_suffix(".berth.dev").unwrap().to_owned();
-            (name, rule.operations.as_ref().unwrap().join(","), entry.failure_policy.unwrap())
-        });
-        told.collect()
+            let name = name.strip_suffix(".berth.dev").unwrap().to_owned();
+            (name, rules.unwrap()[0].operations.as_ref().unwrap().join(","), failure.unwrap())
+        };
+        let evictions = evictions
+            .map(|entry| told(entry.name, entry.rules, entry.failure_policy, entry.namespace_selector));
+        let others = entries
+            .into_iter()
+            .skip(1)
+            .map(|entry| told(entry.name, entry.rules, entry.failure_policy, entry.namespace_selector));
+        evictions.into_iter().chain(others).collect()
     }
 
     fn entry(name: &str, operations: &str, failure: &str) -> (String, String, String) {

@@ -224,8 +224,9 @@ impl<K: Configuration> Keeper<K> {
             return Look::Waits;
         }
         let mut desired = desired(rules(), &served.bundle, &self.service, self.options);
-        desired.validating.extend(budgets::entries(kept.values(), &served.bundle, &self.service, limits));
         let (bundle, service) = (&served.bundle, &self.service);
+        desired.validating.extend(budgets::validating(kept.values(), bundle, service, limits));
+        desired.mutating.extend(budgets::mutating(kept.values(), bundle, service, limits));
         desired.validating.extend(spreads::validating(spread.values(), bundle, service, spreading));
         desired.validating.push(pod_states::validating(bundle, service));
         // Before the sidecars, so that they find the pod as its subset has it.
