@@ -28,6 +28,7 @@ use super::{
     configuration::LEFT_OUT,
     evictions,
     review::{Request, Verdict},
+    subject::{Subject, changed, limited},
     turns::Turns,
     view::View,
 };
@@ -36,17 +37,11 @@ use crate::{
         Budget, Cover, Fact, Operation, Permission, Question, Workload, decide, is_replica_set, parent, scale,
     },
     requests::{Ask, Said},
-    seen::{Object, Owner, PodSeen, PodStage},
+    seen::{Object, Owner, PodSeen},
     telemetry::chain,
     wire::{self, Watched},
 };
 
-/// Annotation of a pod that no budget limits.
-pub(super) const NO_PROTECT: &str = "pub.kruise.io/no-protect";
-/// A label with it takes a pod out of service.
-pub(super) const UNAVAILABLE: &str = "unavailable-pod.kruise.io/";
-/// The readiness gate of updates in place.
-pub(super) const GATE: &str = "InPlaceUpdateReady";
 /// A decision that is written over so often is left to who asks.
 const TRIES: u32 = 8;
 /// A question is answered within it; the server answers within 4 s.
@@ -79,13 +74,6 @@ pub(super) struct Guard {
     pub(super) client: Client,
     pub(super) budgets: watch::Receiver<View<BudgetKept>>,
     pub(super) turns: Turns<PodUnavailableBudget>,
-}
-
-/// The pod that is asked about.
-struct Subject {
-    pod: PodSeen,
-    operation: Operation,
-    dry_run: bool,
 }
 
 /// Number of pods that are wanted.
@@ -278,8 +266,8 @@ impl Guard {
             };
             let empty = PodUnavailableBudgetStatus::default();
             let status = object.status.as_ref().unwrap_or(&empty);
-            let question =
-                Question { pod: &pod.name, created: pod.created, available: pod.available, operation };
+            let Some(available) = self.is_available(&pod).await? else { return Ok(Verdict::AS_IT_IS) };
+            let question = Question { pod: &pod.name, created: pod.created, available, operation };
             let total = wanted.unwrap_or(status.total_replicas);
             match decide(&budget, status, total, &question, Timestamp::now()) {
                 // What this replica wrote last may have been written over.
@@ -316,6 +304,16 @@ impl Guard {
         Ok(busy(&name, "many others ask for a permit; try again"))
     }
 
+    /// Whether the pod counts as available: it was looked at before the status was, and if it was not then,
+    /// it may be by now, and be counted there. `None`: it is gone, and what was asked for is of no effect.
+    async fn is_available(&self, pod: &PodSeen) -> Result<Option<bool>, &'static str> {
+        if pod.available {
+            return Ok(Some(true));
+        }
+        let now = self.pod(&pod.namespace, &pod.name).await?.and_then(limited);
+        Ok(now.filter(|now| now.uid == pod.uid).map(|now| now.available))
+    }
+
     /// Looks up how many pods are wanted now.
     async fn wanted(
         &self,
@@ -347,50 +345,6 @@ fn busy(budget: &str, why: &str) -> Verdict {
     Verdict::Refused { code: 429, reason: "TooManyRequests", message }
 }
 
-/// The pod, if what is asked for makes it unavailable.
-fn changed(request: &Request) -> Option<Subject> {
-    let operation = match (request.operation.as_str(), request.sub_resource.as_str()) {
-        ("DELETE", "") => Operation::Delete,
-        ("UPDATE", "") if changes(&request.old_object, &request.object) => Operation::Update,
-        ("UPDATE", "status") if closes(&request.old_object, &request.object) => Operation::Update,
-        _ => return None,
-    };
-    let pod = limited(request.old_object.clone())?;
-    Some(Subject { pod, operation, dry_run: request.dry_run })
-}
-
-/// The pod, if budgets limit what happens to it: one that has ended, is being deleted or is exempt goes.
-fn limited(pod: Value) -> Option<PodSeen> {
-    if pod["metadata"]["annotations"][NO_PROTECT] == "true" {
-        return None;
-    }
-    let Ok(Object::Pod(seen)) = serde_json::from_value::<Watched<wire::Pods>>(pod).map(Watched::into_object)
-    else {
-        return None;
-    };
-    Some(seen).filter(|seen| seen.stage == PodStage::Active && !seen.mirror)
-}
-
-/// Whether an update makes the pod unavailable: its spec changes, or it is marked.
-fn changes(old: &Value, new: &Value) -> bool {
-    let marks = |pod: &Value| {
-        let labels = pod["metadata"]["labels"].as_object().cloned().unwrap_or_default();
-        labels.into_iter().map(|(key, _)| key).filter(|key| key.starts_with(UNAVAILABLE)).collect::<Vec<_>>()
-    };
-    let before = marks(old);
-    old["spec"] != new["spec"] || marks(new).iter().any(|mark| !before.contains(mark))
-}
-
-/// Whether the readiness gate of updates in place is closed: the update begins with it, and afterwards the
-/// pod is not available any more.
-fn closes(old: &Value, new: &Value) -> bool {
-    let is = |pod: &Value, status: &str| {
-        let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);
-        conditions.into_iter().flatten().any(|one| one["type"] == GATE && one["status"] == status)
-    };
-    is(old, "True") && is(new, "False")
-}
-
 fn may_cover(budget: &Budget, pod: &PodSeen) -> bool {
     match (&budget.cover, &pod.owner) {
         (Cover::Selector(selector), _) => {
@@ -404,4 +358,19 @@ fn may_cover(budget: &Budget, pod: &PodSeen) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_tried_again() {
+        let Verdict::Refused { code, reason, message } = busy("web", "pub unavailable allowed is negative")
+        else {
+            panic!("not refused");
+        };
+        assert_eq!((code, reason), (429, "TooManyRequests"));
+        assert_eq!(
+            message,
+            "podunavailablebudget.policy.kruise.io \"web\" is forbidden: pub unavailable allowed is negative"
+        );
+    }
+}

@@ -36,6 +36,7 @@ mod sets;
 mod sidecar_sets;
 mod spread_rules;
 mod spreads;
+mod subject;
 mod turns;
 mod view;
 mod workloads;

@@ -1,6 +1,8 @@
 //! The status of a budget as its pods are: who is available, and which permits still stand. Pure.
 //!
-//! A permit ends when its pod is seen to go. One that nothing came of ends after a while, counted from when
+//! A permit ends when its pod is seen to go: later than the permit was written, as the versions say, or it was
+//! one of the same name before it. (Both kinds are in one etcd; where they are not, permits end a little later
+//! or, as without versions, a little early.) One that nothing came of ends after a while, counted from when
 //! this replica saw it first, and not by the clock of who wrote it: clocks differ, and one that is taken back
 //! too early would be given twice.
 
@@ -20,37 +22,66 @@ use crate::{seen::PodStage, time::later};
 pub(super) struct Member<'a> {
     pub(super) name: &'a str,
     pub(super) stage: PodStage,
+    /// Version that showed it to go first; 0 while none has.
+    pub(super) ends: u64,
     pub(super) available: bool,
     /// Its containers are being made anew: a permit of it stands until that has ended.
     pub(super) held: bool,
 }
 
-/// Permits as this replica has seen them.
+/// Permits as this replica has seen them, by pod.
 #[derive(Debug, Default)]
 pub(super) struct Permits {
-    known: HashMap<(Map, String), Permit>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Map {
-    Disrupted,
-    Updated,
+    disrupted: HashMap<String, Permit>,
+    updated: HashMap<String, Permit>,
 }
 
 #[derive(Debug)]
 struct Permit {
     /// When it was given, as its giver says: one that was given again is another one.
     given: Time,
-    /// When this replica saw it first.
-    since: Instant,
+    /// Version of the budget that showed it first.
+    version: u64,
+    /// When this replica counted it first.
+    since: Option<Instant>,
     /// Its pod was there.
     present: bool,
+}
+
+impl Permits {
+    /// Takes note of the permits of a version of the budget, and forgets those that are not in it.
+    pub(super) fn note(&mut self, status: &Status, version: u64) {
+        for (known, entries) in
+            [(&mut self.disrupted, &status.disrupted_pods), (&mut self.updated, &status.unavailable_pods)]
+        {
+            known.retain(|name, permit| entries.get(name) == Some(&permit.given));
+            for (name, given) in entries {
+                if !known.contains_key(name) {
+                    let permit = Permit { given: given.clone(), version, since: None, present: false };
+                    known.insert(name.clone(), permit);
+                }
+            }
+        }
+    }
+}
+
+impl Permit {
+    /// Tells whether it stands by what its pod does, which may not be seen yet.
+    fn stands(&mut self, member: Option<&Member>) -> bool {
+        let Some(member) = member else { return !self.present };
+        // One of its name that went before it was given.
+        let is_another = member.stage != PodStage::Active && member.ends > 0 && member.ends < self.version;
+        self.present = !is_another;
+        is_another || member.stage == PodStage::Active
+    }
 }
 
 /// Facts that a status is computed from.
 #[derive(Debug)]
 pub(super) struct Facts<'a> {
     pub(super) generation: Option<i64>,
+    /// Version of the budget.
+    pub(super) version: u64,
     /// Pods that the workloads want.
     pub(super) total: i32,
     /// The view of pods may be behind: no more of them are taken to be available than were.
@@ -69,35 +100,18 @@ pub(super) fn count(
     let by_name: HashMap<&str, Member> = facts.pods.iter().map(|pod| (pod.name, *pod)).collect();
     let mut next = status.clone();
     let mut soonest = None;
-    permits.known.retain(|(map, name), permit| {
-        let given = match map {
-            Map::Disrupted => status.disrupted_pods.get(name),
-            Map::Updated => status.unavailable_pods.get(name),
-        };
-        given == Some(&permit.given)
-    });
-    for (map, entries, lasts) in [
-        (Map::Disrupted, &mut next.disrupted_pods, DISRUPTED_FOR),
-        (Map::Updated, &mut next.unavailable_pods, UPDATED_FOR),
+    permits.note(status, facts.version);
+    let Permits { disrupted, updated } = permits;
+    for (known, entries, lasts, may_be_held) in [
+        (disrupted, &mut next.disrupted_pods, DISRUPTED_FOR, false),
+        (updated, &mut next.unavailable_pods, UPDATED_FOR, true),
     ] {
-        entries.retain(|name, given| {
+        entries.retain(|name, _| {
             let member = by_name.get(name.as_str());
-            let key = (map, name.clone());
-            let permit = permits.known.entry(key).or_insert_with(|| Permit {
-                given: given.clone(),
-                since: now,
-                present: false,
-            });
-            let ends = later(permit.since, lasts);
-            let held = map == Map::Updated && member.is_some_and(|member| member.held);
-            let stands = (held || now < ends)
-                && match member.map(|member| member.stage) {
-                    Some(PodStage::Active) => true,
-                    // Seen to go.
-                    Some(PodStage::Terminating | PodStage::Finished) => false,
-                    None => !permit.present,
-                };
-            permit.present |= member.is_some();
+            let Some(permit) = known.get_mut(name) else { return true };
+            let ends = later(*permit.since.get_or_insert(now), lasts);
+            let held = may_be_held && member.is_some_and(|member| member.held);
+            let stands = permit.stands(member) && (held || now < ends);
             if stands && now < ends {
                 soonest = Some(soonest.map_or(ends, |soonest: Instant| soonest.min(ends)));
             }

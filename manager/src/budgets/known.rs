@@ -66,6 +66,11 @@ impl Known {
         }
     }
 
+    /// Version as a number; 0 if it is none.
+    pub(super) fn version(&self) -> u64 {
+        self.resource_version.parse().unwrap_or(0)
+    }
+
     /// This replica does not lead any more: what is under way counts for nothing.
     pub(super) fn rests(&mut self) {
         (self.round, self.counted, self.sent) = (None, None, None);

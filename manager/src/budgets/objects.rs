@@ -28,6 +28,11 @@ impl BudgetIndex {
             next.counted = known.counted;
             next.sent = known.sent.take();
         }
+        // Each version counts: a permit may end by what was written after it alone.
+        let version = next.version();
+        if let Ok(status) = &next.status {
+            next.permits.note(status, version);
+        }
         self.spaces.entry(key.namespace.clone()).or_default().insert(key.name.clone());
         self.budgets.insert(key.clone(), next);
         self.touched.insert(key);

@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use berth_proto::crd::PodUnavailableBudgetStatus as Status;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::spec::{Budget, Operation};
 use crate::condition::seconds;
@@ -73,7 +73,8 @@ pub(crate) fn decide(
         let of_this = created.is_none_or(|created| created.as_second() < since.as_second());
         let age = now.as_second().saturating_sub(since.as_second());
         let half = i64::try_from(lasts.as_secs() / 2).unwrap_or(0);
-        if of_this && (0..half).contains(&age) {
+        // One that was given twice in a second is a second ahead.
+        if of_this && (-1..half).contains(&age) {
             return Answer::Free;
         }
     }
@@ -100,6 +101,15 @@ pub(crate) fn decide(
         Operation::Update => &mut next.unavailable_pods,
         Operation::Delete | Operation::Evict => &mut next.disrupted_pods,
     };
-    own.insert(pod.to_owned(), seconds(now));
+    let given = own.get(pod).map_or(now, |before| after(before.0, now));
+    own.insert(pod.to_owned(), seconds(given));
     Answer::Permit(Box::new(next))
+}
+
+/// Time of a permit that is given again. It differs from that of the one before, or the leader would take it
+/// for that one, and end it with the pod that that was for.
+fn after(before: Timestamp, now: Timestamp) -> Timestamp {
+    let is_same = before.as_second() == now.as_second();
+    let next = now.checked_add(SignedDuration::from_secs(1)).ok();
+    next.filter(|_| is_same).unwrap_or(now)
 }

@@ -101,6 +101,7 @@ fn advance(
     }
     let facts = Facts {
         generation: known.generation,
+        version: known.version(),
         total: survey.total,
         doubted: doubt.is_some(),
         pods: &survey.members,
@@ -239,7 +240,13 @@ impl<'a> Survey<'a> {
                 }
             };
             let held = held.contains(&key.namespace, name);
-            survey.members.push(Member { name, stage: pod.stage, available: pod.available && covered, held });
+            survey.members.push(Member {
+                name,
+                stage: pod.stage,
+                ends: pod.ends,
+                available: pod.available && covered,
+                held,
+            });
         }
         survey
     }

@@ -112,6 +112,7 @@ impl World {
             namespace: "shop".to_owned(),
             name: name.to_owned(),
             uid: format!("uid-{name}"),
+            version: 0,
             node: node.map(str::to_owned),
             labels: Default::default(),
             stage: PodStage::Active,

@@ -176,6 +176,8 @@ pub struct PodSeen {
     pub name: String,
     /// Its UID.
     pub uid: String,
+    /// Its `resourceVersion`; 0 if it is no number.
+    pub version: u64,
     /// Where it is scheduled to.
     pub node: Option<String>,
     /// Its labels.

@@ -30,6 +30,8 @@ pub(crate) struct Pod {
     instances: Box<[Instance]>,
     pub(crate) ip: Option<IpAddr>,
     pub(crate) stage: PodStage,
+    /// Version that showed it to go or to have ended first; 0 while none has.
+    pub(crate) ends: u64,
     /// Its condition `Initialized` is True.
     pub(crate) initialized: bool,
     /// When it was made, in seconds; 0 if nobody says.
@@ -146,7 +148,13 @@ impl Pods {
 
     /// A pod is as given; `None` if nothing of it has changed.
     pub(crate) fn apply(&mut self, seen: &PodSeen) -> Option<PodChange> {
-        let (pod, list) = (Arc::new(self.pod(seen)), self.list);
+        let (mut pod, list) = (self.pod(seen), self.list);
+        if let Some(before) = self.get(&seen.namespace, &seen.name).filter(|one| one.uid == pod.uid)
+            && before.ends > 0
+        {
+            pod.ends = before.ends;
+        }
+        let pod = Arc::new(pod);
         let namespace = self.texts.one(&seen.namespace);
         let space = self.spaces.entry(namespace.clone()).or_default();
         let (name, before) = match space.get_key_value(&*seen.name) {
@@ -187,6 +195,7 @@ impl Pods {
             instances,
             ip: seen.ip,
             stage: seen.stage,
+            ends: if seen.stage == PodStage::Active { 0 } else { seen.version },
             initialized: seen.initialized,
             created: seen.created.and_then(|time| u32::try_from(time.as_second()).ok()).unwrap_or(0),
             mirror: seen.mirror,

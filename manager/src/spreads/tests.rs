@@ -79,6 +79,7 @@ impl World {
             namespace: "shop".to_owned(),
             name: name.to_owned(),
             uid: name.to_owned(),
+            version: 0,
             node: None,
             labels: Default::default(),
             stage: PodStage::Active,

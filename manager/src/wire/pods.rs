@@ -145,6 +145,7 @@ impl Watchable for Pods {
             namespace: meta.namespace.clone().unwrap_or_default(),
             name: meta.name.clone().unwrap_or_default(),
             uid: meta.uid.clone().unwrap_or_default(),
+            version: meta.resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0),
             node,
             labels: meta.labels.clone().unwrap_or_default(),
             stage,

@@ -18,8 +18,9 @@ use k8s_openapi::{
 use super::{Entry, LEFT_OUT, MOST_BYTES, Service, by_name, rule, selectors};
 use crate::{
     admission::{
-        budgets::{BudgetKept, GATE, NO_PROTECT, UNAVAILABLE},
+        budgets::BudgetKept,
         path::Route,
+        subject::{GATE, NO_PROTECT, UNAVAILABLE},
     },
     budgets::{Operation, Workload},
     size,

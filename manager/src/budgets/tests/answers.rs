@@ -119,6 +119,20 @@ fn a_permit_is_given_once(#[case] given: i64, #[case] age: i64, #[case] says: &s
     assert_eq!(told(&decide(&budget, &status, 10, &question, now())), says);
 }
 
+/// The next pod of its name asks within the same second: its permit has another time, or it would be taken for
+/// the one before. It is given once, too.
+#[test]
+fn permits_of_a_second_differ() {
+    let budget = budget(&json!({"maxUnavailable": 2}), "");
+    let mut status = status(8);
+    status.disrupted_pods.insert("p".to_owned(), since(0));
+    let question = Question { created: Some(now()), ..question(Operation::Evict, true) };
+    let Answer::Permit(next) = decide(&budget, &status, 10, &question, now()) else { panic!("none") };
+    assert_eq!(next.disrupted_pods["p"], since(-1));
+    assert_eq!(next.current_available, 8, "it counts no more than the one before");
+    assert_eq!(decide(&budget, &next, 10, &question, now()), Answer::Free);
+}
+
 /// A pod that is being updated may be deleted: it is not available any more.
 #[test]
 fn a_permit_for_another_operation_costs_nothing_more() {

@@ -14,7 +14,7 @@ use crate::{
 };
 
 fn member(name: &str, stage: PodStage, available: bool) -> Member<'_> {
-    Member { name, stage, available, held: false }
+    Member { name, stage, ends: 0, available, held: false }
 }
 
 const NAMES: [&str; 10] = ["p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p9"];
@@ -41,7 +41,7 @@ impl Counted {
 
     /// Counts after so many seconds: available, allowed.
     fn at(&mut self, seconds: u64, pods: &[Member], doubted: bool) -> (i32, i32) {
-        let facts = Facts { generation: Some(1), total: 10, doubted, pods };
+        let facts = Facts { generation: Some(1), version: 0, total: 10, doubted, pods };
         let now = self.begin + Duration::from_secs(seconds);
         let budget = budget(&json!({"maxUnavailable": 2}), "");
         let (next, _) = count(&budget, &self.status, &mut self.permits, &facts, now);
@@ -92,6 +92,24 @@ fn a_permit_ends_with_its_pod(#[case] stage: Option<PodStage>, #[case] permits: 
     pods.extend(stage.map(|stage| member("p0", stage, true)));
     assert_eq!(counted.at(1, &pods, false), (9, 1));
     assert_eq!(counted.status.disrupted_pods.len(), permits);
+}
+
+/// The view of pods is late: a pod of the same name, which had gone before the permit was given, ends nothing.
+#[test]
+fn a_permit_does_not_end_with_the_pod_before_its_own() {
+    let mut counted = Counted::new();
+    counted.status.disrupted_pods.insert("p0".to_owned(), given());
+    counted.permits.note(&counted.status, 20);
+    assert_eq!(counted.at(0, &ten(), false), (9, 1), "the one before, as nobody has seen it go");
+    let mut pods = ten();
+    pods[0] = Member { ends: 19, ..member("p0", PodStage::Terminating, true) };
+    assert_eq!(counted.at(1, &pods, false), (9, 1));
+    assert_eq!(counted.at(2, &pods[1..], false), (9, 1));
+    assert_eq!(counted.at(3, &ten(), false), (9, 1), "its own pod");
+    assert_eq!(counted.status.disrupted_pods.len(), 1);
+    pods[0].ends = 21;
+    assert_eq!(counted.at(4, &pods, false), (9, 1));
+    assert!(counted.status.disrupted_pods.is_empty(), "its own pod goes");
 }
 
 /// One that was never seen may only not have been seen yet.

@@ -139,9 +139,7 @@ fn advance(world: &mut World, name: &str) {
         None => world.make(name, false, Some(owner("CloneSet", "web"))),
         Some(pod) if pod.stage != PodStage::Active => world.change(name, None),
         Some(mut pod) => {
-            // No pod is ready as soon as it is made.
-            let age = world.now().wall.as_second() - pod.created.as_second();
-            if !pod.ready && age >= 2 {
+            if !pod.ready {
                 pod.ready = true;
                 world.change(name, Some(pod));
             }

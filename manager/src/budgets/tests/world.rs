@@ -32,6 +32,7 @@ pub(super) const SPACE: &str = "shop";
 #[derive(Clone, Debug)]
 pub(super) struct Pod {
     pub(super) uid: String,
+    pub(super) version: u64,
     pub(super) created: Timestamp,
     pub(super) stage: PodStage,
     pub(super) ready: bool,
@@ -49,6 +50,8 @@ pub(super) struct World {
     annotations: BTreeMap<String, String>,
     pub(super) status: Status,
     pub(super) version: u64,
+    /// Newest version of anything.
+    revision: u64,
     uids: u32,
     /// Events that the leader has not seen yet, with their time.
     late_pods: VecDeque<(Duration, String, Option<Pod>)>,
@@ -82,6 +85,7 @@ impl World {
             annotations: serde_json::from_value(annotations).unwrap(),
             status: Status::default(),
             version: 1,
+            revision: 1,
             uids: 0,
             late_pods: VecDeque::new(),
             late_budgets: VecDeque::new(),
@@ -144,12 +148,23 @@ impl World {
     pub(super) fn make(&mut self, name: &str, ready: bool, owner: Option<Owner>) {
         self.uids += 1;
         let created = self.now().wall;
-        let pod = Pod { uid: format!("u{}", self.uids), created, stage: PodStage::Active, ready, owner };
+        let pod = Pod {
+            uid: format!("u{}", self.uids),
+            version: 0,
+            created,
+            stage: PodStage::Active,
+            ready,
+            owner,
+        };
         self.change(name, Some(pod));
     }
 
     /// A pod changes, and the leader is told of it later.
-    pub(super) fn change(&mut self, name: &str, pod: Option<Pod>) {
+    pub(super) fn change(&mut self, name: &str, mut pod: Option<Pod>) {
+        self.revision += 1;
+        if let Some(pod) = &mut pod {
+            pod.version = self.revision;
+        }
         match &pod {
             Some(pod) => drop(self.pods.insert(name.to_owned(), pod.clone())),
             None => drop(self.pods.remove(name)),
@@ -162,7 +177,12 @@ impl World {
         if version != self.version {
             return false;
         }
-        self.version += 1;
+        // What changes nothing has no new version.
+        if self.status == status {
+            return true;
+        }
+        self.revision += 1;
+        self.version = self.revision;
         self.status = status;
         self.late_budgets.push_back((self.passed, self.version, self.status.clone()));
         true
@@ -292,6 +312,7 @@ fn seen(name: &str, pod: &Pod) -> Object {
         namespace: SPACE.to_owned(),
         name: name.to_owned(),
         uid: pod.uid.clone(),
+        version: pod.version,
         node: Some("n0".to_owned()),
         labels: [("app".to_owned(), "web".to_owned())].into(),
         stage: pod.stage,

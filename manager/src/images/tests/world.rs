@@ -225,6 +225,7 @@ impl World {
             namespace: NAMESPACE.to_owned(),
             name: name.to_owned(),
             uid: format!("uid-of-{name}"),
+            version: 0,
             node: Some(node.to_owned()),
             labels: labels(with),
             stage,

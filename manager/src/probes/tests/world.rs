@@ -42,6 +42,7 @@ pub(super) fn pod(name: &str, node: &str, with: &[(&str, &str)]) -> PodSeen {
         namespace: NAMESPACE.to_owned(),
         name: name.to_owned(),
         uid: format!("uid-of-{name}"),
+        version: 0,
         node: Some(node.to_owned()),
         labels: labels(with),
         stage: PodStage::Active,

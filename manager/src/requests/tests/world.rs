@@ -58,6 +58,7 @@ pub(super) fn pod(name: &str, containers: &[ContainerSeen]) -> PodSeen {
         namespace: NAMESPACE.to_owned(),
         name: name.to_owned(),
         uid: format!("uid-of-{name}"),
+        version: 0,
         node: Some("node-1".to_owned()),
         labels: BTreeMap::new(),
         stage: PodStage::Active,

@@ -11,6 +11,7 @@ fn pod(name: &str, restarts: i32) -> PodSeen {
         namespace: "shop".to_owned(),
         name: name.to_owned(),
         uid: "4a1e9a0e-9a6b-4d0c-bd47-4c2d5a1f2b33".to_owned(),
+        version: 0,
         node: Some("n0".to_owned()),
         labels: [("app".to_owned(), "shop".to_owned()), ("pod-name".to_owned(), name.to_owned())].into(),
         stage: PodStage::Active,
@@ -74,8 +75,8 @@ fn what_a_list_does_not_show_has_vanished() {
 fn a_pod_is_small_and_shares_what_it_can() {
     assert_eq!(
         (size_of::<Pod>(), size_of::<Instance>()),
-        (136, 48),
-        "pointers to sidecars, subset and owner among it"
+        (144, 48),
+        "pointers to sidecars, subset and owner among it, and the version of its end"
     );
     let mut pods = Pods::default();
     let (a, b) = (pods.apply(&pod("a", 0)).unwrap(), pods.apply(&pod("b", 1)).unwrap());

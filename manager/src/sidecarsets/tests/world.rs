@@ -66,6 +66,7 @@ pub(super) fn pod(name: &str, image: &str) -> PodSeen {
         namespace: SPACE.to_owned(),
         name: name.to_owned(),
         uid: format!("uid-of-{name}"),
+        version: 0,
         node: Some("n0".to_owned()),
         labels: BTreeMap::from([("app".to_owned(), "web".to_owned())]),
         stage: PodStage::Active,

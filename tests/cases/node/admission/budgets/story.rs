@@ -24,21 +24,16 @@ pub(super) struct Story {
 impl Story {
     pub(super) fn pod(&mut self, pod: &Pod, gone: bool) {
         let uid = pod.uid().unwrap_or_default();
-        let made = pod.metadata.creation_timestamp.as_ref().map(|time| time.0.to_string());
+        let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        let evicted = conditions.into_iter().any(|one| one.type_ == "DisruptionTarget");
         let word = match (gone, pod.metadata.deletion_timestamp.is_some()) {
             (true, _) => "gone",
             (_, true) => "ends",
             _ if serves(pod) => "serves",
             _ => "is away",
         };
-        let manager = pod.metadata.managed_fields.iter().flatten().filter_map(|one| one.manager.clone());
-        let text = format!(
-            "{} {} {word}, made {} by {:?}",
-            pod.name_any(),
-            uid.get(..8).unwrap_or_default(),
-            made.unwrap_or_default(),
-            manager.last()
-        );
+        let evicted = if evicted { ", evicted" } else { "" };
+        let text = format!("{} {} {word}{evicted}", pod.name_any(), uid.get(..8).unwrap_or_default());
         self.add(pod.resource_version(), text);
     }
 

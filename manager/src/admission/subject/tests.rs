@@ -40,16 +40,3 @@ fn an_update_begins_with_the_gate(#[case] old: &str, #[case] new: &str, #[case] 
         |status: &str| json!({"status": {"conditions": [{"type": "InPlaceUpdateReady", "status": status}]}});
     assert_eq!(closes(&gate(old), &gate(new)), is);
 }
-
-#[test]
-fn a_refusal_is_tried_again() {
-    let Verdict::Refused { code, reason, message } = busy("web", "pub unavailable allowed is negative")
-    else {
-        panic!("not refused");
-    };
-    assert_eq!((code, reason), (429, "TooManyRequests"));
-    assert_eq!(
-        message,
-        "podunavailablebudget.policy.kruise.io \"web\" is forbidden: pub unavailable allowed is negative"
-    );
-}

@@ -1,0 +1,71 @@
+//! Pods that a budget is asked about, and what makes one unavailable. Pure.
+
+use serde_json::Value;
+
+use super::review::Request;
+use crate::{
+    budgets::Operation,
+    seen::{Object, PodSeen, PodStage},
+    wire::{self, Watched},
+};
+
+/// Annotation of a pod that no budget limits.
+pub(super) const NO_PROTECT: &str = "pub.kruise.io/no-protect";
+/// A label with it takes a pod out of service.
+pub(super) const UNAVAILABLE: &str = "unavailable-pod.kruise.io/";
+/// The readiness gate of updates in place.
+pub(super) const GATE: &str = "InPlaceUpdateReady";
+
+/// The pod that is asked about.
+pub(super) struct Subject {
+    pub(super) pod: PodSeen,
+    pub(super) operation: Operation,
+    pub(super) dry_run: bool,
+}
+
+/// The pod, if what is asked for makes it unavailable.
+pub(super) fn changed(request: &Request) -> Option<Subject> {
+    let operation = match (request.operation.as_str(), request.sub_resource.as_str()) {
+        ("DELETE", "") => Operation::Delete,
+        ("UPDATE", "") if changes(&request.old_object, &request.object) => Operation::Update,
+        ("UPDATE", "status") if closes(&request.old_object, &request.object) => Operation::Update,
+        _ => return None,
+    };
+    let pod = limited(request.old_object.clone())?;
+    Some(Subject { pod, operation, dry_run: request.dry_run })
+}
+
+/// The pod, if budgets limit what happens to it: one that has ended, is being deleted or is exempt goes.
+pub(super) fn limited(pod: Value) -> Option<PodSeen> {
+    if pod["metadata"]["annotations"][NO_PROTECT] == "true" {
+        return None;
+    }
+    let Ok(Object::Pod(seen)) = serde_json::from_value::<Watched<wire::Pods>>(pod).map(Watched::into_object)
+    else {
+        return None;
+    };
+    Some(seen).filter(|seen| seen.stage == PodStage::Active && !seen.mirror)
+}
+
+/// Whether an update makes the pod unavailable: its spec changes, or it is marked.
+pub(super) fn changes(old: &Value, new: &Value) -> bool {
+    let marks = |pod: &Value| {
+        let labels = pod["metadata"]["labels"].as_object().cloned().unwrap_or_default();
+        labels.into_iter().map(|(key, _)| key).filter(|key| key.starts_with(UNAVAILABLE)).collect::<Vec<_>>()
+    };
+    let before = marks(old);
+    old["spec"] != new["spec"] || marks(new).iter().any(|mark| !before.contains(mark))
+}
+
+/// Whether the readiness gate of updates in place is closed: the update begins with it, and afterwards the
+/// pod is not available any more.
+pub(super) fn closes(old: &Value, new: &Value) -> bool {
+    let is = |pod: &Value, status: &str| {
+        let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);
+        conditions.into_iter().flatten().any(|one| one["type"] == GATE && one["status"] == status)
+    };
+    is(old, "True") && is(new, "False")
+}
+
+#[cfg(test)]
+mod tests;
