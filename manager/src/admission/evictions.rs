@@ -1,11 +1,11 @@
 //! Evictions that a budget is asked about. Pure.
 //!
-//! An eviction names its pod, and the API server carries it out a moment after it has asked. Until then the
-//! pod may have gone by another request, and one of the same name may have come in its place, be ready, and
-//! be counted: nobody has a permit for that one. So an eviction that is let through is tied to the pod that
-//! was looked at, by the precondition `uid` that its author could have given himself. Evicted in vain, he is
-//! answered with a conflict. (`EvictionREST.Create` of kube-apiserver: admission comes before the pod is
-//! read.)
+//! An eviction names its pod, and the API server carries it out a moment after it has asked: it reads the pod
+//! then, and after a conflict again, twenty times in 10 s (`EvictionREST.Create` of kube-apiserver). Until
+//! then the pod may have gone by another request, and one of the same name may have come in its place, be
+//! ready, and be counted: nobody has a permit for that one. So an eviction that is let through is tied to the
+//! pod that was looked at, by the precondition `uid` that its author could have given himself. Evicted in
+//! vain, he is answered with a conflict.
 
 use serde_json::{Value, json};
 

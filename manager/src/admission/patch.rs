@@ -1,12 +1,17 @@
 //! JSON patch from one version of an object to another: by whole maps of labels and annotations, the
-//! finalizers and the whole spec. What admission changes is there, and an API server applies one large value
-//! as fast as many.
+//! finalizers, the whole spec, and the options of an eviction. What admission changes is there, and an API
+//! server applies one large value as fast as many.
 
 use serde_json::{Value, json};
 
 /// Parts of an object that admission may change, from the outermost to the innermost.
-const PARTS: [&[&str]; 4] =
-    [&["metadata", "labels"], &["metadata", "annotations"], &["metadata", "finalizers"], &["spec"]];
+const PARTS: [&[&str]; 5] = [
+    &["metadata", "labels"],
+    &["metadata", "annotations"],
+    &["metadata", "finalizers"],
+    &["spec"],
+    &["deleteOptions"],
+];
 
 /// Operations that make `after` of `before`, as far as the parts go that admission may change.
 pub(super) fn difference(before: &Value, after: &Value) -> Vec<Value> {
@@ -48,6 +53,8 @@ mod tests {
             {"op": "add", "path": "/metadata/annotations", "value": {"k": "v"}}]))]
     #[case::no_label_is_left(json!({"metadata": {"labels": {"k": "v"}}}), json!({"metadata": {}}),
         json!([{"op": "remove", "path": "/metadata/labels"}]))]
+    #[case::options(json!({"deleteOptions": null}), json!({"deleteOptions": {"a": 1}}),
+        json!([{"op": "add", "path": "/deleteOptions", "value": {"a": 1}}]))]
     #[case::a_name_never(json!({"metadata": {"name": "a"}}), json!({"metadata": {"name": "b"}}), json!([]))]
     fn parts(#[case] before: Value, #[case] after: Value, #[case] operations: Value) {
         assert_eq!(Value::Array(difference(&before, &after)), operations);
