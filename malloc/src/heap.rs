@@ -1,6 +1,6 @@
 //! Returns the pages of the heap in which nothing lies any more.
 //!
-//! What is freed in the middle of the heap stays with the program: a list of thirty thousand pods is read
+//! The allocator keeps what is freed in the middle of the heap: a list of thirty thousand pods is read
 //! page by page, and between what is kept of it lies what is not. The allocator uses that room again, but
 //! not before the next list, which may never come.
 

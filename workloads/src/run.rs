@@ -10,14 +10,15 @@ use berth_base::{
     client::{client, identity},
     http::{self, Check, Pages},
     lease::{Candidate, Terms},
-    openkruise, telemetry,
+    openkruise,
+    signals::Signals,
+    telemetry,
 };
 use berth_workloads_policy::clone_set::Settings;
 use clap::Parser;
 use prometheus_client::registry::Registry;
 use tokio::{
     net::TcpListener,
-    signal::unix::{SignalKind, signal},
     sync::{mpsc, watch},
     task::JoinSet,
 };
@@ -72,7 +73,7 @@ fn run(config: Config) -> anyhow::Result<()> {
 }
 
 async fn serve(config: Config) -> anyhow::Result<()> {
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let mut signals = Signals::listen()?;
     let client = client(config.kubeconfig.as_deref()).await?;
     let health = TcpListener::bind(config.health_address).await.context("--health-address")?;
     let scraped = TcpListener::bind(config.metrics_address).await.context("--metrics-address")?;
@@ -133,12 +134,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     tasks.spawn(http::serve(health, Pages::Health(checks), stop.clone()));
     tasks.spawn(http::serve(scraped, Pages::Metrics(registry), stop.clone()));
     // Cancel-safe: nothing has been begun.
-    let stopped = tokio::select! {
-        _ = terminate.recv() => true,
-        _ = interrupt.recv() => true,
-        () = openkruise::stopped(&client, config.ownership, &owns) => false,
-    };
-    if stopped {
+    if signals.tell_before(openkruise::stopped(&client, config.ownership, &owns)).await {
         stop.cancel();
         while tasks.join_next().await.is_some() {}
         return Ok(());
@@ -192,8 +188,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     // Cancel-safe: a signal that is not taken stays pending, and no task's end is awaited before the stop but
     // to report it.
     let ended = tokio::select! {
-        _ = terminate.recv() => None,
-        _ = interrupt.recv() => None,
+        () = signals.told() => None,
         ended = tasks.join_next() => Some(ended),
         ended = watches.join_next() => Some(ended),
     };

@@ -11,5 +11,6 @@ pub mod http;
 pub mod lease;
 pub mod openkruise;
 pub mod outage;
+pub mod signals;
 pub mod telemetry;
 pub mod time;

@@ -1,11 +1,11 @@
 //! Claims that are not what their templates say any more. No claim can follow a change of its template,
 //! and a pod keeps its claims; so a change is for pods that are made afterwards, and that is said.
 
-use berth_proto::crd::ClaimTemplate;
+use berth_proto::crd::{ClaimTemplate, WorkloadCondition};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use serde_json::Value;
 
-use crate::quantity::quantity;
+use crate::{action::Note, clone_set::CLAIMS_DIFFER, quantity::quantity};
 
 /// Things that a claim asks for and its template may say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,6 +75,13 @@ pub(crate) fn message<'a>(
         "{count} claims are not what spec.volumeClaimTemplates says, {first}. A change of it is for pods that are made \
          with new claims; delete claims and pods, one after the other, where the others are to have it too"
     ))
+}
+
+/// Note of that message; `None` while the condition of it says it already.
+pub(crate) fn note(message: Option<&String>, known: Option<&[WorkloadCondition]>) -> Option<Note> {
+    let is_known = known.into_iter().flatten().any(|one| one.type_ == CLAIMS_DIFFER);
+    let text = message.filter(|_| !is_known)?.clone();
+    Some(Note { warning: true, reason: CLAIMS_DIFFER, text })
 }
 
 #[cfg(test)]

@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::{api::core::v1::PersistentVolumeClaim, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use serde_json::json;
 
-use super::{CLAIMS_DIFFER, Pass, build::claim_name};
+use super::{Pass, build::claim_name};
 use crate::{
-    action::{Action, Note, Target},
-    claim_change::{ClaimAsks, message},
+    action::{Action, Target},
+    claim_change::{ClaimAsks, message, note},
     names::INSTANCE_LABEL,
     pod::{Phase, PodView},
     revision::controller,
@@ -147,11 +147,7 @@ impl Pass<'_> {
         });
         self.claims_differ = message(all);
         let status = self.input.set.status.as_ref();
-        let known =
-            status.is_some_and(|status| status.conditions.iter().any(|one| one.type_ == CLAIMS_DIFFER));
-        if let Some(text) = self.claims_differ.clone().filter(|_| !known) {
-            self.plan.notes.push(Note { warning: true, reason: CLAIMS_DIFFER, text });
-        }
+        self.plan.notes.extend(note(self.claims_differ.as_ref(), status.map(|status| &*status.conditions)));
     }
 
     pub(super) fn instances(&self, pods: &[&PodView]) -> Instances {

@@ -17,9 +17,9 @@ use super::{
     build::{claim_name, object},
 };
 use crate::{
-    action::{Action, Note},
-    claim_change::message,
-    clone_set::{CLAIMS_DIFFER, ClaimView},
+    action::Action,
+    claim_change::{message, note},
+    clone_set::ClaimView,
     pod::PodView,
 };
 
@@ -92,11 +92,7 @@ impl Pass<'_> {
         });
         self.claims_differ = message(all);
         let status = self.input.set.status.as_ref();
-        let known =
-            status.is_some_and(|status| status.conditions.iter().any(|one| one.type_ == CLAIMS_DIFFER));
-        if let Some(text) = self.claims_differ.clone().filter(|_| !known) {
-            self.plan.notes.push(Note { warning: true, reason: CLAIMS_DIFFER, text });
-        }
+        self.plan.notes.extend(note(self.claims_differ.as_ref(), status.map(|status| &*status.conditions)));
     }
 
     /// Writes what the claims of the pods that are there go with.
