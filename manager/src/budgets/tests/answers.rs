@@ -119,8 +119,8 @@ fn a_permit_is_given_once(#[case] given: i64, #[case] age: i64, #[case] says: &s
     assert_eq!(told(&decide(&budget, &status, 10, &question, now())), says);
 }
 
-/// The next pod of its name asks within the same second: its permit has another time, or it would be taken for
-/// the one before. It is given once, too.
+/// The next pod of its name asks within the same second: its permit has another time, or it would be taken
+/// for the one before. It is given once, too.
 #[test]
 fn permits_of_a_second_differ() {
     let budget = budget(&json!({"maxUnavailable": 2}), "");
