@@ -94,7 +94,7 @@ fn a_permit_ends_with_its_pod(#[case] stage: Option<PodStage>, #[case] permits: 
     assert_eq!(counted.status.disrupted_pods.len(), permits);
 }
 
-/// The view of pods is late: a pod of the same name, which had gone before the permit was given, ends nothing.
+/// The view of pods is late: a pod of the same name, which had gone before, ends nothing.
 #[test]
 fn a_permit_does_not_end_with_the_pod_before_its_own() {
     let mut counted = Counted::new();
