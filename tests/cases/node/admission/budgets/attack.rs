@@ -128,21 +128,21 @@ impl Witness {
 
 /// Version of something.
 enum Seen {
-    Pod(Event<Pod>),
+    Pod(Box<Event<Pod>>),
     Budget(Event<PodUnavailableBudget>),
 }
 
 /// Watches every version of every pod, and of the budget.
 async fn watch(pods: Api<Pod>, budgets: Api<PodUnavailableBudget>, witness: Arc<Witness>) -> Result<()> {
     let config = watcher::Config::default();
-    let pods = watcher::watcher(pods, config.clone()).map_ok(Seen::Pod);
+    let pods = watcher::watcher(pods, config.clone()).map_ok(|event| Seen::Pod(Box::new(event)));
     let budgets = watcher::watcher(budgets, config).map_ok(Seen::Budget);
     let mut events = pin!(stream::select(pods, budgets));
     let mut serving: BTreeMap<String, bool> = BTreeMap::new();
     let mut whole = false;
     while let Some(event) = events.next().await {
         let event = match event? {
-            Seen::Pod(event) => event,
+            Seen::Pod(event) => *event,
             Seen::Budget(event) => {
                 if let Event::Apply(budget) = event {
                     witness.story().budget(&budget);
