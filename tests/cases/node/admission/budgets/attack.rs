@@ -129,14 +129,14 @@ impl Witness {
 /// Version of something.
 enum Seen {
     Pod(Box<Event<Pod>>),
-    Budget(Event<PodUnavailableBudget>),
+    Budget(Box<Event<PodUnavailableBudget>>),
 }
 
 /// Watches every version of every pod, and of the budget.
 async fn watch(pods: Api<Pod>, budgets: Api<PodUnavailableBudget>, witness: Arc<Witness>) -> Result<()> {
     let config = watcher::Config::default();
     let pods = watcher::watcher(pods, config.clone()).map_ok(|event| Seen::Pod(Box::new(event)));
-    let budgets = watcher::watcher(budgets, config).map_ok(Seen::Budget);
+    let budgets = watcher::watcher(budgets, config).map_ok(|event| Seen::Budget(Box::new(event)));
     let mut events = pin!(stream::select(pods, budgets));
     let mut serving: BTreeMap<String, bool> = BTreeMap::new();
     let mut whole = false;
@@ -144,7 +144,7 @@ async fn watch(pods: Api<Pod>, budgets: Api<PodUnavailableBudget>, witness: Arc<
         let event = match event? {
             Seen::Pod(event) => *event,
             Seen::Budget(event) => {
-                if let Event::Apply(budget) = event {
+                if let Event::Apply(budget) = *event {
                     witness.story().budget(&budget);
                 }
                 continue;
