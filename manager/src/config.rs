@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use berth_base::openkruise::Ownership;
+use berth_base::ownership::Ownership;
 use clap::{ArgAction, Parser};
 use tracing_subscriber::filter::Targets;
 
@@ -35,8 +35,9 @@ pub struct Config {
     /// Address of /metrics
     #[arg(long, env = "BERTH_METRICS_ADDRESS", default_value = "0.0.0.0:8080")]
     pub metrics_address: SocketAddr,
-    /// Owner of the kinds that OpenKruise has as well
-    #[arg(long, env = "BERTH_OWNERSHIP", value_enum, default_value_t)]
+    /// Owner of the kinds that OpenKruise has as well: detect (Berth, once no OpenKruise decides), or an owner
+    /// of all and those of single kinds, such as berth,CloneSet=openkruise or openkruise,SidecarSet=berth
+    #[arg(long, env = "BERTH_OWNERSHIP", default_value_t)]
     pub ownership: Ownership,
     /// Admission
     #[command(flatten)]

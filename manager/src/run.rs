@@ -40,7 +40,7 @@ use crate::{
     notes, podstates, secrets,
     seen::Webhooks,
     spreads, telemetry,
-    watch::follow,
+    watch::Follower,
     wire::{
         AdvancedSets, Budgets, Jobs, Markers, Namespaces, NodeImages, NodeProbes, NodeUpdates, Nodes,
         PodStates, Pods, Requests, SidecarSets, Spreads, StatefulSets, Updates,
@@ -170,7 +170,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     }
     let mut watches = JoinSet::new();
     admission::start(
-        &config.admission,
+        (&config.admission, config.ownership),
         &config.namespace,
         &client,
         (leads, (asked_permits, reply)),
@@ -180,23 +180,25 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     )
     .await?;
     tasks.spawn(http::serve(scraped, Pages::Metrics(registry), stop.clone()));
-    watches.spawn(follow::<Nodes>(client.clone(), sender.clone(), metrics.clone()));
-    watches.spawn(follow::<Pods>(client.clone(), sender.clone(), metrics.clone()));
-    watches.spawn(follow::<Requests>(client.clone(), sender.clone(), metrics.clone()));
-    watches.spawn(follow::<Updates>(client.clone(), sender.clone(), metrics.clone()));
-    watches.spawn(follow::<NodeImages>(client.clone(), sender.clone(), metrics.clone()));
-    watches.spawn(follow::<Jobs>(client.clone(), sender.clone(), metrics.clone()));
-    watches.spawn(follow::<Markers>(client.clone(), sender.clone(), metrics.clone()));
-    watches.spawn(follow::<NodeProbes>(client.clone(), sender.clone(), metrics.clone()));
-    watches.spawn(follow::<Namespaces>(client.clone(), sender.clone(), metrics.clone()));
-    watches.spawn(follow::<SidecarSets>(client.clone(), sender.clone(), metrics.clone()));
-    watches.spawn(follow::<Budgets>(client.clone(), sender.clone(), metrics.clone()));
-    watches.spawn(follow::<Spreads>(client.clone(), sender.clone(), metrics.clone()));
-    watches.spawn(follow::<PodStates>(client.clone(), sender.clone(), metrics.clone()));
-    watches.spawn(follow::<StatefulSets>(client.clone(), sender.clone(), metrics.clone()));
-    watches.spawn(follow::<AdvancedSets>(client.clone(), sender.clone(), metrics.clone()));
-    watches.spawn(follow::<NodeUpdates>(client.clone(), sender, metrics));
-    watches.spawn(openkruise::warn_of(client.clone()));
+    let follower = Follower { client: client.clone(), inputs: sender, metrics, ownership: config.ownership };
+    follower.follow::<Nodes>(&mut watches);
+    follower.follow::<Pods>(&mut watches);
+    follower.follow::<Requests>(&mut watches);
+    follower.follow::<Updates>(&mut watches);
+    follower.follow::<NodeImages>(&mut watches);
+    follower.follow::<Jobs>(&mut watches);
+    follower.follow::<Markers>(&mut watches);
+    follower.follow::<NodeProbes>(&mut watches);
+    follower.follow::<Namespaces>(&mut watches);
+    follower.follow::<SidecarSets>(&mut watches);
+    follower.follow::<Budgets>(&mut watches);
+    follower.follow::<Spreads>(&mut watches);
+    follower.follow::<PodStates>(&mut watches);
+    follower.follow::<StatefulSets>(&mut watches);
+    follower.follow::<AdvancedSets>(&mut watches);
+    follower.follow::<NodeUpdates>(&mut watches);
+    drop(follower);
+    watches.spawn(openkruise::warn_of(client.clone(), config.ownership));
     watches.spawn(notes::write(client.clone(), told));
     watches.spawn(secrets::read(client.clone(), asked, answer));
     watches.spawn(budgets::carry_out(client.clone(), counts, due, fact));

@@ -2,12 +2,13 @@
 
 use std::pin::pin;
 
+use berth_base::ownership::Ownership;
 use futures::StreamExt;
 use kube::{
     Api, Client, Resource,
     runtime::watcher::{self, Event},
 };
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, task::JoinSet};
 use tracing::{info, warn};
 
 use crate::{
@@ -43,6 +44,41 @@ pub enum Input {
 
 /// How long one watch request lasts. A connection that died without a word is noticed 5 s after it.
 pub(crate) const WATCH_SECONDS: u32 = 60;
+
+/// Connections of the watches.
+pub(crate) struct Follower {
+    pub(crate) client: Client,
+    /// Queue of the index.
+    pub(crate) inputs: mpsc::Sender<Input>,
+    /// Counts of broken watches.
+    pub(crate) metrics: Metrics,
+    /// Owner of each kind that OpenKruise has as well.
+    pub(crate) ownership: Ownership,
+}
+
+impl Follower {
+    /// Watches all objects of a kind. One that is left to OpenKruise is as one that is not installed.
+    pub(crate) fn follow<W>(&self, watches: &mut JoinSet<()>)
+    where
+        W: Watchable,
+        Watched<W>: Resource<DynamicType = ()>,
+    {
+        let inputs = self.inputs.clone();
+        if W::SHARED.is_none_or(|kind| self.ownership.has(kind)) {
+            watches.spawn(follow::<W>(self.client.clone(), inputs, self.metrics.clone()));
+        } else {
+            watches.spawn(leave(W::KIND, inputs));
+        }
+    }
+}
+
+/// Shows that there is nothing of a kind, and nothing ever after. Ends when nobody receives any more.
+async fn leave(kind: Kind, inputs: mpsc::Sender<Input>) {
+    info!(kind = kind.name(), "Kind is left to OpenKruise");
+    if inputs.send(Input::Absent(kind)).await.is_ok() {
+        inputs.closed().await;
+    }
+}
 
 /// Watches all objects of a kind, for ever. Ends when nobody receives any more.
 pub async fn follow<W>(client: Client, inputs: mpsc::Sender<Input>, metrics: Metrics)

@@ -14,6 +14,7 @@ mod sidecars;
 mod sidecarsets;
 mod spreads;
 
+use berth_base::ownership::SharedKind;
 use std::{borrow::Cow, collections::BTreeMap, fmt::Debug, marker::PhantomData};
 
 use k8s_openapi::{
@@ -44,6 +45,8 @@ use crate::{
 pub trait Watchable: Clone + Debug + Send + Sync + 'static {
     /// Which one.
     const KIND: Kind;
+    /// Which one of those that OpenKruise has as well it is, or goes with.
+    const SHARED: Option<SharedKind> = None;
     /// Its API group, empty for the core.
     const GROUP: &str;
     /// Its version.

@@ -2,7 +2,10 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use berth_base::{openkruise::Ownership, telemetry::LogFormat};
+use berth_base::{
+    ownership::{Ownership, SharedKind},
+    telemetry::LogFormat,
+};
 use berth_workloads_policy::schedule;
 use clap::{ArgAction, Parser};
 use jiff::tz::TimeZone;
@@ -34,8 +37,9 @@ pub struct Config {
     /// Address of /metrics
     #[arg(long, env = "BERTH_METRICS_ADDRESS", default_value = "0.0.0.0:8080")]
     pub metrics_address: SocketAddr,
-    /// Owner of the kinds that OpenKruise has as well
-    #[arg(long, env = "BERTH_OWNERSHIP", value_enum, default_value_t)]
+    /// Owner of the kinds that OpenKruise has as well: detect (Berth, once no OpenKruise decides), or an owner
+    /// of all and those of single kinds, such as berth,CloneSet=openkruise or openkruise,SidecarSet=berth
+    #[arg(long, env = "BERTH_OWNERSHIP", default_value_t)]
     pub ownership: Ownership,
     /// Bring pods of a CloneSet back to its current revision when its partition is raised
     #[arg(long, env = "BERTH_CLONESET_PARTITION_ROLLBACK")]
@@ -89,6 +93,19 @@ pub struct Config {
 }
 
 impl Config {
+    /// Switches off what is only for kinds that are left to OpenKruise.
+    pub fn leave(&mut self) {
+        let owner = self.ownership;
+        self.broadcast_jobs &= owner.has(SharedKind::BroadcastJob);
+        self.cron_jobs &= owner.has(SharedKind::AdvancedCronJob);
+        self.united_deployments &= owner.has(SharedKind::UnitedDeployment);
+        self.spreads &= owner.has(SharedKind::WorkloadSpread);
+        self.pod_states &= owner.has(SharedKind::PersistentPodState);
+        if !owner.has(SharedKind::SidecarSet) {
+            self.sidecar_set_revisions = None;
+        }
+    }
+
     /// Returns the filter of the log.
     pub fn log_filter(&self) -> Targets {
         match self.verbose {
@@ -131,12 +148,56 @@ mod tests {
         assert_eq!(config.cron_job_time_zone.iana_name(), Some("UTC"));
     }
 
+    #[test]
+    fn what_is_left_is_off() {
+        let all = [
+            "--broadcastjobs",
+            "--cronjobs",
+            "--united-deployments",
+            "--spreads",
+            "--pod-states",
+            "--sidecarset-revisions=kruise-system",
+        ];
+        let on = |ownership: &str| {
+            let ownership = format!("--ownership={ownership}");
+            let args = ["berth-workloads", &ownership].into_iter().chain(all);
+            let mut config = Config::try_parse_from(args).unwrap();
+            config.leave();
+            [
+                config.broadcast_jobs,
+                config.cron_jobs,
+                config.united_deployments,
+                config.spreads,
+                config.pod_states,
+                config.sidecar_set_revisions.is_some(),
+            ]
+        };
+        assert_eq!(on("detect"), [true; 6]);
+        assert_eq!(on("openkruise,CloneSet=berth"), [false; 6]);
+        for (at, kind) in [
+            "BroadcastJob",
+            "AdvancedCronJob",
+            "UnitedDeployment",
+            "WorkloadSpread",
+            "PersistentPodState",
+            "SidecarSet",
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let mut wanted = [true; 6];
+            wanted[at] = false;
+            assert_eq!(on(&format!("berth,{kind}=openkruise")), wanted, "{kind}");
+        }
+    }
+
     #[rstest]
     #[case::no_address(&["--health-address", "8000"])]
     #[case::two_levels(&["-v", "--log-level", "warn"])]
     #[case::short_lease(&["--lease-duration", "2"])]
     #[case::empty_name(&["--lease-name", ""])]
     #[case::unknown(&["--leader-elect"])]
+    #[case::no_owner(&["--ownership", "berth,CloneSet=nobody"])]
     #[case::no_zone(&["--cronjob-time-zone", "Mars/Olympus"])]
     #[case::distributions_and_jobs(&["--resource-distributions", "--cronjobs"])]
     #[case::local_zone(&["--cronjob-time-zone", "Local"])]

@@ -11,6 +11,7 @@ use berth_base::{
     http::{self, Check, Pages},
     lease::{Candidate, Terms},
     openkruise,
+    ownership::SharedKind,
     signals::Signals,
     telemetry,
 };
@@ -33,7 +34,7 @@ use crate::{
     kinds::KINDS,
     metrics::Metrics,
     podstates, sidecar_sets, spreads, united, virtual_nodes,
-    watch::{Claims, Mailboxes, Nodes, Pods, PullJobs, Revisions, follow, follow_sets},
+    watch::{Claims, Mailboxes, Nodes, Pods, PullJobs, Revisions, follow, follow_sets, leave_sets},
     write::Writer,
 };
 
@@ -72,7 +73,9 @@ fn run(config: Config) -> anyhow::Result<()> {
     runtime.block_on(serve(config))
 }
 
-async fn serve(config: Config) -> anyhow::Result<()> {
+async fn serve(mut config: Config) -> anyhow::Result<()> {
+    config.leave();
+    let ownership = config.ownership;
     let mut signals = Signals::listen()?;
     let client = client(config.kubeconfig.as_deref()).await?;
     let health = TcpListener::bind(config.health_address).await.context("--health-address")?;
@@ -89,7 +92,12 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let metrics = Metrics::register(&mut registry);
     // Whoever distributes has rights on Secrets, and does nothing else.
     let distributes = config.resource_distributions;
-    let all_listed = if distributes { distribution::listed() } else { Cluster::default().listed() };
+    let has_distributions = ownership.has(SharedKind::ResourceDistribution);
+    let all_listed = match distributes {
+        true if has_distributions => distribution::listed(),
+        true => Vec::new(),
+        false => Cluster::default().listed(),
+    };
     let (listed, readiness) = watch::channel(all_listed);
     let (sender, inputs) = mpsc::channel(INPUTS);
     let (candidate, tenure) = Candidate::new(client.clone(), terms, metrics.clone());
@@ -134,13 +142,15 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     tasks.spawn(http::serve(health, Pages::Health(checks), stop.clone()));
     tasks.spawn(http::serve(scraped, Pages::Metrics(registry), stop.clone()));
     // Cancel-safe: nothing has been begun.
-    if signals.tell_before(openkruise::stopped(&client, config.ownership, &owns)).await {
+    if signals.tell_before(openkruise::stopped(&client, ownership, &owns)).await {
         stop.cancel();
         while tasks.join_next().await.is_some() {}
         return Ok(());
     }
     if distributes {
-        distribution::start(distribution::Connections { tenure, writer, listed }, &mut watches);
+        if has_distributions {
+            distribution::start(distribution::Connections { tenure, writer, listed }, &mut watches);
+        }
     } else {
         let (tenure_of_jobs, writer_of_jobs) = (tenure.clone(), writer.clone());
         let of_united =
@@ -157,7 +167,11 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         watches.spawn(virtual_nodes::follow(client.clone(), tenure.clone(), writer.events.clone()));
         let controller = Controller { inputs, tenure, writer, settings, listed, metrics: metrics.clone() };
         for kind in KINDS {
-            watches.spawn(follow_sets(client.clone(), kind, sender.clone(), metrics.clone()));
+            if ownership.has(kind.shared) {
+                watches.spawn(follow_sets(client.clone(), kind, sender.clone(), metrics.clone()));
+            } else {
+                watches.spawn(leave_sets(kind, sender.clone()));
+            }
         }
         watches.spawn(follow::<Pods>(client.clone(), sender.clone(), metrics.clone()));
         watches.spawn(follow::<Claims>(client.clone(), sender.clone(), metrics.clone()));
@@ -179,7 +193,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         }
         watches.spawn(controller.run());
     }
-    watches.spawn(openkruise::warn_of(client.clone()));
+    watches.spawn(openkruise::warn_of(client.clone(), ownership));
     watches.spawn(events::write(client, told));
     // The lease is given up when nothing is written any more.
     let written = CancellationToken::new();

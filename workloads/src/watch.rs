@@ -235,6 +235,17 @@ pub(crate) async fn follow_sets(
     relay(api, all, kind.plural, input, inputs, &metrics).await;
 }
 
+/// Shows that there is no workload of a kind, which is left to OpenKruise, and nothing ever after.
+pub(crate) async fn leave_sets(kind: &'static Kind, inputs: mpsc::Sender<Input>) {
+    info!(kind = kind.name, "Kind is left to OpenKruise");
+    for shown in [Shown::ListBegins, Shown::ListEnds] {
+        if inputs.send(Input::Set(kind, shown)).await.is_err() {
+            return;
+        }
+    }
+    inputs.closed().await;
+}
+
 /// Hands on what a watch shows, for ever; `None`: it is broken. Ends when nobody receives any more.
 pub(crate) async fn relay<K, I>(
     api: Api<K>,

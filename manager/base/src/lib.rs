@@ -11,6 +11,7 @@ pub mod http;
 pub mod lease;
 pub mod openkruise;
 pub mod outage;
+pub mod ownership;
 pub mod signals;
 pub mod telemetry;
 pub mod time;

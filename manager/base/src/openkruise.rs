@@ -7,7 +7,6 @@
 
 use std::time::Duration;
 
-use clap::ValueEnum;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::MicroTime};
 use kube::{Api, Client};
@@ -17,7 +16,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use crate::{http::Check, telemetry::chain};
+use crate::{http::Check, ownership::Ownership, telemetry::chain};
 
 const NAMESPACE: &str = "kruise-system";
 const LEASE: &str = "kruise-manager";
@@ -30,16 +29,6 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 const PROMISED: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(60));
 /// Age of a sign of life that cannot be a difference of clocks.
 const LONG_GONE: SignedDuration = SignedDuration::from_mins(10);
-
-/// Owner of the kinds that OpenKruise has as well.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Ownership {
-    /// The one that runs: nothing is begun while an OpenKruise's manager does.
-    #[default]
-    Detect,
-    /// Berth, whatever else runs.
-    Berth,
-}
 
 /// Verdict of one look at the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,7 +61,7 @@ struct Look {
 /// Comes back when the kinds are Berth's: at once where that is said, else when no OpenKruise runs. `clear`
 /// tells that to the page of readiness. Cancel-safe.
 pub async fn stopped(client: &Client, ownership: Ownership, clear: &watch::Sender<bool>) {
-    if ownership == Ownership::Detect {
+    if ownership.detects() {
         none_decides(client).await;
     }
     clear.send_replace(true);
@@ -85,7 +74,7 @@ async fn none_decides(client: &Client) {
             Some(Verdict::Free) => return,
             Some(Verdict::Decides(leader)) => look.say(
                 leader,
-                "Nothing is begun while an OpenKruise decides; stop its manager, or give --ownership=berth",
+                "Nothing is begun while an OpenKruise decides; stop its manager, or say with --ownership whose the kinds are",
             ),
             Some(Verdict::Unclear) | None => {}
         }
@@ -98,8 +87,11 @@ pub fn check(owned: bool) -> Check {
     Check { name: "ownership", done: owned, missing: "an OpenKruise decides, or that is not known yet" }
 }
 
-/// Says so when an OpenKruise begins to decide as well. Never ends.
-pub async fn warn_of(client: Client) {
+/// Says so when an OpenKruise begins to decide as well, unless some kinds are its own. Never ends.
+pub async fn warn_of(client: Client, ownership: Ownership) {
+    if !ownership.has_all() {
+        return std::future::pending().await;
+    }
     let mut look = Look::new(&client);
     loop {
         match look.take().await {

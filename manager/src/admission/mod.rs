@@ -47,6 +47,7 @@ mod together;
 use std::sync::Arc;
 
 use anyhow::Context;
+use berth_base::ownership::{Ownership, SharedKind};
 use berth_proto::crd::SidecarSet;
 use k8s_openapi::{
     api::{
@@ -78,7 +79,7 @@ use self::{
     server::Server,
     spreads::{Placer, SpreadKept},
     turns::Turns,
-    view::{View, follow},
+    view::{View, follow, follow_owned},
 };
 use crate::{
     health::Admits,
@@ -95,7 +96,7 @@ const CONFIGURATION: &str = "berth-manager";
 /// Starts everything that admission needs: watches and keepers into `watches`, which are ended at the stop,
 /// and the server into `tasks`, which ends by itself.
 pub async fn start(
-    options: &Options,
+    (options, ownership): (&Options, Ownership),
     namespace: &str,
     client: &Client,
     (tenure, (asks, replies)): (Tenure, (mpsc::UnboundedReceiver<Ask>, mpsc::Sender<Reply>)),
@@ -119,29 +120,34 @@ pub async fn start(
     watches.spawn(follow(all, watcher::Config::default(), "namespaces", labels, namespaces));
     let (sets, sets_shown) = watch::channel(View::default());
     let all: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::erase::<SidecarSet>(&()));
-    watches.spawn(follow(all, watcher::Config::default(), "sidecarsets", sets::read, sets));
+    let shared = SharedKind::SidecarSet;
+    watches.spawn(follow_owned(ownership.has(shared), all, "sidecarsets", sets::read, sets));
 
     let (budgets, budgets_shown) = watch::channel(View::default());
     let all: Api<Watched<Budgets>> = Api::all(client.clone());
-    watches.spawn(follow(all, watcher::Config::default(), "podunavailablebudgets", budgets::read, budgets));
+    let shared = SharedKind::PodUnavailableBudget;
+    watches.spawn(follow_owned(ownership.has(shared), all, "podunavailablebudgets", budgets::read, budgets));
 
     let (spreads, spreads_shown) = watch::channel(View::default());
     let all: Api<Watched<Spreads>> = Api::all(client.clone());
-    watches.spawn(follow(all, watcher::Config::default(), "workloadspreads", spreads::read, spreads));
+    let shared = SharedKind::WorkloadSpread;
+    watches.spawn(follow_owned(ownership.has(shared), all, "workloadspreads", spreads::read, spreads));
 
     let (states, states_shown) = watch::channel(View::default());
     let all: Api<Watched<PodStates>> = Api::all(client.clone());
-    watches.spawn(follow(all, watcher::Config::default(), "persistentpodstates", pod_states::read, states));
+    let shared = SharedKind::PersistentPodState;
+    watches.spawn(follow_owned(ownership.has(shared), all, "persistentpodstates", pod_states::read, states));
 
     let (served, serving) = watch::channel(Served::default());
     let shown = (&sets_shown, &budgets_shown, &spreads_shown, &states_shown);
-    let shared = (client, &service, options, shown, (&serving, &announced));
+    let shared = (client, &service, (options, ownership), shown, (&serving, &announced));
     let (mutating, validating) = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations");
     let bundled = [
         keeper::<MutatingWebhookConfiguration>(watches, shared, mutating, Some(webhooks)),
         keeper::<ValidatingWebhookConfiguration>(watches, shared, validating, None),
     ];
-    let converting = converter(watches, client, &service, &serving);
+    let converts = ownership.has(SharedKind::StatefulSet);
+    let converting = converter(converts, watches, client, &service, &serving);
     let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let (secret, secret_shown) = watch::channel(View::default());
     let one = watcher::Config::default().fields(&format!("metadata.name={}", options.admission_secret));
@@ -158,7 +164,9 @@ pub async fn start(
     };
     watches.spawn(keeper.run());
     watches.spawn(tell(ready, serving.clone(), bundled, (sets_shown.clone(), namespaces_shown.clone())));
-    watches.spawn(ended::run(client.clone(), tenure.clone()));
+    if ownership.has(SharedKind::ContainerRecreateRequest) {
+        watches.spawn(ended::run(client.clone(), tenure.clone()));
+    }
     let guard = Arc::new(Guard { client: client.clone(), budgets: budgets_shown, turns: Turns::default() });
     watches.spawn(permits::give(guard.clone(), tenure, asks, replies));
 
@@ -186,7 +194,7 @@ pub async fn start(
 type Shared<'a> = (
     &'a Client,
     &'a Service,
-    &'a Options,
+    (&'a Options, Ownership),
     (
         &'a watch::Receiver<View<sets::SetSeen>>,
         &'a watch::Receiver<View<BudgetKept>>,
@@ -199,7 +207,7 @@ type Shared<'a> = (
 /// Watches one configuration and keeps it right. Returns the bundle that stands in it.
 fn keeper<K: Configuration>(
     watches: &mut JoinSet<()>,
-    (client, service, options, (sets, budgets, spreads, states), (served, coming)): Shared<'_>,
+    (client, service, (options, ownership), (sets, budgets, spreads, states), (served, coming)): Shared<'_>,
     what: &'static str,
     webhooks: Option<watch::Sender<Webhooks>>,
 ) -> watch::Receiver<Vec<u8>> {
@@ -215,6 +223,7 @@ fn keeper<K: Configuration>(
         options: configuration::Options {
             pod_readiness_gate: options.pod_readiness_gate,
             deletion_protection: options.deletion_protection,
+            ownership,
         },
         shown,
         sets: sets.clone(),
@@ -249,19 +258,28 @@ fn keeper<K: Configuration>(
     standing
 }
 
-/// Watches the definition of StatefulSets, if there is one, and keeps its conversion right. Returns the
-/// bundle that stands in it.
+/// Watches the definition of StatefulSets, if there is one and they are ours, and keeps its conversion right.
+/// Returns the bundle that stands in it.
 fn converter(
+    converts: bool,
     watches: &mut JoinSet<()>,
     client: &Client,
     service: &Service,
     served: &watch::Receiver<Served>,
 ) -> watch::Receiver<conversion::Bundled> {
+    let (bundled, standing) = watch::channel(None);
+    if !converts {
+        // Its reader takes the end of the channel for the end of the program.
+        watches.spawn(async move {
+            std::future::pending::<()>().await;
+            drop(bundled);
+        });
+        return standing;
+    }
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     let (view, shown) = watch::channel(View::default());
     let one = watcher::Config::default().fields(&format!("metadata.name={}", conversion::DEFINITION));
     watches.spawn(follow(api.clone(), one, "customresourcedefinitions", conversion::read, view));
-    let (bundled, standing) = watch::channel(None);
     let keeper = conversion::Keeper { api, service: service.clone(), shown, served: served.clone(), bundled };
     watches.spawn(keeper.run());
     standing

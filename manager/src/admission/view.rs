@@ -72,6 +72,26 @@ pub(super) async fn follow<K, V>(
     }
 }
 
+/// Watches all objects of a kind that OpenKruise has as well, as [`follow`] does, if it is ours. One that is
+/// not shows none.
+pub(super) async fn follow_owned<K, V>(
+    ours: bool,
+    api: Api<K>,
+    what: &'static str,
+    keep: impl Fn(K) -> Option<V>,
+    view: watch::Sender<View<V>>,
+) where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
+{
+    if ours {
+        return follow(api, watcher::Config::default(), what, keep, view).await;
+    }
+    drop(view.send_replace(View { objects: BTreeMap::new(), listed: true }));
+    // Its readers take the end of the view for the end of the program.
+    std::future::pending::<()>().await;
+    drop(view);
+}
+
 fn take<K: Resource, V>(
     event: Event<K>,
     fresh: &mut BTreeMap<String, V>,

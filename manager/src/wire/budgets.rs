@@ -1,5 +1,6 @@
 //! PodUnavailableBudgets.
 
+use berth_base::ownership::SharedKind;
 use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde_json::Value;
 
@@ -12,6 +13,7 @@ pub struct Budgets;
 
 impl Watchable for Budgets {
     const KIND: Kind = Kind::Budget;
+    const SHARED: Option<SharedKind> = Some(SharedKind::PodUnavailableBudget);
     const GROUP: &str = "policy.kruise.io";
     const VERSION: &str = "v1alpha1";
     const NAME: &str = "PodUnavailableBudget";

@@ -1,5 +1,6 @@
 //! NodeImages and ImagePullJobs, for the image index.
 
+use berth_base::ownership::SharedKind;
 use berth_proto::crd::{DesiredImage, PullStatus};
 use k8s_openapi::{
     ClusterResourceScope, NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta,
@@ -25,6 +26,7 @@ pub struct NodeImageStatus {
 
 impl Watchable for NodeImages {
     const KIND: Kind = Kind::NodeImage;
+    const SHARED: Option<SharedKind> = Some(SharedKind::ImagePullJob);
     const GROUP: &str = "apps.kruise.io";
     const VERSION: &str = "v1alpha1";
     const NAME: &str = "NodeImage";
@@ -58,6 +60,7 @@ pub struct Jobs;
 
 impl Watchable for Jobs {
     const KIND: Kind = Kind::ImagePullJob;
+    const SHARED: Option<SharedKind> = Some(SharedKind::ImagePullJob);
     const GROUP: &str = "apps.kruise.io";
     const VERSION: &str = "v1alpha1";
     const NAME: &str = "ImagePullJob";

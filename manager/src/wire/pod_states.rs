@@ -1,5 +1,6 @@
 //! PersistentPodStates, and the StatefulSets of both groups that they are about.
 
+use berth_base::ownership::SharedKind;
 use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
@@ -35,6 +36,7 @@ struct Ordinals {
 
 impl Watchable for PodStates {
     const KIND: Kind = Kind::PodState;
+    const SHARED: Option<SharedKind> = Some(SharedKind::PersistentPodState);
     const GROUP: &str = "apps.kruise.io";
     const VERSION: &str = "v1alpha1";
     const NAME: &str = "PersistentPodState";

@@ -1,5 +1,6 @@
 //! PodProbeMarkers and NodePodProbes, for the probe index.
 
+use berth_base::ownership::SharedKind;
 use berth_proto::crd::PodProbe;
 use k8s_openapi::{
     ClusterResourceScope, NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta,
@@ -16,6 +17,7 @@ pub struct Markers;
 
 impl Watchable for Markers {
     const KIND: Kind = Kind::PodProbeMarker;
+    const SHARED: Option<SharedKind> = Some(SharedKind::PodProbeMarker);
     const GROUP: &str = "apps.kruise.io";
     const VERSION: &str = "v1alpha1";
     const NAME: &str = "PodProbeMarker";
@@ -62,6 +64,7 @@ const NOTICE: &str = "NotYetActedOn";
 
 impl Watchable for NodeProbes {
     const KIND: Kind = Kind::NodePodProbe;
+    const SHARED: Option<SharedKind> = Some(SharedKind::PodProbeMarker);
     const GROUP: &str = "apps.kruise.io";
     const VERSION: &str = "v1alpha1";
     const NAME: &str = "NodePodProbe";

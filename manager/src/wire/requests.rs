@@ -1,5 +1,6 @@
 //! Requests, of both kinds.
 
+use berth_base::ownership::SharedKind;
 use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -13,6 +14,7 @@ pub struct Requests;
 
 impl Watchable for Requests {
     const KIND: Kind = Kind::Request;
+    const SHARED: Option<SharedKind> = Some(SharedKind::ContainerRecreateRequest);
     const GROUP: &str = "apps.kruise.io";
     const VERSION: &str = "v1alpha1";
     const NAME: &str = "ContainerRecreateRequest";

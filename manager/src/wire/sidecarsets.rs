@@ -1,5 +1,6 @@
 //! SidecarSets, namespaces and NodePodUpdates, for the index of sidecars.
 
+use berth_base::ownership::SharedKind;
 use berth_proto::crd::{DesiredPod, UpdatedPod};
 use berth_sidecarset::names;
 use k8s_openapi::{ClusterResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
@@ -15,6 +16,7 @@ pub struct SidecarSets;
 
 impl Watchable for SidecarSets {
     const KIND: Kind = Kind::SidecarSet;
+    const SHARED: Option<SharedKind> = Some(SharedKind::SidecarSet);
     const GROUP: &str = "apps.kruise.io";
     const VERSION: &str = "v1alpha1";
     const NAME: &str = "SidecarSet";

@@ -1,5 +1,6 @@
 //! WorkloadSpreads.
 
+use berth_base::ownership::SharedKind;
 use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde_json::Value;
 
@@ -12,6 +13,7 @@ pub struct Spreads;
 
 impl Watchable for Spreads {
     const KIND: Kind = Kind::Spread;
+    const SHARED: Option<SharedKind> = Some(SharedKind::WorkloadSpread);
     const GROUP: &str = "apps.kruise.io";
     const VERSION: &str = "v1alpha1";
     const NAME: &str = "WorkloadSpread";

@@ -1,5 +1,6 @@
 //! CloneSets.
 
+use berth_base::ownership::SharedKind;
 use berth_proto::crd::CloneSet;
 use berth_workloads_policy::clone_set::{self, Input};
 use jiff::Timestamp;
@@ -11,6 +12,7 @@ use super::{Kind, Known, Plan, Workload, read};
 
 pub(super) const KIND: Kind = Kind {
     name: clone_set::KIND,
+    shared: SharedKind::CloneSet,
     version: "v1alpha1",
     plural: "clonesets",
     feature: "clonesets/v1",

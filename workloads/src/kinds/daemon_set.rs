@@ -1,5 +1,6 @@
 //! Advanced DaemonSets.
 
+use berth_base::ownership::SharedKind;
 use berth_proto::crd::AdvancedDaemonSet;
 use berth_workloads_policy::{
     daemon_set::{self, Input},
@@ -14,6 +15,7 @@ use super::{Kind, Known, Plan, Workload, read};
 
 pub(super) const KIND: Kind = Kind {
     name: daemon_set::KIND,
+    shared: SharedKind::DaemonSet,
     version: "v1alpha1",
     plural: "daemonsets",
     feature: "daemonsets/v1",

@@ -7,6 +7,7 @@ mod stateful_set;
 
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
 
+use berth_base::ownership::SharedKind;
 use berth_workloads_policy::{
     agents::Agents,
     clone_set::{ClaimView, Settings},
@@ -41,6 +42,8 @@ pub(crate) type Set = Arc<dyn Workload>;
 pub(crate) struct Kind {
     /// As objects name it.
     pub(crate) name: &'static str,
+    /// Which one of those that OpenKruise has as well.
+    pub(crate) shared: SharedKind,
     /// Version of the group.
     version: &'static str,
     /// Name of the resource.

@@ -1,5 +1,6 @@
 //! Advanced StatefulSets.
 
+use berth_base::ownership::SharedKind;
 use berth_proto::crd::{AdvancedStatefulSet, ClaimTemplate};
 use berth_workloads_policy::stateful_set::{self, Input};
 use jiff::Timestamp;
@@ -11,6 +12,7 @@ use super::{Kind, Known, Plan, Workload, read};
 
 pub(super) const KIND: Kind = Kind {
     name: stateful_set::KIND,
+    shared: SharedKind::StatefulSet,
     version: "v1beta1",
     plural: "statefulsets",
     feature: "statefulsets/v1",

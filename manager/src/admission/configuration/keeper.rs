@@ -21,7 +21,7 @@ use super::{
     BudgetOptions, Coming, Desired, MOST_SETS, Options, Service, SpreadOptions, StateOptions, budgets,
     client,
     coming::{Strangers, on_their_way},
-    desired, pod_states, spreads,
+    desired, left, pod_states, spreads,
     standing::entries,
 };
 use crate::{
@@ -70,7 +70,8 @@ macro_rules! configuration {
             }
 
             fn stands(&self, desired: &Desired) -> bool {
-                self.webhooks.as_ref() == Some(&desired.$field)
+                // The API server shows no entries as none at all.
+                self.webhooks.as_deref().unwrap_or_default() == desired.$field
             }
 
             fn mutating(&self) -> &[MutatingWebhook] {
@@ -234,6 +235,7 @@ impl<K: Configuration> Keeper<K> {
         desired.mutating.splice(0..0, first);
         // After them: they change nothing that a pod is placed by, and its own place wins over a subset's.
         desired.mutating.extend(pod_states::mutating(state.values(), bundle, service, restoring));
+        left::leave_out(&mut desired, self.options.ownership);
         if !desired.shared {
             let names = rules().map(|(name, _)| name);
             let client =

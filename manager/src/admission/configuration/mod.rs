@@ -11,12 +11,14 @@
 mod budgets;
 mod coming;
 mod keeper;
+mod left;
 mod pod_states;
 mod protection;
 mod selectors;
 mod spreads;
 mod standing;
 
+use berth_base::ownership::Ownership;
 use k8s_openapi::{
     ByteString,
     api::admissionregistration::v1::{
@@ -66,6 +68,8 @@ pub(super) struct Options {
     pub(super) pod_readiness_gate: bool,
     /// Namespaces and definitions that are protected by what they have are asked about.
     pub(super) deletion_protection: bool,
+    /// Owner of each kind that OpenKruise has as well.
+    pub(super) ownership: Ownership,
 }
 
 /// Entries as they are to be.
