@@ -134,6 +134,7 @@ func TestJobsWithoutWorkloadsAreRefused(t *testing.T) {
 func TestValuesCount(t *testing.T) {
 	objects, err := render(`
 components: {workloads: true, host: true}
+ownership: berth,CloneSet=openkruise
 registry: registry.test/berth/
 tag: "2"
 images:
@@ -150,9 +151,11 @@ agent:
 	has := map[string][]string{
 		"Deployment/berth-system/berth-manager": {
 			"replicas: 3", "image: registry.test/berth/berth-manager:2", "- --pod-readiness-gate", "- --namespace=berth-system",
-			"a: b", "memory: 1Gi", "cpu: 20m", "name: pull",
+			"a: b", "memory: 1Gi", "cpu: 20m", "name: pull", "- --ownership=berth,CloneSet=openkruise",
 		},
-		"Deployment/berth-system/berth-workloads": {"image: registry.test/berth/berth-workloads:2"},
+		"Deployment/berth-system/berth-workloads": {
+			"image: registry.test/berth/berth-workloads:2", "- --ownership=berth,CloneSet=openkruise",
+		},
 		"DaemonSet/berth-system/berth-installer":  {"image: registry.test/berth/berthctl:2", "berth.dev/install: systemd"},
 		"DaemonSet/berth-system/berth-agent": {
 			"image: registry.test/berth/agent:3", "mountPath: /run/k3s/containerd", "path: /run/k3s/containerd",
@@ -201,6 +204,8 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"manager: {replicas: many}":                            "replicas",
 		"manager: {replicas: 99}":                              "replicas",
 		"manager: {args: [verbose]}":                           "args",
+		"ownership: 'CloneSet=berth'":                          "ownership",
+		"ownership: 'berth, CloneSet=openkruise'":              "ownership",
 		"agent: {runtime: {socket: run.sock}}":                 "socket",
 		"images: {berth: {tag: a}}":                            "berth",
 		"tag: 'a b'":                                           "tag",

@@ -29,6 +29,9 @@
 {{- with $values.imagePullSecrets -}}
 {{- $_ := set $pod "imagePullSecrets" . -}}
 {{- end -}}
+{{- if and $values.ownership (has $object.metadata.name (list "berth-manager" "berth-workloads" "berth-distribution")) -}}
+{{- $_ := set $container "args" (append $container.args (printf "--ownership=%s" $values.ownership)) -}}
+{{- end -}}
 {{- with $own.args -}}
 {{- $_ := set $container "args" (concat $container.args .) -}}
 {{- end -}}

@@ -23,6 +23,16 @@ pub enum Replica {
     Second,
 }
 
+impl Replica {
+    /// Port of its admission server.
+    fn admission(self) -> Port {
+        match self {
+            Self::First => Port::ManagerAdmission,
+            Self::Second => Port::ManagerNextAdmission,
+        }
+    }
+}
+
 /// A replica of berth-manager.
 #[derive(Debug)]
 pub struct Manager {
@@ -49,7 +59,7 @@ impl Manager {
         kubeconfig: &Path,
         lease: (&str, u16),
     ) -> Result<Self> {
-        Self::start_with(run, replica, kubeconfig, lease, false).await
+        Self::start_with(run, replica, kubeconfig, lease, &[]).await
     }
 
     /// The same, with its admission server.
@@ -59,24 +69,25 @@ impl Manager {
         kubeconfig: &Path,
         lease: (&str, u16),
     ) -> Result<Self> {
-        Self::start_with(run, replica, kubeconfig, lease, true).await
+        let address = run.address(replica.admission());
+        let admits = format!("--admission-address={address}");
+        // Without a budget there is nothing that this limits.
+        Self::start_with(run, replica, kubeconfig, lease, &[&admits, "--budget-updates=true"]).await
     }
 
-    async fn start_with(
+    /// The same, with more arguments.
+    pub async fn start_with(
         run: &Arc<Run>,
         replica: Replica,
         kubeconfig: &Path,
         lease: (&str, u16),
-        admits: bool,
+        more: &[&str],
     ) -> Result<Self> {
-        let (name, health, metrics, admission) = match replica {
-            Replica::First => ("manager", Port::Manager, Port::ManagerMetrics, Port::ManagerAdmission),
-            Replica::Second => {
-                ("manager-next", Port::ManagerNext, Port::ManagerNextMetrics, Port::ManagerNextAdmission)
-            }
+        let (name, health, metrics) = match replica {
+            Replica::First => ("manager", Port::Manager, Port::ManagerMetrics),
+            Replica::Second => ("manager-next", Port::ManagerNext, Port::ManagerNextMetrics),
         };
-        let (health, metrics, admission) =
-            (run.address(health), run.address(metrics), run.address(admission));
+        let (health, metrics) = (run.address(health), run.address(metrics));
         let mut args = vec![
             format!("--kubeconfig={}", kubeconfig.display()),
             format!("--namespace={}", lease.0),
@@ -85,11 +96,7 @@ impl Manager {
             format!("--health-address={health}"),
             format!("--metrics-address={metrics}"),
         ];
-        if admits {
-            args.push(format!("--admission-address={admission}"));
-            // Without a budget there is nothing that this limits.
-            args.push("--budget-updates=true".to_owned());
-        }
+        args.extend(more.iter().map(|one| (*one).to_owned()));
         let service = Service::new(run, name, programs::manager()?, args);
         let manager = Self { service, health, metrics };
         manager.service.start()?;

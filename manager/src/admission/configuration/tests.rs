@@ -203,3 +203,33 @@ fn no_entry_takes_in_what_must_start_without_us() {
         assert!(LEFT_OUT.iter().all(out), "{}", entry.name);
     }
 }
+
+#[rstest]
+#[case::all_ours("berth", &["defaults.sidecarsets", "containerrecreaterequests.defaults", "workloads.defaults"], 1)]
+#[case::requests("berth,ContainerRecreateRequest=openkruise", &["defaults.sidecarsets", "workloads.defaults"], 1)]
+#[case::sets("berth,SidecarSet=openkruise", &["containerrecreaterequests.defaults", "workloads.defaults"], 0)]
+#[case::none_is_ours("openkruise", &[], 0)]
+fn kinds_that_are_left_are_not_asked_about(
+    #[case] ownership: &str,
+    #[case] mutating: &[&str],
+    #[case] validating: usize,
+) {
+    let mut desired = computed(&[]);
+    left::leave_out(&mut desired, ownership.parse().unwrap());
+    let names: Vec<_> = mutating.iter().map(|name| format!("{name}.{DOMAIN}")).collect();
+    assert_eq!(entries(&desired), names);
+    assert_eq!(desired.validating.len(), validating);
+}
+
+/// One entry is for several kinds: those that are ours stay in it, and what is about pods stays as it is.
+#[test]
+fn of_an_entry_the_other_kinds_stay() {
+    let mut desired = computed(&[("mesh", json!({ "selector": { "matchLabels": { "app": "a" } } }))]);
+    left::leave_out(&mut desired, "berth,CloneSet=openkruise,DaemonSet=openkruise".parse().unwrap());
+    let resources = |name: &str| {
+        let entry = desired.mutating.iter().find(|entry| entry.name == format!("{name}.{DOMAIN}")).unwrap();
+        entry.rules.as_ref().unwrap()[0].resources.clone().unwrap()
+    };
+    assert_eq!(resources("workloads.defaults"), ["advancedcronjobs", "broadcastjobs", "statefulsets"]);
+    assert_eq!(resources("mesh.sidecarset"), ["pods"]);
+}

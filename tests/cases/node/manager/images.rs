@@ -61,7 +61,7 @@ impl Paper {
         Ok(())
     }
 
-    async fn await_wish(&self, deadline: Duration) -> Result<DesiredImage> {
+    pub(super) async fn await_wish(&self, deadline: Duration) -> Result<DesiredImage> {
         await_condition("the node is asked", deadline, async || {
             let status = self.images.get(&self.node).await?.status.context("no status")?;
             status.desired_images.into_iter().next().context("nothing is desired")
