@@ -1,5 +1,5 @@
-//! Who decides on the kinds that OpenKruise has as well. One that is left to OpenKruise is not watched, so
-//! nothing is decided on it.
+//! Owners of the kinds that OpenKruise has as well. One that is left to OpenKruise is not watched, so nothing
+//! is decided on it.
 
 use std::{fmt, str::FromStr};
 
@@ -12,7 +12,7 @@ pub struct Ownership {
     left: u32,
 }
 
-/// A kind that OpenKruise has as well. NodeImage goes with ImagePullJob, and NodePodProbe with PodProbeMarker.
+/// Kind that OpenKruise has as well. NodeImage goes with ImagePullJob, NodePodProbe with PodProbeMarker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SharedKind {
     /// `advancedcronjobs.apps.kruise.io`.

@@ -132,9 +132,9 @@ impl Sheet {
     }
 }
 
-/// Tells whether the API server has begun to delete a pod without a node and not come to the end. It marks the
-/// pod first and removes it then, and leaves it so when the client is killed between the two. In a cluster the
-/// pod garbage collector ends such pods; on paper the test does.
+/// Tells whether the API server has begun to delete a pod without a node and not come to the end. It marks
+/// the pod first and removes it then, and leaves it so when the client is killed between the two. In a
+/// cluster the pod garbage collector ends such pods; on paper the test does.
 fn is_half_deleted(pod: &Pod) -> bool {
     let has_node = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
     pod.metadata.deletion_grace_period_seconds == Some(0) && pod.finalizers().is_empty() && !has_node
