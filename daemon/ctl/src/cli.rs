@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 
 use super::install::{InstallArgs, UninstallArgs, bypass::BypassArgs, doctor::DoctorArgs};
 use super::{
-    duration, events, explain, get, order, pods, ps, pull, recreate, run, status, stop, swap, sysdump,
+    check, duration, events, explain, get, order, pods, ps, pull, recreate, run, status, stop, swap, sysdump,
     update, upgrade, version,
 };
 
@@ -146,6 +146,11 @@ pub(crate) enum Command {
     ///
     /// The exit code is 1 when a check fails.
     Doctor(DoctorArgs),
+    /// Check the whole cluster: definitions, programs, policies, agents, and what is there of OpenKruise
+    ///
+    /// It asks the API server alone, as the user of the kubeconfig, and writes nothing. The exit code is 1
+    /// when a check fails.
+    Check(check::CheckArgs),
     /// Show what berthd is connected to and what it holds
     Status(status::StatusArgs),
     /// Put another berthd in the place of the one that runs, without a failed call

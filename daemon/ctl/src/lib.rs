@@ -12,6 +12,7 @@
 
 mod admin;
 mod channel;
+mod check;
 mod cli;
 mod cri;
 mod duration;
@@ -19,6 +20,7 @@ mod endpoint;
 mod events;
 mod explain;
 mod filter;
+mod findings;
 mod follow;
 mod get;
 mod install;
@@ -119,6 +121,7 @@ async fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Uninstall(args) => return install::uninstall(&args).await,
         Command::Bypass(args) => return install::bypass::bypass(global, &args).await,
         Command::Doctor(args) => return install::doctor::doctor(global, &args).await,
+        Command::Check(args) => return check::check(&args).await,
         Command::Status(args) => status::status(global, &args).await?,
         Command::Upgrade(args) => upgrade::upgrade(global, &args).await?,
         Command::Drain(args) => upgrade::drain(global, &args).await?,

@@ -314,8 +314,8 @@ fn room(available: u64) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Verdict;
     use super::*;
+    use crate::findings::Verdict;
 
     #[test]
     fn modes() {

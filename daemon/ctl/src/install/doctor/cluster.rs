@@ -30,7 +30,7 @@ const VERIFIES: (u32, u32) = (1, 35);
 /// The kubelet's default of `imagePullCredentialsVerificationPolicy`.
 const PRELOADED: &str = "NeverVerifyPreloadedImages";
 /// Selectable fields and node-bound tokens.
-const API: (u32, u32) = (1, 32);
+pub(crate) const API: (u32, u32) = (1, 32);
 
 /// All of them; one line when there is no cluster.
 pub(super) async fn checks(host: &Host, facts: &Facts) -> Vec<Check> {
@@ -194,7 +194,14 @@ fn pulled_secretly(
     }
 }
 
-fn at_least(check: &'static str, who: &str, version: &str, least: (u32, u32), remedy: &str) -> Check {
+/// Finding on a version: a warning when it is older, or none.
+pub(crate) fn at_least(
+    check: &'static str,
+    who: &str,
+    version: &str,
+    least: (u32, u32),
+    remedy: &str,
+) -> Check {
     match parse(version) {
         Ok(known) if known >= least => Check::ok(check, format!("{who} {version}")),
         Ok(_) => Check::warn(check, format!("{who} {version} is older than {}.{}", least.0, least.1), remedy),
@@ -226,8 +233,8 @@ fn clock(date: &str, now: Timestamp) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Verdict;
     use super::*;
+    use crate::findings::Verdict;
 
     #[test]
     fn versions() {

@@ -1,0 +1,58 @@
+//! Facts of a cluster, as far as they are judged.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+/// A fact, or why it is not known.
+pub(super) type Known<T> = Result<T, String>;
+
+/// All facts.
+#[derive(Clone, Debug)]
+pub(super) struct Facts {
+    /// Version of the API server, such as `v1.34.4`.
+    pub version: Known<String>,
+    /// Definitions of the groups `kruise.io` and `berth.dev`, by name.
+    pub definitions: Known<BTreeMap<String, Definition>>,
+    /// Programs of both, by `KIND/NAME`.
+    pub programs: Known<BTreeMap<String, Program>>,
+    /// Webhook configurations of both, by name.
+    pub webhooks: Known<BTreeMap<String, Webhooks>>,
+    /// Admission policies that are bound, by name.
+    pub policies: Known<Vec<String>>,
+    /// Names of the nodes that run Linux containers and are no virtual kubelets.
+    pub nodes: Known<Vec<String>>,
+    /// Nodes with an agent, and its last sign of life.
+    pub agents: Known<BTreeMap<String, Option<Timestamp>>>,
+}
+
+/// Definition of a kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Definition {
+    /// Versions that it serves.
+    pub served: Vec<String>,
+    /// Versions in which objects may be stored.
+    pub stored: Vec<String>,
+    /// It is Berth's.
+    pub is_ours: bool,
+}
+
+/// Deployment or DaemonSet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Program {
+    /// Pods that there are to be.
+    pub wanted: i32,
+    /// Pods that are Ready.
+    pub ready: i32,
+    /// `--ownership` of its first container.
+    pub ownership: Option<String>,
+}
+
+/// Webhook configuration of either kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Webhooks {
+    /// Its entries.
+    pub entries: usize,
+    /// Entries without a bundle of CAs.
+    pub without_bundle: usize,
+}

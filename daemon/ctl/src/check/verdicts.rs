@@ -1,0 +1,292 @@
+//! Verdicts on the facts of a cluster. Pure.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::facts::{Definition, Facts, Known, Program};
+use crate::findings::Check;
+use crate::install::doctor::cluster::{API, at_least};
+
+/// Age of an agent's last sign of life from which on workloads do without it.
+const SILENT: SignedDuration = SignedDuration::from_mins(10);
+/// Most names in a finding.
+const MOST_NAMES: usize = 5;
+/// Page that says more on everything of OpenKruise.
+const MIGRATION: &str = "docs/migration.md";
+
+/// Definitions of `deploy/crds`, and the version that Berth serves.
+pub(super) const ALWAYS: [(&str, &str); 11] = [
+    ("containerrecreaterequests.apps.kruise.io", "v1alpha1"),
+    ("containerupdaterequests.berth.dev", "v1alpha1"),
+    ("imagepulljobs.apps.kruise.io", "v1alpha1"),
+    ("nodeimages.apps.kruise.io", "v1alpha1"),
+    ("nodepodprobes.apps.kruise.io", "v1alpha1"),
+    ("nodepodupdates.berth.dev", "v1alpha1"),
+    ("persistentpodstates.apps.kruise.io", "v1alpha1"),
+    ("podprobemarkers.apps.kruise.io", "v1alpha1"),
+    ("podunavailablebudgets.policy.kruise.io", "v1alpha1"),
+    ("sidecarsets.apps.kruise.io", "v1alpha1"),
+    ("workloadspreads.apps.kruise.io", "v1alpha1"),
+];
+/// Definitions of components, and the versions that Berth serves.
+pub(super) const COMPONENTS: [(&str, &[&str]); 7] = [
+    ("advancedcronjobs.apps.kruise.io", &["v1alpha1"]),
+    ("broadcastjobs.apps.kruise.io", &["v1alpha1"]),
+    ("clonesets.apps.kruise.io", &["v1alpha1"]),
+    ("daemonsets.apps.kruise.io", &["v1alpha1"]),
+    ("resourcedistributions.apps.kruise.io", &["v1alpha1"]),
+    ("statefulsets.apps.kruise.io", &["v1alpha1", "v1beta1"]),
+    ("uniteddeployments.apps.kruise.io", &["v1alpha1"]),
+];
+/// Policies of `deploy/policies`.
+pub(super) const POLICIES: [&str; 16] = [
+    "berth-agent",
+    "berth-agent-events",
+    "berth-agent-nodes",
+    "berth-agent-pods",
+    "berth-agent-token",
+    "berth-identity",
+    "berth-kubelet",
+    "berth-launch-priority",
+    "berth-manager",
+    "berth-manager-status",
+    "berth-node-objects",
+    "berth-node-requests",
+    "berth-probe-markers",
+    "berth-requests",
+    "berth-status",
+    "berth-update-requests",
+];
+
+/// Judges all facts. `pre`: only what would be in Berth's way.
+pub(super) fn checks(facts: &Facts, pre: bool, now: Timestamp) -> Vec<Check> {
+    let mut checks = vec![match &facts.version {
+        Ok(version) => at_least("api", "API server", version, API, "upgrade the cluster"),
+        Err(error) => Check::fail("api", error, "look at the API server, and at the kubeconfig"),
+    }];
+    if facts.version.is_err() {
+        return checks;
+    }
+    checks.extend(of("programs", &facts.programs, |programs| openkruise(programs, facts)));
+    checks.extend(of("definitions", &facts.definitions, stored));
+    if pre {
+        return checks;
+    }
+    checks.extend(of("definitions", &facts.definitions, |all| definitions(all, facts)));
+    checks.extend(of("programs", &facts.programs, programs));
+    checks.extend(of("webhooks", &facts.webhooks, |_| webhooks(facts)));
+    checks.extend(of("policies", &facts.policies, |bound| policies(bound)));
+    checks.extend(match (&facts.nodes, &facts.agents) {
+        (Ok(nodes), Ok(agents)) => agents_of(nodes, agents, now),
+        (Err(error), _) | (_, Err(error)) => vec![unknown("agents", error)],
+    });
+    checks
+}
+
+fn of<T>(check: &'static str, fact: &Known<T>, judge: impl FnOnce(&T) -> Vec<Check>) -> Vec<Check> {
+    match fact {
+        Ok(fact) => judge(fact),
+        Err(error) => vec![unknown(check, error)],
+    }
+}
+
+fn unknown(check: &'static str, error: &str) -> Check {
+    Check::warn(check, format!("not known: {error}"), "run it as somebody who may read that")
+}
+
+/// Parts of an OpenKruise that are there.
+fn openkruise(programs: &BTreeMap<String, Program>, facts: &Facts) -> Vec<Check> {
+    let wanted = |name: &str| programs.get(name).is_some_and(|program| program.wanted > 0);
+    let manager = wanted("Deployment/kruise-controller-manager");
+    let mut checks = Vec::new();
+    if manager {
+        let owners = ["berth-manager", "berth-workloads"];
+        let said = owners.iter().filter_map(|name| programs.get(&format!("Deployment/{name}")));
+        let said = said.filter_map(|program| program.ownership.as_deref()).find(|owner| *owner != "detect");
+        checks.push(match said {
+            Some(owner) => Check::ok("openkruise", format!("its manager runs; owners of kinds: {owner}")),
+            None => Check::warn(
+                "openkruise",
+                "its manager runs: Berth begins nothing beside it",
+                format!("stop it, or say with --ownership whose the kinds are; {MIGRATION}"),
+            ),
+        });
+    }
+    if wanted("DaemonSet/kruise-daemon") {
+        let remedy = format!("kubectl -n kruise-system delete daemonset kruise-daemon; {MIGRATION}");
+        let found = "its daemon runs: two programs pull images, probe and recreate containers";
+        checks.push(Check::warn("openkruise", found, remedy));
+    }
+    let left = facts.webhooks.iter().flatten().filter(|(name, all)| is_kruise(name) && all.entries > 0);
+    let left: Vec<&str> = left.map(|(name, _)| name.as_str()).collect();
+    if !manager && !left.is_empty() {
+        let found = "its webhooks are left: what they are asked about is refused while nobody answers";
+        let remedy = format!("kubectl delete {}; {MIGRATION}", left.join(" "));
+        checks.push(Check::fail("openkruise", found, remedy));
+    }
+    if checks.is_empty() {
+        checks.push(Check::ok("openkruise", "none runs"));
+    }
+    checks
+}
+
+fn is_kruise(name: &str) -> bool {
+    name.contains("/kruise-")
+}
+
+/// Versions that Berth serves of a kind; `None`: it does not serve the kind.
+fn served(name: &str) -> Option<&'static [&'static str]> {
+    let component = COMPONENTS.iter().find(|(known, _)| *known == name).map(|(_, versions)| *versions);
+    let always = || ALWAYS.iter().any(|(known, _)| *known == name).then_some(&["v1alpha1"][..]);
+    component.or_else(always)
+}
+
+/// Definitions of others: what is stored in them that Berth's would not serve, and kinds that Berth has not.
+fn stored(all: &BTreeMap<String, Definition>) -> Vec<Check> {
+    let foreign: Vec<_> = all.iter().filter(|(_, one)| !one.is_ours).collect();
+    if foreign.is_empty() {
+        return Vec::new();
+    }
+    let mut checks = Vec::new();
+    let is_new = foreign.iter().any(|(name, one)| {
+        *name != "statefulsets.apps.kruise.io" && one.served.iter().any(|version| version == "v1beta1")
+    });
+    let release = if is_new { "a release after 1.4, with v1beta1" } else { "1.4, or a release like it" };
+    checks.push(Check::ok("definitions", format!("{} are OpenKruise's, of {release}", foreign.len())));
+    for (name, one) in &foreign {
+        let Some(versions) = served(name) else { continue };
+        let other = one.stored.iter().find(|version| !versions.contains(&version.as_str()));
+        if let Some(version) = other {
+            let found = format!("{name} has stored objects as {version}, which Berth's does not serve");
+            let remedy =
+                format!("store them as {} first; {MIGRATION}#stored-versions", versions.join(" or "));
+            checks.push(Check::fail("definitions", found, remedy));
+        }
+    }
+    let strange: Vec<&str> =
+        foreign.iter().filter(|(name, _)| served(name).is_none()).map(|(name, _)| name.as_str()).collect();
+    if !strange.is_empty() {
+        let remedy = format!("nobody acts on them without OpenKruise; {MIGRATION}");
+        checks.push(Check::warn("definitions", format!("Berth has no {}", names(&strange)), remedy));
+    }
+    checks
+}
+
+/// Definitions that Berth needs.
+fn definitions(all: &BTreeMap<String, Definition>, facts: &Facts) -> Vec<Check> {
+    let has = |program: &str| facts.programs.as_ref().is_ok_and(|programs| programs.contains_key(program));
+    let mut needed: Vec<&str> = ALWAYS.iter().map(|(name, _)| *name).collect();
+    if has("Deployment/berth-workloads") {
+        needed.extend([
+            "clonesets.apps.kruise.io",
+            "daemonsets.apps.kruise.io",
+            "statefulsets.apps.kruise.io",
+        ]);
+    }
+    if has("Deployment/berth-distribution") {
+        needed.push("resourcedistributions.apps.kruise.io");
+    }
+    let missing: Vec<&str> = needed.iter().copied().filter(|name| !all.contains_key(*name)).collect();
+    let others = needed.iter().copied().filter(|name| all.get(*name).is_some_and(|one| !one.is_ours));
+    let others: Vec<&str> = others.collect();
+    let remedy = "kubectl apply --server-side --force-conflicts -k deploy, with your components";
+    let mut checks = Vec::new();
+    if !missing.is_empty() {
+        checks.push(Check::fail("definitions", format!("there is no {}", names(&missing)), remedy));
+    }
+    if !others.is_empty() {
+        let found = format!("not Berth's: {}; fields of Berth are lost in them", names(&others));
+        checks.push(Check::warn("definitions", found, remedy));
+    }
+    if checks.is_empty() {
+        checks.push(Check::ok("definitions", format!("all {} are there", needed.len())));
+    }
+    checks
+}
+
+fn programs(all: &BTreeMap<String, Program>) -> Vec<Check> {
+    let mut checks = Vec::new();
+    if !all.contains_key("Deployment/berth-manager") {
+        let remedy = "kubectl apply -k deploy";
+        checks.push(Check::fail("programs", "there is no Deployment berth-system/berth-manager", remedy));
+    }
+    for (name, program) in all.iter().filter(|(name, _)| name.contains("/berth-")) {
+        let found = format!("{name}: {} of {} Ready", program.ready, program.wanted);
+        let remedy = format!("kubectl -n berth-system describe {name}, and its log");
+        checks.push(match program.ready {
+            ready if ready >= program.wanted => Check::ok("programs", found),
+            ready if ready > 0 => Check::warn("programs", found, remedy),
+            _ => Check::fail("programs", found, remedy),
+        });
+    }
+    checks
+}
+
+fn webhooks(facts: &Facts) -> Vec<Check> {
+    let ours = facts.webhooks.iter().flatten().filter(|(name, _)| name.ends_with("/berth-manager"));
+    let checks = ours.map(|(name, one)| match (one.entries, one.without_bundle) {
+        (entries, 0) => Check::ok("webhooks", format!("{name}: {entries} entries")),
+        (_, without) => {
+            let found = format!("{name}: {without} entries without a bundle of CAs");
+            Check::fail("webhooks", found, "look into the manager's log: it writes them")
+        }
+    });
+    let checks: Vec<Check> = checks.collect();
+    match checks.is_empty() {
+        true => {
+            vec![Check::warn("webhooks", "none: no sidecars, budgets or spreads", "kubectl apply -k deploy")]
+        }
+        false => checks,
+    }
+}
+
+fn policies(bound: &[String]) -> Vec<Check> {
+    let missing: Vec<&str> =
+        POLICIES.into_iter().filter(|name| !bound.iter().any(|known| known == name)).collect();
+    vec![match missing.as_slice() {
+        [] => Check::ok("policies", format!("all {} are bound", POLICIES.len())),
+        missing => Check::fail(
+            "policies",
+            format!("not there, or bound by nothing: {}", names(missing)),
+            "kubectl apply -k deploy: without them a stolen credential is good for more than its own",
+        ),
+    }]
+}
+
+fn agents_of(nodes: &[String], agents: &BTreeMap<String, Option<Timestamp>>, now: Timestamp) -> Vec<Check> {
+    let without: Vec<&str> =
+        nodes.iter().filter(|node| !agents.contains_key(*node)).map(String::as_str).collect();
+    let is_silent = |sign: &Option<Timestamp>| sign.is_none_or(|sign| now.duration_since(sign) > SILENT);
+    let silent = nodes.iter().filter(|node| agents.get(*node).is_some_and(is_silent));
+    let silent: Vec<&str> = silent.map(String::as_str).collect();
+    let with = nodes.len().saturating_sub(without.len());
+    let mut checks = Vec::new();
+    if with == 0 {
+        let remedy = "install it on the nodes; docs/install.md";
+        checks.push(Check::fail("agents", format!("none of {} nodes has one", nodes.len()), remedy));
+    } else if !without.is_empty() {
+        let found = format!("{with} of {} nodes have one; not {}", nodes.len(), names(&without));
+        checks.push(Check::warn("agents", found, "install it there; docs/install.md"));
+    }
+    if !silent.is_empty() {
+        let found = format!("no sign of life for 10 minutes: {}", names(&silent));
+        checks.push(Check::fail("agents", found, "berthctl doctor on that node"));
+    }
+    if checks.is_empty() {
+        checks.push(Check::ok("agents", format!("all {} nodes have one", nodes.len())));
+    }
+    checks
+}
+
+/// The first names, and how many more there are.
+fn names(all: &[&str]) -> String {
+    let shown = all.iter().take(MOST_NAMES).copied().collect::<Vec<_>>().join(", ");
+    match all.len().saturating_sub(MOST_NAMES) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests;
