@@ -12,7 +12,7 @@ use berth_proto::cri::ContainerState;
 use berth_tests::manifest::{Container, PodManifest};
 use berth_tests::markers::{self, APP, Marker};
 use berth_tests::node::{
-    ClusterAddress, NODE_NAME, Node, PASSWORD, Registry, USER, deploy, images, program_images, programs,
+    ClusterAddress, NODE_NAME, Node, PASSWORD, Registry, USER, User, deploy, images, program_images, programs,
 };
 use berth_tests::recreate::Ask;
 use berth_tests::wait::await_condition;
@@ -23,6 +23,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
+use tokio::process::Command;
 
 use crate::case::{container, is_ready};
 
@@ -44,6 +45,10 @@ async fn deploy_works_as_it_is() -> Result<()> {
 
 async fn deployed(node: &Node) -> Result<()> {
     let client = node.client().await?;
+    let (before, said) = check(node, &["--pre"]).await?;
+    ensure!(before && said.contains("none runs"), "{said}");
+    let (before, said) = check(node, &[]).await?;
+    ensure!(!before && said.contains("there is no Deployment berth-system/berth-manager"), "{said}");
     let registry = Registry::start(node.run()).await?;
     let _address = ClusterAddress::serve(node.run()).await?;
     let both = [programs::berth("berthd")?, programs::berth("berthctl")?];
@@ -82,6 +87,8 @@ async fn deployed(node: &Node) -> Result<()> {
         Ok(())
     })
     .await?;
+    let (all_is_well, said) = check(node, &["--wait=90s"]).await?;
+    ensure!(all_is_well && !said.contains("fail ") && said.contains("all 1 nodes have one"), "{said}");
     // What the samples ask for, and nothing else.
     deploy::let_agents_write(&client, "default", "example.com/app-config, marked").await?;
     a_request_is_carried_out(&client).await?;
@@ -89,6 +96,14 @@ async fn deployed(node: &Node) -> Result<()> {
     an_image_is_pulled(&client, &manager).await?;
     a_secret_is_used_where_it_may_be(&client, node).await?;
     a_marker_marks_its_pod(&client).await
+}
+
+/// `berthctl check`: whether no check fails, and its table.
+async fn check(node: &Node, args: &[&str]) -> Result<(bool, String)> {
+    let mut command = Command::new(programs::berth("berthctl")?);
+    command.arg("check").arg("--kubeconfig").arg(node.api()?.kubeconfig(User::Admin)?).args(args);
+    let done = command.kill_on_drop(true).output().await.context("run berthctl check")?;
+    Ok((done.status.success(), String::from_utf8(done.stdout)? + &String::from_utf8(done.stderr)?))
 }
 
 /// The images of this run's registry and the folders of this run; nothing else.
