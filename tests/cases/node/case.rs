@@ -286,3 +286,12 @@ pub(crate) fn waiting_message(pod: &Pod, name: &str) -> Result<String> {
     let waiting = waiting.with_context(|| format!("{name} does not wait: {:?}", status.state))?;
     waiting.message.clone().with_context(|| format!("{name} waits without a message: {waiting:?}"))
 }
+
+/// Ends a pod on paper at once, as a kubelet or the pod garbage collector would. One that is gone is well.
+pub(crate) async fn end_now(pods: &Api<Pod>, name: &str) -> Result<()> {
+    match pods.delete(name, &DeleteParams::default().grace_period(0)).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        Err(error) => Err(error).context("end a pod"),
+    }
+}

@@ -36,6 +36,7 @@ mod probes;
 mod recreate;
 mod releases;
 mod sidecarsets;
+mod spreads;
 mod standalone;
 mod standalone_requests;
 mod stolen_token;

@@ -18,12 +18,12 @@ use anyhow::{Context, Result, anyhow, ensure};
 use berth_tests::node::{ControlPlane, Workloads, crds, deploy, token};
 use berth_tests::wait::await_condition;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
 use tokio::sync::{Mutex, OnceCell};
 
-use crate::case::PATIENCE;
+use crate::case::{PATIENCE, end_now};
 use crate::centre::namespace;
 
 /// When it does not come up, every test says why, and none tries again.
@@ -93,11 +93,7 @@ impl Sheet {
         let (halves, pods): (Vec<Pod>, Vec<Pod>) =
             self.pods.list(&ListParams::default()).await?.into_iter().partition(is_half_deleted);
         for half in halves {
-            let gone = self.pods.delete(&half.name_any(), &DeleteParams::default().grace_period(0)).await;
-            gone.map(drop).or_else(|error| match error {
-                kube::Error::Api(status) if status.is_not_found() => Ok(()),
-                error => Err(error),
-            })?;
+            end_now(&self.pods, &half.name_any()).await?;
         }
         Ok(pods.into_iter().map(|pod| (pod.name_any(), pod)).collect())
     }

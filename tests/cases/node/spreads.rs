@@ -1,0 +1,258 @@
+//! WorkloadSpreads as a user has them: the manager's webhooks, berth-workloads, the controllers and the
+//! scheduler of Kubernetes. Nodes are on paper, and pods have their places and do not run.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use berth_proto::crd::{SpreadSubsetCondition, WorkloadSpread};
+use berth_tests::node::{ControlPlane, Manager, Replica, Workloads, deploy, token};
+use berth_tests::wait::await_condition;
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt};
+use serde_json::{Value, json};
+
+use crate::admission::{Door, install_admission};
+use crate::case::{PATIENCE, end_now};
+use crate::centre::namespace;
+
+const SPACE: &str = "spreads";
+const ZONE: &str = "topology.kubernetes.io/zone";
+const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+
+struct Stage {
+    client: Client,
+    pods: Api<Pod>,
+    spreads: Api<WorkloadSpread>,
+}
+
+impl Stage {
+    /// A node that takes pods, and has no kubelet.
+    async fn node(&self, name: &str, zone: &str) -> Result<()> {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let labels = json!({ ZONE: zone, "kubernetes.io/hostname": name });
+        let node = json!({ "metadata": { "name": name, "labels": labels } });
+        nodes.create(&PostParams::default(), &serde_json::from_value(node)?).await.context("make a node")?;
+        let room = json!({ "cpu": "8", "memory": "8Gi", "pods": "100" });
+        let status = json!({ "status": {
+            "capacity": room, "allocatable": room, "conditions": [{ "type": "Ready", "status": "True" }],
+        }});
+        nodes.patch_status(name, &PatchParams::default(), &Patch::Strategic(&status)).await?;
+        // The API server taints new nodes, and a controller that is not here would take that back.
+        let free = json!({ "spec": { "taints": null } });
+        nodes.patch(name, &PatchParams::default(), &Patch::Merge(&free)).await?;
+        Ok(())
+    }
+
+    /// Makes a spread over zones, `(zone, most pods)` each, and waits until new pods are asked about. The
+    /// last one takes any number.
+    async fn spread(
+        &self,
+        target: (&str, &str, &str),
+        zones: &[(&str, Option<i32>)],
+        adaptive: bool,
+    ) -> Result<()> {
+        let (api_version, kind, name) = target;
+        let subsets: Vec<Value> = zones
+            .iter()
+            .map(|(zone, most)| {
+                let term =
+                    json!({ "matchExpressions": [{ "key": ZONE, "operator": "In", "values": [zone] }] });
+                let patch = json!({ "metadata": { "labels": { "of-zone": zone } } });
+                json!({ "name": zone, "maxReplicas": most, "requiredNodeSelectorTerm": term, "patch": patch })
+            })
+            .collect();
+        let strategy =
+            adaptive.then(|| json!({ "type": "Adaptive", "adaptive": { "rescheduleCriticalSeconds": 3 } }));
+        let spread = json!({
+            "apiVersion": "apps.kruise.io/v1alpha1", "kind": "WorkloadSpread", "metadata": { "name": name },
+            "spec": {
+                "targetRef": { "apiVersion": api_version, "kind": kind, "name": name },
+                "subsets": subsets, "scheduleStrategy": strategy,
+            },
+        });
+        let spread = serde_json::from_value(spread)?;
+        await_condition("the spread is taken", PATIENCE, async || {
+            self.spreads.create(&PostParams::default(), &spread).await.map(drop).context("make a spread")
+        })
+        .await?;
+        // The API server asks about pods a moment after that; until then a pod is as it was.
+        await_condition("new pods are asked about", PATIENCE, async || {
+            let owner = self.owner(target).await?;
+            let pod = json!({
+                "metadata": {
+                    "name": format!("{name}-0"), "labels": { "app": name }, "ownerReferences": [owner],
+                },
+                "spec": { "containers": [{ "name": "app", "image": "none" }] },
+            });
+            let tried = PostParams { dry_run: true, ..PostParams::default() };
+            let pod = self.pods.create(&tried, &serde_json::from_value(pod)?).await?;
+            ensure!(pod.annotations().contains_key("apps.kruise.io/matched-workloadspread"), "not yet");
+            Ok(())
+        })
+        .await
+    }
+
+    /// Owner of the workload's pods.
+    async fn owner(&self, (api_version, kind, name): (&str, &str, &str)) -> Result<Value> {
+        let owner = if kind == "Deployment" {
+            let sets: Api<ReplicaSet> = Api::namespaced(self.client.clone(), SPACE);
+            let sets = sets.list(&ListParams::default().labels(&format!("app={name}"))).await?;
+            let set = sets.items.into_iter().next().context("no ReplicaSet yet")?;
+            json!({ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": set.name_any(), "uid": set.uid() })
+        } else {
+            let object = json!({ "apiVersion": api_version, "kind": kind,
+                "metadata": { "name": name, "namespace": SPACE } });
+            let object = serde_json::from_value(object)?;
+            let uid = deploy::api(&self.client, &object)?.get(name).await?.uid();
+            json!({ "apiVersion": api_version, "kind": kind, "name": name, "uid": uid })
+        };
+        let mut owner = owner;
+        owner["controller"] = true.into();
+        Ok(owner)
+    }
+
+    /// Makes a workload of no pods yet.
+    async fn workload(&self, target: (&str, &str, &str)) -> Result<Api<DynamicObject>> {
+        let (api_version, kind, name) = target;
+        let labels = json!({ "app": name });
+        let mut workload = json!({
+            "apiVersion": api_version, "kind": kind, "metadata": { "name": name, "namespace": SPACE },
+            "spec": {
+                "replicas": 0, "selector": { "matchLabels": labels },
+                "template": { "metadata": { "labels": labels }, "spec": {
+                    "automountServiceAccountToken": false,
+                    "containers": [{ "name": "app", "image": "none" }],
+                } },
+            },
+        });
+        if kind == "StatefulSet" {
+            workload["spec"]["serviceName"] = name.into();
+            workload["spec"]["podManagementPolicy"] = "Parallel".into();
+        }
+        let workload: DynamicObject = serde_json::from_value(workload)?;
+        let api = deploy::api(&self.client, &workload)?;
+        api.create(&PostParams::default(), &workload).await.context("make a workload")?;
+        Ok(api)
+    }
+
+    /// The pods of a workload. Those that are being deleted go, as their kubelets would have it.
+    async fn of(&self, name: &str) -> Result<Vec<Pod>> {
+        let pods = self.pods.list(&ListParams::default().labels(&format!("app={name}"))).await?;
+        let (going, pods): (Vec<Pod>, Vec<Pod>) =
+            pods.into_iter().partition(|pod| pod.metadata.deletion_timestamp.is_some());
+        for pod in going {
+            end_now(&self.pods, &pod.name_any()).await?;
+        }
+        Ok(pods)
+    }
+
+    /// Waits until the pods of a workload are in so many of each zone, by their nodes and by their labels,
+    /// and the status says the same.
+    async fn are_in(&self, name: &str, zones: &[(&str, i32)]) -> Result<()> {
+        await_condition(format!("{name}: {zones:?}"), PATIENCE, async || {
+            let mut found: BTreeMap<String, i32> =
+                zones.iter().map(|(zone, _)| ((*zone).to_owned(), 0)).collect();
+            for pod in self.of(name).await? {
+                let node =
+                    pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).context("without a node")?;
+                let zone = pod.labels().get("of-zone").context("without the patch")?;
+                ensure!(node.starts_with(&format!("{zone}-")), "{} is on {node}, of {zone}", pod.name_any());
+                *found.entry(zone.clone()).or_default() += 1;
+            }
+            let wanted: BTreeMap<String, i32> =
+                zones.iter().map(|(zone, count)| ((*zone).to_owned(), *count)).collect();
+            ensure!(found == wanted, "{found:?}");
+            let status = self.spreads.get(name).await?.status.context("no status")?;
+            let told: BTreeMap<String, i32> =
+                status.subset_statuses.iter().map(|one| (one.name.clone(), one.replicas)).collect();
+            ensure!(told == wanted, "{status:?}");
+            Ok(())
+        })
+        .await
+    }
+
+    /// Waits until the pods of each zone have this cost.
+    async fn cost(&self, name: &str, costs: &[(&str, &str)]) -> Result<()> {
+        await_condition(format!("{name} has its costs"), PATIENCE, async || {
+            for pod in self.of(name).await? {
+                let zone = pod.labels().get("of-zone").context("without the patch")?;
+                let wanted = costs.iter().find(|(of, _)| of == zone).map(|(_, cost)| *cost);
+                let cost = pod.annotations().get(COST).map(String::as_str);
+                ensure!(cost == wanted, "{}, of {zone}: {cost:?}", pod.name_any());
+            }
+            Ok(())
+        })
+        .await
+    }
+}
+
+#[tokio::test]
+async fn pods_are_spread_and_leave_in_the_contrary_order() -> Result<()> {
+    let plane = ControlPlane::with_controllers("deployment,replicaset,statefulset").await?;
+    let client = plane.client().await?;
+    deploy::install(&client).await?;
+    install_admission(&client, plane.run()).await?;
+    for part in ["workloads/role.yaml", "workloads/policy.yaml", "spreads/role.yaml", "spreads/policy.yaml"] {
+        deploy::apply(&client, part).await?;
+    }
+    deploy::add_conditions(&client, "spreads/kustomization.yaml").await?;
+    let kubeconfig = async |who: &str| {
+        let token = token::of(&client, who, None).await?;
+        plane.api().kubeconfig_with(who, &token)
+    };
+    let _door = Door::open(plane.run()).await?;
+    let of_manager = kubeconfig("berth-manager").await?;
+    let manager = Manager::admitting(plane.run(), Replica::First, &of_manager, ("berth-system", 3)).await?;
+    manager.leads().await?;
+    let of_workloads = kubeconfig("berth-workloads").await?;
+    let _workloads =
+        Workloads::start_with(plane.run(), &of_workloads, "berth-system", &["--spreads"]).await?;
+    namespace(&client, SPACE).await?;
+    let stage = Stage {
+        pods: Api::namespaced(client.clone(), SPACE),
+        spreads: Api::namespaced(client.clone(), SPACE),
+        client,
+    };
+    for (node, zone) in [("a-1", "a"), ("a-2", "a"), ("b-1", "b"), ("c-1", "c")] {
+        stage.node(node, zone).await?;
+    }
+
+    let zones = [("a", Some(2)), ("b", Some(1)), ("c", None)];
+    for target in [
+        ("apps.kruise.io/v1alpha1", "CloneSet", "clones"),
+        ("apps/v1", "StatefulSet", "numbered"),
+        ("apps/v1", "Deployment", "web"),
+    ] {
+        let (_, kind, name) = target;
+        let workloads = stage.workload(target).await?;
+        stage.spread(target, &zones, false).await.context(kind)?;
+        let has = async |replicas: i32| {
+            let replicas = json!({ "spec": { "replicas": replicas } });
+            workloads.patch(name, &PatchParams::default(), &Patch::Merge(&replicas)).await.context("scale")
+        };
+        has(5).await?;
+        stage.are_in(name, &[("a", 2), ("b", 1), ("c", 2)]).await.context(kind)?;
+        if kind != "StatefulSet" {
+            stage.cost(name, &[("a", "300"), ("b", "200"), ("c", "100")]).await.context(kind)?;
+        }
+        has(2).await?;
+        stage.are_in(name, &[("a", 2), ("b", 0), ("c", 0)]).await.context(kind)?;
+        has(4).await?;
+        stage.are_in(name, &[("a", 2), ("b", 1), ("c", 1)]).await.context(kind)?;
+    }
+
+    // A pod that finds no node in its zone moves on, and the zone is closed for a while.
+    let target = ("apps/v1", "Deployment", "moves");
+    let workloads = stage.workload(target).await?;
+    stage.spread(target, &[("a", Some(2)), ("nowhere", Some(1)), ("c", None)], true).await?;
+    let four = json!({ "spec": { "replicas": 4 } });
+    workloads.patch("moves", &PatchParams::default(), &Patch::Merge(&four)).await?;
+    stage.are_in("moves", &[("a", 2), ("nowhere", 0), ("c", 2)]).await?;
+    let status = stage.spreads.get("moves").await?.status.context("no status")?;
+    let closed = status.subset_statuses.iter().find(|one| one.name == "nowhere").context("no subset")?;
+    let is_closed = |one: &SpreadSubsetCondition| one.type_ == "Schedulable" && one.status == "False";
+    ensure!(closed.conditions.iter().any(is_closed), "{closed:?}");
+    Ok(())
+}
