@@ -244,8 +244,6 @@ impl Handler {
         }
     }
 
-    /// The pod is read from the API server, now: the watched ones are kept without hooks and ports, which
-    /// thousands of pods would take memory with, and requests are rare.
     /// Completes a workload whose names of pods are right. Pods that could not be read refuse nothing: a name
     /// of no pod does nothing, and is taken out.
     async fn workload(&self, request: &Request) -> Verdict {
@@ -277,6 +275,8 @@ impl Handler {
         }
     }
 
+    /// Completes a request. Its pod is read from the API server, now: the watched ones are kept without hooks
+    /// and ports, which thousands of pods would take memory with, and requests are rare.
     async fn recreate(&self, request: &Request) -> Verdict {
         let name = request.object.pointer("/spec/podName").and_then(Value::as_str).unwrap_or_default();
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &request.namespace);
