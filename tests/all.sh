@@ -53,10 +53,8 @@ step "chart, kustomizations, alerts and reference pages"
 cargo build --workspace --bins --test node --features berthd/fault-points --quiet
 tests/packages/test.sh
 
-if command -v mdbook >/dev/null; then
-    step "docs as a book"
-    tests/book.sh
-fi
+step "docs as a book"
+tests/book.sh
 
 step "node tests, one try each"
 tests/node.sh
