@@ -53,6 +53,9 @@ step "chart, kustomizations, alerts and reference pages"
 cargo build --workspace --bins --test node --features berthd/fault-points --quiet
 tests/packages/test.sh
 
+step "archives and images of a release"
+tests/release.sh target/debug
+
 step "docs as a book"
 tests/book.sh
 

@@ -15,6 +15,7 @@ needs=(
     "containernetworking-plugins:/usr/lib/cni/bridge"
     "etcd-server:/usr/bin/etcd"
     "umoci:/usr/bin/umoci"
+    "buildah:/usr/bin/buildah"
     "skopeo:/usr/bin/skopeo"
     "docker-registry:/usr/bin/docker-registry"
     "busybox-static:/bin/busybox"
