@@ -54,7 +54,7 @@ pub const AT_API_SERVER: &[&str] = &[
     "kubectl delete --ignore-not-found -f deploy/token-renewal/role.yaml -f deploy/requests-by-create/authors.yaml -f deploy/openkruise/writers.yaml",
 ];
 
-/// Commands that the node case `documented` runs on a kind of another's definition, whose name takes the place
+/// Commands that the node case `documented` runs on a kind of a later OpenKruise. Its name takes the place
 /// of `NAME`.
 pub const STORED_ANEW: &[&str] = &[
     "kubectl get crd NAME -o json | jq '.spec.versions |= map(.storage = (.name == \"v1alpha1\"))' | kubectl replace -f -",
