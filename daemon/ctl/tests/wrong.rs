@@ -1,5 +1,5 @@
-//! Wrong inputs, and what berthctl says of each: a table for readers, `wrong/inputs.txt`. It is written anew by
-//! `BERTH_WRITE=1 cargo test -p berthctl --test wrong`; read what changed as a stranger would: what is wrong,
+//! Wrong inputs, and what berthctl says of each: `wrong/inputs.txt`, a table for readers, is written anew by
+//! `BERTH_WRITE=1 cargo test -p berthctl --test wrong`. Read what changed as a stranger would: what is wrong,
 //! why, and what to do.
 
 use std::fmt::Write as _;
