@@ -315,10 +315,10 @@ impl Configuration {
                 &format!("{name:?} is no name of a process: the kernel keeps 1 to 15 bytes"),
             );
         }
-        if self.shim_socket.is_some() && self.path != PathMode::Inline {
+        if self.shim_socket.is_some() && self.path == PathMode::Beside {
             return conflict(
                 "shimSocket",
-                "goes with path: inline, for it is berth-shim that is in the path",
+                "goes with path: inline or takeover, for it is berth-shim that is in the path",
             );
         }
         if self.shim_socket.as_ref().is_some_and(|shim| [&self.socket, &self.admin_socket].contains(&shim)) {

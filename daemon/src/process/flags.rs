@@ -6,7 +6,10 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::{
     config::{ConfigError, Configuration, Endpoint, LogFormat, SocketPath},
-    succession::{handover::TakeOver, takeover::guardian::GuardianFlags},
+    succession::{
+        handover::TakeOver,
+        takeover::{guardian::GuardianFlags, outside::OutsideFlags},
+    },
 };
 
 /// Berth's node agent: sits on the CRI socket between kubelet and container runtime and makes the containers
@@ -29,6 +32,9 @@ pub enum Command {
     /// takeover`
     #[command(hide = true)]
     Guardian(GuardianFlags),
+    /// Leave berthd's container and become a program there; started by a berthd with `path: takeover`
+    #[command(hide = true)]
+    Outside(OutsideFlags),
     /// Look at configurations
     #[command(subcommand)]
     Config(ConfigCommand),
