@@ -19,7 +19,7 @@ work=$(mktemp -d)
 storage=(--root "$work/storage" --runroot "$work/run" --storage-driver vfs)
 trap 'buildah "${storage[@]}" rm -a >/dev/null 2>&1 || true; rm -rf "$work"' EXIT
 
-release/root.sh "$programs" "$work/roots/berthd" berthd berthctl
+release/root.sh "$programs" "$work/roots/berthd" berthd berthctl berth-shim
 release/root.sh "$programs" "$work/roots/berthctl" berthctl berthd berth-shim
 release/root.sh "$programs" "$work/roots/berth-manager" berth-manager
 release/root.sh "$programs" "$work/roots/berth-workloads" berth-workloads

@@ -101,6 +101,7 @@ impl Front {
                 let shim = config.shim_socket.as_ref().map(|socket| takeover::ShimSettings {
                     socket: socket.as_path().to_owned(),
                     kubelet_processes: config.kubelet_processes.clone(),
+                    agent_namespace: config.agent_namespace.clone(),
                 });
                 Some(Arc::new(takeover::RuntimePlace::take(paths, &config.state_dir, shim).await?))
             }

@@ -69,6 +69,8 @@ pub enum PathMode {
     Beside,
     /// At the runtime's own path.
     Takeover,
+    /// Behind a `berth-shim` that is at the runtime's own path, and that it starts itself.
+    TakeoverBehindShim,
 }
 
 /// A berthd.
@@ -95,6 +97,7 @@ impl Berthd {
         let desired = run.make_dir("berth/desired")?;
         let http = run.address(Port::Berthd);
         let wished = || std::env::var_os(TWO_PROGRAMS).is_some_and(|value| value == "1");
+        let outside = place == PathMode::TakeoverBehindShim;
         let two = place == PathMode::BehindShim || place == PathMode::Inline && wished();
         let shim_socket = dir.join(SHIM_SOCKET);
         let config = format!(
@@ -116,7 +119,11 @@ images:
 podView:
 {view}",
             socket = socket.display(),
-            shim = if two { format!("shimSocket: {}\n", shim_socket.display()) } else { String::new() },
+            shim = if two || outside {
+                format!("shimSocket: {}\n", shim_socket.display())
+            } else {
+                String::new()
+            },
             runtime = runtime.display(),
             admin = admin.display(),
             state = run.make_dir(STATE)?.display(),
@@ -124,7 +131,7 @@ podView:
             path = match place {
                 PathMode::Inline | PathMode::BehindShim => "inline",
                 PathMode::Beside => "beside",
-                PathMode::Takeover => "takeover",
+                PathMode::Takeover | PathMode::TakeoverBehindShim => "takeover",
             },
             docker_config = run.write(DOCKER_CONFIG, "{}")?.display(),
             providers = run.write(PROVIDERS, &providers(""))?.display(),
@@ -135,6 +142,7 @@ podView:
         let args = vec!["--config".to_owned(), config.display().to_string()];
         let (shim, kept) = match two {
             true => shim(run, &socket, &shim_socket, runtime).map(|(shim, kept)| (Some(shim), Some(kept)))?,
+            false if outside => (Some(Service::new(run, "berth-shim", "berth-shim", Vec::new())), None),
             false => (None, None),
         };
         let fault_file = dir.join("fault");
@@ -147,7 +155,7 @@ podView:
             fault_file,
             socket: match place {
                 PathMode::Inline | PathMode::BehindShim => socket,
-                PathMode::Beside | PathMode::Takeover => runtime.to_owned(),
+                PathMode::Beside | PathMode::Takeover | PathMode::TakeoverBehindShim => runtime.to_owned(),
             },
             admin,
             desired,
@@ -155,7 +163,20 @@ podView:
         };
         berthd.service.start()?;
         berthd.ready().await?;
+        if outside {
+            berthd.follow_shim().await?;
+        }
         Ok(berthd)
+    }
+
+    /// Means the `berth-shim` that berthd has started, whichever process it is, and tells which.
+    pub async fn follow_shim(&self) -> Result<u32> {
+        let shim = self.shim.as_ref().context("the data path is berthd's own")?;
+        let state = berth_shim::remote::look(&self.admin.with_file_name(SHIM_SOCKET)).await?;
+        if shim.pid() != Some(state.pid) {
+            shim.succeeded_by(state.pid)?;
+        }
+        Ok(state.pid)
     }
 
     /// The process of `berth-shim`, where that has the data path.

@@ -231,7 +231,6 @@ impl RuntimePlace {
         let names = [paths.front().to_owned(), paths.aside(), paths.next()];
         format!("one of {names:?} is no socket (a link is none either): give the runtime's own path")
     }
-
 }
 
 /// Removes the runtime's second name.

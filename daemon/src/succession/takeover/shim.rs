@@ -28,6 +28,8 @@ pub struct ShimSettings {
     pub socket: PathBuf,
     /// Processes that are, or contain, the kubelet.
     pub kubelet_processes: Vec<String>,
+    /// Namespace of berthd's own pod, where it is one.
+    pub agent_namespace: Option<String>,
 }
 
 /// The program in the place, whether it runs or not.
@@ -96,6 +98,9 @@ impl Shim {
         command.arg("--shim-socket").arg(&self.settings.socket);
         command.arg("--runtime-endpoint").arg(self.paths.aside());
         command.arg("--kubelet-processes").arg(self.settings.kubelet_processes.join(","));
+        if let Some(namespace) = &self.settings.agent_namespace {
+            command.arg("--agent-namespace").arg(namespace);
+        }
         command.spawn()
     }
 }

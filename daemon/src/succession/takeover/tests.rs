@@ -315,8 +315,7 @@ fn the_guardian_waits_and_ends_when_there_is_nothing_to_guard() {
         let mut vigil = Vigil::default();
         for (at, front, aside, own, expected) in *seen {
             let view = View { front: *front, aside: *aside, next: Nothing };
-            let seen =
-                Seen { deserted: view.is_deserted(), own: *own, forsaken: false, bypassed: false };
+            let seen = Seen { deserted: view.is_deserted(), own: *own, forsaken: false, bypassed: false };
             let verdict = vigil.see(seen, begin + Duration::from_millis(*at));
             assert_eq!(verdict, *expected, "{name}, at {at} ms");
         }
