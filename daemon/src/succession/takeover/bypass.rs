@@ -1,6 +1,6 @@
-//! The way past a `berth-shim` in the runtime's place, and back: a file beside the sockets says that the place
-//! is to be the runtime's. The guardian sees it and gives the place back, whatever state berthd is in; berthd
-//! sees it and does not take the place.
+//! The way past a `berth-shim` in the runtime's place, and back: a file beside the sockets says that the
+//! place is to be the runtime's. The guardian sees it and gives the place back, whatever state berthd is in;
+//! berthd sees it and does not take the place.
 
 use std::{
     fs::{self, File},

@@ -3,8 +3,8 @@
 //! It is berthd's program (`berthd guardian`), started by a berthd that takes the place, and it outlives that
 //! one, its container and its pod. It needs nothing but the directory of the sockets, and trusts nothing but
 //! what it sees there. Where a `berth-shim` is in the place it guards that one, whatever becomes of berthd;
-//! it gives its place back where somebody wishes so, or where no berthd has come for long. It stays after it has put the runtime back, because berthd may come again, and ends
-//! when the place was left on purpose.
+//! it gives its place back where somebody wishes so, or where no berthd has come for long. It stays after it
+//! has put the runtime back, because berthd may come again, and ends when the place was left on purpose.
 
 use std::{
     fs::{self, File},

@@ -168,8 +168,8 @@ impl RuntimePlace {
         Ok(())
     }
 
-    /// Puts the runtime's socket back, for good, where this process is in its place. What is under way goes on: `aside` stays until [`Leaving`]
-    /// is dropped.
+    /// Puts the runtime's socket back, for good, where this process is in its place. What is under way goes
+    /// on: `aside` stays until [`Leaving`] is dropped.
     pub fn leave(&self) {
         let mut left = locked(&self.left);
         if std::mem::replace(&mut *left, true) {

@@ -1,5 +1,5 @@
-//! A `berth-shim` at containerd's own path, as a process outside of berthd's: berthd comes and goes unnoticed,
-//! and whatever becomes of the shim, somebody answers at that path.
+//! A `berth-shim` at containerd's own path, as a process outside of berthd's: berthd comes and goes
+//! unnoticed, and whatever becomes of the shim, somebody answers at that path.
 
 use std::path::Path;
 
