@@ -20,7 +20,7 @@ async fn fault_matrix_sample() -> Result<()> {
 /// Either of two programs is killed: where one decides about the other's calls, and where a hook begins.
 #[tokio::test]
 async fn fault_matrix_sample_of_two_programs() -> Result<()> {
-    let points = [Point::Reported, Point::Hooked, Point::Forwarding];
+    let points = [Point::Reported, Point::Hooked, Point::Refusing];
     let sample = rows(&points, &[Fault::Kill, Fault::KillShim], Programs::Two, false);
     all_pass(&sample, Programs::Two, 6).await
 }
