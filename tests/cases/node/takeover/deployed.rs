@@ -47,7 +47,7 @@ async fn whatever_becomes_of_the_pod() -> Result<()> {
     let outcome = scene.play().await;
     if outcome.is_err() {
         for name in ["guardian", "berth-shim"] {
-            let log = std::fs::read_to_string(run.path(&format!("agent-state/{name}.log")));
+            let log = std::fs::read_to_string(run.path(format!("agent-state/{name}.log")));
             eprintln!("{name}: {}", log.unwrap_or_else(|error| error.to_string()));
         }
         // It is in no cgroup of the run.
