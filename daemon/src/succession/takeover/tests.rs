@@ -333,7 +333,8 @@ fn the_guardian_gives_the_place_of_a_shim_back() {
         forsaken: states.contains('f'),
         bypassed: states.contains('b'),
     };
-    /// At so many milliseconds: `d`eserted, `f`orsaken, `b`ypassed, `-` without berthd's own name; the answer.
+    /// At so many milliseconds: `d`eserted, `f`orsaken, `b`ypassed, `-` without berthd's own name; the
+    /// answer.
     type Row = (u64, &'static str, Verdict);
     let table: &[(&str, &[Row])] = &[
         ("somebody wishes it", &[(0, "", Watch), (500, "b", Leave), (1000, "b-", Watch), (3001, "b-", End)]),
