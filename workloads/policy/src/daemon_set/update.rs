@@ -111,19 +111,25 @@ impl<'a> Pass<'a> {
         match self.possible(member) {
             Some(change) => {
                 let (pod, target) = (member.pod, self.live.update);
-                let mut labels = change.labels;
+                if change.is_metadata_alone(&target.template) {
+                    let patch = change.metadata_with([(REVISION_LABEL, target.hash())]);
+                    in_place::patch_alone(pod, member.in_place, patch, &mut self.plan.actions);
+                    return;
+                }
+                let mut labels = change.labels.clone();
                 labels.insert(REVISION_LABEL.to_owned(), target.hash().to_owned());
-                self.plan.actions.push(Action::UpdateInPlace(InPlaceUpdate {
+                let update = InPlaceUpdate {
                     node: pod.node.clone(),
                     name: pod.name.clone(),
                     uid: pod.uid.clone(),
                     revision: target.name.clone(),
                     attempt: member.in_place.map_or(0, |known| known.attempt.saturating_add(1)),
-                    images: change.images,
+                    images: change.images.clone(),
                     labels,
-                    annotations: change.annotations,
+                    annotations: change.annotations.clone(),
                     grace_seconds: None,
-                }));
+                };
+                in_place::tell_node(pod, &change, update, &mut self.plan.actions);
             }
             None => self.delete(member),
         }
@@ -137,6 +143,9 @@ impl<'a> Pass<'a> {
         }
         let from = self.input.revisions.iter().find(|one| one.is_of(pod.label(REVISION_LABEL)))?;
         let change = change_of(self.input.revisions, from, member.in_place, target)?;
+        if change.is_metadata_alone(&target.template) {
+            return Some(change);
+        }
         self.input.agents.updates(&pod.node, KIND).ok()?;
         let failed = member.in_place.is_some_and(|known| {
             matches!(known.phase, InPlacePhase::Failed(_)) && known.revision == target.name

@@ -254,3 +254,55 @@ fn an_update_that_goes_on_gets_the_newest_revision() {
     let [Action::UpdateInPlace(update)] = plan.actions.as_slice() else { panic!("{plan:?}") };
     assert_eq!((update.name.as_str(), update.revision.as_str(), update.attempt), ("p0", "shop-new", 1));
 }
+
+/// Where an agent may not write the label, the pod has it before its node is told; the node restarts who reads
+/// it.
+#[test]
+fn a_pod_has_its_labels_before_its_node_is_told() {
+    let mut world = World::new(spec("InPlaceOnly"), "3o");
+    let source =
+        json!({ "valueFrom": { "fieldRef": { "fieldPath": "metadata.labels['tier']" } }, "name": "TIER" });
+    for (at, tier) in ["1", "2"].into_iter().enumerate() {
+        let template = &mut world.revisions[at].template;
+        template["metadata"]["labels"]["tier"] = json!(tier);
+        template["spec"]["containers"][0]["image"] = json!("a:1");
+        template["spec"]["containers"][0]["env"] = json!([source]);
+    }
+    world.set.spec.template.0.clone_from(&world.revisions[1].template);
+    let plan = world.plan();
+    let [Action::PatchPod(target, patch), Action::UpdateInPlace(update)] = plan.actions.as_slice() else {
+        panic!("{plan:?}")
+    };
+    assert_eq!(target.uid, update.uid);
+    assert_eq!(
+        *patch,
+        json!({ "metadata": { "labels": { "tier": "2" } } }),
+        "no revision: it has it not yet"
+    );
+    assert_eq!((update.labels["tier"].as_str(), update.images.len()), ("2", 0));
+    world.pods.iter_mut().for_each(|pod| drop(pod.labels.insert("tier".to_owned(), "2".to_owned())));
+    assert!(world.effect().starts_with("update o"), "{}", world.effect());
+}
+
+/// Nothing is to be restarted: no node is told, and none is needed.
+#[test]
+fn metadata_alone_is_one_write_and_needs_no_agent() {
+    let mut world = World::new(spec("InPlaceOnly"), "3o");
+    world.updating_nodes.clear();
+    world.revisions[1].template = world.revisions[0].template.clone();
+    world.revisions[1].template["metadata"]["annotations"] = json!({ "example.com/a": "1" });
+    world.set.spec.template.0.clone_from(&world.revisions[1].template);
+    // What the node has told of an update before would put the label back.
+    let mut before = known(InPlacePhase::Done);
+    "shop-old".clone_into(&mut before.revision);
+    for pod in &world.pods {
+        world.in_place.insert(pod.uid.clone(), before.clone());
+    }
+    let plan = world.plan();
+    assert!(plan.actions.iter().all(|one| matches!(one, Action::ForgetInPlace { .. })), "{plan:?}");
+    world.in_place.clear();
+    let plan = world.plan();
+    let [Action::PatchPod(_, patch)] = plan.actions.as_slice() else { panic!("{plan:?}") };
+    let labels = json!({ REVISION_LABEL: "shop-new", TEMPLATE_HASH_LABEL: "new" });
+    assert_eq!(*patch, json!({ "metadata": { "labels": labels, "annotations": { "example.com/a": "1" } } }));
+}
