@@ -55,6 +55,7 @@ pub mod spreads;
 mod timers;
 pub mod watch;
 pub mod wire;
+mod work;
 pub mod write;
 pub mod writer;
 

@@ -12,7 +12,7 @@ use super::{
     lookup::{Found, Lookup},
     spec::Budget,
 };
-use crate::seen::BudgetSeen;
+use crate::{seen::BudgetSeen, work::Sent};
 
 #[derive(Debug)]
 pub(super) struct Known {
@@ -32,8 +32,7 @@ pub(super) struct Known {
     pub(super) round: Option<Round>,
     /// When the newest round began.
     pub(super) counted: Option<Instant>,
-    /// Version that the newest write was decided on, and when.
-    pub(super) sent: Option<(Box<str>, Instant)>,
+    pub(super) sent: Sent,
 }
 
 /// A round of counting: facts are looked up, then the pods are counted.
@@ -62,7 +61,7 @@ impl Known {
             dirty: true,
             round: None,
             counted: None,
-            sent: None,
+            sent: Sent::default(),
         }
     }
 
@@ -73,6 +72,6 @@ impl Known {
 
     /// This replica does not lead any more: what is under way counts for nothing.
     pub(super) fn rests(&mut self) {
-        (self.round, self.counted, self.sent) = (None, None, None);
+        (self.round, self.counted, self.sent) = (None, None, Sent::default());
     }
 }

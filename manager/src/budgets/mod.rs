@@ -39,7 +39,7 @@ mod spec;
 mod tests;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -59,7 +59,7 @@ use crate::{
     index::Index,
     metrics::Metrics,
     seen::{Key, Kind, Now, Object, Owner, PodChange, Pods, Texts, Views},
-    timers::Timers,
+    work::{Names, WorkQueue},
     write::Target,
 };
 
@@ -67,12 +67,8 @@ use crate::{
 pub const COUNTED_EVERY: Duration = Duration::from_millis(200);
 /// A scale may change without an event of a pod: it is looked at again after it.
 const LOOKED_EVERY: Duration = Duration::from_secs(300);
-/// Time to wait for the effect of a write, which is seen in the next version of its object.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
 /// A fact that could not be read is asked for again after it.
 const AGAIN: Duration = Duration::from_secs(5);
-/// A leader that has just begun may see pods later than the one before it did.
-const SETTLED: Duration = Duration::from_secs(2);
 /// The most ReplicaSets that are remembered; past them all are asked for again.
 const MOST_OWNERS: usize = 100_000;
 
@@ -90,13 +86,11 @@ pub struct BudgetIndex {
     texts: Texts,
     budgets: BTreeMap<Key, Known>,
     /// Names of the budgets of a namespace.
-    spaces: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
+    spaces: Names,
     /// Controllers of ReplicaSets, by namespace and UID, as far as they were looked up.
     parents: HashMap<(Arc<str>, Arc<str>), Parent>,
     held: Held,
-    timers: Timers<Key>,
-    /// Budgets to look at before the call returns.
-    touched: BTreeSet<Key>,
+    queue: WorkQueue,
     steps: Vec<Effect>,
 }
 
@@ -167,9 +161,6 @@ impl Index for BudgetIndex {
     }
 
     fn time_passed(&mut self, pods: &Pods, now: Now) {
-        while let Some(key) = self.timers.due(now.instant) {
-            self.touched.insert(key);
-        }
         self.advance(pods, now);
     }
 
@@ -188,14 +179,12 @@ impl Index for BudgetIndex {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        self.timers.next()
+        self.queue.next()
     }
 
     fn settle(&mut self, now: Now) -> Vec<Effect> {
         // Pods are looked at when the time of a budget has come, which may be now.
-        for key in std::mem::take(&mut self.touched) {
-            self.timers.set(key, Some(now.instant));
-        }
+        self.queue.put_off(now.instant);
         std::mem::take(&mut self.steps)
     }
 
@@ -212,6 +201,6 @@ impl BudgetIndex {
     }
 
     fn look_at_all(&mut self) {
-        self.touched.extend(self.budgets.keys().cloned());
+        self.queue.touch_all(self.budgets.keys());
     }
 }

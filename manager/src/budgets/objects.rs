@@ -26,35 +26,29 @@ impl BudgetIndex {
             next.permits = std::mem::take(&mut known.permits);
             next.round = known.round.take().filter(|_| known.budget == next.budget);
             next.counted = known.counted;
-            next.sent = known.sent.take();
+            next.sent = std::mem::take(&mut known.sent);
         }
         // Each version counts: a permit may end by what was written after it alone.
         let version = next.version();
         if let Ok(status) = &next.status {
             next.permits.note(status, version);
         }
-        self.spaces.entry(key.namespace.clone()).or_default().insert(key.name.clone());
+        self.spaces.insert(&key);
         self.budgets.insert(key.clone(), next);
-        self.touched.insert(key);
+        self.queue.touch(key);
     }
 
     pub(super) fn remove_budget(&mut self, namespace: &str, name: &str) {
         let key = self.texts.key(namespace, name);
         self.budgets.remove(&key);
-        self.timers.set(key.clone(), None);
-        self.touched.remove(&key);
-        if let Some(space) = self.spaces.get_mut(namespace) {
-            space.remove(name);
-            if space.is_empty() {
-                self.spaces.remove(namespace);
-                self.parents.retain(|(of, _), _| **of != *namespace);
-            }
+        self.queue.forget(&key);
+        if self.spaces.remove(&key) {
+            self.parents.retain(|(of, _), _| **of != *namespace);
         }
     }
 
     /// Touches the budgets that the pod may count for.
     pub(super) fn pod_changed(&mut self, change: &PodChange) {
-        let Some(space) = self.spaces.get(&change.key.namespace) else { return };
         let relevant = match (&change.before, &change.after) {
             (Some(before), Some(after)) => {
                 let of = |pod: &Pod| (pod.available, pod.stage, pod.uid.clone());
@@ -67,7 +61,7 @@ impl BudgetIndex {
         if !relevant {
             return;
         }
-        for name in space {
+        for name in self.spaces.of(&change.key.namespace) {
             let key = Key { namespace: change.key.namespace.clone(), name: name.clone() };
             let Some(known) = self.budgets.get_mut(&key) else { continue };
             let Ok(budget) = &known.budget else { continue };
@@ -78,7 +72,7 @@ impl BudgetIndex {
             });
             if has_permit || pods.into_iter().flatten().any(|pod| may_cover(budget, pod)) {
                 known.dirty = true;
-                self.touched.insert(key);
+                self.queue.touch(key);
             }
         }
     }
@@ -106,12 +100,12 @@ impl BudgetIndex {
     /// Nobody recreates the pod any more: a permit of it ends as any other.
     fn released(&mut self, namespace: &Arc<str>, pod: Option<Arc<str>>) {
         let Some(pod) = pod else { return };
-        for name in self.spaces.get(namespace).into_iter().flatten() {
+        for name in self.spaces.of(namespace) {
             let key = Key { namespace: namespace.clone(), name: name.clone() };
             let Some(known) = self.budgets.get_mut(&key) else { continue };
             if known.status.as_ref().is_ok_and(|status| status.unavailable_pods.contains_key(&*pod)) {
                 known.dirty = true;
-                self.touched.insert(key);
+                self.queue.touch(key);
             }
         }
     }
@@ -130,15 +124,14 @@ impl BudgetIndex {
             }
             self.parents.insert((lookup.namespace.clone(), uid.clone()), parent);
         }
-        let Some(space) = self.spaces.get(&lookup.namespace) else { return };
-        for name in space {
+        for name in self.spaces.of(&lookup.namespace) {
             let key = Key { namespace: lookup.namespace.clone(), name: name.clone() };
             let Some(round) = self.budgets.get_mut(&key).and_then(|known| known.round.as_mut()) else {
                 continue;
             };
             if round.asked.contains(&lookup) {
                 round.found.insert(lookup.clone(), found.clone());
-                self.touched.insert(key);
+                self.queue.touch(key);
             }
         }
     }

@@ -10,8 +10,7 @@ use berth_proto::crd::PodUnavailableBudgetStatus;
 use tracing::warn;
 
 use super::{
-    AGAIN, ANSWERED_WITHIN, BudgetIndex, BudgetWrite, COUNTED_EVERY, KINDS, LOOKED_EVERY, Parent, SETTLED,
-    Step,
+    AGAIN, BudgetIndex, BudgetWrite, COUNTED_EVERY, KINDS, LOOKED_EVERY, Parent, Step,
     count::{Facts, Member, count},
     held::Held,
     known::{Known, Round},
@@ -21,8 +20,9 @@ use super::{
 use crate::{
     condition::accepted,
     images::Effect,
-    seen::{Key, Kind, Now, Owner, Pod, PodStage, Pods},
+    seen::{Key, Now, Owner, Pod, PodStage, Pods},
     time::later,
+    work::{Sent, pods_unseen_until},
 };
 
 type Parents = HashMap<(Arc<str>, Arc<str>), Parent>;
@@ -30,15 +30,13 @@ type Parents = HashMap<(Arc<str>, Arc<str>), Parent>;
 impl BudgetIndex {
     /// Goes on with the budgets that were touched.
     pub(super) fn advance(&mut self, pods: &Pods, now: Now) {
-        let touched = std::mem::take(&mut self.touched);
+        let due = self.queue.due(now.instant);
         let (Some(leads), Some(_)) = (self.leads, self.views.complete_since(KINDS)) else { return };
-        let settles = later(leads, SETTLED);
-        let doubt = self.views.doubt(Kind::Pod).filter(|until| *until > now.instant);
-        let doubt = doubt.into_iter().chain((settles > now.instant).then_some(settles)).max();
-        for key in touched {
+        let doubt = pods_unseen_until(&self.views, leads, now);
+        for key in due {
             let Some(known) = self.budgets.get_mut(&key).filter(|known| !known.deleting) else { continue };
             let at = advance(&key, known, (&self.parents, &self.held), pods, doubt, now, &mut self.steps);
-            self.timers.set(key, at);
+            self.queue.again(key, at);
         }
     }
 }
@@ -53,12 +51,8 @@ fn advance(
     now: Now,
     steps: &mut Vec<Effect>,
 ) -> Option<Instant> {
-    if let Some((version, at)) = &known.sent {
-        let until = later(*at, ANSWERED_WITHIN);
-        if *version == known.resource_version && now.instant < until {
-            return Some(until);
-        }
-        known.sent = None;
+    if let Some(until) = known.sent.waits(&known.resource_version, now.instant) {
+        return Some(until);
     }
     let budget = match &known.budget {
         Ok(budget) => budget.clone(),
@@ -135,7 +129,7 @@ fn owe(key: &Key, known: &mut Known, next: PodUnavailableBudgetStatus, now: Now,
     if known.status.as_ref() == Ok(&next) {
         return;
     }
-    known.sent = Some((known.resource_version.clone(), now.instant));
+    known.sent = Sent::now(&known.resource_version, now.instant);
     steps.push(Effect::Budget(Step::Write(Box::new(BudgetWrite {
         key: key.clone(),
         uid: known.uid.clone(),

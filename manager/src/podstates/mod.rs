@@ -25,7 +25,7 @@ mod site;
 mod tests;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -41,14 +41,12 @@ use crate::{
     seen::{
         self, Key, Kind, LabelSets, Now, Object, Pod, PodChange, PodStateSeen, Pods, SetSeen, Texts, Views,
     },
-    timers::Timers,
+    work::{Names, Sent, WorkQueue},
     write::Target,
 };
 
 /// A PersistentPodState is written once in it at the most.
 pub const RECORDED_EVERY: Duration = Duration::from_secs(1);
-/// Time to wait for the effect of a write, which is seen in the next version of its object.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
 /// Annotations that could not be read are asked for again after it.
 const AGAIN: Duration = Duration::from_secs(5);
 /// Pods whose annotations are asked for at once.
@@ -67,13 +65,11 @@ pub struct PodStateIndex {
     labels: LabelSets,
     states: BTreeMap<Key, Known>,
     /// Names of the states of a namespace.
-    spaces: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
+    spaces: Names,
     /// StatefulSets of both groups, by whether it is an advanced one.
     sets: [HashMap<Key, KnownSet>; 2],
     nodes: HashMap<Arc<str>, KnownNode>,
-    timers: Timers<Key>,
-    /// States to look at before the call returns.
-    touched: BTreeSet<Key>,
+    queue: WorkQueue,
     effects: Vec<Effect>,
 }
 
@@ -96,8 +92,7 @@ struct Known {
     asked: Option<Instant>,
     /// When it was looked at last.
     looked: Option<Instant>,
-    /// Version that the newest write was decided on, and when.
-    sent: Option<(Box<str>, Instant)>,
+    sent: Sent,
 }
 
 #[derive(Debug)]
@@ -140,7 +135,7 @@ impl Known {
             annotations: BTreeMap::new(),
             asked: None,
             looked: None,
-            sent: None,
+            sent: Sent::default(),
         }
     }
 
@@ -207,14 +202,8 @@ impl Index for PodStateIndex {
         match kind {
             Kind::PodState => {
                 self.states.remove(&key);
-                self.timers.set(key.clone(), None);
-                self.touched.remove(&key);
-                if let Some(space) = self.spaces.get_mut(namespace) {
-                    space.remove(name);
-                    if space.is_empty() {
-                        self.spaces.remove(namespace);
-                    }
-                }
+                self.queue.forget(&key);
+                self.spaces.remove(&key);
             }
             Kind::StatefulSet | Kind::AdvancedSet => {
                 let advanced = kind == Kind::AdvancedSet;
@@ -252,9 +241,6 @@ impl Index for PodStateIndex {
     }
 
     fn time_passed(&mut self, pods: &Pods, now: Now) {
-        while let Some(key) = self.timers.due(now.instant) {
-            self.touched.insert(key);
-        }
         self.advance(pods, now);
     }
 
@@ -266,7 +252,7 @@ impl Index for PodStateIndex {
     fn rests(&mut self, _: &Pods, _: Now) {
         self.leads = false;
         for known in self.states.values_mut() {
-            (known.looked, known.asked, known.sent) = (None, None, None);
+            (known.looked, known.asked, known.sent) = (None, None, Sent::default());
             known.annotations.clear();
         }
     }
@@ -276,14 +262,12 @@ impl Index for PodStateIndex {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        self.timers.next()
+        self.queue.next()
     }
 
     fn settle(&mut self, now: Now) -> Vec<Effect> {
         // Pods are looked at when the time of a state has come, which may be now.
-        for key in std::mem::take(&mut self.touched) {
-            self.timers.set(key, Some(now.instant));
-        }
+        self.queue.put_off(now.instant);
         std::mem::take(&mut self.effects)
     }
 
@@ -308,28 +292,28 @@ impl PodStateIndex {
             if known.resource_version == next.resource_version {
                 return;
             }
-            (next.looked, next.sent) = (known.looked, known.sent.take());
+            (next.looked, next.sent) = (known.looked, std::mem::take(&mut known.sent));
             if known.generation == next.generation {
                 (next.asked, next.annotations) = (known.asked, std::mem::take(&mut known.annotations));
             }
         }
-        self.spaces.entry(key.namespace.clone()).or_default().insert(key.name.clone());
+        self.spaces.insert(&key);
         self.states.insert(key.clone(), next);
-        self.touched.insert(key);
+        self.queue.touch(key);
     }
 
     /// Touches the states of a StatefulSet.
     fn touch(&mut self, namespace: &Arc<str>, target: &TargetName) {
-        for name in self.spaces.get(namespace).into_iter().flatten() {
+        for name in self.spaces.of(namespace) {
             let key = Key { namespace: namespace.clone(), name: name.clone() };
             if self.states.get(&key).is_some_and(|known| known.is_about(target)) {
-                self.touched.insert(key);
+                self.queue.touch(key);
             }
         }
     }
 
     fn look_at_all(&mut self) {
-        self.touched.extend(self.states.keys().cloned());
+        self.queue.touch_all(self.states.keys());
     }
 }
 

@@ -12,7 +12,7 @@ use berth_proto::crd::{PersistentPodStateStatus, PodState};
 use tracing::warn;
 
 use super::{
-    AGAIN, ANSWERED_WITHIN, Known, KnownNode, KnownSet, MOST_READ, PodStateIndex, RECORDED_EVERY, of_set,
+    AGAIN, Known, KnownNode, KnownSet, MOST_READ, PodStateIndex, RECORDED_EVERY, of_set,
     site::{Annotated, PodStateStep, PodStateWrite},
 };
 use crate::{
@@ -20,6 +20,7 @@ use crate::{
     images::Effect,
     seen::{Key, Now, Pod, PodStage, Pods, SetSeen},
     time::later,
+    work::{ANSWERED_WITHIN, Sent},
 };
 
 /// Facts that a state is recorded by.
@@ -32,11 +33,11 @@ struct Facts<'a> {
 impl PodStateIndex {
     /// Goes on with the states that were touched.
     pub(super) fn advance(&mut self, pods: &Pods, now: Now) {
-        let touched = std::mem::take(&mut self.touched);
+        let due = self.queue.due(now.instant);
         if !self.leads {
             return;
         }
-        for key in touched {
+        for key in due {
             let Some(known) = self.states.get_mut(&key).filter(|known| !known.deleting) else { continue };
             if let Ok(rules) = &known.rules {
                 let advanced = rules.target().advanced;
@@ -53,7 +54,7 @@ impl PodStateIndex {
             let set = set.map(|KnownSet { seen, .. }| seen).filter(|seen| !seen.deleting);
             let facts = Facts { set, nodes: &self.nodes, pods };
             let at = advance(&key, known, &facts, now, &mut self.effects);
-            self.timers.set(key, at);
+            self.queue.again(key, at);
         }
     }
 
@@ -78,7 +79,7 @@ impl PodStateIndex {
         // What could not be read is asked for when its time has come.
         if is_news {
             known.asked = None;
-            self.touched.insert(key);
+            self.queue.touch(key);
         }
     }
 }
@@ -91,12 +92,8 @@ fn advance(
     now: Now,
     effects: &mut Vec<Effect>,
 ) -> Option<Instant> {
-    if let Some((version, at)) = &known.sent {
-        let until = later(*at, ANSWERED_WITHIN);
-        if *version == known.resource_version && now.instant < until {
-            return Some(until);
-        }
-        known.sent = None;
+    if let Some(until) = known.sent.waits(&known.resource_version, now.instant) {
+        return Some(until);
     }
     // One that cannot be read is left alone.
     let Ok(status) = &known.status else { return None };
@@ -207,7 +204,7 @@ fn owe(
     if known.status.as_ref() == Ok(&next) {
         return None;
     }
-    known.sent = Some((known.resource_version.clone(), now.instant));
+    known.sent = Sent::now(&known.resource_version, now.instant);
     effects.push(Effect::PodState(PodStateStep::Write(Box::new(PodStateWrite {
         key: key.clone(),
         uid: known.uid.clone(),

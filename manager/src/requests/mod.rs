@@ -39,6 +39,7 @@
 //!   bounded by number and time.
 
 mod assignment;
+mod budgets;
 mod deadline;
 mod failure;
 mod kind;
@@ -79,7 +80,7 @@ use crate::{
     images::Effect,
     index::Index,
     metrics::Metrics,
-    seen::{BudgetSeen, Key, Kind, Now, Object, Pod, PodChange, Pods, RequestSeen, Texts, Views},
+    seen::{Key, Kind, Now, Object, Pod, PodChange, Pods, RequestSeen, Texts, Views},
     time::later,
     write::{Target, Write},
 };
@@ -268,47 +269,6 @@ impl RequestIndex {
         Some(request)
     }
 
-    // === budgets ===
-
-    /// From now on no pod is recreated before its budget lets it.
-    pub fn ask_budgets(&mut self) {
-        self.asks_budgets = true;
-    }
-
-    #[cfg(test)]
-    fn nobody_waits(&self) -> bool {
-        self.waiting.is_empty()
-    }
-
-    /// A budget has answered.
-    pub fn permitted(&mut self, reply: Reply, now: Now) {
-        let id = reply.ask.id.clone();
-        let Some(request) = self.requests.get_mut(&id).filter(|request| *request.uid == *reply.ask.uid)
-        else {
-            return;
-        };
-        if !matches!(request.stage, Stage::Unassigned(_)) || !request.permit.answered(reply, now.instant) {
-            return;
-        }
-        if let Some(budget) = request.waits_for() {
-            self.waiting.add(budget, request.seen.instant, &id);
-        }
-        self.requests.set_timer(&id, Some(now.instant));
-    }
-
-    /// As many as the budget lets now ask it again, soon.
-    fn budget_changed(&mut self, seen: &BudgetSeen) {
-        let allowed = seen.status.as_ref().map_or(0, |status| status.unavailable_allowed);
-        let Ok(allowed @ 1..) = usize::try_from(allowed) else { return };
-        let key = self.texts.key(&seen.namespace, &seen.name);
-        for id in self.waiting.first(&key, allowed) {
-            let again = self.requests.get_mut(&id).and_then(|request| request.permit.wake());
-            if again.is_some() {
-                self.requests.set_timer(&id, again);
-            }
-        }
-    }
-
     /// How much is remembered.
     pub fn size(&self) -> Size {
         let assigned = self.requests.assigned();
@@ -320,8 +280,6 @@ impl RequestIndex {
             assigned,
         }
     }
-
-    // === decisions ===
 
     /// Since when requests can be decided; `None` while they can't. A list of them comes in any order, so one
     /// may be seen before the one it follows: nothing is decided before its end.

@@ -27,8 +27,7 @@ mod site;
 mod tests;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    sync::Arc,
+    collections::BTreeMap,
     time::{Duration, Instant},
 };
 
@@ -42,7 +41,7 @@ use crate::{
     index::Index,
     metrics::Metrics,
     seen::{Key, Kind, Now, Object, PodChange, Pods, SpreadSeen, Texts, Views},
-    timers::Timers,
+    work::{Names, Sent, WorkQueue},
     write::Target,
 };
 
@@ -50,12 +49,8 @@ use crate::{
 pub const COUNTED_EVERY: Duration = Duration::from_millis(200);
 /// Replicas may change without an event of a pod: they are looked at again after it.
 const LOOKED_EVERY: Duration = Duration::from_secs(300);
-/// Time to wait for the effect of a write, which is seen in the next version of its object.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
 /// Replicas that could not be read are asked for again after it.
 const AGAIN: Duration = Duration::from_secs(5);
-/// A leader that has just begun may see pods later than the one before it did.
-const SETTLED: Duration = Duration::from_secs(2);
 
 /// The kinds by which spreads are counted.
 const KINDS: &[Kind] = &[Kind::Pod, Kind::Spread];
@@ -69,10 +64,8 @@ pub struct SpreadIndex {
     texts: Texts,
     spreads: BTreeMap<Key, Known>,
     /// Names of the spreads of a namespace.
-    spaces: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
-    timers: Timers<Key>,
-    /// Spreads to look at before the call returns.
-    touched: BTreeSet<Key>,
+    spaces: Names,
+    queue: WorkQueue,
     effects: Vec<Effect>,
 }
 
@@ -96,8 +89,7 @@ struct Known {
     asked: Option<Instant>,
     /// Answer to it.
     replicas: Option<i32>,
-    /// Version that the newest write was decided on, and when.
-    sent: Option<(Box<str>, Instant)>,
+    sent: Sent,
 }
 
 /// How much is remembered.
@@ -124,7 +116,7 @@ impl Known {
             counted: None,
             asked: None,
             replicas: None,
-            sent: None,
+            sent: Sent::default(),
         }
     }
 }
@@ -141,10 +133,8 @@ impl Index for SpreadIndex {
     fn pod_changed(&mut self, change: &PodChange, _: &Pods, _: Now) {
         for pod in [&change.before, &change.after].into_iter().flatten() {
             let Some(spread) = pod.spread.as_deref() else { continue };
-            let known =
-                self.spaces.get(&change.key.namespace).and_then(|space| space.get(spread.name.as_str()));
-            if let Some(name) = known {
-                self.touched.insert(change.key.sibling(name));
+            if let Some(name) = self.spaces.get(&change.key.namespace, &spread.name) {
+                self.queue.touch(change.key.sibling(name));
             }
         }
     }
@@ -159,12 +149,12 @@ impl Index for SpreadIndex {
                 return;
             }
             next.ages = std::mem::take(&mut known.ages);
-            (next.counted, next.sent) = (known.counted, known.sent.take());
+            (next.counted, next.sent) = (known.counted, std::mem::take(&mut known.sent));
             (next.asked, next.replicas) = (known.asked, known.replicas);
         }
-        self.spaces.entry(key.namespace.clone()).or_default().insert(key.name.clone());
+        self.spaces.insert(&key);
         self.spreads.insert(key.clone(), next);
-        self.touched.insert(key);
+        self.queue.touch(key);
     }
 
     fn remove(&mut self, kind: Kind, namespace: &str, name: &str, _: &Pods, _: Now) {
@@ -173,14 +163,8 @@ impl Index for SpreadIndex {
         }
         let key = self.texts.key(namespace, name);
         self.spreads.remove(&key);
-        self.timers.set(key.clone(), None);
-        self.touched.remove(&key);
-        if let Some(space) = self.spaces.get_mut(namespace) {
-            space.remove(name);
-            if space.is_empty() {
-                self.spaces.remove(namespace);
-            }
-        }
+        self.queue.forget(&key);
+        self.spaces.remove(&key);
     }
 
     fn vanished(&self, kind: Kind) -> Vec<Key> {
@@ -196,9 +180,6 @@ impl Index for SpreadIndex {
     }
 
     fn time_passed(&mut self, pods: &Pods, now: Now) {
-        while let Some(key) = self.timers.due(now.instant) {
-            self.touched.insert(key);
-        }
         self.advance(pods, now);
     }
 
@@ -210,7 +191,8 @@ impl Index for SpreadIndex {
     fn rests(&mut self, _: &Pods, _: Now) {
         self.leads = None;
         for known in self.spreads.values_mut() {
-            (known.counted, known.asked, known.replicas, known.sent) = (None, None, None, None);
+            (known.counted, known.asked, known.replicas) = (None, None, None);
+            known.sent = Sent::default();
         }
     }
 
@@ -219,14 +201,12 @@ impl Index for SpreadIndex {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        self.timers.next()
+        self.queue.next()
     }
 
     fn settle(&mut self, now: Now) -> Vec<Effect> {
         // Pods are looked at when the time of a spread has come, which may be now.
-        for key in std::mem::take(&mut self.touched) {
-            self.timers.set(key, Some(now.instant));
-        }
+        self.queue.put_off(now.instant);
         std::mem::take(&mut self.effects)
     }
 
@@ -243,6 +223,6 @@ impl SpreadIndex {
     }
 
     fn look_at_all(&mut self) {
-        self.touched.extend(self.spreads.keys().cloned());
+        self.queue.touch_all(self.spreads.keys());
     }
 }

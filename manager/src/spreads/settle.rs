@@ -8,32 +8,31 @@ use berth_spread::{Facts, Member, count};
 use tracing::{info, warn};
 
 use super::{
-    AGAIN, ANSWERED_WITHIN, COUNTED_EVERY, KINDS, Known, LOOKED_EVERY, SETTLED, SpreadIndex,
+    AGAIN, COUNTED_EVERY, KINDS, Known, LOOKED_EVERY, SpreadIndex,
     site::{Replicas, SpreadStep, SpreadWrite},
 };
 use crate::{
     condition::accepted,
     images::Effect,
-    seen::{Key, Kind, Now, PodStage, Pods},
+    seen::{Key, Now, PodStage, Pods},
     time::later,
+    work::{Sent, pods_unseen_until},
 };
 
 impl SpreadIndex {
     /// Goes on with the spreads that were touched.
     pub(super) fn advance(&mut self, pods: &Pods, now: Now) {
-        let touched = std::mem::take(&mut self.touched);
+        let due = self.queue.due(now.instant);
         let (Some(leads), Some(_)) = (self.leads, self.views.complete_since(KINDS)) else { return };
-        let settles = later(leads, SETTLED);
-        let doubt = self.views.doubt(Kind::Pod).filter(|until| *until > now.instant);
-        let doubt = doubt.into_iter().chain((settles > now.instant).then_some(settles)).max();
-        for key in touched {
+        let doubt = pods_unseen_until(&self.views, leads, now);
+        for key in due {
             let Some(known) = self.spreads.get_mut(&key).filter(|known| !known.deleting) else { continue };
             // A pod that is not seen yet would leave its place to another one.
             let at = match doubt {
                 Some(until) => Some(until),
                 None => advance(&key, known, pods, now, &mut self.effects),
             };
-            self.timers.set(key, at);
+            self.queue.again(key, at);
         }
     }
 
@@ -52,7 +51,7 @@ impl SpreadIndex {
                 return warn!(spread = %key, error, "WorkloadSpread not counted, its workload was not read");
             }
         }
-        self.touched.insert(key);
+        self.queue.touch(key);
     }
 }
 
@@ -64,12 +63,8 @@ fn advance(
     now: Now,
     effects: &mut Vec<Effect>,
 ) -> Option<Instant> {
-    if let Some((version, at)) = &known.sent {
-        let until = later(*at, ANSWERED_WITHIN);
-        if *version == known.resource_version && now.instant < until {
-            return Some(until);
-        }
-        known.sent = None;
+    if let Some(until) = known.sent.waits(&known.resource_version, now.instant) {
+        return Some(until);
     }
     let spread = match &known.spread {
         Ok(spread) => spread,
@@ -142,7 +137,7 @@ fn owe(key: &Key, known: &mut Known, next: WorkloadSpreadStatus, now: Now, effec
     if known.status.as_ref() == Ok(&next) {
         return;
     }
-    known.sent = Some((known.resource_version.clone(), now.instant));
+    known.sent = Sent::now(&known.resource_version, now.instant);
     effects.push(Effect::Spread(SpreadStep::Write(Box::new(SpreadWrite {
         key: key.clone(),
         uid: known.uid.clone(),

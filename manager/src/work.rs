@@ -1,0 +1,185 @@
+//! Work of an index whose objects have one status each, written by the leader: which of them to look at and
+//! when, which belong to a namespace, and which write is not answered yet.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    seen::{Key, Kind, Now, Views},
+    time::later,
+    timers::Timers,
+};
+
+/// Time to wait for the effect of a write, which is seen in the next version of its object.
+pub(crate) const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
+/// A leader that has just begun may see pods later than the one before it did.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// Work queue of objects to look at, at once or at a time.
+#[derive(Debug, Default)]
+pub(crate) struct WorkQueue {
+    timers: Timers<Key>,
+    /// Objects to look at before the call returns.
+    touched: BTreeSet<Key>,
+}
+
+impl WorkQueue {
+    pub(crate) fn touch(&mut self, key: Key) {
+        self.touched.insert(key);
+    }
+
+    pub(crate) fn touch_all<'a>(&mut self, keys: impl IntoIterator<Item = &'a Key>) {
+        self.touched.extend(keys.into_iter().cloned());
+    }
+
+    /// Sets when to look at an object again although nothing happens.
+    pub(crate) fn again(&mut self, key: Key, at: Option<Instant>) {
+        self.timers.set(key, at);
+    }
+
+    /// Takes an object out that is not there any more.
+    pub(crate) fn forget(&mut self, key: &Key) {
+        self.timers.set(key.clone(), None);
+        self.touched.remove(key);
+    }
+
+    /// Takes out what was touched, and that whose time has come.
+    pub(crate) fn due(&mut self, now: Instant) -> BTreeSet<Key> {
+        while let Some(key) = self.timers.due(now) {
+            self.touched.insert(key);
+        }
+        std::mem::take(&mut self.touched)
+    }
+
+    /// Leaves what was touched to the next call of [`WorkQueue::due`], which shows the pods as they are then.
+    pub(crate) fn put_off(&mut self, now: Instant) {
+        for key in std::mem::take(&mut self.touched) {
+            self.timers.set(key, Some(now));
+        }
+    }
+
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+}
+
+/// Names of the objects of each namespace.
+#[derive(Debug, Default)]
+pub(crate) struct Names(HashMap<Arc<str>, BTreeSet<Arc<str>>>);
+
+impl Names {
+    pub(crate) fn insert(&mut self, key: &Key) {
+        self.0.entry(key.namespace.clone()).or_default().insert(key.name.clone());
+    }
+
+    /// Takes a name out, and says whether it was the last of its namespace.
+    pub(crate) fn remove(&mut self, key: &Key) -> bool {
+        let Some(names) = self.0.get_mut(&key.namespace) else { return false };
+        names.remove(&key.name);
+        let is_last = names.is_empty();
+        if is_last {
+            self.0.remove(&key.namespace);
+        }
+        is_last
+    }
+
+    /// The names of a namespace.
+    pub(crate) fn of<'a>(&'a self, namespace: &str) -> impl Iterator<Item = &'a Arc<str>> + use<'a> {
+        self.0.get(namespace).into_iter().flatten()
+    }
+
+    /// The name as it is kept, where the namespace has it.
+    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<&Arc<str>> {
+        self.0.get(namespace).and_then(|names| names.get(name))
+    }
+}
+
+/// Newest write to an object: the version that it was decided on, and when. Until another version is seen, or
+/// the time for that is over, nothing is decided on the old one.
+#[derive(Debug, Default)]
+pub(crate) struct Sent(Option<(Box<str>, Instant)>);
+
+impl Sent {
+    pub(crate) fn now(version: &str, now: Instant) -> Self {
+        Self(Some((version.into(), now)))
+    }
+
+    /// Says until when the answer is waited for, and forgets a write that was answered or is given up.
+    pub(crate) fn waits(&mut self, version: &str, now: Instant) -> Option<Instant> {
+        let (of, at) = self.0.as_ref()?;
+        let until = later(*at, ANSWERED_WITHIN);
+        if **of == *version && now < until {
+            return Some(until);
+        }
+        self.0 = None;
+        None
+    }
+}
+
+/// Time up to which pods may be there that are not seen: since `leads`, or because a watch broke.
+pub(crate) fn pods_unseen_until(views: &Views, leads: Instant, now: Now) -> Option<Instant> {
+    let settles = later(leads, SETTLED);
+    views.doubt(Kind::Pod).into_iter().chain([settles]).filter(|until| *until > now.instant).max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        Key { namespace: "shop".into(), name: name.into() }
+    }
+
+    #[test]
+    fn what_was_touched_is_due_once() {
+        let now = Instant::now();
+        let mut queue = WorkQueue::default();
+        queue.touch(key("a"));
+        queue.touch(key("a"));
+        queue.touch(key("gone"));
+        queue.forget(&key("gone"));
+        assert_eq!(queue.due(now), BTreeSet::from([key("a")]));
+        assert_eq!(queue.due(now), BTreeSet::new());
+    }
+
+    #[test]
+    fn what_is_put_off_is_due_at_the_next_call() {
+        let now = Instant::now();
+        let mut queue = WorkQueue::default();
+        queue.touch(key("a"));
+        queue.again(key("b"), Some(later(now, Duration::from_secs(1))));
+        queue.put_off(now);
+        assert_eq!(queue.next(), Some(now));
+        assert_eq!(queue.due(now), BTreeSet::from([key("a")]));
+        assert_eq!(queue.due(later(now, Duration::from_secs(1))), BTreeSet::from([key("b")]));
+        assert_eq!(queue.next(), None);
+    }
+
+    #[test]
+    fn the_last_name_ends_its_namespace() {
+        let mut names = Names::default();
+        names.insert(&key("a"));
+        names.insert(&key("b"));
+        assert!(!names.remove(&key("a")));
+        assert!(!names.remove(&key("a")), "one that is not there is not the last");
+        assert_eq!(names.get("shop", "b"), Some(&"b".into()));
+        assert!(names.remove(&key("b")));
+        assert_eq!(names.of("shop").count(), 0);
+    }
+
+    #[test]
+    fn a_write_is_waited_for_until_another_version_is_seen() {
+        let now = Instant::now();
+        let until = later(now, ANSWERED_WITHIN);
+        let mut sent = Sent::now("7", now);
+        assert_eq!(sent.waits("7", now), Some(until));
+        assert_eq!(sent.waits("8", now), None);
+        assert_eq!(sent.waits("7", now), None, "it was answered");
+        let mut sent = Sent::now("7", now);
+        assert_eq!(sent.waits("7", until), None, "it is given up");
+        assert_eq!(Sent::default().waits("7", now), None);
+    }
+}
