@@ -255,8 +255,8 @@ fn an_update_that_goes_on_gets_the_newest_revision() {
     assert_eq!((update.name.as_str(), update.revision.as_str(), update.attempt), ("p0", "shop-new", 1));
 }
 
-/// Where an agent may not write the label, the pod has it before its node is told; the node restarts who reads
-/// it.
+/// Where an agent may not write the label, the pod has it before its node is told; the node restarts who
+/// reads it.
 #[test]
 fn a_pod_has_its_labels_before_its_node_is_told() {
     let mut world = World::new(spec("InPlaceOnly"), "3o");
