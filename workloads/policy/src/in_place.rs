@@ -2,17 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use crate::{
-    action::{Action, InPlaceUpdate},
-    pod::PodView,
-    revision::Revision,
-    selector::Labels,
-};
-
-/// Annotations by which a pod's containers are ordered, which is settled when they are started.
-const SETTLED: [&str; 2] = ["apps.kruise.io/container-launch-priority", "berth.dev/container-launch-plan"];
+use crate::{action::Action, revision::Revision};
 
 /// Change that a running pod can follow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,83 +15,6 @@ pub struct Change {
     pub labels: BTreeMap<String, String>,
     /// Annotations that are new or have another value.
     pub annotations: BTreeMap<String, String>,
-    /// Labels that the template has no more.
-    pub gone_labels: BTreeSet<String>,
-    /// Annotations that the template has no more.
-    pub gone_annotations: BTreeSet<String>,
-}
-
-impl Change {
-    /// Tells whether the pod has all of it with its metadata: no container gets another image, and none has
-    /// an env that is taken from what changes.
-    pub(crate) fn is_metadata_alone(&self, to: &Map<String, Value>) -> bool {
-        self.images.is_empty()
-            && !env_paths(to).any(|path| {
-                let named = |map: &str, keys: &BTreeMap<String, String>| {
-                    let key = path.strip_prefix(map).and_then(|rest| rest.strip_prefix("['"));
-                    key.and_then(|rest| rest.strip_suffix("']")).is_some_and(|key| keys.contains_key(key))
-                };
-                named("metadata.labels", &self.labels) || named("metadata.annotations", &self.annotations)
-            })
-    }
-
-    /// Returns the metadata of a merge patch that gives the pod the labels and annotations; `None`: nothing
-    /// of them changes. Their values are written by the workloads and not by the node: an agent may write
-    /// only what the Namespace lists.
-    pub(crate) fn metadata(&self) -> Option<Map<String, Value>> {
-        let map = |changed: &BTreeMap<String, String>, gone: &BTreeSet<String>| -> Map<String, Value> {
-            let changed = changed.iter().map(|(key, value)| (key.clone(), value.as_str().into()));
-            changed.chain(gone.iter().map(|key| (key.clone(), Value::Null))).collect()
-        };
-        let labels = map(&self.labels, &self.gone_labels);
-        let annotations = map(&self.annotations, &self.gone_annotations);
-        let all = [("labels", labels), ("annotations", annotations)].into_iter();
-        let all: Map<String, Value> =
-            all.filter(|(_, map)| !map.is_empty()).map(|(name, map)| (name.to_owned(), map.into())).collect();
-        (!all.is_empty()).then_some(all)
-    }
-
-    /// Returns it without what a pod with these labels has already.
-    fn beside(&self, labels: &Labels) -> Self {
-        let mut left = self.clone();
-        left.labels.retain(|key, value| labels.get(key) != Some(value));
-        left.gone_labels.retain(|key| labels.contains_key(key));
-        left
-    }
-
-    /// Returns the same with these labels, as one patch.
-    pub(crate) fn metadata_with<'a>(&self, labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Value {
-        let mut metadata = self.metadata().unwrap_or_default();
-        let all = metadata.entry("labels").or_insert_with(|| Map::new().into());
-        if let Some(all) = all.as_object_mut() {
-            all.extend(labels.into_iter().map(|(key, value)| (key.to_owned(), value.into())));
-        }
-        json!({ "metadata": metadata })
-    }
-}
-
-/// Asks for an update that its node carries out, after the pod has its labels and annotations. These come
-/// before all entries, since entries that follow each other are one write for each node.
-pub(crate) fn tell_node(pod: &PodView, change: &Change, update: InPlaceUpdate, actions: &mut Vec<Action>) {
-    if let Some(metadata) = change.beside(&pod.labels).metadata() {
-        let at = actions.iter().position(|action| matches!(action, Action::UpdateInPlace(_)));
-        let patch = Action::PatchPod(pod.target(), json!({ "metadata": metadata }));
-        actions.insert(at.unwrap_or(actions.len()), patch);
-    }
-    actions.push(Action::UpdateInPlace(update));
-}
-
-/// Gives a pod a revision that differs in metadata alone: one write, and nothing for its node to do. What is
-/// told of an update before is forgotten first, or it would be taken for the newest word.
-pub(crate) fn patch_alone(
-    pod: &PodView,
-    known: Option<&InPlaceState>,
-    patch: Value,
-    actions: &mut Vec<Action>,
-) {
-    let forget = known.map(|known| Action::ForgetInPlace { node: known.node.clone(), uid: pod.uid.clone() });
-    actions.extend(forget);
-    actions.push(Action::PatchPod(pod.target(), patch));
 }
 
 /// Standing of an update in place, as the node tells it.
@@ -163,28 +78,23 @@ pub(crate) fn change_of(
 ) -> Option<Change> {
     let plain = change(&from.template, &to.template)?;
     let Some(begun) = known.filter(|known| known.phase != InPlacePhase::Done) else { return Some(plain) };
-    let mut whole = plain;
     if let Some(begun) = revisions.iter().find(|one| one.name == begun.revision) {
-        let begun = change(&begun.template, &to.template)?;
-        whole.gone_labels.extend(begun.gone_labels);
-        whole.gone_annotations.extend(begun.gone_annotations);
+        change(&begun.template, &to.template)?;
     }
     let mut template = to.template.clone();
-    whole.images = images(&mut template).into_iter().filter(|(_, image)| !image.is_empty()).collect();
+    let images = images(&mut template).into_iter().filter(|(_, image)| !image.is_empty()).collect();
     let none = Map::new();
-    let all = |key| Some(metadata(&none, &to.template, key)?.0);
-    (whole.labels, whole.annotations) = (all("labels")?, all("annotations")?);
-    Some(whole)
+    let all = |key| added(&none, &to.template, key);
+    Some(Change { images, labels: all("labels")?, annotations: all("annotations")? })
 }
 
 /// Finds the change from one template to another; `None`: a running pod cannot follow it.
 pub fn change(from: &Map<String, Value>, to: &Map<String, Value>) -> Option<Change> {
-    let (labels, gone_labels) = metadata(from, to, "labels")?;
-    let (annotations, gone_annotations) = metadata(from, to, "annotations")?;
-    if SETTLED.iter().any(|key| annotations.contains_key(*key) || gone_annotations.contains(*key)) {
-        return None;
-    }
-    let mut change = Change { labels, annotations, gone_labels, gone_annotations, ..Change::default() };
+    let mut change = Change {
+        labels: added(from, to, "labels")?,
+        annotations: added(from, to, "annotations")?,
+        ..Change::default()
+    };
     let (mut old, mut new) = (from.clone(), to.clone());
     for template in [&mut old, &mut new] {
         for key in ["labels", "annotations"] {
@@ -230,28 +140,18 @@ fn images(template: &mut Map<String, Value>) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Paths of the fields that env of the containers is taken from.
-fn env_paths(template: &Map<String, Value>) -> impl Iterator<Item = &str> {
-    let containers = template.get("spec").and_then(|spec| spec.get("containers")).and_then(Value::as_array);
-    let env = containers.into_iter().flatten().filter_map(|one| one.get("env").and_then(Value::as_array));
-    env.flatten().filter_map(|one| one.pointer("/valueFrom/fieldRef/fieldPath").and_then(Value::as_str))
-}
-
-/// Entries that are new or changed, and keys of those that are gone; `None`: one is no text.
-fn metadata(
-    from: &Map<String, Value>,
-    to: &Map<String, Value>,
-    key: &str,
-) -> Option<(BTreeMap<String, String>, BTreeSet<String>)> {
+/// Entries that are new or changed; `None`: one is gone, or is no text.
+fn added(from: &Map<String, Value>, to: &Map<String, Value>, key: &str) -> Option<BTreeMap<String, String>> {
     let of = |template: &Map<String, Value>| {
         let all = template.get("metadata").and_then(|metadata| metadata.get(key));
         all.and_then(Value::as_object).cloned().unwrap_or_default()
     };
     let (from, to) = (of(from), of(to));
-    let gone = from.keys().filter(|key| !to.contains_key(*key)).cloned().collect();
+    if from.keys().any(|key| !to.contains_key(key)) {
+        return None;
+    }
     let changed = to.into_iter().filter(|(key, value)| from.get(key) != Some(value));
-    let changed: Option<_> = changed.map(|(key, value)| Some((key, value.as_str()?.to_owned()))).collect();
-    Some((changed?, gone))
+    changed.map(|(key, value)| Some((key, value.as_str()?.to_owned()))).collect()
 }
 
 #[cfg(test)]
@@ -330,37 +230,8 @@ mod tests {
     }
 
     #[test]
-    fn a_label_that_is_gone_goes_from_the_pod() {
+    fn a_label_that_is_gone_is_not_followed() {
         let (from, to) = (template(spec("b:1"), json!({ "x": "1" })), template(spec("b:1"), json!({})));
-        let patch = change(&from, &to).unwrap().metadata_with([("revision", "b")]);
-        assert_eq!(patch, json!({ "metadata": { "labels": { "x": null, "revision": "b" } } }));
-    }
-
-    #[test]
-    fn the_order_of_a_pod_is_settled() {
-        let with = |value: Value| {
-            let mut template = template(spec("b:1"), json!({}));
-            template["metadata"]["annotations"] = value;
-            template
-        };
-        let ordered = with(json!({ "apps.kruise.io/container-launch-priority": "Ordered" }));
-        assert_eq!(change(&with(json!({})), &ordered), None);
-        assert_eq!(change(&ordered, &with(json!({}))), None);
-    }
-
-    /// Whoever reads a label or annotation has to be restarted, which its node does.
-    #[rstest]
-    #[case::unread(json!({}), json!({ "x": "2" }), true)]
-    #[case::read(json!({ "fieldRef": { "fieldPath": "metadata.labels['x']" } }), json!({ "x": "2" }), false)]
-    #[case::another(json!({ "fieldRef": { "fieldPath": "metadata.labels['y']" } }), json!({ "x": "2" }), true)]
-    #[case::an_annotation(
-        json!({ "fieldRef": { "fieldPath": "metadata.annotations['x']" } }), json!({ "x": "2" }), true
-    )]
-    #[case::gone(json!({ "fieldRef": { "fieldPath": "metadata.labels['x']" } }), json!({}), true)]
-    fn metadata_alone(#[case] source: Value, #[case] labels: Value, #[case] alone: bool) {
-        let spec = json!({ "containers": [{ "name": "a", "image": "a:1", "env": [{ "name": "X", "valueFrom": source }] }] });
-        let (from, to) = (template(spec.clone(), json!({ "x": "1" })), template(spec, labels));
-        let change = change(&from, &to).unwrap();
-        assert_eq!(change.is_metadata_alone(&to), alone);
+        assert_eq!(change(&from, &to), None);
     }
 }

@@ -191,7 +191,7 @@ fn defaults(made: &Value) -> Result<()> {
     let on_delete = made.pointer("/spec/updateStrategy/type").is_some_and(|kind| kind == "OnDelete");
     let rolling = "/spec/updateStrategy/rollingUpdate";
     if made["kind"] == "DaemonSet" && !on_delete {
-        let needed = ["rollingUpdateType", "partition", "maxUnavailable", "maxSurge"];
+        let needed = ["rollingUpdateType", "partition"];
         let left_out = needed.iter().any(|field| made.pointer(&format!("{rolling}/{field}")).is_none());
         missing.extend(left_out.then_some(rolling));
     }

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     action::{Action, InPlaceUpdate},
-    in_place::{self, Change, InPlacePhase, change_of},
+    in_place::{Change, InPlacePhase, change_of},
     lifecycle::{State, held_again, holds},
     names::{REVISION_LABEL, TEMPLATE_HASH_LABEL},
     revision::Revision,
@@ -79,9 +79,6 @@ impl<'a> Pass<'a> {
         let from = from.ok_or_else(|| format!("its revision {label:?} is not on file"))?;
         let change = change_of(self.input.revisions, from, member.in_place, target)
             .ok_or("more than images, labels and annotations has changed")?;
-        if change.is_metadata_alone(&target.template) {
-            return Ok(change);
-        }
         self.input.agents.updates(&pod.node, KIND)?;
         match member.in_place.map(|known| (&known.phase, known.revision == target.name)) {
             Some((InPlacePhase::Failed(why), true)) => Err(format!("its node could not do it: {why}")),
@@ -105,30 +102,23 @@ impl<'a> Pass<'a> {
             return;
         }
         let label = if self.input.settings.short_hash { target.hash() } else { &target.name };
-        if change.is_metadata_alone(&target.template) {
-            let own = [(REVISION_LABEL, label), (TEMPLATE_HASH_LABEL, target.hash())];
-            let patch = change.metadata_with(own);
-            in_place::patch_alone(pod, member.in_place, patch, &mut self.plan.actions);
-            return;
-        }
-        let mut labels = change.labels.clone();
+        let mut labels = change.labels;
         labels.insert(REVISION_LABEL.to_owned(), label.to_owned());
         // Set with the image, it is no write of its own afterwards.
         if self.input.agents.labels(&pod.node) {
             labels.insert(TEMPLATE_HASH_LABEL.to_owned(), target.hash().to_owned());
         }
         let attempt = member.in_place.map_or(0, |known| known.attempt.saturating_add(1));
-        let update = InPlaceUpdate {
+        self.plan.actions.push(Action::UpdateInPlace(InPlaceUpdate {
             node: pod.node.clone(),
             name: pod.name.clone(),
             uid: pod.uid.clone(),
             revision: target.name.clone(),
             attempt,
-            images: change.images.clone(),
+            images: change.images,
             labels,
-            annotations: change.annotations.clone(),
+            annotations: change.annotations,
             grace_seconds: self.rules.grace_seconds,
-        };
-        in_place::tell_node(pod, &change, update, &mut self.plan.actions);
+        }));
     }
 }

@@ -111,25 +111,19 @@ impl<'a> Pass<'a> {
         match self.possible(member) {
             Some(change) => {
                 let (pod, target) = (member.pod, self.live.update);
-                if change.is_metadata_alone(&target.template) {
-                    let patch = change.metadata_with([(REVISION_LABEL, target.hash())]);
-                    in_place::patch_alone(pod, member.in_place, patch, &mut self.plan.actions);
-                    return;
-                }
-                let mut labels = change.labels.clone();
+                let mut labels = change.labels;
                 labels.insert(REVISION_LABEL.to_owned(), target.hash().to_owned());
-                let update = InPlaceUpdate {
+                self.plan.actions.push(Action::UpdateInPlace(InPlaceUpdate {
                     node: pod.node.clone(),
                     name: pod.name.clone(),
                     uid: pod.uid.clone(),
                     revision: target.name.clone(),
                     attempt: member.in_place.map_or(0, |known| known.attempt.saturating_add(1)),
-                    images: change.images.clone(),
+                    images: change.images,
                     labels,
-                    annotations: change.annotations.clone(),
+                    annotations: change.annotations,
                     grace_seconds: None,
-                };
-                in_place::tell_node(pod, &change, update, &mut self.plan.actions);
+                }));
             }
             None => self.delete(member),
         }
@@ -143,9 +137,6 @@ impl<'a> Pass<'a> {
         }
         let from = self.input.revisions.iter().find(|one| one.is_of(pod.label(REVISION_LABEL)))?;
         let change = change_of(self.input.revisions, from, member.in_place, target)?;
-        if change.is_metadata_alone(&target.template) {
-            return Some(change);
-        }
         self.input.agents.updates(&pod.node, KIND).ok()?;
         let failed = member.in_place.is_some_and(|known| {
             matches!(known.phase, InPlacePhase::Failed(_)) && known.revision == target.name

@@ -8,7 +8,7 @@ use super::{KIND, Member, Pass};
 use crate::{
     action::{Action, InPlaceUpdate},
     clone_set::{Priority, UpdateType},
-    in_place::{self, Change, InPlacePhase, change_of},
+    in_place::{Change, InPlacePhase, change_of},
     lifecycle::{State, entering, has_all, held_again, holds},
     names::REVISION_LABEL,
     revision::Revision,
@@ -164,9 +164,6 @@ impl<'a> Pass<'a> {
         let from = from.ok_or_else(|| format!("its revision {label:?} is not on file"))?;
         let change = change_of(self.input.revisions, from, member.in_place, target)
             .ok_or("more than images, labels and annotations has changed")?;
-        if change.is_metadata_alone(&target.template) {
-            return Ok(change);
-        }
         self.input.agents.updates(&pod.node, KIND)?;
         match member.in_place.map(|known| (&known.phase, known.revision == target.name)) {
             Some((InPlacePhase::Failed(why), true)) => Err(format!("its node could not do it: {why}")),
@@ -189,24 +186,18 @@ impl<'a> Pass<'a> {
             }
             return;
         }
-        if change.is_metadata_alone(&target.template) {
-            let patch = change.metadata_with([(REVISION_LABEL, target.name.as_str())]);
-            in_place::patch_alone(pod, member.in_place, patch, &mut self.plan.actions);
-            return;
-        }
-        let mut labels = change.labels.clone();
+        let mut labels = change.labels;
         labels.insert(REVISION_LABEL.to_owned(), target.name.clone());
-        let update = InPlaceUpdate {
+        self.plan.actions.push(Action::UpdateInPlace(InPlaceUpdate {
             node: pod.node.clone(),
             name: pod.name.clone(),
             uid: pod.uid.clone(),
             revision: target.name.clone(),
             attempt: member.in_place.map_or(0, |known| known.attempt.saturating_add(1)),
-            images: change.images.clone(),
+            images: change.images,
             labels,
-            annotations: change.annotations.clone(),
+            annotations: change.annotations,
             grace_seconds: self.rules.grace_seconds,
-        };
-        in_place::tell_node(pod, &change, update, &mut self.plan.actions);
+        }));
     }
 }
