@@ -58,3 +58,4 @@ release/sbom.sh >"$out/berth-$version.spdx.json"
 (cd "$out" && sha256sum -- *.tar.gz *.tgz *.spdx.json >SHA256SUMS)
 echo "archives.sh: in $out:" >&2
 cat "$out/SHA256SUMS"
+echo "archives.sh: for $arch; other architectures: not built here" >&2

@@ -46,3 +46,4 @@ image berthd 0:0 berthd berthctl
 image berthctl 0:0 berthctl berthd berth-shim
 image berth-manager 65532:65532 berth-manager
 image berth-workloads 65532:65532 berth-workloads
+echo "images.sh: for $(uname -m); other architectures: not built here" >&2

@@ -35,7 +35,7 @@ cargo deny --log-level error check licenses bans sources
 step "unit, process and in-process tests"
 # With the features that the node suite has, so that nothing is built a second time.
 cargo test --workspace --features berthd/fault-points --quiet \
-    --lib --bins --test cases --test cli --test crds --test systemd --test takeover --test help --test in_process
+    --lib --bins --test cases --test cli --test wrong --test crds --test systemd --test takeover --test help --test in_process
 
 step "a short fuzz run, in the background"
 # It is built in a way of its own, and gives way to the nodes. The same each time: what is found by chance is not the fault of the
@@ -53,10 +53,11 @@ step "chart, kustomizations, alerts and reference pages"
 cargo build --workspace --bins --test node --features berthd/fault-points --quiet
 tests/packages/test.sh
 
-if command -v mdbook >/dev/null; then
-    step "docs as a book"
-    tests/book.sh
-fi
+step "archives and images of a release"
+tests/release.sh target/debug
+
+step "docs as a book"
+tests/book.sh
 
 step "node tests, one try each"
 tests/node.sh

@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
-# Builds docs/ as a book with mdBook, and fails on a warning. Without mdBook it says how to get it, and fails: it is a step that is asked
-# for. tests/all.sh takes it only where mdBook is there: to compile it takes several minutes, and the links, anchors and tags of the pages
-# are tested without it.
+# Builds docs/ as a book with mdBook, and fails on a warning.
 #
 #   book.sh [OUT]      default: target/book
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin
 command -v mdbook >/dev/null || {
-    echo "book.sh: mdbook is not there: cargo install mdbook --locked --no-default-features --features search" >&2
+    echo "book.sh: mdbook is not there: tests/setup.sh --all installs it" >&2
     exit 1
 }
 mkdir -p "${1:-target/book}"
@@ -23,6 +22,7 @@ fi
 # A page that the summary does not name is no page of the book.
 for page in docs/*.md; do
     name=$(basename "$page" .md)
+    [ "$name" != README ] || name=index
     [ "$name" = SUMMARY ] || [ -s "$out/$name.html" ] || { echo "book.sh: $name.html is missing" >&2; exit 1; }
 done
 echo "$out/index.html"

@@ -15,6 +15,7 @@ needs=(
     "containernetworking-plugins:/usr/lib/cni/bridge"
     "etcd-server:/usr/bin/etcd"
     "umoci:/usr/bin/umoci"
+    "buildah:/usr/bin/buildah"
     "skopeo:/usr/bin/skopeo"
     "docker-registry:/usr/bin/docker-registry"
     "busybox-static:/bin/busybox"
@@ -66,10 +67,11 @@ command -v go >/dev/null || fail "no Go toolchain" "install Go 1.24 or newer: it
 go=$(go env GOVERSION)
 at_least "${go#go}" 1.24 || fail "$go is too old" "install Go 1.24 or newer"
 
-# The demo needs no more than this; all.sh does: it looks at licences and duplicates.
+# The demo needs no more than this; all.sh does: it looks at licences and duplicates, and makes a book of the docs.
 has() { command -v "$1" >/dev/null || [ -x "${CARGO_HOME:-$HOME/.cargo}/bin/$1" ]; }
 if [ "${1:-}" = --all ]; then
-    # It runs for a second: built without what makes its own release take minutes.
-    has cargo-deny || CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_OPT_LEVEL=0 \
-        cargo install --locked --quiet cargo-deny --version 0.20.2
+    # They run for a second: built without what makes their own release take minutes.
+    export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_OPT_LEVEL=0
+    has cargo-deny || cargo install --locked --quiet cargo-deny --version 0.20.2
+    has mdbook || cargo install --locked --quiet mdbook --version 0.5.4 --no-default-features --features search
 fi

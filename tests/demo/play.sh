@@ -11,8 +11,17 @@ berthctl run --timeline --log-dir "$BERTH_NODE_DIR/pod-logs" --data-dir "$BERTH_
 say "berthctl ps"
 berthctl ps
 
+say "berthctl pods"
+berthctl pods
+
 say "berthctl order shop"
 berthctl order shop
+
+say "berthctl explain shop"
+berthctl explain shop
+
+say "berthctl events"
+berthctl events
 
 say "berthctl stop shop   (the other way round)"
 berthctl stop --timeline shop

@@ -2,6 +2,7 @@ package packages
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -93,6 +94,55 @@ func plain(metric string) string {
 	return metric
 }
 
+type panel struct {
+	Title   string
+	Targets []struct{ Expr string }
+}
+
+// The panels of the dashboard.
+func panels(t *testing.T) []panel {
+	t.Helper()
+	var board struct{ Panels []panel }
+	if err := json.Unmarshal([]byte(read(t, "deploy/monitoring/dashboard.json")), &board); err != nil {
+		t.Fatal(err)
+	}
+	return board.Panels
+}
+
+// Prometheus takes what each panel asks, with values for Grafana's variables.
+func TestPanelsAreTaken(t *testing.T) {
+	variable := regexp.MustCompile(`\$[a-z]+`)
+	type record struct {
+		Record string `json:"record"`
+		Expr   string `json:"expr"`
+	}
+	type group struct {
+		Name  string   `json:"name"`
+		Rules []record `json:"rules"`
+	}
+	asked := group{Name: "panels"}
+	for _, panel := range panels(t) {
+		for _, target := range panel.Targets {
+			expression := strings.ReplaceAll(target.Expr, "$__rate_interval", "5m")
+			expression = variable.ReplaceAllString(expression, "any")
+			name := fmt.Sprintf("panel:%d", len(asked.Rules))
+			asked.Rules = append(asked.Rules, record{name, expression})
+		}
+	}
+	text, err := yaml.Marshal(map[string][]group{"groups": {asked}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "panels.yaml")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	said, err := exec.Command("promtool", "check", "rules", file).CombinedOutput()
+	if err != nil || !strings.Contains(string(said), fmt.Sprintf("%d rules found", len(asked.Rules))) {
+		t.Fatalf("promtool check rules: %v\n%s\n%s", err, said, text)
+	}
+}
+
 // What a rule or the dashboard names is in the programs.
 func TestMetricsAreThere(t *testing.T) {
 	known := map[string]metric{}
@@ -122,17 +172,8 @@ func TestMetricsAreThere(t *testing.T) {
 		check(one.Alert, strings.ReplaceAll(one.Expr, "berth_manager_(markers|sidecarsets|budgets|jobs)",
 			"berth_manager_markers berth_manager_sidecarsets berth_manager_budgets berth_manager_jobs"))
 	}
-	var board struct {
-		Panels []struct {
-			Title   string
-			Targets []struct{ Expr string }
-		}
-	}
-	if err := json.Unmarshal([]byte(read(t, "deploy/monitoring/dashboard.json")), &board); err != nil {
-		t.Fatal(err)
-	}
 	expressions := 0
-	for _, panel := range board.Panels {
+	for _, panel := range panels(t) {
 		for _, target := range panel.Targets {
 			check("panel "+panel.Title, target.Expr)
 			expressions++

@@ -3,7 +3,7 @@
 # `--help` is part of it.
 #
 #   test.sh              builds the tests, and passes all
-#   test.sh --build      only builds them
+#   test.sh --build      only builds them, and helm
 #   test.sh NAME ...     those whose names match; BERTH_WRITE=1 test.sh Reference writes the pages anew
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -19,3 +19,5 @@ go test -vet=off -c -o "$out/.new" .
 mv "$out/.new" "$out/packages.test"
 exec 9>&-
 [ "${1:-}" = --build ] || exec "$out/packages.test" -test.run "$(IFS='|'; echo "${*:-.}")"
+# The node suite needs it.
+exec ./helm.sh >/dev/null

@@ -7,6 +7,7 @@
 
 #![allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should")]
 
+pub mod commands;
 pub mod compare;
 pub mod fake;
 pub mod faults;

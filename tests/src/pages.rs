@@ -12,12 +12,13 @@ const MOST_LINES: usize = 150;
 /// The most words that the glossary explains.
 const MOST_WORDS: usize = 40;
 
-fn read(path: &Path) -> String {
+/// Reads a page.
+pub(crate) fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// README, its neighbours, and the pages of `docs`.
-fn pages() -> Vec<PathBuf> {
+pub(crate) fn pages() -> Vec<PathBuf> {
     let below = |folder: PathBuf| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let all = below(root().to_owned()).chain(below(root().join("docs")));
     let mut pages: Vec<PathBuf> =

@@ -1,7 +1,6 @@
 //! `deploy/` as it is: its images made and pulled, its pods run by a real kubelet that speaks to containerd
 //! itself, and a user's request assigned by the manager and carried out by the agent beside the kubelet.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -12,7 +11,7 @@ use berth_proto::cri::ContainerState;
 use berth_tests::manifest::{Container, PodManifest};
 use berth_tests::markers::{self, APP, Marker};
 use berth_tests::node::{
-    ClusterAddress, NODE_NAME, Node, PASSWORD, Registry, USER, User, deploy, images, program_images, programs,
+    ClusterAddress, NODE_NAME, Node, PASSWORD, Registry, USER, User, deploy, images, programs, tool,
 };
 use berth_tests::recreate::Ask;
 use berth_tests::wait::await_condition;
@@ -51,11 +50,7 @@ async fn deployed(node: &Node) -> Result<()> {
     ensure!(!before && said.contains("there is no Deployment berth-system/berth-manager"), "{said}");
     let registry = Registry::start(node.run()).await?;
     let _address = ClusterAddress::serve(node.run()).await?;
-    let both = [programs::berth("berthd")?, programs::berth("berthctl")?];
-    let agent = program_images::archive(node.run(), &both.each_ref().map(PathBuf::as_path)).await?;
-    let agent = registry.push(&agent, "berthd:0.1.0").await?;
-    let manager = program_images::archive(node.run(), &[&programs::manager()?]).await?;
-    let manager = registry.push(&manager, "berth-manager:0.1.0").await?;
+    let [agent, manager] = released(node, &registry).await?;
     deploy::install(&client).await?;
     deploy::apply(&client, "manager/admission.yaml").await?;
     for object in deploy::built(&[]).await? {
@@ -96,6 +91,19 @@ async fn deployed(node: &Node) -> Result<()> {
     an_image_is_pulled(&client, &manager).await?;
     a_secret_is_used_where_it_may_be(&client, node).await?;
     a_marker_marks_its_pod(&client).await
+}
+
+/// Images of the agent and of the manager, as release/ makes them of the programs under test.
+async fn released(node: &Node, registry: &Registry) -> Result<[String; 2]> {
+    let script = programs::package_dir().join("../release/containers.sh");
+    let (built, out) = (programs::berth("berthd")?, node.run().make_dir("released")?);
+    let from = built.parent().context("a program without a folder")?.display().to_string();
+    tool::run(&script, &[&from, &out.display().to_string(), "berthd", "berth-manager"]).await?;
+    let push = async |name: &str| {
+        let archive = format!("oci-archive:{}", out.join(format!("{name}.tar")).display());
+        registry.push_from(&archive, &format!("{name}:0.1.0")).await
+    };
+    Ok([push("berthd").await?, push("berth-manager").await?])
 }
 
 /// `berthctl check`: whether no check fails, and its table.

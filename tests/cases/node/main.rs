@@ -15,6 +15,7 @@ mod cluster_mode;
 mod cri;
 mod deployed;
 mod distribution;
+mod documented;
 mod early_readiness;
 mod exit_order;
 mod fault_matrix;

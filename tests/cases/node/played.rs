@@ -5,11 +5,32 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use berth_tests::manifest::{Container, PodManifest};
-use berth_tests::node::Node;
+use berth_tests::node::{Node, programs, tool};
 use berth_tests::observe::Recorder;
 
 /// Time that each container takes to get ready, and to end.
 const SECOND: Duration = Duration::from_secs(1);
+
+/// The demo of the quickstart, but for the building of its programs.
+#[tokio::test]
+async fn the_demo_is_played() -> Result<()> {
+    programs::berth("berthctl")?;
+    let play = programs::package_dir().join("demo/play.sh").display().to_string();
+    let said = tool::run(programs::own("berth-node")?, &["with", "--no-kubelet", "--", &play]).await?;
+    // Timelines, first to last, of the start and of the end; then what explains each of them.
+    let order = |from: &str, names: [&str; 3]| {
+        let part = said.split(from).nth(1).with_context(|| said.clone())?;
+        let at: Vec<Option<usize>> = names.iter().map(|name| part.find(&format!("\n{name} "))).collect();
+        ensure!(at.iter().all(Option::is_some) && at.is_sorted(), "{from}: {names:?} at {at:?} in {said}");
+        anyhow::Ok(())
+    };
+    order("berthctl run pod.yaml", ["database", "cache", "web"])?;
+    order("berthctl stop shop", ["web", "cache", "database"])?;
+    for words in ["Launch order: database (30), then cache (20), then web (10).", "its creation is refused"] {
+        ensure!(said.contains(words), "expected {words:?} in {said}");
+    }
+    Ok(())
+}
 
 #[tokio::test]
 async fn played_pod_starts_and_stops_in_order() -> Result<()> {

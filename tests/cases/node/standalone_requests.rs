@@ -115,7 +115,7 @@ async fn berthctl_recreates() -> Result<()> {
         let before = [scene.running("a").await?, scene.running("b").await?];
         let berthd = case.node.berthd()?;
         let pod = format!("{}/pod", case.namespace);
-        let story = berthd.ctl(&["recreate", &pod, "a", "b"]).await?;
+        let story = berthd.ctl(&["recreate", &pod, "a", "b", "--grace", "5s"]).await?;
         scene.replaced_once("a", &before[0], 1).await?;
         scene.replaced_once("b", &before[1], 0).await?;
         let mut lines = story.lines();

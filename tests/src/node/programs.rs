@@ -41,6 +41,17 @@ pub fn kubernetes(program: &str) -> Result<PathBuf> {
     Ok(path.trim().into())
 }
 
+/// The command helm; built when it is not there yet.
+pub fn helm() -> Result<PathBuf> {
+    let script = package_dir().join("packages/helm.sh");
+    let done = Command::new(&script).output().with_context(|| script.display().to_string())?;
+    if !done.status.success() {
+        bail!("{}: {}", script.display(), String::from_utf8_lossy(&done.stderr).trim());
+    }
+    let path = String::from_utf8(done.stdout).context("the path helm.sh names")?;
+    Ok(path.trim().into())
+}
+
 /// `berthd` or `berthctl`.
 pub fn berth(program: &str) -> Result<PathBuf> {
     up_to_date(program)

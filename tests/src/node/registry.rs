@@ -76,14 +76,19 @@ impl Registry {
 
     /// Puts an archive into it and gives the reference to pull it by.
     pub async fn push(&self, archive: &Path, name: &str) -> Result<String> {
+        self.push_from(&format!("docker-archive:{}", archive.display()), name).await
+    }
+
+    /// Pushes an image from wherever skopeo finds it, such as `oci-archive:PATH`, and returns its reference.
+    pub async fn push_from(&self, from: &str, name: &str) -> Result<String> {
         let reference = format!("{}/{name}", self.address);
-        let (from, to) = (format!("docker-archive:{}", archive.display()), format!("docker://{reference}"));
+        let to = format!("docker://{reference}");
         let user = format!("--dest-creds={USER}:{PASSWORD}");
         let mut args = vec!["copy", "--quiet", "--insecure-policy", "--dest-tls-verify=false"];
         if self.private {
             args.push(&user);
         }
-        args.extend([from.as_str(), &to]);
+        args.extend([from, &to]);
         tool("skopeo", &args).await?;
         Ok(reference)
     }

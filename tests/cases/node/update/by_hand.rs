@@ -21,7 +21,9 @@ async fn berthctl_updates() -> Result<()> {
         let berthd = case.node.berthd()?;
         let pod = format!("{}/pod", case.namespace);
         let asked = format!("main={BUSYBOX_NEXT}");
-        let story = berthd.ctl(&["update", &pod, &asked, "--annotation", "config=two"]).await?;
+        let story = berthd
+            .ctl(&["update", &pod, &asked, "--annotation", "config=two", "--rollback-on-failure"])
+            .await?;
         ensure!(scene.restarts("main").await? == 1, "not restarted once: {story}");
         ensure!(scene.running("other").await?.id == other.id, "the other container was restarted");
         ensure!(scene.env("main", "CONFIG").await? == "two", "old env");
