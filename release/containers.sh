@@ -26,9 +26,10 @@ trap 'buildah rm -a >/dev/null 2>&1 || true; rm -rf "$work"' EXIT
 [ $# -gt 0 ] || set -- berthd berthctl berth-manager berth-workloads
 mkdir "$work/empty"
 for image in "$@"; do
-    # As the Containerfile has it. The agent's probes are berthctl; the installer copies berthd and berth-shim to the node.
+    # As the Containerfile has it. The agent's probes are berthctl, and on path takeover it starts berth-shim; the installer copies
+    # berthd and berth-shim to the node.
     case $image in
-        berthd) more=(berthctl) ;;
+        berthd) more=(berthctl berth-shim) ;;
         berthctl) more=(berthd berth-shim) ;;
         berth-manager | berth-workloads) more=() ;;
         *) fail "$image: no such image: berthd, berthctl, berth-manager, berth-workloads" ;;

@@ -41,7 +41,7 @@ image() {
 }
 
 # The agent's probes are berthctl.
-image berthd 0:0 berthd berthctl
+image berthd 0:0 berthd berthctl berth-shim
 # The installer copies berthd and berth-shim to the node.
 image berthctl 0:0 berthctl berthd berth-shim
 image berth-manager 65532:65532 berth-manager

@@ -11,7 +11,7 @@ use berthd::{
     },
     succession::{
         systemd,
-        takeover::guardian::{self, GuardianFlags},
+        takeover::{guardian, outside},
     },
 };
 use clap::Parser;
@@ -30,7 +30,8 @@ fn main() -> ExitCode {
         }
     };
     match cli.command {
-        Some(Command::Guardian(flags)) => guard(&flags),
+        Some(Command::Guardian(flags)) => outside("Guardian", || guardian::guard(&flags)),
+        Some(Command::Outside(flags)) => outside("Program outside", || outside::become_program(&flags)),
         Some(Command::Config(ConfigCommand::PrintDefaults)) => {
             print!("{DEFAULTS}");
             ExitCode::SUCCESS
@@ -55,14 +56,14 @@ fn main() -> ExitCode {
 }
 
 /// Stays single-threaded: only such a process can leave its container's mounts.
-fn guard(flags: &GuardianFlags) -> ExitCode {
+fn outside(name: &str, run: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
     if let Err(error) = telemetry::init(&Logging { format: LogFormat::Text, ..Logging::default() }) {
         return usage(&error.into());
     }
-    match guardian::guard(flags) {
+    match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(error = format!("{error:#}"), "Guardian ended");
+            tracing::error!(name, error = format!("{error:#}"), "Ended");
             ExitCode::FAILURE
         }
     }

@@ -169,8 +169,9 @@ func TestMetricsAreThere(t *testing.T) {
 	}
 	_, all := rules(t)
 	for _, one := range all {
-		check(one.Alert, strings.ReplaceAll(one.Expr, "berth_manager_(markers|sidecarsets|budgets|jobs)",
-			"berth_manager_markers berth_manager_sidecarsets berth_manager_budgets berth_manager_jobs"))
+		check(one.Alert, strings.ReplaceAll(one.Expr, "berth_manager_(markers|sidecarsets|budgets|jobs|workloadspreads|persistentpodstates)",
+			"berth_manager_markers berth_manager_sidecarsets berth_manager_budgets berth_manager_jobs "+
+				"berth_manager_workloadspreads berth_manager_persistentpodstates"))
 	}
 	expressions := 0
 	for _, panel := range panels(t) {

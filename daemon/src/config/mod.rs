@@ -42,6 +42,8 @@ pub struct Configuration {
     /// has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shim_socket: Option<SocketPath>,
+    /// The namespace of this process's own pod, where it is one and a `berth-shim` is in the runtime's place.
+    pub agent_namespace: Option<String>,
     /// The runtime; `None` = found as crictl finds it.
     pub runtime_endpoint: Option<Endpoint>,
     /// The process names of what is, or contains, the kubelet.
@@ -205,6 +207,7 @@ impl Default for Configuration {
             kind: Kind::BerthdConfiguration,
             socket: SocketPath::fixed("/run/berth/cri.sock"),
             shim_socket: None,
+            agent_namespace: None,
             runtime_endpoint: None,
             kubelet_processes: ["kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent", "rke2"]
                 .map(str::to_owned)
@@ -315,11 +318,8 @@ impl Configuration {
                 &format!("{name:?} is no name of a process: the kernel keeps 1 to 15 bytes"),
             );
         }
-        if self.shim_socket.is_some() && self.path != PathMode::Inline {
-            return conflict(
-                "shimSocket",
-                "goes with path: inline, for it is berth-shim that is in the path",
-            );
+        if self.shim_socket.is_some() && self.path == PathMode::Beside {
+            return conflict("shimSocket", "goes with path: inline or takeover: berth-shim is in the path");
         }
         if self.shim_socket.as_ref().is_some_and(|shim| [&self.socket, &self.admin_socket].contains(&shim)) {
             return conflict("shimSocket", "must differ from socket and adminSocket");

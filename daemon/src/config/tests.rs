@@ -22,6 +22,7 @@ fn the_commented_fields_of_the_printed_defaults_are_valid_too() {
                 let known = [
                     "runtimeEndpoint:",
                     "shimSocket:",
+                    "agentNamespace:",
                     "nodeName:",
                     "kubeconfig:",
                     "kubelet:",

@@ -6,7 +6,10 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::{
     config::{ConfigError, Configuration, Endpoint, LogFormat, SocketPath},
-    succession::{handover::TakeOver, takeover::guardian::GuardianFlags},
+    succession::{
+        handover::TakeOver,
+        takeover::{guardian::GuardianFlags, outside::OutsideFlags},
+    },
 };
 
 /// Berth's node agent: sits on the CRI socket between kubelet and container runtime and makes the containers
@@ -29,6 +32,9 @@ pub enum Command {
     /// takeover`
     #[command(hide = true)]
     Guardian(GuardianFlags),
+    /// Leave berthd's container and become a program there; started by a berthd with `path: takeover`
+    #[command(hide = true)]
+    Outside(OutsideFlags),
     /// Look at configurations
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -59,6 +65,9 @@ pub struct RunFlags {
     /// Socket of a berth-shim, which has the CRI socket in berthd's place
     #[arg(long, env = "BERTH_SHIM_SOCKET")]
     pub shim_socket: Option<SocketPath>,
+    /// Namespace of this berthd's own pod, where it is one and a berth-shim is in the runtime's place
+    #[arg(long, env = "BERTH_AGENT_NAMESPACE")]
+    pub agent_namespace: Option<String>,
     /// Endpoint of the runtime
     #[arg(long, short = 'r', env = "BERTH_RUNTIME_ENDPOINT")]
     pub runtime_endpoint: Option<Endpoint>,
@@ -102,6 +111,7 @@ impl RunFlags {
         }
         put(&mut config.socket, self.socket);
         put(&mut config.shim_socket, self.shim_socket.map(Some));
+        put(&mut config.agent_namespace, self.agent_namespace.map(Some));
         put(&mut config.runtime_endpoint, self.runtime_endpoint.map(Some));
         put(&mut config.admin_socket, self.admin_socket);
         put(&mut config.state_dir, self.state_dir);

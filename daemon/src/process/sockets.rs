@@ -58,6 +58,8 @@ impl Front {
     ) -> anyhow::Result<Self> {
         let mut descriptors = Sockets::default();
         let data_path = match (config.path, &paths) {
+            // berth-shim has the socket.
+            (PathMode::Inline | PathMode::Takeover, _) if config.shim_socket.is_some() => None,
             (PathMode::Takeover, Some(paths)) => {
                 let path = paths.own();
                 // A socket whose file is gone can get no other name. One that systemd keeps would answer for
@@ -67,8 +69,6 @@ impl Front {
                 descriptors.add(Name::Cri, socket);
                 Some(data_path)
             }
-            // berth-shim has the socket.
-            (PathMode::Inline, _) if config.shim_socket.is_some() => None,
             (PathMode::Inline, _) => {
                 let path = config.socket.as_path();
                 let theirs = inherited.take_unix(Name::Cri, path);
@@ -97,7 +97,14 @@ impl Front {
         descriptors.add(Name::Http, http.as_fd().try_clone_to_owned()?);
         // Last: where anything before it fails the runtime has not been touched.
         let place = match paths {
-            Some(paths) => Some(Arc::new(takeover::RuntimePlace::take(paths, &config.state_dir).await?)),
+            Some(paths) => {
+                let shim = config.shim_socket.as_ref().map(|socket| takeover::ShimSettings {
+                    socket: socket.as_path().to_owned(),
+                    kubelet_processes: config.kubelet_processes.clone(),
+                    agent_namespace: config.agent_namespace.clone(),
+                });
+                Some(Arc::new(takeover::RuntimePlace::take(paths, &config.state_dir, shim).await?))
+            }
             None => None,
         };
         Ok(Self { data_path, place, admin, handover, http, descriptors })

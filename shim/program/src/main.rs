@@ -58,6 +58,9 @@ struct Flags {
         default_values = ["kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent", "rke2"]
     )]
     kubelet_processes: Vec<String>,
+    /// Namespace of berthd's own pod, where it is one: its containers are created while there is no berthd
+    #[arg(long, env = "BERTH_AGENT_NAMESPACE")]
+    agent_namespace: Option<String>,
     /// Seconds that open calls may go on after a stop was asked for
     #[arg(long, default_value_t = 150, value_parser = clap::value_parser!(u64).range(..=3600))]
     drain_timeout: u64,
@@ -141,7 +144,7 @@ async fn serve(flags: Flags, mut passed: Passed) -> anyhow::Result<()> {
     );
     let ((metrics, exported), shutdown) =
         (Metrics::exported(), Shutdown::new(Duration::from_secs(flags.drain_timeout)));
-    let gate = RemoteGate::new(metrics.clone());
+    let gate = RemoteGate::of_pods(metrics.clone(), flags.agent_namespace);
     // Answers to the end of the last call.
     let ends = LineEnds::default();
     let (upgrades, asks) = mpsc::channel(1);

@@ -10,6 +10,8 @@
 //! | a list of containers | | passes without a nudge |
 //! | `PullImage` | | passes |
 //!
+//! A container of a pod in the agents' own namespace is created at once: else none could come by a pod.
+//!
 //! Before an agent has come for the first time nothing is known, and statuses and hooks are undecided, too.
 
 use std::time::Duration;
@@ -40,6 +42,16 @@ pub(crate) fn of_call(table: &Table, request: &Request, waited: Duration) -> Opt
             let left = Duration::from_secs(whole).max(FLOOR).min(stop.timeout);
             Some(Decision::Pass((left != stop.timeout).then_some(Amendment::StopTimeout(left))))
         }
+    }
+}
+
+/// The decision about a call of a pod that may be the agent which is waited for.
+pub(crate) fn of_agents(namespace: Option<&str>, request: &Request) -> Option<Decision> {
+    match request {
+        Request::CreateContainer(create) if namespace.is_some_and(|own| own == create.pod.namespace) => {
+            Some(Decision::Pass(None))
+        }
+        Request::CreateContainer(_) | Request::StopContainer(_) => None,
     }
 }
 

@@ -46,6 +46,8 @@ pub struct RemoteGate {
     changes: watch::Sender<u64>,
     /// By which the agent knows whether it is the same shim as before.
     process: u64,
+    /// The namespace of the agents, where they are pods.
+    agents: Option<String>,
     metrics: Metrics,
 }
 
@@ -91,12 +93,19 @@ struct Link {
 impl RemoteGate {
     /// A gate without an agent, and with an empty table.
     pub fn new(metrics: Metrics) -> Arc<Self> {
+        Self::of_pods(metrics, None)
+    }
+
+    /// The same where the agent is a pod, in this namespace: while there is none its own containers are
+    /// created without being asked about.
+    pub fn of_pods(metrics: Metrics, agents: Option<String>) -> Arc<Self> {
         let HashKey(process, _) = HashKey::own();
         Arc::new(Self {
             state: Mutex::default(),
             presence: watch::Sender::new(Presence::AwaySince(Instant::now())),
             changes: watch::Sender::new(0),
             process,
+            agents,
             metrics,
         })
     }
@@ -179,7 +188,8 @@ impl RemoteGate {
         };
         loop {
             if let Some(waited) = asked.alone() {
-                let decision = away::of_call(&locked(&self.state).table, &call.request, waited);
+                let decision = away::of_agents(self.agents.as_deref(), &call.request)
+                    .or_else(|| away::of_call(&locked(&self.state).table, &call.request, waited));
                 if let Some(decision) = decision {
                     drop(asked);
                     info!(call = call.id.0, ?waited, ?decision, "Call decided without the agent");

@@ -138,3 +138,19 @@ fn before_the_first_agent_has_come_everything_is_undecided() {
     let hook = |waited| of_hook(&table, &container, waited);
     assert_eq!((hook(Duration::ZERO), hook(PATIENCE)), (None, Some(Answer::Pass)));
 }
+
+/// The agent's own pod can come when there is none, and nothing else can by that.
+#[test]
+fn containers_of_the_agents_namespace_are_created_without_one() {
+    let Request::CreateContainer(mut create) = create("new", "berthd") else { panic!("a creation") };
+    for (namespace, agents, expected) in [
+        ("berth-system", Some("berth-system"), Some(Decision::Pass(None))),
+        ("berth-system", None, None),
+        ("shop", Some("berth-system"), None),
+    ] {
+        create.pod.namespace = namespace.into();
+        let decision = of_agents(agents, &Request::CreateContainer(create.clone()));
+        assert_eq!(decision, expected, "{namespace} {agents:?}");
+    }
+    assert_eq!(of_agents(Some("ns"), &stop("c", 1)), None);
+}

@@ -23,6 +23,8 @@ static NODE: OnceCell<Result<Node, String>> = OnceCell::const_new();
 static BESIDE: OnceCell<Result<Node, String>> = OnceCell::const_new();
 /// The node of the tests of path `takeover`.
 static TAKEOVER: OnceCell<Result<Node, String>> = OnceCell::const_new();
+/// The node of those with a `berth-shim` in the place.
+static TAKEOVER_BEHIND_SHIM: OnceCell<Result<Node, String>> = OnceCell::const_new();
 /// The node of the tests of two programs; berthd has all rights there.
 static BEHIND_SHIM: OnceCell<Result<Node, String>> = OnceCell::const_new();
 /// The node of the tests of updates: berthd has a token of its own there, and all policies count.
@@ -71,6 +73,19 @@ pub(crate) async fn run_takeover(name: &str, test: impl AsyncFnOnce(&Case) -> Re
         builder.start().await.map_err(|error| format!("{error:#}"))
     };
     in_namespace(name, turn, TAKEOVER.get_or_init(bring_up).await, test).await
+}
+
+/// Runs a test, that others must not meet, on the node where a `berth-shim` has taken containerd's place.
+pub(crate) async fn run_takeover_behind_shim(
+    name: &str,
+    test: impl AsyncFnOnce(&Case) -> Result<()>,
+) -> Result<()> {
+    let turn = Turn::Alone { _guard: TURN.write().await };
+    let bring_up = async || {
+        let builder = Node::builder().takeover_behind_shim();
+        builder.start().await.map_err(|error| format!("{error:#}"))
+    };
+    in_namespace(name, turn, TAKEOVER_BEHIND_SHIM.get_or_init(bring_up).await, test).await
 }
 
 /// Runs a test, that others must not meet, on the node that has a `berth-shim` and a berthd.

@@ -6,8 +6,8 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
-use berth_tests::faults::matrix::{Fault, rows};
+use anyhow::{Context, Result, ensure};
+use berth_tests::faults::matrix::{Fault, Programs, rows};
 use berth_tests::faults::{self, report};
 use berthd::agent::fault::Point;
 use clap::Parser;
@@ -21,6 +21,9 @@ struct Cli {
     /// Only this fault; may be given more than once.
     #[arg(long = "fault")]
     faults: Vec<Fault>,
+    /// On a node with a berth-shim and a berthd, each of which can be killed.
+    #[arg(long)]
+    two_programs: bool,
     /// Each cell by a piece of work of its own, not all of a row by one.
     #[arg(long)]
     alone: bool,
@@ -40,7 +43,11 @@ async fn main() -> Result<ExitCode> {
         writeln!(std::io::stdout().lock(), "{line}")?;
         Ok(())
     };
-    let outcomes = faults::run(&rows(&points, &cli.faults, cli.alone), tell).await?;
+    let programs = if cli.two_programs { Programs::Two } else { Programs::One };
+    let happens = cli.faults.iter().all(|fault| fault.happens_to(programs));
+    ensure!(happens, "--fault kill-shim: there is no berth-shim without --two-programs");
+    let rows = rows(&points, &cli.faults, programs, cli.alone);
+    let outcomes = faults::run(&rows, programs, tell).await?;
     let failed = outcomes.iter().filter(|outcome| !outcome.passed()).count();
     if !cli.json {
         let mut out = std::io::stdout().lock();

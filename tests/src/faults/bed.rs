@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use kube::{Api, Client};
 
 use super::churn::Churn;
-use super::matrix::Row;
+use super::matrix::{Programs, Row};
 use super::site::{NAMESPACE, PATIENCE, Site};
 use super::{store, strike};
 use crate::node::{Berthd, Node};
@@ -25,8 +25,13 @@ pub(super) struct Bed {
 }
 
 impl Bed {
-    pub(super) async fn start() -> Result<Self> {
-        let node = Node::builder().controllers(true).state_disk(STATE_DISK).start_updating().await?;
+    pub(super) async fn start(programs: Programs) -> Result<Self> {
+        let node = Node::builder().controllers(true).state_disk(STATE_DISK);
+        let node = match programs {
+            Programs::One => node,
+            Programs::Two => node.two_programs(),
+        };
+        let node = node.start_updating().await?;
         let client = node.client().await?;
         let site = Site { pods: Api::namespaced(client.clone(), NAMESPACE), cri: node.containerd().cri()? };
         let churn = Churn::start(&site);
@@ -96,6 +101,9 @@ impl Bed {
         berthd.pass_all_points()?;
         if berthd.service().has_ended()? {
             berthd.service().start()?;
+        }
+        if berthd.shim().is_some_and(|shim| shim.has_ended().unwrap_or(false)) {
+            berthd.start_shim()?;
         }
         let api = self.node.api()?;
         if api.service().has_ended()? {

@@ -20,6 +20,17 @@ pub enum Fault {
     ApiCut,
     /// containerd is restarted.
     ContainerdRestart,
+    /// berth-shim is killed (SIGKILL) and started while berthd stands still; only with two programs.
+    KillShim,
+}
+
+/// Programs between the kubelet and containerd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Programs {
+    /// berthd alone.
+    One,
+    /// berth-shim, and a berthd that decides.
+    Two,
 }
 
 /// The work that leads to a point.
@@ -79,6 +90,14 @@ enum Line {
     Taken,
     Accepting,
     Succeeded,
+}
+
+impl Programs {
+    /// Whether berthd comes to this point. Behind a shim it is not asked about a call that nothing stands in
+    /// the way of: the table says so.
+    fn pass(self, point: Point) -> bool {
+        self == Self::One || point != Point::Forwarding
+    }
 }
 
 impl Line {
@@ -151,13 +170,15 @@ pub fn lines() -> Vec<(Way, Vec<Point>)> {
     lines.map(|line| (Line::of(line[0]).way(), line.to_vec())).collect()
 }
 
-/// The cells of these points and faults, fault by fault; of all where none is named. Each is a row of its own
-/// where they are wanted `alone`.
-pub fn rows(points: &[Point], faults: &[Fault], alone: bool) -> Vec<Row> {
+/// The cells of these points and faults, fault by fault; where none is named, of all that can happen to these
+/// programs. Each is a row of its own where they are wanted `alone`.
+pub fn rows(points: &[Point], faults: &[Fault], programs: Programs, alone: bool) -> Vec<Row> {
     let mut rows = Vec::new();
-    for &fault in Fault::value_variants().iter().filter(|fault| faults.is_empty() || faults.contains(fault)) {
+    let wanted = |fault: &&Fault| fault.happens_to(programs) && (faults.is_empty() || faults.contains(fault));
+    for &fault in Fault::value_variants().iter().filter(wanted) {
         for (way, of_line) in lines() {
-            let wanted = |point: &Point| points.is_empty() || points.contains(point);
+            let wanted =
+                |point: &Point| programs.pass(*point) && (points.is_empty() || points.contains(point));
             let wanted: Vec<_> = of_line.into_iter().filter(wanted).collect();
             let together = if alone { 1 } else { wanted.len().max(1) };
             for points in wanted.chunks(together) {
@@ -178,7 +199,13 @@ impl Fault {
             Self::BrokenStore => "broken-store",
             Self::ApiCut => "api-cut",
             Self::ContainerdRestart => "containerd-restart",
+            Self::KillShim => "kill-shim",
         }
+    }
+
+    /// Whether there is somebody to whom it happens.
+    pub fn happens_to(self, programs: Programs) -> bool {
+        self != Self::KillShim || programs == Programs::Two
     }
 }
 
@@ -207,7 +234,7 @@ impl Row {
     pub(super) fn hooks(&self) -> std::ops::RangeInclusive<usize> {
         let at = |points: &[Point]| self.points.iter().any(|point| points.contains(point));
         match self.fault {
-            Fault::Kill if at(&[Point::Hooked]) => 0..=0,
+            Fault::Kill | Fault::KillShim if at(&[Point::Hooked]) => 0..=0,
             Fault::ContainerdRestart if at(&[Point::Reporting, Point::Reported]) => 0..=1,
             Fault::BrokenStore => 0..=self.points.len() + 1,
             _ => 1..=1,
@@ -226,12 +253,16 @@ mod tests {
 
     #[test]
     fn every_point_has_a_cell_for_every_fault() {
-        let rows = rows(&[], &[], false);
-        for fault in Fault::value_variants() {
-            let of_fault = rows.iter().filter(|row| row.fault == *fault);
-            let mut points: Vec<_> = of_fault.flat_map(|row| row.points.iter().copied()).collect();
-            points.sort();
-            assert_eq!(points, Point::ALL, "{}", fault.name());
+        for programs in [Programs::One, Programs::Two] {
+            let rows = rows(&[], &[], programs, false);
+            for fault in Fault::value_variants() {
+                let of_fault = rows.iter().filter(|row| row.fault == *fault);
+                let mut points: Vec<_> = of_fault.flat_map(|row| row.points.iter().copied()).collect();
+                points.sort();
+                let mut all = Point::ALL.to_vec();
+                all.retain(|point| fault.happens_to(programs) && programs.pass(*point));
+                assert_eq!(points, all, "{} of {programs:?}", fault.name());
+            }
         }
     }
 }

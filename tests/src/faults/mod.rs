@@ -21,13 +21,18 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 
 use self::bed::Bed;
-use self::matrix::Row;
+use self::matrix::{Programs, Row};
 use self::report::Outcome;
 use self::ways::Ways;
 
-/// Runs these rows one after another on a node of their own, and tells of their cells as each ends.
-pub async fn run(rows: &[Row], mut tell: impl FnMut(&Outcome) -> Result<()>) -> Result<Vec<Outcome>> {
-    let bed = Bed::start().await?;
+/// Runs these rows one after another on a node of their own with these programs, and tells of their cells as
+/// each ends.
+pub async fn run(
+    rows: &[Row],
+    programs: Programs,
+    mut tell: impl FnMut(&Outcome) -> Result<()>,
+) -> Result<Vec<Outcome>> {
+    let bed = Bed::start(programs).await?;
     let mut ways = Ways::default();
     // Before the first fault everything works.
     bed.whole(Instant::now()).await.context("the node before the first cell")?;

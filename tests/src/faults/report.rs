@@ -57,19 +57,25 @@ impl Outcome {
 /// The matrix in Markdown: how many cells of how many passed, by way, and the points of the others; `-` where
 /// no cell was run.
 pub fn table(outcomes: &[Outcome]) -> String {
-    let faults = Fault::value_variants();
+    let faults = columns(outcomes);
     let heads: Vec<_> = faults.iter().map(|fault| fault.name()).collect();
     let mut text = format!("| points | {} |\n|---|{}\n", heads.join(" | "), "---|".repeat(heads.len()));
     for (way, points) in lines() {
         let names: Vec<_> = points.iter().map(|point| point.name()).collect();
         let of_line: Vec<_> = outcomes.iter().filter(|outcome| names.contains(&outcome.point)).collect();
         let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
-        text += &format!("| {}: {} | {} |\n", way.name(), names.join(", "), counts(&of_line));
+        text += &format!("| {}: {} | {} |\n", way.name(), names.join(", "), counts(&faults, &of_line));
     }
-    text + &format!("| all | {} |\n", counts(&outcomes.iter().collect::<Vec<_>>()))
+    text + &format!("| all | {} |\n", counts(&faults, &outcomes.iter().collect::<Vec<_>>()))
 }
 
-fn counts(outcomes: &[&Outcome]) -> String {
+/// The faults that were run.
+fn columns(outcomes: &[Outcome]) -> Vec<Fault> {
+    let was_run = |fault: &Fault| outcomes.iter().any(|outcome| outcome.fault == *fault);
+    Fault::value_variants().iter().copied().filter(was_run).collect()
+}
+
+fn counts(faults: &[Fault], outcomes: &[&Outcome]) -> String {
     let of = |fault: &Fault| {
         let all: Vec<_> = outcomes.iter().filter(|outcome| outcome.fault == *fault).collect();
         if all.is_empty() {
@@ -82,24 +88,26 @@ fn counts(outcomes: &[&Outcome]) -> String {
             false => format!("{passed} (not {})", failed.join(", ")),
         }
     };
-    Fault::value_variants().iter().map(of).collect::<Vec<_>>().join(" | ")
+    faults.iter().map(of).collect::<Vec<_>>().join(" | ")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::matrix::rows;
+    use super::super::matrix::{Programs, rows};
     use super::*;
 
     #[test]
     fn what_was_not_run_did_not_pass() {
         let wanted = [Point::Marked, Point::Taken];
+        let faults = [Fault::Kill, Fault::KillShim];
         let play = |row: &Row| if row.points == [Point::Taken] { Err(anyhow::anyhow!("no")) } else { Ok(()) };
-        let rows = rows(&wanted, &[Fault::Kill], false);
+        let mut rows = rows(&wanted, &faults, Programs::Two, false);
+        rows.retain(|row| row.fault == Fault::Kill || row.points == [Point::Taken]);
         let outcomes: Vec<_> =
             rows.iter().flat_map(|row| Outcome::of(row, play(row), Duration::from_secs(1))).collect();
         let table = table(&outcomes);
-        assert!(table.contains("`unmarking` | 1/1 | - | - | - | - | - |"), "{table}");
-        assert!(table.contains("`taken` | 0/1 (not taken) | - | - | - | - | - |"), "{table}");
-        assert!(table.contains("| all | 1/2 (not taken) | - | - | - | - | - |"), "{table}");
+        assert!(table.contains("`unmarking` | 1/1 | - |"), "{table}");
+        assert!(table.contains("`taken` | 0/1 (not taken) | 0/1 (not taken) |"), "{table}");
+        assert!(table.contains("| all | 1/2 (not taken) | 0/1 (not taken) |"), "{table}");
     }
 }

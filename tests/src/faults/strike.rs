@@ -71,6 +71,11 @@ pub(super) async fn strike(bed: &Bed, row: &Row, pid: u32) -> Result<()> {
             api.service().start()?;
             api.ready().await
         }
+        Fault::KillShim => {
+            berthd.replace_shim()?;
+            go_on(pid)?;
+            serves_or_stands(bed).await
+        }
         Fault::ContainerdRestart => {
             bed.node.containerd().restart().await?;
             go_on(pid)

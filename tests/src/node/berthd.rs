@@ -1,6 +1,7 @@
 //! berthd between the kubelet and containerd: its configuration, its process, and what it says of itself.
 
 mod points;
+mod shim;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
 use super::api_server::NODE_NAME;
 use super::http;
@@ -69,6 +70,8 @@ pub enum PathMode {
     Beside,
     /// At the runtime's own path.
     Takeover,
+    /// Behind a `berth-shim` that is at the runtime's own path, and that it starts itself.
+    TakeoverBehindShim,
 }
 
 /// A berthd.
@@ -95,6 +98,7 @@ impl Berthd {
         let desired = run.make_dir("berth/desired")?;
         let http = run.address(Port::Berthd);
         let wished = || std::env::var_os(TWO_PROGRAMS).is_some_and(|value| value == "1");
+        let outside = place == PathMode::TakeoverBehindShim;
         let two = place == PathMode::BehindShim || place == PathMode::Inline && wished();
         let shim_socket = dir.join(SHIM_SOCKET);
         let config = format!(
@@ -116,7 +120,11 @@ images:
 podView:
 {view}",
             socket = socket.display(),
-            shim = if two { format!("shimSocket: {}\n", shim_socket.display()) } else { String::new() },
+            shim = if two || outside {
+                format!("shimSocket: {}\n", shim_socket.display())
+            } else {
+                String::new()
+            },
             runtime = runtime.display(),
             admin = admin.display(),
             state = run.make_dir(STATE)?.display(),
@@ -124,7 +132,7 @@ podView:
             path = match place {
                 PathMode::Inline | PathMode::BehindShim => "inline",
                 PathMode::Beside => "beside",
-                PathMode::Takeover => "takeover",
+                PathMode::Takeover | PathMode::TakeoverBehindShim => "takeover",
             },
             docker_config = run.write(DOCKER_CONFIG, "{}")?.display(),
             providers = run.write(PROVIDERS, &providers(""))?.display(),
@@ -134,7 +142,9 @@ podView:
         let config = run.write(CONFIG, &config)?;
         let args = vec!["--config".to_owned(), config.display().to_string()];
         let (shim, kept) = match two {
-            true => shim(run, &socket, &shim_socket, runtime).map(|(shim, kept)| (Some(shim), Some(kept)))?,
+            true => shim::start(run, &socket, &shim_socket, runtime)
+                .map(|(shim, kept)| (Some(shim), Some(kept)))?,
+            false if outside => (Some(Service::new(run, "berth-shim", "berth-shim", Vec::new())), None),
             false => (None, None),
         };
         let fault_file = dir.join("fault");
@@ -147,7 +157,7 @@ podView:
             fault_file,
             socket: match place {
                 PathMode::Inline | PathMode::BehindShim => socket,
-                PathMode::Beside | PathMode::Takeover => runtime.to_owned(),
+                PathMode::Beside | PathMode::Takeover | PathMode::TakeoverBehindShim => runtime.to_owned(),
             },
             admin,
             desired,
@@ -155,12 +165,10 @@ podView:
         };
         berthd.service.start()?;
         berthd.ready().await?;
+        if outside {
+            berthd.follow_shim().await?;
+        }
         Ok(berthd)
-    }
-
-    /// The process of `berth-shim`, where that has the data path.
-    pub fn shim(&self) -> Option<&Service> {
-        self.shim.as_ref()
     }
 
     /// Its process.
@@ -257,24 +265,6 @@ podView:
         self.service.stop()?;
         self.service.start()?;
         self.serving().await
-    }
-
-    /// Crashes its shim and starts it again. Its socket is kept, as systemd does it: whoever connects
-    /// meanwhile waits.
-    pub async fn crash_shim(&self) -> Result<()> {
-        let (Some(shim), Some(kept)) = (&self.shim, &self.kept) else {
-            bail!("the data path is berthd's own")
-        };
-        shim.kill()?;
-        shim.start_on(kept.try_clone().context("the kept socket")?.into())?;
-        self.serving().await
-    }
-
-    /// Has its shim give its place to a new process of its program, and means that one from then on.
-    pub async fn upgrade_shim(&self) -> Result<()> {
-        let shim = self.shim.as_ref().context("the data path is berthd's own")?;
-        let ready = berth_shim::remote::upgrade(&self.admin.with_file_name(SHIM_SOCKET), |_| ()).await?;
-        shim.succeeded_by(ready.pid)
     }
 
     /// Hands its place over to a process of this program with `berthctl upgrade`, and means that one from
@@ -377,14 +367,4 @@ fn pod_view(run: &Run, view: &PodView) -> String {
         PodView::Kubelet => format!("  mode: kubelet\n{kubelet}"),
         PodView::None => "  mode: none\n".to_owned(),
     }
-}
-
-/// Starts a `berth-shim`, which waits for its berthd, on a socket that outlives it.
-fn shim(run: &Arc<Run>, socket: &Path, agent: &Path, runtime: &Path) -> Result<(Service, UnixListener)> {
-    let sockets = [("--socket", socket), ("--shim-socket", agent), ("--runtime-endpoint", runtime)];
-    let args = sockets.iter().flat_map(|(flag, path)| [(*flag).to_owned(), path.display().to_string()]);
-    let service = Service::new(run, "berth-shim", programs::berth("berth-shim")?, args.collect());
-    let kept = UnixListener::bind(socket).with_context(|| socket.display().to_string())?;
-    service.start_on(kept.try_clone().context("the kept socket")?.into())?;
-    Ok((service, kept))
 }

@@ -106,6 +106,12 @@ impl Builder {
         self
     }
 
+    /// The same with a `berth-shim` in containerd's place.
+    pub fn takeover_behind_shim(mut self) -> Self {
+        self.berth = Some(PathMode::TakeoverBehindShim);
+        self
+    }
+
     /// With a kubelet (the default), or without, for clients that speak CRI themselves.
     pub fn kubelet(mut self, kubelet: bool) -> Self {
         self.kubelet = kubelet;
@@ -182,7 +188,7 @@ impl Builder {
             Some(place @ (PathMode::Inline | PathMode::BehindShim | PathMode::Beside)) => {
                 Some(Berthd::start(&run, containerd.socket(), place, &view).await?)
             }
-            Some(PathMode::Takeover) | None => None,
+            Some(PathMode::Takeover | PathMode::TakeoverBehindShim) | None => None,
         };
         let controllers = match &api {
             Some(cluster) if self.controllers => Some(Controllers::start(&run, &cluster.server, "*").await?),
@@ -193,9 +199,9 @@ impl Builder {
         if self.kubelet {
             node.kubelet = Some(Kubelet::start(&node.run, node.cri_socket(), kubeconfig.as_deref()).await?);
         }
-        if self.berth == Some(PathMode::Takeover) {
+        if let Some(place @ (PathMode::Takeover | PathMode::TakeoverBehindShim)) = self.berth {
             let containerd = node.containerd.socket();
-            node.berthd = Some(Berthd::start(&node.run, containerd, PathMode::Takeover, &view).await?);
+            node.berthd = Some(Berthd::start(&node.run, containerd, place, &view).await?);
             // The connections that it has are containerd's.
             if let Some(kubelet) = &node.kubelet {
                 kubelet.restart().await?;

@@ -4,6 +4,9 @@
 //! wherever it is, and restarts the kubelet. The journal stays true: what it would restore is what is then
 //! there.
 
+mod takeover;
+
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -26,6 +29,10 @@ pub(crate) struct BypassArgs {
     /// Lead the kubelet to Berth again
     #[arg(long)]
     pub undo: bool,
+    /// Path takeover with a berth-shim: give the runtime its own place back, at this path [default:
+    /// /run/containerd/containerd.sock]
+    #[arg(long, value_name = "SOCKET", num_args = 0..=1, default_missing_value = takeover::RUNTIME)]
+    pub takeover: Option<PathBuf>,
     /// How long the kubelet may take to be healthy again; with --undo, until everything is put back
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse)]
     pub timeout: Duration,
@@ -36,6 +43,10 @@ pub(crate) struct BypassArgs {
 
 /// Runs `bypass`.
 pub(crate) async fn bypass(global: &Global, args: &BypassArgs) -> Result<ExitCode> {
+    if let Some(runtime) = &args.takeover {
+        takeover::bypass(runtime, args.undo, args.timeout).await?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let host = Host::new(&args.node.root);
     if args.undo {
         if !host.exists(BERTHD) {

@@ -4,6 +4,9 @@ use std::time::{Duration, Instant};
 
 /// Nobody answering for longer than this is a berthd that is gone.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+/// A shim to which no berthd has been connected for longer than this is one whose DaemonSet is gone: new pods
+/// wait for it all that time. A rolling update pulls an image meanwhile.
+pub(super) const FORSAKEN: Duration = Duration::from_secs(300);
 
 /// State of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +127,21 @@ pub(super) struct Vigil {
     gone: Option<Instant>,
     /// Since when berthd's own name is missing.
     left: Option<Instant>,
+    /// Since when the shim in the place has no berthd.
+    forsaken: Option<Instant>,
+}
+
+/// Circumstances that the guardian sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// [`View::is_deserted`].
+    pub(super) deserted: bool,
+    /// Berthd's own name is there.
+    pub(super) own: bool,
+    /// A shim answers and has no berthd.
+    pub(super) forsaken: bool,
+    /// Somebody wishes the place to be the runtime's.
+    pub(super) bypassed: bool,
 }
 
 /// Verdict of the guardian.
@@ -133,22 +151,26 @@ pub(super) enum Verdict {
     Watch,
     /// It puts the runtime's socket back.
     Restore,
+    /// It gives the place back, as berthd does that leaves, and ends the shim with its last call.
+    Leave,
     /// It ends: the place was left on purpose.
     End,
 }
 
 impl Vigil {
-    /// Judges the state at this moment: [`View::is_deserted`], and whether berthd's own name is there.
-    pub(super) fn see(&mut self, deserted: bool, own: bool, now: Instant) -> Verdict {
-        let lasts = |since: &mut Option<Instant>, holds: bool| {
+    /// Judges the state at this moment.
+    pub(super) fn see(&mut self, seen: Seen, now: Instant) -> Verdict {
+        let lasts = |since: &mut Option<Instant>, holds: bool, patience: Duration| {
             *since = if holds { since.or(Some(now)) } else { None };
-            since.is_some_and(|since| now.saturating_duration_since(since) > PATIENCE)
+            since.is_some_and(|since| now.saturating_duration_since(since) > patience)
         };
-        let gone = lasts(&mut self.gone, deserted);
-        let left = lasts(&mut self.left, !own);
+        let gone = lasts(&mut self.gone, seen.deserted, PATIENCE);
+        let left = lasts(&mut self.left, !seen.own, PATIENCE);
+        let forsaken = lasts(&mut self.forsaken, seen.own && seen.forsaken, FORSAKEN);
         match (gone, left) {
             (true, _) => Verdict::Restore,
             (false, true) if self.gone.is_none() => Verdict::End,
+            (false, _) if forsaken || seen.own && seen.bypassed => Verdict::Leave,
             (false, _) => Verdict::Watch,
         }
     }

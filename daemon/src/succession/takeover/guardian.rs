@@ -2,11 +2,12 @@
 //!
 //! It is berthd's program (`berthd guardian`), started by a berthd that takes the place, and it outlives that
 //! one, its container and its pod. It needs nothing but the directory of the sockets, and trusts nothing but
-//! what it sees there. It stays after it has put the runtime back, because berthd may come again, and ends
-//! when the place was left on purpose.
+//! what it sees there. Where a `berth-shim` is in the place it guards that one, whatever becomes of berthd;
+//! it gives its place back where somebody wishes so, or where no berthd has come for long. It stays after it
+//! has put the runtime back, because berthd may come again, and ends when the place was left on purpose.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::Write,
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
@@ -15,24 +16,30 @@ use std::{
 };
 
 use berth_policy::time::later;
+use berth_shim::remote::{self, ShimState};
 
 use anyhow::{Context, ensure};
 use nix::{
     errno::Errno,
     fcntl::{Flock, FlockArg},
 };
+use tokio::runtime::{Builder, Runtime};
 use tracing::{error, info, warn};
 
 use super::{
-    Paths,
-    decide::{Verdict, Vigil, to_restore},
+    Paths, bypass,
+    decide::{Seen, Verdict, Vigil, to_leave, to_restore},
     host,
     look::{OwnSocket, answers, look},
+    place::tidy,
     steps::walk,
 };
+use crate::base::causes::chain;
 
 /// How often it looks, which costs berthd an accepted connection each time.
 const LOOK: Duration = Duration::from_millis(500);
+/// How often the shim is asked how it is.
+const ASK: Duration = Duration::from_secs(5);
 /// How long it tries to be the one guardian.
 const TRY: Duration = Duration::from_secs(1);
 
@@ -42,9 +49,22 @@ pub struct GuardianFlags {
     /// The runtime's own path, at which berthd is
     #[arg(long)]
     pub socket: PathBuf,
+    /// Socket on which the berth-shim answers that is there, where it is not berthd itself
+    #[arg(long)]
+    pub shim_socket: Option<PathBuf>,
     /// Leave the container of berthd first
     #[arg(long)]
     pub host: bool,
+}
+
+/// The `berth-shim` in the place, as far as it says how it is.
+struct GuardedShim {
+    socket: PathBuf,
+    runtime: Runtime,
+    /// When it is asked again.
+    due: Instant,
+    /// It had no berthd when it was asked.
+    forsaken: bool,
 }
 
 /// The guardian's whole life. Another one for the same socket is no error.
@@ -61,9 +81,10 @@ pub fn guard(flags: &GuardianFlags) -> anyhow::Result<()> {
     );
     let Some(_one) = alone(&paths.guardian())? else { return Ok(()) };
     info!(socket = ?flags.socket, version = env!("CARGO_PKG_VERSION"), "Guardian watches");
+    let mut shim = flags.shim_socket.clone().map(GuardedShim::of).transpose()?;
     let (mut vigil, mut last) = (Vigil::default(), None);
     loop {
-        match watch(&paths, &mut vigil) {
+        match watch(&paths, &mut vigil, shim.as_mut()) {
             Ok(Verdict::End) => {
                 info!("Guardian ends, the place was left");
                 return Ok(());
@@ -81,16 +102,63 @@ pub fn guard(flags: &GuardianFlags) -> anyhow::Result<()> {
     }
 }
 
-fn watch(paths: &Paths, vigil: &mut Vigil) -> anyhow::Result<Verdict> {
+fn watch(paths: &Paths, vigil: &mut Vigil, mut shim: Option<&mut GuardedShim>) -> anyhow::Result<Verdict> {
     // The runtime is not bothered as long as its place is filled.
     let deserted = !answers(paths.front()).context("dial")?
         && look(paths, OwnSocket::Named).context("look")?.is_deserted();
-    let verdict = vigil.see(deserted, paths.own().symlink_metadata().is_ok(), Instant::now());
-    if verdict == Verdict::Restore {
-        warn!("Nobody answers in the runtime's place, it is put back");
-        walk(paths, OwnSocket::Named, to_restore).context("put back")?;
+    let seen = Seen {
+        deserted,
+        own: paths.own().symlink_metadata().is_ok(),
+        bypassed: shim.is_some() && bypass::wanted(paths),
+        forsaken: shim.as_mut().is_some_and(|shim| shim.is_forsaken()),
+    };
+    let verdict = vigil.see(seen, Instant::now());
+    match verdict {
+        Verdict::Restore => {
+            warn!("Nobody answers in the runtime's place, it is put back");
+            walk(paths, OwnSocket::Named, to_restore).context("put back")?;
+        }
+        Verdict::Leave => {
+            warn!(seen.bypassed, "The runtime gets its place back");
+            walk(paths, OwnSocket::Named, to_leave).context("give back")?;
+            // Its absence says to everybody that the place was left.
+            fs::remove_file(paths.own()).context("remove berthd's own name")?;
+            if let Some(shim) = shim {
+                shim.drain();
+            }
+            if !seen.bypassed {
+                tidy(paths).context("remove the runtime's second name")?;
+            }
+        }
+        Verdict::Watch | Verdict::End => {}
     }
     Ok(verdict)
+}
+
+impl GuardedShim {
+    fn of(socket: PathBuf) -> anyhow::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build().context("a runtime")?;
+        Ok(Self { socket, runtime, due: Instant::now(), forsaken: false })
+    }
+
+    /// Whether it has no berthd. One that does not answer is judged by its place alone.
+    fn is_forsaken(&mut self) -> bool {
+        if Instant::now() >= self.due {
+            let state = self.runtime.block_on(remote::look(&self.socket));
+            self.forsaken = state.is_ok_and(|state| !state.agent);
+            self.due = later(Instant::now(), ASK);
+        }
+        self.forsaken
+    }
+
+    /// Has it end with its last open call; its clients are sent to the path, where the runtime is.
+    fn drain(&self) {
+        let told = |state: &ShimState| info!(connections = state.connections, "berth-shim ends");
+        let drained = self.runtime.block_on(remote::drain(&self.socket, told));
+        if let Err(error) = drained {
+            warn!(error = %chain(&error), "berth-shim not told to end");
+        }
+    }
 }
 
 /// The lock of the one guardian; `None` where there is one already.

@@ -17,12 +17,24 @@
 //! interruption the next who looks goes on. A runtime that restarts binds its own path anew: [`RuntimePlace`]
 //! sees that and takes the place again. The [`guardian`] is a process of its own that puts the runtime's
 //! socket back when nobody answers in its place, whatever became of berthd.
+//!
+//! With two programs it is a `berth-shim` that listens and is in the place, a process outside of berthd's
+//! container and pod. berthd starts it, keeps the names, and goes without a word: the guardian guards the
+//! shim. It gives the place back where it is told to (`bypass`), and where no berthd has come for long.
+//!
+//! ```text
+//!   containerd.sock.berth.bypass there as long as the place is to be the runtime's
+//! ```
 
+pub mod bypass;
+mod copied;
 mod decide;
 pub mod guardian;
 pub mod host;
 mod look;
+pub mod outside;
 mod place;
+mod shim;
 mod start;
 mod steps;
 #[cfg(test)]
@@ -30,7 +42,10 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
-pub use self::place::{Leaving, RuntimePlace};
+pub use self::{
+    place::{Leaving, RuntimePlace},
+    shim::ShimSettings,
+};
 
 /// How long a socket's path may be, without the final zero.
 const LONGEST: usize = 107;
@@ -78,6 +93,11 @@ impl Paths {
     /// Locked by the guardian as long as there is one.
     fn guardian(&self) -> PathBuf {
         self.with(".berth.guardian")
+    }
+
+    /// Wish of whoever runs `berthctl bypass`.
+    fn bypass(&self) -> PathBuf {
+        self.with(".berth.bypass")
     }
 
     /// A directory that only root may enter, for the lock of those who change the names. The directory of the

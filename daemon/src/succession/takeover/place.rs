@@ -1,4 +1,5 @@
-//! The running berthd's side: takes the place, keeps it, leaves it.
+//! The running berthd's side: takes the place, keeps it, leaves it. For itself; or for a `berth-shim`, which
+//! stays in it when berthd goes.
 
 use std::{
     io,
@@ -13,9 +14,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::{
-    Paths,
+    Paths, bypass,
     decide::{Step, to_leave, to_take},
     look::{FileId, OwnSocket},
+    shim::{Pace, Shim, ShimSettings},
     start::Guardian,
     steps::walk,
 };
@@ -24,12 +26,14 @@ use super::{
 const LOOK: Duration = Duration::from_millis(250);
 /// How often it is made sure that there is a guardian.
 const GUARDED: Duration = Duration::from_secs(5);
+/// How often it is made sure that there is a `berth-shim`: sooner than the guardian loses its patience.
+const SHIMMED: Duration = Duration::from_secs(1);
 
 /// The runtime's place at its own socket path.
 #[derive(Debug)]
 pub struct RuntimePlace {
     paths: Paths,
-    own: FileId,
+    tenant: Tenant,
     guardian: Guardian,
     /// Left for good by this process. Held by whoever changes the names.
     left: Mutex<bool>,
@@ -37,17 +41,43 @@ pub struct RuntimePlace {
     trouble: Mutex<Option<String>>,
 }
 
+/// Owner of the socket that is put in the place.
+#[derive(Debug)]
+enum Tenant {
+    /// This process listens on it.
+    Berthd(FileId),
+    /// A program of its own does, whichever process that is.
+    Shim(Shim),
+}
+
 impl RuntimePlace {
-    /// Takes the place for the socket that this process listens on by its own name. A runtime that is down is
-    /// waited for, by [`RuntimePlace::keep`].
+    /// Takes the place for the socket that this process listens on by its own name, or for a `berth-shim`
+    /// that it starts where there is none. A runtime that is down is waited for, by [`RuntimePlace::keep`].
     ///
     /// # Errors
-    /// There is no guardian, or the names cannot be changed. Then the runtime is where it was.
-    pub async fn take(paths: Paths, state_dir: &Path) -> anyhow::Result<Self> {
-        let own = FileId::of(&paths.own())?.context("berthd's own socket is not there")?;
-        let guardian = Guardian::of(&paths, state_dir);
-        guardian.ensure().await.context("no guardian, so the runtime's place is not taken")?;
-        let place = Self { paths, own, guardian, left: Mutex::default(), trouble: Mutex::default() };
+    /// There is no guardian or no shim, or the names cannot be changed. Then the runtime is where it was.
+    pub async fn take(paths: Paths, state_dir: &Path, shim: Option<ShimSettings>) -> anyhow::Result<Self> {
+        let guardian =
+            Guardian::of(&paths, state_dir, shim.as_ref().map(|settings| settings.socket.as_path()));
+        let tenant = match shim {
+            Some(settings) => Tenant::Shim(Shim::of(&paths, state_dir, settings)),
+            None => {
+                let own = FileId::of(&paths.own())?.context("berthd's own socket is not there")?;
+                Tenant::Berthd(own)
+            }
+        };
+        let place = Self { paths, tenant, guardian, left: Mutex::default(), trouble: Mutex::default() };
+        if let Tenant::Shim(shim) = &place.tenant {
+            shim.install()?;
+            if place.is_bypassed() {
+                warn!("Place not taken: {}", bypass::WORDS);
+                return Ok(place);
+            }
+            place.guardian.provide()?;
+            shim.ensure(place.guardian.program()).await?;
+        }
+        // After the shim: without a socket in berthd's name there is nothing to guard.
+        place.guardian.ensure().await.context("no guardian, so the runtime's place is not taken")?;
         let (step, place) = spawn_blocking(move || (place.walk(), place)).await?;
         match step.with_context(|| format!("the place of {:?}", place.paths.front()))? {
             Step::Refuse => bail!("{}", place.refusal()),
@@ -68,6 +98,9 @@ impl RuntimePlace {
 
     /// Whether clients of the runtime come to this process; if not, why.
     pub fn health(&self) -> Result<(), String> {
+        if self.is_bypassed() {
+            return Err(bypass::WORDS.to_owned());
+        }
         if let Some(trouble) = &*locked(&self.trouble) {
             return Err(trouble.clone());
         }
@@ -77,10 +110,33 @@ impl RuntimePlace {
         Err(format!("{:?} is not berthd's socket now", self.paths.front()))
     }
 
+    /// Whether this process is in the place, and not a `berth-shim`, which stays.
+    pub fn is_berthds(&self) -> bool {
+        matches!(self.tenant, Tenant::Berthd(_))
+    }
+
+    /// Whether the place of a shim is to be the runtime's for now.
+    fn is_bypassed(&self) -> bool {
+        !self.is_berthds() && bypass::wanted(&self.paths)
+    }
+
     /// Takes the place again whenever it is lost, until it is left or `stop` ends this.
     pub async fn keep(self: Arc<Self>, stop: CancellationToken) {
-        let (mut tick, mut guarded) = (tokio::time::interval(LOOK), Instant::now());
+        let (mut tick, mut guarded, mut shimmed) =
+            (tokio::time::interval(LOOK), Instant::now(), Instant::now());
+        let mut pace = Pace::default();
         while stop.run_until_cancelled(tick.tick()).await.is_some() {
+            if self.is_bypassed() {
+                continue;
+            }
+            if let Tenant::Shim(shim) = &self.tenant
+                && shimmed.elapsed() > SHIMMED
+            {
+                shimmed = Instant::now();
+                if let Err(error) = self.shimmed(shim, &mut pace).await {
+                    warn!(error = format!("{error:#}"), "No berth-shim: the guardian puts the runtime back");
+                }
+            }
             if guarded.elapsed() > GUARDED {
                 guarded = Instant::now();
                 if let Err(error) = self.guardian.ensure().await {
@@ -103,17 +159,27 @@ impl RuntimePlace {
         }
     }
 
-    /// Puts the runtime's socket back, for good. What is under way goes on: `aside` stays until [`Leaving`]
-    /// is dropped.
+    /// Starts another shim where the last one has ended.
+    async fn shimmed(&self, shim: &Shim, pace: &mut Pace) -> anyhow::Result<()> {
+        if !shim.runs()? && pace.begins(Instant::now()) {
+            self.guardian.provide()?;
+            shim.ensure(self.guardian.program()).await?;
+        }
+        Ok(())
+    }
+
+    /// Puts the runtime's socket back, for good, where this process is in its place. What is under way goes
+    /// on: `aside` stays until [`Leaving`] is dropped.
     pub fn leave(&self) {
         let mut left = locked(&self.left);
         if std::mem::replace(&mut *left, true) {
             return;
         }
-        let walked = walk(&self.paths, OwnSocket::Held(self.own), to_leave).and_then(|step| {
+        let Tenant::Berthd(own) = self.tenant else { return };
+        let walked = walk(&self.paths, OwnSocket::Held(own), to_leave).and_then(|step| {
             // Its absence tells the guardian that there is nothing to guard. A berthd that came meanwhile has
             // its own there.
-            if step == Step::Stay && FileId::of(&self.paths.own())? == Some(self.own) {
+            if step == Step::Stay && FileId::of(&self.paths.own())? == Some(own) {
                 std::fs::remove_file(self.paths.own())?;
             }
             Ok(step)
@@ -140,11 +206,24 @@ impl RuntimePlace {
     /// Takes the place, unless it was left.
     fn walk(&self) -> io::Result<Step> {
         let left = locked(&self.left);
-        if *left { Ok(Step::Stay) } else { walk(&self.paths, OwnSocket::Held(self.own), to_take) }
+        let own = match &self.tenant {
+            _ if *left => return Ok(Step::Stay),
+            Tenant::Berthd(own) => OwnSocket::Held(*own),
+            Tenant::Shim(shim) if shim.runs()? => OwnSocket::Named,
+            // Nobody is to be sent to a socket on which nobody listens.
+            Tenant::Shim(_) => return Ok(Step::Await),
+        };
+        // Asked before each step: whoever gives the place back may be about to begin.
+        walk(&self.paths, own, |view| if self.is_bypassed() { Step::Stay } else { to_take(view) })
     }
 
     fn held(&self) -> io::Result<bool> {
-        Ok(FileId::of(self.paths.front())? == Some(self.own) && FileId::of(&self.paths.next())?.is_none())
+        let own = match &self.tenant {
+            Tenant::Berthd(own) => Some(*own),
+            Tenant::Shim(_) => FileId::of(&self.paths.own())?,
+        };
+        let front = FileId::of(self.paths.front())?;
+        Ok(front.is_some() && front == own && FileId::of(&self.paths.next())?.is_none())
     }
 
     fn refusal(&self) -> String {
@@ -152,17 +231,16 @@ impl RuntimePlace {
         let names = [paths.front().to_owned(), paths.aside(), paths.next()];
         format!("one of {names:?} is no socket (a link is none either): give the runtime's own path")
     }
+}
 
-    /// Removes what only this process needed.
-    fn tidy(&self) -> io::Result<()> {
-        // Not while a berthd that came meanwhile dials it, and not when it could be needed at `front`.
-        let at_front = FileId::of(self.paths.front())?;
-        let aside = FileId::of(&self.paths.aside())?;
-        if FileId::of(&self.paths.own())?.is_none() && aside.is_some() && aside == at_front {
-            std::fs::remove_file(self.paths.aside())?;
-        }
-        Ok(())
+/// Removes the runtime's second name.
+pub(super) fn tidy(paths: &Paths) -> io::Result<()> {
+    // Not while a berthd that came meanwhile dials it, and not when it could be needed at `front`.
+    let (at_front, aside) = (FileId::of(paths.front())?, FileId::of(&paths.aside())?);
+    if FileId::of(&paths.own())?.is_none() && aside.is_some() && aside == at_front {
+        std::fs::remove_file(paths.aside())?;
     }
+    Ok(())
 }
 
 /// Never held across an await.
@@ -192,11 +270,10 @@ impl Leaving {
 
 impl Drop for Leaving {
     fn drop(&mut self) {
-        let Some(place) = self.place.as_ref().filter(|_| self.mine && !self.succeeded.is_cancelled()) else {
-            return;
-        };
+        let mine = self.mine && !self.succeeded.is_cancelled();
+        let Some(place) = self.place.as_ref().filter(|place| mine && place.is_berthds()) else { return };
         place.leave();
-        if let Err(error) = place.tidy() {
+        if let Err(error) = tidy(place.paths()) {
             warn!(%error, "The runtime's second name not removed");
         }
     }

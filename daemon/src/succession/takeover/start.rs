@@ -1,11 +1,10 @@
 //! Sees to it that there is a guardian.
 
 use std::{
-    fs::{self, File},
+    fs::File,
     io,
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
-    process::Stdio,
     time::{Duration, Instant},
 };
 
@@ -16,37 +15,44 @@ use nix::{
     errno::Errno,
     fcntl::{Flock, FlockArg},
 };
-use tokio::process::{Child, Command};
+use tokio::process::Child;
 use tracing::info;
 
-use super::{Paths, host};
+use super::{Paths, copied::Copied, host};
 
 /// How long a guardian may take to be there.
 const READY: Duration = Duration::from_secs(20);
 /// How often it is looked for meanwhile.
 const LOOK: Duration = Duration::from_millis(100);
-/// A log that has grown longer begins anew; in bytes.
-const LONG: u64 = 1 << 20;
 
 /// The guardian of a place, whether it runs or not.
 #[derive(Debug)]
 pub(super) struct Guardian {
     socket: PathBuf,
+    /// The socket on which the `berth-shim` in the place answers, where there is one.
+    shim: Option<PathBuf>,
     lock: PathBuf,
-    /// A copy of berthd's program: that one's file may belong to a container that ends. Not below /run, where
-    /// many nodes let nothing be run.
-    program: PathBuf,
-    log: PathBuf,
+    program: Copied,
 }
 
 impl Guardian {
-    pub(super) fn of(paths: &Paths, state_dir: &Path) -> Self {
+    pub(super) fn of(paths: &Paths, state_dir: &Path, shim: Option<&Path>) -> Self {
         Self {
             socket: paths.front().to_owned(),
+            shim: shim.map(Path::to_owned),
             lock: paths.guardian(),
-            program: state_dir.join("guardian"),
-            log: state_dir.join("guardian.log"),
+            program: Copied::to(state_dir, "guardian"),
         }
+    }
+
+    /// The copy of this program that it runs, which can start others where it stands.
+    pub(super) fn program(&self) -> &Path {
+        &self.program.file
+    }
+
+    /// Makes the copy of this program.
+    pub(super) fn provide(&self) -> anyhow::Result<()> {
+        self.program.copy("/proc/self/exe".as_ref())
     }
 
     /// Starts one if there is none, and waits until it watches.
@@ -57,10 +63,10 @@ impl Guardian {
         if self.watches()? {
             return Ok(());
         }
-        self.copy_program().with_context(|| format!("{:?}", self.program))?;
+        self.provide()?;
         let contained = host::in_a_container()?;
         let mut child =
-            self.spawn(contained).with_context(|| format!("{:?} does not start", self.program))?;
+            self.spawn(contained).with_context(|| format!("{:?} does not start", self.program()))?;
         let until = later(Instant::now(), READY);
         while !self.watches()? {
             if let Some(status) = child.try_wait()? {
@@ -68,15 +74,15 @@ impl Guardian {
                 if status.success() && self.watches()? {
                     return Ok(());
                 }
-                bail!("the guardian ended ({status}); {:?} says why", self.log);
+                bail!("the guardian ended ({status}); {:?} says why", self.program.log);
             }
             if Instant::now() > until {
                 child.kill().await?;
-                bail!("the guardian does not come up; {:?} may say why", self.log);
+                bail!("the guardian does not come up; {:?} may say why", self.program.log);
             }
             tokio::time::sleep(LOOK).await;
         }
-        info!(pid = child.id(), log = ?self.log, "Guardian started");
+        info!(pid = child.id(), log = ?self.program.log, "Guardian started");
         // Takes note of its end, should that come before this process's own.
         tokio::spawn(async move { child.wait().await });
         Ok(())
@@ -92,32 +98,15 @@ impl Guardian {
         }
     }
 
-    fn copy_program(&self) -> io::Result<()> {
-        if let Some(directory) = self.program.parent() {
-            fs::create_dir_all(directory)?;
-        }
-        let new = self.program.with_extension("new");
-        fs::copy("/proc/self/exe", &new)?;
-        fs::set_permissions(&new, fs::Permissions::from_mode(0o700))?;
-        // A guardian that runs keeps the file it was started from.
-        fs::rename(new, &self.program)
-    }
-
     fn spawn(&self, contained: bool) -> io::Result<Child> {
-        let long = fs::metadata(&self.log).is_ok_and(|log| log.len() > LONG);
-        let mut options = File::options();
-        options.create(true).mode(0o600).append(true);
-        let log = options.open(&self.log)?;
-        if long {
-            log.set_len(0)?;
-        }
-        let mut command = Command::new(&self.program);
+        let mut command = self.program.command(self.program())?;
         command.arg("guardian").arg("--socket").arg(&self.socket);
+        if let Some(shim) = &self.shim {
+            command.arg("--shim-socket").arg(shim);
+        }
         if contained {
             command.arg("--host");
         }
-        // Nothing of this process's environment is about it: no socket of systemd, no token, no
-        // configuration.
-        command.env_clear().current_dir("/").stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()
+        command.spawn()
     }
 }

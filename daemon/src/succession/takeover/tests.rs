@@ -10,8 +10,8 @@ use std::{
 use nix::fcntl::{Flock, FlockArg};
 
 use super::{
-    Paths,
-    decide::{Shown, Step, Verdict, View, Vigil, to_leave, to_restore, to_take},
+    Paths, bypass,
+    decide::{FORSAKEN, Seen, Shown, Step, Verdict, View, Vigil, to_leave, to_restore, to_take},
     look::{FileId, OwnSocket, answers, look},
     steps::{walk, walk_at_most},
 };
@@ -251,8 +251,8 @@ fn the_guardian_waits_and_ends_when_there_is_nothing_to_guard() {
     let begin = Instant::now();
     /// At so many milliseconds, what is at the path and beside it, whether berthd's own name is there, and
     /// the answer.
-    type Seen = (u64, Shown, Shown, bool, Verdict);
-    let table: &[(&str, &[Seen])] = &[
+    type Row = (u64, Shown, Shown, bool, Verdict);
+    let table: &[(&str, &[Row])] = &[
         (
             "berthd is gone",
             &[
@@ -315,10 +315,75 @@ fn the_guardian_waits_and_ends_when_there_is_nothing_to_guard() {
         let mut vigil = Vigil::default();
         for (at, front, aside, own, expected) in *seen {
             let view = View { front: *front, aside: *aside, next: Nothing };
-            let verdict = vigil.see(view.is_deserted(), *own, begin + Duration::from_millis(*at));
+            let seen = Seen { deserted: view.is_deserted(), own: *own, forsaken: false, bypassed: false };
+            let verdict = vigil.see(seen, begin + Duration::from_millis(*at));
             assert_eq!(verdict, *expected, "{name}, at {at} ms");
         }
     }
+}
+
+#[test]
+fn the_guardian_gives_the_place_of_a_shim_back() {
+    use Verdict::{End, Leave, Restore, Watch};
+    let begin = Instant::now();
+    let long = u64::try_from(FORSAKEN.as_millis()).unwrap();
+    let seen = |states: &str| Seen {
+        deserted: states.contains('d'),
+        own: !states.contains('-'),
+        forsaken: states.contains('f'),
+        bypassed: states.contains('b'),
+    };
+    /// At so many milliseconds: `d`eserted, `f`orsaken, `b`ypassed, `-` without berthd's own name; the
+    /// answer.
+    type Row = (u64, &'static str, Verdict);
+    let table: &[(&str, &[Row])] = &[
+        ("somebody wishes it", &[(0, "", Watch), (500, "b", Leave), (1000, "b-", Watch), (3001, "b-", End)]),
+        (
+            "no berthd comes",
+            &[(0, "f", Watch), (long, "f", Watch), (long + 1, "f", Leave), (long + 2, "-", Watch)],
+        ),
+        (
+            "a berthd comes in between",
+            &[(0, "f", Watch), (long - 1, "", Watch), (long, "f", Watch), (2 * long, "f", Watch)],
+        ),
+        ("the shim dies meanwhile", &[(0, "f", Watch), (500, "df", Watch), (2501, "df", Restore)]),
+        ("a place that is lost comes first", &[(0, "db", Leave), (2001, "db", Restore)]),
+    ];
+    for (name, rows) in table {
+        let mut vigil = Vigil::default();
+        for (at, states, expected) in *rows {
+            let verdict = vigil.see(seen(states), begin + Duration::from_millis(*at));
+            assert_eq!(verdict, *expected, "{name}, at {at} ms");
+        }
+    }
+}
+
+/// A shim listens in the place, and not the one who looks at the names.
+#[test]
+fn the_place_of_a_shim_is_left_by_who_only_knows_its_name() {
+    for view in views().filter(|view| !shows(*view, Shown::Other)) {
+        let scene = Scene::new(view);
+        assert_eq!(walk(&scene.paths, OwnSocket::Named, to_leave).unwrap(), Step::Stay, "{view:?}");
+        let after = scene.look();
+        assert!(after.front != Shown::Ours && after.next == Shown::Nothing, "{view:?}: {after:?}");
+        assert_eq!(after.front == Shown::Runtime, scene.is_runtime(scene.paths.front()), "{view:?}");
+        if shows(view, Shown::Runtime) && view.front == Shown::Ours {
+            assert!(scene.is_runtime(scene.paths.front()), "{view:?}: {after:?}");
+        }
+    }
+}
+
+#[test]
+fn a_wish_to_go_past_the_shim_is_seen_and_taken_back() {
+    let scene = Scene::new(View { front: Shown::Ours, aside: Shown::Runtime, next: Shown::Nothing });
+    let paths = &scene.paths;
+    assert!(bypass::is_taken(paths).unwrap() && !bypass::wanted(paths) && !bypass::undo(paths).unwrap());
+    bypass::want(paths).unwrap();
+    bypass::want(paths).unwrap();
+    assert!(bypass::wanted(paths));
+    walk(paths, OwnSocket::Named, to_leave).unwrap();
+    assert!(!bypass::is_taken(paths).unwrap());
+    assert!(bypass::undo(paths).unwrap() && !bypass::wanted(paths));
 }
 
 #[test]

@@ -1,13 +1,14 @@
-//! `deploy/takeover`: the DaemonSet's pod takes containerd's place, and whatever becomes of the pod,
-//! containerd is at its path again, and berthd when there is one again. The pods of the node notice nothing.
+//! `deploy/takeover`: the DaemonSet's pod puts a `berth-shim` in containerd's place, and whatever becomes of
+//! the pod, the shim stays there and every call is answered. The pods of the node notice nothing.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use berth_tests::manifest::{Container, PodManifest};
+use berth_tests::node::tool::run as tool;
 use berth_tests::node::{NODE_NAME, Run, SystemdNode, deploy, program_images, programs};
-use berth_tests::observe::{Cri, Recorder};
+use berth_tests::observe::{Caller, Cri, Recorder};
 use berth_tests::wait::await_condition;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, DynamicObject, EvictParams, PostParams};
@@ -33,8 +34,10 @@ struct Scene {
 async fn whatever_becomes_of_the_pod() -> Result<()> {
     let node = SystemdNode::start().await?;
     let run = node.systemd().of().clone();
-    let both = [programs::berth("berthd")?, programs::berth("berthctl")?];
-    let archive = program_images::archive(&run, &both.each_ref().map(PathBuf::as_path)).await?;
+    let programs = ["berthd", "berthctl", "berth-shim"].map(programs::berth);
+    let programs = programs.into_iter().collect::<Result<Vec<_>>>()?;
+    let programs: Vec<_> = programs.iter().map(PathBuf::as_path).collect();
+    let archive = program_images::archive(&run, &programs).await?;
     node.import(&archive).await?;
     let scene = Scene {
         pods: Api::namespaced(node.client().await?, "default"),
@@ -43,8 +46,14 @@ async fn whatever_becomes_of_the_pod() -> Result<()> {
     };
     let outcome = scene.play().await;
     if outcome.is_err() {
-        let log = run.path("agent-state/guardian.log");
-        eprintln!("guardian: {}", std::fs::read_to_string(log).unwrap_or_else(|error| error.to_string()));
+        for name in ["guardian", "berth-shim"] {
+            let log = std::fs::read_to_string(run.path(format!("agent-state/{name}.log")));
+            eprintln!("{name}: {}", log.unwrap_or_else(|error| error.to_string()));
+        }
+        // It is in no cgroup of the run.
+        if let Err(error) = scene.bypass().await {
+            eprintln!("berth-shim may still run: {error:#}");
+        }
     }
     outcome?;
     scene.node.down()
@@ -66,6 +75,7 @@ async fn template(run: &Run) -> Result<Value> {
         // The node has no addresses of Services.
         .replace("mode: api", &format!("mode: api\n  kubeconfig: {}", dir("node.kubeconfig")));
     let (own, state) = (dir("agent-run"), dir("agent-state"));
+    let config = config.replace("/run/berth/", &format!("{own}/"));
     let node = format!(
         "stateDir: {state}\nsocket: {own}/cri.sock\nadminSocket: {own}/admin.sock\nnodeName: {NODE_NAME}\n"
     );
@@ -115,8 +125,10 @@ impl Scene {
         await_labels(&self.node.client().await?, "takeover", "true").await?;
         self.in_order("first").await?;
 
-        // What a crash does, and the kernel when memory is short. The first time the kubelet starts it again
-        // at once, maybe before it counts as gone; the second time after 10 s.
+        let shim = self.shim().await?;
+        let caller = Caller::start(&self.front())?;
+
+        // What a crash does, and the kernel when memory is short.
         self.kill("one").await?;
         await_condition("it runs again", PATIENCE, async || {
             let restarts = container(&self.pods.get("one").await?, "berthd")?.restart_count;
@@ -125,25 +137,28 @@ impl Scene {
         })
         .await?;
         self.taken("one").await.context("berthd killed")?;
-        self.kill("one").await?;
-        self.given_back().await.context("berthd killed again")?;
-        self.taken("one").await.context("after berthd was killed")?;
 
-        // Without a word, and without time.
+        // Without a word, and without time. The next one is created by a shim that has nobody to ask.
         self.pods.delete("one", &DeleteParams::default().grace_period(0)).await?;
-        self.given_back().await.context("deleted by force")?;
         self.start("two").await?;
 
         // What draining a node does, but that a DaemonSet's pods are left out by default; and what another
         // image does.
         self.pods.evict("two", &EvictParams::default()).await.context("evict it")?;
-        self.given_back().await.context("evicted")?;
+        await_condition("it is gone", PATIENCE, async || {
+            ensure!(self.pods.get_opt("two").await?.is_none(), "it is there");
+            Ok(())
+        })
+        .await?;
+        check_same(&self.front(), &self.front().with_extension("sock.berth"))?;
         self.start("three").await?;
-        self.restart_kubelet().await?;
         self.in_order("last").await?;
+        caller.all_answered().await?;
+        ensure!(self.shim().await? == shim, "another berth-shim answers");
 
+        self.bypass().await?;
+        self.given_back().await.context("bypassed")?;
         self.pods.delete("three", &DeleteParams::default()).await?;
-        self.given_back().await.context("deleted")?;
         let guardian = self.front().with_extension("sock.berth.guardian");
         await_condition("the guardian has ended", PATIENCE, async || {
             let file = std::fs::File::options().write(true).open(&guardian).context("its lock")?;
@@ -190,6 +205,20 @@ impl Scene {
             is_ready(&pod).map(|()| pod)
         })
         .await
+    }
+
+    /// The process of the shim.
+    async fn shim(&self) -> Result<u32> {
+        let socket = self.node.systemd().of().path("agent-run").join("shim.sock");
+        let state = berth_shim::remote::look(&socket).await?;
+        ensure!(state.agent, "no berthd is connected to the shim");
+        Ok(state.pid)
+    }
+
+    /// Has containerd's place given back.
+    async fn bypass(&self) -> Result<()> {
+        let at = format!("--takeover={}", self.front().display());
+        tool(programs::berth("berthctl")?, &["bypass", &at]).await.map(drop)
     }
 
     /// A pod that is listed in the wrong order starts in the right one.

@@ -2,6 +2,7 @@
 //! speaks to berthd.
 
 mod deployed;
+mod two_programs;
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

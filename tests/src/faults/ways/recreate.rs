@@ -109,7 +109,9 @@ impl Recreated {
             }
             let status = asked.now().await?.and_then(|request| request.status).context("no status")?;
             ensure!(status.phase == Some(RecreatePhase::Completed), "{status:?}");
-            Ok(bed.berthd()?.at_point().is_err())
+            // It may come there after the end: then it is about to stand.
+            ensure!(bed.berthd()?.spare()?, "berthd does not stand yet");
+            Ok(true)
         })
         .await
     }

@@ -58,6 +58,15 @@ impl Berthd {
         Ok(pid)
     }
 
+    /// Takes back where it is to stand still or die; `false` where it was there before that.
+    pub fn spare(&self) -> Result<bool> {
+        match fs::remove_file(&self.fault_file) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error).with_context(|| self.fault_file.display().to_string()),
+        }
+    }
+
     /// Lets it pass every point.
     pub fn pass_all_points(&self) -> Result<()> {
         remove(&self.fault_file)?;
